@@ -9,45 +9,45 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bounds from a floor to a cap, in bit/s: packets of 1,200 bytes, no ECN, no probes, seed 0, told on time. */
+/* Bounds from a floor to a cap, in bit/s: packets of 1,200 bytes, no ECN, no probes, seed 0, calls at the send time. */
 #define STEADYCAST_BOUNDS(floor, cap) { sizeof(SteadycastBounds), (floor), (cap), 1200, 0, 0, 0, 0, 0 }
 
 
-// The version of this interface, which the program gives to `steadycast_new`. Functions and flags that are added leave
-// it as it is: programs made before go on unchanged.
+// The version of this interface, which the program passes to `steadycast_new`. New functions and flags do not change
+// it, so existing programs continue to work.
 #define STEADYCAST_ABI 1
 
-// The call was carried out.
+// The call has succeeded.
 #define STEADYCAST_OK 0
 
-// A handle or another pointer that has to be there is null.
+// A handle or another required pointer is null.
 #define STEADYCAST_NULL -1
 
-// A fault of the library has ended this handle; free it, and go on without.
+// A fault of the library has ended this handle. Free it and continue without it.
 #define STEADYCAST_BROKEN -2
 
 // A struct's `size` is not the one of this version.
 #define STEADYCAST_SIZE -3
 
-// A value is none of those that the field may have.
+// A value is not valid for its field.
 #define STEADYCAST_VALUE -4
 
-// A packet number that stands for none.
+// The packet number of an invalid call.
 #define STEADYCAST_NO_NUMBER UINT64_MAX
 
-// A time of arrival that the feedback does not tell.
+// An arrival time that is not in the feedback.
 #define STEADYCAST_NO_TIME INT64_MIN
 
 // The packet had not arrived when the feedback was written.
 #define STEADYCAST_MISSING INT64_MAX
 
-// An ECN field that the feedback does not tell.
+// An ECN field that is not in the feedback.
 #define STEADYCAST_NO_ECN -1
 
-// No time: there is nothing to wake for.
+// The wake time if no timer is needed.
 #define STEADYCAST_NEVER INT64_MAX
 
-// Stream of `steadycast_sent_extra`: lost packets of the media, sent again (RFC 4588).
+// Stream of `steadycast_sent_extra`: retransmissions of lost media packets (RFC 4588).
 #define STEADYCAST_REPAIR 1
 
 // Stream of `steadycast_sent_extra`: parity.
@@ -62,81 +62,82 @@
 // Flag of `steadycast_sent`: the packet is the last of its frame.
 #define STEADYCAST_FRAME_LAST 2
 
-// Flag of `steadycast_sent`: nothing waits behind the packet; the encoder, not the controller, limits the rate.
+// Flag of `steadycast_sent`: the queue is empty after the packet, so that the encoder limits the rate instead of the
+// controller.
 #define STEADYCAST_DATA_LIMITED 4
 
-// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet, as that
-// of a browser leaves out retransmissions, and QUIC never acknowledges acknowledgements. None is awaited for it, and
-// its silence is no loss.
+// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet.
+// Browsers leave out retransmissions in transport-wide feedback, and QUIC never acknowledges acknowledgements. No
+// feedback is expected for it, and it is never lost.
 #define STEADYCAST_UNCOVERED 8
 
-// A controller in use.
+// The handle of a controller.
 typedef struct SteadycastRemote SteadycastRemote;
 
-// What a controller is to keep to. `STEADYCAST_BOUNDS(floor, cap)` fills one in.
+// The limits of a controller. `STEADYCAST_BOUNDS(floor, cap)` initializes them.
 typedef struct {
   // `sizeof(SteadycastBounds)`.
   size_t size;
-  // The rate never goes below this, in bit/s.
+  // The lower limit of the rate, in bit/s.
   uint64_t floor_bps;
-  // The rate never goes above this, in bit/s.
+  // The upper limit of the rate, in bit/s.
   uint64_t cap_bps;
-  // The size of a full packet in bytes, IP and UDP headers included.
+  // The size of a full packet in bytes, including IP and UDP headers.
   uint32_t packet_bytes;
   // The ECN field with which packets are sent: 0 none, 1 ECT(1), 2 ECT(0).
   uint32_t ecn;
-  // 1 if the program sends what `steadycast_probe` asks for, else 0.
+  // 1 if the program sends the probes of `steadycast_probe`, otherwise 0.
   uint32_t probes;
-  // The seed of the random numbers that a controller draws.
+  // The seed of the controller's random numbers.
   uint64_t seed;
-  // 1 if `steadycast_sent` is called with the feedback about a packet, and not when it leaves, else 0: a controller
-  // with a window is then refused. A program made before there was this field goes on with 0.
+  // 1 if `steadycast_sent` is only called with the feedback about a packet, not when it is sent, otherwise 0. With 1
+  // a controller with a window is rejected. For a program that was compiled without this field it is 0.
   uint32_t late;
-  // The longest time between two feedbacks in ms; 0 where it is not known. Above 100 a controller whose window is
-  // clocked by acknowledgements is refused.
+  // The longest interval between two feedback messages in ms; 0 if it is unknown. Above 100 a controller whose
+  // window is clocked by acknowledgements is rejected.
   uint32_t interval_ms;
 } SteadycastBounds;
 
-// What feedback tells of one packet.
+// The feedback about one packet.
 typedef struct {
-  // The packet's number, as `steadycast_sent` gave it.
+  // The packet's number, as returned by `steadycast_sent`.
   uint64_t number;
-  // When it arrived on the receiver's clock, in ns; `STEADYCAST_MISSING`, or `STEADYCAST_NO_TIME` when it
-  // arrived at a time that is not told.
+  // The arrival time on the receiver's clock, in ns. It is `STEADYCAST_MISSING` for a packet that has not arrived,
+  // and `STEADYCAST_NO_TIME` for an arrival without a known time.
   int64_t arrived_ns;
-  // Its ECN field on arrival, 0 to 3, or `STEADYCAST_NO_ECN`.
+  // The ECN field on arrival, 0 to 3, or `STEADYCAST_NO_ECN`.
   int32_t ecn;
 } SteadycastFate;
 
-// What a controller wants, and why.
+// A controller's decision, with its reason.
 typedef struct {
-  // `sizeof(SteadycastDecision)`, filled in by the caller.
+  // `sizeof(SteadycastDecision)`, set by the caller.
   size_t size;
-  // The rate for the encoder, in bit/s of IP packets: take the headers off.
+  // The target rate for the encoder, in bit/s of IP packets. Subtract the headers.
   uint64_t target_bps;
-  // The rate for the pacer, in bit/s of IP packets.
+  // The pacing rate, in bit/s of IP packets.
   uint64_t pacing_bps;
-  // How many IP bytes may leave before the next report; -1 where there is no such limit.
+  // The number of IP bytes that may be sent before the next report; -1 if there is no limit.
   int64_t window_bytes;
   // What limits the rate: 0 the start, 1 the network, 2 the cap, 3 the floor.
   uint32_t limit;
-  // The rule behind the rate, in English, cut to what has room, and ended by a NUL.
+  // The rule that set the rate, in English, truncated to the array and terminated by a NUL.
   char why[64];
 } SteadycastDecision;
 
-// A burst that a controller asks for: packets that leave at a rate of their own, from what waits and then padding.
+// A burst that a controller requests. Its packets are sent at the probe's rate, queued media first and then padding.
 typedef struct {
-  // `sizeof(SteadycastProbe)`, filled in by the caller.
+  // `sizeof(SteadycastProbe)`, set by the caller.
   size_t size;
-  // Tells this probe from others; each is sent once.
+  // The identifier of the probe. Each probe is sent once.
   uint32_t id;
-  // The least number of packets.
+  // The minimum number of packets.
   uint32_t packets;
-  // The least number of IP bytes.
+  // The minimum number of IP bytes.
   uint64_t bytes;
-  // The rate at which its packets leave, in bit/s of IP packets.
+  // The rate at which the packets are sent, in bit/s of IP packets.
   uint64_t rate_bps;
-  // 1 if nothing leaves after it until its packets would have left at the pacing rate, else 0.
+  // 1 if nothing is sent after the probe until the average is back at the pacing rate, otherwise 0.
   uint32_t within;
 } SteadycastProbe;
 
@@ -144,11 +145,11 @@ typedef struct {
 extern "C" {
 #endif // __cplusplus
 
-// Makes a controller, by the name that `steadycast controllers` lists.
+// Creates a controller, by its name in `steadycast controllers`.
 //
 // `abi` is `STEADYCAST_ABI`. `params` is a JSON object of parameters over the defaults, or null: `{"probes": false}`.
-// Returns null when something is wrong, and then says what and what would be right in `error`, which has room for
-// `room` bytes, the NUL at its end included.
+// On an error the function returns null and writes the problem and the remedy to `error`, which has `room` bytes,
+// including the NUL.
 //
 // # Safety
 // `controller`, `params` and `bounds` are null or point to what their types say, texts ended by a NUL; `error` is null
@@ -160,17 +161,18 @@ SteadycastRemote *steadycast_new(uint32_t abi,
                                  char *error,
                                  size_t room);
 
-// Frees a controller. Null is taken.
+// Frees a controller. Null is permitted.
 //
 // # Safety
 // `handle` is null, or comes from `steadycast_new` and is not used again.
 void steadycast_free(SteadycastRemote *handle);
 
-// A packet of the media leaves, or has left, at `at_ns`. Returns its number, which counts packets of all streams from
-// 0 on: its low 16 bits are what a transport-wide header extension carries. `STEADYCAST_NO_NUMBER` for a wrong call.
+// Records a media packet that is sent, or was sent, at `at_ns`. Returns its number; packets of all streams are
+// numbered together, from 0. The low 16 bits of the number go into a transport-wide header extension. An invalid call
+// returns `STEADYCAST_NO_NUMBER`.
 //
-// A program that learns when packets left with their feedback alone tells of them right before `steadycast_feedback`:
-// `at_ns` is when each left, though that is before the last call.
+// A program that learns send times only from feedback calls this right before `steadycast_feedback`. `at_ns` is then
+// the send time, even if it is earlier than the previous call.
 //
 // # Safety
 // As for `steadycast_decision`.
@@ -179,31 +181,31 @@ uint64_t steadycast_sent(SteadycastRemote *handle,
                          uint32_t size_bytes,
                          uint32_t flags);
 
-// A packet of another stream than the media leaves: `stream` is `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or
+// Records a packet of another stream that is sent: `stream` is `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or
 // `STEADYCAST_PADDING`. Returns its number as `steadycast_sent` does.
 //
 // # Safety
 // As for `steadycast_decision`.
 uint64_t steadycast_sent_extra(SteadycastRemote *handle, int64_t at_ns, uint32_t size_bytes, uint32_t stream);
 
-// No feedback will tell of the packet called `number`: it is no longer in flight, and it is not lost. A fate that is
-// told all the same counts. Packets need not be forgotten once feedback tells of later ones. Where a library may be
-// older than this function, look it up when the program starts (`dlsym`).
+// Declares that no feedback will cover packet `number`: it is no longer in flight, and not lost. A fate that is
+// reported nevertheless counts. There is no need to call this for packets that feedback has skipped. If the library
+// may be older than this function, look the function up at run time (`dlsym`).
 //
 // # Safety
 // As for `steadycast_decision`.
 int steadycast_forget(SteadycastRemote *handle,
                       uint64_t number);
 
-// Finds the newest packet whose number ends in these 16 bits, for feedback that names packets so;
-// `STEADYCAST_NO_NUMBER` when none is remembered.
+// Finds the newest packet whose number has these low 16 bits, for feedback that refers to packets in this way. Returns
+// `STEADYCAST_NO_NUMBER` if it is not in the history.
 //
 // # Safety
 // As for `steadycast_decision`.
 uint64_t steadycast_number(SteadycastRemote *handle, uint16_t low);
 
-// The pacer's queue has changed: `waiting_bytes` of frames wait without headers, the oldest for `age_ns`;
-// `frame_bytes` is the size of a frame that has just come in, or -1.
+// Reports a change of the pacer's queue: `waiting_bytes` of frames are queued without headers, the oldest since
+// `age_ns`. `frame_bytes` is the size of a frame that was just queued, or -1.
 //
 // # Safety
 // As for `steadycast_decision`.
@@ -213,10 +215,10 @@ int steadycast_queued(SteadycastRemote *handle,
                       int64_t age_ns,
                       int64_t frame_bytes);
 
-// Feedback has come at `at_ns` with the fates of `count` packets, in any order. What is told twice, or of packets that
-// were never sent, is ignored. A packet is lost when its fate is `STEADYCAST_MISSING`: that of a packet left out,
-// though later ones are told of, is unknown. Where all of a feedback's packets arrived at one time, as in
-// acknowledgements, the newest alone counts as timed.
+// Processes feedback that arrives at `at_ns` with the fates of `count` packets, in any order. Repeated fates, and
+// fates of packets that were never sent, are ignored. A packet is lost if its fate is `STEADYCAST_MISSING`. A packet
+// that is left out although later ones are covered has an unknown fate. If all packets of the feedback have the same
+// arrival time, as with acknowledgements, the time is valid for the newest one only.
 //
 // # Safety
 // As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
@@ -225,20 +227,20 @@ int steadycast_feedback(SteadycastRemote *handle,
                         const SteadycastFate *fates,
                         size_t count);
 
-// When `steadycast_timer` is to be called next; `STEADYCAST_NEVER` when nothing waits.
+// Returns the time of the next call of `steadycast_timer`; `STEADYCAST_NEVER` if none is needed.
 //
 // # Safety
 // As for `steadycast_decision`.
 int64_t steadycast_wake(SteadycastRemote *handle);
 
-// Time has come to `now_ns`. A call before the time of `steadycast_wake` does nothing.
+// Handles timers at `now_ns`. A call before the time of `steadycast_wake` does nothing.
 //
 // # Safety
 // As for `steadycast_decision`.
 int steadycast_timer(SteadycastRemote *handle, int64_t now_ns);
 
-// Reads what the controller wants into `decision`, whose `size` the caller has set. Read it after each call that tells
-// something.
+// Reads the current decision into `decision`, whose `size` the caller has set. Read it after each call that changes
+// the state.
 //
 // # Safety
 // `handle` is null, or comes from `steadycast_new`, has not been freed, and no other thread uses it; `decision` is
@@ -246,16 +248,16 @@ int steadycast_timer(SteadycastRemote *handle, int64_t now_ns);
 int steadycast_decision(SteadycastRemote *handle,
                         SteadycastDecision *decision);
 
-// Reads the probe that the controller wants sent into `probe`, whose `size` the caller has set. Returns 1 if there is
-// one, and 0 if not.
+// Reads the probe that is to be sent into `probe`, whose `size` the caller has set. Returns 1 if there is one,
+// otherwise 0.
 //
 // # Safety
 // As for `steadycast_decision`; `probe` is null or points to a struct of its type.
 int steadycast_probe(SteadycastRemote *handle,
                      SteadycastProbe *probe);
 
-// Writes the names of the controllers that `steadycast_new` knows into `names`, a line each, ended by a NUL, and cut
-// to `room` bytes. Returns the bytes that all of them need.
+// Writes the names of the controllers for `steadycast_new` into `names`, one per line, terminated by a NUL and
+// truncated to `room` bytes. Returns the number of bytes that the whole list needs.
 //
 // # Safety
 // `names` is null or has `room` bytes.

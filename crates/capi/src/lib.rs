@@ -1,13 +1,13 @@
-//! The C library: both halves of a rate controller at the sender, on per-packet feedback, for a product in C, C++, Go,
-//! Swift or any language that calls C.
+//! The C library: both halves of a rate controller at the sender, on per-packet feedback. It is for products in C, C++,
+//! Go, Swift or any language that calls C.
 //!
-//! It is [`steadycast_remote::Remote`] behind a handle. A product tells it of each packet that leaves and of each
-//! report that comes, and reads the rate for its encoder and its pacer. Nothing is sent, no clock is read, no thread is
-//! started and nothing calls back. Times are nanoseconds of one clock of the product's own; rates are bit/s of IP
-//! packets; sizes are bytes of IP packets. One handle is used by one thread at a time.
+//! It is [`steadycast_remote::Remote`] behind a handle. A product calls it for each packet that it sends and each
+//! report that arrives, and reads the rates for its encoder and its pacer. The library sends nothing, reads no clock,
+//! starts no thread and has no callbacks. Times are nanoseconds of one clock of the product; rates are bit/s of IP
+//! packets; sizes are bytes of IP packets. A handle may be used by one thread at a time.
 //!
-//! Each function answers a wrong call (no handle, a struct of another size, a value out of range) with a code below
-//! zero and changes nothing. A fault of ours ends the handle, not the program: every later call answers
+//! Each function rejects an invalid call (no handle, a struct of another size, a value out of range) with a code below
+//! zero, and changes nothing. A fault of the library ends the handle, not the program: every later call returns
 //! [`STEADYCAST_BROKEN`].
 
 #![allow(unsafe_code, reason = "C hands over pointers: each use says what the caller promises")]
@@ -23,33 +23,33 @@ use steadycast_remote::{
     Remote, Seed, Span, Stream, Time, Window,
 };
 
-/// The version of this interface, which the program gives to `steadycast_new`. Functions and flags that are added leave
-/// it as it is: programs made before go on unchanged.
+/// The version of this interface, which the program passes to `steadycast_new`. New functions and flags do not change
+/// it, so existing programs continue to work.
 pub const STEADYCAST_ABI: u32 = 1;
 
-/// The call was carried out.
+/// The call has succeeded.
 pub const STEADYCAST_OK: c_int = 0;
-/// A handle or another pointer that has to be there is null.
+/// A handle or another required pointer is null.
 pub const STEADYCAST_NULL: c_int = -1;
-/// A fault of the library has ended this handle; free it, and go on without.
+/// A fault of the library has ended this handle. Free it and continue without it.
 pub const STEADYCAST_BROKEN: c_int = -2;
 /// A struct's `size` is not the one of this version.
 pub const STEADYCAST_SIZE: c_int = -3;
-/// A value is none of those that the field may have.
+/// A value is not valid for its field.
 pub const STEADYCAST_VALUE: c_int = -4;
 
-/// A packet number that stands for none.
+/// The packet number of an invalid call.
 pub const STEADYCAST_NO_NUMBER: u64 = u64::MAX;
-/// A time of arrival that the feedback does not tell.
+/// An arrival time that is not in the feedback.
 pub const STEADYCAST_NO_TIME: i64 = i64::MIN;
 /// The packet had not arrived when the feedback was written.
 pub const STEADYCAST_MISSING: i64 = i64::MAX;
-/// An ECN field that the feedback does not tell.
+/// An ECN field that is not in the feedback.
 pub const STEADYCAST_NO_ECN: i32 = -1;
-/// No time: there is nothing to wake for.
+/// The wake time if no timer is needed.
 pub const STEADYCAST_NEVER: i64 = i64::MAX;
 
-/// Stream of `steadycast_sent_extra`: lost packets of the media, sent again (RFC 4588).
+/// Stream of `steadycast_sent_extra`: retransmissions of lost media packets (RFC 4588).
 pub const STEADYCAST_REPAIR: u32 = 1;
 /// Stream of `steadycast_sent_extra`: parity.
 pub const STEADYCAST_PARITY: u32 = 2;
@@ -60,107 +60,108 @@ pub const STEADYCAST_PADDING: u32 = 3;
 pub const STEADYCAST_FRAME_FIRST: u32 = 1;
 /// Flag of `steadycast_sent`: the packet is the last of its frame.
 pub const STEADYCAST_FRAME_LAST: u32 = 2;
-/// Flag of `steadycast_sent`: nothing waits behind the packet; the encoder, not the controller, limits the rate.
+/// Flag of `steadycast_sent`: the queue is empty after the packet, so that the encoder limits the rate instead of the
+/// controller.
 pub const STEADYCAST_DATA_LIMITED: u32 = 4;
 
-/// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet, as that
-/// of a browser leaves out retransmissions, and QUIC never acknowledges acknowledgements. None is awaited for it, and
-/// its silence is no loss.
+/// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet.
+/// Browsers leave out retransmissions in transport-wide feedback, and QUIC never acknowledges acknowledgements. No
+/// feedback is expected for it, and it is never lost.
 pub const STEADYCAST_UNCOVERED: u32 = 8;
 
-/// A controller in use.
+/// The handle of a controller.
 pub struct SteadycastRemote {
     remote: Remote,
     packet: u64,
     broken: bool,
 }
 
-/// What a controller is to keep to. `STEADYCAST_BOUNDS(floor, cap)` fills one in.
+/// The limits of a controller. `STEADYCAST_BOUNDS(floor, cap)` initializes them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastBounds {
     /// `sizeof(SteadycastBounds)`.
     pub size: usize,
-    /// The rate never goes below this, in bit/s.
+    /// The lower limit of the rate, in bit/s.
     pub floor_bps: u64,
-    /// The rate never goes above this, in bit/s.
+    /// The upper limit of the rate, in bit/s.
     pub cap_bps: u64,
-    /// The size of a full packet in bytes, IP and UDP headers included.
+    /// The size of a full packet in bytes, including IP and UDP headers.
     pub packet_bytes: u32,
     /// The ECN field with which packets are sent: 0 none, 1 ECT(1), 2 ECT(0).
     pub ecn: u32,
-    /// 1 if the program sends what `steadycast_probe` asks for, else 0.
+    /// 1 if the program sends the probes of `steadycast_probe`, otherwise 0.
     pub probes: u32,
-    /// The seed of the random numbers that a controller draws.
+    /// The seed of the controller's random numbers.
     pub seed: u64,
-    /// 1 if `steadycast_sent` is called with the feedback about a packet, and not when it leaves, else 0: a controller
-    /// with a window is then refused. A program made before there was this field goes on with 0.
+    /// 1 if `steadycast_sent` is only called with the feedback about a packet, not when it is sent, otherwise 0. With 1
+    /// a controller with a window is rejected. For a program that was compiled without this field it is 0.
     pub late: u32,
-    /// The longest time between two feedbacks in ms; 0 where it is not known. Above 100 a controller whose window is
-    /// clocked by acknowledgements is refused.
+    /// The longest interval between two feedback messages in ms; 0 if it is unknown. Above 100 a controller whose
+    /// window is clocked by acknowledgements is rejected.
     pub interval_ms: u32,
 }
 
-/// What feedback tells of one packet.
+/// The feedback about one packet.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastFate {
-    /// The packet's number, as `steadycast_sent` gave it.
+    /// The packet's number, as returned by `steadycast_sent`.
     pub number: u64,
-    /// When it arrived on the receiver's clock, in ns; `STEADYCAST_MISSING`, or `STEADYCAST_NO_TIME` when it
-    /// arrived at a time that is not told.
+    /// The arrival time on the receiver's clock, in ns. It is `STEADYCAST_MISSING` for a packet that has not arrived,
+    /// and `STEADYCAST_NO_TIME` for an arrival without a known time.
     pub arrived_ns: i64,
-    /// Its ECN field on arrival, 0 to 3, or `STEADYCAST_NO_ECN`.
+    /// The ECN field on arrival, 0 to 3, or `STEADYCAST_NO_ECN`.
     pub ecn: i32,
 }
 
-/// What a controller wants, and why.
+/// A controller's decision, with its reason.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastDecision {
-    /// `sizeof(SteadycastDecision)`, filled in by the caller.
+    /// `sizeof(SteadycastDecision)`, set by the caller.
     pub size: usize,
-    /// The rate for the encoder, in bit/s of IP packets: take the headers off.
+    /// The target rate for the encoder, in bit/s of IP packets. Subtract the headers.
     pub target_bps: u64,
-    /// The rate for the pacer, in bit/s of IP packets.
+    /// The pacing rate, in bit/s of IP packets.
     pub pacing_bps: u64,
-    /// How many IP bytes may leave before the next report; -1 where there is no such limit.
+    /// The number of IP bytes that may be sent before the next report; -1 if there is no limit.
     pub window_bytes: i64,
     /// What limits the rate: 0 the start, 1 the network, 2 the cap, 3 the floor.
     pub limit: u32,
-    /// The rule behind the rate, in English, cut to what has room, and ended by a NUL.
+    /// The rule that set the rate, in English, truncated to the array and terminated by a NUL.
     pub why: [c_char; 64],
 }
 
-/// A burst that a controller asks for: packets that leave at a rate of their own, from what waits and then padding.
+/// A burst that a controller requests. Its packets are sent at the probe's rate, queued media first and then padding.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastProbe {
-    /// `sizeof(SteadycastProbe)`, filled in by the caller.
+    /// `sizeof(SteadycastProbe)`, set by the caller.
     pub size: usize,
-    /// Tells this probe from others; each is sent once.
+    /// The identifier of the probe. Each probe is sent once.
     pub id: u32,
-    /// The least number of packets.
+    /// The minimum number of packets.
     pub packets: u32,
-    /// The least number of IP bytes.
+    /// The minimum number of IP bytes.
     pub bytes: u64,
-    /// The rate at which its packets leave, in bit/s of IP packets.
+    /// The rate at which the packets are sent, in bit/s of IP packets.
     pub rate_bps: u64,
-    /// 1 if nothing leaves after it until its packets would have left at the pacing rate, else 0.
+    /// 1 if nothing is sent after the probe until the average is back at the pacing rate, otherwise 0.
     pub within: u32,
 }
 
-/// A time of C's; none lies before 0.
+/// Converts a time from C. Times before 0 count as 0.
 fn time(ns: i64) -> Time {
     Time::from_nanos(ns.max(0).unsigned_abs())
 }
 
-/// A time for C.
+/// Converts a time for C.
 fn nanos(at: Time) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(STEADYCAST_NEVER)
 }
 
-/// Carries out a call on a handle; a panic ends the handle.
+/// Runs a call on a handle. A panic ends the handle.
 ///
 /// # Safety
 /// `handle` is null, or comes from `steadycast_new`, has not been freed, and no other thread uses it.
@@ -180,11 +181,11 @@ unsafe fn with<T>(
     })
 }
 
-/// Makes a controller, by the name that `steadycast controllers` lists.
+/// Creates a controller, by its name in `steadycast controllers`.
 ///
 /// `abi` is `STEADYCAST_ABI`. `params` is a JSON object of parameters over the defaults, or null: `{"probes": false}`.
-/// Returns null when something is wrong, and then says what and what would be right in `error`, which has room for
-/// `room` bytes, the NUL at its end included.
+/// On an error the function returns null and writes the problem and the remedy to `error`, which has `room` bytes,
+/// including the NUL.
 ///
 /// # Safety
 /// `controller`, `params` and `bounds` are null or point to what their types say, texts ended by a NUL; `error` is null
@@ -212,7 +213,7 @@ pub unsafe extern "C" fn steadycast_new(
     }
 }
 
-/// Bounds of this version, or of the first one, which ended before `late`.
+/// Reads bounds of this version, or of the first version, which ended before `late`.
 ///
 /// # Safety
 /// `bounds` is null, or points to as many bytes as its first field says.
@@ -273,7 +274,7 @@ fn make(
     Ok(SteadycastRemote { remote, packet: given.packet_bytes.into(), broken: false })
 }
 
-/// Frees a controller. Null is taken.
+/// Frees a controller. Null is permitted.
 ///
 /// # Safety
 /// `handle` is null, or comes from `steadycast_new` and is not used again.
@@ -282,16 +283,17 @@ pub unsafe extern "C" fn steadycast_free(handle: *mut SteadycastRemote) {
     if !handle.is_null() {
         // SAFETY: it came from `Box::into_raw`, and is not used again.
         let handle = unsafe { Box::from_raw(handle) };
-        // A fault in what is taken down would end the program.
+        // A panic in the destructor would otherwise end the program.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
     }
 }
 
-/// A packet of the media leaves, or has left, at `at_ns`. Returns its number, which counts packets of all streams from
-/// 0 on: its low 16 bits are what a transport-wide header extension carries. `STEADYCAST_NO_NUMBER` for a wrong call.
+/// Records a media packet that is sent, or was sent, at `at_ns`. Returns its number; packets of all streams are
+/// numbered together, from 0. The low 16 bits of the number go into a transport-wide header extension. An invalid call
+/// returns `STEADYCAST_NO_NUMBER`.
 ///
-/// A program that learns when packets left with their feedback alone tells of them right before `steadycast_feedback`:
-/// `at_ns` is when each left, though that is before the last call.
+/// A program that learns send times only from feedback calls this right before `steadycast_feedback`. `at_ns` is then
+/// the send time, even if it is earlier than the previous call.
 ///
 /// # Safety
 /// As for `steadycast_decision`.
@@ -313,7 +315,7 @@ pub unsafe extern "C" fn steadycast_sent(
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
 }
 
-/// A packet of another stream than the media leaves: `stream` is `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or
+/// Records a packet of another stream that is sent: `stream` is `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or
 /// `STEADYCAST_PADDING`. Returns its number as `steadycast_sent` does.
 ///
 /// # Safety
@@ -341,9 +343,9 @@ pub unsafe extern "C" fn steadycast_sent_extra(
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
 }
 
-/// No feedback will tell of the packet called `number`: it is no longer in flight, and it is not lost. A fate that is
-/// told all the same counts. Packets need not be forgotten once feedback tells of later ones. Where a library may be
-/// older than this function, look it up when the program starts (`dlsym`).
+/// Declares that no feedback will cover packet `number`: it is no longer in flight, and not lost. A fate that is
+/// reported nevertheless counts. There is no need to call this for packets that feedback has skipped. If the library
+/// may be older than this function, look the function up at run time (`dlsym`).
 ///
 /// # Safety
 /// As for `steadycast_decision`.
@@ -357,8 +359,8 @@ pub unsafe extern "C" fn steadycast_forget(handle: *mut SteadycastRemote, number
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Finds the newest packet whose number ends in these 16 bits, for feedback that names packets so;
-/// `STEADYCAST_NO_NUMBER` when none is remembered.
+/// Finds the newest packet whose number has these low 16 bits, for feedback that refers to packets in this way. Returns
+/// `STEADYCAST_NO_NUMBER` if it is not in the history.
 ///
 /// # Safety
 /// As for `steadycast_decision`.
@@ -369,8 +371,8 @@ pub unsafe extern "C" fn steadycast_number(handle: *mut SteadycastRemote, low: u
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, find) }
 }
 
-/// The pacer's queue has changed: `waiting_bytes` of frames wait without headers, the oldest for `age_ns`;
-/// `frame_bytes` is the size of a frame that has just come in, or -1.
+/// Reports a change of the pacer's queue: `waiting_bytes` of frames are queued without headers, the oldest since
+/// `age_ns`. `frame_bytes` is the size of a frame that was just queued, or -1.
 ///
 /// # Safety
 /// As for `steadycast_decision`.
@@ -396,10 +398,10 @@ pub unsafe extern "C" fn steadycast_queued(
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Feedback has come at `at_ns` with the fates of `count` packets, in any order. What is told twice, or of packets that
-/// were never sent, is ignored. A packet is lost when its fate is `STEADYCAST_MISSING`: that of a packet left out,
-/// though later ones are told of, is unknown. Where all of a feedback's packets arrived at one time, as in
-/// acknowledgements, the newest alone counts as timed.
+/// Processes feedback that arrives at `at_ns` with the fates of `count` packets, in any order. Repeated fates, and
+/// fates of packets that were never sent, are ignored. A packet is lost if its fate is `STEADYCAST_MISSING`. A packet
+/// that is left out although later ones are covered has an unknown fate. If all packets of the feedback have the same
+/// arrival time, as with acknowledgements, the time is valid for the newest one only.
 ///
 /// # Safety
 /// As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
@@ -433,7 +435,7 @@ fn told(fate: &SteadycastFate) -> PacketResult {
     PacketResult { number: fate.number, arrived }
 }
 
-/// When `steadycast_timer` is to be called next; `STEADYCAST_NEVER` when nothing waits.
+/// Returns the time of the next call of `steadycast_timer`; `STEADYCAST_NEVER` if none is needed.
 ///
 /// # Safety
 /// As for `steadycast_decision`.
@@ -444,7 +446,7 @@ pub unsafe extern "C" fn steadycast_wake(handle: *mut SteadycastRemote) -> i64 {
     unsafe { with(handle, |_| STEADYCAST_NEVER, ask) }
 }
 
-/// Time has come to `now_ns`. A call before the time of `steadycast_wake` does nothing.
+/// Handles timers at `now_ns`. A call before the time of `steadycast_wake` does nothing.
 ///
 /// # Safety
 /// As for `steadycast_decision`.
@@ -458,8 +460,8 @@ pub unsafe extern "C" fn steadycast_timer(handle: *mut SteadycastRemote, now_ns:
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Reads what the controller wants into `decision`, whose `size` the caller has set. Read it after each call that tells
-/// something.
+/// Reads the current decision into `decision`, whose `size` the caller has set. Read it after each call that changes
+/// the state.
 ///
 /// # Safety
 /// `handle` is null, or comes from `steadycast_new`, has not been freed, and no other thread uses it; `decision` is
@@ -498,8 +500,8 @@ pub unsafe extern "C" fn steadycast_decision(
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Reads the probe that the controller wants sent into `probe`, whose `size` the caller has set. Returns 1 if there is
-/// one, and 0 if not.
+/// Reads the probe that is to be sent into `probe`, whose `size` the caller has set. Returns 1 if there is one,
+/// otherwise 0.
 ///
 /// # Safety
 /// As for `steadycast_decision`; `probe` is null or points to a struct of its type.
@@ -526,8 +528,8 @@ pub unsafe extern "C" fn steadycast_probe(handle: *mut SteadycastRemote, probe: 
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Writes the names of the controllers that `steadycast_new` knows into `names`, a line each, ended by a NUL, and cut
-/// to `room` bytes. Returns the bytes that all of them need.
+/// Writes the names of the controllers for `steadycast_new` into `names`, one per line, terminated by a NUL and
+/// truncated to `room` bytes. Returns the number of bytes that the whole list needs.
 ///
 /// # Safety
 /// `names` is null or has `room` bytes.

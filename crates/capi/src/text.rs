@@ -1,16 +1,16 @@
-//! Texts from C, and for C.
+//! Conversion of texts from and to C.
 
 use std::ffi::{CStr, c_char};
 use steadycast_control::registry::Registry;
 use steadycast_remote::Given;
 
-/// A text of C's, if there is one.
+/// Reads a text from C; `None` for null.
 ///
 /// # Errors
 /// It is not UTF-8.
 ///
 /// # Safety
-/// `text` is null, or ends with a NUL and stays as it is while it is used.
+/// `text` is null, or is terminated by a NUL and unchanged while it is used.
 pub(crate) unsafe fn read<'a>(text: *const c_char) -> Result<Option<&'a str>, String> {
     if text.is_null() {
         return Ok(None);
@@ -20,7 +20,7 @@ pub(crate) unsafe fn read<'a>(text: *const c_char) -> Result<Option<&'a str>, St
     text.to_str().map(Some).map_err(|_| "a text is not UTF-8; give one that is".into())
 }
 
-/// Writes a text with a NUL at its end, cut at a character's edge to what has room.
+/// Writes a text for C, terminated by a NUL and truncated at a character boundary to fit `room` bytes.
 ///
 /// # Safety
 /// `to` is null or has `room` bytes.
@@ -36,10 +36,10 @@ pub(crate) unsafe fn write(text: &str, to: *mut c_char, room: usize) {
     }
 }
 
-/// Parameters by name, from a JSON object.
+/// Parses parameters by name from a JSON object.
 ///
 /// # Errors
-/// What is wrong, and what would be right.
+/// The problem and the remedy.
 pub(crate) fn params(json: &str) -> Result<Vec<(String, Given)>, String> {
     use serde_json::Value;
     let remedy = "give a JSON object, for example {\"probes\": false}";
@@ -59,7 +59,7 @@ pub(crate) fn params(json: &str) -> Result<Vec<(String, Given)>, String> {
     all.into_iter().map(given).collect()
 }
 
-/// The controllers' names, a line each.
+/// Returns the controllers' names, one per line.
 pub(crate) fn names() -> String {
     Registry::default().names(|_| true).join("\n")
 }

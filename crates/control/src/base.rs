@@ -1,24 +1,24 @@
 use std::collections::VecDeque;
 use steadycast_units::{OneWay, Span, Time};
 
-/// The base delay of a path, from which queueing delay is counted: the least one-way delay of the last while, kept as
-/// the minima of slots (LEDBAT, RFC 6817, 3.4.2).
+/// The base delay of a path: the minimum one-way delay of a sliding window, kept as the minima of time slots (LEDBAT,
+/// RFC 6817, section 3.4.2). Queueing delay is the difference to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BaseDelay {
     slot: Span,
     slots: usize,
-    /// Minima, oldest first; the last one is of the slot that began at `since`.
+    /// The minima of the slots, oldest first; the last slot began at `since`.
     minima: VecDeque<OneWay>,
     since: Time,
 }
 
 impl BaseDelay {
-    /// Over `slots` slots (at least one) of this length.
+    /// Creates a window of `slots` slots (at least one), each of length `slot`.
     pub(crate) fn new(slot: Span, slots: usize) -> Self {
         Self { slot, slots: slots.max(1), ..Self::default() }
     }
 
-    /// Takes a packet's one-way delay in and gives its queueing delay.
+    /// Adds a packet's one-way delay and returns its queueing delay.
     pub(crate) fn queueing(&mut self, now: Time, delay: OneWay) -> Span {
         match self.minima.back_mut() {
             Some(last) if now.since(self.since) < self.slot => *last = (*last).min(delay),
@@ -27,14 +27,16 @@ impl BaseDelay {
                 self.since = now;
             }
         }
+        // The window slides by whole slots, so that a longer route becomes the base once the shorter one has expired.
         while self.minima.len() > self.slots {
             self.minima.pop_front();
         }
+        // The base includes `delay` itself, so a packet with the smallest delay so far has no queueing delay.
         let base = self.minima.iter().min().copied().unwrap_or(delay);
         delay.variation_since(base).later()
     }
 
-    /// Forgets all: the next packet is the base.
+    /// Discards all minima, so that the next packet sets the base.
     pub(crate) fn reset(&mut self) {
         self.minima.clear();
     }
@@ -55,7 +57,7 @@ mod tests {
             base.queueing(now, OneWay::to_peer(now, arrived))
         };
         assert_eq!([at(0, 30), at(1, 50), at(2, 20), at(59, 45)], [0, 20, 0, 25].map(Span::millis));
-        // The route is 40 ms longer from here on; ten further slots later that is the base.
+        // From here on the route is 40 ms longer. After ten further slots it is the base.
         for minute in 1..10 {
             assert_eq!(at(60 * minute, 60), Span::millis(40));
         }

@@ -1,36 +1,34 @@
-//! A receiver half that any sender half can use: it echoes the send time and says what arrived. Controllers from
-//! outside (a Python class) get their reports from it unless they bring a receiver half of their own.
+//! A receiver half that works with any sender half: it echoes the send time and reports arrivals. External controllers
+//! (a Python class or a program) get their reports from it unless they bring a receiver half of their own.
 
 use crate::fields::{amount, micros, single, span, words};
 use crate::{Arrival, Body, Due, ReceiverHalf, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, OneWay, PeerTime, Rate, Span, Stamp, Time};
 
-/// Subtype of its APP packets.
+/// The subtype of its APP packets.
 const SUBTYPE: u8 = 1;
 
-/// What one report of an [`EchoReceiver`] says.
+/// The content of one report of an [`EchoReceiver`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Echo {
-    /// Send time of the newest packet.
+    /// The send time of the newest packet.
     pub sent: Stamp,
-    /// How long the receiver held it.
+    /// The time between the newest packet's arrival and the report.
     pub held: Span,
-    /// What arrived since the report before, as a rate.
+    /// The receive rate since the previous report.
     pub received: Rate,
-    /// Packets expected since the report before.
+    /// The packets expected since the previous report.
     pub expected: u32,
-    /// Of these, how many are missing.
+    /// The number of these that are missing.
     pub lost: u32,
-    /// How much longer the newest packet was under way than the quickest one: time spent in queues.
+    /// The queueing delay: the newest packet's one-way delay minus the smallest one so far.
     pub queueing: Span,
 }
 
 impl Echo {
-    /// Reads a report.
-    ///
-    /// # Errors
-    /// `None` when its length, subtype or content can't be true.
+    /// Parses a report. Returns `None` if its length, subtype or content is invalid.
     pub fn parse(body: &Body) -> Option<Self> {
+        // The body comes from the network: a report of another length is not an echo.
         let whole = body.subtype == SUBTYPE && body.bytes.len() == 24;
         let [sent, held, received, expected, lost, queueing] = words(&body.bytes).filter(|_| whole)?;
         let received = Rate::from_bps_f64(amount(received)?);
@@ -44,13 +42,13 @@ impl Echo {
         Body::of_words(SUBTYPE, words)
     }
 
-    /// The round-trip time, for a sender that gets this report now.
+    /// Returns the round-trip time for a sender that receives this report at `now`.
     pub fn rtt(&self, now: Time) -> Span {
         now.since(self.sent.own(now)).saturating_sub(self.held)
     }
 }
 
-/// The receiver half that sends an [`Echo`] every so often.
+/// A receiver half that sends an [`Echo`] periodically.
 #[derive(Debug, Default)]
 pub struct EchoReceiver {
     every: Span,
@@ -63,7 +61,7 @@ pub struct EchoReceiver {
 }
 
 impl EchoReceiver {
-    /// Reports every `every`, from the first packet on.
+    /// Creates a receiver half that reports every `every`, starting with the first packet.
     pub fn new(every: Span) -> Self {
         Self { every, ..Self::default() }
     }
@@ -74,11 +72,12 @@ impl ReceiverHalf for EchoReceiver {
         let way = OneWay::between(arrival.sent, arrival.at);
         self.quickest = Some(self.quickest.map_or(way, |q| q.min(way)));
         self.bytes += arrival.size;
+        // A reordered packet must not set the echoed stamp back.
         if self.newest.is_none_or(|(sent, _)| sent <= arrival.sent) {
             self.newest = Some((arrival.sent, arrival.at));
         }
         if self.next.is_none() {
-            // The first packet is answered at once, so that the sender has a round-trip time.
+            // Reporting the first packet without delay gives the sender a round-trip time.
             (self.next, self.since) = (Some(arrival.at), arrival.at);
         }
     }

@@ -1,4 +1,4 @@
-//! What a controller's entry in the registry is made of: its properties, its parameters and their values.
+//! The contents of a controller's registry entry: its properties, its parameters and their values.
 
 use crate::{Need, Pictures, Promise, ReceiverHalf, ReceiverId, SenderHalf};
 use std::any::Any;
@@ -36,10 +36,10 @@ words! {
     }
 }
 
-/// The value of a parameter, which says its kind as well.
+/// The value of a parameter. The variant is the parameter's kind.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub enum Value {
-    /// A plain number.
+    /// A number without a unit.
     Number(f64),
     /// A length of time.
     Span(Span),
@@ -52,7 +52,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The kind's name.
+    /// Returns the kind's name.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Number(_) => "number",
@@ -64,10 +64,10 @@ impl Value {
     }
 }
 
-/// What a parameter can be.
+/// The permitted values of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Within {
-    /// From the least to the most.
+    /// Values from a minimum to a maximum.
     Range(Value, Value),
     /// One of these words.
     Among(&'static [&'static str]),
@@ -78,19 +78,19 @@ pub enum Within {
 /// One parameter of a controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
-    /// Its key in `params.<controller>`.
+    /// The parameter's key in `params.<controller>`.
     pub name: &'static str,
     /// What it does, in one line.
     pub about: &'static str,
-    /// Where it comes from: paper and equation, RFC and section.
+    /// The source: paper and equation, or RFC and section.
     pub source: &'static str,
-    /// Its default in repaired and in paper mode.
+    /// The defaults in repaired and in paper mode.
     pub of: [Value; 2],
-    /// What it can be.
+    /// The permitted values.
     pub within: Within,
 }
 
-/// Declares how a parameter of a kind that has a range is made.
+/// Declares the constructor of each parameter kind that has a range.
 macro_rules! ranged {
     ($($(#[$doc:meta])* $make:ident: $kind:ident($type:ty);)*) => {$(
         $(#[$doc])*
@@ -109,15 +109,16 @@ macro_rules! ranged {
 
 impl Param {
     ranged! {
-        /// A plain number; `of` has its default in repaired and in paper mode, `range` its least and most.
+        /// Creates a number without a unit. The pairs are its defaults in repaired and in paper mode, and its minimum
+        /// and maximum.
         number: Number(f64);
-        /// A length of time, as [`Param::number`].
+        /// Creates a duration; see [`Param::number`].
         span: Span(Span);
-        /// A rate, as [`Param::number`]; zero means "not set".
+        /// Creates a rate; see [`Param::number`]. Zero means "not set".
         rate: Rate(Rate);
     }
 
-    /// One of the words `among`; `of` as in [`Param::number`].
+    /// Creates a choice of one of the words `among`. `of` has its defaults, as in [`Param::number`].
     pub const fn choice(
         name: &'static str,
         about: &'static str,
@@ -128,7 +129,7 @@ impl Param {
         Self { name, about, source, of: [Value::Choice(of[0]), Value::Choice(of[1])], within: Within::Among(among) }
     }
 
-    /// On or off; `of` as in [`Param::number`].
+    /// Creates a switch. `of` has its defaults, as in [`Param::number`].
     pub const fn switch(name: &'static str, about: &'static str, source: &'static str, of: [bool; 2]) -> Self {
         Self { name, about, source, of: [Value::Switch(of[0]), Value::Switch(of[1])], within: Within::Either }
     }
@@ -145,7 +146,7 @@ pub enum Given {
     Switch(bool),
 }
 
-/// Why a parameter can't be taken; names the key, the problem and the remedy.
+/// The reason why a parameter is rejected: the key, the problem and the remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{name}: {problem}; {remedy}")]
 pub struct ParamError {
@@ -165,7 +166,7 @@ pub struct Values {
     reading: Reading,
 }
 
-/// What a controller's halves have made of their values: one for all of them.
+/// The configuration that a controller's halves have computed from their values, shared by all of them.
 #[derive(Clone, Debug, Default)]
 struct Reading(OnceLock<Arc<dyn Any + Send + Sync>>);
 
@@ -176,13 +177,14 @@ impl PartialEq for Reading {
 }
 
 impl Values {
-    /// The defaults in `mode`, overridden by what was `given`.
+    /// Returns the defaults in `mode`, overridden by the values in `given`.
     ///
     /// # Errors
     /// An unknown name (with the nearest known one), a value of the wrong kind or out of range.
     pub fn resolve(params: &[Param], mode: Mode, given: &[(String, Given)]) -> Result<Self, ParamError> {
         let mut values: Vec<_> = params.iter().map(|p| (p.name, p.default(mode))).collect();
         for (name, given) in given {
+            // A misspelt parameter must not be ignored silently, so the error suggests the nearest name.
             let Some(place) = params.iter().position(|p| p.name == *name) else {
                 let names: Vec<_> = params.iter().map(|p| p.name).collect();
                 return Err(ParamError {
@@ -200,59 +202,61 @@ impl Values {
         Ok(Self { mode, all: values, reading: Reading::default() })
     }
 
-    /// The mode whose defaults they are.
+    /// Returns the mode whose defaults apply.
     pub const fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// All of them, in the registry's order.
+    /// Iterates over all values in the registry's order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.all.iter().map(|(name, value)| (*name, value))
     }
 
-    /// What `read` makes of them, shared by all halves that ask for it: a large group has many.
+    /// Returns what `read` computes from the values. It is computed once and shared by all halves, because a large
+    /// group has many of them.
     pub(crate) fn read<T: Any + Send + Sync>(&self, read: impl Fn(&Self) -> T) -> Arc<T> {
+        // All halves of a run share one configuration, which is computed at the first access.
         let shared = self.reading.0.get_or_init(|| Arc::new(read(self)));
         Arc::clone(shared).downcast().unwrap_or_else(|_| Arc::new(read(self)))
     }
 
-    /// What `of` makes of the value called `name`. A name that the controller's own list lacks is a bug there: debug
-    /// builds stop, release gives a zero.
+    /// Returns the value called `name`, converted by `of`. A name that is missing from the controller's own list is a
+    /// bug: debug builds panic, release builds return the type's default.
     fn get<T: Default>(&self, name: &str, of: impl FnOnce(Value) -> Option<T>) -> T {
         let found = self.all.iter().find(|(n, _)| *n == name).and_then(|(_, value)| of(*value));
         debug_assert!(found.is_some(), "no parameter of this kind is called {name}");
         found.unwrap_or_default()
     }
 
-    /// The number called `name`.
+    /// Returns the number called `name`.
     pub fn number(&self, name: &str) -> f64 {
         self.get(name, |value| if let Value::Number(n) = value { Some(n) } else { None })
     }
 
-    /// The span called `name`.
+    /// Returns the span called `name`.
     pub fn span(&self, name: &str) -> Span {
         self.get(name, |value| if let Value::Span(span) = value { Some(span) } else { None })
     }
 
-    /// The rate called `name`; `None` when it was left at zero, "not set".
+    /// Returns the rate called `name`; `None` if it is zero, which means "not set".
     pub fn rate(&self, name: &str) -> Option<Rate> {
         let rate = self.get(name, |value| if let Value::Rate(rate) = value { Some(rate) } else { None });
         (rate > Rate::ZERO).then_some(rate)
     }
 
-    /// The choice called `name`.
+    /// Returns the choice called `name`.
     pub fn choice(&self, name: &str) -> &'static str {
         self.get(name, |value| if let Value::Choice(word) = value { Some(word) } else { None })
     }
 
-    /// The switch called `name`.
+    /// Returns the switch called `name`.
     pub fn switch(&self, name: &str) -> bool {
         self.get(name, |value| if let Value::Switch(on) = value { Some(on) } else { None })
     }
 }
 
 impl Param {
-    /// Its default in `mode`.
+    /// Returns the parameter's default in `mode`.
     pub const fn default(&self, mode: Mode) -> Value {
         match mode {
             Mode::Repaired => self.of[0],
@@ -286,6 +290,7 @@ impl Param {
         let value = value.ok_or_else(|| wrong(format!("{given} is {what}"), example))?;
         match self.within {
             Within::Range(least, most) if !(least..=most).contains(&value) => {
+                // "not a rate" becomes "a rate", so that the remedy names the kind.
                 let what = what.trim_start_matches("not ");
                 Err(wrong(format!("{value} is out of range"), format!("give {what} {range}")))
             }
@@ -316,12 +321,14 @@ impl fmt::Display for Value {
     }
 }
 
-/// Declares a controller's parameters as `PARAMS`, and what its halves make of their values as a struct.
+/// Declares a controller's parameters as `PARAMS`, and a configuration struct with their values.
 ///
-/// A parameter is `KIND name: about, source, [repaired, paper], range;` (as the functions of [`Param`]) and a field of
-/// its name; `secs` is a span whose field is in seconds. With `let` before it, it is no field. The second block has
-/// further fields, which are computed from all that is read. With `const` in place of the struct's name there is none;
-/// in brackets they are an array, and with a name before each they are constants.
+/// A parameter is `KIND name: about, source, [repaired, paper], range;` (see the constructors of [`Param`]) and becomes
+/// a field of the same name. `secs` is a span whose field is in seconds. A parameter that begins with `let` gets no
+/// field. The second block declares further fields, which are computed from the values.
+///
+/// There are three shorter forms. `const { … }` declares no struct. Parameters in brackets make an array. A name before
+/// each parameter makes it a constant.
 macro_rules! params {
     ($(#[$doc:meta])* const { $($kind:ident $name:ident: $($of:expr),+;)* }) => {
         $(#[$doc])*
@@ -394,43 +401,44 @@ macro_rules! params {
 }
 pub(crate) use params;
 
-/// What a half is built for.
+/// The properties of the session for which a half is built.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Nominal packet size, as IP size: the `s` or `P` of the equations.
+    /// The nominal packet size, as IP size: the `s` or `P` of the equations.
     pub packet: Bytes,
-    /// Paper or repaired.
+    /// The mode, paper or repaired.
     pub mode: Mode,
-    /// The rate never goes below this: the ladder's lowest rung, or the session's floor.
+    /// The lower limit of the rate: the ladder's lowest rung, or the session's floor.
     pub floor: Rate,
-    /// The rate never goes above this: the ladder's highest rung, or the session's cap.
+    /// The upper limit of the rate: the ladder's highest rung, or the session's cap.
     pub cap: Rate,
-    /// The pictures that are sent; a source without any, which always has data, has `None`.
+    /// The frames that are sent; `None` for a source that always has data.
     pub pictures: Option<Arc<Pictures>>,
-    /// Configured session bandwidth, which RTCP's 5 % are counted from.
+    /// The configured session bandwidth, from which RTCP's 5 % are computed.
     pub session_bandwidth: Rate,
-    /// Whether there can be more than one receiver.
+    /// Whether the session may have more than one receiver.
     pub group: bool,
-    /// Receiver half: its own id. Sender half: the sender's.
+    /// The receiver's own identifier in a receiver half, the sender's in a sender half.
     pub id: ReceiverId,
     /// The ECN field with which the session sends its packets.
     pub ecn: Ecn,
-    /// The half's own generator.
+    /// The half's own random generator.
     pub chance: Chance,
 }
 
 impl Setup {
-    /// The cap of a session that nobody gives one: more than any link here carries.
+    /// The cap of a session that sets none. It exceeds the capacity of every simulated link.
     pub const NO_CAP: Rate = Rate::mbps(1_000);
 
-    /// The longest time between two packets that a session's floor leaves: who hears nothing may always send that often
-    /// (RFC 8085, 3.1.3), and only packets can show that the path is back.
+    /// The longest interval between two packets at a session's floor, 3 s. A sender without feedback may always send
+    /// that often (RFC 8085, section 3.1.3), and only packets can show that the path works again.
     pub const LEAST_EVERY: Span = Span::secs(3);
 
-    /// The same with a floor of a packet each [`Setup::LEAST_EVERY`] at least, or the cap: what multiplies a rate never
-    /// comes back from zero. As printed the floor is the operator's.
+    /// Returns this setup with a floor of at least one packet per [`Setup::LEAST_EVERY`], limited by the cap. Without
+    /// it a multiplicative controller would never leave a rate of zero. In paper mode the floor stays the operator's.
     #[must_use]
     pub fn alive(self) -> Self {
+        // The paper mode reproduces the paper, including rates that stall.
         let least = match self.mode {
             Mode::Repaired => self.packet.per(Self::LEAST_EVERY).min(self.cap),
             Mode::Paper => Rate::ZERO,
@@ -438,8 +446,8 @@ impl Setup {
         Self { floor: self.floor.max(least), ..self }
     }
 
-    /// A session with one receiver, packets of 1000 bytes, no pictures and no ECN, whose session bandwidth is the cap;
-    /// the half's id is 1. Other fields are set with `..`.
+    /// Creates the setup of a session with one receiver, packets of 1000 bytes, no frame data and no ECN. The session
+    /// bandwidth is the cap and the half's identifier is 1. Other fields are set with `..`.
     pub fn unicast(floor: Rate, cap: Rate, chance: Chance) -> Self {
         Self {
             packet: Bytes::new(1000),
@@ -461,61 +469,61 @@ pub type BuildSender = fn(&Setup, &Values) -> Box<dyn SenderHalf>;
 /// Builds a receiver half.
 pub type BuildReceiver = fn(&Setup, &Values) -> Box<dyn ReceiverHalf>;
 
-/// Dashes of a line, in points on and off; empty for a solid one.
+/// The dash pattern of a line, in points on and off; empty for a solid line.
 pub type Dashes = &'static [f32];
 
-/// One controller: what sessions, scenario files, commands and reports know of it.
+/// A controller's registry entry, as sessions, scenario files, commands and reports use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Controller {
-    /// Its name in scenario files.
+    /// The name in scenario files.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// The description, in one line.
     pub about: &'static str,
-    /// When to take it, in one line (`docs/which-controller.md`).
+    /// When to choose the controller, in one line (`docs/which-controller.md`).
     pub when: &'static str,
-    /// Where it comes from.
+    /// The source: paper or RFC.
     pub source: &'static str,
-    /// How many receivers it can serve.
+    /// The number of receivers that it can serve.
     pub receivers: Receivers,
-    /// What clocks its feedback.
+    /// The event that clocks its feedback.
     pub feedback: FeedbackTiming,
-    /// The longest time between two feedback messages with which it works, where both halves run at the sender.
+    /// The longest time between two feedback messages with which it works if both halves run at the sender.
     pub slowest_feedback: Span,
-    /// What it cannot do without, with these values of its parameters.
+    /// The session features that it requires, for these values of its parameters.
     pub needs: fn(&Values) -> &'static [Need],
-    /// Whether it can be run on standard receiver reports alone.
+    /// Whether it can run on standard receiver reports alone.
     pub standard_reports: bool,
-    /// Whether a report says the same when it is said again, as a rate does. Between a slow receiver's reports its last
-    /// one is then repeated.
+    /// Whether a report may be repeated without a change of meaning, as one that carries a rate may. If so, the last
+    /// report of a slow receiver is repeated until its next one arrives.
     pub repeats: bool,
-    /// Whether it takes over where receivers send standard reports alone and the chosen controller needs its own. Only
+    /// Whether it takes over if receivers send only standard reports and the chosen controller needs its own. Exactly
     /// one controller does.
     pub fallback: bool,
-    /// Whether its receivers know a rate of their own ([`ReceiverHalf::acceptable`]), by which one can choose between
+    /// Whether its receivers compute a rate ([`ReceiverHalf::acceptable`]), by which they can choose between multicast
     /// groups.
     pub own_rate: bool,
-    /// Whether it answers congestion marks (RFC 3168), as whoever sends ECN-capable packets has to.
+    /// Whether it responds to congestion marks (RFC 3168), as a sender of ECN-capable packets must.
     pub answers_marks: bool,
-    /// Its RTP header extension element's id (0: none) and its APP packets' name.
+    /// The identifier of its RTP header extension element; 0 if it has none.
     pub extension: u8,
-    /// The four letters of its RTCP APP packets.
+    /// The four-letter name of its RTCP APP packets.
     pub app: [u8; 4],
-    /// Its colour everywhere, as `#rrggbb`.
+    /// The line colour in all plots, as `#rrggbb`.
     pub colour: &'static str,
-    /// Its dash pattern everywhere, so that it survives a black-and-white print.
+    /// The dash pattern in all plots, which keeps lines apart in black and white.
     pub dashes: Dashes,
-    /// Its parameters.
+    /// The parameters.
     pub params: &'static [Param],
-    /// What its halves promise, and check as they run.
+    /// The promises that its halves make and check as they run.
     pub promises: &'static [&'static Promise],
-    /// Builds its sender half.
+    /// Builds the sender half.
     pub sender: BuildSender,
-    /// Builds its receiver half.
+    /// Builds the receiver half.
     pub receiver: BuildReceiver,
 }
 
 impl Controller {
-    /// The first of its needs, with these values of its parameters, that is not among those `offered`.
+    /// Returns the first of its needs, for these values of its parameters, that is not among `offered`.
     pub fn missing(&self, values: &Values, offered: &[Need]) -> Option<Need> {
         (self.needs)(values).iter().find(|need| !offered.contains(need)).copied()
     }

@@ -1,38 +1,38 @@
-//! TCP's long-term throughput as equations, shared by the controllers that copy it.
+//! Throughput equations: the long-term rate of a TCP flow, for the controllers that match it.
 
 use steadycast_units::{Bytes, Rate, Span};
 
-/// A loss or loss event rate: a share of packets above zero and at most one. Where nothing was lost there is no such
-/// rate: that is `Option::None`, and a branch of its own in every controller.
+/// A loss or loss event rate p with 0 < p ≤ 1. A rate of zero is represented by `Option::None`, because every
+/// controller has a separate rule for it.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct LossRate(f64);
 
 impl LossRate {
-    /// Every packet.
+    /// The loss of every packet.
     pub const ONE: Self = Self(1.0);
-    /// The smallest that [`loss_for`] finds: one packet in 10⁸.
+    /// The smallest result of [`loss_for`]: one packet in 10⁸.
     pub const LEAST: Self = Self(1e-8);
 
-    /// `p` itself; `None` unless 0 < p ≤ 1 (NaN neither).
+    /// Creates the rate `p`; `None` unless 0 < p ≤ 1 (also for NaN).
     pub fn new(p: f64) -> Option<Self> {
         (p > 0.0 && p <= 1.0).then_some(Self(p))
     }
-    /// One packet in `interval`; intervals below one packet (and NaN) count as one.
+    /// Creates the rate of one loss per `interval` packets. An interval below one packet (or NaN) counts as one.
     pub fn one_in(interval: f64) -> Self {
-        // `max` takes the number where one side is NaN; the bound keeps 1/interval above zero.
+        // `max` returns the number if one side is NaN. The bound keeps 1/interval above zero.
         Self((1.0 / interval.max(1.0)).max(1e-300))
     }
-    /// The rate as a plain number, from 0 to 1.
+    /// Returns the rate as a number, from 0 to 1.
     pub const fn get(self) -> f64 {
         self.0
     }
 }
 
-/// Round-trip times below a millisecond count as one: with zero the equations have no value.
+/// The minimum round-trip time. At zero the equations have no value.
 const LEAST_RTT: Span = Span::millis(1);
 
-/// The simplified equation of RFC 5348 (8.1) and RFC 4654 (eq. 1): Padhye's with t_RTO = 4 R, b = 1 and without the
-/// minimum.
+/// Computes the simplified equation of RFC 5348 (section 8.1) and RFC 4654 (equation 1). It is Padhye's equation with
+/// t_RTO = 4 R and b = 1, and without the minimum.
 ///
 /// ```text
 ///                        s
@@ -43,18 +43,18 @@ const LEAST_RTT: Span = Span::millis(1);
 ///         ⎝╲╱  3      ╲╱   8                    ⎠
 /// ```
 ///
-/// `s` = `packet`, `R` = `rtt` (at least 1 ms), `p` = `loss`. It assumes a long flow, losses that come in events, and
+/// `s` = `packet`, `R` = `rtt` (at least 1 ms), `p` = `loss`. The equation assumes a long flow, losses in bursts, and
 /// no limit by the receiver's window.
 pub fn throughput(packet: Bytes, rtt: Span, loss: LossRate) -> Rate {
     Rate::from_bytes_per_s(packet.as_f64() / (seconds(rtt) * simple(loss.0)))
 }
 
-/// The denominator of [`throughput`] without R.
+/// Computes the denominator of [`throughput`] without R.
 fn simple(p: f64) -> f64 {
     (2.0 * p / 3.0).sqrt() + 12.0 * (3.0 * p / 8.0).sqrt() * p * (1.0 + 32.0 * p * p)
 }
 
-/// Padhye's equation in full (RFC 5348, 3.1).
+/// Computes Padhye's full equation (RFC 5348, section 3.1).
 ///
 /// ```text
 ///                                 s
@@ -65,37 +65,38 @@ fn simple(p: f64) -> f64 {
 ///        ╲╱   3                ⎝   ╲╱    8  ⎠
 /// ```
 ///
-/// `rto` is t_RTO, TCP's retransmission time-out (4 R where it is not known), `per_ack` b, the packets that one
-/// acknowledgment covers (at least 1). With t_RTO = 4 R and b = 1 it agrees with [`throughput`] up to p = 8/27.
+/// `rto` is t_RTO, TCP's retransmission timeout (4 R if unknown). `per_ack` is b, the number of packets per
+/// acknowledgment, at least 1. With t_RTO = 4 R and b = 1 the result equals [`throughput`] up to p = 8/27.
 pub fn throughput_full(packet: Bytes, rtt: Span, loss: LossRate, rto: Span, per_ack: f64) -> Rate {
     Rate::from_bytes_per_s(packet.as_f64() / time_per_packet(loss, seconds(rtt), rto.as_secs_f64(), per_ack))
 }
 
-/// The denominator of [`throughput_full`]: the seconds for a packet. `rtt` and `rto` are seconds, too.
+/// Computes the denominator of [`throughput_full`]: the seconds per packet. `rtt` and `rto` are in seconds.
 pub fn time_per_packet(loss: LossRate, rtt: f64, rto: f64, per_ack: f64) -> f64 {
     let (p, b) = (loss.0, per_ack.max(1.0));
     let windows = rtt * (2.0 * b * p / 3.0).sqrt();
     windows + rto * (3.0 * (3.0 * b * p / 8.0).sqrt()).min(1.0) * p * (1.0 + 32.0 * p * p)
 }
 
-/// How bad a path is, for comparing receivers: the larger, the slower TCP would be there. Only ratios mean anything.
+/// Computes PGMCC's rank of a path, by which receivers are compared. A larger rank means a lower TCP rate; only ratios
+/// of ranks have a meaning.
 ///
 /// ```text
 ///             ___
 ///  M = R · ╲╱ p  · (1 + 9 p (1 + 32 p²))
 /// ```
 ///
-/// Source: PGMCC's acker comparison (draft-ietf-rmt-bb-pgmcc). It is [`throughput`]'s denominator times √(3/2).
+/// Source: the acker selection of draft-ietf-rmt-bb-pgmcc. The rank is the denominator of [`throughput`] times √(3/2).
 pub fn rank(rtt: Span, loss: LossRate) -> f64 {
     let p = loss.0;
     seconds(rtt) * p.sqrt() * (1.0 + 9.0 * p * (1.0 + 32.0 * p * p))
 }
 
-/// The inverse of [`throughput`]: the loss event rate at which it gives `rate`, within 10⁻⁸…1 (what lies outside gives
-/// the nearer end). For the first loss interval (RFC 5348, 6.3.1).
+/// Inverts [`throughput`]: returns the loss event rate that gives `rate`, limited to 10⁻⁸…1. It serves to compute the
+/// first loss interval (RFC 5348, section 6.3.1).
 pub fn loss_for(rate: Rate, packet: Bytes, rtt: Span) -> LossRate {
-    // X(p) falls with p, so bisect; the middle in log p is the geometric mean.
-    // f(p) = s / (R X); infinite at rate zero.
+    // X(p) is monotonic, so the inverse is found by bisection on a logarithmic scale: the midpoint is a geometric mean.
+    // The target is f(p) = s / (R X), which is infinite at rate zero.
     let wanted = packet.as_f64().max(1.0) / (seconds(rtt) * rate.as_bytes_per_s());
     let (mut low, mut high) = (LossRate::LEAST.0, 1.0);
     if wanted <= simple(low) {
@@ -115,13 +116,13 @@ pub fn loss_for(rate: Rate, packet: Bytes, rtt: Span) -> LossRate {
     LossRate((low * high).sqrt())
 }
 
-/// TCP's initial window: min(4 s, max(2 s, 4380 bytes)) (RFC 5348, 4.2).
+/// Returns TCP's initial window: min(4 s, max(2 s, 4380 bytes)) (RFC 5348, section 4.2).
 pub(crate) fn initial_window(packet: Bytes) -> Bytes {
     let s = packet.get();
     Bytes::new((4 * s).min((2 * s).max(4_380)))
 }
 
-/// The first loss interval by the square-root law, in packets, at least 1 (RFC 4654, 5.6).
+/// Computes the first loss interval by the square-root law, in packets, at least 1 (RFC 4654, section 5.6).
 ///
 /// ```text
 ///        ⎛     X R    ⎞ 2
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_full_equation_parts_from_the_simple_one_at_eight_twenty_sevenths() {
-        // A packet this large keeps the rounding to whole bits per second out of the ratios.
+        // A large packet keeps the rounding to whole bits per second out of the ratios.
         let (r, s) = (Span::millis(100), Bytes::new(10_000_000));
         let both = |loss: f64| throughput_full(s, r, p(loss), r * 4, 1.0).ratio(throughput(s, r, p(loss)));
         for loss in [1e-4, 0.01, 0.1, 0.296] {
@@ -246,7 +247,7 @@ mod tests {
         ) {
             let loss = libm::exp10(exponent);
             let (r, s) = (Span::millis(ms), Bytes::new(size));
-            // Above 0.3 and at long round trips the rate is a few bits per second, and its rounding is all there is.
+            // Above 0.3 and with long round trips the rate is a few bits per second, so rounding dominates.
             let rate = throughput(s, r, p(loss));
             prop_assume!(rate > Rate::kbps(1));
             let found = loss_for(rate, s, r).get();

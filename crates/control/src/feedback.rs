@@ -4,50 +4,52 @@ use steadycast_units::{Span, Time};
 use steadycast_words::words;
 
 words! {
-    /// What receivers report: what the controller's own say, single packets in a format, or less than either.
+    /// What receivers report.
     #[derive(Default)]
     pub enum FeedbackFormat {
-        /// None: the controller's own reports say what it needs.
+        /// The controller's own reports, and no per-packet feedback.
         #[default]
         Own = "own",
         /// Congestion control feedback by SSRC and sequence number, with ECN (RFC 8888).
         Rfc8888 = "rfc8888",
-        /// Transport-wide feedback by a number of its own in a header extension
+        /// Transport-wide feedback, which numbers packets in a header extension
         /// (draft-holmer-rmcat-transport-wide-cc-extensions-01).
         TransportWide = "twcc",
-        /// Counts, once a second: what a browser's statistics have of a stream.
+        /// Packet counts once a second, as in a browser's WebRTC statistics.
         Stats = "stats",
         /// Standard report blocks alone (RFC 3550, 6.4.1), at RTCP's interval or each second, whichever is longer.
         Blocks = "rr",
     }
 }
 
-/// How far apart coarse feedback leaves, at the least.
+/// The minimum interval between two reports of coarse feedback.
 const COARSE: Span = Span::secs(1);
 
 impl FeedbackFormat {
-    /// Whether receivers say less than any controller of the registry asks for.
+    /// Returns whether the format carries less than any controller of the registry needs.
     pub const fn is_coarse(self) -> bool {
         matches!(self, Self::Stats | Self::Blocks)
     }
 
-    /// The receiver half of coarse feedback; `None` for the other kinds. To a controller that `reads_echoes` counts go
-    /// as an [`Echo`](crate::Echo), to any other as report blocks.
+    /// Returns the receiver half of coarse feedback; `None` for the other formats. If the controller `reads_echoes`,
+    /// counts are sent as an [`Echo`](crate::Echo), otherwise as report blocks.
     pub fn coarse_receiver(self, reads_echoes: bool) -> Option<Box<dyn ReceiverHalf>> {
         match self {
+            // An echo carries the counts of a browser's statistics to controllers that can parse it.
             Self::Stats if reads_echoes => Some(Box::new(EchoReceiver::new(COARSE))),
             _ if self.is_coarse() => Some(Box::new(BlockReceiver { rtcp: self == Self::Blocks, next: None })),
             _ => None,
         }
     }
 
-    /// What a controller's own receivers report, of a group or one alone: RFC 8888's feedback where its sender half
-    /// reads reports of single packets.
+    /// Returns the format that a controller's own receivers use, in a group or alone: RFC 8888 if its sender half reads
+    /// per-packet feedback.
     pub fn own_of(factory: &dyn Factory, group: bool) -> Self {
         if factory.terms().needs_in(group).contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
     }
 
-    /// The format of single packets that receivers use: this one, or the controller's `own` where none is asked for.
+    /// Returns the per-packet format in use: this one, or the controller's `own` if none was configured. Coarse formats
+    /// have none.
     pub fn or(self, own: Self) -> Self {
         match self {
             Self::Own => own,
@@ -56,16 +58,16 @@ impl FeedbackFormat {
         }
     }
 
-    /// Whether receivers report single packets to a controller whose own format does not: its receiver half is then
-    /// replayed at the sender.
+    /// Returns whether receivers send per-packet feedback to a controller that has its own reports. Its receiver half
+    /// then runs at the sender, on arrivals that are replayed from the feedback.
     pub fn is_replayed_for(self, own: Self) -> bool {
         self != Self::Own && own == Self::Own
     }
 }
 
-/// Sends report blocks and nothing else.
+/// A receiver half that sends report blocks and nothing else.
 struct BlockReceiver {
-    /// Not more often than RTCP's own timer would.
+    /// Whether RTCP's own timer limits the frequency.
     rtcp: bool,
     next: Option<Time>,
 }
@@ -80,6 +82,7 @@ impl ReceiverHalf for BlockReceiver {
     }
 
     fn report(&mut self, slot: &Slot) -> Reply {
+        // RTCP's interval grows with the group, so that reports keep within 5 % of the session bandwidth.
         let apart = if self.rtcp { slot.interval.max(COARSE) } else { COARSE };
         self.next = Some(slot.now + apart);
         Reply::Plain

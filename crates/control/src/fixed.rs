@@ -4,7 +4,7 @@ use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use crate::{Arrival, Decision, Limit, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, Why};
 use steadycast_units::{Rate, Span};
 
-/// The registry's entry. Other entries begin with it: what they do not say is as here.
+/// The registry entry of `fixed`, and the template of the others: they inherit the fields that they do not set.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "fixed",
     about: "a constant rate; feedback is ignored",
@@ -36,7 +36,7 @@ params! { const {
         "-", [Rate::ZERO; 2], [Rate::bps(1), Rate::mbps(1_000_000)];
 } }
 
-/// A rate that never changes, and why it is that.
+/// A sender half with a constant rate. `rule` explains it.
 pub(crate) struct Constant {
     pub(crate) rate: Rate,
     pub(crate) rule: &'static str,
@@ -52,7 +52,7 @@ impl SenderHalf for Constant {
     }
 }
 
-/// Says no more than RTCP does.
+/// A receiver half that adds nothing to RTCP's own reports.
 pub(crate) struct Silent;
 
 impl ReceiverHalf for Silent {

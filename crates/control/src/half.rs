@@ -3,187 +3,189 @@ use std::borrow::Cow;
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
 use steadycast_words::words;
 
-/// When to be called again, and why: every wait can explain itself.
+/// A requested timer: the earliest time of the next call, and the reason for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// Not before this.
+    /// The earliest time of the call.
     pub at: Time,
-    /// What it is for, in two or three words.
+    /// The reason, in two or three words.
     pub why: &'static str,
 }
 
-/// Where a packet stands in its frame.
+/// The position of a packet in its frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameEdge {
-    /// Whether it is the first packet of its frame.
+    /// Whether the packet is the first of its frame.
     pub first: bool,
-    /// Whether it is the last packet of its frame (RTP marker).
+    /// Whether the packet is the last of its frame (RTP marker).
     pub last: bool,
 }
 
-/// One of the streams that a session sends side by side, each with an SSRC and sequence numbers of its own.
+/// The streams of a session. Each has its own SSRC and sequence numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stream {
-    /// The pictures.
+    /// The video.
     #[default]
     Media,
-    /// Lost packets of the media, sent again (RFC 4588).
+    /// Retransmissions of lost media packets (RFC 4588).
     Repair,
-    /// Parity, from which lost packets of the media are computed.
+    /// Parity packets, from which a receiver computes lost media packets.
     Parity,
-    /// Packets without content, which a probe needs where no media waits.
+    /// Packets without content, which fill a probe when no media is queued.
     Padding,
 }
 
-/// A packet that is about to leave, for [`SenderHalf::notice`].
+/// A packet that is about to be sent, for [`SenderHalf::notice`].
 #[derive(Clone, Copy, Debug)]
 pub struct Departing {
-    /// When it leaves, or has left ([`Sent::left`]).
+    /// The send time, which may be in the past as in [`Sent::left`].
     pub at: Time,
-    /// Extended sequence number.
+    /// The extended sequence number.
     pub seq: u64,
-    /// IP size, with a notice as long as that of the packet before.
+    /// The IP size, computed with the length of the previous packet's notice.
     pub size: Bytes,
-    /// Where it stands in its frame.
+    /// The packet's position in its frame.
     pub edge: FrameEdge,
 }
 
-/// A packet of the media that has left.
+/// A media packet that was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// Now.
+    /// The current time.
     pub at: Time,
-    /// When it left: before `at` where the session learns of a packet only with the feedback about it. From here on a
-    /// half counts delays and rates; what it waits for it counts from `at`.
+    /// The send time. It is earlier than `at` if the session learns of a packet only from its feedback. A half computes
+    /// delays and rates from this time and starts its timers at `at`.
     pub left: Time,
-    /// Its place among all packets that the session has sent, of all its streams, from 0 on. [`PacketReport::number`]
-    /// names it.
+    /// The packet's number among all packets that the session has sent on all streams, from 0. [`PacketReport::number`]
+    /// refers to it.
     pub number: u64,
-    /// Extended sequence number.
+    /// The extended sequence number.
     pub seq: u64,
-    /// IP size.
+    /// The IP size.
     pub size: Bytes,
-    /// Whether nothing waits behind it: the application, not the controller, limits the rate (RFC 5348, 8.2.1).
+    /// Whether the pacer's queue is empty after this packet: the rate is limited by the application, not by the
+    /// controller (RFC 5348, section 8.2.1).
     pub data_limited: bool,
 }
 
-/// A packet of another stream than the media that has left.
+/// A packet of a stream other than the media that was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtraSent {
-    /// Now.
+    /// The current time.
     pub at: Time,
-    /// As [`Sent::left`].
+    /// The send time, as in [`Sent::left`].
     pub left: Time,
-    /// As [`Sent::number`].
+    /// The packet's number, as in [`Sent::number`].
     pub number: u64,
-    /// Its stream; never [`Stream::Media`].
+    /// The packet's stream; never [`Stream::Media`].
     pub stream: Stream,
-    /// IP size.
+    /// The IP size.
     pub size: Bytes,
 }
 
-/// What waits at the sender, for [`SenderHalf::on_queue`].
+/// The state of the pacer's queue, for [`SenderHalf::on_queue`].
 #[derive(Clone, Copy, Debug)]
 pub struct MediaQueue {
-    /// Now.
+    /// The current time.
     pub at: Time,
-    /// Bytes of frames that wait in the pacer, without headers.
+    /// Bytes of the frames in the pacer, without headers.
     pub waiting: Bytes,
-    /// How long the oldest of them has waited.
+    /// The time that the oldest queued frame has waited.
     pub age: Span,
-    /// Size of the frame that has just come in, without headers; `None` when the queue has only become shorter.
+    /// The size of the frame that was just queued, without headers; `None` if the queue has only become shorter.
     pub frame: Option<Bytes>,
 }
 
-/// What per-packet feedback tells of one packet (RFC 8888, or transport-wide feedback), joined with what the sender
-/// knows of it.
+/// The per-packet feedback about one packet (RFC 8888, or transport-wide feedback), joined with the sender's record of
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketReport {
-    /// As [`Sent::number`].
+    /// The packet's number, as in [`Sent::number`].
     pub number: u64,
-    /// When it left.
+    /// The send time.
     pub sent: Time,
-    /// IP size.
+    /// The IP size.
     pub size: Bytes,
-    /// Its stream.
+    /// The packet's stream.
     pub stream: Stream,
-    /// How it arrived; `None` when it had not when the feedback was written.
+    /// The arrival; `None` if the packet had not arrived when the feedback was written.
     pub arrived: Option<PacketArrival>,
 }
 
-/// How a packet arrived, as per-packet feedback tells it.
+/// How a packet arrived, from per-packet feedback.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketArrival {
-    /// When, on the receiver's clock; `None` where the feedback could not tell.
+    /// The arrival time on the receiver's clock; `None` if the feedback does not carry it.
     pub at: Option<PeerTime>,
-    /// Its ECN field on arrival; `None` where the format has no room for it.
+    /// The ECN field on arrival; `None` if the format does not carry it.
     pub ecn: Option<Ecn>,
 }
 
-/// Packets that a half asks for to find out what the path carries: the session sends them at a rate of their own, from
-/// what waits, and then from padding.
+/// A burst that a half requests to measure the path's capacity. The session sends its packets at the probe's rate:
+/// queued media first, then padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Tells this probe from others of the same half.
+    /// The identifier of the probe, unique within its half.
     pub id: u32,
-    /// The rate at which its packets leave.
+    /// The rate at which the packets are sent.
     pub rate: Rate,
-    /// The least number of packets. The probe ends once it has sent these and `bytes`.
+    /// The minimum number of packets. The probe ends once it has sent these and `bytes`.
     pub packets: u32,
-    /// The least number of IP bytes.
+    /// The minimum number of IP bytes.
     pub bytes: Bytes,
-    /// Whether its packets are part of the pacing rate: after it nothing leaves until they would have left at that
-    /// rate.
+    /// Whether the packets count against the pacing rate. If so, the pacer sends nothing after the probe until the
+    /// average is back at the pacing rate.
     pub within: bool,
 }
 
-/// What an RTCP report block says of the interval since the last one from the same receiver (RFC 3550, 6.4).
+/// The contents of an RTCP report block, for the interval since the previous one of the same receiver (RFC 3550,
+/// section 6.4).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reception {
-    /// Packets that were expected in the interval.
+    /// The packets that were expected in the interval.
     pub expected: u64,
-    /// Of these, how many are missing. Negative with duplicates.
+    /// The packets of the interval that are missing; negative with duplicates.
     pub lost: i64,
-    /// The fraction lost as the block itself has it, in 1/256.
+    /// The fraction lost as the block carries it, in steps of 1/256.
     pub fraction: f64,
-    /// Highest extended sequence number received.
+    /// The highest extended sequence number received.
     pub highest: u64,
-    /// Interarrival jitter (RFC 3550, A.8).
+    /// The interarrival jitter (RFC 3550, appendix A.8).
     pub jitter: Span,
 }
 
 /// A report that has reached the sender, joined with what the sender itself knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// When it arrived, on the sender's clock.
+    /// The arrival time, on the sender's clock.
     pub at: Time,
     /// The receiver that sent it.
     pub from: ReceiverId,
-    /// Round-trip time by LSR and DLSR, where the report block carries them (RFC 3550, 6.4.1): the sender's own
-    /// measurement.
+    /// The round-trip time from LSR and DLSR, measured by the sender, if the report block carries them (RFC 3550,
+    /// section 6.4.1).
     pub rtt: Option<Span>,
-    /// The report block about our stream, where there is one.
+    /// The report block about this sender's stream, if there is one.
     pub reception: Option<Reception>,
-    /// The controller's own report, where there is one.
+    /// The controller's own report, if there is one.
     pub body: Option<&'a Body>,
-    /// What it tells of single packets, in the order in which they were sent; empty where the feedback tells nothing of
-    /// them. A missing packet may stand in several reports; one that has arrived stands in one.
+    /// The per-packet feedback in the order of sending; empty if the format has none. A missing packet may be in
+    /// several reports, a packet that has arrived is in one.
     pub packets: &'a [PacketReport],
-    /// Receivers that are in the session now, this one included.
+    /// The number of receivers in the session now, this one included.
     pub members: u32,
 }
 
-/// What may leave before the next report.
+/// The amount that may be sent before the next report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// This many packets.
+    /// A number of packets.
     Packets(u32),
-    /// This many IP bytes. A packet may leave while any are left, also a larger one.
+    /// A number of IP bytes. The last packet may exceed it.
     Bytes(Bytes),
 }
 
 impl Window {
-    /// Whether nothing may leave.
+    /// Returns whether nothing may be sent.
     pub fn is_closed(self) -> bool {
         matches!(self, Self::Packets(0) | Self::Bytes(Bytes::ZERO))
     }
@@ -206,9 +208,10 @@ words! {
 }
 
 impl Limit {
-    /// What limits a rate from `floor` to `cap`; at `start` the network's share is not known yet.
+    /// Returns what limits a rate between `floor` and `cap`. If `start` is set, the network's share is not known yet.
     pub(crate) fn between<R: PartialOrd>(rate: R, floor: R, cap: R, start: bool) -> Self {
         match rate {
+            // The cap comes first, because a start phase at the cap is limited by the cap.
             rate if rate >= cap => Self::Cap,
             _ if start => Self::Start,
             rate if rate <= floor => Self::Floor,
@@ -217,61 +220,61 @@ impl Limit {
     }
 }
 
-/// Why the rate is what it is: the rule that set it and what went into it.
+/// The explanation of a rate: the rule that set it and its inputs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Why {
     /// The rule, for example `"throughput equation"` or `"no feedback: halved"`.
     pub rule: Cow<'static, str>,
-    /// The loss (event) rate that went into it.
+    /// The loss (event) rate that the rule used.
     pub loss: Option<f64>,
-    /// The round-trip time that went into it.
+    /// The round-trip time that the rule used.
     pub rtt: Option<Span>,
-    /// The receiver that set it.
+    /// The receiver whose report the rule used.
     pub by: Option<ReceiverId>,
 }
 
 impl Why {
-    /// A rule that needs no numbers.
+    /// Creates an explanation that has no numbers.
     pub const fn rule(rule: &'static str) -> Self {
         Self { rule: Cow::Borrowed(rule), loss: None, rtt: None, by: None }
     }
 }
 
-/// What a sender half wants, and why.
+/// The output of a sender half, with its explanation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
-    /// The rate for the encoder, as a rate of IP packets; the session takes the headers off.
+    /// The target rate for the encoder, as a rate of IP packets; the session subtracts the headers.
     pub target: Rate,
-    /// The rate at which the pacer lets packets go.
+    /// The pacing rate.
     pub pacing: Rate,
-    /// What may leave, for controllers with a window; `None` for those without.
+    /// The send window; `None` for controllers without one.
     pub window: Option<Window>,
     /// What limits the rate.
     pub limit: Limit,
-    /// The rule behind it.
+    /// The rule that set the target, with its inputs.
     pub why: Why,
 }
 
-/// What a sender can afford until a time. A frame that does not fit is not sent, nor any after it until then.
+/// The bytes that a sender may send until a time. A frame that does not fit is skipped, as are all later ones until
+/// then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// IP bytes of media, from when an allowance with this end was first given.
+    /// The budget in IP bytes of media, counted from the time when an allowance with this end was first returned.
     pub bytes: Bytes,
-    /// Its end; another end is another allowance.
+    /// The end of the allowance. A different end makes it a new allowance.
     pub until: Time,
 }
 
-/// How a receiver has gone, for [`SenderHalf::on_leave`].
+/// The reason why a receiver is gone, for [`SenderHalf::on_leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// It has not been heard for five report intervals, or is not to be heard. It may still be there.
+    /// It has been silent for five report intervals, or is to be ignored. It may still be there.
     Silent,
-    /// It has said BYE. A half whose silence begins late need not wait for it (`asmp` and `lda-plus` halve at the last
-    /// BYE).
+    /// It has sent a BYE. A half need not wait for its silence timer then: `asmp` and `lda-plus` halve at the last BYE.
     Bye,
 }
 
-/// Names, in a layer's [`SenderHalf`], the field with the half that it stands around.
+/// Implements [`SenderHalf::inner`] and [`SenderHalf::inner_mut`] of a layer by the field that holds the wrapped half.
 #[macro_export]
 macro_rules! around {
     ($half:ident) => {
@@ -286,303 +289,306 @@ macro_rules! around {
 
 /// The sending half of a controller.
 ///
-/// A layer around a half names it by [`around!`](crate::around), and writes only the methods
-/// that it changes: each default below passes on to the half within. A half that stands alone leaves the two as they
-/// are.
+/// A layer that wraps a half names it with [`around!`](crate::around) and implements only the methods that it changes:
+/// each default below forwards to the wrapped half. A half that wraps none leaves `inner` and `inner_mut` as they are.
 pub trait SenderHalf: Send {
-    /// The half that this one stands around.
+    /// Returns the half that this one wraps.
     fn inner(&self) -> Option<&dyn SenderHalf> {
         None
     }
 
-    /// As [`SenderHalf::inner`].
+    /// Returns the half that this one wraps, mutably.
     fn inner_mut(&mut self) -> Option<&mut dyn SenderHalf> {
         None
     }
 
-    /// A packet of the media has left.
+    /// Records that a media packet was sent.
     fn on_sent(&mut self, sent: &Sent);
 
-    /// A packet of another stream has left: a repair, parity or padding. It is part of the rate that was decided.
+    /// Records that a packet of another stream was sent: a retransmission, parity or padding. It counts against the
+    /// decided rate.
     fn on_extra_sent(&mut self, sent: &ExtraSent) {
         if let Some(half) = self.inner_mut() {
             half.on_extra_sent(sent);
         }
     }
 
-    /// A frame has come into the pacer's queue, or one has left it.
+    /// Records that a frame has entered the pacer's queue, or has left it.
     fn on_queue(&mut self, queue: &MediaQueue) {
         if let Some(half) = self.inner_mut() {
             half.on_queue(queue);
         }
     }
 
-    /// Reports may come as far apart as this, however short the round trip is: a lack of them for this long is no
-    /// silence yet. A half that never hears of it counts in round trips.
+    /// Sets the longest interval between two reports, which may exceed the round-trip time. A lack of reports for less
+    /// than this does not count as missing feedback. A half for which this is never called uses round trips instead.
     fn on_feedback_interval(&mut self, interval: Span) {
         if let Some(half) = self.inner_mut() {
             half.on_feedback_interval(interval);
         }
     }
 
-    /// The fates of these packets are unknown, and no feedback need ever tell them: it has told of later packets and
-    /// not of these, or the session has said that it covers none of them. They are neither lost nor in flight. Their
-    /// bytes count as received, since a received rate without them would be that of a part of what was sent. The report
-    /// that the silence was found in follows; it or a later one may still tell a fate.
+    /// Reports packets whose fates are unknown and may stay so. Either the feedback has covered later packets and not
+    /// these, or the session covers none of them. They are neither lost nor in flight. Their bytes count as received,
+    /// because a received rate without them would cover only a part of what was sent. The report that revealed the gap
+    /// is delivered next; it or a later one may still carry their fates.
     fn on_unknown(&mut self, packets: &[PacketReport]) {
         if let Some(half) = self.inner_mut() {
             half.on_unknown(packets);
         }
     }
 
-    /// A report has arrived. Its body comes from the network: a half checks lengths and ignores what can't be true. A
-    /// packet that later ones have overtaken is lost, unless [`SenderHalf::on_unknown`] has named it and no report has
-    /// told since that it is missing.
+    /// Processes a report. Its body comes from the network: a half checks its lengths and ignores impossible values. A
+    /// packet that later ones have overtaken is lost, unless [`SenderHalf::on_unknown`] has named it and no later
+    /// report says that it is missing.
     fn on_report(&mut self, report: &Report<'_>);
 
-    /// A receiver has gone.
+    /// Records that a receiver is gone.
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
         if let Some(half) = self.inner_mut() {
             half.on_leave(at, receiver, how);
         }
     }
 
-    /// The time of [`SenderHalf::wake`] has come.
+    /// Handles the timer of [`SenderHalf::wake`].
     fn on_timer(&mut self, now: Time) {
         if let Some(half) = self.inner_mut() {
             half.on_timer(now);
         }
     }
 
-    /// When this half next wants [`SenderHalf::on_timer`]. A time that is past means at once.
+    /// Returns the time of the next [`SenderHalf::on_timer`]. A time in the past means now.
     fn wake(&self) -> Option<Wake> {
         self.inner()?.wake()
     }
 
-    /// What it wants: a pure getter.
+    /// Returns the current decision. It changes no state.
     fn decision(&self) -> Decision;
 
-    /// What it can afford, where the rate alone does not say it: a pure getter. Frames beyond it are skipped.
+    /// Returns the byte budget, for controllers that a rate alone does not describe. Frames that exceed it are skipped.
+    /// It changes no state.
     fn allowance(&self) -> Option<Allowance> {
         self.inner()?.allowance()
     }
 
-    /// The probe that it wants sent now: a pure getter. The session sends each probe once, by its `id`, from the next
-    /// packet that leaves on. Which packets are of it the half counts itself, in [`SenderHalf::on_sent`] and
+    /// Returns the probe to be sent now. It changes no state. The session sends each probe once, by its `id`, from the
+    /// next packet on. The half itself counts the probe's packets, in [`SenderHalf::on_sent`] and
     /// [`SenderHalf::on_extra_sent`].
     fn probe(&self) -> Option<Probe> {
         self.inner()?.probe()
     }
 
-    /// When it wants a sender report to leave. A half that says [`Due::At`] moves on in [`SenderHalf::announce`], which
-    /// each sender report calls.
+    /// Returns when a sender report is due. A half that returns [`Due::At`] schedules the next one in
+    /// [`SenderHalf::announce`], which is called for each sender report.
     fn due(&self) -> Due {
         self.inner().map_or(Due::Rtcp, |half| half.due())
     }
 
-    /// What goes forward with this packet.
+    /// Returns the header extension to be sent with this packet.
     fn notice(&mut self, packet: &Departing) -> Notice {
         self.inner_mut().map_or(Notice::NONE, |half| half.notice(packet))
     }
 
-    /// The promises that it has kept an eye on. A look is cheap, once per report at most, and finds out by other means
-    /// than those that keep the promise.
+    /// Returns the results of the promises that the half checks. A check is cheap, runs at most once per report and
+    /// does not rely on the mechanism that keeps the promise.
     fn checks(&self) -> &[Check] {
         self.inner().map_or(&[], |half| half.checks())
     }
 
-    /// What goes to the whole group beside the sender report that is about to leave.
+    /// Returns the message to the whole group that goes with the sender report about to be sent.
     fn announce(&mut self, now: Time) -> Option<Body> {
         self.inner_mut()?.announce(now)
     }
 }
 
-/// How full the play-out buffer is.
+/// The fill level of the play-out buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferLevel {
-    /// What is in it.
+    /// The bytes in the buffer.
     pub level: Bytes,
-    /// What fits.
+    /// The capacity in bytes.
     pub size: Bytes,
 }
 
 /// A packet that has reached the receiver, duplicates excluded.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// When, on the receiver's clock.
+    /// The arrival time, on the receiver's clock.
     pub at: Time,
-    /// Extended sequence number.
+    /// The extended sequence number.
     pub seq: u64,
-    /// IP size.
+    /// The IP size.
     pub size: Bytes,
-    /// When it was sent, on the sender's clock (send-time extension).
+    /// The send time, on the sender's clock (send-time extension).
     pub sent: PeerTime,
-    /// When its frame was sampled, on the sender's media clock (RTP timestamp).
+    /// The sampling time of its frame, on the sender's media clock (RTP timestamp).
     pub sampled: PeerTime,
-    /// Where it stands in its frame.
+    /// The packet's position in its frame.
     pub edge: FrameEdge,
-    /// Its ECN field on arrival.
+    /// The ECN field on arrival.
     pub ecn: Ecn,
-    /// What the sender half sent along; empty when nothing.
+    /// The header extension of the sender half; empty if there is none.
     pub notice: &'a [u8],
-    /// The play-out buffer, where the session has one.
+    /// The fill level of the play-out buffer, if the session has one.
     pub buffer: Option<BufferLevel>,
 }
 
-/// A packet of another stream than the media that has reached the receiver, for [`ReceiverHalf::on_extra`].
+/// A packet of a stream other than the media that has reached the receiver, for [`ReceiverHalf::on_extra`].
 #[derive(Clone, Copy, Debug)]
 pub struct ExtraArrival {
-    /// When, on the receiver's clock.
+    /// The arrival time, on the receiver's clock.
     pub at: Time,
-    /// Its stream; never [`Stream::Media`].
+    /// The packet's stream; never [`Stream::Media`].
     pub stream: Stream,
-    /// IP size.
+    /// The IP size.
     pub size: Bytes,
-    /// When it was sent itself, on the sender's clock: not the packet that it repairs.
+    /// The packet's send time, on the sender's clock. For a retransmission this is not the send time of the original.
     pub sent: PeerTime,
-    /// Its ECN field on arrival.
+    /// The ECN field on arrival.
     pub ecn: Ecn,
-    /// Packets of its stream that are missing right before it.
+    /// The number of packets of its stream that are missing right before it.
     pub missing: u64,
 }
 
-/// Another member's report, overheard in a group.
+/// Another member's report that arrived by multicast.
 #[derive(Clone, Copy, Debug)]
 pub struct Overheard<'a> {
-    /// When.
+    /// The arrival time.
     pub at: Time,
     /// The member that sent it.
     pub from: ReceiverId,
-    /// Its content.
+    /// The content.
     pub body: &'a Body,
 }
 
-/// What a sender half announced to the group.
+/// An announcement of the sender half to the group.
 #[derive(Clone, Copy, Debug)]
 pub struct Announcement<'a> {
-    /// When it arrived.
+    /// The arrival time.
     pub at: Time,
-    /// Its content.
+    /// The content.
     pub body: &'a Body,
 }
 
-/// When a half wants to report.
+/// The time at which a half wants to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Whenever RTCP's own timer says so (RFC 3550, 6.3): the session keeps the 5 %.
+    /// At the expiry of RTCP's own timer (RFC 3550, section 6.3): the session enforces the 5 % share.
     Rtcp,
-    /// At this time, as a regular RTCP packet with its own bandwidth. A time that is past means at once.
+    /// At this time, as a regular RTCP packet outside RTCP's 5 %. A time in the past means now.
     At(Wake),
-    /// Not until something else happens.
+    /// Not until the state changes.
     Hold,
 }
 
-/// An opportunity to report: what the session knows about the interval since this receiver's last report.
+/// An opportunity to report: what the session knows of the interval since this receiver's last report.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
-    /// Now.
+    /// The current time.
     pub now: Time,
-    /// Packets expected since the last report.
+    /// The packets expected since the last report.
     pub expected: u64,
-    /// Of these, how many are missing; late and duplicate ones can make it negative.
+    /// The number of these that are missing; negative with late and duplicate packets.
     pub lost: i64,
-    /// Members of the session.
+    /// The number of session members.
     pub members: u32,
-    /// The deterministic RTCP interval Td (RFC 3550, 6.3.1).
+    /// The deterministic RTCP interval Td (RFC 3550, section 6.3.1).
     pub interval: Span,
-    /// The measured share of RTCP in the session bandwidth over the last intervals.
+    /// The measured share of RTCP in the session bandwidth over the last intervals, from 0 to 1.
     pub rtcp_share: f64,
 }
 
-/// What a receiver half answers to a [`Slot`].
+/// The answer of a receiver half to a [`Slot`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Report block and this body.
+    /// A report block and this body.
     Body(Body),
-    /// Report block alone.
+    /// A report block alone.
     Plain,
-    /// No report: another member has said it.
+    /// No report, because another member's report made it redundant.
     Suppress,
 }
 
-/// A receiver half's own view, for the record.
+/// The internal state of a receiver half, for the record.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct View {
-    /// The rate that it asks for.
+    /// The rate that it requests.
     pub rate: Option<Rate>,
-    /// Its loss (event) rate.
+    /// The loss (event) rate that it measures.
     pub loss: Option<f64>,
-    /// Its round-trip time.
+    /// The round-trip time that it uses.
     pub rtt: Option<Span>,
-    /// Its state in a word, where the controller has states.
+    /// The state's name, if the controller has states.
     pub state: Option<&'static str>,
 }
 
 /// The receiving half of a controller.
 pub trait ReceiverHalf: Send {
-    /// A packet has arrived.
+    /// Records the arrival of a media packet.
     fn on_arrival(&mut self, arrival: &Arrival<'_>);
 
-    /// A packet of another stream has arrived: a repair, parity or padding. Its bytes count as received. What it
-    /// repairs stays lost to this half: [`ReceiverHalf::on_arrival`] is never told of it.
+    /// Records the arrival of a packet of another stream: a retransmission, parity or padding. Its bytes count as
+    /// received. A media packet that it repairs stays lost to this half: [`ReceiverHalf::on_arrival`] is not called for
+    /// it.
     fn on_extra(&mut self, _extra: &ExtraArrival) {}
 
-    /// Another member's report was heard.
+    /// Processes another member's report.
     fn on_overheard(&mut self, _heard: &Overheard<'_>) {}
 
-    /// The sender half has announced something to the group.
+    /// Processes an announcement of the sender half to the group.
     fn on_announce(&mut self, _announced: &Announcement<'_>) {}
 
-    /// A sender report about the stream has arrived.
+    /// Records the arrival of a sender report about the stream.
     fn on_sender_report(&mut self, _now: Time) {}
 
-    /// How full the play-out buffer is now, where the session has one: told before each opportunity to report.
+    /// Reports the fill level of the play-out buffer, if the session has one. It is called before each opportunity to
+    /// report.
     fn on_buffer(&mut self, _now: Time, _buffer: BufferLevel) {}
 
-    /// The time of [`ReceiverHalf::wake`] has come.
+    /// Handles the timer of [`ReceiverHalf::wake`].
     fn on_timer(&mut self, _now: Time) {}
 
-    /// When this half next wants [`ReceiverHalf::on_timer`].
+    /// Returns the time of the next [`ReceiverHalf::on_timer`].
     fn wake(&self) -> Option<Wake> {
         None
     }
 
-    /// When it wants to report.
+    /// Returns when the half wants to report.
     fn due(&self) -> Due {
         Due::Rtcp
     }
 
-    /// Whether an arrival, an announcement and a sender report leave [`ReceiverHalf::due`] and [`ReceiverHalf::wake`]
-    /// alone: it may then be told of them later, with their own times, as long as that is before any other call. A
-    /// simulation of a large group does so.
+    /// Returns whether arrivals, announcements and sender reports never change [`ReceiverHalf::due`] and
+    /// [`ReceiverHalf::wake`]. If so, they may be delivered later, with their own times, but before any other call. A
+    /// simulation of a large group batches them.
     fn is_patient(&self) -> bool {
         false
     }
 
-    /// Its report, now. Called when it is due.
+    /// Writes the half's report. It is called when a report is due.
     fn report(&mut self, slot: &Slot) -> Reply;
 
-    /// The receiver goes by another identifier from now on: its old one collided with somebody else's (RFC 3550, 8.2).
+    /// Sets the receiver's new identifier after an SSRC collision (RFC 3550, section 8.2).
     fn on_renamed(&mut self, _id: ReceiverId) {}
 
-    /// The receiver is about to leave: what its last report says, if anything.
+    /// Returns the content of the last report before the receiver leaves, if any.
     fn leave(&mut self, _now: Time) -> Option<Body> {
         None
     }
 
-    /// See [`SenderHalf::checks`].
+    /// Returns the results of the promises that the half checks; see [`SenderHalf::checks`].
     fn checks(&self) -> &[Check] {
         &[]
     }
 
-    /// The rate that its path could carry for it, by its own loss and round-trip time and whatever is sent now: a pure
-    /// getter. `Rate::MAX`: nothing that it has seen bounds it. `None`: it does not know yet, or the controller's
-    /// receivers never do.
+    /// Returns the rate that this receiver's path could carry by its own loss and round-trip time, independent of the
+    /// current send rate. It changes no state. `Rate::MAX` means that no limit was observed. `None` means that the rate
+    /// is not known yet, or that the controller's receivers never compute one.
     fn acceptable(&self) -> Option<Rate> {
         None
     }
 
-    /// Its own view, for the record: a pure getter.
+    /// Returns the half's internal state, for the record. It changes no state.
     fn view(&self) -> View {
         View::default()
     }

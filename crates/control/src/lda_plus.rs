@@ -1,8 +1,8 @@
-//! `lda-plus`: additive increase in proportion to what is left of the bottleneck, at each RTCP report (LDA+).
+//! `lda-plus`: additive increase in proportion to the unused share of the bottleneck, at each RTCP report (LDA+).
 //!
-//! Receivers send standard reports, and with them an estimate of the bottleneck's rate, which they get from pairs of
-//! packets that left back to back. The sender keeps a rate for each receiver and sends at the least of them.
-//! `docs/controllers/lda-plus.md` has the equations and the deviations.
+//! Receivers send standard reports, together with an estimate of the bottleneck rate from packet pairs. The sender
+//! computes a rate for each receiver and sends at the lowest of them. `docs/controllers/lda-plus.md` has the equations
+//! and the deviations.
 
 use crate::entry::{Controller, FeedbackTiming, Receivers, Setup, Values, params};
 use crate::equation::{LossRate, throughput_full};
@@ -14,7 +14,7 @@ use crate::{
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 
-/// The registry's entry.
+/// The registry entry.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "lda-plus",
     about: "at each RTCP report, up in proportion to what is left of the bottleneck, down by the root of the loss",
@@ -43,29 +43,29 @@ params! { const {
 
 const RATES: [Rate; 2] = [Rate::bps(1), Rate::mbps(1_000)];
 
-/// RTP header extension element: one byte, 1 on the second packet of a pair.
+/// The RTP header extension element: one byte, which is 1 on the second packet of a pair.
 const EXTENSION: u8 = 8;
 const SECOND: u8 = 1;
-/// APP subtype: the bottleneck's rate in bytes per second, f32, beside a standard report.
+/// The APP subtype of the bottleneck rate (bytes per second, f32) beside a standard report.
 const ESTIMATE: u8 = 1;
-/// Every so many packets two leave back to back; LDA+ does not say how many.
-const EVERY: u64 = 16;
-/// Pairs of which the median is taken.
-const PAIRS: usize = 21;
-/// Receivers that are kept; more than this are not listened to.
-const RECEIVERS: usize = 16_384;
-/// Silence, in the receiver's own report intervals, after which its rate counts no more.
-const SILENT: u64 = 5;
-/// A round-trip time before there is one.
+/// The interval of packet pairs, in packets. LDA+ does not specify it.
+const PAIR_INTERVAL: u64 = 16;
+/// The number of pairs over which the median is taken.
+const MEDIAN_PAIRS: usize = 21;
+/// The maximum number of receivers in the table; further ones are ignored.
+const MOST_RECEIVERS: usize = 16_384;
+/// The timeout of a receiver, in its own report intervals.
+const MEMBER_TIMEOUT_INTERVALS: u64 = 5;
+/// The assumed round-trip time before the first measurement.
 const FIRST_RTT: Span = Span::millis(500);
-/// No reports at all for this long: the rate is halved, again and again.
-const PATIENCE: Span = Span::secs(20);
+/// The time without any report after which the rate is halved, repeatedly.
+const NO_REPORT_TIMEOUT: Span = Span::secs(20);
 
-/// What the sender knows of one receiver.
+/// The sender's state for one receiver.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     rate: Rate,
-    /// A_add, as of its last loss-free report.
+    /// A_add after the last report without loss.
     step: Rate,
     bottleneck: Option<Rate>,
     rtt: Option<Span>,
@@ -106,7 +106,7 @@ impl Sender {
         }
     }
 
-    /// The rate of a receiver without a loss in its last `interval`.
+    /// Increases the rate of a receiver without loss in its last `interval`.
     ///
     /// ```text
     ///  A_add := (2 − r/b) A_add      A_exp = (1 − e^−(1 − r/b)) r
@@ -116,18 +116,20 @@ impl Sender {
     ///           2      τ
     /// ```
     ///
-    /// `r` rate, `b` bottleneck, `τ` round trip, `T` report interval, `M` packet. Source: LDA+.
+    /// `r` rate, `b` bottleneck, `τ` round-trip time, `T` report interval, `M` packet. Source: LDA+.
     fn risen(&self, member: &mut Member, interval: Span) -> &'static str {
         let r = member.rate;
         let tau = member.rtt.unwrap_or(FIRST_RTT).max(Span::millis(1));
+        // TCP adds a packet per round trip, which makes T/τ packets in a report interval; this is the mean of that
+        // growth.
         let tcp = self.packet.per(tau).scale(0.5 * (interval.ratio(tau) + 1.0));
         let Some(b) = self.bottleneck.or(member.bottleneck) else {
-            // Without an estimate there is nothing left to be in proportion to.
+            // Without an estimate the increase can't be proportional to the unused share.
             member.rate = (r + tcp.min(member.step)).min(self.cap);
             return "no loss, bottleneck unknown: one step";
         };
         let left = 1.0 - r.ratio(b.max(Rate::bps(1)));
-        // LDA+ has no r above b, where the factor would leave nothing to grow from.
+        // LDA+ does not consider r above b, where the factor could shrink A_add to zero for good.
         member.step = member.step.scale((1.0 + left).clamp(0.0, 2.0)).min(b).max(self.first_step);
         let exponential = r.scale((1.0 - libm::exp(-left)).max(0.0));
         let least = member.step.min(exponential).min(tcp);
@@ -141,7 +143,7 @@ impl Sender {
         }
     }
 
-    /// The same after loss `l`.
+    /// Reduces the rate of a receiver after loss `l`.
     ///
     /// ```text
     ///                    ___
@@ -157,7 +159,7 @@ impl Sender {
         if root >= equation { "loss: less by its root" } else { "loss: throughput equation" }
     }
 
-    /// The least rate of all that are heard of.
+    /// Sets the send rate to the lowest rate of all receivers.
     fn settle(&mut self) {
         let least = self.members.iter().min_by_key(|(id, m)| (m.rate, **id)).map(|(id, m)| (*id, m.rate));
         if let Some((id, rate)) = least {
@@ -169,13 +171,14 @@ impl Sender {
 impl SenderHalf for Sender {
     fn on_sent(&mut self, sent: &Sent) {
         self.sent += 1;
-        self.halve_at.get_or_insert(sent.at + PATIENCE);
+        self.halve_at.get_or_insert(sent.at + NO_REPORT_TIMEOUT);
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
         let now = report.at;
         let Some(reception) = report.reception else { return };
-        if !self.members.contains_key(&report.from) && self.members.len() >= RECEIVERS {
+        // Report senders are not authenticated, so the table needs a bound.
+        if !self.members.contains_key(&report.from) && self.members.len() >= MOST_RECEIVERS {
             return;
         }
         let fresh = Member {
@@ -192,7 +195,7 @@ impl SenderHalf for Sender {
         member.rtt = report.rtt.or(member.rtt);
         let interval = now.since(member.heard);
         member.heard = now;
-        // The first report only begins an interval, and one without packets says nothing.
+        // The first report only starts an interval, and an interval without packets carries no information.
         if known.is_some() && reception.expected > 0 {
             member.interval = interval.max(Span::millis(1));
             let loss = LossRate::new(reception.lost.max(0) as f64 / reception.expected as f64);
@@ -203,23 +206,23 @@ impl SenderHalf for Sender {
                     None => self.risen(&mut member, interval),
                 },
             );
-            // A receiver that does not limit must not run away from what is sent.
+            // The rate of a receiver that does not limit the stream must not grow far beyond the send rate.
             if member.rate > before {
                 member.rate = member.rate.min(self.rate.scale(2.0)).max(before);
             }
             (self.rule, self.loss) = (rule, loss.map(LossRate::get));
         }
         self.members.insert(report.from, member);
-        self.members.retain(|_, m| now.since(m.heard) <= m.interval.max(Span::secs(1)) * SILENT);
+        self.members.retain(|_, m| now.since(m.heard) <= m.interval.max(Span::secs(1)) * MEMBER_TIMEOUT_INTERVALS);
         self.settle();
-        self.halve_at = Some(now + PATIENCE);
+        self.halve_at = Some(now + NO_REPORT_TIMEOUT);
     }
 
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
         let known = self.members.remove(&receiver).is_some();
         self.settle();
         if how == Leave::Bye && known && self.members.is_empty() {
-            // Nobody is left to wait for.
+            // The last receiver has left, so there is no report to wait for.
             self.halve_at = Some(at);
         }
     }
@@ -229,7 +232,7 @@ impl SenderHalf for Sender {
             self.rate = self.rate.scale(0.5).max(self.floor);
             self.members.clear();
             self.rule = "no reports: halved";
-            self.halve_at = Some(now + PATIENCE);
+            self.halve_at = Some(now + NO_REPORT_TIMEOUT);
         }
     }
 
@@ -238,13 +241,13 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // The second of a pair leaves at once; the others wait a little longer for it.
-        let pair = self.sent > 0 && self.sent.is_multiple_of(EVERY);
-        let others = (EVERY - 1) as f64 / EVERY as f64;
+        // The second packet of a pair is sent without delay. The other packets are paced slightly slower to compensate.
+        let pair = self.sent > 0 && self.sent.is_multiple_of(PAIR_INTERVAL);
+        let others = (PAIR_INTERVAL - 1) as f64 / PAIR_INTERVAL as f64;
         Decision {
             target: self.rate,
             pacing: if pair { Rate::MAX } else { self.rate.scale(others).max(Rate::bps(1)) },
-            // It limits nothing, but has the decision read again after each packet.
+            // The window limits nothing, but makes the session read the decision again after each packet.
             window: Some(Window::Packets(u32::MAX)),
             limit: Limit::between(self.rate, self.floor, self.cap, self.members.is_empty() && self.rate > self.floor),
             why: Why {
@@ -257,7 +260,7 @@ impl SenderHalf for Sender {
     }
 
     fn notice(&mut self, _: &Departing) -> Notice {
-        let pair = self.sent > 0 && self.sent.is_multiple_of(EVERY);
+        let pair = self.sent > 0 && self.sent.is_multiple_of(PAIR_INTERVAL);
         Notice::new(EXTENSION, &[if pair { SECOND } else { 0 }])
     }
 }
@@ -268,7 +271,7 @@ fn read(body: &Body) -> Option<Rate> {
     Some(Rate::from_bytes_per_s(estimate)).filter(|rate| *rate > Rate::ZERO)
 }
 
-/// The receiving half: an estimate of the bottleneck's rate.
+/// The receiving half. It estimates the bottleneck rate.
 #[derive(Debug, Default)]
 struct Receiver {
     last: Option<(u64, PeerTime, Time)>,
@@ -277,7 +280,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// The median of the latest pairs.
+    /// Returns the median of the latest pairs.
     fn estimate(&self) -> Option<Rate> {
         let mut sorted: Vec<Rate> = self.pairs.iter().copied().collect();
         sorted.sort_unstable();
@@ -293,11 +296,11 @@ impl ReceiverHalf for Receiver {
             && arrival.seq.checked_sub(1) == Some(seq)
         {
             let (left, came) = (arrival.sent.since(sent).later(), arrival.at.since(at));
-            // A pair that had to wait for its second packet says how fast the source is; one that came at once,
-            // nothing.
+            // A pair whose packets were sent apart measures the source's rate, and one that arrives without spacing
+            // carries no information.
             if !came.is_zero() && left * 2 <= came {
                 self.pairs.push_back(arrival.size.per(came));
-                if self.pairs.len() > PAIRS {
+                if self.pairs.len() > MEDIAN_PAIRS {
                     self.pairs.pop_front();
                 }
             }

@@ -1,12 +1,12 @@
 //! Rate controllers for video, as pairs of a sender half and a receiver half.
 //!
-//! A controller is sans-IO: it is told the time and what happened, and never sees a socket, a pacer, an encoder, a
-//! logger or a clock. The session (crate `steadycast-session`) drives a pair in three worlds: simulated, emulated and
-//! live.
+//! A controller is sans-IO: its inputs are the time and events, and it never accesses a socket, a pacer, an encoder, a
+//! logger or a clock. The session (crate `steadycast-session`) runs a pair in three environments: simulated, emulated
+//! and live.
 //!
-//! What crosses the network between the halves is bytes of the controller's own: a [`Notice`] forward with each packet,
-//! a [`Body`] back in an RTCP APP packet (and one to the group beside the sender's SR). A leaf writes and parses them
-//! itself; everything in between carries them as they are.
+//! The halves exchange bytes in the controller's own format: a [`Notice`] forward with each packet, and a [`Body`] back
+//! in an RTCP APP packet. The sender half can also send a [`Body`] to the whole group beside its sender report. A
+//! controller writes and parses these bytes itself; the layers below carry them unchanged.
 //!
 //! ```text
 //!           sender half                                   receiver half
@@ -16,13 +16,13 @@
 //!                             (heard by members too)  ─▶  on_overheard
 //! ```
 //!
-//! After any call that takes `&mut self`, `wake` and `decision` (sender) or `wake` and `due` (receiver) may have
-//! changed and are to be read again.
+//! Any call that takes `&mut self` may change `wake` and `decision` (sender) or `wake` and `due` (receiver): read them
+//! again after it.
 //!
 //! # A whole controller
 //!
-//! The receiver half counts packets. The sender half raises its rate by 50 kb/s where none was lost and halves it
-//! otherwise. A session would call them; here three reports are driven by hand.
+//! The receiver half counts packets. The sender half raises its rate by 50 kb/s after a report without loss and halves
+//! it otherwise. In a program a session makes these calls; here three reports are delivered by hand.
 //!
 //! ```
 //! use steadycast_control::{Arrival, Body, Decision, Limit, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent};
@@ -83,7 +83,6 @@
 //! assert_eq!(sender.decision().why.loss, Some(0.2));
 //! ```
 
-mod asks;
 mod asmp;
 mod base;
 mod echo;
@@ -101,14 +100,15 @@ mod meter;
 mod multfrc;
 mod nada;
 mod needs;
+mod no_feedback_timer;
 mod pgmcc;
 mod pictures;
 pub mod promise;
 mod queue;
 mod rbuf;
 pub mod registry;
+mod report_scheduler;
 mod scream;
-mod silence;
 pub mod simulcast;
 mod steady;
 mod tfmcc;

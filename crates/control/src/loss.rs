@@ -1,28 +1,28 @@
-//! The loss event rate as TFRC's receiver measures it: losses within one round trip are one event, and the rate is one
-//! in the weighted average of the intervals between events (RFC 5348, section 5).
+//! The loss event rate of a TFRC receiver (RFC 5348, section 5). Losses within one round trip are one event, and the
+//! rate is the inverse of the weighted mean of the intervals between events.
 
 use crate::equation::LossRate;
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
 
-/// Closed intervals that are averaged, n.
+/// The number n of closed loss intervals that are averaged.
 pub const INTERVALS: usize = 8;
-/// Their weights, newest first (RFC 5348, 5.4).
+/// The weights of the intervals, newest first (RFC 5348, section 5.4).
 pub const WEIGHTS: [f64; INTERVALS] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
-/// How many runs of losses can still be taken back by a late packet. Older ones are final.
+/// The number of loss runs that a late packet can still revise. Older ones are final.
 const OPEN_RUNS: usize = 128;
 
-/// What differs between the protocols that share this history.
+/// The differences between the protocols that use this history.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossSettings {
-    /// The least discount factor of older intervals when the open one is long: 0.25 in RFC 5348, 0.5 in RFC 4654 and
-    /// ns-2. 1 turns discounting off.
+    /// The minimum discount factor of older intervals if the open one is long: 0.25 in RFC 5348, 0.5 in RFC 4654 and
+    /// ns-2. 1 disables discounting.
     pub discount: f64,
-    /// Packets with a higher sequence number that must arrive before a missing one counts as lost: 3 (at least 1).
+    /// The number of later packets that must arrive before a missing packet counts as lost: 3 in RFC 5348, at least 1.
     pub ndupack: u32,
-    /// How far behind the highest a packet can still come late, in packets. Losses farther back are final, and take no
-    /// memory.
+    /// The maximum distance, in packets, between the highest sequence number and a late packet that still revises the
+    /// history. Older losses are final and take no memory.
     pub reorder: u64,
 }
 
@@ -32,45 +32,47 @@ impl Default for LossSettings {
     }
 }
 
-/// One packet for [`LossHistory::on_packet`].
+/// An arrival for [`LossHistory::on_packet`].
 #[derive(Clone, Copy, Debug)]
-pub struct Heard {
-    /// Extended sequence number, in any space that counts by one.
+pub struct ReceivedPacket {
+    /// The extended sequence number, in any space that counts by one.
     pub seq: u64,
-    /// When it arrived.
+    /// The arrival time.
     pub at: Time,
-    /// It carries a congestion mark: counts as a loss at its arrival.
+    /// Whether the packet is marked CE. A mark counts as a loss at the packet's arrival.
     pub ce: bool,
-    /// The round-trip time that tells loss events apart, as it stands now.
+    /// The current round-trip time, which separates loss events.
     pub rtt: Span,
 }
 
-/// What a packet changed.
+/// The effect of an arrival on the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// A new loss event has begun.
+    /// Whether a new loss event has begun.
     pub new_loss_event: bool,
-    /// A late packet has taken a loss event back.
+    /// Whether a late packet has revoked a loss event.
     pub removed_loss_event: bool,
-    /// Packets that count as lost (or marked) from now on.
+    /// The number of packets that are newly counted as lost or marked.
     pub lost: u64,
-    /// The packet was thought lost, and came late.
+    /// Whether the packet had been counted as lost and arrived late.
     pub late: bool,
 }
 
-/// A run of consecutive lost packets, or one marked packet. Its losses' times are interpolated between the two arrivals
-/// around the gap in which it was found (RFC 5348, 5.2), also after a late packet has split the gap.
+/// A run of consecutive lost packets, or one marked packet. The loss times are interpolated between the two arrivals
+/// around the gap (RFC 5348, section 5.2). They keep their values if a late packet splits the gap.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct LossRun {
     first: u64,
     last: u64,
-    /// Sequence number and arrival of the packets before and after the gap.
+    /// The sequence numbers and arrival times of the packets before and after the gap.
     before: (u64, Time),
     after: (u64, Time),
     rtt: Span,
 }
 
-impl Run {
+impl LossRun {
+    /// Returns the interpolated loss time of packet `seq` (RFC 5348, section 5.2).
+    ///
     /// ```text
     ///                                            S_loss − S_before
     ///  T_loss = T_before + (T_after − T_before) · ──────────────────
@@ -78,6 +80,7 @@ impl Run {
     /// ```
     fn time(&self, seq: u64) -> Time {
         let gap = u128::from(self.after.0.saturating_sub(self.before.0));
+        // A mark has no gap around it: it counts at its own arrival.
         if gap == 0 {
             return self.after.1;
         }
@@ -86,7 +89,7 @@ impl Run {
         self.before.1 + Span::nanos(u64::try_from(part / gap).unwrap_or(u64::MAX))
     }
 
-    /// The first lost packet from `from` on whose loss lies after `at`.
+    /// Returns the first packet of the run, from `from` on, whose loss time is later than `at`.
     fn after(&self, from: u64, at: Time) -> Option<u64> {
         if self.time(self.last) <= at {
             return None;
@@ -104,11 +107,11 @@ impl Run {
     }
 }
 
-/// A gap that is not yet old enough to be a loss.
+/// A gap whose packets do not count as lost yet.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
-    run: Run,
-    /// Packets above it that have arrived.
+    run: LossRun,
+    /// The number of later packets that have arrived.
     overtaken: u32,
 }
 
@@ -116,18 +119,18 @@ struct Gap {
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
     packets: f64,
-    /// Its accumulated discount factor, DF_i.
+    /// The accumulated discount factor DF_i.
     discount: f64,
-    /// It was not counted but made up from the rate before the first loss.
-    made_up: bool,
+    /// Whether the length was derived from the rate before the first loss instead of counted.
+    derived: bool,
 }
 
-/// The loss events up to some packet: a value, so that it can be rebuilt from an earlier one.
+/// The loss events up to some packet. It is a plain value so that it can be recomputed from an earlier state.
 #[derive(Clone, Copy, Debug, Default)]
 struct Events {
     closed: [Interval; INTERVALS],
     count: usize,
-    /// First lost packet and time of the latest event.
+    /// The first lost packet and the time of the latest event.
     latest: Option<(u64, Time)>,
     total: u64,
 }
@@ -137,7 +140,7 @@ impl Events {
         &self.closed[..self.count]
     }
 
-    /// The mean of the closed intervals, each with its discount factor.
+    /// Returns the weighted mean of the closed intervals, each with its discount factor.
     fn closed_mean(&self) -> Option<f64> {
         let (mut sum, mut weight) = (0.0, 0.0);
         for (interval, w) in self.closed().iter().zip(WEIGHTS) {
@@ -147,30 +150,33 @@ impl Events {
         (weight > 0.0).then(|| sum / weight)
     }
 
-    /// The general discount factor DF while the open interval has `open` packets.
+    /// Returns the general discount factor DF for an open interval of `open` packets (RFC 5348, section 5.5).
     fn discount(&self, open: f64, least: f64) -> f64 {
         match self.closed_mean() {
+            // Discounting starts when the open interval exceeds twice the mean (RFC 5348, section 5.5).
             Some(mean) if open > 2.0 * mean => (2.0 * mean / open).max(least),
             _ => 1.0,
         }
     }
 
-    fn push(&mut self, packets: f64, made_up: bool, least: f64) {
+    fn push(&mut self, packets: f64, derived: bool, least: f64) {
         let discount = self.discount(packets, least);
+        // The discount of the closed interval applies to all older ones from now on (RFC 5348, section 5.5).
         for interval in &mut self.closed[..self.count] {
             interval.discount *= discount;
         }
         self.closed.rotate_right(1);
-        self.closed[0] = Interval { packets, discount: 1.0, made_up };
+        self.closed[0] = Interval { packets, discount: 1.0, derived };
         self.count = (self.count + 1).min(INTERVALS);
     }
 
-    /// Turns the losses of `run` into events.
-    fn add(&mut self, run: &Run, first_interval: f64, least: f64) {
+    /// Adds the losses of `run`, grouped into events.
+    fn add(&mut self, run: &LossRun, first_interval: f64, least: f64) {
         let mut from = run.first;
         loop {
             let start = match self.latest {
                 None => Some(from),
+                // Losses within a round trip of the event's start belong to the same event (RFC 5348, section 5.2).
                 Some((_, at)) => run.after(from, at + run.rtt),
             };
             let Some(start) = start else { return };
@@ -188,10 +194,11 @@ impl Events {
         }
     }
 
-    /// A gap of hours holds more events than the history: those that would be forgotten before its end are only
-    /// counted. Within one gap the losses are evenly spaced, so all its events are equally far apart, and the result is
-    /// the same.
-    fn skip(&mut self, run: &Run, start: u64) -> Option<u64> {
+    /// Skips events that would leave the history before the gap ends; they are only counted. A gap of hours holds many
+    /// more events than the history. The result is the same, because the losses in one gap are evenly spaced and so are
+    /// its events.
+    fn skip(&mut self, run: &LossRun, start: u64) -> Option<u64> {
+        // Enough events stay to fill the history exactly as without skipping.
         const KEPT: u64 = 2 * INTERVALS as u64 + 2;
         let next = run.after(start + 1, run.time(start) + run.rtt)?;
         let (apart, left) = (next - start, run.last - start);
@@ -202,6 +209,8 @@ impl Events {
         Some(to + 1)
     }
 
+    /// Returns the loss event rate (RFC 5348, sections 5.4 and 5.5).
+    ///
     /// ```text
     ///              ⎛ w₀ I₀ + Σ₁ᵏ⁻¹ wᵢ DFᵢ DF Iᵢ   Σ₁ᵏ wᵢ₋₁ DFᵢ Iᵢ ⎞
     ///  1/p  =  max ⎜ ────────────────────────── , ─────────────── ⎟
@@ -215,43 +224,46 @@ impl Events {
             sum += interval.packets * w * interval.discount * discount;
             weight += w * interval.discount * discount;
         }
+        // A short open interval must not raise the loss rate, so the larger mean counts (RFC 5348, section 5.4).
         Some(LossRate::one_in((sum / weight).max(closed_mean)))
     }
 
     fn rescale(&mut self, factor: f64) {
-        for interval in self.closed[..self.count].iter_mut().filter(|i| i.made_up) {
+        for interval in self.closed[..self.count].iter_mut().filter(|i| i.derived) {
             interval.packets = sane(interval.packets * factor);
         }
     }
 }
 
-/// An interval has at least one packet; more than 10⁸ without a loss cannot be told from none.
+/// Limits an interval to a valid length: at least one packet, and at most 10⁸, beyond which the rate is practically
+/// zero.
 fn sane(packets: f64) -> f64 {
     if packets.is_nan() { 1.0 } else { packets.clamp(1.0, 1e8) }
 }
 
-/// The loss history of one stream: which packets are lost, which losses are one event, and how often events come.
+/// The loss history of one stream: the lost packets, their grouping into loss events, and the rate of events.
 ///
-/// Its memory is bounded whatever arrives: it keeps runs of losses, not packets, and only the latest of them.
+/// Its memory is bounded for any input, because it stores runs of losses instead of packets and only the latest of
+/// them.
 #[derive(Clone, Debug, Default)]
 pub struct LossHistory {
     settings: LossSettings,
-    /// The highest packet so far, and its arrival.
+    /// The highest sequence number so far, and its arrival time.
     highest: Option<(u64, Time)>,
-    /// Gaps that are not yet losses, by sequence number; at most `ndupack` of them.
+    /// The gaps that do not count as losses yet, by sequence number; at most `ndupack` of them.
     gaps: Vec<Gap>,
-    /// Losses that a late packet can still take back, by sequence number.
-    runs: VecDeque<Run>,
-    /// The events of all runs that are final; `None`: there are no such runs.
+    /// The losses that a late packet can still revise, by sequence number.
+    runs: VecDeque<LossRun>,
+    /// The events of all final runs; `None` if there are none.
     settled: Option<Box<Events>>,
-    /// `settled` and `runs` together.
+    /// The events of `settled` and `runs` together.
     events: Events,
     first_interval: f64,
     lost: u64,
 }
 
 impl LossHistory {
-    /// An empty history.
+    /// Creates an empty history.
     pub fn new(settings: LossSettings) -> Self {
         let settings = LossSettings {
             discount: settings.discount.clamp(0.0, 1.0),
@@ -261,91 +273,94 @@ impl LossHistory {
         Self { settings, first_interval: 1.0, ..Self::default() }
     }
 
-    /// A packet has arrived. When it reveals the very first loss event, `first_interval` is asked for the length of the
-    /// interval before it, in packets: it follows from the rate until then, not from a count (RFC 5348, 6.3.1; RFC
-    /// 4654, 5.6).
-    pub fn on_packet(&mut self, heard: &Heard, first_interval: impl FnOnce() -> f64) -> Change {
+    /// Adds an arrival. If it reveals the first loss event, `first_interval` is called for the length of the interval
+    /// before it, in packets. That length is derived from the rate until then, not counted (RFC 5348, section 6.3.1;
+    /// RFC 4654, section 5.6).
+    pub fn on_packet(&mut self, packet: &ReceivedPacket, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
-            self.highest = Some((heard.seq, heard.at));
-            return self.take_in(heard, None, first_interval);
+            self.highest = Some((packet.seq, packet.at));
+            return self.process(packet, None, first_interval);
         };
         let mut late = None;
-        if heard.seq > highest {
-            if heard.seq - highest > 1 {
-                let run = Run {
+        if packet.seq > highest {
+            if packet.seq - highest > 1 {
+                let run = LossRun {
                     first: highest + 1,
-                    last: heard.seq - 1,
+                    last: packet.seq - 1,
                     before: (highest, since),
-                    after: (heard.seq, heard.at),
-                    rtt: heard.rtt,
+                    after: (packet.seq, packet.at),
+                    rtt: packet.rtt,
                 };
                 self.open_gap(run);
             }
-            self.highest = Some((heard.seq, heard.at));
-        } else if !self.fill_gap(heard.seq) {
-            if !self.fill_run(heard.seq) {
-                // A duplicate, or older than anything that could still change.
+            self.highest = Some((packet.seq, packet.at));
+        } else if !self.fill_gap(packet.seq) {
+            if !self.fill_run(packet.seq) {
+                // It is a duplicate, or older than the final losses.
                 return Change::default();
             }
-            late = Some(heard.seq);
+            late = Some(packet.seq);
         }
-        for gap in self.gaps.iter_mut().filter(|g| g.run.last < heard.seq) {
+        // Every later packet counts as a duplicate acknowledgment does for TCP.
+        for gap in self.gaps.iter_mut().filter(|g| g.run.last < packet.seq) {
             gap.overtaken += 1;
         }
-        self.take_in(heard, late, first_interval)
+        self.process(packet, late, first_interval)
     }
 
-    /// A packet outside the count has arrived that left after packet `heard.seq` of the count and before the next one.
-    /// It shows that what is missing up to there is missing, and overtakes it like any packet, but is none of the
-    /// intervals. For a flow in which only some packets count.
-    pub fn on_other(&mut self, heard: &Heard, first_interval: impl FnOnce() -> f64) -> Change {
+    /// Adds the arrival of a packet outside the sequence, sent between the packets `packet.seq` and `packet.seq + 1`.
+    /// It reveals gaps and overtakes them like any packet, but does not count in the intervals. It serves flows in
+    /// which only some packets count.
+    pub fn on_other(&mut self, packet: &ReceivedPacket, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
-            self.highest = Some((heard.seq, heard.at));
+            self.highest = Some((packet.seq, packet.at));
             return Change::default();
         };
-        if heard.seq > highest {
-            let run = Run {
+        if packet.seq > highest {
+            let run = LossRun {
                 first: highest + 1,
-                last: heard.seq,
+                last: packet.seq,
                 before: (highest, since),
-                after: (heard.seq.saturating_add(1), heard.at),
-                rtt: heard.rtt,
+                after: (packet.seq.saturating_add(1), packet.at),
+                rtt: packet.rtt,
             };
             self.open_gap(run);
-            self.highest = Some((heard.seq, heard.at));
+            self.highest = Some((packet.seq, packet.at));
         }
-        for gap in self.gaps.iter_mut().filter(|g| g.run.last <= heard.seq) {
+        for gap in self.gaps.iter_mut().filter(|g| g.run.last <= packet.seq) {
             gap.overtaken += 1;
         }
-        self.take_in(&Heard { ce: false, ..*heard }, None, first_interval)
+        self.process(&ReceivedPacket { ce: false, ..*packet }, None, first_interval)
     }
 
-    /// Declares what is overtaken or marked lost, and brings the events up to date.
-    fn take_in(&mut self, heard: &Heard, late: Option<u64>, first_interval: impl FnOnce() -> f64) -> Change {
+    /// Counts overtaken gaps and marks as losses, and updates the events.
+    fn process(&mut self, packet: &ReceivedPacket, late: Option<u64>, first_interval: impl FnOnce() -> f64) -> Change {
         let before = self.events;
         let mut rebuild = late.is_some();
         let mut lost = 0u64;
         let ndupack = self.settings.ndupack;
-        // Gaps are overtaken from the lowest on, since what overtakes one overtakes all below it.
+        // Gaps ripen in order, because a packet that overtakes one gap has overtaken all below it.
         let ripe = self.gaps.iter().take_while(|g| g.overtaken >= ndupack).count();
-        let mark = Run {
-            first: heard.seq,
-            last: heard.seq,
-            before: (heard.seq, heard.at),
-            after: (heard.seq, heard.at),
-            rtt: heard.rtt,
+        let mark = LossRun {
+            first: packet.seq,
+            last: packet.seq,
+            before: (packet.seq, packet.at),
+            after: (packet.seq, packet.at),
+            rtt: packet.rtt,
         };
-        let new: Vec<Run> = self.gaps.drain(..ripe).map(|g| g.run).chain(heard.ce.then_some(mark)).collect();
+        let new: Vec<LossRun> = self.gaps.drain(..ripe).map(|g| g.run).chain(packet.ce.then_some(mark)).collect();
+        // The first interval was never counted, so it is derived from the rate.
         if self.events.total == 0 && !new.is_empty() {
             self.first_interval = sane(first_interval());
         }
         for run in new {
             lost = lost.saturating_add((run.last - run.first).saturating_add(1));
-            // A mark counts at once, a gap before it only when it is overtaken: then the event begins at the gap (5.1).
+            // A mark counts on arrival, but an older gap counts only once it is overtaken. The event then begins at the
+            // gap (RFC 5348, section 5.1), so later runs have to be regrouped.
             let place = self.runs.partition_point(|r| r.first < run.first);
             rebuild |= place < self.runs.len();
             if self.runs.len() == self.runs.capacity() {
-                // A large group has many of these.
+                // The default growth of a vector doubles its memory, and a large group has many histories.
                 self.runs.reserve_exact(self.runs.len() / 8 + 2);
             }
             self.runs.insert(place, run);
@@ -366,12 +381,12 @@ impl LossHistory {
         }
     }
 
-    /// Makes those runs final that no late packet can be one of any more, and the oldest of too many.
+    /// Finalizes the runs that no late packet can revise any more, and the oldest ones if there are too many.
     fn settle(&mut self) {
         let highest = self.highest.map_or(0, |(seq, _)| seq);
-        // A gap below a mark may yet become a loss, which is then counted before it.
+        // A gap below a mark may still become a loss, which has to be grouped before the mark.
         let open = self.gaps.first().map_or(u64::MAX, |gap| gap.run.first);
-        let past = |run: &Run| run.last < open && highest.saturating_sub(run.last) > self.settings.reorder;
+        let past = |run: &LossRun| run.last < open && highest.saturating_sub(run.last) > self.settings.reorder;
         while self.runs.len() > OPEN_RUNS || self.runs.front().is_some_and(past) {
             if let Some(run) = self.runs.pop_front() {
                 let settled = self.settled.get_or_insert_default();
@@ -380,8 +395,8 @@ impl LossHistory {
         }
     }
 
-    fn open_gap(&mut self, run: Run) {
-        // There is mostly one at a time.
+    fn open_gap(&mut self, run: LossRun) {
+        // There is mostly one gap at a time, so this avoids spare capacity.
         self.gaps.reserve_exact(usize::from(self.gaps.is_empty()));
         self.gaps.push(Gap { run, overtaken: 0 });
     }
@@ -393,7 +408,7 @@ impl LossHistory {
         }
     }
 
-    /// Takes a late packet out of the gap it left; false where there is none.
+    /// Removes a late packet from its gap. Returns false if it is in none.
     fn fill_gap(&mut self, seq: u64) -> bool {
         let Some(i) = self.gaps.iter().position(|g| (g.run.first..=g.run.last).contains(&seq)) else { return false };
         let gap = self.gaps.remove(i);
@@ -402,7 +417,7 @@ impl LossHistory {
         true
     }
 
-    /// Takes a late packet out of the run of losses it was counted in; false where there is none.
+    /// Removes a late packet from the run of losses that includes it. Returns false if there is none.
     fn fill_run(&mut self, seq: u64) -> bool {
         let i = self.runs.partition_point(|r| r.last < seq);
         let Some(run) = self.runs.get(i).copied().filter(|r| r.first <= seq && r.before.0 != r.after.0) else {
@@ -416,13 +431,13 @@ impl LossHistory {
         true
     }
 
-    /// The loss event rate p; `None` as long as there is no loss event.
+    /// Returns the loss event rate p; `None` before the first loss event.
     pub fn rate(&self) -> Option<LossRate> {
         self.events.rate(self.open(), self.settings.discount)
     }
 
-    /// The open interval I₀: packets since the first lost one of the latest event, in sequence numbers; 0 before any
-    /// event.
+    /// Returns the open interval I₀: the distance in sequence numbers from the first lost packet of the latest event.
+    /// It is 0 before the first event.
     pub fn open(&self) -> f64 {
         match (self.highest, self.events.latest) {
             (Some((highest, _)), Some((seq, _))) => highest.saturating_sub(seq) as f64 + 1.0,
@@ -430,23 +445,23 @@ impl LossHistory {
         }
     }
 
-    /// The closed intervals I₁, I₂ …, in packets, newest first, at most [`INTERVALS`].
+    /// Iterates over the closed intervals I₁, I₂ …, in packets, newest first; at most [`INTERVALS`].
     pub fn closed(&self) -> impl Iterator<Item = f64> + '_ {
         self.events.closed().iter().map(|i| i.packets)
     }
 
-    /// Loss events so far, late packets taken into account.
+    /// Returns the number of loss events so far, as revised by late packets.
     pub const fn events(&self) -> u64 {
         self.events.total
     }
 
-    /// Packets lost or marked so far, those that came late taken off again.
+    /// Returns the number of packets lost or marked so far, without those that arrived late.
     pub const fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Multiplies the made-up first interval by `factor`, as long as it counts (RFC 4654, 5.6: it was measured with
-    /// another round-trip time). It stays at least one packet.
+    /// Scales the derived first interval by `factor`, while it is in the history. RFC 4654, section 5.6, requires this
+    /// because the interval was computed with another round-trip time. The result is at least one packet.
     pub fn rescale_first(&mut self, factor: f64) {
         self.first_interval = sane(self.first_interval * factor);
         if let Some(settled) = &mut self.settled {
@@ -456,8 +471,8 @@ impl LossHistory {
         self.rebuild();
     }
 
-    /// Puts all losses that are not yet final into events anew, with `rtt` instead of what was known when they were
-    /// found.
+    /// Regroups all losses that are not final with the round-trip time `rtt`, instead of the value at the time when
+    /// they were found.
     pub fn regroup(&mut self, rtt: Span) {
         for run in self.runs.iter_mut().chain(self.gaps.iter_mut().map(|g| &mut g.run)) {
             run.rtt = rtt;
@@ -466,9 +481,12 @@ impl LossHistory {
     }
 }
 
-/// What is left of a run on either side of a packet that is none of it after all.
-fn split(run: &Run, seq: u64) -> [Option<Run>; 2] {
-    [(run.first < seq).then(|| Run { last: seq - 1, ..*run }), (seq < run.last).then(|| Run { first: seq + 1, ..*run })]
+/// Returns the parts of a run before and after packet `seq`, which has arrived after all.
+fn split(run: &LossRun, seq: u64) -> [Option<LossRun>; 2] {
+    [
+        (run.first < seq).then(|| LossRun { last: seq - 1, ..*run }),
+        (seq < run.last).then(|| LossRun { first: seq + 1, ..*run }),
+    ]
 }
 
 #[cfg(test)]
@@ -477,26 +495,26 @@ mod tests {
     use proptest::prelude::*;
 
     const R: Span = Span::millis(100);
-    /// 10 ms from packet to packet: ten in a round trip.
+    /// Packets are 10 ms apart, ten in a round trip.
     const STEP: Span = Span::millis(10);
 
     fn at(seq: u64) -> Time {
         Time::ZERO + STEP * seq
     }
 
-    fn heard(seq: u64) -> Heard {
-        Heard { seq, at: at(seq), ce: false, rtt: R }
+    fn packet(seq: u64) -> ReceivedPacket {
+        ReceivedPacket { seq, at: at(seq), ce: false, rtt: R }
     }
 
-    fn hear(history: &mut LossHistory, seqs: impl IntoIterator<Item = u64>) -> Vec<Change> {
-        seqs.into_iter().map(|seq| history.on_packet(&heard(seq), || 50.0)).collect()
+    fn receive(history: &mut LossHistory, seqs: impl IntoIterator<Item = u64>) -> Vec<Change> {
+        seqs.into_iter().map(|seq| history.on_packet(&packet(seq), || 50.0)).collect()
     }
 
-    /// A history with these closed intervals (newest first) and this many packets in the open one.
+    /// Creates a history with these closed intervals (newest first) and this many packets in the open one.
     fn with(closed: &[f64], open: u64, discount: f64) -> LossHistory {
         let mut history = LossHistory::new(LossSettings { discount, ..LossSettings::default() });
         for packets in closed.iter().rev() {
-            // As stored: discount factors all one, as the oracles have it.
+            // All discount factors are one, as in the reference values.
             history.events.push(*packets, false, 1.0);
         }
         history.events.latest = Some((1_000, Time::ZERO));
@@ -550,7 +568,7 @@ mod tests {
     #[test]
     fn one_loss_per_hundred_packets_is_a_rate_of_one_in_a_hundred() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, (0..2_000).filter(|seq| seq % 100 != 50));
+        receive(&mut history, (0..2_000).filter(|seq| seq % 100 != 50));
         close(p(&history), 0.01, 1e-12);
         assert_eq!(history.closed().collect::<Vec<_>>(), [100.0; 8]);
         assert_eq!((history.events(), history.lost(), history.open()), (20, 20, 50.0));
@@ -559,28 +577,28 @@ mod tests {
     #[test]
     fn a_packet_is_lost_when_three_later_ones_have_arrived_and_not_before() {
         let mut history = LossHistory::new(LossSettings::default());
-        let changes = hear(&mut history, [0, 1, 2, 4, 5, 6]);
+        let changes = receive(&mut history, [0, 1, 2, 4, 5, 6]);
         assert_eq!(changes.iter().map(|c| c.lost).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 1]);
         assert!(changes[5].new_loss_event && history.rate().is_some());
         close(p(&history), 1.0 / 50.0, 1e-12);
         assert_eq!(history.open(), 4.0);
 
         let mut hasty = LossHistory::new(LossSettings { ndupack: 1, ..LossSettings::default() });
-        assert!(hear(&mut hasty, [0, 2])[1].new_loss_event);
+        assert!(receive(&mut hasty, [0, 2])[1].new_loss_event);
     }
 
     #[test]
     fn packets_outside_the_count_show_and_overtake_what_is_missing_but_lengthen_nothing() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, [0, 1, 2]);
-        // Packet 3 of the count is missing; three others that left after it show it.
-        let lost: Vec<u64> = (0..3).map(|_| history.on_other(&heard(3), || 50.0).lost).collect();
+        receive(&mut history, [0, 1, 2]);
+        // Packet 3 of the sequence is missing; three others that were sent after it reveal it.
+        let lost: Vec<u64> = (0..3).map(|_| history.on_other(&packet(3), || 50.0).lost).collect();
         assert_eq!((lost, history.open()), (vec![0, 0, 1], 1.0));
-        // It came late after all.
-        assert!(hear(&mut history, [3])[0].removed_loss_event);
-        // Others that left before the newest one say nothing.
+        // The packet arrives late.
+        assert!(receive(&mut history, [3])[0].removed_loss_event);
+        // Others that were sent before the newest one reveal nothing.
         for _ in 0..9 {
-            assert_eq!(history.on_other(&heard(2), || 50.0), Change::default());
+            assert_eq!(history.on_other(&packet(2), || 50.0), Change::default());
         }
         assert_eq!((history.rate(), history.lost()), (None, 0));
     }
@@ -588,16 +606,16 @@ mod tests {
     #[test]
     fn reordering_by_two_places_is_no_loss() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, (0..300).map(|i| if i % 3 == 0 { i + 2 } else { i - 1 }));
+        receive(&mut history, (0..300).map(|i| if i % 3 == 0 { i + 2 } else { i - 1 }));
         assert_eq!((history.rate(), history.lost(), history.gaps.len()), (None, 0, 0));
     }
 
     #[test]
     fn losses_within_a_round_trip_are_one_event_and_the_next_one_after_it_is_another() {
         let mut history = LossHistory::new(LossSettings::default());
-        // Ten packets in a round trip: 110 is a round trip after 100 and no more; 111 is more.
+        // With ten packets in a round trip, 110 is exactly a round trip after 100, and 111 is more.
         let one = |history: &mut LossHistory, lost: [u64; 2], to: u64| {
-            hear(history, (0..to).filter(|s| !lost.contains(s)));
+            receive(history, (0..to).filter(|s| !lost.contains(s)));
         };
         one(&mut history, [100, 110], 200);
         assert_eq!((history.events(), history.lost()), (1, 2));
@@ -610,15 +628,15 @@ mod tests {
     #[test]
     fn a_late_packet_takes_its_loss_event_back() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, (0..50).filter(|s| *s != 20));
+        receive(&mut history, (0..50).filter(|s| *s != 20));
         assert_eq!(history.events(), 1);
-        let change = history.on_packet(&Heard { at: at(50), ..heard(20) }, || 50.0);
+        let change = history.on_packet(&ReceivedPacket { at: at(50), ..packet(20) }, || 50.0);
         assert!(change.removed_loss_event && change.late && !change.new_loss_event);
         assert_eq!((history.rate(), history.lost(), history.events()), (None, 0, 0));
-        // The next loss asks for a first interval again.
+        // The next loss requests a first interval again.
         let mut asked = false;
         for seq in [50, 52, 53, 54] {
-            history.on_packet(&heard(seq), || {
+            history.on_packet(&packet(seq), || {
                 asked = true;
                 70.0
             });
@@ -630,24 +648,24 @@ mod tests {
     #[test]
     fn a_late_packet_that_began_an_event_moves_its_beginning() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, (0..60).filter(|s| ![20, 25, 32].contains(s)));
+        receive(&mut history, (0..60).filter(|s| ![20, 25, 32].contains(s)));
         // 25 belongs to the event of 20, 32 does not.
         assert_eq!((history.events(), history.closed().next()), (2, Some(12.0)));
-        history.on_packet(&Heard { at: at(60), ..heard(20) }, || 50.0);
-        // Now the event begins at 25, and 32 lies within its round trip.
+        history.on_packet(&ReceivedPacket { at: at(60), ..packet(20) }, || 50.0);
+        // Now the event begins at 25, and 32 is within its round trip.
         assert_eq!((history.events(), history.closed().next(), history.open()), (1, Some(50.0), 35.0));
     }
 
     #[test]
     fn a_mark_is_an_event_at_once_and_a_loss_just_before_it_becomes_its_beginning() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, 0..20);
-        let marked = Heard { ce: true, ..heard(22) };
+        receive(&mut history, 0..20);
+        let marked = ReceivedPacket { ce: true, ..packet(22) };
         // 20 and 21 are missing, but may only be late.
         let change = history.on_packet(&marked, || 50.0);
         assert!(change.new_loss_event);
         assert_eq!((change.lost, history.open()), (1, 1.0));
-        let changes = hear(&mut history, [23, 24]);
+        let changes = receive(&mut history, [23, 24]);
         assert_eq!((changes[1].lost, history.events(), history.open()), (2, 1, 5.0));
         assert!(!changes[1].new_loss_event);
     }
@@ -655,16 +673,16 @@ mod tests {
     #[test]
     fn a_mark_on_the_first_packet_of_all_counts() {
         let mut history = LossHistory::new(LossSettings::default());
-        assert!(history.on_packet(&Heard { ce: true, ..heard(7) }, || 10.0).new_loss_event);
+        assert!(history.on_packet(&ReceivedPacket { ce: true, ..packet(7) }, || 10.0).new_loss_event);
         close(p(&history), 0.1, 1e-12);
     }
 
     #[test]
     fn a_marked_packet_can_not_arrive_late_a_second_time() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, 0..5);
-        history.on_packet(&Heard { ce: true, ..heard(5) }, || 50.0);
-        assert_eq!(history.on_packet(&heard(5), || 50.0), Change::default());
+        receive(&mut history, 0..5);
+        history.on_packet(&ReceivedPacket { ce: true, ..packet(5) }, || 50.0);
+        assert_eq!(history.on_packet(&packet(5), || 50.0), Change::default());
         assert_eq!(history.events(), 1);
     }
 
@@ -673,11 +691,12 @@ mod tests {
         let mut history = LossHistory::new(LossSettings::default());
         let gap = 1u64 << 31;
         let spread = Span::secs(7_200);
-        history.on_packet(&Heard { at: Time::ZERO, ..heard(0) }, || 50.0);
+        history.on_packet(&ReceivedPacket { at: Time::ZERO, ..packet(0) }, || 50.0);
         for extra in 0..3 {
-            history.on_packet(&Heard { seq: gap + extra, at: Time::ZERO + spread, ce: false, rtt: R }, || 50.0);
+            history
+                .on_packet(&ReceivedPacket { seq: gap + extra, at: Time::ZERO + spread, ce: false, rtt: R }, || 50.0);
         }
-        // 7200 s / 100 ms, less what rounding up to whole packets costs.
+        // 7200 s / 100 ms, minus the effect of rounding up to whole packets.
         assert!((71_990..=72_000).contains(&history.events()), "{}", history.events());
         let apart = gap as f64 / 72_000.0;
         for interval in history.closed() {
@@ -688,8 +707,8 @@ mod tests {
 
     #[test]
     fn skipping_over_a_long_gap_changes_nothing() {
-        // Just long enough that events are skipped, against the same gap walked through event by event.
-        let run = Run { first: 1, last: 999, before: (0, at(0)), after: (1_000, at(1_000)), rtt: R };
+        // The gap is just long enough to skip events, and is compared with the same gap without skipping.
+        let run = LossRun { first: 1, last: 999, before: (0, at(0)), after: (1_000, at(1_000)), rtt: R };
         let (mut fast, mut slow) = (Events::default(), Events::default());
         fast.add(&run, 50.0, 0.25);
         let mut from = run.first;
@@ -714,7 +733,7 @@ mod tests {
     #[test]
     fn the_first_interval_can_be_rescaled_while_it_counts() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, (0..120).filter(|s| *s != 20 && *s != 70));
+        receive(&mut history, (0..120).filter(|s| *s != 20 && *s != 70));
         assert_eq!(history.closed().collect::<Vec<_>>(), [50.0, 50.0]);
         history.rescale_first(4.0);
         assert_eq!(history.closed().collect::<Vec<_>>(), [50.0, 200.0]);
@@ -725,7 +744,7 @@ mod tests {
     #[test]
     fn a_better_round_trip_time_regroups_the_losses() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, (0..100).filter(|s| ![20, 25, 30].contains(s)));
+        receive(&mut history, (0..100).filter(|s| ![20, 25, 30].contains(s)));
         assert_eq!(history.events(), 1);
         history.regroup(Span::millis(40));
         assert_eq!(history.events(), 3);
@@ -735,18 +754,18 @@ mod tests {
     #[test]
     fn losses_beyond_the_kept_runs_are_final_and_lose_nothing() {
         let mut history = LossHistory::new(LossSettings::default());
-        hear(&mut history, (0..100_000).filter(|seq| seq % 100 != 50));
+        receive(&mut history, (0..100_000).filter(|seq| seq % 100 != 50));
         assert_eq!((history.events(), history.lost()), (1_000, 1_000));
         assert_eq!(history.runs.len(), OPEN_RUNS);
         close(p(&history), 0.01, 1e-12);
-        // Far too late: nothing changes. Late: its event goes.
-        assert_eq!(history.on_packet(&heard(50), || 50.0), Change::default());
-        assert!(history.on_packet(&heard(99_850), || 50.0).removed_loss_event);
+        // A packet that is far too late changes nothing. A late packet revokes its event.
+        assert_eq!(history.on_packet(&packet(50), || 50.0), Change::default());
+        assert!(history.on_packet(&packet(99_850), || 50.0).removed_loss_event);
         assert_eq!(history.closed().next(), Some(200.0));
     }
 
-    /// The RFC's text, packet by packet, for arrivals in order: every missing packet with `ndupack` arrivals above it
-    /// that is not in `late` has an interpolated time; walk them.
+    /// Computes the events by the RFC's text for arrivals in order. Every missing packet with `ndupack` later arrivals
+    /// that is not in `late` gets an interpolated time.
     fn by_the_book(arrivals: &[(u64, Time, bool)], late: &[u64], first: f64) -> Vec<f64> {
         let mut losses = Vec::new();
         for (i, (seq, time, marked)) in arrivals.iter().enumerate() {
@@ -786,7 +805,7 @@ mod tests {
             let mut arrivals = Vec::new();
             for (n, (jump, _, late, ce)) in packets.iter().enumerate() {
                 seq += 1 + jump.saturating_sub(16) * 9;
-                // Mostly in order; some come later than others that left after them.
+                // Mostly in order; some packets arrive later than others that were sent after them.
                 arrivals.push((n + late.saturating_sub(8) * 3, seq, *ce));
             }
             arrivals.sort_by_key(|(place, ..)| *place);
@@ -799,8 +818,8 @@ mod tests {
             let mut few = LossHistory::new(LossSettings { reorder, ..LossSettings::default() });
             for ((_, seq, ce), (_, ms, ..)) in arrivals.iter().zip(&packets) {
                 time += Span::millis(*ms);
-                let heard = Heard { seq: *seq, at: time, ce: *ce, rtt: R };
-                prop_assert_eq!(few.on_packet(&heard, || 33.0), all.on_packet(&heard, || 33.0));
+                let packet = ReceivedPacket { seq: *seq, at: time, ce: *ce, rtt: R };
+                prop_assert_eq!(few.on_packet(&packet, || 33.0), all.on_packet(&packet, || 33.0));
                 prop_assert_eq!(few.closed().collect::<Vec<_>>(), all.closed().collect::<Vec<_>>());
                 prop_assert_eq!((few.rate(), few.open(), few.lost()), (all.rate(), all.open(), all.lost()));
             }
@@ -823,20 +842,20 @@ mod tests {
             }).collect();
             let mut history = LossHistory::new(LossSettings::default());
             for (seq, at, ce) in &arrivals {
-                history.on_packet(&Heard { seq: *seq, at: *at, ce: *ce, rtt: R }, || 33.0);
+                history.on_packet(&ReceivedPacket { seq: *seq, at: *at, ce: *ce, rtt: R }, || 33.0);
             }
             prop_assert_eq!(history.closed().collect::<Vec<_>>(), by_the_book(&arrivals, &[], 33.0));
-            // Then some of the lost ones come late after all.
+            // Then some of the lost packets arrive late.
             let last = arrivals.len() - 3;
             let missing: Vec<u64> = (arrivals[0].0..arrivals[last].0)
                 .filter(|s| arrivals.binary_search_by_key(s, |a| a.0).is_err()).collect();
             let mut late: Vec<u64> = Vec::new();
             for index in back.iter().filter(|_| !missing.is_empty()) {
                 let seq = missing[index.index(missing.len())];
-                history.on_packet(&Heard { seq, at: time, ce: false, rtt: R }, || 33.0);
+                history.on_packet(&ReceivedPacket { seq, at: time, ce: false, rtt: R }, || 33.0);
                 late.push(seq);
             }
-            // Late packets overtake what is below them too, but here everything below is decided already.
+            // Late packets also overtake the gaps below them, but here all of those are decided already.
             prop_assert_eq!(history.closed().collect::<Vec<_>>(), by_the_book(&arrivals, &late, 33.0));
         }
 
@@ -852,7 +871,7 @@ mod tests {
             let mut time = Time::ZERO;
             for (seq, step, ce, rtt) in packets {
                 time += Span::nanos(u64::from(step));
-                history.on_packet(&Heard { seq, at: time, ce, rtt: Span::nanos(rtt) }, || f64::NAN);
+                history.on_packet(&ReceivedPacket { seq, at: time, ce, rtt: Span::nanos(rtt) }, || f64::NAN);
                 prop_assert!(history.gaps.len() <= ndupack.max(1) as usize);
                 prop_assert!(history.runs.len() <= OPEN_RUNS);
                 prop_assert_eq!(history.rate().is_some(), history.events() > 0);

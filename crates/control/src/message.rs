@@ -1,5 +1,5 @@
-/// What a sender half sends forward with one packet: up to 24 bytes that the wire carries as one RTP header extension
-/// element (RFC 8285) with the id that the registry gives the controller.
+/// The header extension that a sender half sends with one packet: up to 24 bytes in one RTP header extension element
+/// (RFC 8285). The element's identifier is set in the controller's registry entry.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Notice {
     id: u8,
@@ -8,12 +8,12 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// The most bytes a notice can have.
+    /// The maximum size in bytes.
     pub const MOST: usize = 24;
-    /// The notice of a packet that carries none.
+    /// The notice of a packet without a header extension.
     pub const NONE: Self = Self { id: 0, len: 0, bytes: [0; Self::MOST] };
 
-    /// Extension element `id` (1…14) with `bytes`, of which the first [`Notice::MOST`] are kept.
+    /// Creates an element `id` (1 to 14) with `bytes`, of which the first [`Notice::MOST`] are kept.
     pub fn new(id: u8, bytes: &[u8]) -> Self {
         debug_assert!(bytes.len() <= Self::MOST && (1..=14).contains(&id));
         let len = bytes.len().min(Self::MOST);
@@ -21,15 +21,15 @@ impl Notice {
         notice.bytes[..len].copy_from_slice(&bytes[..len]);
         notice
     }
-    /// The extension element's id; 0 when there is none.
+    /// Returns the element's identifier; 0 if there is none.
     pub const fn id(&self) -> u8 {
         self.id
     }
-    /// Its content.
+    /// Returns the content.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
-    /// Whether there is nothing to say.
+    /// Returns whether the notice is empty; it is then not sent.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -41,12 +41,12 @@ impl std::fmt::Debug for Notice {
     }
 }
 
-/// The content of one RTCP APP packet of a controller (RFC 3550, 6.7): its subtype (0…31) and its bytes. Its name is
-/// the registry's.
+/// The content of a controller's RTCP APP packet (RFC 3550, section 6.7): a subtype from 0 to 31 and bytes. The
+/// packet's name is set in the registry entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
-    /// APP subtype, 0…31: tells a controller's messages apart.
+    /// The APP subtype, 0 to 31, which distinguishes a controller's messages.
     pub subtype: u8,
-    /// The content; the wire pads it to whole 32-bit words.
+    /// The content; it is padded to whole 32-bit words when it is sent.
     pub bytes: Vec<u8>,
 }

@@ -2,25 +2,25 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 const SLICES: usize = 8;
 
-/// The bytes that came in a while, from the arrival of its first packet on; that packet itself belongs to the time
-/// before.
+/// The bytes received in one slice of the window. It starts at the arrival of a packet, which itself counts to the
+/// previous slice.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slice {
     since: Time,
     bytes: u64,
 }
 
-/// The receive rate over the last while, in eighths of it: no packet is remembered.
+/// The receive rate over a sliding window. It keeps eight slices of the window instead of single packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
-    /// Newest first.
+    /// The slices, newest first.
     slices: [Slice; SLICES],
     known: usize,
     last: Time,
 }
 
 impl Meter {
-    /// A packet arrived; `over` is the longest while that will be asked for.
+    /// Adds a packet that arrived at `at`. `over` is the longest window that [`Meter::rate`] will use.
     pub(crate) fn add(&mut self, size: Bytes, at: Time, over: Span) {
         self.last = at;
         if self.known > 0 {
@@ -34,20 +34,20 @@ impl Meter {
         self.known = (self.known + 1).min(SLICES);
     }
 
-    /// The rate over the last `over`, as far as it is covered. `None` before the second packet, and after a silence of
-    /// `over`.
+    /// Returns the rate over the last `over`, or over the part of it since the first packet. Returns `None` before the
+    /// second packet and after a silence of `over`.
     pub(crate) fn rate(&self, now: Time, over: Span) -> Option<Rate> {
         let from = now.before(over);
         let (mut bytes, mut since) = (0, None);
         for (i, slice) in self.slices[..self.known].iter().enumerate() {
-            // The newest slice that reaches back beyond the window is the last that counts.
+            // The sum ends with the first slice that starts before the window, so the window is always covered.
             if i > 0 && slice.since < from && since.is_some_and(|s| s <= from) {
                 break;
             }
             bytes += slice.bytes;
             since = Some(slice.since);
         }
-        // Up to the last arrival the packets are evenly counted; a silence longer than a slice shows.
+        // Without this the rate would stay constant in a silence. Gaps up to a slice are normal spacing.
         let silence = now.since(self.last).saturating_sub(over / SLICES as u64);
         let span = self.last.since(since?) + silence;
         (bytes > 0 && now.since(self.last) < over).then(|| Bytes::new(bytes).per(span.max(Span::micros(100))))

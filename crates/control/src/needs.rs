@@ -13,7 +13,7 @@ words! {
 }
 
 impl Need {
-    /// What it is, in a sentence.
+    /// Returns the need's description, as a sentence.
     pub const fn about(self) -> &'static str {
         match self {
             Self::PacketReports => "Its receivers' reports tell which packets arrived, and when (RFC 8888).",

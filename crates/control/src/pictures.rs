@@ -1,32 +1,33 @@
-//! What a controller is told of the pictures that it steers: when groups begin, and which quantizer costs what.
+//! The controller's view of the video: the duration of a group of pictures (GOP), and the cost of each quantizer.
 
 use steadycast_units::{Rate, Span};
 
-/// One quantizer of the source and its cost, packet headers included.
+/// A quantizer of the source with its cost, packet headers included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rung {
-    /// The quantizer: the larger, the worse the picture.
+    /// The quantizer. A larger value means lower quality.
     pub quantizer: u8,
-    /// Mean rate over the source.
+    /// The mean rate over the source.
     pub rate: Rate,
-    /// Rate of its largest group of pictures: what a target has to allow so that every group fits.
+    /// The rate of its largest GOP. A target of at least this rate fits every GOP.
     pub peak: Rate,
 }
 
-/// The pictures of a flow, as its encoder makes them.
+/// The properties of a flow's video, as its encoder produces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pictures {
-    /// Between two pictures.
+    /// The interval between two frames.
     pub frame: Span,
-    /// Between the beginnings of two groups. The encoder changes its quantizer only there.
+    /// The interval between the starts of two GOPs. The encoder changes its quantizer only there.
     pub group: Span,
-    /// All quantizers, rising; never empty. Rates mostly fall with them, but need not.
+    /// All quantizers in ascending order; never empty. The rates mostly fall with the quantizer, but need not.
     pub rungs: Vec<Rung>,
 }
 
 impl Pictures {
-    /// Paper 001's source where there is none: groups of 30 pictures at 29.97 per second, quantizers 2, 4 … 62, and the
-    /// one anchor that the paper prints (5.25 Mb/s at 12), with the exponent that its other figures leave open.
+    /// Returns a substitute for paper 001's source. It has groups of 30 frames at 29.97 per second and the quantizers
+    /// 2, 4 … 62. The paper prints one anchor, 5.25 Mb/s at quantizer 12; the exponent is chosen to fit its other
+    /// figures.
     ///
     /// ```text
     ///  rate(Q) = 5.25 Mb/s · (12/Q)^0.9
@@ -38,23 +39,24 @@ impl Pictures {
         Self { frame: Span::nanos(second * 100 / 2997), group: Span::nanos(second * 3000 / 2997), rungs }
     }
 
-    /// The least that any quantizer costs.
+    /// Returns the lowest rate of any quantizer.
     pub fn lowest(&self) -> Rate {
         self.rungs.iter().map(|r| r.rate).min().unwrap_or(Rate::ZERO)
     }
 
-    /// The most that any quantizer costs.
+    /// Returns the highest rate of any quantizer.
     pub fn highest(&self) -> Rate {
         self.rungs.iter().map(|r| r.rate).max().unwrap_or(Rate::MAX)
     }
 
-    /// The place of the best quantizer whose mean rate is at most `rate`; of the cheapest one where none is.
+    /// Returns the index of the best quantizer whose mean rate is at most `rate`, or of the cheapest if there is none.
     pub fn within(&self, rate: Rate) -> usize {
         let cheapest = (0..self.rungs.len()).min_by_key(|i| self.rungs[*i].rate).unwrap_or(0);
+        // Quantizers ascend, so the first that fits has the best quality.
         self.rungs.iter().position(|r| r.rate <= rate).unwrap_or(cheapest)
     }
 
-    /// The place of the quantizer next to `wanted` that is no better.
+    /// Returns the index of the first quantizer that is at least `wanted`, or of the last.
     pub fn at_least(&self, wanted: f64) -> usize {
         let place = self.rungs.iter().position(|r| f64::from(r.quantizer) >= wanted);
         place.unwrap_or(self.rungs.len().saturating_sub(1))

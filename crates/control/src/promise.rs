@@ -1,73 +1,74 @@
-//! Promises: what controllers, and the session around them, say of themselves, and what is checked in every run.
+//! Promises of controllers and of the session around them, and the results of checking them in every run.
 
-/// A promise. It is described once, where whoever keeps it is described: in
-/// [`Controller::promises`](crate::Controller::promises), or in [`SESSION`].
+/// A promise that every run checks. It is declared once: in [`Controller::promises`](crate::Controller::promises) or in
+/// [`SESSION`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// Its name: whose it is, and what is promised in a few words.
+    /// The name: the component that makes the promise, a full stop, and a few words for what is promised.
     pub id: &'static str,
-    /// What is promised, in one sentence without a full stop.
+    /// The promise, in one sentence without a full stop.
     pub about: &'static str,
 }
 
-/// RTCP's part of the session bandwidth.
+/// RTCP stays within its share of the session bandwidth.
 pub const RTCP_SHARE: Promise = Promise {
     id: "rtcp.share",
     about: "RTCP on a timer takes at most 6 % of the session bandwidth: the 5 % of RFC 3550, 6.2, and a point to \
             spare in a window \
             of half a minute",
 };
-/// Repair and parity are part of the rate.
+/// Repair and parity count against the rate.
 pub const REPAIR_WITHIN_RATE: Promise = Promise {
     id: "repair.within-rate",
     about: "the media, its repair, parity and padding together leave no faster than the pacing rate",
 };
-/// What was repaired stays lost to the controller.
+/// A repaired packet stays lost to the controller.
 pub const REPAIR_NOT_COUNTED: Promise = Promise {
     id: "repair.never-feeds-loss",
     about: "the receiver half is shown as many packets of the media as the report's counters have: a \
             repaired one stays lost to it",
 };
-/// Losses are losses, whatever repair brings.
+/// The session's loss counters do not include repaired packets.
 pub const LOSSES_COUNT: Promise = Promise {
     id: "repair.losses-still-count",
     about: "what the session counts as received is what came of the media itself, without what was repaired",
 };
-/// What leaves fits through the path.
+/// All packets fit the path's MTU.
 pub const WITHIN_MTU: Promise = Promise {
     id: "packets.within-mtu",
     about: "no packet of a session's ends, of RTP or of RTCP, is larger than the MTU of its path",
 };
 
-/// The promises of the session, whichever controller runs in it.
+/// The promises of the session, which hold for every controller.
 pub const SESSION: &[&Promise] = &[&RTCP_SHARE, &REPAIR_WITHIN_RATE, &REPAIR_NOT_COUNTED, &LOSSES_COUNT, &WITHIN_MTU];
 
-/// A promise, and how it was kept.
+/// The result of checking a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What is promised.
+    /// The promise.
     pub promise: &'static Promise,
-    /// How often it was looked at.
+    /// The number of checks.
     pub checked: u64,
-    /// How often it did not hold.
+    /// The number of checks that failed.
     pub broken: u64,
 }
 
 impl Check {
-    /// A promise that has not been looked at.
+    /// Creates a result without checks.
     pub const fn new(promise: &'static Promise) -> Self {
         Self { promise, checked: 0, broken: 0 }
     }
 
-    /// Looks at it once.
+    /// Records one check.
     pub fn see(&mut self, holds: bool) {
         self.checked += 1;
         self.broken += u64::from(!holds);
     }
 
-    /// Adds what others have seen to `all`, by name.
+    /// Adds the results in `more` to those of the same promise in `all`.
     pub fn gather(all: &mut Vec<Self>, more: &[Self]) {
         for check in more {
+            // Promises are compared by identifier, because every controller has its own copies.
             match all.iter_mut().find(|known| known.promise.id == check.promise.id) {
                 Some(known) => {
                     known.checked += check.checked;
@@ -80,7 +81,7 @@ impl Check {
 }
 
 impl Default for Check {
-    /// Of no promise: a half begins with it, and names its own.
+    /// Returns the result of a nameless promise: the placeholder until a half names its own.
     fn default() -> Self {
         Self::new(&Promise { id: "", about: "" })
     }

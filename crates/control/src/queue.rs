@@ -1,37 +1,38 @@
-//! Whether a queue has grown while a sender looks for the rate of the path: what ends a start before it loses packets.
+//! Detection of a standing queue during the start phase, which then ends before it loses packets.
 
 use steadycast_units::{OneWay, Span, Time};
 
-/// The least delay is looked for in this and the last one of such periods: 200 ppm of drift between two clocks are 4 ms
-/// in them.
+/// The minimum delay is taken over this period and the previous one. Two clocks with a drift of 200 ppm differ by 4 ms
+/// in both together.
 const PERIOD: Span = Span::secs(10);
-/// So many packets in a row have waited: one that was held up on a radio link shows no queue.
+/// The minimum number of delayed packets in a row. A single packet that is delayed on a radio link is no queue.
 const IN_A_ROW: u32 = 4;
-/// They have waited for so much of a round trip: a burst of somebody else's slow start is through by then, an overshoot
-/// of one's own grows.
+/// The minimum duration of the delay, in round trips. The burst of a competing slow start has drained by then, while an
+/// overshoot of this flow keeps growing.
 const PART: f64 = 0.5;
 
-/// The queueing delay of a path, from one-way delays on two clocks.
+/// The queueing delay of a path, computed from one-way delays between two unsynchronized clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Queue {
     limit: Span,
     least: Option<OneWay>,
     before: Option<OneWay>,
     until: Time,
-    /// Packets in a row that have waited, and when the first of them came.
+    /// The number of delayed packets in a row, and the arrival of the first of them.
     waited: u32,
     since: Time,
 }
 
 impl Queue {
-    /// One that counts from `limit` on; never, when that is zero.
+    /// Creates a detector with the threshold `limit`; zero disables it.
     pub(crate) fn new(limit: Span) -> Self {
         Self { limit, ..Self::default() }
     }
 
-    /// A packet arrived at `at`, after `way`, while a round trip takes `rtt`. True while there is a queue; one up to
-    /// `short` is none.
+    /// Adds a packet that arrived at `at` with the one-way delay `way`. Returns true while there is a queue. `rtt` is
+    /// the current round-trip time. A `short` above the threshold replaces it.
     pub(crate) fn on_packet(&mut self, way: OneWay, at: Time, rtt: Span, short: Span) -> bool {
+        // The minimum expires after two periods, so that a longer route does not look like a queue forever.
         if at >= self.until {
             (self.before, self.least) = (self.least.take(), None);
             self.until = at + PERIOD;
@@ -42,6 +43,7 @@ impl Queue {
         let least = self.before.map_or(least, |known| shorter(known, least));
         let limit = self.limit.max(short);
         let waits = !self.limit.is_zero() && way.variation_since(least).as_secs_f64() >= limit.as_secs_f64();
+        // The duration of the delay counts from its first packet.
         if self.waited == 0 {
             self.since = at;
         }
@@ -55,7 +57,8 @@ mod tests {
     use super::*;
     use steadycast_units::PeerTime;
 
-    /// The first packet, one each 10 ms, at which there is a queue, its delay in ms by `delay`, of the time in s.
+    /// Returns the index of the first packet, of one every 10 ms, at which a queue is detected. `delay` is in ms, by
+    /// the time in s.
     fn first(limit: u64, seconds: u64, delay: impl Fn(f64) -> f64) -> Option<u64> {
         first_at(limit, seconds, 0, delay)
     }

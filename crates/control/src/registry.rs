@@ -1,4 +1,4 @@
-//! The one list of controllers. The scenario format, the command line, Python and the docs all read it.
+//! The list of controllers. The scenario format, the command line, Python and the docs all read it.
 
 use crate::promise::SESSION;
 use crate::{
@@ -14,7 +14,7 @@ pub use crate::entry::{
     Value, Values, Within,
 };
 
-/// All controllers. A new one is one line here.
+/// The registry entries of all controllers. A new controller is one line here.
 pub const ALL: &[&Controller] = &[
     &fixed::CONTROLLER,
     &tfrc::CONTROLLER,
@@ -40,10 +40,10 @@ pub const ALL: &[&Controller] = &[
     &steady::CONTROLLER,
 ];
 
-/// What an entry need not say: `Controller { name: "…", …, ..TEMPLATE }`. It is that of `fixed`.
+/// The defaults of a new entry: `Controller { name: "…", …, ..TEMPLATE }`. They are the values of `fixed`.
 pub const TEMPLATE: Controller = fixed::CONTROLLER;
 
-/// The controller that takes over where receivers send standard reports alone and the chosen one needs its own
+/// The controller that takes over if receivers send only standard reports and the chosen one needs its own
 /// ([`Controller::fallback`]).
 pub const FALLBACK: &Controller = {
     let mut n = 0;
@@ -53,7 +53,7 @@ pub const FALLBACK: &Controller = {
     ALL[n]
 };
 
-/// The controllers that a scenario may name: those of [`ALL`], and a program's own.
+/// The controllers that a scenario may name: those of [`ALL`] and those that the embedding program has added.
 #[derive(Clone, Debug)]
 pub struct Registry(Vec<&'static Controller>);
 
@@ -64,15 +64,16 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// With a controller of the program's own as well, in place of one of the same name.
+    /// Adds a controller. It replaces an entry of the same name.
     #[must_use]
     pub fn with(mut self, controller: &'static Controller) -> Self {
+        // Names have to stay unique, so a controller of the same name is replaced.
         self.0.retain(|known| known.name != controller.name);
         self.0.push(controller);
         self
     }
 
-    /// The names of those that `are`, in the list's order.
+    /// Returns the names of the controllers that satisfy the predicate `are`, in the list's order.
     pub fn names(&self, are: impl Fn(&Controller) -> bool) -> Vec<&'static str> {
         self.0.iter().filter(|controller| are(controller)).map(|controller| controller.name).collect()
     }
@@ -80,11 +81,14 @@ impl Registry {
     /// Finds a controller by its name.
     ///
     /// # Errors
-    /// The name is unknown, and the error says which is nearest; or it is that of a controller from [`Outside`].
+    /// The name is unknown, or it names an external controller ([`Outside`]). The error suggests the nearest known
+    /// name.
     pub fn find(&self, name: &str) -> Result<&'static Controller, ParamError> {
         self.0.iter().find(|c| c.name == name).copied().ok_or_else(|| {
             let names = self.names(|_| true);
             let (problem, remedy) = match (Outside::of(name), nearest(name, &names)) {
+                // Live sessions have no interpreter and start no programs, so the error says where such controllers
+                // run.
                 (Some(outside), _) => {
                     (format!("{} steers simulated and emulated flows alone", outside.about()), Self::choice(&names))
                 }
@@ -101,7 +105,7 @@ impl Registry {
         format!("there are: {}", names.join(", "))
     }
 
-    /// All promises, each once: the session's, and those of the controllers.
+    /// Returns all promises without duplicates: the session's and those of the controllers.
     pub fn promises(&self) -> Vec<&'static Promise> {
         let mut all: Vec<&Promise> = SESSION.to_vec();
         for promise in self.0.iter().flat_map(|controller| controller.promises) {
@@ -113,20 +117,20 @@ impl Registry {
     }
 }
 
-/// A controller that is no part of the program: whoever runs the scenario gives its factory.
+/// A controller that is not compiled in. The caller that runs the scenario provides its factory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
     /// A class in Python, `file.py:Class`.
     Class,
-    /// A program that answers on its standard output, `exec:WORDS`.
+    /// A program that is controlled over its standard input and output, `exec:WORDS`.
     Program,
 }
 
 impl Outside {
-    /// How their names are written.
+    /// The syntax of their names.
     pub const FORMS: &str = "\"file.py:Class\" or \"exec:PROGRAM ARGUMENTS\"";
 
-    /// What a name means; `None`: it has to stand in the registry.
+    /// Parses a controller's name. Returns `None` if it has to be in the registry.
     pub fn of(name: &str) -> Option<Self> {
         if let Some(words) = name.strip_prefix("exec:") {
             return (!words.trim().is_empty()).then_some(Self::Program);
@@ -148,15 +152,15 @@ impl Outside {
 /// Finds one of [`ALL`] by its name.
 ///
 /// # Errors
-/// As [`Registry::find`].
+/// The same as for [`Registry::find`].
 pub fn find(name: &str) -> Result<&'static Controller, ParamError> {
     Registry::default().find(name)
 }
 
-/// Nothing, where a session offers all that the controller `name` needs.
+/// Checks that a session offers all that the controller `name` needs.
 ///
 /// # Errors
-/// One of `needs` is not `offered`; the error says which, and which controllers work without.
+/// One of `needs` is not `offered`. The error names it and the controllers that work without it.
 pub fn check_needs(name: &str, needs: &[Need], offered: &[Need]) -> Result<(), ParamError> {
     let Some(need) = needs.iter().find(|need| !offered.contains(need)) else { return Ok(()) };
     let able = ALL.iter().filter(|c| {
@@ -170,56 +174,57 @@ pub fn check_needs(name: &str, needs: &[Need], offered: &[Need]) -> Result<(), P
     })
 }
 
-/// Makes the halves of one session: a registry entry with its values, or a controller from [`Outside`].
+/// A factory of the halves of one session: a registry entry with its values, or an external controller ([`Outside`]).
 pub trait Factory: Send + Sync {
-    /// A sender half.
+    /// Builds a sender half.
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf>;
-    /// A receiver half.
+    /// Builds a receiver half.
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf>;
-    /// What a session has to know of it.
+    /// Returns the properties that a session needs to know.
     fn terms(&self) -> Terms;
 }
 
-/// What a session has to know of a controller, whoever makes its halves.
+/// The properties of a controller that a session needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Its extension element's id (0: none).
+    /// The identifier of its header extension element; 0 if it has none.
     pub extension: u8,
-    /// Its APP packets' name.
+    /// The name of its APP packets.
     pub app: [u8; 4],
-    /// What clocks its feedback.
+    /// The event that clocks its feedback.
     pub feedback: FeedbackTiming,
-    /// See [`Controller::repeats`].
+    /// Whether a report may be repeated; see [`Controller::repeats`].
     pub repeats: bool,
-    /// See [`Controller::slowest_feedback`].
+    /// The longest feedback interval; see [`Controller::slowest_feedback`].
     pub slowest_feedback: Span,
-    /// See [`Controller::needs`].
+    /// The session features that it requires; see [`Controller::needs`].
     pub needs: &'static [Need],
-    /// How many receivers it can serve.
+    /// The number of receivers that it can serve.
     pub receivers: Receivers,
 }
 
 impl Terms {
-    /// Of a controller that needs nothing and tells its receivers nothing, whose half says when it reports.
+    /// Returns the terms of a controller without needs and without header extension, whose receiver half schedules its
+    /// reports.
     pub const fn plain(app: [u8; 4]) -> Self {
         let (feedback, receivers) = (FeedbackTiming::Clocked, Receivers::OneOrMany);
         let slowest_feedback = Span::MAX;
         Self { extension: 0, app, feedback, slowest_feedback, repeats: false, needs: &[], receivers }
     }
 
-    /// What it needs of a session with a group, or without. Many receivers can't each report every packet: a controller
-    /// that serves groups does without there.
+    /// Returns the needs in a session with a group or without. The receivers of a group can't all send per-packet
+    /// feedback, so a controller that serves groups works without it there.
     pub fn needs_in(&self, group: bool) -> Vec<Need> {
         let without = group && self.receivers == Receivers::OneOrMany;
         self.needs.iter().copied().filter(|need| !(without && *need == Need::PacketReports)).collect()
     }
 }
 
-/// A controller with a layer around its sender halves: all else is the controller's own.
+/// A controller whose sender halves are wrapped in a layer. Everything else is the wrapped controller's.
 pub trait Layer: Send + Sync {
-    /// The controller.
+    /// Returns the wrapped controller.
     fn own(&self) -> &dyn Factory;
-    /// One of its sender halves, in its layer.
+    /// Builds a sender half of the wrapped controller, in its layer.
     fn around(&self, setup: &Setup) -> Box<dyn SenderHalf>;
 }
 
@@ -238,33 +243,33 @@ impl<L: Layer> Factory for L {
 /// A registry entry with its parameters' values.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// The entry.
+    /// The registry entry.
     pub controller: &'static Controller,
-    /// Its parameters.
+    /// The values of its parameters.
     pub values: Values,
 }
 
 impl Chosen {
-    /// The entry called `name` with `given` over its defaults in `mode`.
+    /// Selects the entry called `name`, with its defaults in `mode` overridden by `given`.
     ///
     /// # Errors
-    /// As [`Chosen::shared`].
+    /// The same as for [`Chosen::shared`].
     pub fn new(name: &str, mode: Mode, given: &[(String, Given)]) -> Result<Self, ParamError> {
         Self::of(find(name)?, mode, given)
     }
 
-    /// This entry with `given` over its defaults in `mode`.
+    /// Selects this entry, with its defaults in `mode` overridden by `given`.
     ///
     /// # Errors
-    /// A parameter can't be taken.
+    /// A parameter is unknown or invalid.
     pub fn of(controller: &'static Controller, mode: Mode, given: &[(String, Given)]) -> Result<Self, ParamError> {
         Ok(Self { controller, values: Values::resolve(controller.params, mode, given)? })
     }
 
-    /// The same as [`Chosen::new`], ready to be shared by all halves of a run.
+    /// Does the same as [`Chosen::new`], and returns a factory that all halves of a run share.
     ///
     /// # Errors
-    /// An unknown name, or a parameter that can't be taken.
+    /// The name is unknown, or a parameter is unknown or invalid.
     pub fn shared(name: &str, mode: Mode, given: &[(String, Given)]) -> Result<Arc<dyn Factory>, ParamError> {
         Ok(Arc::new(Self::new(name, mode, given)?))
     }
@@ -323,7 +328,7 @@ mod tests {
             let setup = Setup::unicast(Rate::bps(floor), Rate::bps(cap), steadycast_units::Seed(1).part("floor"));
             Setup { mode, ..setup }.alive().floor.as_bps()
         };
-        // 1000 bytes in 3 s.
+        // One packet of 1000 bytes in 3 s.
         let cases = [(0, 1_000_000, 2_666), (5_000, 1_000_000, 5_000), (0, 100, 100)];
         for (given, cap, least) in cases {
             assert_eq!(floor(Mode::Repaired, given, cap), least);
@@ -349,7 +354,7 @@ mod tests {
         assert!(FALLBACK.standard_reports && FALLBACK.receivers == Receivers::OneOrMany);
     }
 
-    /// `docs/embedding.md` promises these names.
+    /// `docs/embedding.md` promises that these names are stable.
     #[test]
     fn what_can_be_set_is_little_enough_to_be_promised() {
         for controller in ALL {

@@ -1,46 +1,47 @@
-//! Which of several groups, that carry the same video at different rates, a receiver is in.
+//! The selection of a simulcast group by a receiver. The groups carry the same video at different rates.
 //!
-//! Each group is a session of its own with a controller of its own, which serves the least of its members; its floor is
-//! what it never goes below. So the groups need one rule more, on the receiver's side: whom a floor is too much for has
-//! to leave, and who can take more may go where more is sent. A receiver knows what it could take ([`acceptable`]);
-//! what the groups are sent at now it is told by the sender of the group that it is in ([`rates_body`]).
+//! Each group is a session with its own controller. The controller adapts to the slowest member, but never below the
+//! group's floor. A receiver whose own rate is below the floor therefore has to leave, and one whose rate suffices for
+//! a higher group may move up. A receiver computes its own rate ([`acceptable`]); the sender of its group announces the
+//! current rates of all groups ([`rates_body`]).
 //!
 //! ```text
-//!  down, at once:      own < half of its group's floor       to the highest group that asks no more than own
-//!  down, soon:         own < its group's floor               the same, when that lasts for a fifth of the hold
-//!  up, after a hold:   own ≥ 1.2 × what the next group asks  all the time for 10 s; to the next group
-//!  a group asks:       the rate that it is sent at, or its floor while nobody is in it
+//!  down, immediately:  own < half of its group's floor       to the highest group whose rate is at most own
+//!  down, delayed:      own < its group's floor               the same, after a fifth of the hold
+//!  up, after a hold:   own ≥ 1.2 × the next group's rate     to the next group, after 10 s without interruption
+//!  a group's rate:     its send rate, but at least its floor (also while it is not sent)
 //! ```
 //!
-//! What a receiver could take, by its equation, dips for a moment after each loss, and more so after a start phase:
-//! hence the second line. A receiver that sees no loss can't know how much more its path carries: going up is a test.
-//! One that fails (down again before four holds have passed) doubles the hold before the next test of that group, as
-//! RLM's join timers do (McCanne, Jacobson, Vetterli, SIGCOMM 1996); one that succeeds ends that.
+//! A receiver's own rate by the throughput equation dips after each loss, and more so after a start phase; hence the
+//! delay in the second line. A receiver without loss can't know how much more its path carries, so moving up is a test.
+//! A test has failed if the receiver moves down again within four holds; the hold before the next test of that group is
+//! then doubled, as in the join timers of RLM (McCanne, Jacobson, Vetterli, SIGCOMM 1996). A successful test resets the
+//! hold.
 //!
 //! [`acceptable`]: crate::ReceiverHalf::acceptable
 
 use crate::Body;
 use steadycast_units::{Rate, Span, Time};
 
-/// Name of the APP packet beside a sender's report that tells the rates.
+/// The name of the APP packet that carries the rates beside a sender report.
 pub const APP: [u8; 4] = *b"SIMC";
 
-/// More groups than anybody would choose between.
+/// The maximum number of groups.
 pub const MOST_GROUPS: usize = 8;
 
-/// How often the hold before a test that fails doubles at most: 10 s become 320.
+/// The maximum number of times that the hold is doubled after failed tests: 10 s become 320 s.
 const DOUBLINGS: u32 = 5;
 
-/// A stay of this many holds is no failure.
+/// The number of holds that a receiver has to stay in a group for the test to succeed.
 const LASTING: u64 = 4;
 
-/// What the sender of a group tells: the group's own place, and the rate of each group in bit/s, 32 bits; 0 while it is
-/// not sent. The lowest group comes first.
+/// Encodes a sender's announcement: the index of its group, and the rate of each group in bit/s (32 bits), the lowest
+/// group first. The rate of a group that is not being sent is 0.
 pub fn rates_body(place: usize, rates: impl Iterator<Item = Rate>) -> Body {
     Body::of_words(place as u8 & 31, rates.map(|rate| rate.as_bps().min(u64::from(u32::MAX)) as u32))
 }
 
-/// The rates in such a packet; `None` when it can't be one.
+/// Decodes the rates of an announcement; `None` if it is invalid.
 pub fn read_rates(data: &[u8]) -> Option<Vec<Rate>> {
     let (words, rest) = data.as_chunks::<4>();
     let whole = rest.is_empty() && (1..=MOST_GROUPS).contains(&words.len());
@@ -50,20 +51,20 @@ pub fn read_rates(data: &[u8]) -> Option<Vec<Rate>> {
 /// A move from one group to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// When the receiver moves.
+    /// The time of the move.
     pub at: Time,
-    /// The group that it leaves, counted from the lowest.
+    /// The index of the old group, counted from the lowest.
     pub from: usize,
-    /// The group that it joins.
+    /// The index of the new group.
     pub to: usize,
-    /// What the receiver could take.
+    /// The receiver's own rate.
     pub own: Rate,
-    /// What that was held against: the floor that it fell below, or what the next group asks.
+    /// The rate that `own` was compared with: the old group's floor, or the rate of the next group.
     pub against: Rate,
 }
 
 impl Move {
-    /// Why, in a few words.
+    /// Returns the reason, in a few words.
     pub const fn why(&self) -> &'static str {
         if self.to < self.from { "below the group's floor" } else { "enough for the next group all through the hold" }
     }
@@ -72,9 +73,9 @@ impl Move {
 #[derive(Clone, Copy, Debug)]
 struct Group {
     floor: Rate,
-    /// What it is sent at, as was told last.
+    /// The rate at which it is sent, by the last announcement.
     sent: Rate,
-    /// How often tests of it have failed in a row.
+    /// The number of failed tests in a row.
     failed: u32,
 }
 
@@ -84,7 +85,7 @@ impl Group {
     }
 }
 
-/// The rule for one receiver.
+/// The group selection of one receiver.
 #[derive(Clone, Debug)]
 pub struct Chooser {
     groups: Vec<Group>,
@@ -93,34 +94,35 @@ pub struct Chooser {
     place: usize,
     entered: Time,
     told: bool,
-    /// Since when there was enough for the next group.
+    /// The time since when the rate suffices for the next group.
     enough: Option<Time>,
-    /// Since when there was less than the group's floor.
+    /// The time since when the rate is below the group's floor.
     short: Option<Time>,
 }
 
 impl Chooser {
-    /// The chooser of a receiver that is in the lowest group from `now` on. `floors` are the least rates of the groups,
-    /// the lowest first.
+    /// Creates the selection of a receiver that joins the lowest group at `now`. `floors` are the minimum rates of the
+    /// groups, the lowest first.
     pub fn new(floors: impl Iterator<Item = Rate>, up: f64, hold: Span, now: Time) -> Self {
         let groups = floors.map(|floor| Group { floor, sent: Rate::ZERO, failed: 0 }).collect();
         Self { groups, up, hold, place: 0, entered: now, told: false, enough: None, short: None }
     }
 
-    /// The group that the receiver is in, counted from the lowest.
+    /// Returns the index of the receiver's group, counted from the lowest.
     pub fn place(&self) -> usize {
         self.place
     }
 
-    /// The sender has told what the groups are sent at. Anything but one rate for each is no such word.
+    /// Updates the rates of the groups by an announcement. It is ignored unless it has one rate per group.
     pub fn on_told(&mut self, rates: &[Rate]) {
+        // An announcement with another number of groups belongs to another session or is invalid.
         if rates.len() == self.groups.len() {
             self.groups.iter_mut().zip(rates).for_each(|(group, rate)| group.sent = *rate);
             self.told = true;
         }
     }
 
-    /// Whether to move, now that the receiver could take `own`. A move that is told is done.
+    /// Decides whether to move, given the receiver's own rate. A move that is returned has been carried out.
     pub fn look(&mut self, now: Time, own: Option<Rate>) -> Option<Move> {
         let Some(own) = own else {
             (self.enough, self.short) = (None, None);
@@ -130,6 +132,7 @@ impl Chooser {
         if self.place > 0 && own < floor {
             self.enough = None;
             let since = *self.short.get_or_insert(now);
+            // Moving one group at a time would waste holds if the rate has fallen far.
             let to = (1..self.place).rev().find(|n| self.groups[*n].asks() <= own).unwrap_or(0);
             let goes = own < floor.scale(0.5) || now.since(since) >= self.hold / 5;
             return goes.then(|| self.go(now, to, own, floor));
@@ -137,6 +140,7 @@ impl Chooser {
         self.short = None;
         let next = self.groups.get(self.place + 1)?;
         let (asks, hold) = (next.asks(), self.hold * (1 << next.failed));
+        // Without an announcement the next group's rate is unknown.
         if !self.told || own < asks.scale(self.up) {
             self.enough = None;
             return None;
@@ -149,6 +153,7 @@ impl Chooser {
         let from = self.place;
         if to < from {
             let group = &mut self.groups[from];
+            // Leaving soon after joining means that the test of the group has failed.
             let lasted = now.since(self.entered) >= self.hold * (LASTING << group.failed);
             group.failed = if lasted { 0 } else { (group.failed + 1).min(DOUBLINGS) };
         }
@@ -172,14 +177,14 @@ mod tests {
         Time::ZERO + Span::millis(ms)
     }
 
-    /// Three groups of at least 100, 500 and 1000 kb/s, of which the lowest alone is sent, at 400.
+    /// Creates three groups with floors of 100, 500 and 1000 kb/s. Only the lowest is sent, at 400 kb/s.
     fn chooser() -> Chooser {
         let mut chooser = Chooser::new(kbps(&[100, 500, 1000]).into_iter(), 1.2, HOLD, Time::ZERO);
         chooser.on_told(&kbps(&[400, 0, 0]));
         chooser
     }
 
-    /// Looks each 100 ms as long as `own` says a rate; all moves.
+    /// Evaluates the rule every 100 ms while `own` returns the receiver's rate. Returns all moves.
     fn over(chooser: &mut Chooser, from_s: u64, to_s: u64, own: impl Fn(&Chooser) -> u64) -> Vec<Move> {
         let ticks = (from_s * 10..to_s * 10).map(|tick| at(tick * 100));
         ticks.filter_map(|now| chooser.look(now, Some(Rate::kbps(own(chooser))))).collect()
@@ -247,7 +252,7 @@ mod tests {
 
     #[test]
     fn tests_that_fail_come_ever_more_seldom() {
-        // No loss in the lowest group, and too little for the next one.
+        // There is no loss in the lowest group, but the rate does not suffice for the next one.
         let mut chooser = chooser();
         let moves = over(&mut chooser, 0, 300, |c| if c.place() == 0 { 5_000 } else { 450 });
         let ups: Vec<u64> = moves.iter().filter(|m| m.to == 1).map(|m| m.at.as_nanos() / 1_000_000_000).collect();

@@ -1,11 +1,11 @@
-//! How many reports a program answers: `exchanges COUNT PROGRAM ARGUMENTS`; without a program, how many lines go
-//! through two pipes to `cat` and back. Who starts it counts the time.
+//! Measures exchanges with a program: `exchanges COUNT PROGRAM ARGUMENTS` sends COUNT reports. Without a program it
+//! sends lines through two pipes to `cat` and back. The caller measures the time.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use steadycast_control::registry::Factory;
 use steadycast_control::{FeedbackFormat, ReceiverId, Report, Setup};
-use steadycast_guest::{FaultSlot, Patience, Program};
+use steadycast_guest::{FaultSlot, Program, Timeouts};
 use steadycast_units::{Rate, Seed, Span, Time};
 
 fn main() {
@@ -15,8 +15,8 @@ fn main() {
         return pipes(count);
     }
     let fault = FaultSlot::default();
-    let (patience, feedback) = (Patience::default(), FeedbackFormat::Own);
-    let program = Program::start(patience, "video", "exec", words, feedback, fault.clone()).expect("a program");
+    let (timeouts, feedback) = (Timeouts::default(), FeedbackFormat::Own);
+    let program = Program::start(timeouts, "video", "exec", words, feedback, fault.clone()).expect("a program");
     let mut half = program.sender(&Setup::unicast(Rate::kbps(100), Rate::mbps(20), Seed(1).part("half")));
     for n in 0..count {
         let (at, rtt) = (Time::ZERO + Span::millis(10 * n), Some(Span::millis(50)));
@@ -26,7 +26,7 @@ fn main() {
     assert_eq!(fault.take(), None);
 }
 
-/// What the kernel takes of an exchange: a line of a report's length, and back.
+/// Measures the kernel's part of an exchange: a line as long as a report, to `cat` and back.
 fn pipes(count: u64) {
     let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cat");
     let (mut input, mut output) = cat.stdin.take().zip(cat.stdout.take()).expect("pipes");

@@ -1,4 +1,4 @@
-//! What a program answers, as it is read: any bytes are an answer or a mistake.
+//! Parsing of a program's answers. Any bytes are either a valid answer or an error.
 
 use crate::half::Decided;
 use crate::one_line;
@@ -9,15 +9,15 @@ use steadycast_words::nearest;
 
 /// The version of the protocol.
 pub(crate) const VERSION: u64 = 1;
-/// Characters of a reason that are kept.
+/// The maximum length of a reason in characters.
 const LONGEST_WHY: usize = 200;
 
-/// What is wrong with an answer.
+/// An error in an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// What.
+    /// The problem.
     pub problem: String,
-    /// What mends it.
+    /// The remedy.
     pub remedy: &'static str,
 }
 
@@ -25,20 +25,20 @@ fn wrong<T>(problem: impl Into<String>, remedy: &'static str) -> Result<T, Wrong
     Err(Wrong { problem: problem.into(), remedy })
 }
 
-/// What a program says of itself.
+/// The capabilities that a program declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// How often receivers echo.
+    /// The interval of the receivers' echoes.
     pub every: Span,
-    /// What it wants to be told: [`FeedbackFormat::Own`] is an echo.
+    /// The requested feedback; [`FeedbackFormat::Own`] stands for echoes.
     pub feedback: FeedbackFormat,
-    /// It wants to know of the packets that have left.
+    /// Whether it receives the packets that were sent.
     pub sent: bool,
-    /// It decides at each of them.
+    /// Whether it decides at each of these packets.
     pub each: bool,
 }
 
-/// What `feedback` of a hello may be.
+/// The values of `feedback` in a hello.
 const FEEDBACK: [(&str, FeedbackFormat); 4] = [
     ("echo", FeedbackFormat::Own),
     ("packets", FeedbackFormat::Rfc8888),
@@ -46,10 +46,10 @@ const FEEDBACK: [(&str, FeedbackFormat); 4] = [
     ("rr", FeedbackFormat::Blocks),
 ];
 
-/// Reads the answer to `hello`.
+/// Parses the answer to `hello`.
 ///
 /// # Errors
-/// It is no object, of another version, or a value in it can't be taken.
+/// It is not an object, has another version, or has an invalid value.
 pub fn hello(line: &[u8]) -> Result<Hello, Wrong> {
     let table = object(line)?;
     match table.get("v").map(Value::as_u64) {
@@ -62,6 +62,7 @@ pub fn hello(line: &[u8]) -> Result<Hello, Wrong> {
     }
     let every = match number(&table, "every", "nanoseconds from 1000000 to 60000000000")? {
         None => Span::millis(100),
+        // Faster echoes would flood the path, and slower ones outlast any control loop.
         Some(ns) if (1e6..=6e10).contains(&ns) => Span::nanos(ns as u64),
         Some(ns) => return wrong(format!("its \"every\" is {ns}"), "give nanoseconds from 1000000 to 60000000000"),
     };
@@ -95,10 +96,10 @@ pub fn hello(line: &[u8]) -> Result<Hello, Wrong> {
     Ok(Hello { every, feedback, sent, each })
 }
 
-/// Reads a decision. Fractions are cut.
+/// Parses a decision. Fractions are truncated.
 ///
 /// # Errors
-/// It is no object, has no rate, or a value in it can't be taken.
+/// It is not an object, has no rate, or has an invalid value.
 pub fn decision(line: &[u8]) -> Result<Decided, Wrong> {
     let table = object(line)?;
     let rates = "bit/s: a finite number, 0 or more";
@@ -107,6 +108,7 @@ pub fn decision(line: &[u8]) -> Result<Decided, Wrong> {
     };
     let why = match table.get("why") {
         None | Some(Value::Null) => None,
+        // The reason is stored with every decision, so its length is limited.
         Some(Value::String(why)) => Some(why.chars().take(LONGEST_WHY).collect()),
         Some(other) => {
             return wrong(format!("its \"why\" is {}", shown(other)), "give a text: the reason in a few words");
@@ -131,7 +133,7 @@ fn object(line: &[u8]) -> Result<Map<String, Value>, Wrong> {
     }
 }
 
-/// A number that is not negative.
+/// Returns a number that is not negative.
 fn number(table: &Map<String, Value>, key: &str, what: &'static str) -> Result<Option<f64>, Wrong> {
     match table.get(key) {
         None | Some(Value::Null) => Ok(None),
@@ -142,12 +144,12 @@ fn number(table: &Map<String, Value>, key: &str, what: &'static str) -> Result<O
     }
 }
 
-/// The beginning of a value as it is written.
+/// Returns the start of a value in JSON.
 fn shown(value: &Value) -> String {
     shortened(&value.to_string())
 }
 
-/// The beginning of a text in one line.
+/// Returns the start of a text in one line.
 pub(crate) fn shortened(text: &str) -> String {
     let line = one_line(text);
     if line.chars().count() <= 80 { line } else { line.chars().take(79).chain(['…']).collect() }
@@ -213,7 +215,7 @@ mod tests {
         }
     }
 
-    /// Lines that are nearly right, so that each check is reached.
+    /// Generates lines that are almost valid, so that each check is reached.
     fn nearly() -> impl Strategy<Value = Vec<u8>> {
         let value = prop_oneof![
             any::<f64>().prop_map(|n| n.to_string()),

@@ -1,52 +1,53 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_units::Time;
 
-/// Why a run was stopped by a controller from outside.
+/// The reason why an external controller has stopped a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// What went wrong in it.
+    /// An error in the controller.
     Wrong {
-        /// Where.
+        /// The place.
         place: String,
-        /// When, and what.
+        /// The time and the problem.
         problem: String,
-        /// What mends it.
+        /// The remedy.
         remedy: String,
     },
-    /// Somebody pressed Ctrl-C while it was at work.
+    /// Ctrl-C was pressed while the controller was running.
     Interrupted,
 }
 
-/// Where a run's first fault is put.
+/// The slot for a run's first fault.
 #[derive(Clone, Debug, Default)]
 pub struct FaultSlot(Arc<Mutex<Option<Fault>>>);
 
 impl FaultSlot {
-    /// Keeps a fault: the first one, and an interruption before any other.
+    /// Stores a fault. The first fault is kept, but an interruption replaces any other.
     pub fn put(&self, new: Fault) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Later faults are mostly consequences of the first one.
         if kept.is_none() || new == Fault::Interrupted {
             *kept = Some(new);
         }
     }
 
-    /// Whether there is one.
+    /// Returns whether there is a fault.
     pub fn is_set(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// The fault, which is then no longer kept.
+    /// Takes the fault out of the slot.
     pub fn take(&self) -> Option<Fault> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// When something happened, for a fault's text; `None`: before its flow's first packet.
+/// Returns a time as the text of a fault; `None` stands for the time before the flow's first packet.
 pub fn moment(now: Option<Time>) -> String {
     now.map_or_else(|| "at its flow's start".to_owned(), |now| format!("at {:.3} s of the run", now.as_secs_f64()))
 }
 
-/// A text in one line.
+/// Returns a text with all white space replaced by single spaces.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

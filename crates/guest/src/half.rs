@@ -4,63 +4,64 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// A timer that is asked for sooner than this would let virtual time stand still.
+/// The minimum wait for a timer. Without it a controller could keep virtual time from advancing.
 const SHORTEST_WAIT: Span = Span::micros(100);
-/// Bytes of an [`Echo`], which stands before what a receiver from outside adds.
+/// The size of an [`Echo`] in bytes. An external receiver appends its own content to it.
 const ECHO: usize = 24;
 
-/// What decides a rate outside of the program.
+/// A controller outside of this program.
 pub trait Law: Send {
-    /// What it wants after an event; `None`: as before, for it was not asked, or has made a mistake. `now` is `None`
-    /// at its flow's start.
-    fn tell(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided>;
+    /// Handles an event and returns the new decision. Returns `None` to keep the old one, because the law was not
+    /// called or has failed. `now` is `None` at the start of the flow.
+    fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided>;
 }
 
-/// What a law is told of.
+/// An event for a law.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// Its flow starts.
+    /// The flow starts.
     Start,
     /// A report has arrived.
-    Report(&'a Heard<'a>),
-    /// A packet of the media has left.
+    Report(&'a LawReport<'a>),
+    /// A media packet was sent.
     Sent(&'a Sent),
-    /// The time that it asked for has come.
+    /// The requested timer has expired.
     Timer,
     /// A receiver has left.
     Leave(ReceiverId),
 }
 
-/// A report as a law is told of it. What the feedback does not tell is `None`.
+/// A report for a law. Values that the feedback does not contain are `None`.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard<'a> {
-    /// When it arrived.
+pub struct LawReport<'a> {
+    /// The arrival time.
     pub at: Time,
-    /// From whom.
+    /// The receiver that sent it.
     pub from: ReceiverId,
-    /// Receivers that are in the session now.
+    /// The number of receivers in the session now.
     pub members: u32,
-    /// Round-trip time.
+    /// The round-trip time.
     pub rtt: Option<Span>,
-    /// Packets that were expected since the report before, and of these, how many are missing.
+    /// The packets expected since the previous report, and the number of missing ones.
     pub counts: Option<(u32, u32)>,
-    /// Rate of what arrived since then.
+    /// The receive rate since the previous report.
     pub received: Option<Rate>,
-    /// How much longer the newest packet was under way than the quickest one.
+    /// The queueing delay: the newest packet's one-way delay minus the smallest one so far.
     pub queueing: Option<Span>,
-    /// Interarrival jitter (RFC 3550).
+    /// The interarrival jitter (RFC 3550).
     pub jitter: Option<Span>,
-    /// What a receiver from outside added.
+    /// The content that an external receiver has appended.
     pub added: Option<&'a [u8]>,
-    /// Single packets.
+    /// The per-packet feedback.
     pub packets: &'a [PacketReport],
-    /// Bytes that wait at the sender, and how long the oldest has waited.
+    /// The bytes in the pacer, and the time that the oldest of them has waited.
     pub waiting: (Bytes, Span),
 }
 
-impl<'a> Heard<'a> {
+impl<'a> LawReport<'a> {
     fn of(report: &Report<'a>, feedback: FeedbackFormat, waiting: (Bytes, Span)) -> Self {
         let (echo, added) = report.body.map_or((None, None), split);
+        // A report block is only part of the feedback in this format.
         let blocks = report.reception.filter(|_| feedback == FeedbackFormat::Blocks);
         let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let of_block = || blocks.map(|b| (count(b.expected), count(b.lost.max(0).unsigned_abs())));
@@ -79,7 +80,7 @@ impl<'a> Heard<'a> {
         }
     }
 
-    /// The share of the expected packets that are missing.
+    /// Returns the share of the expected packets that are missing.
     pub fn loss(&self) -> f64 {
         self.counts
             .filter(|(expected, _)| *expected > 0)
@@ -87,7 +88,7 @@ impl<'a> Heard<'a> {
     }
 }
 
-/// The echo in a report, and what a receiver from outside added. What can't be true is left out.
+/// Splits a report into the echo and the content that an external receiver has appended. Invalid parts are `None`.
 fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
     let Some((echo, rest)) = body.bytes.split_at_checked(ECHO) else { return (None, None) };
     let echo = Echo::parse(&Body { subtype: body.subtype, bytes: echo.to_vec() });
@@ -95,18 +96,18 @@ fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
     (echo, added)
 }
 
-/// What a law wants.
+/// The decision of a law.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decided {
-    /// The rate; it is kept within floor and cap.
+    /// The rate; it is limited to the range from floor to cap.
     pub rate: Rate,
-    /// The rate at which waiting packets leave; `None`: the same.
+    /// The pacing rate; `None` for the same as `rate`.
     pub pacing: Option<Rate>,
-    /// What may leave before the next decision; `None`: it has no window.
+    /// The bytes that may be sent before the next decision; `None` for no window.
     pub window: Option<Bytes>,
-    /// When it wants a timer.
+    /// The time of the next timer.
     pub wake: Option<Time>,
-    /// Its reason; `None`: as before.
+    /// The reason; `None` to keep the old one.
     pub why: Option<String>,
 }
 
@@ -124,19 +125,20 @@ pub struct Half<L> {
 }
 
 impl<L: Law> Half<L> {
-    /// Asks `law` for its first decision. `feedback` is what its reports tell.
+    /// Creates the half and asks `law` for its first decision. `feedback` is the format of its reports.
     pub fn new(law: L, setup: &Setup, feedback: FeedbackFormat) -> Self {
         let (floor, cap) = (setup.floor, setup.cap);
         let decided = Decided { rate: floor.max(Rate::kbps(8)).min(cap), ..Decided::default() };
         let why = "start".to_owned();
         let waiting = (Bytes::ZERO, Span::ZERO);
         let mut half = Self { law, feedback, floor, cap, decided, why, last: None, by: None, waiting };
-        half.tell(None, &Event::Start);
+        half.on_event(None, &Event::Start);
         half
     }
 
-    fn tell(&mut self, now: Option<Time>, event: &Event<'_>) {
-        let Some(mut new) = self.law.tell(now, event) else { return };
+    fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) {
+        let Some(mut new) = self.law.on_event(now, event) else { return };
+        // The session's limits apply to every controller, also to a faulty one.
         new.rate = new.rate.max(self.floor).min(self.cap);
         new.pacing = new.pacing.map(|pacing| pacing.max(self.floor));
         new.wake = new.wake.map(|at| at.max(now.unwrap_or(Time::ZERO) + SHORTEST_WAIT));
@@ -154,7 +156,7 @@ impl<L: Law> Half<L> {
 impl<L: Law> SenderHalf for Half<L> {
     fn on_sent(&mut self, sent: &Sent) {
         self.leaves(sent.size);
-        self.tell(Some(sent.at), &Event::Sent(sent));
+        self.on_event(Some(sent.at), &Event::Sent(sent));
     }
 
     fn on_extra_sent(&mut self, sent: &ExtraSent) {
@@ -166,19 +168,20 @@ impl<L: Law> SenderHalf for Half<L> {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        let heard = Heard::of(report, self.feedback, self.waiting);
-        self.last = heard.rtt.map(|rtt| (heard.loss(), rtt));
+        let seen = LawReport::of(report, self.feedback, self.waiting);
+        self.last = seen.rtt.map(|rtt| (seen.loss(), rtt));
         self.by = Some(report.from);
-        self.tell(Some(report.at), &Event::Report(&heard));
+        self.on_event(Some(report.at), &Event::Report(&seen));
     }
 
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, _: Leave) {
-        self.tell(Some(at), &Event::Leave(receiver));
+        self.on_event(Some(at), &Event::Leave(receiver));
     }
 
     fn on_timer(&mut self, now: Time) {
+        // The timer is consumed; the law has to request the next one.
         self.decided.wake = None;
-        self.tell(Some(now), &Event::Timer);
+        self.on_event(Some(now), &Event::Timer);
     }
 
     fn wake(&self) -> Option<Wake> {

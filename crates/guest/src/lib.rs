@@ -1,11 +1,11 @@
-//! Controllers from outside: what a class, or another program, decides becomes a pair of halves.
+//! Controllers outside this program: a class or another program decides, and this crate provides the halves.
 //!
-//! A [`Law`] is told of reports, timers and packets, and answers with what it wants; [`Half`] makes a sender half of
-//! it. A [`Program`] is a law in any language: a process that reads a line of JSON and writes one
+//! A [`Law`] receives reports, timers and packets, and returns decisions; [`Half`] turns it into a sender half. A
+//! [`Program`] is a law in any language: a process that reads and writes lines of JSON
 //! (`docs/controllers-in-any-language.md`).
 //!
-//! A mistake in a law stops the run: it is kept as a [`Fault`] that names place, time and remedy. From then on the law
-//! is not asked any more, and until the run notices, the half goes on with its last good rate.
+//! A fault in a law stops the run. It is stored as a [`Fault`] with place, time and remedy. The law is not called any
+//! more, and the half keeps its last valid rate until the run stops.
 
 mod answer;
 mod fault;
@@ -18,6 +18,6 @@ mod program;
 
 pub use answer::{Hello, Wrong, decision, hello};
 pub use fault::{Fault, FaultSlot, moment, one_line};
-pub use half::{Decided, Event, Half, Heard, Law};
+pub use half::{Decided, Event, Half, Law, LawReport};
 #[cfg(unix)]
-pub use program::{LOG_BYTES, Patience, Program};
+pub use program::{LOG_BYTES, Program, Timeouts};

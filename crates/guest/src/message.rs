@@ -1,12 +1,12 @@
-//! What a program is told: one line of JSON each, of numbers alone but for the names of keys.
+//! The messages to a program: one line of JSON each. Apart from the keys they contain only numbers.
 
 use crate::answer::VERSION;
-use crate::half::Heard;
+use crate::half::LawReport;
 use std::fmt::{Display, Write};
 use steadycast_control::{PacketReport, ReceiverId, Sent, Setup};
 use steadycast_units::{Ecn, Time};
 
-/// A number or `null`.
+/// A number or `null` in JSON.
 struct Or<T>(Option<T>);
 
 impl<T: Display> Display for Or<T> {
@@ -18,7 +18,7 @@ impl<T: Display> Display for Or<T> {
     }
 }
 
-/// A line in the making. What is written to a `String` gets there.
+/// A message that is being built. Writing to a `String` never fails, so the results of `write!` are ignored.
 #[derive(Debug, Default)]
 pub(crate) struct Message(String);
 
@@ -46,6 +46,7 @@ impl Message {
     pub(crate) fn setup(&mut self, setup: &Setup) {
         let (packet, floor, cap) = (setup.packet.get(), setup.floor.as_bps(), setup.cap.as_bps());
         let (session, group, ecn) = (setup.session_bandwidth.as_bps(), setup.group, setup.ecn.bits());
+        // The clone keeps the half's own random sequence unchanged.
         let seed = setup.chance.clone().bits32();
         let _ = write!(
             self.begin("setup"),
@@ -55,27 +56,27 @@ impl Message {
         self.end();
     }
 
-    pub(crate) fn report(&mut self, heard: &Heard<'_>, sent: Option<&mut String>) {
+    pub(crate) fn report(&mut self, report: &LawReport<'_>, sent: Option<&mut String>) {
         let span = |span: Option<steadycast_units::Span>| Or(span.map(steadycast_units::Span::as_nanos));
-        let (expected, lost) = heard.counts.unzip();
+        let (expected, lost) = report.counts.unzip();
         let text = self.begin("report");
         let _ = write!(
             text,
             ",\"t\":{},\"from\":{},\"members\":{},\"rtt\":{},\"expected\":{},\"lost\":{},\"received\":{},\
              \"queueing\":{},\"jitter\":{},\"waiting\":{},\"age\":{},\"packets\":[",
-            heard.at.as_nanos(),
-            heard.from.0,
-            heard.members,
-            span(heard.rtt),
+            report.at.as_nanos(),
+            report.from.0,
+            report.members,
+            span(report.rtt),
             Or(expected),
             Or(lost),
-            Or(heard.received.map(steadycast_units::Rate::as_bps)),
-            span(heard.queueing),
-            span(heard.jitter),
-            heard.waiting.0.get(),
-            heard.waiting.1.as_nanos(),
+            Or(report.received.map(steadycast_units::Rate::as_bps)),
+            span(report.queueing),
+            span(report.jitter),
+            report.waiting.0.get(),
+            report.waiting.1.as_nanos(),
         );
-        for (n, packet) in heard.packets.iter().enumerate() {
+        for (n, packet) in report.packets.iter().enumerate() {
             text.push_str(if n > 0 { ",[" } else { "[" });
             row(text, packet);
         }
@@ -83,7 +84,7 @@ impl Message {
         self.close(sent);
     }
 
-    /// A timer, or packets that have left.
+    /// Builds a message that has only a time: a timer, or packets that were sent.
     pub(crate) fn at(&mut self, kind: &str, now: Time, sent: Option<&mut String>) {
         let _ = write!(self.begin(kind), ",\"t\":{}", now.as_nanos());
         self.close(sent);
@@ -99,7 +100,7 @@ impl Message {
         self.end();
     }
 
-    /// With the rows of packets that have left since the message before.
+    /// Ends a message, with the rows of the packets sent since the previous one.
     fn close(&mut self, sent: Option<&mut String>) {
         if let Some(rows) = sent {
             let _ = write!(self.0, ",\"sent\":[{rows}]");
@@ -109,7 +110,7 @@ impl Message {
     }
 }
 
-/// A packet that has left, behind others.
+/// Appends a sent packet to `rows`.
 pub(crate) fn departed(rows: &mut String, sent: &Sent) {
     let comma = if rows.is_empty() { "" } else { "," };
     let (at, size, limited) = (sent.left.as_nanos(), sent.size.get(), u8::from(sent.data_limited));
@@ -117,7 +118,7 @@ pub(crate) fn departed(rows: &mut String, sent: &Sent) {
 }
 
 fn row(text: &mut String, packet: &PacketReport) {
-    // It has arrived at a time that was not told.
+    // −1 stands for an arrival whose time is not in the feedback.
     let arrived = packet.arrived.map(|arrived| arrived.at.map_or(-1, steadycast_units::PeerTime::as_nanos));
     let ecn = packet.arrived.and_then(|arrived| arrived.ecn).map(Ecn::bits);
     let (sent, size) = (packet.sent.as_nanos(), packet.size.get());

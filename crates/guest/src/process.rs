@@ -1,4 +1,4 @@
-//! A process that answers each line with one, and that never outlives this one.
+//! A child process that answers each line with one line, and that never outlives this process.
 #![allow(clippy::disallowed_methods, reason = "how long another process takes, only the machine's clock can tell")]
 
 use rustix::buffer::spare_capacity;
@@ -11,37 +11,37 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Bytes of the longest line.
-pub(crate) const LONGEST: usize = 1 << 20;
-/// How long a process may take to end once it was asked to.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The maximum length of a line in bytes.
+pub(crate) const LONGEST_LINE: usize = 1 << 20;
+/// The time that a process has to end after it was asked to.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Silence {
-    /// It has not come in time.
-    Late,
-    /// A line came before it was asked for.
-    Unasked(Vec<u8>),
-    /// The line does not end.
-    Endless,
-    /// The process writes no more: how it ended, where it has.
-    Gone(Option<String>),
+pub(crate) enum ExchangeError {
+    /// The answer was not in time.
+    Timeout,
+    /// A line was written without a request.
+    Unsolicited(Vec<u8>),
+    /// The line exceeds the maximum length.
+    TooLong,
+    /// The process has closed its output. The text says how it ended, if it has.
+    Closed(Option<String>),
 }
 
 pub(crate) struct Process {
     child: Child,
     input: Option<ChildStdin>,
     output: ChildStdout,
-    /// What it has written and nobody has read.
-    heard: Vec<u8>,
+    /// The output that was read but not processed.
+    buffer: Vec<u8>,
     guard: Child,
-    /// Something went wrong with it: it is not asked to end.
-    lost: bool,
+    /// Whether an exchange has failed. The process is then not asked to end, but killed.
+    failed: bool,
 }
 
 impl Process {
-    /// Starts a program in a process group of its own, with its stderr in `log`.
+    /// Starts a program in its own process group, with its stderr in `log`.
     pub(crate) fn start(words: &[String], log: File) -> io::Result<Self> {
         let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut child = Command::new(name)
@@ -58,49 +58,56 @@ impl Process {
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        let process = Self { child, input: Some(input), output, heard: Vec::new(), guard, lost: false };
+        let process = Self { child, input: Some(input), output, buffer: Vec::new(), guard, failed: false };
+        // Both pipes are non-blocking, so that a process that neither reads nor writes cannot block this one.
         ioctl_fionbio(&process.output, true)?;
         process.input.as_ref().map_or(Ok(()), |input| ioctl_fionbio(input, true))?;
         Ok(process)
     }
 
-    /// Writes a line and reads the one that answers it, without its end.
-    pub(crate) fn exchange(&mut self, line: &[u8], patience: Duration) -> Result<Vec<u8>, Silence> {
-        let told = self.answer(line, patience);
-        self.lost |= told.is_err();
-        told
+    /// Writes a line and returns the answering line without its end.
+    pub(crate) fn exchange(&mut self, line: &[u8], timeout: Duration) -> Result<Vec<u8>, ExchangeError> {
+        let result = self.answer(line, timeout);
+        self.failed |= result.is_err();
+        result
     }
 
-    fn answer(&mut self, line: &[u8], patience: Duration) -> Result<Vec<u8>, Silence> {
+    fn answer(&mut self, line: &[u8], timeout: Duration) -> Result<Vec<u8>, ExchangeError> {
         let open = self.fill();
-        if !self.heard.is_empty() {
-            return Err(Silence::Unasked(std::mem::take(&mut self.heard)));
+        if !self.buffer.is_empty() {
+            return Err(ExchangeError::Unsolicited(std::mem::take(&mut self.buffer)));
         }
-        let (until, mut rest, mut read) = (Instant::now() + patience, line, 0);
+        let (until, mut rest, mut read) = (Instant::now() + timeout, line, 0);
         let mut open = open && self.write(&mut rest);
         loop {
-            if let Some(end) = self.heard[read..].iter().position(|b| *b == b'\n') {
-                let (answer, more) = self.heard.split_at(read + end);
-                let told = if more == b"\n" { Ok(answer.to_vec()) } else { Err(Silence::Unasked(more[1..].to_vec())) };
-                self.heard.clear();
-                return told;
+            if let Some(end) = self.buffer[read..].iter().position(|b| *b == b'\n') {
+                // A second line would be taken for the answer to the next message.
+                let (answer, more) = self.buffer.split_at(read + end);
+                let result = if more == b"\n" {
+                    Ok(answer.to_vec())
+                } else {
+                    Err(ExchangeError::Unsolicited(more[1..].to_vec()))
+                };
+                self.buffer.clear();
+                return result;
             }
-            read = self.heard.len();
-            if read > LONGEST {
-                return Err(Silence::Endless);
+            read = self.buffer.len();
+            // An endless line must not fill the memory.
+            if read > LONGEST_LINE {
+                return Err(ExchangeError::TooLong);
             }
             if !open {
-                return Err(Silence::Gone(self.ending()));
+                return Err(ExchangeError::Closed(self.ending()));
             }
             if !self.wait(rest.is_empty(), until) {
-                return Err(Silence::Late);
+                return Err(ExchangeError::Timeout);
             }
-            // What has ended may have said something before.
+            // The output is read even if the process has ended, because it may have answered before.
             open = self.write(&mut rest) & self.fill();
         }
     }
 
-    /// Writes as much as goes; whether the process still reads.
+    /// Writes as much as the pipe takes. Returns whether the process still reads.
     fn write(&self, rest: &mut &[u8]) -> bool {
         let Some(input) = &self.input else { return false };
         while !rest.is_empty() {
@@ -114,13 +121,13 @@ impl Process {
         true
     }
 
-    /// Reads what there is; whether the process still writes.
+    /// Reads the available output. Returns whether the process still writes.
     fn fill(&mut self) -> bool {
-        while self.heard.len() <= LONGEST {
-            self.heard.reserve(4096);
-            match read(&self.output, spare_capacity(&mut self.heard)) {
+        while self.buffer.len() <= LONGEST_LINE {
+            self.buffer.reserve(4096);
+            match read(&self.output, spare_capacity(&mut self.buffer)) {
                 Ok(0) => return false,
-                Ok(_) if self.heard.len() < self.heard.capacity() => return true,
+                Ok(_) if self.buffer.len() < self.buffer.capacity() => return true,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return true,
                 Err(_) => return false,
@@ -129,11 +136,11 @@ impl Process {
         true
     }
 
-    /// Waits until the process has written something, or reads again where not all was `told`; false: not in time.
-    fn wait(&self, told: bool, until: Instant) -> bool {
+    /// Waits for output, or until the input can be written if not all was `written`. Returns false on a timeout.
+    fn wait(&self, written: bool, until: Instant) -> bool {
         loop {
             let mut fds = vec![PollFd::new(&self.output, PollFlags::IN)];
-            fds.extend(self.input.as_ref().filter(|_| !told).map(|input| PollFd::new(input, PollFlags::OUT)));
+            fds.extend(self.input.as_ref().filter(|_| !written).map(|input| PollFd::new(input, PollFlags::OUT)));
             match poll(&mut fds, Some(&span(until.saturating_duration_since(Instant::now())))) {
                 Ok(0) => return false,
                 Err(Errno::INTR) => {}
@@ -142,7 +149,8 @@ impl Process {
         }
     }
 
-    /// How the process ended, if it does within a second: what it has left behind is still there to be ended with it.
+    /// Returns how the process ended, if it does within a second. It is not reaped, so that its group can still be
+    /// killed.
     fn ending(&self) -> Option<String> {
         let pid = Pid::from_child(&self.child);
         for _ in 0..100 {
@@ -151,32 +159,36 @@ impl Process {
                 let signal = status.terminating_signal().map(|signal| format!("signal {signal}"));
                 return signal.or_else(|| status.exit_status().map(|code| format!("code {code}")));
             }
+            // Polling keeps the wait bounded even if the process never ends.
             let _ = poll(&mut [], Some(&span(Duration::from_millis(10))));
         }
         None
     }
 
-    /// Says that the run is over, and waits for the process to close its output.
-    pub(crate) fn farewell(&mut self, mut line: &[u8]) {
-        if self.lost || !self.write(&mut line) {
+    /// Sends the end of the run, and waits for the process to close its output.
+    pub(crate) fn end(&mut self, mut line: &[u8]) {
+        if self.failed || !self.write(&mut line) {
             return;
         }
         self.input = None;
-        let until = Instant::now() + PATIENCE;
-        while self.fill() && self.heard.len() <= LONGEST && self.wait(true, until) {}
+        let until = Instant::now() + END_TIMEOUT;
+        // The process may write until it ends, so the pipe has to be drained.
+        while self.fill() && self.buffer.len() <= LONGEST_LINE && self.wait(true, until) {}
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The guard reads the end of its input, and ends the whole group, before its number can be another's.
+        // The guard detects the end of its input and kills the whole group. Only then is the process reaped, because
+        // its number may be reused afterwards.
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
         let _ = self.child.wait();
     }
 }
 
-/// Ends the group of this number when this process is gone, however it ends, or closes the guard's input.
+/// Starts a guard that kills the process group `group` when this process ends, for any reason, or closes the guard's
+/// input.
 fn guard(group: u32) -> io::Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", "read -r _; kill -s KILL -- \"-$0\"", &group.to_string()])

@@ -1,10 +1,10 @@
-//! A law in any language: a process that is told by lines of JSON, and answers by them.
+//! A law in any language: a process that receives messages as lines of JSON and answers with lines of JSON.
 
 use crate::answer::{self, Hello, shortened};
 use crate::fault::{Fault, FaultSlot, moment};
 use crate::half::{Decided, Event, Half, Law};
 use crate::message::{Message, departed};
-use crate::process::{LONGEST, Process, Silence};
+use crate::process::{ExchangeError, LONGEST_LINE, Process};
 use std::fs::{File, OpenOptions, remove_file};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,55 +14,55 @@ use steadycast_control::registry::{Factory, Terms};
 use steadycast_control::{EchoReceiver, FeedbackFormat, Need, ReceiverHalf, SenderHalf, Setup};
 use steadycast_units::Time;
 
-/// How long a process may take, in real time.
+/// The timeouts of a process, in real time.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// To answer `hello`.
+pub struct Timeouts {
+    /// The timeout of the answer to `hello`.
     pub start: Duration,
-    /// To answer anything else.
+    /// The timeout of any other answer.
     pub answer: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self { start: Duration::from_secs(10), answer: Duration::from_secs(5) }
     }
 }
 
-/// Bytes at the end of a log in which its last line is looked for.
+/// The number of bytes at the end of a log in which its last line is searched.
 const LAST: u64 = 4096;
 
-/// Bytes at the beginning of a log that are kept; its last line says how many more there were.
+/// The number of bytes at the start of a log that are kept. A last line states how many were left out.
 pub const LOG_BYTES: u64 = 4 << 20;
 
-/// A flow's program, which makes a process for each sender half.
+/// A flow's program. It starts a process for each sender half.
 pub struct Program {
     source: Arc<Source>,
     hello: Hello,
     feedback: FeedbackFormat,
-    /// The process that has said hello already.
+    /// The process that has already answered `hello`.
     first: Mutex<Option<Process>>,
 }
 
-/// What processes are made of, and where their mistakes go.
+/// The properties of a program's processes, and the slot for their faults.
 struct Source {
     place: String,
     words: Vec<String>,
-    patience: Patience,
+    timeouts: Timeouts,
     log: Mutex<File>,
-    /// Bytes that were cut from the log.
+    /// The number of bytes that were cut from the log.
     left_out: AtomicU64,
     fault: FaultSlot,
 }
 
 impl Program {
-    /// Starts the program of a flow, so that what it asks for is known. `name` is its controller's, `words` are what is
-    /// run, `feedback` is what the flow's scenario says.
+    /// Starts a flow's program and asks for its capabilities. `name` is the name of its controller, `words` are the
+    /// command and its arguments, and `feedback` is the scenario's setting.
     ///
     /// # Errors
-    /// It can't be started, or answers `hello` with a mistake.
+    /// It can't be started, or its answer to `hello` is invalid.
     pub fn start(
-        patience: Patience,
+        timeouts: Timeouts,
         flow: &str,
         name: &str,
         words: Vec<String>,
@@ -70,12 +70,12 @@ impl Program {
         fault: FaultSlot,
     ) -> Result<Self, Fault> {
         let place = format!("flow.{flow}: {name}");
-        let log = nameless().map_err(|error| Fault::Wrong {
+        let log = unnamed_file().map_err(|error| Fault::Wrong {
             place: place.clone(),
             problem: format!("there is no room for what it writes to stderr ({error})"),
             remedy: "make room for temporary files".into(),
         })?;
-        let source = Source { place, words, patience, log: Mutex::new(log), left_out: AtomicU64::new(0), fault };
+        let source = Source { place, words, timeouts, log: Mutex::new(log), left_out: AtomicU64::new(0), fault };
         let (first, hello) = source.begin()?;
         let feedback = if feedback == FeedbackFormat::Own { hello.feedback } else { feedback };
         Ok(Self { source: Arc::new(source), hello, feedback, first: Mutex::new(Some(first)) })
@@ -93,12 +93,13 @@ impl Program {
     }
 }
 
-/// A temporary file without a name, which is gone with whoever has it open.
-fn nameless() -> io::Result<File> {
+/// Creates a temporary file without a name, which is deleted when it is closed.
+fn unnamed_file() -> io::Result<File> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("steadycast-{}-{number}.log", std::process::id()));
     let file = OpenOptions::new().read(true).append(true).create_new(true).open(&path)?;
+    // The open handle keeps the file alive, and nothing is left behind if this program crashes.
     remove_file(&path)?;
     Ok(file)
 }
@@ -115,30 +116,30 @@ impl Source {
             .map_err(|error| self.wrong(format!("it can't be started ({error})"), "name a program that can be run"))?;
         let mut message = Message::default();
         message.hello();
-        let line = process.exchange(message.line(), self.patience.start);
-        let line = line.map_err(|silence| self.silent(silence, None, "hello"))?;
-        let hello = answer::hello(&line).map_err(|wrong| self.mistaken(wrong, &line, None, "hello"))?;
+        let line = process.exchange(message.line(), self.timeouts.start);
+        let line = line.map_err(|error| self.missing_answer(error, None, "hello"))?;
+        let hello = answer::hello(&line).map_err(|wrong| self.invalid_answer(wrong, &line, None, "hello"))?;
         Ok((process, hello))
     }
 
-    /// It has not answered as it must.
-    fn silent(&self, silence: Silence, now: Option<Time>, kind: &str) -> Fault {
+    /// Returns the fault for a missing answer.
+    fn missing_answer(&self, error: ExchangeError, now: Option<Time>, kind: &str) -> Fault {
         let at = moment(now);
-        match silence {
-            Silence::Late => {
-                let patience = if kind == "hello" { self.patience.start } else { self.patience.answer };
-                let patience = patience.as_secs_f64();
-                self.wrong(format!("{at} it did not answer \"{kind}\" in {patience} s"), "flush after each line")
+        match error {
+            ExchangeError::Timeout => {
+                let timeout = if kind == "hello" { self.timeouts.start } else { self.timeouts.answer };
+                let timeout = timeout.as_secs_f64();
+                self.wrong(format!("{at} it did not answer \"{kind}\" in {timeout} s"), "flush after each line")
             }
-            Silence::Unasked(line) => self.wrong(
+            ExchangeError::Unsolicited(line) => self.wrong(
                 format!("{at} it had written a line more than it was asked for: {}", text(&line)),
                 "write one line for each message; what is for people goes to stderr",
             ),
-            Silence::Endless => self.wrong(
-                format!("{at} its answer to \"{kind}\" had no end of line after {LONGEST} bytes"),
+            ExchangeError::TooLong => self.wrong(
+                format!("{at} its answer to \"{kind}\" had no end of line after {LONGEST_LINE} bytes"),
                 "write one line for each message",
             ),
-            Silence::Gone(how) => {
+            ExchangeError::Closed(how) => {
                 let how = how.map_or_else(|| "had closed its output".into(), |how| format!("had ended with {how}"));
                 let last = String::from_utf8_lossy(&self.log_from(SeekFrom::End(-(LAST as i64)))).into_owned();
                 let last = last.lines().rev().find(|line| !line.trim().is_empty()).map(shortened);
@@ -149,13 +150,13 @@ impl Source {
         }
     }
 
-    /// Its answer can't be taken.
-    fn mistaken(&self, wrong: answer::Wrong, line: &[u8], now: Option<Time>, kind: &str) -> Fault {
+    /// Returns the fault for an invalid answer.
+    fn invalid_answer(&self, wrong: answer::Wrong, line: &[u8], now: Option<Time>, kind: &str) -> Fault {
         let answer::Wrong { problem, remedy } = wrong;
         self.wrong(format!("{} it answered \"{kind}\" with {}: {problem}", moment(now), text(line)), remedy)
     }
 
-    /// Cuts what was written to the log beyond its bound: the file is open for appending, and goes on at its new end.
+    /// Truncates the log to its limit. The file is open for appending, so writing continues at its new end.
     fn cut_log(&self) {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let len = log.metadata().map_or(0, |about| about.len());
@@ -164,18 +165,18 @@ impl Source {
         }
     }
 
-    /// What stands in the log from there on, or all that is shorter.
+    /// Returns the log from the position `from` on, or the whole log if it is shorter.
     fn log_from(&self, from: SeekFrom) -> Vec<u8> {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = Vec::new();
-        // What is written is put behind it, wherever is read.
+        // Seeking does not affect writers, because they append.
         let found = log.seek(from).or_else(|_| log.seek(SeekFrom::Start(0)));
         let _ = found.and_then(|_| log.read_to_end(&mut bytes));
         bytes
     }
 }
 
-/// The beginning of a line that may hold anything.
+/// Returns the start of a line that may contain any bytes.
 fn text(line: &[u8]) -> String {
     shortened(&String::from_utf8_lossy(&line[..line.len().min(400)]))
 }
@@ -183,13 +184,14 @@ fn text(line: &[u8]) -> String {
 impl Factory for Program {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The first half uses the process that has already answered `hello`; further halves start their own.
         let process = first.map(Ok).unwrap_or_else(|| self.source.begin().map(|(process, _)| process));
         let process = process.map_err(|fault| self.source.fault.put(fault)).ok();
         let (source, hello) = (Arc::clone(&self.source), self.hello);
         let mut message = Message::default();
         message.setup(setup);
-        let told = Told { source, process, hello, message, sent: String::new() };
-        Box::new(Half::new(told, setup, self.feedback))
+        let law = ProgramLaw { source, process, hello, message, sent: String::new() };
+        Box::new(Half::new(law, setup, self.feedback))
     }
 
     fn receiver(&self, _: &Setup) -> Box<dyn ReceiverHalf> {
@@ -207,30 +209,31 @@ impl Drop for Program {
         if let Some(first) = self.first.get_mut().unwrap_or_else(PoisonError::into_inner) {
             let mut message = Message::default();
             message.over();
-            first.farewell(message.line());
+            first.end(message.line());
         }
     }
 }
 
-/// A process as a law.
-struct Told {
+/// The law of a process.
+struct ProgramLaw {
     source: Arc<Source>,
-    /// None once it has made a mistake.
+    /// The process; `None` after a fault.
     process: Option<Process>,
     hello: Hello,
-    /// What it is told next; at first its setup.
+    /// The next message; at the start the setup.
     message: Message,
-    /// The rows of packets that have left since the message before.
+    /// The rows of the packets sent since the previous message.
     sent: String,
 }
 
-impl Law for Told {
-    fn tell(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided> {
+impl Law for ProgramLaw {
+    fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided> {
         let at = now.unwrap_or(Time::ZERO);
         if let Event::Sent(sent) = event {
             if self.hello.sent || self.hello.each {
                 departed(&mut self.sent, sent);
             }
+            // Most laws need no message per packet, which would cost an exchange each.
             if !self.hello.each {
                 return None;
             }
@@ -251,25 +254,26 @@ impl Law for Told {
             Event::Sent(_) | Event::Timer => self.message.at(kind, at, rows),
         }
         self.source.cut_log();
-        let line = process.exchange(self.message.line(), self.source.patience.answer);
+        let line = process.exchange(self.message.line(), self.source.timeouts.answer);
         let decided = match line {
-            Ok(line) => answer::decision(&line).map_err(|wrong| self.source.mistaken(wrong, &line, now, kind)),
-            Err(silence) => Err(self.source.silent(silence, now, kind)),
+            Ok(line) => answer::decision(&line).map_err(|wrong| self.source.invalid_answer(wrong, &line, now, kind)),
+            Err(error) => Err(self.source.missing_answer(error, now, kind)),
         };
         decided
             .map_err(|fault| {
                 self.source.fault.put(fault);
+                // After a fault its answers can't be matched to messages any more, so the process is ended.
                 self.process = None;
             })
             .ok()
     }
 }
 
-impl Drop for Told {
+impl Drop for ProgramLaw {
     fn drop(&mut self) {
         if let Some(process) = &mut self.process {
             self.message.over();
-            process.farewell(self.message.line());
+            process.end(self.message.line());
         }
     }
 }

@@ -9,7 +9,7 @@ use steadycast_control::registry::{Factory, Terms};
 use steadycast_control::{
     Arrival, Due, EchoReceiver, FeedbackFormat, PacketReport, ReceiverHalf, Reply, SenderHalf, Setup, Slot, View,
 };
-use steadycast_guest::{Decided, Event, Fault, FaultSlot, Half, Heard, Law, moment, one_line};
+use steadycast_guest::{Decided, Event, Fault, FaultSlot, Half, Law, LawReport, moment, one_line};
 use steadycast_units::{Ecn, Rate, Span, Time};
 use steadycast_words::nearest;
 
@@ -360,7 +360,7 @@ impl Object {
 }
 
 impl Law for Object {
-    fn tell(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided> {
+    fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided> {
         if matches!(event, Event::Sent(_)) && !self.has[ON_SENT] {
             return None;
         }
@@ -387,7 +387,7 @@ impl Law for Object {
     }
 }
 
-fn report_of(py: Python<'_>, heard: &Heard<'_>) -> PyReport {
+fn report_of(py: Python<'_>, heard: &LawReport<'_>) -> PyReport {
     let (expected_packets, lost_packets) = heard.counts.unwrap_or_default();
     PyReport {
         at_s: heard.at.as_secs_f64(),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use steadycast_control::registry::Factory;
 use steadycast_guest::{Fault, FaultSlot};
 #[cfg(unix)]
-use steadycast_guest::{Patience, Program};
+use steadycast_guest::{Program, Timeouts};
 use steadycast_media::{Ladder, Scale};
 use steadycast_scenario::{FlowKind, Scenario, Video};
 use steadycast_session::FrameKind;
@@ -177,8 +177,8 @@ impl Guests {
         #[cfg(unix)]
         {
             let (py, words) = (guest.py(), words.extract()?);
-            let (patience, name) = (Patience::default(), video.controller.name());
-            let started = py.detach(|| Program::start(patience, flow, name, words, video.feedback, fault));
+            let (timeouts, name) = (Timeouts::default(), video.controller.name());
+            let started = py.detach(|| Program::start(timeouts, flow, name, words, video.feedback, fault));
             let program = Arc::new(started.map_err(fault_error)?);
             self.programs.push((flow.to_owned(), Arc::clone(&program)));
             Ok(program)

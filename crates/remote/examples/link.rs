@@ -24,7 +24,7 @@ fn main() -> Result<(), ParamError> {
         if now == wake {
             remote.timer(now);
         } else if now == send {
-            // The packet leaves, and waits for its turn on the link where there is room.
+            // The packet is sent and queued on the link if there is room.
             let number = remote.sent(now, &packet);
             sent += packet.size;
             if idle.since(now) > room {
@@ -37,7 +37,7 @@ fn main() -> Result<(), ParamError> {
             }
             send = now + packet.size.at(remote.decision().pacing);
         } else {
-            // What had arrived when the feedback was written, one way ago.
+            // Feedback covers what had arrived one one-way delay ago, when it was written.
             let arrived = under_way.iter().take_while(|(at, _)| *at <= now.before(way)).count();
             remote.feedback(now, under_way.drain(..arrived).map(|(_, fate)| fate));
             report = now + Span::millis(50);

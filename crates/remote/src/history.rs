@@ -2,14 +2,15 @@ use std::collections::VecDeque;
 use steadycast_control::{PacketArrival, PacketReport, Stream};
 use steadycast_units::{Bytes, PeerTime, Span, Time};
 
-/// Packets that a sender remembers: fewer than half of a 16-bit number's range, so that a number names one packet.
-const REMEMBERED: usize = 1 << 14;
+/// The number of packets in the history. It is less than half of the range of a 16-bit number, so that a number
+/// identifies one packet.
+const HISTORY_PACKETS: usize = 1 << 14;
 
-/// Streams that have sequence numbers of their own.
-const NUMBERED: usize = 3;
+/// The number of sequence number spaces.
+const SEQ_SPACES: usize = 3;
 
-/// Which of them has a stream's numbers: padding has its numbers in the stream of repairs.
-const fn numbered(stream: Stream) -> usize {
+/// Returns the index of a stream's sequence number space. Padding uses the space of retransmissions.
+const fn seq_space(stream: Stream) -> usize {
     match stream {
         Stream::Media => 0,
         Stream::Repair | Stream::Padding => 1,
@@ -19,77 +20,81 @@ const fn numbered(stream: Stream) -> usize {
 
 /// A packet that was sent.
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct SentPacket {
     at: Time,
     size: Bytes,
     stream: Stream,
-    /// The newest sequence number of each stream when it left, its own among them.
-    seqs: [u16; NUMBERED],
-    /// Its arrival has been told.
+    /// The newest sequence number in each space at the send time, including the packet's own.
+    seqs: [u16; SEQ_SPACES],
+    /// Whether the packet was reported as arrived.
     arrived: bool,
-    /// Its fate has been told, or been found to be unknown.
+    /// Whether the packet's fate was reported, or declared unknown.
     settled: bool,
 }
 
-/// The last 16,384 packets that a sender has sent, of all its streams. Feedback names packets; the history says which
-/// they are.
+/// The last 16,384 packets that a sender has sent on all its streams. Feedback refers to packets by numbers, which the
+/// history resolves.
 #[derive(Debug, Default)]
 pub struct History {
-    packets: VecDeque<Left>,
-    /// The number of the first that is remembered.
+    packets: VecDeque<SentPacket>,
+    /// The number of the oldest packet in the history.
     first: u64,
-    /// The number of each stream's first packet, remembered or not: those before it know no sequence number of that
-    /// stream.
-    begun: [Option<u64>; NUMBERED],
+    /// The number of the first packet in each sequence number space, even if it is no longer in the history. Packets
+    /// before it have no sequence number in that space.
+    begun: [Option<u64>; SEQ_SPACES],
     near: Option<PeerTime>,
-    /// Up to this number every packet is settled.
+    /// The number up to which all packets are settled.
     settled: u64,
 }
 
-/// Per-packet feedback, joined with what was sent.
+/// Per-packet feedback, joined with the history.
 #[derive(Debug, Default)]
 pub struct Joined {
-    /// The packets, in the order in which they were sent. Those that had arrived by an earlier report are left out.
+    /// The packets in the order of sending, without those that earlier reports have covered as arrived.
     pub packets: Vec<PacketReport>,
-    /// The round trip by the newest packet that has just been told: from its sending to this report's coming, less the
-    /// time for which the receiver held it.
+    /// The round-trip time by the newest packet in the report: from its send time to the report's arrival, minus the
+    /// hold time at the receiver.
     pub rtt: Option<Span>,
 }
 
 impl History {
-    /// A packet leaves; `number` is one more than the last one's, and `seq` its number in its own stream.
+    /// Records a packet that is sent. `number` is one more than the previous one, and `seq` is the number in the
+    /// packet's own stream.
     pub fn on_sent(&mut self, number: u64, at: Time, size: Bytes, stream: Stream, seq: u16) {
         if self.packets.is_empty() {
             self.first = number;
         }
-        if self.packets.len() == REMEMBERED {
+        // A larger history would make 16-bit numbers ambiguous.
+        if self.packets.len() == HISTORY_PACKETS {
             self.packets.pop_front();
             self.first += 1;
         }
-        let mut seqs = self.packets.back().map_or([0; NUMBERED], |last| last.seqs);
-        seqs[numbered(stream)] = seq;
-        self.begun[numbered(stream)].get_or_insert(number);
-        self.packets.push_back(Left { at, size, stream, seqs, arrived: false, settled: false });
+        // Each packet stores the newest number of every space, which makes the search in `by_seq` possible.
+        let mut seqs = self.packets.back().map_or([0; SEQ_SPACES], |last| last.seqs);
+        seqs[seq_space(stream)] = seq;
+        self.begun[seq_space(stream)].get_or_insert(number);
+        self.packets.push_back(SentPacket { at, size, stream, seqs, arrived: false, settled: false });
     }
 
-    /// The newest time that the receiver's clock has told.
+    /// Returns the newest time of the receiver's clock in the feedback so far.
     pub fn near(&self) -> Option<PeerTime> {
         self.near
     }
 
-    /// The newest packet whose number has these lowest 16 bits; `None` when it is not remembered.
+    /// Returns the number of the newest packet with these low 16 bits; `None` if it is not in the history.
     pub fn by_low_bits(&self, low: u16) -> Option<u64> {
         let newest = self.first + (self.packets.len() as u64).checked_sub(1)?;
         let back = (newest as u16).wrapping_sub(low);
         newest.checked_sub(u64::from(back)).filter(|number| *number >= self.first)
     }
 
-    /// The number of the newest packet with this sequence number in its stream.
+    /// Returns the number of the newest packet with this sequence number in its stream.
     pub fn by_seq(&self, stream: Stream, seq: u16) -> Option<u64> {
-        let of = numbered(stream);
+        let of = seq_space(stream);
         let begun = self.begun[of]?;
         let newest = self.packets.back()?.seqs[of];
-        // From packet to packet a stream's number stays or grows, and of its range a quarter is remembered at the most.
+        // A stream's number never decreases from packet to packet, and the history covers at most a quarter of its
+        // range. The distance to the newest number can therefore be searched by bisection.
         let wanted = newest.wrapping_sub(seq);
         let (mut low, mut high) = (begun.saturating_sub(self.first) as usize, self.packets.len());
         while low < high {
@@ -101,13 +106,13 @@ impl History {
             }
         }
         let left = self.packets.get(low)?;
-        (numbered(left.stream) == of && left.seqs[of] == seq).then_some(self.first + low as u64)
+        (seq_space(left.stream) == of && left.seqs[of] == seq).then_some(self.first + low as u64)
     }
 
-    /// Adds to `unknown` the packets before those in `joined` whose fates no feedback has told, each once. Feedback
-    /// that has told of a later packet need never tell of these: receivers leave out retransmissions (transport-wide
-    /// feedback), and QUIC's acknowledgements name what arrived alone (RFC 9000, section 13.2). Waiting for more of it
-    /// would gain nothing, since a fate that is told later still counts.
+    /// Adds to `unknown` the packets before the newest one in `joined` whose fates were not reported, each once.
+    /// Feedback that has covered a later packet may never cover these. Receivers leave out retransmissions
+    /// (transport-wide feedback), and QUIC's acknowledgements only name packets that have arrived (RFC 9000, section
+    /// 13.2). Waiting for more feedback would gain nothing, because a fate that is reported later still counts.
     pub fn overtaken(&mut self, joined: &Joined, unknown: &mut Vec<PacketReport>) {
         let Some(newest) = joined.packets.iter().map(|packet| packet.number).max() else { return };
         for number in self.settled.max(self.first)..newest {
@@ -116,25 +121,26 @@ impl History {
         self.settled = self.settled.max(newest);
     }
 
-    /// Adds the packet called `number` to `unknown`, unless its fate has been told or it has been added before.
+    /// Adds packet `number` to `unknown`, unless its fate was reported or it was added before.
     pub fn settle(&mut self, number: u64, unknown: &mut Vec<PacketReport>) {
         if let Some(left) =
-            self.place(number).and_then(|place| self.packets.get_mut(place)).filter(|left| !left.settled)
+            self.index(number).and_then(|index| self.packets.get_mut(index)).filter(|left| !left.settled)
         {
             left.settled = true;
-            let Left { at: sent, size, stream, .. } = *left;
+            let SentPacket { at: sent, size, stream, .. } = *left;
             unknown.push(PacketReport { number, sent, size, stream, arrived: None });
         }
     }
 
-    fn place(&self, number: u64) -> Option<usize> {
-        number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok())
+    fn index(&self, number: u64) -> Option<usize> {
+        number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok())
     }
 
-    /// Adds to `joined` what feedback says of the packet called `number`. Nothing is added for one that was never sent,
-    /// is forgotten, or had arrived before.
+    /// Adds the feedback about packet `number` to `joined`. A packet that was never sent, has left the history or had
+    /// arrived before is ignored.
     pub fn join(&mut self, number: u64, arrived: Option<PacketArrival>, joined: &mut Joined) {
-        let Some(left) = self.place(number).and_then(|place| self.packets.get_mut(place)) else { return };
+        let Some(left) = self.index(number).and_then(|index| self.packets.get_mut(index)) else { return };
+        // Repeated feedback must not count an arrival twice.
         if left.arrived {
             return;
         }
@@ -145,15 +151,17 @@ impl History {
 }
 
 impl Joined {
-    /// Puts the packets into the order in which they were sent.
+    /// Sorts the packets by the order of sending.
     pub fn sort(&mut self) {
         self.packets.sort_unstable_by_key(|packet| packet.number);
     }
 
-    /// Where all packets arrived at one time, gives each before the newest the time that makes it take as long as that.
+    /// Interpolates arrival times that are all the same. Each packet before the newest gets the arrival time at which
+    /// its one-way delay equals that of the newest.
     pub(crate) fn spread(&mut self) {
         let arrival = |packet: &PacketReport| packet.arrived.and_then(|arrived| Some((packet.sent, arrived.at?)));
         let Some((sent, at)) = self.packets.iter().rev().find_map(arrival) else { return };
+        // Different arrival times are real measurements and stay as they are.
         if self.packets.iter().filter_map(arrival).any(|(_, other)| other != at) {
             return;
         }
@@ -165,14 +173,14 @@ impl Joined {
         }
     }
 
-    /// Takes the round trip from the newest packet whose arrival is told, in a report written at `reported` that comes
-    /// `now`.
+    /// Measures the round-trip time by the newest packet that has arrived. The report was written at `reported` on the
+    /// receiver's clock and arrived at `now`.
     pub fn measure(&mut self, now: Time, reported: PeerTime) {
         self.rtt = self.round_trip(0, now, reported);
     }
 
-    /// As [`Joined::measure`], of one of several reports that come together: its packets are those from the place
-    /// `first` on. Where none of them has arrived the round trip stays what it was.
+    /// Does the same as [`Joined::measure`] for one of several reports that arrive together. Its packets begin at index
+    /// `first`. If none of them has arrived, the round-trip time is kept.
     pub fn measure_from(&mut self, first: usize, now: Time, reported: PeerTime) {
         self.rtt = self.round_trip(first, now, reported).or(self.rtt);
     }
@@ -181,6 +189,7 @@ impl Joined {
         let told = self.packets.iter().skip(first);
         let arrived = told.filter_map(|packet| Some((packet.number, packet.sent, packet.arrived?.at?)));
         let (_, sent, at) = arrived.max_by_key(|(number, ..)| *number)?;
+        // Both times are of the receiver's clock, so its offset cancels.
         let held = reported.as_nanos().saturating_sub(at.as_nanos()).max(0);
         Some(now.since(sent).saturating_sub(Span::nanos(held.unsigned_abs())))
     }

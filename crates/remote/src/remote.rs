@@ -9,41 +9,42 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
 
-/// What a controller is to keep to, and what the product offers it.
+/// The limits of a controller, and the features that the product offers it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// The rate never goes below this.
+    /// The lower limit of the rate.
     pub floor: Rate,
-    /// The rate never goes above this.
+    /// The upper limit of the rate.
     pub cap: Rate,
-    /// Nominal size of a full packet, IP and UDP headers included.
+    /// The nominal size of a full packet, including IP and UDP headers.
     pub packet: Bytes,
     /// The ECN field with which packets are sent.
     pub ecn: Ecn,
-    /// What the product offers beside reports of single packets: [`Need::Probes`] where it sends what [`Remote::probe`]
-    /// asks for.
+    /// The features that the product offers in addition to per-packet feedback: [`Need::Probes`] if it sends the probes
+    /// of [`Remote::probe`].
     pub offers: Vec<Need>,
-    /// The seed of the random numbers that the halves draw.
+    /// The seed of the halves' random numbers.
     pub seed: Seed,
-    /// How the product learns of packets.
+    /// The properties of the product's feedback.
     pub feedback: Feedback,
 }
 
-/// How a product learns of packets, where that keeps a controller from its work.
+/// The properties of a product's feedback that exclude certain controllers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Feedback {
-    /// [`Remote::sent`] is called with the feedback about a packet, and not when it leaves. What is in flight is then
-    /// not known: a controller with a window ([`Decision::window`]), which is to be read after each packet, is refused.
+    /// Whether [`Remote::sent`] is only called with the feedback about a packet, not when it is sent. The bytes in
+    /// flight are then unknown. A controller with a window ([`Decision::window`]), which has to be read after each
+    /// packet, is rejected.
     pub late: bool,
-    /// The longest time between two feedbacks; zero where it is not known. A controller whose window of packets is
-    /// clocked by acknowledgements is refused above 100 ms.
+    /// The longest interval between two feedback messages; zero if it is unknown. Above 100 ms a controller whose
+    /// packet window is clocked by acknowledgements is rejected.
     pub interval: Span,
 }
 
 impl Bounds {
-    /// Bounds from `floor` to `cap`, with packets of 1,200 bytes and without ECN.
+    /// Creates bounds from `floor` to `cap`, with packets of 1,200 bytes and without ECN.
     pub fn new(floor: Rate, cap: Rate) -> Self {
         Self {
             floor,
@@ -57,72 +58,73 @@ impl Bounds {
     }
 }
 
-/// A packet of the media that leaves.
+/// A media packet that is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
-    /// Its size on the wire, IP and UDP headers included.
+    /// The size on the wire, including IP and UDP headers.
     pub size: Bytes,
-    /// Where it stands in its frame.
+    /// The packet's position in its frame.
     pub edge: FrameEdge,
-    /// Nothing waits behind it: the encoder, not the controller, limits the rate.
+    /// Whether the queue is empty after this packet, so that the encoder limits the rate instead of the controller.
     pub data_limited: bool,
 }
 
-/// What feedback tells of one packet.
+/// The feedback about one packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketResult {
-    /// The number that [`Remote::sent`] or [`Remote::sent_extra`] gave to the packet.
+    /// The number that [`Remote::sent`] or [`Remote::sent_extra`] returned for the packet.
     pub number: u64,
-    /// How it arrived; `None` when it had not when the feedback was written.
+    /// The arrival; `None` if the packet had not arrived when the feedback was written.
     pub arrived: Option<PacketArrival>,
 }
 
 impl PacketResult {
-    /// A packet that arrived at the time `at` of the receiver's clock; the feedback does not tell its ECN field.
+    /// Creates the result of a packet that arrived at the time `at` of the receiver's clock, without an ECN field.
     pub const fn at(number: u64, at: PeerTime) -> Self {
         Self { number, arrived: Some(PacketArrival { at: Some(at), ecn: None }) }
     }
-    /// A packet that had not arrived when the feedback was written.
+    /// Creates the result of a packet that had not arrived when the feedback was written.
     pub const fn missing(number: u64) -> Self {
         Self { number, arrived: None }
     }
 }
 
-/// The receiver half's id.
+/// The identifier of the receiver half.
 const RECEIVER: ReceiverId = ReceiverId(2);
-/// The sender half's id.
+/// The identifier of the sender half.
 const SENDER: ReceiverId = ReceiverId(1);
-/// The interval at which each half tells the other what RTCP's reports would, unless it has times of its own: RFC
-/// 4585's default.
-const TOLD: Span = Span::secs(1);
-/// Times beyond a century, of either clock, can't be true.
+/// The interval of the reports between the halves, which replace RTCP's, unless a half sets its own times. It is the
+/// default of RFC 4585.
+const REPORT_INTERVAL: Span = Span::secs(1);
+/// The maximum valid time of either clock.
 const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
 
-/// Packets that feedback does not cover and that are kept for the half, at the most. Older ones it never learns of.
+/// The maximum number of buffered packets that feedback does not cover. Older ones are never passed to the half.
 const MOST_UNCOVERED: usize = 1_024;
 
-/// Both halves of a controller at the sender.
+/// Runs both halves of a controller at the sender.
 ///
-/// A product calls [`Remote::sent`] for each packet that leaves and [`Remote::feedback`] for each report that comes; it
-/// reads [`Remote::decision`] after each call, and calls [`Remote::timer`] at the time that [`Remote::wake`] says.
-/// A packet is lost when feedback says so ([`PacketResult::missing`]). The fate of a packet of which feedback says
-/// nothing, though it tells of later ones, is unknown: it is no loss, and no longer in flight.
+/// A product calls [`Remote::sent`] for each packet that it sends and [`Remote::feedback`] for each report that
+/// arrives. It reads [`Remote::decision`] after each call, and calls [`Remote::timer`] at the time of [`Remote::wake`].
+/// A packet is lost if feedback says so ([`PacketResult::missing`]). If feedback covers later packets but not this one,
+/// its fate is unknown: it is not lost, and no longer in flight.
 ///
-/// Times are of one clock of the product's own, from any start on. A time before the last one counts as the last one,
-/// but for when a packet left.
+/// All times are of one clock of the product, with any start. A time before the previous one counts as the previous
+/// one, except for send times.
 pub struct Remote {
     half: Box<dyn SenderHalf>,
     history: History,
     joined: Joined,
     now: Time,
-    /// Packets whose fates were found to be unknown; kept, so that this takes no new memory.
+    /// The packets whose fates were found to be unknown. The buffer is reused to avoid allocations.
     unknown: Vec<PacketReport>,
-    /// Packets that feedback does not cover and the half has not learned of: number, departure, stream and size.
+    /// The packets that feedback does not cover and that were not passed to the half yet: number, send time, stream and
+    /// size.
     uncovered: VecDeque<(u64, Time, Stream, Bytes)>,
-    /// Packets that have left, and those of the media.
+    /// The number of packets sent, and of media packets among them.
     numbers: u64,
     media: u64,
-    told: Time,
+    last_report: Time,
 }
 
 impl fmt::Debug for Remote {
@@ -133,11 +135,11 @@ impl fmt::Debug for Remote {
 }
 
 impl Remote {
-    /// The controller called `controller` in the registry, with `params` over its defaults.
+    /// Creates a controller from the registry, with `params` over its defaults.
     ///
     /// # Errors
     /// An unknown name or parameter, a value out of range, a need that `bounds` does not offer, a floor above the cap,
-    /// or a controller that can't work with such feedback.
+    /// or a controller that can't work with the feedback.
     ///
     /// ```
     /// use steadycast_remote::{Bounds, Rate, Remote};
@@ -155,6 +157,7 @@ impl Remote {
         let window = remote.decision().window;
         let refuse =
             |problem: String, remedy: &str| Err(ParamError { name: controller.into(), problem, remedy: remedy.into() });
+        // A window limits the bytes in flight, which are unknown if packets are only reported with their feedback.
         if bounds.feedback.late && window.is_some() {
             return refuse(
                 "its decision depends on each packet that leaves, and packets are told of with their feedback alone"
@@ -171,7 +174,7 @@ impl Remote {
         Ok(remote)
     }
 
-    /// A controller of the product's own.
+    /// Creates an instance for a controller of the product itself.
     ///
     /// # Errors
     /// A floor above the cap, or packets without a size.
@@ -203,8 +206,9 @@ impl Remote {
             chance: bounds.seed.part("remote"),
         }
         .alive();
+        // A controller with its own reports gets its receiver half replayed here.
         let reads_packets = controller.terms().needs.contains(&Need::PacketReports);
-        let factory = if reads_packets { controller } else { Replayed::around(controller, TOLD) };
+        let factory = if reads_packets { controller } else { Replayed::around(controller, REPORT_INTERVAL) };
         Ok(Self {
             half: factory.sender(&setup),
             history: History::default(),
@@ -214,54 +218,56 @@ impl Remote {
             now: Time::ZERO,
             numbers: 0,
             media: 0,
-            told: Time::ZERO,
+            last_report: Time::ZERO,
         })
     }
 
-    /// The product's time goes on, and never back.
-    fn tell(&mut self, at: Time) -> Time {
+    /// Advances the product's time, which never decreases.
+    fn advance(&mut self, at: Time) -> Time {
         if self.numbers == 0 && self.now == Time::ZERO {
-            self.told = at;
+            self.last_report = at;
         }
+        // An absurd time from the product must not block the controller for good.
         self.now = at.min(Time::ZERO + CENTURY).max(self.now);
         self.now
     }
 
-    /// A packet of the media leaves, or has left. Returns its number: packets of all streams are counted together, from
-    /// 0 on.
+    /// Records a media packet that is sent, or was sent. Returns its number; packets of all streams are numbered
+    /// together, from 0.
     ///
-    /// A product that learns when a packet left with its feedback alone tells of it right before [`Remote::feedback`]:
-    /// here `at` may lie before the last call, and delays and rates are counted from it.
+    /// A product that learns a packet's send time only from its feedback calls this right before [`Remote::feedback`].
+    /// `at` may then be earlier than the previous call, and delays and rates are computed from it.
     pub fn sent(&mut self, at: Time, packet: &Packet) -> u64 {
         let Packet { size, edge, data_limited } = *packet;
-        let (number, at, left) = self.depart(at, Stream::Media, size);
-        self.tell_uncovered();
+        let (number, at, left) = self.number_packet(at, Stream::Media, size);
+        self.flush_uncovered();
         let seq = self.media;
-        // What would ride in a header extension stays here, beside the packet.
+        // Both halves run here, so the header extension is stored with the packet instead of being sent.
         self.half.notice(&Departing { at: left, seq, size, edge });
         self.half.on_sent(&Sent { at, left, number, seq, size, data_limited });
         self.media += 1;
         number
     }
 
-    /// As [`Remote::sent`], a packet of another stream than the media: a retransmission, parity or padding.
+    /// Does the same as [`Remote::sent`] for a packet of another stream: a retransmission, parity or padding.
     pub fn sent_extra(&mut self, at: Time, stream: Stream, size: Bytes) -> u64 {
         if stream == Stream::Media {
             let edge = FrameEdge::default();
             return self.sent(at, &Packet { size, edge, data_limited: false });
         }
-        let (number, at, left) = self.depart(at, stream, size);
-        self.tell_uncovered();
+        let (number, at, left) = self.number_packet(at, stream, size);
+        self.flush_uncovered();
         self.half.on_extra_sent(&ExtraSent { at, left, number, stream, size });
         number
     }
 
-    /// As [`Remote::sent_extra`], a packet that feedback does not cover: a retransmission that receivers leave out of
-    /// transport-wide feedback, or a QUIC packet that is never acknowledged. It is part of the rate; no feedback is
-    /// awaited for it, and its silence is no loss. Media that feedback does not cover count as padding.
+    /// Does the same as [`Remote::sent_extra`] for a packet that feedback does not cover. Examples are a retransmission
+    /// that receivers leave out of transport-wide feedback, and a QUIC packet that is never acknowledged. It counts in
+    /// the rate, no feedback is expected, and it is never lost. Media without feedback counts as padding.
     pub fn sent_uncovered(&mut self, at: Time, stream: Stream, size: Bytes) -> u64 {
         let stream = if stream == Stream::Media { Stream::Padding } else { stream };
-        let (number, _, left) = self.depart(at, stream, size);
+        let (number, _, left) = self.number_packet(at, stream, size);
+        // Without covered packets nothing drains the buffer, so it needs a bound.
         if self.uncovered.len() == MOST_UNCOVERED {
             self.uncovered.pop_front();
         }
@@ -269,19 +275,19 @@ impl Remote {
         number
     }
 
-    /// No feedback will tell of the packet called `number`: it is no longer in flight, and it is not lost. A fate that
-    /// is told all the same counts. For packets of which feedback has told later ones nothing need be forgotten.
+    /// Declares that no feedback will cover packet `number`: it is no longer in flight, and not lost. A fate that is
+    /// reported nevertheless counts. There is no need to call this for packets that feedback has skipped.
     pub fn forget(&mut self, number: u64) {
-        // Of one that feedback does not cover the half learns with the next packet.
+        // An uncovered packet is passed to the half with the next packet, so nothing is to be done here.
         if self.uncovered.iter().all(|(uncovered, ..)| *uncovered != number) {
             self.history.settle(number, &mut self.unknown);
-            self.tell_unknown();
+            self.flush_unknown();
         }
     }
 
-    /// Counts a packet that leaves: its number, now, and when it left.
-    fn depart(&mut self, at: Time, stream: Stream, size: Bytes) -> (u64, Time, Time) {
-        let (number, now) = (self.numbers, self.tell(at));
+    /// Numbers a packet that is sent. Returns the number, the current time and the send time.
+    fn number_packet(&mut self, at: Time, stream: Stream, size: Bytes) -> (u64, Time, Time) {
+        let (number, now) = (self.numbers, self.advance(at));
         let seq = if stream == Stream::Media { self.media } else { number };
         let left = at.min(now);
         self.history.on_sent(number, left, size, stream, seq as u16);
@@ -289,44 +295,45 @@ impl Remote {
         (number, now, left)
     }
 
-    /// The half learns of packets that feedback does not cover right before a packet that it covers, or feedback: a
-    /// half that waits for feedback from when a packet leaves would else wait for nothing.
-    fn tell_uncovered(&mut self) {
+    /// Passes the uncovered packets to the half, right before a covered packet or feedback. A half that starts a
+    /// feedback timer for each packet would otherwise wait in vain.
+    fn flush_uncovered(&mut self) {
         let at = self.now;
         for (number, left, stream, size) in self.uncovered.drain(..) {
             self.half.on_extra_sent(&ExtraSent { at, left, number, stream, size });
             self.history.settle(number, &mut self.unknown);
         }
-        self.tell_unknown();
+        self.flush_unknown();
     }
 
-    fn tell_unknown(&mut self) {
+    fn flush_unknown(&mut self) {
         if !self.unknown.is_empty() {
             self.half.on_unknown(&self.unknown);
             self.unknown.clear();
         }
     }
 
-    /// The newest packet whose number ends in these 16 bits, for feedback that names packets so; `None` when none is
-    /// remembered.
+    /// Returns the number of the newest packet with these low 16 bits, for feedback that refers to packets in this way;
+    /// `None` if it is not in the history.
     pub fn number(&self, low: u16) -> Option<u64> {
         self.history.by_low_bits(low)
     }
 
-    /// The pacer's queue has changed, for controllers that look at it.
+    /// Reports a change of the pacer's queue, for controllers that use it.
     pub fn queued(&mut self, queue: &MediaQueue) {
-        let at = self.tell(queue.at);
+        let at = self.advance(queue.at);
         self.half.on_queue(&MediaQueue { at, ..*queue });
     }
 
-    /// Feedback has come. Its packets may be in any order, be told again, and be of none that was sent: what can't be
-    /// true is ignored. Each packet that is missing has to be among them, as [`PacketResult::missing`].
+    /// Processes feedback. Packets may be in any order, be repeated, or never have been sent; invalid results are
+    /// ignored. Missing packets have to be included, as [`PacketResult::missing`].
     ///
-    /// Where all packets of a feedback arrived at one time, that is when it was written or came: of these the newest
-    /// alone has been timed (RFC 9002, section 5.1), and the others count as having taken as long.
+    /// If all packets have the same arrival time, it is the time when the feedback was written or arrived. It is then
+    /// valid for the newest packet only (RFC 9002, section 5.1), and the other packets are assumed to have the same
+    /// delay.
     pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = PacketResult>) {
-        let at = self.tell(at);
-        self.tell_uncovered();
+        let at = self.advance(at);
+        self.flush_uncovered();
         let Self { half, history, joined, unknown, .. } = self;
         joined.packets.clear();
         for PacketResult { number, arrived } in fates {
@@ -337,11 +344,12 @@ impl Remote {
         joined.sort();
         joined.spread();
         joined.rtt = None;
-        // Feedback by transport-wide numbers does not tell when it was written: the newest arrival stands for it.
+        // Transport-wide feedback has no time of writing, so the newest arrival is used.
         let newest = joined.packets.iter().filter_map(|packet| packet.arrived?.at).max();
         if let Some(newest) = newest {
             joined.measure(at, newest);
         }
+        // Feedback that only repeats known fates must not restart timers.
         if joined.packets.is_empty() {
             return;
         }
@@ -354,48 +362,47 @@ impl Remote {
         half.on_report(&Report { at, from: RECEIVER, rtt, reception: None, body: None, packets, members: 2 });
     }
 
-    /// What the controller wants, and why.
+    /// Returns the current decision.
     pub fn decision(&self) -> Decision {
         self.half.decision()
     }
 
-    /// The probe that it wants sent: a burst at a rate of its own, once for each `id`, from what waits and then from
-    /// padding.
+    /// Returns the probe to be sent: a burst at its own rate, once for each `id`, of queued media and then padding.
     pub fn probe(&self) -> Option<Probe> {
         self.half.probe()
     }
 
-    /// The promises that the controller has kept an eye on.
+    /// Returns the results of the promises that the controller checks.
     pub fn checks(&self) -> &[Check] {
         self.half.checks()
     }
 
-    /// When [`Remote::timer`] is to be called next.
+    /// Returns the time of the next call of [`Remote::timer`].
     pub fn wake(&self) -> Option<Wake> {
         let report = match self.half.due() {
-            Due::Rtcp => Some(Wake { at: self.told + TOLD, why: "sender report" }),
+            Due::Rtcp => Some(Wake { at: self.last_report + REPORT_INTERVAL, why: "sender report" }),
             Due::At(wake) => Some(wake),
             Due::Hold => None,
         };
-        // Nothing is reported, and nobody is gone, before the first packet.
+        // Reports and receiver timeouts only start with the first packet.
         self.half.wake().into_iter().chain(report.filter(|_| self.media > 0)).min_by_key(|wake| wake.at)
     }
 
-    /// Time has come to `now`. Calls before the time of [`Remote::wake`] do nothing.
+    /// Handles timers. A call before the time of [`Remote::wake`] does nothing.
     pub fn timer(&mut self, now: Time) {
-        let now = self.tell(now);
+        let now = self.advance(now);
         if self.half.wake().is_some_and(|wake| wake.at <= now) {
             self.half.on_timer(now);
         }
         let due = match self.half.due() {
-            Due::Rtcp => self.told + TOLD <= now,
+            Due::Rtcp => self.last_report + REPORT_INTERVAL <= now,
             Due::At(wake) => wake.at <= now,
             Due::Hold => false,
         };
         if due && self.media > 0 {
-            // What it says to the group the halves that stand in for receivers have heard by this.
+            // The replayed receiver halves get the announcement by this call, so it need not be sent.
             self.half.announce(now);
-            self.told = now;
+            self.last_report = now;
         }
     }
 }

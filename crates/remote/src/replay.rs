@@ -1,16 +1,16 @@
-//! Receivers that report single packets instead of what the controller's receiver half would say: the sender runs that
-//! half itself, on the arrivals that they tell.
+//! Receiver halves at the sender, for receivers that send per-packet feedback instead of the controller's own reports.
+//! The halves run on the arrivals in the feedback.
 //!
-//! A receiver's clock is mapped to the sender's by the least difference between a report's coming and the newest
-//! arrival that it tells: the way back then counts as part of the way there. Delays keep their variation, and what a
-//! half computes as the round trip is the round trip. Time goes on for such a half with the reports alone, so that
-//! silence of a receiver is silence to the sender half, too.
+//! A receiver's clock is mapped to the sender's by the minimum difference between a report's arrival and the newest
+//! arrival in it. The reports' delay then counts as part of the packets' delay. Delay variation is preserved, and a
+//! half computes the correct round-trip time. The time of such a half only advances with reports, so that the sender
+//! half detects a silent receiver.
 //!
-//! A sender report reaches the half with the first packet that left after it. The round trip beside what the half says
-//! afterwards is that of this packet, as with RTCP it is the sender report's (RFC 3550, section 6.4.1): halves move it
-//! on by the delay since then.
+//! A sender report reaches the half with the first packet that was sent after it. The round-trip time in the half's
+//! next reports is then that of this packet. With RTCP it is that of the sender report (RFC 3550, section 6.4.1), and
+//! halves adjust it by the delay variation since then.
 
-use crate::shadow::{Departures, Left, SHADOWS, Shadow};
+use crate::shadow::{Departures, SHADOWS, SentMedia, Shadow};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use steadycast_control::registry::{Factory, FeedbackTiming, Terms};
@@ -20,25 +20,24 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Ecn, Offset, OneWay, PeerTime, Span, Time};
 
-/// Makes the halves of a controller whose receivers report single packets, in RFC 8888's format or by transport-wide
-/// numbers.
+/// A factory of the halves of a controller whose receivers send per-packet feedback, in RFC 8888's format or by
+/// transport-wide numbers.
 pub struct Replayed {
     own: Arc<dyn Factory>,
     least: Span,
-    /// The receiver halves are the controller's own.
+    /// Whether the receiver halves are the controller's own.
     own_receivers: bool,
 }
 
 impl Replayed {
-    /// Around a controller that does not itself read reports of single packets. A half that leaves its times to RTCP
-    /// reports as often as RTCP's share of the session's bandwidth allows (RFC 3550, section 6.3.1), but no more often
-    /// than each `least`.
+    /// Wraps a controller that does not use per-packet feedback itself. A half without its own report times reports as
+    /// often as RTCP's share of the session bandwidth allows (RFC 3550, section 6.3.1), but at most once per `least`.
     pub fn around(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
         Arc::new(Self { own, least, own_receivers: false })
     }
 
-    /// As [`Replayed::around`], for a sender alone: the receiver halves that it makes are the controller's own, which
-    /// stand in for receivers that report nothing but standard reports all the same.
+    /// Does the same as [`Replayed::around`] for a sender alone. The receiver halves are the controller's own, which
+    /// run for receivers that send standard reports only.
     pub fn at_sender(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
         Arc::new(Self { own, least, own_receivers: true })
     }
@@ -52,16 +51,16 @@ impl Factory for Replayed {
             setup: setup.clone(),
             least: self.least,
             receivers: BTreeMap::new(),
-            left: Departures::new(REMEMBERED),
+            left: Departures::new(MOST_SENT),
             arrivals: Vec::new(),
-            said: Vec::new(),
-            unknown: Unknown::default(),
-            heard: None,
+            reports: Vec::new(),
+            unknown: UnknownFates::default(),
+            last_arrival: None,
             gap: Span::ZERO,
         })
     }
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf> {
-        if self.own_receivers { self.own.receiver(setup) } else { Box::new(Counting) }
+        if self.own_receivers { self.own.receiver(setup) } else { Box::new(PlainReceiver) }
     }
     fn terms(&self) -> Terms {
         let own = self.own.terms();
@@ -70,10 +69,10 @@ impl Factory for Replayed {
     }
 }
 
-/// The receiver half of a session whose receivers report single packets: the session itself writes these reports.
-struct Counting;
+/// The receiver half of a session with per-packet feedback, which the session itself writes.
+struct PlainReceiver;
 
-impl ReceiverHalf for Counting {
+impl ReceiverHalf for PlainReceiver {
     fn on_arrival(&mut self, _: &Arrival<'_>) {}
 
     fn report(&mut self, _: &Slot) -> Reply {
@@ -81,17 +80,18 @@ impl ReceiverHalf for Counting {
     }
 }
 
-/// Packets that are remembered: as many as a sender's history holds.
-const REMEMBERED: usize = 1 << 14;
-/// Limit of the packets of unknown fate that are remembered.
-const MOST_UNKNOWN: usize = REMEMBERED / 2;
-/// The least difference of the clocks is that of the last two to three such spans, so that clocks may drift.
-const OFFSETS: Span = Span::secs(10);
+/// The number of packets in the list of sent media packets: as many as in a sender's history.
+const MOST_SENT: usize = 1 << 14;
+/// The maximum number of remembered packets of unknown fate.
+const MOST_UNKNOWN: usize = MOST_SENT / 2;
+/// The length of a slot in the window of the minimum clock difference. The window has two to three slots, so that it
+/// can follow clock drift.
+const OFFSET_SLOT: Span = Span::secs(10);
 
-/// The mean size of a compound with a report block and a body, headers of IP and UDP included.
+/// The mean size of a compound packet with a report block and a body, including IP and UDP headers.
 const COMPOUND: Bytes = Bytes::new(120);
 
-/// The interval at which the sender and its receivers would report (RFC 3550, section 6.3.1), without a least one.
+/// Returns the report interval of the sender and its receivers (RFC 3550, section 6.3.1), without a minimum.
 fn interval(setup: &Setup, receivers: u32) -> Span {
     COMPOUND.at(setup.session_bandwidth.scale(0.05)) * (u64::from(receivers) + 1)
 }
@@ -103,53 +103,53 @@ struct Replay {
     least: Span,
     receivers: BTreeMap<ReceiverId, Receiver>,
     left: Departures,
-    /// The arrivals of the report that is played back; kept, so that a report takes no new memory.
+    /// The arrivals of the report that is replayed. The buffer is reused to avoid allocations.
     arrivals: Vec<(PeerTime, PacketReport)>,
-    /// What the halves said to it; kept for the same reason.
-    said: Vec<Said>,
-    unknown: Unknown,
-    /// When a report came last, and the longest time between two of late.
-    heard: Option<Time>,
+    /// The halves' reports on it, reused for the same reason.
+    reports: Vec<ReplayedReport>,
+    unknown: UnknownFates,
+    /// The arrival of the last report, and the recent maximum interval between two reports.
+    last_arrival: Option<Time>,
     gap: Span,
 }
 
-/// Reports that are farther apart than this say nothing of how far apart they come.
-const RARE: Span = Span::secs(1);
+/// The maximum interval between reports that counts in that maximum.
+const LONGEST_GAP: Span = Span::secs(1);
 
-/// Sender reports that are under way to a receiver at most.
-const UNDER_WAY: usize = 16;
+/// The maximum number of sender reports in flight to a receiver.
+const MOST_SENDER_REPORTS: usize = 16;
 
-/// Packets whose fates are unknown.
+/// The packets with unknown fates.
 ///
-/// Receiver halves see a packet that does not arrive as a gap in sequence numbers, which is a loss. So a packet of
-/// unknown fate is played back as if it had arrived with the next one that did, after as long a delay. Where feedback
-/// tells later that it is missing, the next packet of the media is left out in its place: losses and bytes are then
-/// right in sum, and the loss comes when it became known.
+/// A receiver half takes a packet that does not arrive for a loss, because it leaves a gap in the sequence numbers. A
+/// packet with an unknown fate is therefore replayed as if it had arrived together with the next packet that did, after
+/// the same delay. If later feedback reports it as missing, the next media packet is left out in its place. Losses and
+/// bytes are then correct in total, and the loss counts when it becomes known.
 #[derive(Default)]
-struct Unknown {
-    /// Those that no packet has arrived after, as far as is told.
+struct UnknownFates {
+    /// The packets after which no other packet is known to have arrived.
     waiting: VecDeque<PacketReport>,
-    /// Numbers of those that were played back, in order.
+    /// The numbers of the packets that were replayed, in order.
     played: VecDeque<u64>,
-    /// Losses that are still to be played back.
-    owed: usize,
+    /// The number of losses that are still to be replayed.
+    pending_losses: usize,
 }
 
-impl Unknown {
-    /// Looks for packets that were played back before and whose fates a report tells now.
+impl UnknownFates {
+    /// Looks for replayed packets whose fates are in a report.
     fn learn(&mut self, packets: &[PacketReport]) {
         for packet in packets {
             if let Ok(place) = self.played.binary_search(&packet.number)
                 && packet.arrived.is_none()
             {
                 self.played.remove(place);
-                self.owed += usize::from(packet.stream == Stream::Media);
+                self.pending_losses += usize::from(packet.stream == Stream::Media);
             }
         }
     }
 
-    /// Adds to the arrivals of a report those packets that left before one of them: what is waiting, and what arrived
-    /// at a time that is not told.
+    /// Adds packets to the arrivals of a report that were sent before one of them: waiting packets, and packets that
+    /// arrived without a time in the feedback.
     fn play(&mut self, report: &[PacketReport], arrivals: &mut Vec<(PeerTime, PacketReport)>) {
         let timeless = |packet: &&PacketReport| packet.arrived.is_some_and(|arrived| arrived.at.is_none());
         let played = &self.played;
@@ -158,7 +158,7 @@ impl Unknown {
         self.waiting.make_contiguous().sort_unstable_by_key(|packet| packet.number);
         let mut known = report.iter().filter_map(|packet| Some((packet.arrived?.at?, packet)));
         let mut next = known.next();
-        // No imputed packet overtakes the one before it: halves would take that for a gap.
+        // An interpolated arrival must not precede the previous packet's, which halves would take for a gap.
         let mut earliest = PeerTime::from_nanos(i64::MIN);
         while let (Some(first), Some((at, after))) = (self.waiting.front().copied(), next) {
             if after.number < first.number {
@@ -172,68 +172,70 @@ impl Unknown {
             let ecn = first.arrived.and_then(|arrived| arrived.ecn);
             arrivals.push((at, PacketReport { arrived: Some(PacketArrival { at: Some(at), ecn }), ..first }));
             if let (None, Err(place)) = (first.arrived, self.played.binary_search(&first.number)) {
-                // Room for all of them is made once: a report then takes no new memory.
+                // The capacity is reserved once, so that later reports allocate no memory.
                 self.played.reserve_exact((2 * MOST_UNKNOWN).saturating_sub(self.played.len()));
                 self.played.insert(place, first.number);
             }
         }
+        // Fates that stay unknown forever must not fill the memory.
         self.waiting.drain(..self.waiting.len().saturating_sub(MOST_UNKNOWN));
         self.played.drain(..self.played.len().saturating_sub(MOST_UNKNOWN));
     }
 
-    /// Whether a packet of the media is left out in place of one that is missing.
-    fn owes(&mut self) -> bool {
-        let owes = self.owed > 0;
-        self.owed -= usize::from(owes);
-        owes
+    /// Returns whether the next media packet is left out in place of a missing one.
+    fn takes_loss(&mut self) -> bool {
+        let takes_loss = self.pending_losses > 0;
+        self.pending_losses -= usize::from(takes_loss);
+        takes_loss
     }
 }
 
-/// What a half that stands in for a receiver has reported.
-struct Said {
+/// A report of a half that runs on behalf of a receiver.
+struct ReplayedReport {
     body: Option<Body>,
     /// The delay of the sender report that it answers.
     answers: Option<OneWay>,
-    /// What the report block beside it would tell.
+    /// The report block that would accompany it.
     reception: Reception,
 }
 
-/// A packet's delay on the two clocks, where its arrival is told.
+/// Returns a packet's one-way delay between the two clocks, if its arrival time is known.
 fn one_way(packet: &PacketReport) -> Option<OneWay> {
     packet.arrived?.at.map(|at| OneWay::to_peer(packet.sent, at))
 }
 
-/// A receiver that reports single packets.
+/// A receiver that sends per-packet feedback.
 struct Receiver {
     shadow: Shadow,
-    /// The least difference of the sender's clock to the receiver's in nanoseconds, of this span and the two before;
-    /// and when this one began.
+    /// The minimum difference between the sender's and the receiver's clock in nanoseconds, for this slot and the two
+    /// before it, and the start of this slot.
     offsets: ([Option<i64>; 3], Time),
-    /// Sender reports that no later packet has overtaken yet: when each left, and what it announced.
-    under_way: VecDeque<(Time, Option<Body>)>,
-    /// The delay of the last one that has come, on both clocks.
+    /// The sender reports that no later packet has overtaken yet, with their send times and announcements.
+    sender_reports: VecDeque<(Time, Option<Body>)>,
+    /// The delay of the last sender report that has arrived, between the two clocks.
     answers: Option<OneWay>,
-    /// When its half reported last.
-    said_at: Time,
+    /// The time of the half's last report.
+    last_report: Time,
 }
 
 impl Receiver {
     fn new(half: Box<dyn ReceiverHalf>, now: Time) -> Self {
         let shadow = Shadow::new(half);
-        Self { shadow, offsets: ([None; 3], now), under_way: VecDeque::new(), answers: None, said_at: now }
+        Self { shadow, offsets: ([None; 3], now), sender_reports: VecDeque::new(), answers: None, last_report: now }
     }
 
-    /// A sender report has left.
+    /// Records that a sender report was sent.
     fn announce(&mut self, now: Time, body: Option<Body>) {
-        if self.under_way.len() == UNDER_WAY {
-            self.under_way.pop_front();
+        // A receiver that never reports arrivals must not fill the memory.
+        if self.sender_reports.len() == MOST_SENDER_REPORTS {
+            self.sender_reports.pop_front();
         }
-        self.under_way.push_back((now, body));
+        self.sender_reports.push_back((now, body));
     }
 
-    /// Sender reports that left before this packet have come before it.
-    fn hear(&mut self, at: Time, packet: &PacketReport) {
-        while let Some((_, body)) = self.under_way.pop_front_if(|(left, _)| *left <= packet.sent) {
+    /// Delivers the sender reports that were sent before this packet.
+    fn deliver_sender_reports(&mut self, at: Time, packet: &PacketReport) {
+        while let Some((_, body)) = self.sender_reports.pop_front_if(|(left, _)| *left <= packet.sent) {
             self.shadow.half.on_sender_report(at);
             if let Some(body) = &body {
                 self.shadow.half.on_announce(&Announcement { at, body });
@@ -242,32 +244,32 @@ impl Receiver {
         }
     }
 
-    /// Learns how the clocks stand from the newest arrival of a report.
+    /// Updates the clock difference from the newest arrival in a report.
     fn learn(&mut self, now: Time, newest: PeerTime) {
         let offset = (now.as_nanos() as i64).saturating_sub(newest.as_nanos());
         let (offsets, since) = &mut self.offsets;
         let least = offsets.iter().flatten().min();
-        if least.is_some_and(|least| offset.saturating_sub(*least) > OFFSETS.as_nanos() as i64) {
-            // No way back takes as long: the receiver's clock has been set back.
+        if least.is_some_and(|least| offset.saturating_sub(*least) > OFFSET_SLOT.as_nanos() as i64) {
+            // No report takes that long, so the receiver's clock was set back.
             *offsets = [None; 3];
         }
-        if now.since(*since) > OFFSETS {
+        if now.since(*since) > OFFSET_SLOT {
             offsets.rotate_right(1);
             (offsets[0], *since) = (None, now);
         }
         offsets[0] = Some(offsets[0].map_or(offset, |least| least.min(offset)));
     }
 
-    /// The time on the sender's clock; not before the time that this half has come to.
+    /// Converts an arrival time to the sender's clock. It is never earlier than the half's current time.
     fn local(&self, now: Time, at: PeerTime) -> Time {
         let least = self.offsets.0.iter().flatten().min().copied().unwrap_or_default();
         let nanos = at.as_nanos().saturating_add(least).max(0);
         Time::from_nanos(nanos.unsigned_abs()).max(self.shadow.until).min(now)
     }
 
-    /// Calls the half's timer, as often as it wants until `now`.
+    /// Runs the half's timers up to `now`.
     fn timers(&mut self, now: Time) {
-        // A half that never moves on would keep time from going on.
+        // The bound protects against a half whose timer never advances.
         for _ in 0..1_000 {
             let Some(wake) = self.shadow.half.wake().filter(|wake| wake.at <= now) else { break };
             self.shadow.until = wake.at.max(self.shadow.until);
@@ -276,25 +278,25 @@ impl Receiver {
         self.shadow.until = now.max(self.shadow.until);
     }
 
-    fn arrive(&mut self, at: Time, packet: &PacketReport, left: &Left, ecn: Ecn) {
+    fn arrive(&mut self, at: Time, packet: &PacketReport, left: &SentMedia, ecn: Ecn) {
         self.timers(at);
-        self.hear(at, packet);
+        self.deliver_sender_reports(at, packet);
         self.shadow.count(left.seq, true);
-        self.shadow.arrive(at, &Left { at: packet.sent, size: packet.size, ..*left }, ecn);
+        self.shadow.arrive(at, &SentMedia { at: packet.sent, size: packet.size, ..*left }, ecn);
     }
 
     fn arrive_extra(&mut self, at: Time, packet: &PacketReport, ecn: Ecn) {
         self.timers(at);
-        self.hear(at, packet);
+        self.deliver_sender_reports(at, packet);
         let sent = PeerTime::from_nanos(packet.sent.as_nanos() as i64);
         let (stream, size) = (packet.stream, packet.size);
         self.shadow.half.on_extra(&ExtraArrival { at, stream, size, sent, ecn, missing: 0 });
     }
 
-    /// What the half says now, if it is time; `interval` is RTCP's.
-    fn report(&mut self, now: Time, members: u32, interval: Span, regular: bool) -> Option<Said> {
+    /// Returns the half's report if it is due. `interval` is RTCP's report interval.
+    fn report(&mut self, now: Time, members: u32, interval: Span, regular: bool) -> Option<ReplayedReport> {
         let due = match self.shadow.half.due() {
-            Due::Rtcp => regular && now.since(self.said_at) >= interval,
+            Due::Rtcp => regular && now.since(self.last_report) >= interval,
             Due::At(wake) => wake.at <= now,
             Due::Hold => false,
         };
@@ -307,25 +309,32 @@ impl Receiver {
             Reply::Plain => None,
             Reply::Body(body) => Some(body),
         };
-        self.said_at = now;
-        // In 1/256, as a report block has it (RFC 3550, 6.4.1).
+        self.last_report = now;
+        // The fraction has steps of 1/256, as in a report block (RFC 3550, section 6.4.1).
         let share = (lost.max(0) as f64 / expected.max(1) as f64).min(1.0);
         let fraction = (share * 256.0).floor().min(255.0) / 256.0;
         let (highest, jitter) = (self.shadow.highest(), Span::ZERO);
-        Some(Said { body, answers: self.answers, reception: Reception { expected, lost, fraction, highest, jitter } })
+        Some(ReplayedReport {
+            body,
+            answers: self.answers,
+            reception: Reception { expected, lost, fraction, highest, jitter },
+        })
     }
 }
 
 impl Replay {
     fn replay(&mut self, report: &Report<'_>) {
-        let Self { half, receivers, make, setup, least, left, arrivals, said, unknown, heard, gap } = self;
+        let Self { half, receivers, make, setup, least, left, arrivals, reports, unknown, last_arrival, gap } = self;
+        // Each receiver needs a half, and report senders are not authenticated, so their number is bounded.
         if receivers.len() >= SHADOWS && !receivers.contains_key(&report.from) {
             return;
         }
         let now = report.at;
-        // No half is to take the time between two reports for silence, however short the round trip is.
-        let since = heard.replace(now).map_or(Span::ZERO, |heard| now.since(heard));
-        *gap = since.max(gap.scale(0.875)).min(RARE);
+        // Halves must not take the interval between two reports for missing feedback, even with a short round-trip
+        // time.
+        let since = last_arrival.replace(now).map_or(Span::ZERO, |last_arrival| now.since(last_arrival));
+        // The maximum decays, so that one late report does not slow down the timers for long.
+        *gap = since.max(gap.scale(0.875)).min(LONGEST_GAP);
         half.on_feedback_interval(*gap);
         let interval = interval(setup, report.members).max(*least);
         let receiver = receivers.entry(report.from).or_insert_with(|| {
@@ -334,7 +343,7 @@ impl Replay {
         });
         let windowed = half.decision().window.is_some();
         unknown.learn(report.packets);
-        // What was played back before has arrived already.
+        // Packets that were replayed before have already arrived.
         let arrived = |packet: &PacketReport| {
             let at = packet.arrived?.at?;
             unknown.played.binary_search(&packet.number).is_err().then_some((at, *packet))
@@ -342,38 +351,40 @@ impl Replay {
         arrivals.clear();
         arrivals.extend(report.packets.iter().filter_map(arrived));
         unknown.play(report.packets, arrivals);
+        // Halves expect the order of arrival; feedback has the order of sending.
         arrivals.sort_unstable_by_key(|(at, packet)| (at.as_nanos(), packet.number));
         if let Some((newest, _)) = arrivals.last() {
             receiver.learn(now, *newest);
         }
         for (n, (at, packet)) in arrivals.iter().enumerate() {
             let (at, ecn) = (receiver.local(now, *at), packet.arrived.and_then(|a| a.ecn).unwrap_or_default());
+            // Other streams count in the receive rate but not in the loss.
             if packet.stream != Stream::Media {
                 receiver.arrive_extra(at, packet, ecn);
-            } else if unknown.owes() {
+            } else if unknown.takes_loss() {
                 continue;
             } else if let Some(left) = left.by_number(packet.number) {
                 receiver.arrive(at, packet, left, ecn);
             }
-            // A half that is due with each packet, and whose sender has a window, acknowledges them one by one. Any
-            // other reports once the report is here: what it says of the time for which it held a packet is then right,
-            // and with it the round trip.
+            // A half that reports each packet to a sender with a window acknowledges the packets one by one. Other
+            // halves report once, after all arrivals of the feedback. Their hold time, and thus the round-trip time, is
+            // then correct.
             if windowed && n + 1 < arrivals.len() && receiver.shadow.news() <= 1 {
-                said.extend(receiver.report(at, report.members, interval, false));
+                reports.extend(receiver.report(at, report.members, interval, false));
             }
         }
         receiver.timers(now);
-        said.extend(receiver.report(now, report.members, interval, true));
+        reports.extend(receiver.report(now, report.members, interval, true));
         let newest = report.packets.iter().rev().find_map(one_way);
         let rtt = |answers: Option<OneWay>| {
             let since = answers.zip(newest).map_or(Offset::ZERO, |(answers, newest)| answers.variation_since(newest));
             report.rtt.map(|rtt| rtt.moved(since))
         };
-        if said.is_empty() {
+        if reports.is_empty() {
             half.on_report(&Report { rtt: rtt(receiver.answers), packets: &[], ..*report });
         }
-        for Said { body, answers, reception } in said.drain(..) {
-            // A report block that has come is the receiver's own count.
+        for ReplayedReport { body, answers, reception } in reports.drain(..) {
+            // A report block from the network takes precedence, because it is the receiver's own count.
             let reception = report.reception.or(Some(reception));
             half.on_report(&Report { body: body.as_ref(), rtt: rtt(answers), reception, packets: &[], ..*report });
         }

@@ -1,117 +1,119 @@
-//! A receiver half that runs at the sender, in place of a receiver that does not run it, and the packets that it is
-//! told of.
+//! A receiver half that runs at the sender on behalf of a receiver without one, and the packets that are replayed to
+//! it.
 
 use std::collections::VecDeque;
 use steadycast_control::{Arrival, Departing, FrameEdge, Notice, ReceiverHalf, Reply, Sent, Slot};
 use steadycast_units::{Bytes, Ecn, PeerTime, Span, Time};
 
-/// Receivers whose halves one sender runs, at most.
+/// The maximum number of receivers whose halves one sender runs.
 pub const SHADOWS: usize = 4_096;
 
-/// A packet of the media, as it left.
+/// A media packet that was sent.
 #[derive(Clone, Copy)]
-pub struct Left {
-    /// As [`Sent::number`].
+pub struct SentMedia {
+    /// The packet's number, as in [`Sent::number`].
     pub number: u64,
-    /// Extended sequence number.
+    /// The extended sequence number.
     pub seq: u64,
-    /// When it left.
+    /// The send time.
     pub at: Time,
-    /// IP size.
+    /// The IP size.
     pub size: Bytes,
-    /// Where it stands in its frame.
+    /// The packet's position in its frame.
     pub edge: FrameEdge,
-    /// What the sender half sent along.
+    /// The header extension of the sender half.
     pub notice: Notice,
 }
 
-/// The last packets of the media that have left, in order.
+/// The last media packets that were sent, in order.
 pub struct Departures {
     most: usize,
-    all: VecDeque<Left>,
+    all: VecDeque<SentMedia>,
     edge: FrameEdge,
     notice: Notice,
 }
 
 impl Departures {
-    /// As many as `most` are kept.
+    /// Creates a list of at most `most` packets.
     pub fn new(most: usize) -> Self {
         Self { most, all: VecDeque::new(), edge: FrameEdge::default(), notice: Notice::NONE }
     }
 
-    /// This packet leaves next, with this notice.
+    /// Sets the position and the header extension of the next packet.
     pub fn noticed(&mut self, packet: &Departing, notice: Notice) {
         (self.edge, self.notice) = (packet.edge, notice);
     }
 
-    /// It has left.
+    /// Adds the packet, which is now sent.
     pub fn sent(&mut self, sent: &Sent) {
         if self.all.len() == self.most {
             self.all.pop_front();
         }
         let Sent { left: at, number, seq, size, .. } = *sent;
-        self.all.push_back(Left { number, seq, at, size, edge: self.edge, notice: self.notice });
+        self.all.push_back(SentMedia { number, seq, at, size, edge: self.edge, notice: self.notice });
     }
 
-    /// The oldest.
-    pub fn first(&self) -> Option<&Left> {
+    /// Returns the oldest packet.
+    pub fn first(&self) -> Option<&SentMedia> {
         self.all.front()
     }
 
-    /// The one with this place among all packets of the session.
-    pub fn by_number(&self, number: u64) -> Option<&Left> {
+    /// Returns the packet with this number among all packets of the session.
+    pub fn by_number(&self, number: u64) -> Option<&SentMedia> {
         self.all.get(self.all.binary_search_by_key(&number, |left| left.number).ok()?)
     }
 
-    /// The one with this extended sequence number.
-    pub fn by_seq(&self, seq: u64) -> Option<&Left> {
+    /// Returns the packet with this extended sequence number.
+    pub fn by_seq(&self, seq: u64) -> Option<&SentMedia> {
         self.all.get(self.all.binary_search_by_key(&seq, |left| left.seq).ok()?)
     }
 
-    /// What they carry was said in another controller's words.
+    /// Clears all header extensions, because they were written by another controller.
     pub fn forget_notices(&mut self) {
         self.all.iter_mut().for_each(|left| left.notice = Notice::NONE);
     }
 }
 
-/// The receiver half that stands in for one receiver.
+/// A receiver half that runs at the sender on behalf of one receiver.
 pub struct Shadow {
-    /// The half.
+    /// The receiver half.
     pub half: Box<dyn ReceiverHalf>,
-    /// How far its time has come.
+    /// The time up to which the half has run.
     pub until: Time,
-    /// First and highest sequence number, and packets that came.
+    /// The first and the highest sequence number, and the number of packets that have arrived.
     seqs: Option<(u64, u64)>,
-    came: u64,
-    /// Packets expected and come at its last report.
-    said: (u64, u64),
+    arrived: u64,
+    /// The packets expected and arrived at the last report.
+    reported: (u64, u64),
 }
 
 impl Shadow {
-    /// Nothing has come yet.
+    /// Creates a shadow without arrivals.
     pub fn new(half: Box<dyn ReceiverHalf>) -> Self {
-        Self { half, until: Time::ZERO, seqs: None, came: 0, said: (0, 0) }
+        Self { half, until: Time::ZERO, seqs: None, arrived: 0, reported: (0, 0) }
     }
 
-    /// Counts a packet that was sent to it.
-    pub fn count(&mut self, seq: u64, came: bool) {
+    /// Counts a packet that was sent to the receiver, and whether it has arrived.
+    pub fn count(&mut self, seq: u64, arrived: bool) {
+        // Expected packets are counted from the first one that was sent to this receiver (RFC 3550, appendix A.3).
         let (first, highest) = self.seqs.unwrap_or((seq, seq));
         self.seqs = Some((first.min(seq), highest.max(seq)));
-        self.came += u64::from(came);
+        self.arrived += u64::from(arrived);
     }
 
-    /// The highest sequence number that was counted.
+    /// Returns the highest sequence number that was counted.
     pub fn highest(&self) -> u64 {
         self.seqs.map_or(0, |(_, highest)| highest)
     }
 
-    /// Packets that have come since its last report.
+    /// Returns the number of packets that have arrived since the last report.
     pub fn news(&self) -> u64 {
-        self.came - self.said.1
+        self.arrived - self.reported.1
     }
 
-    /// Tells the half of a packet that came, by the sender's clock, no earlier than what it has been told of before.
-    pub fn arrive(&mut self, at: Time, left: &Left, ecn: Ecn) {
+    /// Passes an arrival to the half. Its time is of the sender's clock, and never earlier than that of the previous
+    /// call.
+    pub fn arrive(&mut self, at: Time, left: &SentMedia, ecn: Ecn) {
         self.until = at.max(self.until);
         let sent = PeerTime::from_nanos(i64::try_from(left.at.as_nanos()).unwrap_or(i64::MAX));
         self.half.on_arrival(&Arrival {
@@ -127,15 +129,16 @@ impl Shadow {
         });
     }
 
-    /// What the half reports now, with what it was asked to report on.
+    /// Requests a report of the half. Returns it with the slot that it was based on.
     pub fn report(&mut self, now: Time, members: u32, interval: Span) -> (Slot, Reply) {
         let all = self.seqs.map_or(0, |(first, highest)| highest - first + 1);
-        let expected = all - self.said.0.min(all);
+        let expected = all - self.reported.0.min(all);
         let lost = expected as i64 - self.news() as i64;
         let slot = Slot { now, expected, lost, members, interval, rtcp_share: 0.05 };
         let reply = self.half.report(&slot);
+        // A suppressed report was not sent, so the next one covers its interval as well.
         if reply != Reply::Suppress {
-            self.said = (all, self.came);
+            self.reported = (all, self.arrived);
         }
         (slot, reply)
     }

@@ -1,11 +1,11 @@
-//! What a packet takes of the heap.
+//! The heap allocations per packet.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use allocation_counter::{AllocationInfo, measure};
 use steadycast_remote::{Bounds, FrameEdge, Packet, PacketResult, PeerTime, Rate, Remote, Span, Time};
 
-/// Sends 20,000 packets, one in a millisecond, with feedback every 50 ms; then 1,000 packets more, counted without and
-/// with feedback.
+/// Sends 20,000 packets, one per millisecond, with feedback every 50 ms. Then 1,000 packets are counted without
+/// feedback and 1,000 with feedback.
 fn taken(name: &str) -> (AllocationInfo, AllocationInfo) {
     let bounds = Bounds::new(Rate::kbps(100), Rate::mbps(20));
     let mut remote = Remote::new(name, &[], &bounds).unwrap();

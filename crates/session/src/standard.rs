@@ -34,7 +34,7 @@ use steadycast_control::{
     Announcement, Body, Decision, Departing, FrameEdge, Leave, Limit, Mode, Notice, Probe, ReceiverId, Reception,
     Reply, Report, SenderHalf, Sent, Setup, Wake, Why, around,
 };
-use steadycast_remote::{Departures, Left, SHADOWS, Shadow};
+use steadycast_remote::{Departures, SHADOWS, SentMedia, Shadow};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
 /// A layer around a controller that serves receivers that only send standard reports.
@@ -370,7 +370,7 @@ impl Receiver {
             if let Some(packet) = left.by_seq(seq).filter(|_| !lost) {
                 let notice = instead.unwrap_or(packet.notice);
                 let at = (packet.at + all.delay(n)).min(report.at);
-                self.shadow.arrive(at, &Left { notice, ..*packet }, Ecn::NotEct);
+                self.shadow.arrive(at, &SentMedia { notice, ..*packet }, Ecn::NotEct);
             }
         }
         // A part ends with its last packet. Parts are counted in packets, not time, since the rate may have changed

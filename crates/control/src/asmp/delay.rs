@@ -1,13 +1,13 @@
-//! The congestion indicator: cumulative jitter, its long and short means, and the drift between the clocks.
+//! The congestion indicator: the cumulative jitter, its long and short means, and the drift between the clocks.
 
 use super::Config;
 use super::constants::LONG_MEAN;
 use steadycast_units::{OneWay, Span, Time};
 
-/// A jump of the one-way delay beyond this is a clock that was set, not a queue.
+/// The change of the one-way delay above which a clock was set.
 pub(super) const CLOCK_STEP: Span = Span::secs(1);
 
-/// What the delay says of the network (ASMP, 3.7).
+/// The state of the network as the delay indicates it (ASMP, 3.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// The delay does not grow.
@@ -16,7 +16,7 @@ pub(super) enum State {
     Congested,
 }
 
-/// A running mean of delays, and of the times they belong to: two such means can be compared under drifting clocks.
+/// A running mean of delays and of their times. The times allow two means to be compared despite clock drift.
 ///
 /// `A_{k+1} = A_k + (CJ_{k+1} − A_k) / (k+1)` (ASMP, eq. 16 and 17).
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,7 +44,7 @@ impl Mean {
 
 const SLICES: usize = 12;
 
-/// The mean over the last window, in twelve slices; over everything when the window is zero.
+/// The mean over a window in twelve slices, or over the whole session if the window is zero.
 #[derive(Clone, Copy, Debug)]
 struct Long {
     slices: [Mean; SLICES],
@@ -60,6 +60,7 @@ impl Long {
     }
 
     fn add(&mut self, delay: f64, at: f64) {
+        // After a long pause all slices are outdated, so more than `SLICES` steps would change nothing.
         for _ in 0..SLICES {
             if at < self.until {
                 break;
@@ -80,15 +81,16 @@ impl Long {
 }
 
 const MINIMA: usize = 24;
-/// 24 of these are the last minute.
+/// The interval of a minimum in seconds: 24 of them cover a minute.
 const MINIMUM_EVERY: f64 = 2.5;
-/// Clocks that drift more than this are broken; what grows faster is a queue.
+/// The maximum drift between two clocks. A steeper slope is a queue.
 const MOST_DRIFT: f64 = 250e-6;
-/// A slope is taken for drift once it is known this well: half a millisecond over the long mean's average age.
+/// The maximum standard deviation of a slope that is accepted as drift. It corresponds to half a millisecond over the
+/// average age of the long mean.
 const SURE_WITHIN: f64 = 15e-6;
 
-/// The slope of the delay's lower envelope: the straight line through its minima of 2.5 s each over the last minute.
-/// Queues come and go above that line, drift moves the line itself.
+/// The slope of the delay's lower envelope: a regression line through the minima of 2.5 s each over the last minute.
+/// Queues raise delays above that line, while drift changes its slope.
 #[derive(Clone, Copy, Debug)]
 struct Trend {
     minima: [(f64, f64); MINIMA],
@@ -118,9 +120,10 @@ impl Trend {
         }
     }
 
-    /// Least squares; the slope is kept as it was when the minima don't lie well on a line.
+    /// Updates the slope by least squares. It is kept if the minima do not fit a line well.
     fn fit(&mut self) {
         let points = &self.minima[..self.known];
+        // Two points always lie on a line, so their deviation would be zero.
         if points.len() < 3 {
             return;
         }
@@ -133,13 +136,14 @@ impl Trend {
             dd += (p.1 - d) * (p.1 - d);
         }
         let slope = td / tt;
+        // The standard error of the slope: the residuals with n − 2 degrees of freedom over the spread of the times.
         let deviation = ((dd - slope * td).max(0.0) / (n - 2.0) / tt).sqrt();
         if slope.abs() <= MOST_DRIFT && deviation <= SURE_WITHIN {
             self.slope = slope;
         }
     }
 
-    /// The least delay of the last minute, as it would be seen at `at`.
+    /// Returns the minimum delay of the last minute, extrapolated to the time `at`.
     fn lowest(&self, at: f64) -> Option<f64> {
         let points = self.minima[..self.known].iter().chain(&self.open);
         points.map(|(t, d)| d + self.slope * (at - t)).reduce(f64::min)
@@ -154,10 +158,11 @@ impl Trend {
 ///  CONGESTED  ⇔  A_short − A_long > ε      A_short: mean of CJ since the last report, A_long: over the last minute
 /// ```
 ///
-/// The sum of jitters telescopes to this, so a lost frame needs no special case and the clocks' offset cancels. Their
-/// drift does not: the two means are moved to the same time along the [`Trend`] before they are compared.
+/// The sum of jitters telescopes to this expression. A lost frame therefore needs no special case, and the offset of
+/// the clocks cancels. Their drift does not cancel, so both means are extrapolated to the same time along the [`Trend`]
+/// before they are compared.
 ///
-/// Source: ASMP, 3.7, eq. 16–18.
+/// Source: ASMP, 3.7, equations 16–18.
 #[derive(Clone, Debug)]
 pub(super) struct Indicator {
     anchor: Option<(OneWay, Time)>,
@@ -174,7 +179,7 @@ pub(super) struct Indicator {
 
 impl Indicator {
     pub(super) fn new(config: &Config) -> Self {
-        // Equal means are congestion as eq. 18 prints it; not so by its text (3.7).
+        // Equal means are congestion by equation 18, but not by the paper's text (3.7).
         let equal_is_congested = !config.repaired;
         let window = if config.repaired { LONG_MEAN } else { Span::ZERO };
         Self {
@@ -183,7 +188,7 @@ impl Indicator {
             short: Mean::default(),
             long: Long::new(window),
             trend: Trend::new(),
-            // Before the first frame both means are zero, that is equal.
+            // Before the first frame both means are zero and therefore equal.
             state: if equal_is_congested { State::Congested } else { State::Unloaded },
             drift: config.repaired,
             eps: config.ci_eps.as_secs_f64(),
@@ -192,11 +197,12 @@ impl Indicator {
         }
     }
 
-    /// The first packet of a frame arrived.
+    /// Records the arrival of a frame's first packet.
     pub(super) fn on_frame(&mut self, one_way: OneWay, at: Time) {
         let (first, since) = *self.anchor.get_or_insert((one_way, at));
         let (delay, now) = (one_way.variation_since(first).as_secs_f64(), at.since(since).as_secs_f64());
-        // With `drift` on, a jump means a clock was set: the past is of no use. The printed form carries it on.
+        // With `drift` enabled a jump means that a clock was set, so earlier delays are not comparable. The printed
+        // form ignores this.
         if self.drift && (delay - self.last).abs() > CLOCK_STEP.as_secs_f64() {
             *self = Self { short: Mean::default(), long: Long::new(self.window), trend: Trend::new(), ..*self };
             self.anchor = Some((one_way, at));
@@ -212,14 +218,14 @@ impl Indicator {
         self.trend.add(delay, now);
     }
 
-    /// How fast the other clock runs away from ours, in seconds per second; zero until it is known, or when not asked
-    /// for.
+    /// Returns the drift of the sender's clock against the receiver's, in seconds per second. It is zero until it is
+    /// known, or if it is disabled.
     pub(super) fn drift(&self) -> f64 {
         if self.drift { self.trend.slope } else { 0.0 }
     }
 
-    /// Ends a report interval: what its delay says of the network, and its mean queueing delay. An interval without
-    /// frames leaves the state as it was.
+    /// Ends a report interval. Returns the state and the mean queueing delay. An interval without frames keeps the
+    /// state.
     pub(super) fn judge(&mut self) -> (State, Span) {
         if self.short.count == 0 {
             return (self.state, Span::ZERO);
@@ -244,7 +250,7 @@ mod tests {
         Indicator::new(&Config::new(&Values::resolve(super::super::PARAMS, mode, &[]).unwrap()))
     }
 
-    /// Frames every 40 ms for `seconds` from `from`, with the delay (in ms, at that second) that `delay` gives.
+    /// Adds a frame every 40 ms for `seconds` from `from`. `delay` gives its delay in ms at that second.
     fn feed(indicator: &mut Indicator, from: f64, seconds: f64, delay: impl Fn(f64) -> f64) {
         for k in 0..(seconds / 0.04) as u64 {
             let sent = from + k as f64 * 0.04;
@@ -293,7 +299,7 @@ mod tests {
     fn a_drift_of_a_hundred_parts_per_million_is_found_and_taken_out() {
         for ppm in [-100.0, 100.0] {
             let mut indicator = indicator(Mode::Repaired);
-            // With jitter of up to 2 ms that is not a queue's: it is there from the first second.
+            // The jitter of up to 2 ms is not a queue's: it exists from the first second.
             let jitter = |t: f64| 2.0 * (t * 7.3).fract();
             feed(&mut indicator, 0.0, 120.0, |t| 30.0 + jitter(t) + t * ppm / 1e3);
             assert!((indicator.drift() * 1e6 - ppm).abs() < 5.0, "{} of {ppm}", indicator.drift() * 1e6);
@@ -323,7 +329,7 @@ mod tests {
         feed(&mut indicator, 0.0, 59.0, delay);
         indicator.judge();
         feed(&mut indicator, 59.0, 1.0, delay);
-        // At 10,000 parts per million; what is left costs less than a millisecond over the long mean.
+        // At 10,000 parts per million the remaining error is below a millisecond over the long mean.
         assert!(indicator.drift().abs() < 25e-6, "{}", indicator.drift());
         assert_eq!(indicator.judge().0, State::Congested);
     }
@@ -343,7 +349,7 @@ mod tests {
         for k in 0..1_000 {
             long.add(if k < 500 { 10.0 } else { 0.0 }, f64::from(k) * 0.1);
         }
-        // 100 s later by 50 s of zeros; of the ten at most 15 s are left, out of 55 to 65 s.
+        // 100 s later by 50 s of zeros: at most 15 s of the ten remain, out of 55 to 65 s.
         let mean = long.mean().delay;
         assert!((0.5..=2.5).contains(&mean), "{mean}");
         for k in 1_000..1_200 {

@@ -1,9 +1,9 @@
 use crate::equation::LossRate;
 
-/// Weights of the last eight intervals, the newest first (ASMP, eq. 3).
+/// The weights of the last eight intervals, newest first (ASMP, equation 3).
 const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
-/// The share of packets lost, as a weighted mean of the last eight report intervals.
+/// The loss rate, as a weighted mean over the last eight report intervals.
 ///
 /// ```text
 ///      Σ wᵢ lᵢ
@@ -11,7 +11,7 @@ const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 ///       Σ wᵢ
 /// ```
 ///
-/// Source: ASMP, eq. 2 and 3.
+/// Source: ASMP, equations 2 and 3.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Losses {
     newest_first: [f32; 8],
@@ -19,9 +19,9 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    /// An interval in which `lost` of `expected` packets are missing. One without packets says nothing and is not
-    /// counted.
+    /// Adds an interval in which `lost` of `expected` packets are missing. An interval without packets is ignored.
     pub(super) fn push(&mut self, expected: u64, lost: u64) {
+        // 0/0 would be NaN.
         if expected == 0 {
             return;
         }
@@ -30,7 +30,7 @@ impl Losses {
         self.known = (self.known + 1).min(WEIGHTS.len());
     }
 
-    /// The smoothed share; `None` where nothing was lost.
+    /// Returns the smoothed loss rate; `None` without loss.
     pub(super) fn rate(&self) -> Option<LossRate> {
         let (mut sum, mut weights) = (0.0, 0.0);
         for (l, w) in self.newest_first[..self.known].iter().zip(WEIGHTS) {

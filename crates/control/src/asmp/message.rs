@@ -1,4 +1,4 @@
-//! What the halves of `asmp` say to each other.
+//! The messages between the halves of `asmp`.
 //!
 //! ```text
 //! notice, on the first packet of a frame:  r_tx in 100 bit/s, 24 bits
@@ -6,16 +6,16 @@
 //! announcement (subtype 2):                r_tx f32 B/s │ count u8, 3 × 0 │ count × (SSRC u32, RTT u32 µs)
 //! ```
 //!
-//! All in network byte order. What is too short, or a number that is no rate, is no message.
+//! Numbers are in network byte order. A message that is too short or has an invalid number is ignored.
 
 use super::delay::State;
 use crate::fields::{self, amount, flags, micros, share, single, span, words};
 use crate::{Body, Notice, ReceiverId};
 use steadycast_units::{Rate, Span};
 
-/// The header extension element's id.
+/// The identifier of the header extension element.
 pub(super) const RATE_ID: u8 = 6;
-/// Round-trip times in one announcement at most.
+/// The maximum number of round-trip times in an announcement.
 pub(super) const MOST_ANNOUNCED: usize = 31;
 
 const REPORT: u8 = 1;
@@ -26,33 +26,33 @@ const CLAMPED: u8 = 2;
 const HAS_RTT: u8 = 4;
 const START: u8 = 8;
 
-/// The notice that says `rate`; what 24 bits can't hold (above 1.6 Gb/s) is said as the most that they can.
+/// Encodes `rate` for the header extension. It saturates at what 24 bits can hold, 1.6 Gb/s.
 pub(super) fn rate_notice(rate: Rate) -> Notice {
     Notice::new(RATE_ID, &fields::units(rate).to_be_bytes()[1..])
 }
 
-/// The rate in a notice; `None` when there is none or it is zero.
+/// Decodes the rate of a header extension; `None` if there is none or it is zero.
 pub(super) fn read_rate(notice: &[u8]) -> Option<Rate> {
     let [a, b, c] = *notice.first_chunk::<3>()?;
     Some(fields::of_units(u32::from_be_bytes([0, a, b, c]))).filter(|rate| *rate > Rate::ZERO)
 }
 
-/// One receiver's report.
+/// A receiver's report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Claim {
-    /// The rate that it asks for.
+    /// The requested rate.
     pub(super) rate: Rate,
-    /// Its smoothed loss.
+    /// The smoothed loss.
     pub(super) loss: f64,
-    /// Its round-trip time.
+    /// The round-trip time.
     pub(super) rtt: Span,
-    /// What its delay says.
+    /// The state of the delay.
     pub(super) state: State,
-    /// Its rate was held down by what is sent at all.
+    /// Whether the rate was limited by the send rate.
     pub(super) clamped: bool,
-    /// `rtt` was measured, not assumed.
+    /// Whether `rtt` was measured, not assumed.
     pub(super) has_rtt: bool,
-    /// It is still in its start phase.
+    /// Whether the receiver is in its start phase.
     pub(super) start: bool,
 }
 
@@ -83,14 +83,14 @@ impl Claim {
     }
 }
 
-/// The sender's announcement of its rate and of round-trip times, of which the first [`MOST_ANNOUNCED`] are said.
+/// Encodes the sender's announcement: its rate, and the first [`MOST_ANNOUNCED`] of the round-trip times.
 pub(super) fn announcement(rate: Rate, rtts: &[(ReceiverId, Span)]) -> Body {
     let rtts = &rtts[..rtts.len().min(MOST_ANNOUNCED)];
     let head = [single(rate.as_bytes_per_s()), u32::from_be_bytes([rtts.len() as u8, 0, 0, 0])];
     Body::of_words(ANNOUNCE, head.into_iter().chain(rtts.iter().flat_map(|(id, rtt)| [id.0, micros(*rtt)])))
 }
 
-/// The rate in an announcement, and the round-trip time in it that is for `own`.
+/// Decodes an announcement: the rate, and the round-trip time of receiver `own` if it is included.
 pub(super) fn read_announcement(body: &Body, own: ReceiverId) -> Option<(Rate, Option<Span>)> {
     let [rate, rest] = words(&body.bytes).filter(|_| body.subtype == ANNOUNCE)?;
     let [count, ..] = rest.to_be_bytes();

@@ -1,8 +1,8 @@
 //! `asmp`: the Adaptive Smooth Multicast Protocol (Bouras, Gkamas, Kioumourtzis 2009, and its use in Multi-Evalvid-RA).
 //!
-//! Each receiver computes the rate that TCP would have on its own path, once per RTCP report, and smooths it; the
-//! sender takes the least of them. `docs/controllers/asmp.md` has the equations and every place where the repaired mode
-//! differs from the printed one.
+//! Each receiver computes TCP's rate on its own path once per RTCP report, and smooths it. The sender uses the minimum
+//! of these rates. `docs/controllers/asmp.md` has the equations, and every difference between the repaired mode and the
+//! paper.
 
 mod constants;
 mod delay;
@@ -18,7 +18,7 @@ use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
 use constants::AGG_SHARE;
 use steadycast_units::{Rate, Span};
 
-/// The registry's entry.
+/// The registry entry.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "asmp",
     about: "smooth TCP-friendly multicast: receivers compute a rate per RTCP report, the least one counts",
@@ -54,7 +54,7 @@ const LEAST: Promise = Promise {
 };
 
 params! {
-    /// What the parameters say, looked up once.
+    /// The configuration from the parameters.
     Config(values) {
         number beta: "weight of the newest round-trip time", "ASMP, eq. 11", [0.5; 2], [0.01, 1.0];
         let number gamma_unloaded: "weight of the new rate while unloaded", "ASMP, eq. 19", [0.9; 2], [0.01, 1.0];
@@ -88,7 +88,7 @@ params! {
         let choice agg: "the sender takes the least rate, or skips the lowest 2 %",
             "ASMP, eq. 1", ["min"; 2], &["min", "quantile"];
     } {
-        /// Not as printed. `docs/controllers/asmp.md` has the rules in which the two differ, and the reasons.
+        /// Whether the repaired rules apply. `docs/controllers/asmp.md` has the differences and the reasons.
         repaired: bool = values.mode() == Mode::Repaired,
         gamma_unloaded: f64 = if smooth { gamma_unloaded } else { 1.0 },
         gamma_congested: f64 = if smooth { gamma_congested } else { 1.0 },

@@ -7,7 +7,7 @@ use super::rtt::RoundTrip;
 use super::suppress::{RTCP_SHARE, Rounds, timer};
 use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, loss_for, throughput_full};
-use crate::loss::{Heard, LossHistory, LossSettings};
+use crate::loss::{LossHistory, LossSettings, ReceivedPacket};
 use crate::meter::Meter;
 use crate::{
     Announcement, Arrival, Check, Due, ExtraArrival, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake,
@@ -15,41 +15,41 @@ use crate::{
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 
-/// Reports without an announced round-trip time, and least intervals since the first packet, after which the assumed
-/// one is used.
-const PATIENCE: u32 = 2;
-/// Reports in which a receiver without a round-trip time isn't silenced, and waits for one where others are announced
-/// theirs.
-const STRANGER: u32 = 8;
-/// The start phase of a receiver ends when what is sent has not grown for this many of its reports and this long:
-/// somebody else limits it.
+/// The number of reports, and of minimum intervals since the first packet, after which the assumed round-trip time is
+/// used if none was announced.
+const ASSUMED_RTT_REPORTS: u32 = 2;
+/// The number of reports for which a receiver without a round-trip time is not suppressed, and waits for one if the
+/// sender announces others.
+const NO_RTT_REPORTS: u32 = 8;
+/// The number of the receiver's reports, and the time, without a rise of the send rate after which its start phase
+/// ends, because another receiver limits the rate.
 const STALLED: (u32, Span) = (4, Span::secs(2));
-/// A report interval may hold one frame, or none. What arrives is measured over a second, which holds large frames and
-/// small ones, and over a quarter of it, which notices that more is sent; the higher of the two counts (as in RFC 5348,
-/// 4.3, where the highest of some intervals does).
+/// The windows of the receive rate. A report interval may contain one frame or none. A second covers large and small
+/// frames, and a quarter of it reacts to a rising send rate. The higher of the two rates counts, as the highest of
+/// several intervals in RFC 5348, section 4.3.
 const LONG: Span = Span::secs(1);
 const SHORT: Span = Span::millis(250);
-/// Least time between two reports of the start phase while the round-trip time is not known.
-const UNKNOWN: Span = Span::millis(100);
-/// A session takes no packet for a late one that is as far behind the newest (RFC 3550, A.1, has 100), so that what is
-/// missing there is lost.
+/// The minimum interval of reports in the start phase before the round-trip time is known.
+const START_INTERVAL: Span = Span::millis(100);
+/// The distance behind the newest packet at which a missing packet is finally lost. Sessions discard packets that are
+/// that late (RFC 3550, appendix A.1, has 100).
 const REORDER: u64 = 128;
-/// One report on the wire: IP, UDP, RR, SDES and APP.
+/// The size of a report in bytes: IP, UDP, RR, SDES and APP.
 const REPORT_SIZE: f64 = 112.0;
-/// The receivers' part of RTCP's share (RFC 3550, 6.3.1).
-const RECEIVERS_PART: f64 = 0.75;
+/// The receivers' part of RTCP's share (RFC 3550, section 6.3.1).
+const RECEIVERS_SHARE: f64 = 0.75;
 
-/// What the next call of `report` is for.
+/// The purpose and the time of the next call of `report`.
 #[derive(Clone, Copy, Debug)]
-enum Turn {
-    /// To compute and to report, at RTCP's own time.
+enum NextReport {
+    /// Compute and report, at RTCP's own time.
     Rtcp,
-    /// The same, at this time: the start phase reports faster where the 5 % allow it, and afterwards no faster than a
-    /// round trip or the least interval even where they would.
+    /// Compute and report, at this time. The start phase reports faster than RTCP if the 5 % allow it. Afterwards
+    /// reports are at least a round trip or the minimum interval apart.
     Own(Time),
-    /// To compute, at this time; what came out is reported later in the round, or not at all.
+    /// Compute, at this time. The result is reported later in the round, or suppressed.
     Round(Time),
-    /// To report what was computed, at `fire`, unless somebody else reports it before; the round ends at `until`.
+    /// Report the computed rate at `fire`, unless another receiver's report suppresses it. The round ends at `until`.
     Fire { fire: Time, until: Time },
 }
 
@@ -60,14 +60,14 @@ struct Ramp {
     since: Option<Time>,
 }
 
-/// The receiving half: the rate that TCP would have on this path, smoothed (ASMP, 3.3–3.8).
+/// The receiving half: TCP's rate on this path, smoothed (ASMP, 3.3–3.8).
 pub(super) struct Receiver {
     config: Arc<Config>,
     id: ReceiverId,
     packet: Bytes,
     floor: Rate,
     cap: Rate,
-    /// What RTCP leaves to the receivers, in bytes per second.
+    /// The receivers' share of RTCP's bandwidth, in bytes per second.
     rtcp: f64,
     group: bool,
     chance: Chance,
@@ -76,27 +76,27 @@ pub(super) struct Receiver {
     indicator: Indicator,
     losses: Losses,
     events: Option<Box<LossHistory>>,
-    /// Packets marked "congestion experienced" since the last report: as good as lost (RFC 6679).
+    /// The packets marked CE since the last report, which count as lost (RFC 6679).
     marked: u64,
     ever_lost: bool,
     announced: Option<Rate>,
     received: Bytes,
     meter: Meter,
-    /// The highest receive rate of any interval: what the path is known to carry before the first loss (RFC 5348,
-    /// 6.3.1).
+    /// The highest receive rate so far. The path is known to carry it before the first loss (RFC 5348, section 6.3.1).
     most_received: Option<Rate>,
     since: Option<Time>,
     first: Option<Time>,
-    /// What has gone into `losses` already of the interval since the last report that was sent.
+    /// The packets of the interval since the last sent report that are already in `losses`.
     counted: (u64, i64),
-    /// What stood in a sent report, but not yet in `losses`.
+    /// The packets that were in a sent report but are not in `losses` yet.
     carried: (u64, i64),
     reports: u32,
     ramp: Option<Ramp>,
     claim: Option<Claim>,
-    turn: Turn,
+    next: NextReport,
     rounds: Rounds,
-    /// At most a packet per round trip more in each report, the start phase apart; a promise of the repaired mode.
+    /// The check that outside the start phase the rate rises by at most one packet per round trip in each report. It
+    /// applies to the repaired mode.
     steps: Check,
 }
 
@@ -108,15 +108,15 @@ impl Receiver {
             packet: setup.packet,
             floor: setup.floor.min(setup.cap),
             cap: setup.cap,
-            rtcp: setup.session_bandwidth.as_bytes_per_s() * RTCP_SHARE * RECEIVERS_PART,
+            rtcp: setup.session_bandwidth.as_bytes_per_s() * RTCP_SHARE * RECEIVERS_SHARE,
             group: setup.group,
             chance: setup.chance.clone(),
             rtt: RoundTrip::new(&config),
             indicator: Indicator::new(&config),
             losses: Losses::default(),
             events: config.loss_events.then(|| {
-                // No discounting: with it a smooth stream takes more than its share of a drop-tail queue
-                // (docs/controllers/tfrc.md).
+                // Discounting is disabled, because with it a smooth stream takes more than its share of a drop-tail
+                // queue (docs/controllers/tfrc.md).
                 Box::new(LossHistory::new(LossSettings { discount: 1.0, reorder: REORDER, ..LossSettings::default() }))
             }),
             marked: 0,
@@ -132,14 +132,15 @@ impl Receiver {
             reports: 0,
             ramp: config.ramp.then_some(Ramp { seen: Rate::ZERO, reports: 0, since: None }),
             claim: None,
-            turn: Turn::Rtcp,
+            next: NextReport::Rtcp,
             rounds: Rounds::default(),
             steps: Check::new(&super::STEP),
             config,
         }
     }
 
-    /// Packets expected and missing since the last call. Slots count since the last report that was *sent*.
+    /// Returns the packets expected and missing since the last call. A slot counts since the last report that was
+    /// *sent*.
     fn counts_since_last_slot(&mut self, slot: &Slot) -> (u64, i64) {
         let (expected, lost) = if slot.expected < self.counted.0 { (0, 0) } else { self.counted };
         let carried = std::mem::take(&mut self.carried);
@@ -147,8 +148,8 @@ impl Receiver {
         (slot.expected - expected + carried.0, slot.lost.saturating_sub(lost).saturating_add(carried.1))
     }
 
-    /// The receive rate since the last call, and the higher of those over the last second and its last quarter; `None`
-    /// when nothing came since.
+    /// Returns the receive rate since the last call, and the higher of those over the last second and the last quarter
+    /// of a second. Returns `None` if nothing has arrived since.
     fn receive_rate(&mut self, now: Time) -> Option<(Rate, Rate)> {
         let received = std::mem::take(&mut self.received);
         let since = self.since.replace(now)?;
@@ -161,7 +162,7 @@ impl Receiver {
         Some((latest, lately))
     }
 
-    /// Ends a report interval: a new claim, or none when there is nothing to base it on.
+    /// Ends a report interval. Returns a new report, or `None` if there is no basis for one.
     fn compute(&mut self, slot: &Slot) -> Option<Claim> {
         self.reports = self.reports.saturating_add(1);
         let (expected, lost) = self.counts_since_last_slot(slot);
@@ -171,15 +172,16 @@ impl Receiver {
         let lost = u64::try_from(lost).unwrap_or(0) + std::mem::take(&mut self.marked);
         self.count_losses(expected, lost, x_recv, rtt);
         let waited = self.first.map_or(Span::ZERO, |first| slot.now.since(first));
-        let few = if self.rtt.is_told() { STRANGER } else { PATIENCE };
-        let patient = self.reports <= few || waited < LEAST_INTERVAL * u64::from(PATIENCE);
+        let few = if self.rtt.is_told() { NO_RTT_REPORTS } else { ASSUMED_RTT_REPORTS };
+        let patient = self.reports <= few || waited < LEAST_INTERVAL * u64::from(ASSUMED_RTT_REPORTS);
         let waits = self.config.repaired && !self.rtt.is_known() && patient;
-        // In a group whose members report once in some seconds, a rate of the first moment would stand for as long.
+        // In a group with report intervals of several seconds, a rate from the first moments would stay in force for as
+        // long.
         if waits && (self.ramp.is_none() && self.claim.is_none() || slot.interval > LEAST_INTERVAL) {
             return None;
         }
         let old = self.claim.map_or_else(|| self.first_rate(x_recv), |claim| claim.rate);
-        // The start phase doubles what arrives, and needs no round-trip time; what follows it does.
+        // The start phase doubles the receive rate and needs no round-trip time, but the phase after it does.
         let (rate, clamped) = match self.ramped(old, lost > 0, state, queue, x_recv.max(latest), slot.now) {
             Ok(rate) => (rate, false),
             Err(old) if waits => (if lost > 0 { old.min(x_recv) } else { old }, false),
@@ -201,13 +203,13 @@ impl Receiver {
     }
 
     fn first_rate(&self, x_recv: Rate) -> Rate {
-        // What is sent now; as printed, the same for all (ASMP, 5.4.1).
+        // Returns the send rate; in paper mode the same initial rate for all receivers (ASMP, 5.4.1).
         let rate = if self.config.repaired { self.announced.unwrap_or(x_recv) } else { self.config.initial_rate };
         rate.clamp(self.floor, self.cap)
     }
 
-    /// The first losses after a start phase are what its last doubling did, not what the path is like: they count as
-    /// the loss at which TCP would have the rate that came through (as in RFC 5348, 6.3.1).
+    /// Counts losses. The first losses after a start phase result from its last doubling and do not represent the path.
+    /// They count as the loss rate at which TCP would reach the receive rate (as in RFC 5348, section 6.3.1).
     fn count_losses(&mut self, expected: u64, lost: u64, x_recv: Rate, rtt: Span) {
         let mut counted = lost;
         if lost > 0 && !self.ever_lost && self.config.ramp {
@@ -218,7 +220,7 @@ impl Receiver {
         self.losses.push(expected, counted);
     }
 
-    /// The start phase's rate, or where to go on from when it is over.
+    /// Returns the start phase's rate (`Ok`), or the rate to continue from once it has ended (`Err`).
     fn ramped(
         &mut self,
         old: Rate,
@@ -231,7 +233,7 @@ impl Receiver {
         let Some(ramp) = &mut self.ramp else { return Err(old) };
         if lost || state == State::Congested || queue > RAMP_DELAY {
             self.ramp = None;
-            // The rate had been doubled past what the path carries: what came through is what it does carry.
+            // The rate was doubled beyond the path's capacity, which the receive rate shows.
             return Err(old.min(x_recv));
         }
         let sent = self.announced.unwrap_or(x_recv);
@@ -248,7 +250,7 @@ impl Receiver {
         Ok(old.max(old.scale(2.0).min(x_recv.scale(2.0))))
     }
 
-    /// One step of the rate, and whether it was held down by what is sent.
+    /// Computes the next rate, and whether it was limited by the send rate.
     ///
     /// ```text
     ///  loss since the last report:  r_inst = min( X(P, t_RTT, l, 4 t_RTT, 1),  r + P/t_RTT )     eq. 12
@@ -257,8 +259,8 @@ impl Receiver {
     ///                               r      ≤ max(min(r_tx, 2 X_recv), X_recv) + P/t_RTT
     /// ```
     ///
-    /// The two bounds by P/t_RTT in the first and last line are the repaired mode's. With loss events, whose open
-    /// interval grows while nothing is lost, the first line holds in every report.
+    /// The limits by P/t_RTT in the first and the last line are those of the repaired mode. With loss events the first
+    /// line applies to every report, because the open interval grows while nothing is lost.
     fn smoothed(&self, old: Rate, lost: bool, state: State, x_recv: Rate, rtt: Span) -> (Rate, bool) {
         let config = &self.config;
         let step = self.packet.per(rtt);
@@ -275,40 +277,40 @@ impl Receiver {
             gamma = config.gamma_down.unwrap_or(gamma);
         }
         let rate = inst.scale(gamma) + old.scale(1.0 - gamma);
-        // Twice what arrives lets a source with coarse steps reach its next one; what it does not use at all is no
-        // credit.
+        // Twice the receive rate allows a source with coarse steps to reach its next one. Capacity that the source does
+        // not use at all gives no credit.
         let most = self.announced.map_or(x_recv, |sent| sent.min(x_recv.scale(2.0)).max(x_recv)) + step;
         if config.repaired && rate > most { (most, true) } else { (rate, false) }
     }
 
-    /// Whether another's report makes ours needless.
+    /// Returns whether another receiver's report makes this one redundant.
     fn says_the_same(&self, own: Rate, other: Rate) -> bool {
         let (own, other) = (own.as_bps_f64(), other.as_bps_f64());
         let near = (other - own).abs() <= self.config.similarity * own;
-        // As printed a higher rate suppresses a lower one too.
+        // In paper mode a higher rate also suppresses a lower one.
         near && (!self.config.repaired || other <= 1.02 * own)
     }
 
-    fn after_report(&mut self, slot: &Slot) -> Turn {
+    fn after_report(&mut self, slot: &Slot) -> NextReport {
         let fast = f64::from(slot.members) * REPORT_SIZE / self.rtcp;
-        let apart = if self.rtt.is_known() { self.rtt.get() * 2 } else { UNKNOWN };
+        let apart = if self.rtt.is_known() { self.rtt.get() * 2 } else { START_INTERVAL };
         let fast = Span::from_secs_f64(fast).max(apart);
         let spaced = self.config.spaced && self.rtt.is_known();
         let least = if spaced { self.rtt.get() } else { LEAST_INTERVAL };
-        // A start phase that is over is held until a round trip is announced: what comes meanwhile is to be seen soon,
-        // too.
+        // After a start phase the rate is held until a round-trip time is announced. Frequent reports shorten this
+        // wait.
         let starting = self.ramp.is_some() || (self.config.ramp && !self.rtt.is_known());
         let own = match self.claim {
             Some(_) if starting && fast < slot.interval.max(least) => fast,
-            // Nothing said yet: the sooner the sender hears of us, the sooner we hear our round-trip time.
+            // An early first report also shortens the time until the sender announces the round-trip time.
             Some(_) if slot.interval < least => least,
-            _ => return Turn::Rtcp,
+            _ => return NextReport::Rtcp,
         };
-        Turn::Own(slot.now + own.scale(self.chance.between(0.5, 1.5)))
+        NextReport::Own(slot.now + own.scale(self.chance.between(0.5, 1.5)))
     }
 
     fn reply(&mut self) -> Reply {
-        // A report leaves: the session counts anew from here.
+        // The report is sent, so the session's counters restart here.
         self.counted = (0, 0);
         self.rtt.on_report();
         self.claim.map_or(Reply::Plain, |claim| Reply::Body(claim.body()))
@@ -336,25 +338,25 @@ impl ReceiverHalf for Receiver {
         self.marked += u64::from(arrival.ecn.is_ce());
         if let Some(events) = &mut self.events {
             let rtt = self.rtt.get();
-            let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce(), rtt };
+            let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce(), rtt };
             let rate = self.most_received.or(self.announced).unwrap_or(self.config.initial_rate);
             let packet = self.packet;
-            events.on_packet(&heard, || 1.0 / loss_for(rate, packet, rtt).get());
+            events.on_packet(&received, || 1.0 / loss_for(rate, packet, rtt).get());
         }
         let one_way = OneWay::between(arrival.sent, arrival.at);
         self.rtt.on_packet(one_way);
         if arrival.edge.first {
-            // As printed, from the sampling of the frame on (ASMP, 3.4).
+            // The paper measures from the frame's sampling time (ASMP, 3.4).
             let sampled = (!self.config.repaired).then(|| OneWay::between(arrival.sampled, arrival.at));
             self.indicator.on_frame(sampled.unwrap_or(one_way), arrival.at);
         }
     }
 
     fn on_overheard(&mut self, heard: &Overheard<'_>) {
-        let (Turn::Fire { until, .. }, Some(own)) = (self.turn, self.claim) else { return };
+        let (NextReport::Fire { until, .. }, Some(own)) = (self.next, self.claim) else { return };
         let Some(other) = Claim::read(heard.body) else { return };
         if self.says_the_same(own.rate, other.rate) {
-            self.turn = Turn::Round(until);
+            self.next = NextReport::Round(until);
         }
     }
 
@@ -365,23 +367,23 @@ impl ReceiverHalf for Receiver {
     }
 
     fn due(&self) -> Due {
-        match self.turn {
-            Turn::Rtcp => Due::Rtcp,
-            Turn::Own(at) => Due::At(Wake { at, why: "report interval" }),
-            Turn::Round(at) => Due::At(Wake { at, why: "next round" }),
-            Turn::Fire { fire, .. } => Due::At(Wake { at: fire, why: "suppression timer" }),
+        match self.next {
+            NextReport::Rtcp => Due::Rtcp,
+            NextReport::Own(at) => Due::At(Wake { at, why: "report interval" }),
+            NextReport::Round(at) => Due::At(Wake { at, why: "next round" }),
+            NextReport::Fire { fire, .. } => Due::At(Wake { at: fire, why: "suppression timer" }),
         }
     }
 
-    /// Its turn moves with what it reports and overhears alone.
+    /// Its times only change with its own reports and those that it overhears.
     fn is_patient(&self) -> bool {
         true
     }
 
     fn report(&mut self, slot: &Slot) -> Reply {
-        if let Turn::Fire { until, .. } = self.turn {
-            self.turn = Turn::Round(until.max(slot.now));
-            // Packets since the round began stand in the report that leaves now; the next round has to know of them.
+        if let NextReport::Fire { until, .. } = self.next {
+            self.next = NextReport::Round(until.max(slot.now));
+            // The report that is sent now includes the packets since the round began; the next round has to add them.
             self.carried = self.counts_since_last_slot(slot);
             return self.reply();
         }
@@ -394,20 +396,20 @@ impl ReceiverHalf for Receiver {
         }
         let news = computed.is_some();
         self.claim = computed.or(self.claim);
-        // Who has no round-trip time has to be heard to get one.
-        let stranger = self.config.ramp && !self.rtt.is_known() && self.reports <= STRANGER;
-        if self.group && self.config.suppress && slot.interval > self.config.t_suspend && !stranger {
+        // A receiver without a round-trip time only gets one if its report reaches the sender.
+        let needs_rtt = self.config.ramp && !self.rtt.is_known() && self.reports <= NO_RTT_REPORTS;
+        if self.group && self.config.suppress && slot.interval > self.config.t_suspend && !needs_rtt {
             let round = self.rounds.next(self.config.t_random, slot.interval, slot.rtcp_share);
             let until = slot.now + round;
             if news {
                 let wait = timer(round, self.config.lambda, slot.members, &mut self.chance);
-                self.turn = Turn::Fire { fire: slot.now + wait, until };
+                self.next = NextReport::Fire { fire: slot.now + wait, until };
                 return Reply::Suppress;
             }
-            // Nothing to say but that we are here, which RTCP's own timer is for.
-            self.turn = Turn::Rtcp;
+            // There is no rate to report, so RTCP's own timer suffices to stay a member.
+            self.next = NextReport::Rtcp;
         } else {
-            self.turn = self.after_report(slot);
+            self.next = self.after_report(slot);
         }
         if news {
             self.reply()

@@ -5,9 +5,9 @@ use steadycast_units::{Offset, OneWay, Span, Time};
 
 const LEAST: Span = Span::millis(1);
 const MOST: Span = Span::secs(10);
-/// Weight of a packet in the mean of the one-way delay.
+/// The weight of a packet in the mean one-way delay.
 const PACKET: f64 = 1.0 / 16.0;
-/// The same for the delay that an announcement had on its way: that of the last few packets before it.
+/// The same weight for the delay that an announcement had: that of the last few packets before it.
 const RECENT: f64 = 1.0 / 4.0;
 
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ struct Anchor {
     at: Time,
 }
 
-/// The round-trip time as a receiver knows it: announced by the sender now and then, moved by the one-way delay in
+/// The round-trip time at a receiver. The sender announces it from time to time, and the one-way delay adjusts it in
 /// between.
 ///
 /// ```text
@@ -27,10 +27,10 @@ struct Anchor {
 ///  t_RTT = β t_inst + (1 − β) t_RTT                            once per report, within 1 ms … 10 s
 /// ```
 ///
-/// T_oneway is the packets' mean with weight 1/16. T_ref, multiplicative, is its value when RTT was announced;
-/// additive, the delay with which the announcement arrived that the receiver's last report answered: RTT is the way of
-/// that one and of the report. An announcement is a second older than what it announces; in that time a queue fills.
-/// Source: ASMP, eq. 6–11.
+/// T_oneway is the mean over packets with weight 1/16. In the multiplicative form T_ref is its value when RTT was
+/// announced. In the additive form T_ref is the delay of the announcement that the receiver's last report answered,
+/// because RTT consists of that announcement's and the report's delays. The next announcement arrives about a second
+/// later than the state that it describes, and a queue can fill in that time. Source: ASMP, equations 6–11.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoundTrip {
     additive: bool,
@@ -42,8 +42,8 @@ pub(super) struct RoundTrip {
     announced: Option<(OneWay, Time)>,
     answered: Option<(OneWay, Time)>,
     anchor: Option<Anchor>,
-    /// The least that was announced. They are a second apart, so that the path can be a little shorter than that; not
-    /// by half.
+    /// The minimum announced value. Announcements are a second apart, so the path may be somewhat shorter, but not by
+    /// half.
     least: Span,
     smoothed: Option<Span>,
 }
@@ -59,7 +59,7 @@ impl RoundTrip {
             return;
         };
         if self.additive && sample.variation_since(mean).abs() > CLOCK_STEP {
-            // A clock was set: go on from what the old reference gave.
+            // The receiver's clock was set, so the estimate continues from the old reference's value.
             if let Some(anchor) = &mut self.anchor {
                 anchor.rtt = anchor.rtt.moved(mean.variation_since(anchor.reference));
                 anchor.reference = sample;
@@ -72,10 +72,11 @@ impl RoundTrip {
         }
     }
 
-    /// An announcement has arrived, with what the sender measured where it is for us. Before the first packet there is
-    /// no reference, and it is not taken.
+    /// Processes an announcement. `rtt` is the sender's measurement of this receiver, if it has one. Before the first
+    /// packet there is no reference delay, and the measurement is ignored.
     pub(super) fn on_announced(&mut self, rtt: Option<Span>, at: Time) {
         let now = if self.additive { self.recent } else { self.one_way }.map(|way| (way, at));
+        // Before the first report there is no answered announcement, so the current one is the best reference.
         let answered = if self.additive { self.answered.or(now) } else { now };
         if let (Some(rtt), Some((reference, at))) = (rtt, answered) {
             let rtt = rtt.clamp(LEAST, MOST);
@@ -85,22 +86,22 @@ impl RoundTrip {
         self.announced = now;
     }
 
-    /// A report leaves, which answers the last announcement.
+    /// Records that a report is sent, which answers the last announcement.
     pub(super) fn on_report(&mut self) {
         self.answered = self.announced.or(self.answered);
     }
 
-    /// Whether the sender announces anything at all.
+    /// Returns whether the sender has announced anything.
     pub(super) const fn is_told(&self) -> bool {
         self.announced.is_some()
     }
 
-    /// Whether the sender has announced one.
+    /// Returns whether the sender has announced this receiver's round-trip time.
     pub(super) const fn is_known(&self) -> bool {
         self.anchor.is_some()
     }
 
-    /// One step of the filter, at a report; `drift` is how fast the clocks part.
+    /// Updates the filter at a report. `drift` is the drift between the clocks, in seconds per second.
     pub(super) fn step(&mut self, now: Time, drift: f64) -> Span {
         let Some(inst) = self.instant(now, drift) else { return self.get() };
         let inst = inst.clamp(LEAST, MOST);
@@ -112,7 +113,7 @@ impl RoundTrip {
         self.get()
     }
 
-    /// The smoothed value, the assumed one before the first.
+    /// Returns the smoothed round-trip time, or the assumed one before the first measurement.
     pub(super) fn get(&self) -> Span {
         self.smoothed.unwrap_or(self.initial)
     }
@@ -124,7 +125,7 @@ impl RoundTrip {
             let drifted = Offset::from_secs_f64(drift * now.since(anchor.at).as_secs_f64());
             return Some(anchor.rtt.moved(one_way.variation_since(anchor.reference) - drifted).max(self.least / 2));
         }
-        // The printed form takes the difference of two clocks for a delay; with an offset between them this breaks.
+        // The printed form treats the difference of two clocks as a delay, which is wrong if they have an offset.
         let delay = one_way.assuming_one_clock().as_secs_f64();
         let a = self
             .anchor
@@ -143,7 +144,7 @@ mod tests {
         RoundTrip::new(&Config::new(&Values::resolve(super::super::PARAMS, mode, &[]).unwrap()))
     }
 
-    /// A hundred packets with this delay in ms, on a sender's clock that is `offset_s` behind.
+    /// Adds a hundred packets with this delay in ms, on a sender's clock that is `offset_s` behind.
     fn feed(rtt: &mut RoundTrip, delay: u64, offset_s: i64) {
         for k in 0..100 {
             let at = Time::ZERO + Span::secs(5_000) + Span::millis(20 * k);

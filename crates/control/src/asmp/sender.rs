@@ -7,11 +7,11 @@ use crate::{Body, Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, 
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Rate, Span, Time};
 
-/// A receiver that has not reported for this many intervals is gone (RFC 3550, 6.3.5).
-const GONE: u64 = 5;
-/// After this many intervals without any report the rate falls.
-const SILENCE: u64 = 4;
-/// Receivers in the table; beyond it the one that was heard longest ago makes room.
+/// The number of report intervals after which a silent receiver is removed (RFC 3550, section 6.3.5).
+const MEMBER_TIMEOUT_INTERVALS: u64 = 5;
+/// The number of intervals without any report after which the rate is halved.
+const NO_REPORT_INTERVALS: u64 = 4;
+/// The maximum number of receivers in the table. A new one replaces the one with the oldest report.
 const MOST_RECEIVERS: usize = 1 << 17;
 const REPORT_SIZE: f64 = 112.0;
 
@@ -20,15 +20,15 @@ struct Entry {
     heard: Time,
     claim: Option<(Claim, Time)>,
     rtt: Option<Span>,
-    /// Its place among those that wait to be told their round-trip time.
+    /// The receiver's position in the queue of round-trip times to announce.
     waits: Option<AnnounceOrder>,
-    told: bool,
+    was_announced: bool,
 }
 
-/// Receivers that have never been told come first, then those that have waited longest.
+/// The order of announcements: receivers without any announcement first, then those that have waited longest.
 type AnnounceOrder = (bool, Time);
 
-/// What `r_tx` rests on.
+/// The basis of `r_tx`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Basis {
     #[default]
@@ -36,33 +36,34 @@ enum Basis {
     Receiver(ReceiverId),
     Held,
     Silence,
-    /// The last receiver has said BYE.
+    /// The last receiver has sent a BYE.
     Deserted,
 }
 
-/// The sending half: `r_tx` is the least of the live receivers' rates (ASMP, eq. 1).
+/// The sending half. `r_tx` is the minimum of the live receivers' rates (ASMP, equation 1).
 #[derive(Default)]
 pub(super) struct Sender {
     config: Config,
     floor: Rate,
     cap: Rate,
-    /// Receivers' RTCP in bytes per second.
+    /// The bandwidth of the receivers' RTCP in bytes per second.
     rtcp: f64,
     table: BTreeMap<ReceiverId, Entry>,
     by_rate: BTreeSet<(Rate, ReceiverId)>,
     by_age: BTreeSet<(Time, ReceiverId)>,
-    /// Receivers whose round-trip time is still to be announced.
+    /// The receivers whose round-trip time is still to be announced.
     to_announce: BTreeSet<(AnnounceOrder, ReceiverId)>,
     rate: Rate,
     basis: Basis,
     members: u32,
-    /// Mean time between two reports of one receiver.
+    /// The mean interval between two reports of one receiver.
     gap: Span,
     highest: u64,
-    /// When a report last showed that packets arrive; at first, when the first packet left.
-    sign_of_life: Option<Time>,
+    /// The time at which a report last showed that packets arrive; before the first, the time of the first packet.
+    last_progress: Option<Time>,
     halve_at: Option<Time>,
-    /// The rate is the least of the live ones; a look through the table, once in as many reports as it has entries.
+    /// The check that the rate is the minimum of the live receivers' rates. It reads the whole table, so it runs only
+    /// once per as many reports as there are entries.
     least: Check,
     unchecked: usize,
 }
@@ -82,7 +83,8 @@ impl Sender {
         }
     }
 
-    /// The report interval as far as the sender can know it: what 5 % allow, or what it sees, whichever is longer.
+    /// Returns the sender's estimate of the report interval: what RTCP's 5 % allow, or the measured interval if that is
+    /// longer.
     fn interval(&self) -> Span {
         let by_rule = Span::from_secs_f64(f64::from(self.members) * REPORT_SIZE / self.rtcp);
         by_rule.min(Span::secs(3600)).max(self.gap).max(LEAST_INTERVAL)
@@ -99,7 +101,7 @@ impl Sender {
         }
     }
 
-    /// The claim that counts: the least, or the least of those that are not skipped.
+    /// Returns the report that determines the rate: the one with the minimum, after those that are skipped.
     fn limiting(&self) -> Option<(Rate, ReceiverId)> {
         let skip = self.config.skip.map_or(0, |share| (share * self.by_rate.len() as f64 + 0.5) as usize);
         self.by_rate.iter().nth(skip).copied()
@@ -114,18 +116,18 @@ impl Sender {
             if let Basis::Receiver(_) = self.basis {
                 self.basis = Basis::Held;
             }
-            self.arm_silence(now);
+            self.start_no_report_timer(now);
         }
     }
 
-    /// With nobody left to say a rate, silence is waited for.
-    fn arm_silence(&mut self, now: Time) {
+    /// Starts the no-report timer if there is no receiver left that reports a rate.
+    fn start_no_report_timer(&mut self, now: Time) {
         // The paper has no such timer.
         if !self.config.repaired || self.limiting().is_some() || self.halve_at.is_some() {
             return;
         }
-        let quiet_since = *self.sign_of_life.get_or_insert(now);
-        self.halve_at = Some((quiet_since + self.interval() * SILENCE).max(now));
+        let quiet_since = *self.last_progress.get_or_insert(now);
+        self.halve_at = Some((quiet_since + self.interval() * NO_REPORT_INTERVALS).max(now));
     }
 
     fn check_least(&mut self, now: Time) {
@@ -134,7 +136,7 @@ impl Sender {
             return;
         }
         self.unchecked = 0;
-        let life = self.interval() * GONE;
+        let life = self.interval() * MEMBER_TIMEOUT_INTERVALS;
         let live = self.table.values().filter(|entry| entry.heard + life > now);
         if let Some(least) = live.filter_map(|entry| entry.claim).map(|(claim, _)| claim.rate).min() {
             self.least.see(self.rate == least.clamp(self.floor, self.cap));
@@ -142,7 +144,7 @@ impl Sender {
     }
 
     fn expire_receivers(&mut self, now: Time) {
-        let life = self.interval() * GONE;
+        let life = self.interval() * MEMBER_TIMEOUT_INTERVALS;
         while let Some((heard, id)) = self.by_age.first().copied() {
             if heard + life > now {
                 break;
@@ -154,8 +156,8 @@ impl Sender {
 
 impl SenderHalf for Sender {
     fn on_sent(&mut self, sent: &Sent) {
-        if self.sign_of_life.is_none() {
-            self.arm_silence(sent.at);
+        if self.last_progress.is_none() {
+            self.start_no_report_timer(sent.at);
         }
     }
 
@@ -168,28 +170,35 @@ impl SenderHalf for Sender {
             self.highest = self.highest.max(reception.highest);
         }
         if progress || claim.is_some() {
-            self.sign_of_life = Some(now);
+            self.last_progress = Some(now);
+            // The feedback shows that packets arrive, so the timer restarts from here.
             if self.halve_at.take().is_some() {
-                self.arm_silence(now);
+                self.start_no_report_timer(now);
             }
         }
         if claim.is_none() && report.rtt.is_none() {
             return;
         }
+        // Reports come from the network, so the table needs a bound.
         let full = self.table.len() >= MOST_RECEIVERS && !self.table.contains_key(&id);
         if let (true, Some((_, oldest))) = (full, self.by_age.first().copied()) {
             self.forget_receiver(oldest);
         }
-        let entry =
-            self.table.entry(id).or_insert(Entry { heard: now, claim: None, rtt: None, waits: None, told: false });
+        let entry = self.table.entry(id).or_insert(Entry {
+            heard: now,
+            claim: None,
+            rtt: None,
+            waits: None,
+            was_announced: false,
+        });
         if let Some(rtt) = report.rtt {
-            // A newer one takes the place of the one before in the queue too: a receiver that reports often must not
-            // wait for ever.
+            // A newer measurement keeps the entry's position in the queue, or a receiver that reports often would wait
+            // forever.
             entry.rtt = Some(rtt);
-            let place = *entry.waits.get_or_insert((entry.told, now));
+            let place = *entry.waits.get_or_insert((entry.was_announced, now));
             self.to_announce.insert((place, id));
         }
-        // A report without a rate keeps no rate alive; the rate's age is the entry's.
+        // A report without a rate does not keep an old rate alive. The age of the rate is that of the entry.
         if claim.is_some() || entry.claim.is_none() {
             self.by_age.remove(&(entry.heard, id));
             entry.heard = now;
@@ -199,6 +208,7 @@ impl SenderHalf for Sender {
             if let Some((old, at)) = entry.claim.replace((claim, now)) {
                 self.by_rate.remove(&(old.rate, id));
                 let gap = now.since(at);
+                // A weight of 1/8, as in RFC 6298, smooths RTCP's randomized intervals.
                 self.gap = if self.gap.is_zero() { gap } else { self.gap.scale(0.875) + gap / 8 };
             }
             self.by_rate.insert((claim.rate, id));
@@ -212,7 +222,7 @@ impl SenderHalf for Sender {
         self.forget_receiver(receiver);
         self.settle_rate(at);
         if how == Leave::Bye && self.config.repaired && self.table.is_empty() && self.basis == Basis::Held {
-            // Nobody is left to wait for: silence begins at once.
+            // The last receiver has left, so the rate falls without waiting for reports.
             self.basis = Basis::Deserted;
             self.halve_at = Some(at);
         }
@@ -231,11 +241,11 @@ impl SenderHalf for Sender {
     }
 
     fn wake(&self) -> Option<Wake> {
-        let oldest = self
-            .by_age
-            .first()
-            .map(|(heard, _)| Wake { at: *heard + self.interval() * GONE, why: "a receiver's silence" });
-        // At the floor there is nothing left to halve.
+        let oldest = self.by_age.first().map(|(heard, _)| Wake {
+            at: *heard + self.interval() * MEMBER_TIMEOUT_INTERVALS,
+            why: "a receiver's silence",
+        });
+        // At the floor the rate cannot be halved.
         let silence = self.halve_at.filter(|_| self.rate > self.floor);
         let silence = silence.map(|at| Wake { at, why: "everybody's silence" });
         [oldest, silence].into_iter().flatten().min_by_key(|wake| wake.at)
@@ -263,7 +273,7 @@ impl SenderHalf for Sender {
             (_, Some((_, claim))) if claim.rate <= self.floor => Limit::Floor,
             (_, Some((_, claim))) if claim.start => Limit::Start,
             _ if self.rate <= self.floor => Limit::Floor,
-            // What the network allows is as little known as at the start.
+            // The network's share is as unknown as at the start.
             (Basis::Deserted, _) => Limit::Start,
             _ => Limit::Network,
         };
@@ -285,7 +295,7 @@ impl SenderHalf for Sender {
         while rtts.len() < MOST_ANNOUNCED {
             let Some((_, id)) = self.to_announce.pop_first() else { break };
             if let Some(entry) = self.table.get_mut(&id) {
-                (entry.waits, entry.told) = (None, true);
+                (entry.waits, entry.was_announced) = (None, true);
                 rtts.extend(entry.rtt.map(|rtt| (id, rtt)));
             }
         }

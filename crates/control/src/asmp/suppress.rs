@@ -1,11 +1,11 @@
 use steadycast_units::{Chance, Span};
 
-/// RTCP's share of the session bandwidth (RFC 3550, 6.2).
+/// RTCP's share of the session bandwidth (RFC 3550, section 6.2).
 pub(super) const RTCP_SHARE: f64 = 0.05;
 const MOST_DOUBLINGS: u32 = 10;
 
-/// A timer in a round of length `round` for one of `members`: few early, many late, so that the early ones can silence
-/// the late ones.
+/// Draws a suppression timer in a round of length `round` for one of `members`. Few timers expire early and most late,
+/// so that the early reports suppress the late ones.
 ///
 /// ```text
 ///             λ       λ z/T                            T   ⎛         λ     ⎞
@@ -14,16 +14,16 @@ const MOST_DOUBLINGS: u32 = 10;
 ///         T(e − 1)
 /// ```
 ///
-/// λ = ln N + 1 unless given. Source: ASMP, eq. 20, where the normalising constant is printed as e^−λ, with which the
-/// density would not integrate to one.
+/// λ = ln N + 1 unless given. Source: ASMP, equation 20. The paper prints the normalizing constant as e^−λ, with which
+/// the density would not integrate to one.
 pub(crate) fn timer(round: Span, lambda: Option<f64>, members: u32, chance: &mut Chance) -> Span {
     let lambda = lambda.unwrap_or_else(|| libm::log(f64::from(members.max(1))) + 1.0);
     let share = libm::log1p(chance.unit() * libm::expm1(lambda)) / lambda;
     round.scale(share.clamp(0.0, 1.0))
 }
 
-/// How long a round is: T_random, doubled while RTCP takes more than its share, and halved again once it takes less
-/// than half.
+/// The length of suppression rounds: T_random, doubled while RTCP exceeds its share, and halved again while it is below
+/// half of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     doublings: u32,
@@ -36,6 +36,7 @@ impl Rounds {
         } else if rtcp_share < RTCP_SHARE / 2.0 {
             self.doublings = self.doublings.saturating_sub(1);
         }
+        // A round shorter than half of RTCP's interval would report more often than RTCP itself.
         t_random.max(interval / 2) * (1 << self.doublings)
     }
 }
@@ -58,7 +59,7 @@ mod tests {
             let sampled = drawn.iter().sum::<f64>() / f64::from(n);
             assert!((sampled - mean).abs() < 0.02, "{sampled} for {members}");
             assert!(drawn[0] >= 0.0 && drawn[drawn.len() - 1] <= 5.0, "the distribution is 1 at T");
-            // Kolmogorov-Smirnov at one in a thousand.
+            // The Kolmogorov-Smirnov bound at a significance of 0.1 %.
             for (k, z) in drawn.iter().enumerate() {
                 let cdf = libm::expm1(lambda * z / 5.0) / libm::expm1(lambda);
                 assert!((cdf - k as f64 / f64::from(n)).abs() < 1.95 / f64::from(n).sqrt(), "at {z}");

@@ -1,44 +1,46 @@
-//! The rate by delay: rises to find the capacity, steps below what came through when the queue grows
+//! The delay-based rate: additive or multiplicative increase, and a decrease below the acknowledged rate on overuse
 //! (libwebrtc, `aimd_rate_control.cc`, `link_capacity_estimator.cc`).
 
 use super::Config;
-use super::trendline::Usage;
+use super::trendline::BandwidthUsage;
 use steadycast_units::{Rate, Span, Time};
 
-/// Weight of a new sample of the capacity.
+/// The weight of a new capacity sample.
 const ALPHA: f64 = 0.05;
-/// Bounds of its variance, divided by its mean in kb/s.
+/// The bounds of the capacity's variance, divided by its mean in kb/s.
 const LEAST_VARIANCE: f64 = 0.4;
 const MOST_VARIANCE: f64 = 2.5;
-/// The rate never exceeds this share of what came through and [`ABOVE`].
+/// The maximum rate, as a multiple of the acknowledged rate, to which [`ABOVE`] is added.
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
-/// What is added to that share.
+/// The addend of that maximum.
 const ABOVE: Rate = Rate::kbps(10);
-/// A decrease goes this far below β times what came through.
+/// The amount by which a decrease goes below β times the acknowledged rate.
 const BELOW: Rate = Rate::kbps(5);
-/// Least step of the multiplicative increase.
+/// The minimum step of the multiplicative increase, in bit/s.
 const LEAST_STEP: f64 = 1_000.0;
-/// Least slope of the additive increase, in bit/s per second.
+/// The minimum slope of the additive increase, in bit/s per second.
 const LEAST_SLOPE: f64 = 4_000.0;
-/// The additive increase is half a packet of a frame at this rate per response time; a packet is at most this large.
+/// The additive increase is half a packet per response time. Its packet size, in bytes, follows from this frame rate
+/// and this maximum.
 const FRAMES_PER_S: f64 = 30.0;
 const PACKET: f64 = 1_200.0;
-/// A response takes a round trip and this.
+/// The detection time of overuse. A response takes a round trip and this time.
 const DETECTION: Span = Span::millis(100);
-/// The round trip before one is known.
+/// The assumed round-trip time before the first measurement.
 const FIRST_RTT: Span = Span::millis(200);
-/// Bounds of the time between two decreases.
+/// The bounds of the interval between two decreases.
 const LEAST_INTERVAL: Span = Span::millis(10);
 const MOST_INTERVAL: Span = Span::millis(200);
 
-/// What the link carried when its queue grew: mean, and variance over mean, in kb/s.
+/// The link capacity estimate from the acknowledged rates at overuse: the mean, and the variance over the mean, in
+/// kb/s.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Capacity {
+pub(super) struct LinkCapacity {
     estimate: Option<f64>,
     variance: f64,
 }
 
-impl Capacity {
+impl LinkCapacity {
     fn kbps(rate: Rate) -> f64 {
         rate.as_bps_f64() / 1e3
     }
@@ -51,11 +53,12 @@ impl Capacity {
         self.estimate.map(|kbps| Rate::from_bps_f64(kbps * 1e3))
     }
 
-    /// Whether this rate lies more than three deviations above, or below.
+    /// Returns whether the rate is more than three standard deviations above the estimate.
     fn is_exceeded_by(&self, rate: Rate) -> bool {
         self.estimate.is_some_and(|estimate| Self::kbps(rate) > estimate + 3.0 * self.deviation())
     }
 
+    /// Returns whether the rate is more than three standard deviations below the estimate.
     fn is_undercut_by(&self, rate: Rate) -> bool {
         self.estimate.is_some_and(|estimate| Self::kbps(rate) < estimate - 3.0 * self.deviation())
     }
@@ -64,6 +67,7 @@ impl Capacity {
         let sample = Self::kbps(rate);
         let estimate = self.estimate.map_or(sample, |old| (1.0 - ALPHA) * old + ALPHA * sample);
         let error = estimate - sample;
+        // The first sample has no error, so the variance starts at its minimum.
         let before = if self.estimate.is_some() { self.variance } else { LEAST_VARIANCE };
         let variance = (1.0 - ALPHA) * before + ALPHA * error * error / estimate.max(1.0);
         *self = Self { estimate: Some(estimate), variance: variance.clamp(LEAST_VARIANCE, MOST_VARIANCE) };
@@ -83,7 +87,7 @@ pub(super) struct Aimd {
     pub(super) rate: Rate,
     acknowledged: Rate,
     state: State,
-    capacity: Capacity,
+    capacity: LinkCapacity,
     changed: Option<Time>,
     rtt: Span,
 }
@@ -97,31 +101,35 @@ impl Aimd {
         self.rtt = rtt;
     }
 
-    /// A rate that was found by other means.
+    /// Sets a rate that was found by a probe, or without an acknowledged rate.
     pub(super) fn set(&mut self, rate: Rate, now: Time) {
         self.rate = rate.clamp(self.config.floor, self.config.cap);
         self.changed = Some(now);
     }
 
-    /// Whether the rate may fall again: the last change has had a round trip to show, or far less came through.
+    /// Returns whether the rate may fall again. Either the last change is a round trip ago, or the acknowledged rate is
+    /// less than half of the rate.
     pub(super) fn may_reduce(&self, now: Time, acknowledged: Option<Rate>) -> bool {
         let interval = self.rtt.clamp(LEAST_INTERVAL, MOST_INTERVAL);
         self.changed.is_none_or(|at| now.since(at) >= interval)
             || acknowledged.is_some_and(|acknowledged| acknowledged < self.rate.scale(0.5))
     }
 
+    /// Updates the rate by the detected usage and the current state.
+    ///
     /// ```text
     ///                    decrease         increase                    hold
     ///  overuse      →    decrease         decrease                    decrease     then hold
     ///  normal       →                     increase                    increase
     ///  underuse     →                     hold                        hold
     /// ```
-    pub(super) fn update(&mut self, usage: Usage, acknowledged: Option<Rate>, now: Time) {
+    pub(super) fn update(&mut self, usage: BandwidthUsage, acknowledged: Option<Rate>, now: Time) {
         self.acknowledged = acknowledged.unwrap_or(self.acknowledged);
         match usage {
-            Usage::Over => self.decrease(now),
-            Usage::Under => self.state = State::Hold,
-            Usage::Normal => {
+            BandwidthUsage::Over => self.decrease(now),
+            BandwidthUsage::Under => self.state = State::Hold,
+            BandwidthUsage::Normal => {
+                // The time in the hold state must not count as time of the increase.
                 if self.state == State::Hold {
                     self.changed = Some(now);
                 }
@@ -133,11 +141,13 @@ impl Aimd {
     }
 
     fn increase(&mut self, now: Time) {
+        // An acknowledged rate far above the estimate means that the link's capacity has changed.
         if self.capacity.is_exceeded_by(self.acknowledged) {
-            self.capacity = Capacity::default();
+            self.capacity = LinkCapacity::default();
         }
         let limit = self.acknowledged.scale(ABOVE_ACKNOWLEDGED) + ABOVE;
         let since = self.changed.replace(now).map(|at| now.since(at).as_secs_f64());
+        // An application-limited sender must not raise the rate beyond what it has tested.
         if self.rate >= limit {
             return;
         }
@@ -145,13 +155,14 @@ impl Aimd {
         let more = if self.capacity.estimate.is_some() {
             self.slope() * since.unwrap_or(0.0)
         } else {
+            // A pause must not raise the rate by more than a second's worth.
             let factor = libm::pow(self.config.eta, since.unwrap_or(1.0).min(1.0));
             (rate * (factor - 1.0)).max(LEAST_STEP)
         };
         self.rate = Rate::from_bps_f64(rate + more).min(limit);
     }
 
-    /// Bit/s per second of the additive increase.
+    /// Returns the slope of the additive increase, in bit/s per second.
     ///
     /// ```text
     ///  max( 4000,  8 P / (2 (R + 100 ms)) ),   P = F / ⌈F / 1200⌉,   F = X / (8 · 30)
@@ -165,15 +176,18 @@ impl Aimd {
 
     fn decrease(&mut self, now: Time) {
         let mut to = self.acknowledged.scale(self.config.beta);
+        // libwebrtc subtracts 5 kb/s more, which drains the queue also at low rates.
         if to > BELOW {
             to = to.saturating_sub(BELOW);
         }
+        // The acknowledged rate may exceed the rate after probes; a decrease then follows the link capacity.
         if to > self.rate {
             to = self.capacity.known().map_or(to, |capacity| capacity.scale(self.config.beta));
         }
         self.rate = self.rate.min(to);
+        // An acknowledged rate far below the estimate means that the link's capacity has changed.
         if self.capacity.is_undercut_by(self.acknowledged) {
-            self.capacity = Capacity::default();
+            self.capacity = LinkCapacity::default();
         }
         self.capacity.take(self.acknowledged);
         (self.state, self.changed) = (State::Hold, Some(now));
@@ -191,8 +205,8 @@ mod tests {
 
     #[test]
     fn capacity_is_a_slow_mean_with_a_bounded_deviation() {
-        let mut capacity = Capacity::default();
-        let told: Vec<_> = [1_000, 900, 950]
+        let mut capacity = LinkCapacity::default();
+        let reported: Vec<_> = [1_000, 900, 950]
             .into_iter()
             .map(|kbps| {
                 capacity.take(Rate::kbps(kbps));
@@ -200,7 +214,7 @@ mod tests {
                 (round(capacity.estimate.unwrap()), round(capacity.deviation()))
             })
             .collect();
-        assert_eq!(told, [(1000.0, 20.0), (995.0, 28.8), (992.75, 29.62)]);
+        assert_eq!(reported, [(1000.0, 20.0), (995.0, 28.8), (992.75, 29.62)]);
         assert!(!capacity.is_exceeded_by(Rate::kbps(1_081)) && capacity.is_exceeded_by(Rate::kbps(1_082)));
         assert!(!capacity.is_undercut_by(Rate::kbps(904)) && capacity.is_undercut_by(Rate::kbps(903)));
     }
@@ -219,7 +233,7 @@ mod tests {
         assert_eq!(slope(10, 200), 4_000.0);
     }
 
-    /// A cycle of overuse goes from 0.85 of the link to all of it, by (1 − β) of the link over the slope.
+    /// A cycle after overuse rises from 0.85 of the link to all of it, in (1 − β) of the link over the slope.
     #[test]
     fn a_cycle_uses_0_925_of_a_fast_link_and_takes_the_longer_the_faster_that_is() {
         for (mbps, slope) in [(20, 26_667.0), (100, 26_667.0)] {
@@ -228,8 +242,8 @@ mod tests {
             aimd.on_rtt(Span::millis(80));
             let (mut ms, mut falls, mut used) = (0, Vec::new(), Vec::new());
             while falls.len() < 3 {
-                let usage = if aimd.rate > link { Usage::Over } else { Usage::Normal };
-                falls.extend((usage == Usage::Over).then_some(ms));
+                let usage = if aimd.rate > link { BandwidthUsage::Over } else { BandwidthUsage::Normal };
+                falls.extend((usage == BandwidthUsage::Over).then_some(ms));
                 aimd.update(usage, Some(aimd.rate.min(link)), at(ms));
                 used.extend((falls.len() == 2).then(|| aimd.rate.ratio(link)));
                 ms += 50;
@@ -245,19 +259,19 @@ mod tests {
     fn without_a_capacity_the_rate_rises_by_eight_percent_a_second_and_no_further_than_half_above_what_came_through() {
         let mut aimd = Aimd::new(&config());
         for ms in (0..=1_000).step_by(50) {
-            aimd.update(Usage::Normal, Some(Rate::kbps(280)), at(ms));
+            aimd.update(BandwidthUsage::Normal, Some(Rate::kbps(280)), at(ms));
         }
         let second = aimd.rate;
         assert!((Rate::kbps(323)..=Rate::kbps(326)).contains(&second), "{second}");
         for ms in (1_000..20_000).step_by(50) {
-            aimd.update(Usage::Normal, Some(Rate::kbps(280)), at(ms));
+            aimd.update(BandwidthUsage::Normal, Some(Rate::kbps(280)), at(ms));
         }
         assert_eq!(aimd.rate, Rate::kbps(430));
-        // From 300 kb/s to 2.5 Mb/s at 8 % a second: ln(8.33)/ln(1.08) = 27.6 s, where what comes through keeps up.
+        // From 300 kb/s to 2.5 Mb/s at 8 % per second: ln(8.33)/ln(1.08) = 27.6 s, if the acknowledged rate keeps up.
         let mut alone = Aimd::new(&config());
         let mut ms = 0;
         while alone.rate < Rate::kbps(2_500) {
-            alone.update(Usage::Normal, Some(alone.rate), at(ms));
+            alone.update(BandwidthUsage::Normal, Some(alone.rate), at(ms));
             ms += 50;
         }
         assert!((26_500..=28_500).contains(&ms), "{ms}");
@@ -267,24 +281,25 @@ mod tests {
     fn overuse_goes_to_below_what_came_through_and_the_next_rise_is_additive() {
         let mut aimd = Aimd::new(&Config { start: Rate::kbps(1_200), ..config() });
         aimd.on_rtt(Span::millis(50));
-        aimd.update(Usage::Over, Some(Rate::kbps(1_000)), at(1_000));
+        aimd.update(BandwidthUsage::Over, Some(Rate::kbps(1_000)), at(1_000));
         assert_eq!(aimd.rate, Rate::kbps(845));
         assert!(
             !aimd.may_reduce(at(1_049), Some(Rate::kbps(800))) && aimd.may_reduce(at(1_050), Some(Rate::kbps(800)))
         );
         assert!(aimd.may_reduce(at(1_001), Some(Rate::kbps(400))));
-        aimd.update(Usage::Under, Some(Rate::kbps(990)), at(1_100));
+        aimd.update(BandwidthUsage::Under, Some(Rate::kbps(990)), at(1_100));
         assert_eq!(aimd.rate, Rate::kbps(845));
-        aimd.update(Usage::Normal, Some(Rate::kbps(990)), at(1_200));
-        aimd.update(Usage::Normal, Some(Rate::kbps(990)), at(2_200));
+        aimd.update(BandwidthUsage::Normal, Some(Rate::kbps(990)), at(1_200));
+        aimd.update(BandwidthUsage::Normal, Some(Rate::kbps(990)), at(2_200));
         let risen = aimd.rate.saturating_sub(Rate::kbps(845));
         assert!((Rate::kbps(22)..=Rate::kbps(32)).contains(&risen), "{risen}");
-        // Overuse below the rate never raises it: what came through is more than the rate.
+        // Overuse never raises the rate, even if the acknowledged rate is higher.
         let before = aimd.rate;
-        aimd.update(Usage::Over, Some(Rate::kbps(1_400)), at(3_000));
+        aimd.update(BandwidthUsage::Over, Some(Rate::kbps(1_400)), at(3_000));
         assert!(aimd.rate <= before);
-        // Far more came through than the capacity: it is forgotten, and the rise is multiplicative again.
-        aimd.update(Usage::Normal, Some(Rate::mbps(3)), at(3_100));
+        // The acknowledged rate far exceeds the capacity estimate: it is discarded, and the increase is multiplicative
+        // again.
+        aimd.update(BandwidthUsage::Normal, Some(Rate::mbps(3)), at(3_100));
         assert!(aimd.capacity.estimate.is_none());
     }
 }

@@ -1,27 +1,28 @@
-//! Whether the application, not the controller, limits the rate (libwebrtc, `alr_detector.cc`, `interval_budget.cc`).
+//! Detection of application-limited phases, in which the application and not the controller limits the rate (libwebrtc,
+//! `alr_detector.cc`, `interval_budget.cc`).
 
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Length of the budget.
+/// The time span of the budget.
 const WINDOW: Span = Span::millis(500);
-/// It fills at this share of the target.
+/// The fill rate, as a share of the target.
 const SHARE: f64 = 0.65;
-/// Its fill at which an application-limited phase begins, and ends.
+/// The fill levels at which an application-limited phase begins and ends.
 const BEGINS: f64 = 0.8;
 const ENDS: f64 = 0.5;
 
-/// A budget that fills with time and is spent by packets.
+/// A byte budget that fills with time and is spent by packets. It stays full if less is sent than the target allows.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Alr {
+pub(super) struct AlrDetector {
     rate: Rate,
-    /// Bytes; negative when more was sent.
+    /// The bytes in the budget; negative if more was sent.
     left: f64,
     last: Option<Time>,
-    /// Since when the application limits the rate.
+    /// The start of the current application-limited phase.
     pub(super) since: Option<Time>,
 }
 
-impl Alr {
+impl AlrDetector {
     pub(super) fn new(target: Rate) -> Self {
         Self { rate: target.scale(SHARE), ..Self::default() }
     }
@@ -38,6 +39,7 @@ impl Alr {
     pub(super) fn on_sent(&mut self, at: Time, size: Bytes) {
         let Some(last) = self.last.replace(at) else { return };
         let room = self.room();
+        // The lower bound keeps a burst from delaying the detection for long.
         let spent = (self.left - size.as_f64()).max(-room);
         self.left = (spent + self.rate.as_bytes_per_s() * at.since(last).as_secs_f64()).min(room);
         let fill = if room > 0.0 { self.left / room } else { 0.0 };
@@ -55,10 +57,10 @@ mod tests {
 
     #[test]
     fn a_source_that_sends_less_than_65_percent_of_the_target_is_application_limited() {
-        let mut alr = Alr::new(Rate::kbps(1_000));
+        let mut alr = AlrDetector::new(Rate::kbps(1_000));
         let mut ms = 0;
         // Packets of 1000 bytes at this distance: 800 kb/s, 400 kb/s.
-        let mut feed = |alr: &mut Alr, gap: u64, packets: usize| {
+        let mut feed = |alr: &mut AlrDetector, gap: u64, packets: usize| {
             for _ in 0..packets {
                 ms += gap;
                 alr.on_sent(Time::ZERO + Span::millis(ms), Bytes::new(1_000));
@@ -66,7 +68,7 @@ mod tests {
             alr.since.is_some()
         };
         assert!(!feed(&mut alr, 10, 200));
-        // 31 kB/s are missing; from −40 kB to 32 kB takes 2.3 s.
+        // 31 kB/s are unused; from −40 kB to 32 kB takes 2.3 s.
         assert!(!feed(&mut alr, 20, 100));
         assert!(feed(&mut alr, 20, 40));
         // It ends once the budget is half spent: 20 kB at 19 kB/s.

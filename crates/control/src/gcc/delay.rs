@@ -1,29 +1,30 @@
-//! The estimate by delay: groups, their trend, and the rate that follows it (libwebrtc, `delay_based_bwe.cc`).
+//! The delay-based estimate: packet groups, their delay trend, and the AIMD rate control (libwebrtc,
+//! `delay_based_bwe.cc`).
 
 use super::aimd::Aimd;
-use super::arrivals::Groups;
-use super::trendline::{Trendline, Usage};
+use super::inter_arrival::InterArrival;
+use super::trendline::{BandwidthUsage, Trendline};
 use super::{Config, Received};
 use steadycast_units::{Rate, Span, Time};
 
-/// Without feedback for this long what is known of the delay is forgotten.
-const FORGOTTEN: Span = Span::secs(2);
+/// The time without feedback after which the delay state is discarded.
+const STREAM_TIMEOUT: Span = Span::secs(2);
 
-/// What a report changed.
+/// The effect of a report on the estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// The estimate, where it was looked at.
+    /// The new estimate; `None` if it was not updated.
     pub(super) rate: Option<Rate>,
-    /// It is a probe's result.
+    /// Whether the estimate is a probe's result.
     pub(super) probe: bool,
-    /// A queue has drained.
+    /// Whether a queue has drained.
     pub(super) recovered: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct DelayBased {
     config: Config,
-    groups: Groups,
+    groups: InterArrival,
     trendline: Trendline,
     aimd: Aimd,
     heard: Option<Time>,
@@ -38,7 +39,7 @@ impl DelayBased {
         self.aimd.rate
     }
 
-    pub(super) fn usage(&self) -> Usage {
+    pub(super) fn usage(&self) -> BandwidthUsage {
         self.trendline.usage
     }
 
@@ -46,7 +47,7 @@ impl DelayBased {
         self.aimd.on_rtt(rtt);
     }
 
-    /// The packets of a report, in the order of their arrival; a probe's result, if there is one.
+    /// Processes the packets of a report, in the order of their arrival, and a probe's result if there is one.
     pub(super) fn update(
         &mut self,
         now: Time,
@@ -57,8 +58,9 @@ impl DelayBased {
         if packets.is_empty() {
             return Outcome::default();
         }
-        if self.heard.replace(now).is_some_and(|at| now.since(at) > FORGOTTEN) {
-            (self.groups, self.trendline) = (Groups::default(), Trendline::new(&self.config));
+        // libwebrtc resets the estimators after a stream timeout, because the path may have changed.
+        if self.heard.replace(now).is_some_and(|at| now.since(at) > STREAM_TIMEOUT) {
+            (self.groups, self.trendline) = (InterArrival::default(), Trendline::new(&self.config));
         }
         let mut recovered = false;
         for packet in packets {
@@ -66,9 +68,10 @@ impl DelayBased {
             if let Some(delta) = self.groups.take(packet.sent, packet.arrived, now) {
                 self.trendline.update(&delta, packet.arrived);
             }
-            recovered |= before == Usage::Under && self.usage() == Usage::Normal;
+            // A queue has drained when underuse ends without overuse.
+            recovered |= before == BandwidthUsage::Under && self.usage() == BandwidthUsage::Normal;
         }
-        if self.usage() == Usage::Over {
+        if self.usage() == BandwidthUsage::Over {
             return Outcome { rate: self.reduce(now, acknowledged), probe: false, recovered: false };
         }
         match probe {
@@ -83,8 +86,8 @@ impl DelayBased {
             return None;
         }
         match acknowledged {
-            Some(_) => self.aimd.update(Usage::Over, acknowledged, now),
-            // Not known what came through: half.
+            Some(_) => self.aimd.update(BandwidthUsage::Over, acknowledged, now),
+            // Without an acknowledged rate there is no measure for the decrease, so the rate is halved.
             None => self.aimd.set(self.aimd.rate.scale(0.5), now),
         }
         Some(self.aimd.rate)
@@ -96,7 +99,7 @@ mod tests {
     use super::*;
     use steadycast_units::{Bytes, PeerTime};
 
-    /// Packets each 10 ms, each this much later than the one before it; told one by one.
+    /// Delivers packets every 10 ms, one per report, each with this additional delay relative to the previous one.
     fn run(half: &mut DelayBased, ms: std::ops::Range<u64>, later: f64, acknowledged: Option<Rate>) -> Rate {
         let mut way = 50.0;
         for at in ms.step_by(10) {
@@ -135,9 +138,9 @@ mod tests {
     fn two_seconds_without_feedback_forget_the_trend() {
         let mut half = half();
         run(&mut half, 0..600, 3.0, Some(Rate::kbps(280)));
-        assert_eq!(half.usage(), Usage::Over);
+        assert_eq!(half.usage(), BandwidthUsage::Over);
         run(&mut half, 3_000..3_050, 0.0, Some(Rate::kbps(280)));
-        assert_eq!(half.usage(), Usage::Normal);
+        assert_eq!(half.usage(), BandwidthUsage::Normal);
     }
 
     trait Halvings {

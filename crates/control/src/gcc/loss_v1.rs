@@ -1,4 +1,4 @@
-//! The rate by the fraction of lost packets, and the limits of all rates (libwebrtc,
+//! The loss-based estimate v1, which uses the fraction of lost packets, and the limits of all estimates (libwebrtc,
 //! `send_side_bandwidth_estimation.cc`).
 
 use super::Config;
@@ -6,20 +6,20 @@ use super::constants::{HIGH_LOSS, LOW_LOSS, SILENCE};
 use std::collections::VecDeque;
 use steadycast_units::{Rate, Span, Time};
 
-/// A fraction is not told of fewer packets.
+/// The minimum number of packets for a loss fraction.
 const LEAST_PACKETS: i64 = 20;
-/// The rise starts from the least target of this time.
-const RISE: Span = Span::secs(1);
-/// The rise multiplies that target with this, and adds this to it.
+/// The window of the minimum target from which the rate rises.
+const MIN_HISTORY: Span = Span::secs(1);
+/// The increase: the factor and the addend that are applied to that minimum.
 const FACTOR: f64 = 1.08;
 const STEP: Rate = Rate::kbps(1);
-/// Between two cuts lies this and a round trip.
+/// The minimum time between two decreases, in addition to a round trip.
 const BETWEEN_CUTS: Span = Span::millis(300);
-/// A fraction counts for 1.2 times the longest time between reports, 5 s.
-const FRESH: Span = Span::secs(6);
-/// While nothing was lost, the target follows the estimate by delay for this long.
+/// The maximum age of a loss fraction: 1.2 times the longest report interval of 5 s.
+const LOSS_REPORT_MAX_AGE: Span = Span::secs(6);
+/// The duration of the start phase, in which the target follows the delay-based estimate while there is no loss.
 const START: Span = Span::secs(2);
-/// The back-off at silence is made this often, and by this factor.
+/// The interval and the factor of the back-off without feedback.
 const BACK_OFF_INTERVAL: Span = Span::secs(1);
 const BACK_OFF: f64 = 0.8;
 
@@ -27,9 +27,9 @@ const BACK_OFF: f64 = 0.8;
 pub(super) struct LossV1 {
     config: Config,
     pub(super) target: Rate,
-    /// The estimate by delay; `None`: there is none yet.
+    /// The delay-based estimate; `None` before the first.
     pub(super) delay_based: Option<Rate>,
-    /// The last second's least target, as a falling staircase.
+    /// The minimum target of the last second, as a monotonic queue with rising rates.
     least: VecDeque<(Time, Rate)>,
     expected: i64,
     lost: i64,
@@ -37,10 +37,10 @@ pub(super) struct LossV1 {
     first_report: Option<Time>,
     fraction_at: Option<Time>,
     cut_at: Option<Time>,
-    /// Since the last fraction the rate was cut.
+    /// Whether the rate was decreased since the last fraction.
     cut: bool,
     pub(super) rtt: Span,
-    /// When a round trip was measured last, and how long it was.
+    /// The time and the value of the last round-trip measurement.
     propagation: Option<(Time, Span)>,
     first_sent: Option<Time>,
     last_sent: Time,
@@ -61,13 +61,13 @@ impl LossV1 {
         self.last_sent = at;
     }
 
-    /// A round trip has been measured.
+    /// Records a round-trip measurement.
     pub(super) fn on_rtt(&mut self, now: Time, rtt: Span) {
         self.rtt = rtt;
         self.propagation = Some((now, rtt));
     }
 
-    /// A probe's result replaces what was believed.
+    /// Sets the target to a probe's result and discards the history.
     pub(super) fn set(&mut self, rate: Rate) {
         self.delay_based = None;
         self.take(rate, "probe");
@@ -78,7 +78,7 @@ impl LossV1 {
         self.delay_based = Some(rate);
     }
 
-    /// Packets of which reports told, and how many of them were lost; fewer where lost ones came after all.
+    /// Records the packets in a report and the number of lost ones, which is negative if missing packets arrived late.
     pub(super) fn on_loss(&mut self, now: Time, lost: i64, expected: i64) {
         self.first_report.get_or_insert(now);
         (self.expected, self.lost) = (self.expected.saturating_add(expected), self.lost.saturating_add(lost));
@@ -86,14 +86,14 @@ impl LossV1 {
             return;
         }
         let share = self.lost.max(0) as f64 / self.expected as f64;
-        // Eight bits, as in a receiver report.
+        // The fraction has eight bits, as in a receiver report.
         self.fraction = (share * 256.0).floor().min(255.0) / 256.0;
         (self.expected, self.lost, self.cut) = (0, 0, false);
         self.fraction_at = Some(now);
     }
 
-    /// For how long a packet's way there and back has lasted at least: the last round trip, and the silence since,
-    /// while packets left. Before the first feedback the silence since the first packet.
+    /// Returns a lower bound of the current round-trip time: the last measurement plus the time without feedback while
+    /// packets were sent. Before the first feedback it is the time since the first packet.
     fn corrected_rtt(&self) -> Span {
         match (self.propagation, self.first_sent) {
             (Some((at, rtt)), _) => rtt + self.last_sent.since(at),
@@ -102,12 +102,12 @@ impl LossV1 {
         }
     }
 
-    /// Whether the no-feedback rule holds.
+    /// Returns whether the back-off without feedback applies.
     pub(super) fn is_silent(&self) -> bool {
         self.corrected_rtt() > SILENCE
     }
 
-    /// One step. `v2`: what the other loss-based estimate gives, where it is ready.
+    /// Updates the target. `v2` is the estimate of the loss model, once it is ready.
     pub(super) fn update(&mut self, now: Time, v2: Option<(Rate, &'static str)>) {
         if self.is_silent() {
             let due = self.cut_at.is_none_or(|at| now.since(at) >= BACK_OFF_INTERVAL);
@@ -119,6 +119,7 @@ impl LossV1 {
             }
             return;
         }
+        // In the start phase the delay-based estimate and probes may raise the rate faster than 8 % per second.
         if self.fraction == 0.0 && self.in_start(now) && v2.is_none() {
             let above = self.delay_based.filter(|rate| *rate > self.target);
             if let Some(rate) = above {
@@ -135,7 +136,8 @@ impl LossV1 {
         if let Some((rate, rule)) = v2 {
             return self.take(rate, rule);
         }
-        if now.since(fraction_at) >= FRESH {
+        // Without fresh loss reports there is no evidence for a change in either direction.
+        if now.since(fraction_at) >= LOSS_REPORT_MAX_AGE {
             return self.take(self.target, "loss report too old: held");
         }
         if self.fraction <= LOW_LOSS {
@@ -144,6 +146,7 @@ impl LossV1 {
         } else if self.fraction <= HIGH_LOSS {
             self.take(self.target, "some loss: held");
         } else {
+            // A decrease takes a round trip to show in the loss reports, so a second one has to wait for it.
             let due = self.cut_at.is_none_or(|at| now.since(at) >= BETWEEN_CUTS + self.rtt);
             if !self.cut && due {
                 (self.cut, self.cut_at) = (true, Some(now));
@@ -154,8 +157,9 @@ impl LossV1 {
         }
     }
 
+    // A deque whose rates rise from front to back has the window's minimum at the front.
     fn remember(&mut self, now: Time) {
-        while self.least.front().is_some_and(|(at, _)| now.since(*at) + Span::millis(1) > RISE) {
+        while self.least.front().is_some_and(|(at, _)| now.since(*at) + Span::millis(1) > MIN_HISTORY) {
             self.least.pop_front();
         }
         while self.least.back().is_some_and(|(_, rate)| *rate >= self.target) {
@@ -165,6 +169,7 @@ impl LossV1 {
     }
 
     fn take(&mut self, rate: Rate, rule: &'static str) {
+        // The lower of the loss-based and the delay-based estimate counts.
         let bounded = self.delay_based.filter(|by_delay| *by_delay < rate);
         self.rule = if bounded.is_some() { "delay" } else { rule };
         self.target = bounded.unwrap_or(rate).clamp(self.config.floor, self.config.cap);
@@ -183,7 +188,7 @@ mod tests {
         Time::ZERO + Span::millis(ms)
     }
 
-    /// A report each second about 100 packets, steps each 25 ms; the target at the end.
+    /// Runs a report about 100 packets each second and an update every 25 ms. Returns the final target.
     fn run(estimator: &mut LossV1, seconds: std::ops::Range<u64>, lost: i64) -> Rate {
         for step in seconds.start * 40..seconds.end * 40 {
             let now = at(step * 25);
@@ -203,13 +208,13 @@ mod tests {
         let first = run(&mut little, 0..1, 2);
         assert_eq!(first, Rate::kbps(325));
         let tenth = run(&mut little, 1..10, 2);
-        // (300 + 12.5) 1.08^10 − 12.5, less what the steps of 25 ms in a second's history cost.
+        // (300 + 12.5) 1.08^10 − 12.5, minus the effect of the 25 ms updates in a second's history.
         assert!((Rate::kbps(590)..=Rate::kbps(665)).contains(&tenth), "{tenth}");
         let held = run(&mut little, 10..15, 8);
         assert_eq!(held, tenth);
         let mut much = estimator();
         let cut = run(&mut much, 0..1, 20);
-        // 51/256: half of it.
+        // 51/256, and half of it is subtracted.
         assert_eq!(cut, Rate::from_bps_f64(300_000.0 * (1.0 - 51.0 / 512.0)));
         let again = run(&mut much, 1..4, 20);
         assert_eq!(again.as_bps() / 100, (cut.as_bps_f64() * libm::pow(1.0 - 51.0 / 512.0, 3.0)) as u64 / 100);

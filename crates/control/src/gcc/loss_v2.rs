@@ -1,5 +1,5 @@
-//! The rate by a model of loss: an inherent part, and all above a bandwidth; both fitted to what was seen
-//! (libwebrtc, `loss_based_bwe_v2.cc`).
+//! The loss-based estimate v2: a channel model with an inherent loss and a bandwidth, above which all is lost, fitted
+//! to observations (libwebrtc, `loss_based_bwe_v2.cc`).
 //!
 //! ```text
 //!  p(s) = i                               s ≤ B
@@ -10,43 +10,47 @@ use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_words::words;
 
-/// An observation lasts this long at least; so many are kept, each weighted by this per later one.
+/// The minimum duration of an observation, the number of observations in the history, and the temporal weight factor
+/// per observation.
 const OBSERVATION: Span = Span::millis(250);
 const OBSERVATIONS: usize = 15;
 const WEIGHT: f64 = 0.9;
-/// It needs this many.
+/// The minimum number of observations for an estimate.
 pub(super) const REQUIRED: u64 = 3;
-/// Candidates for the bandwidth, as shares of the current one.
+/// The bandwidth candidates, as multiples of the current estimate.
 const CANDIDATES: [f64; 3] = [1.02, 1.0, 0.95];
-/// Inherent loss: at first, at least, and at most this and the balance over the bandwidth.
+/// The initial, minimum and maximum inherent loss. The maximum is the offset plus the balance over the bandwidth.
 const FIRST_INHERENT: f64 = 0.01;
 const LEAST_INHERENT: f64 = 1e-3;
 const INHERENT_OFFSET: f64 = 0.05;
 const BALANCE: Rate = Rate::kbps(100);
-/// Share of Newton's step that is taken.
+/// The share of Newton's step that is applied.
 const NEWTON: f64 = 0.75;
-/// Preference for more bandwidth: linear and logarithmic, up to this loss, smoothed by that.
+/// The preference for a higher bandwidth: a linear and a logarithmic term, which fade out around the loss BIAS_UNTIL
+/// with the width BIAS_SMOOTHING.
 const BIAS: f64 = 0.000_2;
 const LOG_BIAS: f64 = 0.02;
 const BIAS_UNTIL: f64 = 0.2;
 const BIAS_SMOOTHING: f64 = 0.002;
-/// While loss limits, the bandwidth rises by no more than this in each window.
+/// The maximum rise of the bandwidth in a window while loss limits it.
 const MOST_RISE: f64 = 1.3;
 const WINDOW: Span = Span::millis(300);
-/// It then rises to this share of what comes through; the lower one while that is below this share of the held rate.
+/// The maximum of such a rise, as a multiple of the acknowledged rate. The lower multiple holds while the acknowledged
+/// rate is below the share HELD of the held rate.
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
 const ABOVE_ACKNOWLEDGED_HELD: f64 = 1.2;
 const HELD: f64 = 1.3;
-/// Above this loss an instant bound holds.
+/// The loss above which the instant upper bound applies.
 const INSTANT_OFFSET: f64 = 0.05;
-/// A decrease is held at first, and at most, this long; each time twice as long.
+/// The initial and the maximum hold time after a decrease. Each further hold is twice as long.
 const FIRST_HOLD: Span = Span::millis(300);
 const LONGEST_HOLD: Span = Span::secs(60);
-/// The worst observation counts when it was sent at this multiple of the median rate: that loss is no chance.
+/// The send rate, as a multiple of the median, at which the worst observation counts in the mean loss. The loss of a
+/// burst is caused by congestion and is no outlier.
 const BURST: f64 = 2.0;
-/// What came through is a candidate in application-limited phases too for this long after a rise began.
+/// The time after the start of a rise in which the acknowledged rate is a candidate also in application-limited phases.
 const RISING: Span = Span::secs(2);
-/// Bounds of the probability.
+/// The bounds of a loss probability.
 const LEAST_P: f64 = 1e-6;
 
 words! {
@@ -67,7 +71,7 @@ struct Observation {
     lost: f64,
 }
 
-/// What of the current observation is known.
+/// The observation in progress.
 #[derive(Clone, Copy, Debug, Default)]
 struct Partial {
     size: Bytes,
@@ -83,14 +87,14 @@ struct Hold {
 
 const NO_HOLD: Hold = Hold { until: None, length: FIRST_HOLD, rate: None };
 
-/// The model's two numbers; bandwidth in bit/s.
+/// The parameters of the channel model; the bandwidth is in bit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Channel {
+struct ChannelParameters {
     inherent: f64,
     bandwidth: f64,
 }
 
-impl Channel {
+impl ChannelParameters {
     fn loss_at(&self, rate: f64) -> f64 {
         let above = if rate > self.bandwidth { (1.0 - self.inherent) * (rate - self.bandwidth) / rate } else { 0.0 };
         (self.inherent + above).clamp(LEAST_P, 1.0 - LEAST_P)
@@ -102,15 +106,15 @@ impl Channel {
     }
 }
 
-/// Packets of one report, as the model takes them.
+/// The packets of one report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Batch {
-    /// Bytes of packets told of for the first time, and of those among them that are missing.
+    /// The bytes of packets reported for the first time, and of the missing ones among them.
     pub(super) size: Bytes,
     pub(super) lost: Bytes,
-    /// Bytes of packets that were missing and came after all.
+    /// The bytes of packets that were missing and arrived late.
     pub(super) recovered: Bytes,
-    /// The first and the last departure.
+    /// The first and the last send time.
     pub(super) first: Time,
     pub(super) last: Time,
 }
@@ -119,20 +123,20 @@ pub(super) struct Batch {
 pub(super) struct LossV2 {
     floor: f64,
     cap: f64,
-    /// Newest last.
+    /// The observations, newest last.
     observations: VecDeque<Observation>,
     count: u64,
     partial: Partial,
-    /// The last departure of the newest observation.
+    /// The last send time of the newest observation.
     seen: Option<Time>,
-    best: Option<Channel>,
+    best: Option<ChannelParameters>,
     acknowledged: Option<f64>,
-    /// The mean loss, by bytes.
+    /// The mean loss, weighted by bytes.
     pub(super) loss: f64,
     pub(super) state: State,
     result: f64,
     hold: Hold,
-    /// The limit of the current window, and when that began.
+    /// The start and the limit of the current window.
     window: Option<(Time, f64)>,
     rising: Option<(Time, f64)>,
 }
@@ -142,22 +146,22 @@ impl LossV2 {
         Self { floor: floor.as_bps_f64(), cap: cap.as_bps_f64(), hold: NO_HOLD, ..Self::default() }
     }
 
-    /// Its rate, once it is ready.
+    /// Returns the estimate, once it is ready.
     pub(super) fn result(&self) -> Option<Rate> {
         (self.best.is_some() && self.count >= REQUIRED).then(|| Rate::from_bps_f64(self.result))
     }
 
-    /// A report's packets; the estimate by delay; whether the application limits the rate.
+    /// Processes a report. `by_delay` is the delay-based estimate, `alr` tells whether the application limits the rate.
     pub(super) fn update(&mut self, batch: &Batch, acknowledged: Option<Rate>, by_delay: Rate, alr: bool) {
         self.acknowledged = acknowledged.map(Rate::as_bps_f64).or(self.acknowledged);
         let by_delay = by_delay.as_bps_f64();
         let Some(now) = self.observe(batch) else { return };
-        let old = *self.best.get_or_insert(Channel { inherent: FIRST_INHERENT, bandwidth: by_delay });
+        let old = *self.best.get_or_insert(ChannelParameters { inherent: FIRST_INHERENT, bandwidth: by_delay });
         if self.count == 1 {
             self.result = by_delay;
         }
         let mut best = self.candidates(old, by_delay, alr, now).map_or(old, |(channel, _)| channel);
-        // More than the model explains is lost: no rise.
+        // If more is lost than the model explains, the bandwidth must not rise.
         if self.loss > best.inherent && best.bandwidth > old.bandwidth {
             best.bandwidth = old.bandwidth;
         }
@@ -167,9 +171,9 @@ impl LossV2 {
         let least = self.least();
         let bounded = best.bandwidth.min(self.instant_bound()).min(by_delay).max(least);
         self.best = Some(if bounded < best.bandwidth {
-            Channel { inherent: 0.0, bandwidth: bounded }
+            ChannelParameters { inherent: 0.0, bandwidth: bounded }
         } else {
-            Channel { bandwidth: best.bandwidth.max(least), ..best }
+            ChannelParameters { bandwidth: best.bandwidth.max(least), ..best }
         });
         self.conclude(bounded, by_delay, now);
     }
@@ -186,13 +190,14 @@ impl LossV2 {
         instant_bound(self.loss, self.cap)
     }
 
-    /// Adds a report to the current observation; its end when it is long enough.
+    /// Adds a report to the observation in progress. Returns its end if it is complete.
     fn observe(&mut self, batch: &Batch) -> Option<Time> {
         if batch.size == Bytes::ZERO && batch.recovered == Bytes::ZERO {
             return None;
         }
         self.partial.size += batch.size;
         self.partial.lost = (self.partial.lost + batch.lost).saturating_sub(batch.recovered);
+        // Late arrivals alone correct the loss, but do not extend the observation.
         if batch.size == Bytes::ZERO {
             return None;
         }
@@ -221,7 +226,7 @@ impl LossV2 {
         self.observations.iter().rev().enumerate().map(|(age, seen)| (libm::pow(WEIGHT, age as f64), seen))
     }
 
-    /// By bytes, without the best and the worst observation where there are more than three.
+    /// Returns the mean loss weighted by bytes. With more than three observations the best and the worst are left out.
     fn mean_loss(&self) -> f64 {
         let share = |seen: &Observation| if seen.size > 0.0 { seen.lost / seen.size } else { 0.0 };
         let (mut size, mut lost) = (0.0, 0.0);
@@ -241,6 +246,7 @@ impl LossV2 {
         let mut rates: Vec<f64> = self.observations.iter().map(|seen| seen.rate).collect();
         rates.sort_unstable_by(f64::total_cmp);
         let median = rates.get(rates.len() / 2).copied().unwrap_or(0.0);
+        // Leaving out the observation with the highest send rate would hide congestion loss.
         let burst = worst_rate > 0.0 && worst_rate >= BURST * median;
         if self.observations.len() > 3 && !burst {
             let rest = size - best.1 - worst.1;
@@ -251,25 +257,32 @@ impl LossV2 {
         if size > 0.0 { (lost / size).clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// The candidate that explains best what was seen, after a step of Newton's method.
-    fn candidates(&self, old: Channel, by_delay: f64, alr: bool, now: Time) -> Option<(Channel, f64)> {
+    /// Returns the candidate that best explains the observations, after a step of Newton's method.
+    fn candidates(
+        &self,
+        old: ChannelParameters,
+        by_delay: f64,
+        alr: bool,
+        now: Time,
+    ) -> Option<(ChannelParameters, f64)> {
+        // Outside the loss-limited states only the cap restricts the candidates.
         let most = self.window.filter(|_| self.is_limited()).map_or(self.cap, |(_, limit)| limit).max(old.bandwidth);
         let rising = self.rising.is_some_and(|(at, _)| now.since(at) <= RISING);
         let acknowledged = self.acknowledged.filter(|_| !alr || rising);
         let by_delay = Some(by_delay).filter(|rate| *rate > old.bandwidth);
         let shares = CANDIDATES.into_iter().map(|share| share * old.bandwidth);
-        let mut best: Option<(Channel, f64)> = None;
+        let mut best: Option<(ChannelParameters, f64)> = None;
         for bandwidth in shares.chain(acknowledged).chain(by_delay) {
-            let channel = self.newton(Channel { bandwidth: bandwidth.min(most), ..old }.feasible());
-            let worth = self.worth(&channel);
-            if best.is_none_or(|(_, most)| worth > most) {
-                best = Some((channel, worth));
+            let channel = self.newton(ChannelParameters { bandwidth: bandwidth.min(most), ..old }.feasible());
+            let objective = self.objective(&channel);
+            if best.is_none_or(|(_, most)| objective > most) {
+                best = Some((channel, objective));
             }
         }
         best
     }
 
-    fn newton(&self, channel: Channel) -> Channel {
+    fn newton(&self, channel: ChannelParameters) -> ChannelParameters {
         let (mut first, mut second) = (0.0, 0.0);
         for (weight, seen) in self.weighted() {
             let p = channel.loss_at(seen.rate);
@@ -277,12 +290,14 @@ impl LossV2 {
             first += weight * (seen.lost / p - got / (1.0 - p));
             second -= weight * (seen.lost / (p * p) + got / ((1.0 - p) * (1.0 - p)));
         }
+        // The log-likelihood is concave, so the second derivative must stay below zero for the division.
         let second = second.min(-1e-6);
-        Channel { inherent: channel.inherent - NEWTON * first / second, ..channel }.feasible()
+        ChannelParameters { inherent: channel.inherent - NEWTON * first / second, ..channel }.feasible()
     }
 
-    /// The weighted log-likelihood of what was seen, and a preference for more bandwidth.
-    fn worth(&self, channel: &Channel) -> f64 {
+    /// Returns the objective of the fit: the weighted log-likelihood of the observations, plus the preference for a
+    /// higher bandwidth.
+    fn objective(&self, channel: &ChannelParameters) -> f64 {
         let distance = BIAS_UNTIL - self.loss;
         let towards = distance / (BIAS_SMOOTHING + distance.abs());
         let kbps = channel.bandwidth / 1e3;
@@ -298,18 +313,19 @@ impl LossV2 {
         self.is_limited() && (old < new || (old == new && self.state == State::Increasing))
     }
 
-    fn bound_rise(&self, best: &mut Channel, old: &Channel, now: Time) {
+    fn bound_rise(&self, best: &mut ChannelParameters, old: &ChannelParameters, now: Time) {
         if let Some((_, limit)) = self.window.filter(|(began, _)| *began + WINDOW > now) {
             best.bandwidth = best.bandwidth.min(limit);
         }
         let Some(acknowledged) = self.acknowledged.filter(|_| self.is_rise(old.bandwidth, best.bandwidth)) else {
             return;
         };
+        // After a decrease the rise is slower until the acknowledged rate clearly exceeds the held rate.
         let held = self.hold.rate.is_some_and(|rate| acknowledged < HELD * rate);
         let factor = if held { ABOVE_ACKNOWLEDGED_HELD } else { ABOVE_ACKNOWLEDGED };
         best.bandwidth = best.bandwidth.min(factor * acknowledged).max(old.bandwidth);
         if self.state == State::Decreasing && best.bandwidth == old.bandwidth {
-            // A rise that is bounded is one all the same.
+            // A rise that is fully bounded must still differ from no rise, or the state would stay `Decreasing`.
             best.bandwidth += 1.0;
         }
     }
@@ -329,6 +345,7 @@ impl LossV2 {
             self.state = State::Increasing;
         } else if limits {
             if self.state != State::Decreasing {
+                // Repeated decreases show that the last rise was too early, so the hold time doubles.
                 let length = (self.hold.length * 2).min(LONGEST_HOLD);
                 self.hold = Hold { until: Some(now + self.hold.length), length, rate: Some(bounded) };
             }
@@ -343,7 +360,7 @@ impl LossV2 {
         }
     }
 
-    /// A rise ends when it has not gained anything for a while.
+    /// Returns whether a rise may continue. It ends if it has gained nothing for the time `RISING`.
     fn may_go_on_rising(&self, bounded: f64, now: Time) -> bool {
         self.state != State::Increasing || self.rising.is_none_or(|(at, rate)| at + RISING >= now || rate < bounded)
     }
@@ -361,15 +378,15 @@ mod tests {
 
     #[test]
     fn loss_above_the_bandwidth_adds_to_the_inherent_one() {
-        let channel = Channel { inherent: 0.01, bandwidth: 1_000.0 };
+        let channel = ChannelParameters { inherent: 0.01, bandwidth: 1_000.0 };
         assert!((channel.loss_at(1_500.0) - 0.34).abs() < 1e-12);
         assert_eq!(channel.loss_at(1_000.0), 0.01);
-        assert_eq!(Channel { inherent: 0.0, ..channel }.loss_at(10.0), LEAST_P);
+        assert_eq!(ChannelParameters { inherent: 0.0, ..channel }.loss_at(10.0), LEAST_P);
     }
 
     #[test]
     fn inherent_loss_and_the_instant_bound_depend_on_the_bandwidth_as_derived() {
-        let most = |kbps: f64| Channel { inherent: 1.0, bandwidth: kbps * 1e3 }.feasible().inherent;
+        let most = |kbps: f64| ChannelParameters { inherent: 1.0, bandwidth: kbps * 1e3 }.feasible().inherent;
         let round = |x: f64| (x * 1e3).round() / 1e3;
         assert_eq!([300.0, 1_000.0, 3_000.0].map(|kbps| round(most(kbps))), [0.383, 0.15, 0.083]);
         let bound = [0.06, 0.1, 0.2, 0.5].map(|loss| (instant_bound(loss, 30.0 * MEGA) / 1e3).round());
@@ -377,8 +394,8 @@ mod tests {
         assert_eq!(instant_bound(0.05, 30.0 * MEGA), 30.0 * MEGA);
     }
 
-    /// Reports each 50 ms about what was sent at `kbps` over a path of `capacity` with this random loss; by delay
-    /// nothing limits.
+    /// Reports every 50 ms about a send rate of `kbps` over a path of `capacity` with this random loss. The delay-based
+    /// estimate limits nothing.
     fn run(model: &mut LossV2, ms: std::ops::Range<u64>, kbps: f64, lost: f64, by_delay: Rate) -> Rate {
         for at in ms.step_by(50) {
             let size = Bytes::new((kbps * 50.0 / 8.0).round() as u64);
@@ -413,7 +430,7 @@ mod tests {
         assert!((model.loss - 0.5).abs() < 0.01);
     }
 
-    /// As `run`, at the model's own rate: the target at the end.
+    /// Does the same as `run` at the model's own rate. Returns the final target.
     fn follow(model: &mut LossV2, seconds: u64, lost: f64, by_delay: Rate) -> Rate {
         let mut rate = run(model, 0..1_000, 500.0, lost, by_delay);
         for ms in (1_000..seconds * 1_000).step_by(50) {
@@ -439,7 +456,7 @@ mod tests {
         run(&mut model, 0..6_000, 1_000.0, 0.05, Rate::mbps(2));
         let inherent = |model: &LossV2| model.best.map_or(1.0, |best| best.inherent);
         assert!((0.04..0.06).contains(&inherent(&model)), "{}", inherent(&model));
-        // The bound falls to 100 kb/s / 0.15, and what comes through, 800 kb/s, is above that.
+        // The bound falls to 100 kb/s / 0.15, and the acknowledged rate of 800 kb/s is above that.
         let each = (6_000..9_000).step_by(250);
         let after: Vec<_> = each
             .map(|ms| {

@@ -1,29 +1,29 @@
-//! `gcc`: Google congestion control, at the sender, as libwebrtc has it.
+//! `gcc`: Google congestion control at the sender, after libwebrtc.
 //!
-//! The receiver tells of each packet when it arrived. A trend of the delay says whether a queue grows; the rate by
-//! delay rises until one does and then goes below what came through. A model of loss bounds it, probes shorten the
-//! way up. `docs/controllers/gcc.md` has the equations and the deviations.
+//! The receiver reports the arrival of each packet. The delay-based estimate rises until the delay trend indicates a
+//! growing queue, then falls below the acknowledged rate. A loss model limits the estimate, and probes shorten the
+//! increase. `docs/controllers/gcc.md` has the equations and the deviations.
 
-mod acknowledged;
 mod aimd;
 mod alr;
-mod arrivals;
 mod constants;
 mod delay;
+mod inter_arrival;
 mod loss_v1;
 mod loss_v2;
 mod probes;
 mod pushback;
+mod robust_throughput;
 mod sender;
 mod trendline;
 
-use crate::asks::Asks;
 use crate::entry::{Controller, FeedbackTiming, Receivers, Setup, Values, params};
+use crate::report_scheduler::ReportScheduler;
 use crate::{Need, ReceiverHalf, Wake};
 use constants::{FEEDBACK_MAX, FEEDBACK_MIN};
 use steadycast_units::{Bytes, PeerTime, Rate, Time};
 
-/// The registry's entry.
+/// The registry entry.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "gcc",
     about: "the trend of the delay and a model of loss, at the sender, with probes: as libwebrtc has it",
@@ -42,29 +42,33 @@ pub(crate) const CONTROLLER: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-/// A report's IP size, and the share of the session bandwidth that reports may take
-/// (libwebrtc, `transport_sequence_number_feedback_generator.cc`).
+/// The IP size of a report, and the share of the session bandwidth for reports (libwebrtc,
+/// `transport_sequence_number_feedback_generator.cc`).
 const REPORT: Bytes = Bytes::new(68);
 const SHARE: f64 = 0.05;
 
-/// The receiving half: asks for a report after the first packet, and then at its interval while packets come.
+/// Builds the receiving half, which schedules a report after the first packet and then periodically while packets
+/// arrive.
 fn receiver(setup: &Setup, _: &Values) -> Box<dyn ReceiverHalf> {
     let interval = REPORT.at(setup.session_bandwidth.scale(SHARE)).min(FEEDBACK_MAX).max(FEEDBACK_MIN);
-    Box::new(Asks::new(move |fresh| Wake { at: (fresh.last + interval).max(fresh.at), why: "feedback interval" }))
+    Box::new(ReportScheduler::new(move |since| Wake {
+        at: (since.last + interval).max(since.at),
+        why: "feedback interval",
+    }))
 }
 
-/// A packet that arrived, as far as the estimators are concerned.
+/// A packet that has arrived, as the estimators use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Received {
     sent: Time,
     arrived: PeerTime,
     size: Bytes,
-    /// The probe that it belonged to.
+    /// The identifier of its probe, if it belongs to one.
     probe: Option<u32>,
 }
 
 params! {
-    /// What the parameters say, looked up once.
+    /// The configuration from the parameters.
     Config(values, setup) {
         let rate start: "the rate before any feedback", "libwebrtc, bitrate_settings.h",
             [Rate::kbps(300); 2], [Rate::kbps(5), Rate::mbps(1_000)];
@@ -102,7 +106,7 @@ params! {
     }
 }
 
-/// No rate is below this (libwebrtc, `bwe_defines.h`).
+/// The minimum of all rates (libwebrtc, `bwe_defines.h`).
 const LEAST: Rate = Rate::kbps(5);
 
 #[cfg(test)]

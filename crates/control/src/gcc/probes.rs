@@ -1,8 +1,9 @@
-//! Probes: when one is wanted, which packets are of it, and what they tell (libwebrtc, `probe_controller.cc`,
+//! Probing: the decision when to probe, the packets of a probe, and its result (libwebrtc, `probe_controller.cc`,
 //! `probe_bitrate_estimator.cc`).
 //!
-//! A probe's packets are all that leave, media or padding, from when it is offered until it has its number of packets
-//! and bytes. The session sends them at its rate; nothing else tells the two what belongs to it.
+//! All packets that are sent after a probe is offered belong to it, media or padding, until it has its number of
+//! packets and bytes. The session sends them at the probe's rate. The two sides need no other agreement on the packets
+//! of a probe.
 
 use super::constants::{FIRST_PROBE, SECOND_PROBE};
 use super::{Config, Received};
@@ -10,50 +11,54 @@ use crate::Probe;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 
-/// A probe has this many packets, and lasts this long, at least.
+/// The minimum number of packets of a probe, and its minimum duration.
 const PACKETS: u32 = 5;
 const LENGTH: Span = Span::millis(15);
-/// A further probe has this multiple of what the last one found, if that found more than this share of its own rate.
+/// The rate of a further probe, as a multiple of the last result. It is sent if that result exceeds this share of its
+/// own rate.
 const FURTHER: f64 = 2.0;
 const FURTHER_ABOVE: f64 = 0.7;
-/// A result is waited for no longer than this. A probe that is not complete after it is withdrawn.
+/// The maximum time to wait for a result. A probe that is not complete by then is withdrawn.
 const WAIT: Span = Span::secs(1);
-/// An application-limited phase has a probe this often, at this multiple of the estimate.
+/// The interval of the probes in an application-limited phase, and their rate as a multiple of the estimate.
 const ALR_INTERVAL: Span = Span::secs(5);
 const ALR_SCALE: f64 = 2.0;
-/// A drop is large below this share. AFTER_DROP of the old rate is then tried, if PROMISE of that is more than the
-/// estimate.
+/// The recovery from a large drop. A drop is large if the estimate falls below the share DROP. The probe's rate is the
+/// share AFTER_DROP of the old rate. It is sent if LEAST_EXPECTED_RESULT times its rate exceeds the estimate.
 const DROP: f64 = 0.66;
 const AFTER_DROP: f64 = 0.85;
-const PROMISE: f64 = 0.95;
-/// The old rate is tried for this long after the drop and after an application-limited phase, and this seldom.
-const DROP_FRESH: Span = Span::secs(5);
-const ALR_FRESH: Span = Span::secs(3);
+const LEAST_EXPECTED_RESULT: f64 = 0.95;
+/// The maximum ages of the drop and of the end of an application-limited phase for such a probe, and the minimum
+/// interval between two of them.
+const DROP_MAX_AGE: Span = Span::secs(5);
+const ALR_END_MAX_AGE: Span = Span::secs(3);
 const DROP_INTERVAL: Span = Span::secs(5);
-/// A probe is no more than this multiple of the estimate while loss limits a rising rate.
+/// The maximum rate of a probe while loss limits a rising estimate, as a multiple of the estimate.
 const LOSS_LIMITED: f64 = 1.5;
-/// This share of packets and bytes has to arrive.
+/// The minimum share of a probe's packets and bytes that must arrive.
 const COMPLETE: f64 = 0.8;
-/// A result needs spans up to this, and a receiving rate of no more than this multiple of the sending rate.
+/// The conditions for a valid result: a maximum duration, and a maximum ratio of the receive rate to the send rate.
 const LONGEST: Span = Span::secs(1);
 const MOST_RATIO: f64 = 2.0;
-/// Below this share of the sending rate the path was full; then a share of the receiving rate is the result.
+/// Saturation: if the receive rate is below the share UNSATURATED of the send rate, the link was full and the result is
+/// the share TARGET_UTILIZATION of the receive rate.
 const UNSATURATED: f64 = 0.9;
-const UTILISATION: f64 = 0.95;
-/// A probe whose packets left at less than this share of its rate says nothing: too little was there to send.
-const LEFT_AS_ASKED: f64 = 0.8;
-/// Probes of which results may still come.
-const KEPT: usize = 8;
+const TARGET_UTILIZATION: f64 = 0.95;
+/// The minimum send rate for a valid result, as a share of the probe's rate. Below it the queue had too little data to
+/// send.
+const LEAST_SEND_RATIO: f64 = 0.8;
+/// The number of probes whose results are awaited.
+const MOST_CLUSTERS: usize = 8;
 
-/// What holds the rate down, as far as probes are concerned.
+/// The limit of the rate, as far as it restricts probing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// Nothing that a probe could not find out.
+pub(super) enum ProbeLimit {
+    /// Nothing that a probe could not test.
     #[default]
     Open,
-    /// Loss, but the rate rises.
+    /// Loss, while the estimate rises.
     LossRising,
-    /// Loss, or no feedback, or a queue that is not level.
+    /// Loss, missing feedback, or a queue that grows or drains.
     Closed,
 }
 
@@ -63,12 +68,12 @@ struct Cluster {
     begun: Time,
     packets: u32,
     bytes: Bytes,
-    seen: Option<Seen>,
+    seen: Option<ArrivedCluster>,
 }
 
-/// What has arrived of a probe.
+/// The packets of a probe that have arrived.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct ArrivedCluster {
     packets: u32,
     bytes: Bytes,
     first_sent: Time,
@@ -82,9 +87,9 @@ impl Cluster {
         self.packets >= self.probe.packets && self.bytes >= self.probe.bytes
     }
 
-    /// A packet of it has arrived; its result, once enough has.
+    /// Records the arrival of a packet of this probe. Returns the result once enough packets have arrived.
     fn take(&mut self, packet: &Received) -> Option<Rate> {
-        let seen = self.seen.get_or_insert(Seen {
+        let seen = self.seen.get_or_insert(ArrivedCluster {
             packets: 0,
             bytes: Bytes::ZERO,
             first_sent: packet.sent,
@@ -110,45 +115,47 @@ impl Cluster {
     }
 }
 
-impl Seen {
+impl ArrivedCluster {
     fn result(&self, asked: Rate) -> Option<Rate> {
         let valid = |span: Span| !span.is_zero() && span <= LONGEST;
+        // Zero spans come from arrival times that the feedback's resolution cannot separate.
         let sent = self.last_sent.0.since(self.first_sent);
         let received = self.last_arrival.since(self.first_arrival.0).later();
         if !valid(sent) || !valid(received) {
             return None;
         }
         let sent = self.bytes.saturating_sub(self.last_sent.1).per(sent);
+        // n packets span n − 1 intervals, so the first packet's bytes are not part of the receive rate.
         let received = self.bytes.saturating_sub(self.first_arrival.1).per(received);
-        if received.ratio(sent) > MOST_RATIO || sent < asked.scale(LEFT_AS_ASKED) {
+        if received.ratio(sent) > MOST_RATIO || sent < asked.scale(LEAST_SEND_RATIO) {
             return None;
         }
         let full = received < sent.scale(UNSATURATED);
-        Some(if full { received.scale(UTILISATION) } else { received.min(sent) })
+        Some(if full { received.scale(TARGET_UTILIZATION) } else { received.min(sent) })
     }
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Probes {
+pub(super) struct ProbeController {
     config: Config,
-    /// The first is the one that is offered.
+    /// The probes that are not complete yet. The first one is offered to the session.
     wanted: VecDeque<Probe>,
     next_id: u32,
-    /// Newest last; the last one may not be full yet.
+    /// The probes that have begun, newest last. Only the last one may be incomplete.
     sent: VecDeque<Cluster>,
-    /// A result above this asks for a further probe; `None`: none is waited for.
+    /// The minimum result that triggers a further probe; `None` if no result is awaited.
     further_above: Option<Rate>,
     asked: Option<Time>,
     estimate: Rate,
-    cause: Cause,
-    /// The last large drop: when, and from where.
+    cause: ProbeLimit,
+    /// The last large drop: its time, and the rate before it.
     drop: Option<(Time, Rate)>,
     drop_probe: Option<Time>,
     alr_ended: Option<Time>,
 }
 
-impl Probes {
-    /// The first two are wanted from the start.
+impl ProbeController {
+    /// Creates the controller and requests the first two probes.
     pub(super) fn new(config: &Config) -> Self {
         let mut probes = Self { config: *config, next_id: 1, estimate: config.start, ..Self::default() };
         probes.request_probes(None, &[config.start.scale(FIRST_PROBE), config.start.scale(SECOND_PROBE)], true);
@@ -163,14 +170,15 @@ impl Probes {
         self.alr_ended = Some(at);
     }
 
-    /// A packet leaves: the probe that it belongs to.
+    /// Records a packet that is sent and returns the probe that it belongs to.
     pub(super) fn on_sent(&mut self, at: Time, size: Bytes) -> Option<u32> {
         self.withdraw(at);
         let probe = self.wanted()?;
         self.asked.get_or_insert(at);
+        // The first packet after a probe is offered starts its cluster.
         if self.sent.back().is_none_or(|last| last.probe.id != probe.id) {
             self.sent.push_back(Cluster { probe, begun: at, packets: 0, bytes: Bytes::ZERO, seen: None });
-            if self.sent.len() > KEPT {
+            if self.sent.len() > MOST_CLUSTERS {
                 self.sent.pop_front();
             }
         }
@@ -183,7 +191,7 @@ impl Probes {
         Some(probe.id)
     }
 
-    /// A probe that has begun and is not complete in time is no longer wanted.
+    /// Withdraws a probe that has begun and is not complete in time.
     fn withdraw(&mut self, now: Time) {
         let last = self.sent.back().filter(|last| now.since(last.begun) > WAIT).map(|last| last.probe.id);
         if last.is_some() && self.wanted().map(|probe| probe.id) == last {
@@ -191,15 +199,16 @@ impl Probes {
         }
     }
 
-    /// A packet of a probe has arrived; the probe's result, once there is one.
+    /// Records the arrival of a probe's packet. Returns the probe's result once it is available.
     pub(super) fn on_arrival(&mut self, packet: &Received) -> Option<Rate> {
         let id = packet.probe?;
         self.sent.iter_mut().find(|cluster| cluster.probe.id == id)?.take(packet)
     }
 
-    /// The target is this now; it may ask for a further probe.
-    pub(super) fn set_estimate(&mut self, now: Time, rate: Rate, cause: Cause) {
+    /// Updates the estimate, which may trigger a further probe.
+    pub(super) fn set_estimate(&mut self, now: Time, rate: Rate, cause: ProbeLimit) {
         self.cause = cause;
+        // The rate before the drop is stored for a probe after the recovery.
         if rate < self.estimate.scale(DROP) {
             self.drop = Some((now, self.estimate));
         }
@@ -209,25 +218,26 @@ impl Probes {
         }
     }
 
-    /// A queue has drained: after a large drop most of the old rate is tried.
+    /// Requests a probe after a queue has drained, if a large drop preceded: the drop may have had a passing cause.
     pub(super) fn on_recovery(&mut self, now: Time, alr: bool) {
         let fresh = |at: Option<Time>, span: Span| at.is_some_and(|at| now.since(at) < span);
         let Some((at, before)) = self.drop else { return };
         let rate = before.scale(AFTER_DROP);
         if self.further_above.is_none()
-            && (alr || fresh(self.alr_ended, ALR_FRESH))
-            && fresh(Some(at), DROP_FRESH)
+            && (alr || fresh(self.alr_ended, ALR_END_MAX_AGE))
+            && fresh(Some(at), DROP_MAX_AGE)
             && !fresh(self.drop_probe, DROP_INTERVAL)
-            && rate.scale(PROMISE) > self.estimate
+            && rate.scale(LEAST_EXPECTED_RESULT) > self.estimate
         {
             self.drop_probe = Some(now);
             self.request_probes(Some(now), &[rate], false);
         }
     }
 
-    /// One step; `alr`: since when the application limits the rate.
+    /// Runs the timers. `alr` is the start of the application-limited phase.
     pub(super) fn step(&mut self, now: Time, alr: Option<Time>) {
         self.withdraw(now);
+        // Without a result in time the chain of further probes ends.
         if self.asked.is_some_and(|at| now.since(at) > WAIT) {
             self.further_above = None;
         }
@@ -240,9 +250,9 @@ impl Probes {
 
     fn request_probes(&mut self, now: Option<Time>, rates: &[Rate], further: bool) {
         let most = match self.cause {
-            Cause::Open => self.config.most_probe,
-            Cause::LossRising => self.config.most_probe.min(self.estimate.scale(LOSS_LIMITED)),
-            Cause::Closed => return,
+            ProbeLimit::Open => self.config.most_probe,
+            ProbeLimit::LossRising => self.config.most_probe.min(self.estimate.scale(LOSS_LIMITED)),
+            ProbeLimit::Closed => return,
         };
         if !self.config.probes {
             return;
@@ -255,7 +265,8 @@ impl Probes {
             self.wanted.push_back(probe);
             self.further_above = (further && rate < most).then(|| rate.scale(FURTHER_ABOVE));
         }
-        while self.wanted.len() > KEPT {
+        // Probes that were never sent are outdated, so the oldest ones are dropped.
+        while self.wanted.len() > MOST_CLUSTERS {
             self.wanted.pop_front();
         }
         self.asked = now;
@@ -268,16 +279,16 @@ mod tests {
 
     const S: Bytes = Bytes::new(1_000);
 
-    fn probes() -> Probes {
-        Probes::new(&super::super::tests::config())
+    fn probes() -> ProbeController {
+        ProbeController::new(&super::super::tests::config())
     }
 
     fn at(ms: u64) -> Time {
         Time::ZERO + Span::millis(ms)
     }
 
-    /// Sends the wanted probe at `rate` from `from` on over a path of `capacity`; its result.
-    fn play(probes: &mut Probes, from: Time, rate: Rate, capacity: Rate) -> Option<Rate> {
+    /// Sends the offered probe at `rate` from `from` on over a path of `capacity`. Returns its result.
+    fn play(probes: &mut ProbeController, from: Time, rate: Rate, capacity: Rate) -> Option<Rate> {
         let id = probes.wanted()?.id;
         let (mut now, mut free, mut result) = (from, Time::ZERO, None);
         while probes.wanted().is_some_and(|probe| probe.id == id) {
@@ -298,23 +309,23 @@ mod tests {
     #[test]
     fn three_and_six_times_the_start_rate_are_tried_and_twice_what_was_found_while_more_is_found() {
         let mut probes = probes();
-        let rates = |probes: &Probes| probes.wanted().map(|probe| probe.rate.as_bps() / 1_000);
+        let rates = |probes: &ProbeController| probes.wanted().map(|probe| probe.rate.as_bps() / 1_000);
         assert_eq!(rates(&probes), Some(900));
         let found = play(&mut probes, at(0), Rate::kbps(900), Rate::mbps(20));
         assert_eq!(kbps(found), Some(900));
         assert_eq!(rates(&probes), Some(1_800));
         let found = play(&mut probes, at(100), Rate::kbps(1_800), Rate::mbps(20));
         assert_eq!(kbps(found), Some(1_800));
-        // Not above 0.7 · 1800: no more; above: twice that, and no further than the limit.
-        probes.set_estimate(at(200), Rate::kbps(1_260), Cause::Open);
+        // Up to 0.7 · 1800 there is no further probe; above it one at twice the result, up to the limit.
+        probes.set_estimate(at(200), Rate::kbps(1_260), ProbeLimit::Open);
         assert_eq!(probes.wanted(), None);
-        probes.set_estimate(at(210), Rate::kbps(1_800), Cause::Open);
+        probes.set_estimate(at(210), Rate::kbps(1_800), ProbeLimit::Open);
         assert_eq!(rates(&probes), Some(3_600));
         play(&mut probes, at(220), Rate::kbps(3_600), Rate::mbps(20));
-        probes.set_estimate(at(300), Rate::kbps(3_600), Cause::Open);
+        probes.set_estimate(at(300), Rate::kbps(3_600), ProbeLimit::Open);
         assert_eq!(rates(&probes), Some(5_000));
         play(&mut probes, at(320), Rate::mbps(5), Rate::mbps(20));
-        probes.set_estimate(at(400), Rate::mbps(5), Cause::Open);
+        probes.set_estimate(at(400), Rate::mbps(5), ProbeLimit::Open);
         assert_eq!(probes.wanted(), None);
     }
 
@@ -322,7 +333,7 @@ mod tests {
     fn a_full_path_gives_a_little_less_than_its_rate() {
         let mut probes = probes();
         assert_eq!(kbps(play(&mut probes, at(0), Rate::kbps(900), Rate::kbps(500))), Some(475));
-        // Hardly slower than it was sent: what was received.
+        // The receive rate is slightly below the send rate and is the result.
         assert_eq!(kbps(play(&mut probes, at(500), Rate::kbps(1_800), Rate::kbps(1_700))), Some(1_700));
     }
 
@@ -347,7 +358,7 @@ mod tests {
         let mut probes = probes();
         probes.wanted.clear();
         probes.asked = Some(at(0));
-        probes.set_estimate(at(100), Rate::kbps(400), Cause::Open);
+        probes.set_estimate(at(100), Rate::kbps(400), ProbeLimit::Open);
         let asked: Vec<_> = (0..15_000)
             .step_by(25)
             .filter(|ms| {
@@ -363,9 +374,9 @@ mod tests {
         let mut probes = probes();
         probes.wanted.clear();
         probes.further_above = Some(Rate::kbps(100));
-        probes.set_estimate(at(0), Rate::kbps(500), Cause::Closed);
+        probes.set_estimate(at(0), Rate::kbps(500), ProbeLimit::Closed);
         assert_eq!(probes.wanted(), None);
-        probes.set_estimate(at(10), Rate::kbps(500), Cause::LossRising);
+        probes.set_estimate(at(10), Rate::kbps(500), ProbeLimit::LossRising);
         assert_eq!(probes.wanted().map(|probe| probe.rate), Some(Rate::kbps(750)));
     }
 
@@ -374,8 +385,8 @@ mod tests {
         let mut probes = probes();
         probes.wanted.clear();
         probes.further_above = None;
-        probes.set_estimate(at(0), Rate::mbps(2), Cause::Open);
-        probes.set_estimate(at(1_000), Rate::kbps(800), Cause::Open);
+        probes.set_estimate(at(0), Rate::mbps(2), ProbeLimit::Open);
+        probes.set_estimate(at(1_000), Rate::kbps(800), ProbeLimit::Open);
         probes.on_recovery(at(2_000), false);
         assert_eq!(probes.wanted(), None);
         probes.on_recovery(at(2_000), true);

@@ -1,30 +1,31 @@
-//! Less for the encoder while more is under way than fits (libwebrtc, `congestion_window_pushback_controller.cc`).
+//! The pushback: a reduction of the encoder's rate while the data in flight exceeds the congestion window (libwebrtc,
+//! `congestion_window_pushback_controller.cc`).
 
 use super::constants::QUEUE_TIME;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// The window follows the least of this many reports' longest round trips.
+/// The number of reports over which the minimum of the longest round-trip times is taken.
 const REPORTS: usize = 32;
-/// The window is not below two packets of 1500 bytes.
+/// The minimum window: two packets of 1500 bytes.
 const LEAST: Bytes = Bytes::new(3_000);
-/// The encoder's share never takes the rate below this.
+/// The minimum rate that a reduction may lead to.
 const FLOOR: Rate = Rate::kbps(30);
 
-/// The window, and the encoder's share of the target.
+/// The congestion window, and the encoder's share of the target.
 #[derive(Clone, Debug)]
-pub(super) struct Pushback {
+pub(super) struct CongestionWindowPushback {
     rtts: VecDeque<Span>,
     window: Option<Bytes>,
     share: f64,
 }
 
-impl Pushback {
+impl CongestionWindowPushback {
     pub(super) fn new() -> Self {
         Self { rtts: VecDeque::new(), window: None, share: 1.0 }
     }
 
-    /// A report whose oldest packet had left this long ago; the target as it is.
+    /// Updates the window. `longest` is the age of the oldest packet in the report, `target` the current target.
     ///
     /// ```text
     ///  W = max( 3000, (W + X (R_min + 350 ms)) / 2 )
@@ -36,24 +37,26 @@ impl Pushback {
         }
         let rtt = self.rtts.iter().min().copied().unwrap_or_default();
         let fits = target.over(rtt + QUEUE_TIME);
+        // Averaging with the old window keeps a single outlier from stopping the encoder.
         let fits = self.window.map_or(fits, |old| Bytes::new((old + fits).get() / 2));
         self.window = Some(fits.max(LEAST));
     }
 
-    /// One step, with this much under way.
+    /// Updates the encoder's share for the given bytes in flight.
     pub(super) fn step(&mut self, outstanding: Bytes) {
         let Some(window) = self.window else { return };
         let fill = outstanding.as_f64() / window.as_f64();
         self.share = match fill {
             fill if fill > 1.5 => self.share * 0.9,
             fill if fill > 1.0 => self.share * 0.95,
+            // An almost empty network needs no gradual recovery.
             fill if fill < 0.1 => 1.0,
             _ => (self.share * 1.05).min(1.0),
         };
         self.share = self.share.max(1e-3);
     }
 
-    /// What the encoder gets of the target.
+    /// Returns the encoder's share of the target.
     pub(super) fn apply(&self, target: Rate) -> Rate {
         target.scale(self.share).max(target.min(FLOOR))
     }
@@ -65,7 +68,7 @@ mod tests {
 
     #[test]
     fn the_window_is_what_the_target_carries_in_the_least_round_trip_and_the_queue_time() {
-        let mut pushback = Pushback::new();
+        let mut pushback = CongestionWindowPushback::new();
         pushback.on_report(Span::millis(150), Rate::mbps(1));
         assert_eq!(pushback.window, Some(Bytes::new(62_500)));
         pushback.on_report(Span::millis(50), Rate::mbps(1));
@@ -76,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_share_falls_faster_the_fuller_the_window_and_is_whole_again_when_it_is_empty() {
-        let mut pushback = Pushback::new();
+        let mut pushback = CongestionWindowPushback::new();
         pushback.on_report(Span::millis(50), Rate::mbps(1));
         let mut step = |bytes: u64| {
             pushback.step(Bytes::new(bytes));

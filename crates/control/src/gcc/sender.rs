@@ -1,77 +1,79 @@
-use super::acknowledged::Robust;
-use super::alr::Alr;
+use super::alr::AlrDetector;
 use super::delay::DelayBased;
 use super::loss_v1::LossV1;
 use super::loss_v2::{Batch, LossV2, State};
-use super::probes::{Cause, Probes};
-use super::pushback::Pushback;
-use super::trendline::Usage;
+use super::probes::{ProbeController, ProbeLimit};
+use super::pushback::CongestionWindowPushback;
+use super::robust_throughput::RobustThroughput;
+use super::trendline::BandwidthUsage;
 use super::{Config, Received};
 use crate::{Decision, ExtraSent, Limit, MediaQueue, PacketReport, Probe, Report, SenderHalf, Sent, Wake, Why};
 use std::collections::BTreeMap;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Time between two steps without feedback (libwebrtc, `goog_cc_factory.cc`).
+/// The interval between two updates without feedback (libwebrtc, `goog_cc_factory.cc`).
 const STEP: Span = Span::millis(25);
-/// Time between two losses that are told to the first estimate (libwebrtc, `kLossUpdateInterval`).
+/// The interval between two loss updates of the v1 estimate (libwebrtc, `kLossUpdateInterval`).
 const LOSS_INTERVAL: Span = Span::secs(1);
-/// Packets that left longer ago are no longer known.
-const REMEMBERED: Span = Span::secs(10);
-/// A probe's result is not below this share of what comes through (libwebrtc, `kProbeDropThroughputFraction`).
+/// The maximum age of a packet in the send history.
+const HISTORY_AGE: Span = Span::secs(10);
+/// The minimum of a probe's result, as a share of the acknowledged rate (libwebrtc, `kProbeDropThroughputFraction`).
 const PROBE_DROP: f64 = 0.85;
 
-/// A packet of which no report has told that it arrived.
+/// A packet that was sent and is not reported as received.
 #[derive(Clone, Copy, Debug)]
-struct Flight {
+struct SentPacket {
     sent: Time,
     size: Bytes,
-    /// All bytes sent up to it.
+    /// The bytes sent up to and including this packet.
     through: u64,
     probe: Option<u32>,
-    /// A report has told that it did not arrive.
+    /// Whether a report has declared it missing.
     missing: bool,
-    /// Its fate was unknown, and its bytes have been counted with a later packet.
+    /// Whether its fate was unknown. Its bytes have then been counted with a later packet.
     unknown: bool,
 }
 
-/// What a report told that was not known.
+/// The new information in a report.
 #[derive(Clone, Debug, Default)]
-struct News {
-    /// In the order of arrival.
+struct FeedbackSummary {
+    /// The packets that have arrived, in the order of arrival.
     received: Vec<Received>,
     batch: Option<Batch>,
-    /// Packets told of for the first time; those missing, less those that came after all.
+    /// The packets reported for the first time, and the number of newly missing ones. A missing packet that arrives
+    /// late is subtracted.
     expected: i64,
     lost: i64,
 }
 
-/// The sending half: all of the control.
+/// The sending half. It runs all estimators; the receiver only reports arrivals.
 #[derive(Default)]
 pub(super) struct Sender {
     config: Config,
-    flights: BTreeMap<u64, Flight>,
-    /// Bytes sent, and those up to the newest packet that arrived.
+    flights: BTreeMap<u64, SentPacket>,
+    /// The bytes sent, and the bytes sent up to the newest packet that has arrived.
     sent: u64,
     arrived: u64,
     delay: DelayBased,
-    acknowledged: Robust,
+    acknowledged: RobustThroughput,
     loss_v1: LossV1,
     loss_v2: Option<LossV2>,
-    alr: Alr,
+    alr: AlrDetector,
     was_alr: bool,
-    probes: Probes,
-    pushback: Option<Pushback>,
-    /// Packets expected and lost since the first estimate was told, and when it is told again.
-    unsaid: (i64, i64),
-    say_at: Time,
-    /// Bytes whose fate is unknown. They count with the next packet that arrives, since the rate of what comes through
-    /// would else be that of a part of what was sent.
+    probes: ProbeController,
+    pushback: Option<CongestionWindowPushback>,
+    /// The packets expected and lost since the last loss update of v1, and the time of the next update.
+    unreported: (i64, i64),
+    next_loss_update: Time,
+    /// The bytes whose fate is unknown. They are added to the next packet that arrives, because the acknowledged rate
+    /// would otherwise cover only a part of what was sent.
     unknown: Bytes,
-    /// Feedback has told of single packets.
+    /// Whether per-packet feedback has arrived. Receiver reports are then ignored.
     per_packet: bool,
     next: Option<Time>,
     starting: bool,
-    /// A frame has come. A source without frames always has data, and would send at the pacer's rate.
+    /// Whether a frame was queued. A source without frames always has data and would send at the pacing rate, so its
+    /// pacing rate is the target.
     frames: bool,
 }
 
@@ -82,69 +84,74 @@ impl Sender {
             delay: DelayBased::new(config),
             loss_v1: LossV1::new(config),
             loss_v2: config.v2.then(|| LossV2::new(config.floor, config.cap)),
-            alr: Alr::new(config.start),
-            probes: Probes::new(config),
-            pushback: config.pushback.then(Pushback::new),
+            alr: AlrDetector::new(config.start),
+            probes: ProbeController::new(config),
+            pushback: config.pushback.then(CongestionWindowPushback::new),
             starting: true,
             ..Self::default()
         }
     }
 
-    /// A packet has left at the time `sent`; now is `at`.
+    /// Records a packet that was sent at `sent`. The current time is `at`.
     fn left(&mut self, at: Time, sent: Time, number: u64, size: Bytes) {
         self.next.get_or_insert(at + STEP);
         self.sent += size.get();
         self.alr.on_sent(sent, size);
         self.loss_v1.on_sent(at);
         let probe = self.probes.on_sent(at, size);
-        self.flights.insert(number, Flight { sent, size, through: self.sent, probe, missing: false, unknown: false });
-        let limit = at.before(REMEMBERED);
+        self.flights
+            .insert(number, SentPacket { sent, size, through: self.sent, probe, missing: false, unknown: false });
+        let limit = at.before(HISTORY_AGE);
+        // The history needs a bound in case that feedback never arrives.
         while let Some(oldest) = self.flights.first_entry().filter(|oldest| oldest.get().sent < limit) {
             oldest.remove();
         }
     }
 
-    /// What is under way: all that left after the newest packet that arrived.
+    /// Returns the bytes in flight: all that was sent after the newest packet that has arrived.
     fn outstanding(&self) -> Bytes {
         Bytes::new(self.sent.saturating_sub(self.arrived))
     }
 
-    fn read(&mut self, packets: &[PacketReport]) -> News {
-        let mut news = News::default();
+    fn read(&mut self, packets: &[PacketReport]) -> FeedbackSummary {
+        let mut summary = FeedbackSummary::default();
         for packet in packets {
             let Some(flight) = self.flights.get_mut(&packet.number) else { continue };
-            let Flight { sent, size, through, probe, missing, unknown } = *flight;
+            let SentPacket { sent, size, through, probe, missing, unknown } = *flight;
             if packet.arrived.is_none() && missing {
                 continue;
             }
-            let batch = news.batch.get_or_insert(Batch { first: sent, last: sent, ..Batch::default() });
+            // The first report of this packet counts it as expected, whether it arrived or is missing.
+            let batch = summary.batch.get_or_insert(Batch { first: sent, last: sent, ..Batch::default() });
             (batch.first, batch.last) = (batch.first.min(sent), batch.last.max(sent));
             if !missing {
-                news.expected += 1;
+                summary.expected += 1;
                 batch.size += size;
             }
             let Some(arrived) = packet.arrived else {
                 flight.missing = true;
-                news.lost += 1;
+                summary.lost += 1;
                 batch.lost += size;
                 continue;
             };
             if missing {
-                news.lost -= 1;
+                summary.lost -= 1;
                 batch.recovered += size;
             }
             self.arrived = self.arrived.max(through);
             self.flights.remove(&packet.number);
             if let Some(arrived) = arrived.at {
                 let size = if unknown { Bytes::ZERO } else { size } + std::mem::take(&mut self.unknown);
-                news.received.push(Received { sent, arrived, size, probe });
+                summary.received.push(Received { sent, arrived, size, probe });
             }
         }
-        news.received.sort_by_key(|packet| packet.arrived);
-        news
+        // The delay estimators compute differences of arrival times, so the order of arrival matters.
+        summary.received.sort_by_key(|packet| packet.arrived);
+        summary
     }
 
-    /// The round trips of a report's packets: the longest, held back at the receiver, and the shortest without that.
+    /// Measures the round-trip times of a report's packets. Returns the longest, which includes the hold time at the
+    /// receiver. The estimators get the shortest without the hold time.
     fn measure(&mut self, report: &Report<'_>, received: &[Received]) -> Option<Span> {
         let newest = received.last()?.arrived;
         let longest = received.iter().map(|packet| report.at.since(packet.sent)).max()?;
@@ -156,19 +163,20 @@ impl Sender {
         Some(longest)
     }
 
-    fn say_loss(&mut self, now: Time, expected: i64, lost: i64) {
-        self.unsaid = (self.unsaid.0.saturating_add(expected), self.unsaid.1.saturating_add(lost));
-        if now >= self.say_at && self.unsaid.0 > 0 {
-            self.loss_v1.on_loss(now, self.unsaid.1, self.unsaid.0);
-            (self.unsaid, self.say_at) = ((0, 0), now + LOSS_INTERVAL);
+    fn update_loss_v1(&mut self, now: Time, expected: i64, lost: i64) {
+        self.unreported = (self.unreported.0.saturating_add(expected), self.unreported.1.saturating_add(lost));
+        if now >= self.next_loss_update && self.unreported.0 > 0 {
+            self.loss_v1.on_loss(now, self.unreported.1, self.unreported.0);
+            (self.unreported, self.next_loss_update) = ((0, 0), now + LOSS_INTERVAL);
         }
     }
 
-    /// A report without packets: the receiver report's block is all there is.
+    /// Processes a report without per-packet feedback: only the receiver report's block is available.
     fn on_receiver_report(&mut self, report: &Report<'_>) {
         if let Some(rtt) = report.rtt {
             self.delay.on_rtt(rtt);
         }
+        // Receiver reports cover the same losses as the per-packet feedback and would count them twice.
         if self.per_packet {
             return;
         }
@@ -181,24 +189,26 @@ impl Sender {
         self.step(report.at);
     }
 
-    fn on_packets(&mut self, report: &Report<'_>, news: &News) {
+    fn on_packets(&mut self, report: &Report<'_>, summary: &FeedbackSummary) {
         let now = report.at;
         self.per_packet = true;
-        let longest = self.measure(report, &news.received);
-        self.say_loss(now, news.expected, news.lost);
+        let longest = self.measure(report, &summary.received);
+        self.update_loss_v1(now, summary.expected, summary.lost);
         let alr = self.alr.since.is_some();
+        // The end of an application-limited phase permits a recovery probe for some seconds.
         if self.was_alr && !alr {
             self.probes.on_alr_end(now);
         }
         self.was_alr = alr;
-        self.acknowledged.take(&news.received);
+        self.acknowledged.take(&summary.received);
         let acknowledged = self.acknowledged.rate();
-        let found = news.received.iter().fold(None, |found, packet| self.probes.on_arrival(packet).or(found));
+        let found = summary.received.iter().fold(None, |found, packet| self.probes.on_arrival(packet).or(found));
         let probe = found.map(|rate| {
             let least = acknowledged.map_or(Rate::ZERO, |acknowledged| acknowledged.scale(PROBE_DROP));
+            // A probe's result must not reduce the rate below what demonstrably arrives.
             rate.max(least.min(self.delay.rate()))
         });
-        let outcome = self.delay.update(now, &news.received, acknowledged, probe);
+        let outcome = self.delay.update(now, &summary.received, acknowledged, probe);
         if let Some(rate) = outcome.rate {
             if outcome.probe {
                 self.loss_v1.set(rate);
@@ -206,7 +216,7 @@ impl Sender {
             self.loss_v1.set_delay_based(rate);
         }
         let by_delay = self.loss_v1.delay_based.unwrap_or(self.delay.rate());
-        if let (Some(model), Some(batch)) = (&mut self.loss_v2, &news.batch) {
+        if let (Some(model), Some(batch)) = (&mut self.loss_v2, &summary.batch) {
             model.update(batch, acknowledged, by_delay, alr);
         }
         if let (Some(pushback), Some(longest)) = (&mut self.pushback, longest) {
@@ -218,7 +228,7 @@ impl Sender {
         }
     }
 
-    /// The target anew, by all that is known.
+    /// Updates the target from all estimates.
     fn step(&mut self, now: Time) {
         let model = self.loss_v2.as_ref().and_then(|model| Some((model.result()?, model.state)));
         let v2 = model.map(|(rate, state)| (rate, state.word()));
@@ -227,10 +237,11 @@ impl Sender {
         let target = self.loss_v1.target;
         self.alr.set_target(target);
         let cause = match model.map(|(_, state)| state) {
-            _ if self.loss_v1.is_silent() || self.delay.usage() != Usage::Normal => Cause::Closed,
-            Some(State::Decreasing) => Cause::Closed,
-            Some(State::Increasing) => Cause::LossRising,
-            _ => Cause::Open,
+            // A probe into a growing queue, or without feedback, would add congestion and measure nothing.
+            _ if self.loss_v1.is_silent() || self.delay.usage() != BandwidthUsage::Normal => ProbeLimit::Closed,
+            Some(State::Decreasing) => ProbeLimit::Closed,
+            Some(State::Increasing) => ProbeLimit::LossRising,
+            _ => ProbeLimit::Open,
         };
         self.probes.set_estimate(now, target, cause);
         self.probes.step(now, self.alr.since);
@@ -267,9 +278,9 @@ impl SenderHalf for Sender {
         if report.packets.is_empty() {
             return self.on_receiver_report(report);
         }
-        let news = self.read(report.packets);
-        if news.batch.is_some() {
-            self.on_packets(report, &news);
+        let summary = self.read(report.packets);
+        if summary.batch.is_some() {
+            self.on_packets(report, &summary);
         }
     }
 
@@ -297,6 +308,7 @@ impl SenderHalf for Sender {
         let loss = self.loss_v2.as_ref().filter(|model| model.result().is_some()).map(|model| model.loss);
         let (loss, rtt) = (loss.unwrap_or(self.loss_v1.fraction), self.loss_v1.rtt);
         let why = Why { loss: Some(loss), rtt: Some(rtt).filter(|rtt| !rtt.is_zero()), ..Why::rule(rule) };
+        // A pacing rate above the target lets a large frame leave within its frame interval.
         let pacing = if self.frames { estimate.scale(pacing) } else { target };
         Decision { target, pacing, window: None, limit, why }
     }

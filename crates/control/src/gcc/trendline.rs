@@ -1,30 +1,30 @@
-//! Whether the queue grows: the slope of the smoothed delay over the last groups, against a threshold that adapts
+//! Overuse detection: the slope of the smoothed delay over the last groups, compared with an adaptive threshold
 //! (libwebrtc, `trendline_estimator.cc`).
 
 use super::Config;
-use super::arrivals::Delta;
 use super::constants::{GAIN, OVERUSE, POINTS, SMOOTHING, THRESHOLD};
+use super::inter_arrival::Delta;
 use std::collections::VecDeque;
 use steadycast_units::PeerTime;
 
-/// The slope counts for more with each group, up to this many.
+/// The maximum number of groups by which the slope is multiplied.
 const MOST_DELTAS: u32 = 60;
-/// A slope this far beyond the threshold, in the threshold's unit, does not move it.
+/// The distance beyond the threshold at which a value is an outlier and does not adapt it.
 const OUTLIER: f64 = 15.0;
-/// Longest step of the threshold, in milliseconds.
+/// The maximum time step of the threshold's adaptation, in milliseconds.
 const LONGEST_STEP: f64 = 100.0;
-/// Bounds of the threshold.
+/// The bounds of the threshold.
 const LEAST: f64 = 6.0;
 const MOST: f64 = 600.0;
 
-/// What the delay says of the path.
+/// The bandwidth usage that the delay indicates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Usage {
+pub(super) enum BandwidthUsage {
     #[default]
     Normal,
-    /// The queue grows.
+    /// Overuse: the queue grows.
     Over,
-    /// The queue drains.
+    /// Underuse: the queue drains.
     Under,
 }
 
@@ -35,14 +35,14 @@ pub(super) struct Trendline {
     first: Option<PeerTime>,
     accumulated: f64,
     smoothed: f64,
-    /// Milliseconds since the first arrival, and the smoothed delay then.
+    /// The regression points: the milliseconds since the first arrival, and the smoothed delay then.
     points: VecDeque<(f64, f64)>,
     trend: f64,
     threshold: f64,
     adapted: Option<PeerTime>,
-    /// For how many milliseconds, and groups, the slope has been above the threshold.
+    /// The time in milliseconds, and the number of groups, for which the slope has been above the threshold.
     over: Option<(f64, u32)>,
-    pub(super) usage: Usage,
+    pub(super) usage: BandwidthUsage,
 }
 
 impl Trendline {
@@ -50,9 +50,10 @@ impl Trendline {
         Self { config: *config, threshold: THRESHOLD, ..Self::default() }
     }
 
-    /// The difference between two groups; `arrived`: the packet that told it.
+    /// Adds the difference between two groups. `arrived` is the arrival of the packet that completed it.
     pub(super) fn update(&mut self, delta: &Delta, arrived: PeerTime) {
         let first = *self.first.get_or_insert(arrived);
+        // The count only matters up to 60, so the bound prevents an overflow.
         self.deltas = (self.deltas + 1).min(1_000);
         self.accumulated += delta.variation();
         self.smoothed = SMOOTHING * self.smoothed + (1.0 - SMOOTHING) * self.accumulated;
@@ -61,37 +62,44 @@ impl Trendline {
             self.points.pop_front();
         }
         let full = self.points.len() == POINTS;
+        // As in libwebrtc, the slope keeps its last value while the points allow no regression.
         let trend = full.then(|| slope(&self.points)).flatten().unwrap_or(self.trend);
         self.detect(trend, delta.sent.as_millis_f64(), arrived);
     }
 
     fn detect(&mut self, trend: f64, sent: f64, now: PeerTime) {
         if self.deltas < 2 {
-            self.usage = Usage::Normal;
+            self.usage = BandwidthUsage::Normal;
             return;
         }
         let modified = f64::from(self.deltas.min(MOST_DELTAS)) * trend * GAIN;
         if modified > self.threshold {
+            // The first group counts half of its interval, because the overuse began somewhere within it.
             let (time, groups) = self.over.map_or((sent / 2.0, 1), |(time, groups)| (time + sent, groups + 1));
             self.over = Some((time, groups));
+            // A single group or a slope that is falling again is no overuse, even above the threshold.
             if time > OVERUSE.as_millis_f64() && groups > 1 && trend >= self.trend {
                 self.over = Some((0.0, 0));
-                self.usage = Usage::Over;
+                self.usage = BandwidthUsage::Over;
             }
         } else {
             self.over = None;
-            self.usage = if modified < -self.threshold { Usage::Under } else { Usage::Normal };
+            self.usage = if modified < -self.threshold { BandwidthUsage::Under } else { BandwidthUsage::Normal };
         }
         self.trend = trend;
         self.adapt(modified, now);
     }
 
+    /// Adapts the threshold γ to the modified slope m.
+    ///
     /// ```text
     ///  γ += k (|m| − γ) min(Δt, 100 ms),   k = k_up where |m| ≥ γ, else k_down
     /// ```
     fn adapt(&mut self, modified: f64, now: PeerTime) {
         let since = self.adapted.replace(now).map_or(0.0, |at| now.since(at).as_secs_f64() * 1e3);
         let beyond = modified.abs() - self.threshold;
+        // A sudden large change, as by a route change, must not desensitize the detector (draft-ietf-rmcat-gcc-02,
+        // section 5.4).
         if beyond > OUTLIER {
             return;
         }
@@ -100,7 +108,7 @@ impl Trendline {
     }
 }
 
-/// The slope of the least squares' line; `None` where all points have one abscissa.
+/// Returns the slope of the least-squares line; `None` if all points have the same abscissa.
 fn slope(points: &VecDeque<(f64, f64)>) -> Option<f64> {
     let n = points.len() as f64;
     let (x, y) = points.iter().fold((0.0, 0.0), |(sx, sy), (x, y)| (sx + x, sy + y));
@@ -133,7 +141,7 @@ mod tests {
         };
         assert_eq!(step(20.0, 50), 15.7625);
         assert_eq!(step(20.0, 50), 17.6058);
-        // 3.9 times the distance: beyond the bound.
+        // 3.9 times the distance is beyond the outlier bound.
         assert_eq!(step(5.0, 100), 6.0);
         assert_eq!(step(40.0, 50), 6.0);
     }
@@ -149,8 +157,8 @@ mod tests {
         assert!(draft.threshold > 70.0 && stock.threshold == LEAST, "{} {}", draft.threshold, stock.threshold);
     }
 
-    /// After how many groups, 20 ms apart, each this much later, overuse shows; the slope is below the growth by what
-    /// smoothing has not yet let through.
+    /// Returns the number of groups, 20 ms apart with this additional delay each, until overuse is detected. Smoothing
+    /// makes the slope smaller than the growth of the delay.
     fn groups_until_over(growth: f64) -> Option<u32> {
         let mut line = Trendline::new(&config());
         let step = Span::millis(20);
@@ -159,18 +167,18 @@ mod tests {
             let arrived = Offset::from_secs_f64(0.020 + growth * 1e-3);
             at = PeerTime::from_nanos(at.as_nanos() + arrived.as_nanos());
             line.update(&Delta { sent: step, arrived }, at);
-            line.usage == Usage::Over
+            line.usage == BandwidthUsage::Over
         })
     }
 
     #[test]
     fn overuse_needs_twenty_points_and_a_slope_above_the_threshold_for_ten_milliseconds() {
-        // 10 ms in 20 ms: at once when there are twenty points, and one more for "twice".
+        // 10 ms in 20 ms: overuse as soon as there are twenty points, and one more group for the second detection.
         let soon = groups_until_over(10.0);
         assert!(soon.is_some_and(|n| (21..=22).contains(&n)), "{soon:?}");
-        // Slope 0.01: with sixty deltas 2.4, below the least threshold.
+        // Slope 0.01: with sixty groups 2.4, below the minimum threshold.
         assert_eq!(groups_until_over(0.2), None);
-        // Slope 0.1 passes the threshold with more deltas.
+        // Slope 0.1 exceeds the threshold with more groups.
         let later = groups_until_over(2.0);
         assert!(later.is_some_and(|n| (20..=45).contains(&n)), "{later:?}");
     }
@@ -180,7 +188,7 @@ mod tests {
         let points: VecDeque<_> = (0..20).map(|i| (f64::from(i) * 10.0, f64::from(i) * 2.5 + 7.0)).collect();
         assert!((slope(&points).unwrap() - 0.25).abs() < 1e-12);
         assert_eq!(slope(&(0..20).map(|i| (3.0, f64::from(i))).collect()), None);
-        // Slopes at which the first threshold is met: 12.5 / (4 · 20) and 12.5 / (4 · 60).
+        // The slopes at which the first threshold is reached: 12.5 / (4 · 20) and 12.5 / (4 · 60).
         assert!((12.5 / (4.0 * 20.0) - 0.156_25f64).abs() < 1e-9 && (12.5 / (4.0 * 60.0) - 0.0521f64).abs() < 1e-4);
     }
 
@@ -195,9 +203,9 @@ mod tests {
             }
             line.usage
         };
-        assert_eq!(feed(&mut line, 40, 20), Usage::Normal);
-        assert_eq!(feed(&mut line, 10, 35), Usage::Over);
-        assert_eq!(feed(&mut line, 30, 10), Usage::Under);
-        assert_eq!(feed(&mut line, 60, 20), Usage::Normal);
+        assert_eq!(feed(&mut line, 40, 20), BandwidthUsage::Normal);
+        assert_eq!(feed(&mut line, 10, 35), BandwidthUsage::Over);
+        assert_eq!(feed(&mut line, 30, 10), BandwidthUsage::Under);
+        assert_eq!(feed(&mut line, 60, 20), BandwidthUsage::Normal);
     }
 }

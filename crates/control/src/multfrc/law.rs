@@ -1,26 +1,27 @@
-//! How many connections a stream is worth: one more while the round-trip time shows no queue, fewer when it does.
+//! The number of connections that a stream represents. It rises while the round-trip time shows no queue, and falls
+//! otherwise.
 
 use crate::entry::{Mode, Values};
 use steadycast_units::{Rate, Span, Time};
 
-/// Share of the allowed rate that a source must use for the number to rise.
+/// The share of the allowed rate that a source must use for the number to rise.
 const USED: f64 = 0.9;
-/// Most connections.
+/// The maximum number of connections.
 const MOST: f64 = 64.0;
 
-/// How the number moves.
+/// The rule by which the number changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Move {
-    /// Inversely up, additively down.
+    /// Inverse increase, additive decrease.
     Iiad,
-    /// Inversely up, multiplicatively down.
+    /// Inverse increase, multiplicative decrease.
     #[default]
     Iimd,
-    /// Not at all.
+    /// No change.
     Fixed,
 }
 
-/// The number of connections, and what decides on it.
+/// The number of connections and the state of its control.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Law {
     moves: Move,
@@ -28,20 +29,20 @@ pub(super) struct Law {
     beta: f64,
     gamma: f64,
     period: Span,
-    /// The least round-trip time is that of a sample, not of a period's mean.
+    /// Whether the minimum round-trip time is that of a sample instead of a period's mean.
     of_samples: bool,
-    /// The number does not rise while the source leaves its rate unused.
+    /// Whether the number is kept while the source leaves its rate unused.
     used: bool,
-    /// The number, at least 1.
+    /// The number of connections, at least 1.
     pub(super) n: f64,
     next: Option<Time>,
-    /// Round-trip times of this period: their sum, least, and how many.
+    /// The sum, the minimum and the number of the round-trip samples in this period.
     sum: f64,
     least: Option<Span>,
     samples: u32,
-    /// R_min: what was least in any period.
+    /// R_min, the minimum over all periods.
     base: Option<Span>,
-    /// Bytes that were sent and that might have been.
+    /// The bytes sent in this period, and the bytes that the rate allowed.
     sent: f64,
     allowed: f64,
     at: Option<(Time, Rate)>,
@@ -66,7 +67,7 @@ impl Law {
         }
     }
 
-    /// A packet of `bytes` has left, at `rate` allowed from now on.
+    /// Records a packet of `bytes`. `rate` is the allowed rate from now on.
     pub(super) fn on_sent(&mut self, now: Time, bytes: f64, rate: Rate) {
         self.next.get_or_insert(now + self.period);
         self.sent += bytes;
@@ -75,14 +76,14 @@ impl Law {
         }
     }
 
-    /// A round-trip time was measured.
+    /// Records a round-trip sample.
     pub(super) fn on_sample(&mut self, rtt: Span) {
         self.sum += rtt.as_secs_f64();
         self.samples += 1;
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
     }
 
-    /// The end of the period, once a packet has left.
+    /// Returns the end of the period; `None` before the first packet.
     pub(super) const fn wake(&self) -> Option<Time> {
         match self.moves {
             Move::Fixed => None,
@@ -90,7 +91,7 @@ impl Law {
         }
     }
 
-    /// The period is over: true when the number has changed.
+    /// Ends the period. Returns true if the number has changed.
     ///
     /// ```text
     ///                                        congested          otherwise
@@ -98,19 +99,22 @@ impl Law {
     ///                                        IIMD:  β n + α/n   n + α/n
     /// ```
     ///
-    /// R_ave is the mean of the period's round-trip times, and n ≥ 1. Source: Chen, Zakhor (EAIO-TFRC), eq. 1 and 2.
+    /// R_ave is the mean of the period's round-trip samples, and n ≥ 1. Source: Chen, Zakhor (EAIO-TFRC), equations 1
+    /// and 2.
     pub(super) fn on_timer(&mut self, now: Time) -> bool {
         let Some(next) = self.next.filter(|at| *at <= now) else { return false };
-        // However long the wait was, it was one period: there were no more samples.
+        // A late call still ends one period, because there were no samples for further ones.
         self.next = Some((next + self.period).max(now + Span::nanos(1)));
         let used = self.sent >= USED * self.allowed;
         let mean = (self.samples > 0).then(|| Span::from_secs_f64(self.sum / f64::from(self.samples)));
         let least = if self.of_samples { self.least } else { mean };
         (self.sent, self.allowed, self.sum, self.samples, self.least) = (0.0, 0.0, 0.0, 0, None);
         let (Some(mean), Some(least)) = (mean, least) else { return false };
+        // The minimum over all periods approximates the propagation delay without queues.
         let base = self.base.map_or(least, |base| base.min(least));
         self.base = Some(base);
         let congested = mean.saturating_sub(base) > base.scale(self.gamma);
+        // The round-trip time of an unused rate does not show whether the path could carry another connection.
         if !congested && self.used && !used {
             return false;
         }
@@ -139,7 +143,7 @@ mod tests {
         Law::new(&Values::resolve(params, mode, &given).unwrap())
     }
 
-    /// Period `k` at this round-trip time.
+    /// Runs period `k` at this round-trip time.
     fn period(law: &mut Law, k: u64, ms: u64) -> f64 {
         let start = Time::ZERO + law.period * k;
         law.on_sent(start, 20_000.0, Rate::kbps(8));
@@ -148,7 +152,7 @@ mod tests {
         law.n
     }
 
-    /// One step from `n` after a period at 100 ms, in one at `ms`.
+    /// Returns n after a period at 100 ms and one at `ms`, starting from `n`.
     fn step(name: &str, n: f64, ms: u64) -> f64 {
         let mut law = law(name, Mode::Repaired, &[("alpha", Given::Number(0.25)), ("beta", Given::Number(0.75))]);
         if name == "aio-tfrc" {

@@ -1,9 +1,9 @@
-//! Real parallel connections: each a TFRC pair of its own, over one stream of packets.
+//! Real parallel connections. Each is a pair of TFRC halves over one stream of packets.
 
 use super::law::Law;
 use super::one::with_n;
 use crate::entry::{Setup, Values};
-use crate::tfrc::{self, Among, Finding, REPORT_BYTES, Settings, rtt_notice};
+use crate::tfrc::{self, CountedPackets, FeedbackReport, REPORT_BYTES, Settings, rtt_notice};
 use crate::{
     Arrival, Body, Decision, Departing, Due, Limit, Notice, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, View,
     Wake, Why,
@@ -11,7 +11,7 @@ use crate::{
 use std::collections::BTreeMap;
 use steadycast_units::{Rate, Span, Time};
 
-/// RTP header extension element.
+/// The RTP header extension element.
 ///
 /// ```text
 ///   0       3              5                9
@@ -20,19 +20,19 @@ use steadycast_units::{Rate, Span, Time};
 ///   │ u24   │ u16          │ u32            │
 /// ```
 pub(super) const EXTENSION: u8 = 7;
-/// APP subtype: one record per connection that is due, each its number, two spare bytes, and TFRC's report.
+/// The APP subtype. A report has a record per connection that is due: its number, two spare bytes and TFRC's report.
 const REPORTS: u8 = 1;
 const RECORD: usize = 4 + REPORT_BYTES;
-/// Records in one report: it still fits a packet.
+/// The maximum number of records in a report, so that it fits a packet.
 const MOST_RECORDS: usize = 48;
-/// Connections that a receiver remembers; closed ones make room for new ones.
-const REMEMBERED: usize = 128;
+/// The maximum number of connections at a receiver. A new one replaces the one that was silent for longest.
+const MOST_CONNECTIONS: usize = 128;
 
 struct Connection {
     id: u16,
     tfrc: tfrc::Sender,
     seq: u32,
-    /// Bytes that it may send before others, for deficit round robin.
+    /// The bytes that it may send before other connections, for deficit round robin.
     deficit: f64,
 }
 
@@ -41,12 +41,12 @@ pub(super) struct Sender {
     setup: Setup,
     settings: Settings,
     law: Law,
-    /// Oldest first; never empty.
+    /// The open connections, oldest first; never empty.
     open: Vec<Connection>,
     next_id: u16,
-    /// Whose packet is about to leave.
+    /// The connection that sends the next packet.
     turn: u16,
-    /// How far apart reports come, as the connections were told.
+    /// The report interval that was passed to the connections.
     apart: Span,
 }
 
@@ -65,15 +65,15 @@ impl Sender {
         sender
     }
 
-    /// Opens or closes connections until there are as many as n says, rounded; the newest goes first.
+    /// Opens or closes connections to match n, rounded. The newest is closed first.
     fn adjust(&mut self) {
         let wanted = (self.law.n + 0.5) as usize;
-        // Floor and cap are the stream's, not one connection's.
+        // Floor and cap apply to the stream, not to a connection.
         let setup = Setup { floor: Rate::ZERO, ..self.setup.clone() };
         while self.open.len() < wanted.max(1) {
             let mut tfrc = tfrc::Sender::new(&setup, &self.settings);
             tfrc.on_feedback_interval(self.apart);
-            // Its first packet need not wait for a turn.
+            // The deficit lets its first packet be sent without waiting.
             let deficit = self.setup.packet.as_f64();
             self.open.push(Connection { id: self.next_id, tfrc, seq: 0, deficit });
             self.next_id = self.next_id.wrapping_add(1);
@@ -107,9 +107,9 @@ impl SenderHalf for Sender {
         for record in body.bytes.chunks_exact(RECORD) {
             let Some((id, finding)) = record.split_first_chunk::<2>() else { return };
             let id = u16::from_be_bytes(*id);
-            let Some(finding) = finding.get(2..).and_then(Finding::parse) else { continue };
+            let Some(finding) = finding.get(2..).and_then(FeedbackReport::parse) else { continue };
             let Some(c) = self.open.iter_mut().find(|c| c.id == id) else { continue };
-            if let Some(sample) = c.tfrc.hear(&finding, report.at, report.from) {
+            if let Some(sample) = c.tfrc.on_feedback(&finding, report.at, report.from) {
                 self.law.on_sample(sample);
             }
         }
@@ -132,7 +132,7 @@ impl SenderHalf for Sender {
     fn decision(&self) -> Decision {
         let all: Vec<Decision> = self.open.iter().map(|c| c.tfrc.decision()).collect();
         let sum = all.iter().fold(Rate::ZERO, |sum, d| sum + d.target);
-        // The oldest stands for all where one has to.
+        // The oldest connection's rule stands for all.
         let oldest = all.first();
         let limit = if sum > self.setup.cap {
             Limit::Cap
@@ -159,16 +159,17 @@ impl SenderHalf for Sender {
         }
     }
 
-    /// The connection whose turn it is: deficit round robin, with quanta in proportion to the connections' rates, so
-    /// that each sends at its own.
+    /// Selects the connection that sends the packet by deficit round robin. The quanta are proportional to the
+    /// connections' rates, so that each sends at its own rate.
     fn notice(&mut self, packet: &Departing) -> Notice {
         let size = packet.size.as_f64();
         let rates: Vec<f64> = self.open.iter().map(|c| c.tfrc.decision().pacing.as_bps_f64().max(1.0)).collect();
         let sum: f64 = rates.iter().sum();
         for (c, rate) in self.open.iter_mut().zip(&rates) {
+            // Quanta add up to the packet's size, so the deficits stay bounded.
             c.deficit += size * rate / sum;
         }
-        // The first of equals, which is the oldest.
+        // Of equal deficits the oldest connection's counts.
         let most = self.open.iter().fold(f64::NEG_INFINITY, |most, c| most.max(c.deficit));
         let Some(c) = self.open.iter_mut().find(|c| c.deficit >= most) else { return Notice::NONE };
         c.deficit -= size;
@@ -182,10 +183,10 @@ impl SenderHalf for Sender {
     }
 }
 
-struct Sink {
+struct ReceivingConnection {
     tfrc: tfrc::Receiver,
     heard: Time,
-    /// Packets expected and received, and both at the last report.
+    /// The packets expected and received, and both at the last report.
     highest: u64,
     got: u64,
     counted: (u64, u64),
@@ -195,12 +196,12 @@ struct Sink {
 pub(super) struct Receiver {
     setup: Setup,
     settings: Settings,
-    sinks: BTreeMap<u16, Sink>,
+    connections: BTreeMap<u16, ReceivingConnection>,
 }
 
 impl Receiver {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
-        Self { setup: setup.clone(), settings: Settings::new(values), sinks: BTreeMap::new() }
+        Self { setup: setup.clone(), settings: Settings::new(values), connections: BTreeMap::new() }
     }
 }
 
@@ -209,25 +210,26 @@ impl ReceiverHalf for Receiver {
         let Some(bytes) = arrival.notice.first_chunk::<9>().filter(|_| arrival.notice.len() == 9) else { return };
         let [r, s, t, i, d, a, b, c, e] = *bytes;
         let (id, seq) = (u16::from_be_bytes([i, d]), u64::from(u32::from_be_bytes([a, b, c, e])));
-        if !self.sinks.contains_key(&id) && self.sinks.len() >= REMEMBERED {
-            let silent = self.sinks.iter().min_by_key(|(_, sink)| sink.heard).map(|(id, _)| *id);
-            silent.and_then(|id| self.sinks.remove(&id));
+        // Connection numbers come from the network, so the table needs a bound.
+        if !self.connections.contains_key(&id) && self.connections.len() >= MOST_CONNECTIONS {
+            let silent = self.connections.iter().min_by_key(|(_, connection)| connection.heard).map(|(id, _)| *id);
+            silent.and_then(|id| self.connections.remove(&id));
         }
-        let sink = self.sinks.entry(id).or_insert_with(|| Sink {
-            tfrc: tfrc::Receiver::new(&self.setup, &self.settings, Among::All),
+        let connection = self.connections.entry(id).or_insert_with(|| ReceivingConnection {
+            tfrc: tfrc::Receiver::new(&self.setup, &self.settings, CountedPackets::All),
             heard: arrival.at,
             highest: 0,
             got: 0,
             counted: (0, 0),
         });
-        sink.heard = arrival.at;
-        sink.highest = sink.highest.max(seq + 1);
-        sink.got += 1;
-        sink.tfrc.on_arrival(&Arrival { seq, notice: &[r, s, t], ..*arrival });
+        connection.heard = arrival.at;
+        connection.highest = connection.highest.max(seq + 1);
+        connection.got += 1;
+        connection.tfrc.on_arrival(&Arrival { seq, notice: &[r, s, t], ..*arrival });
     }
 
     fn due(&self) -> Due {
-        let wakes = self.sinks.values().filter_map(|sink| match sink.tfrc.due() {
+        let wakes = self.connections.values().filter_map(|connection| match connection.tfrc.due() {
             Due::At(wake) => Some(wake),
             Due::Rtcp | Due::Hold => None,
         });
@@ -236,15 +238,16 @@ impl ReceiverHalf for Receiver {
 
     fn report(&mut self, slot: &Slot) -> Reply {
         let mut bytes = Vec::new();
-        for (id, sink) in &mut self.sinks {
-            if bytes.len() >= RECORD * MOST_RECORDS || !matches!(sink.tfrc.due(), Due::At(wake) if wake.at <= slot.now)
+        for (id, connection) in &mut self.connections {
+            if bytes.len() >= RECORD * MOST_RECORDS
+                || !matches!(connection.tfrc.due(), Due::At(wake) if wake.at <= slot.now)
             {
                 continue;
             }
-            let expected = sink.highest.saturating_sub(sink.counted.0);
-            let lost = expected as i64 - sink.got.saturating_sub(sink.counted.1) as i64;
-            let Reply::Body(body) = sink.tfrc.report(&Slot { expected, lost, ..*slot }) else { continue };
-            sink.counted = (sink.highest, sink.got);
+            let expected = connection.highest.saturating_sub(connection.counted.0);
+            let lost = expected as i64 - connection.got.saturating_sub(connection.counted.1) as i64;
+            let Reply::Body(body) = connection.tfrc.report(&Slot { expected, lost, ..*slot }) else { continue };
+            connection.counted = (connection.highest, connection.got);
             bytes.extend(id.to_be_bytes());
             bytes.extend([0, 0]);
             bytes.extend(body.bytes);
@@ -253,13 +256,13 @@ impl ReceiverHalf for Receiver {
     }
 
     fn view(&self) -> View {
-        let last = self.sinks.values().map(|sink| sink.heard).max().unwrap_or_default();
-        // A closed connection is silent for good.
-        let open = self.sinks.values().filter(|sink| last.since(sink.heard) < Span::secs(10));
+        let last = self.connections.values().map(|connection| connection.heard).max().unwrap_or_default();
+        // A closed connection stays silent, so only recently active ones are shown.
+        let open = self.connections.values().filter(|connection| last.since(connection.heard) < Span::secs(10));
         let (mut rate, mut loss, mut known) = (Rate::ZERO, 0.0, 0.0);
         let (mut rtt, mut state) = (None, None);
-        for sink in open {
-            let view = sink.tfrc.view();
+        for connection in open {
+            let view = connection.tfrc.view();
             rate += view.rate.unwrap_or_default();
             if let Some(p) = view.loss {
                 (loss, known) = (loss + p, known + 1.0);

@@ -1,10 +1,10 @@
-//! Several TFRC connections' worth of rate for one stream over a wireless hop: where packets are lost without
-//! congestion, one connection leaves capacity unused, and the round-trip time tells how many fill it.
+//! Several TFRC connections' rate for one stream over a wireless link. If packets are lost without congestion, a single
+//! connection leaves capacity unused. The round-trip time shows how many connections fill the link.
 //!
-//! `multfrc` and `e-multfrc` open real connections, each with its own sequence numbers, loss history and rate;
-//! `aio-tfrc` and `eaio-tfrc` are one connection whose losses are counted among a share of marked packets. The number
-//! follows IIAD (`multfrc`, `aio-tfrc`) or IIMD (the other two). `docs/controllers/multfrc.md` has the equations and
-//! the deviations.
+//! `multfrc` and `e-multfrc` open real connections, each with its own sequence numbers, loss history and rate.
+//! `aio-tfrc` and `eaio-tfrc` use one connection, whose losses are counted among a share of marked packets. The number
+//! of connections follows IIAD (`multfrc`, `aio-tfrc`) or IIMD (the other two). `docs/controllers/multfrc.md` has the
+//! equations and the deviations.
 
 mod law;
 mod many;
@@ -16,7 +16,7 @@ use steadycast_units::Span;
 
 const PAPER: &str = "Chen, Zakhor: EAIO-TFRC; RFC 5348";
 
-/// Many connections, IIAD.
+/// Several connections, with IIAD.
 pub(crate) const MULTFRC: Controller = Controller {
     name: "multfrc",
     about: "several TFRC connections at once: one more in n periods, one less when the round-trip time \
@@ -36,7 +36,7 @@ pub(crate) const MULTFRC: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-/// Many connections, IIMD.
+/// Several connections, with IIMD.
 pub(crate) const E_MULTFRC: Controller = Controller {
     name: "e-multfrc",
     about: "several TFRC connections at once: a quarter less when the round-trip time grows by a quarter",
@@ -46,7 +46,7 @@ pub(crate) const E_MULTFRC: Controller = Controller {
     ..MULTFRC
 };
 
-/// One connection, IIAD.
+/// One connection, with IIAD.
 pub(crate) const AIO_TFRC: Controller = Controller {
     name: "aio-tfrc",
     about: "one connection worth n TFRC connections: n times the rate at the loss among one in n packets; \
@@ -62,7 +62,7 @@ pub(crate) const AIO_TFRC: Controller = Controller {
     ..MULTFRC
 };
 
-/// One connection, IIMD.
+/// One connection, with IIMD.
 pub(crate) const EAIO_TFRC: Controller = Controller {
     name: "eaio-tfrc",
     about: "one connection worth n TFRC connections: n times the rate at the loss among one in n packets; \
@@ -81,10 +81,11 @@ const MARKED: Promise = Promise {
 const LAW_PARAMS: usize = 7;
 const IIAD: [Param; LAW_PARAMS] = law("iiad", [1.0; 2], [1.0; 2], [0.25; 2]);
 const IIMD: [Param; LAW_PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.5, 0.5]);
-/// Section 2.3: "exactly the same as MULTFRC except" the law, so that γ is MULTFRC's.
+/// The law's parameters for `e-multfrc`. Section 2.3 says "exactly the same as MULTFRC except" for the law, so γ is
+/// that of MULTFRC.
 const E_IIMD: [Param; LAW_PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.25, 0.25]);
 
-/// The law's parameters: repaired and in paper mode.
+/// Declares the law's parameters, in repaired and in paper mode.
 const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 2]) -> [Param; LAW_PARAMS] {
     params! { [
         choice law:
@@ -106,7 +107,7 @@ const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 
 
 const TFRC_PARAMS: usize = tfrc::PARAMS.len();
 
-/// A law's parameters, and those of the connections.
+/// Concatenates a law's parameters and those of TFRC.
 const fn with_tfrc(law: &[Param; LAW_PARAMS]) -> [Param; LAW_PARAMS + TFRC_PARAMS] {
     let mut all = [law[0]; LAW_PARAMS + TFRC_PARAMS];
     let mut i = 0;

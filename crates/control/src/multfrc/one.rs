@@ -1,24 +1,25 @@
-//! One connection that is worth n: TFRC, whose equation gives n times as much, and whose loss event rate is that of a
-//! virtual flow, one packet in n.
+//! One connection that represents n connections: TFRC with n times the equation's rate. Its loss event rate is that of
+//! a virtual flow, which consists of one packet in n.
 
 use super::law::Law;
 use crate::entry::{Setup, Values};
-use crate::tfrc::{self, Among, Finding, Mark, Settings, rtt_notice};
+use crate::tfrc::{self, CountedPackets, FeedbackReport, Mark, Settings, rtt_notice};
 use crate::{Check, Decision, Departing, Notice, ReceiverHalf, Report, SenderHalf, Sent, Wake};
 use std::borrow::Cow;
 use steadycast_units::Time;
 
-/// RTP header extension element: R in 24 bits as for TFRC, then the [`Mark`].
+/// The RTP header extension element: R in 24 bits as for TFRC, then the [`Mark`].
 pub(super) const EXTENSION: u8 = 3;
 
 /// The sending half.
 pub(super) struct Sender {
     tfrc: tfrc::Sender,
     law: Law,
-    /// What is marked so far runs after the sum of 1/n over the packets sent.
+    /// The sum of 1/n over the packets sent, minus the number of marked packets.
     credit: f64,
     vseq: u16,
-    /// Packets marked, and the sum of 1/n over the packets sent: what keeps the promise adds up otherwise.
+    /// The number of marked packets, and the sum of 1/n over the packets sent. The check of the promise adds them up
+    /// independently of `credit`.
     marked: (u64, f64),
     honest: Check,
 }
@@ -27,8 +28,8 @@ impl Sender {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
         let law = Law::new(values);
         let mut tfrc = tfrc::Sender::new(setup, &Settings::new(values));
-        tfrc.set_worth(law.n);
-        // The first packet is a marked one.
+        tfrc.set_connections(law.n);
+        // The first packet is marked.
         Self { tfrc, law, credit: 1.0, vseq: u16::MAX, marked: (0, 0.0), honest: Check::new(&super::MARKED) }
     }
 }
@@ -40,8 +41,8 @@ impl SenderHalf for Sender {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        let Some(feedback) = report.body.and_then(Finding::read) else { return };
-        if let Some(sample) = self.tfrc.hear(&feedback, report.at, report.from) {
+        let Some(feedback) = report.body.and_then(FeedbackReport::read) else { return };
+        if let Some(sample) = self.tfrc.on_feedback(&feedback, report.at, report.from) {
             self.law.on_sample(sample);
         }
     }
@@ -49,7 +50,7 @@ impl SenderHalf for Sender {
     fn on_timer(&mut self, now: Time) {
         self.tfrc.on_timer(now);
         if self.law.on_timer(now) {
-            self.tfrc.set_worth(self.law.n);
+            self.tfrc.set_connections(self.law.n);
         }
     }
 
@@ -78,23 +79,24 @@ impl SenderHalf for Sender {
         self.credit += 1.0 / n;
         self.marked.0 += u64::from(marked);
         self.marked.1 += 1.0 / n;
+        // The tolerance covers rounding in the sum of 1/n.
         self.honest.see(n >= 1.0 && (self.marked.0 as f64 - self.marked.1).abs() <= 1.0 + 1e-6);
         let mut bytes = [0; 8];
         let (rtt, mark) = bytes.split_at_mut(3);
         rtt.copy_from_slice(&rtt_notice(self.tfrc.round_trip()));
-        mark.copy_from_slice(&Mark { marked, vseq: self.vseq, worth: n }.write());
+        mark.copy_from_slice(&Mark { marked, vseq: self.vseq, connections: n }.write());
         Notice::new(EXTENSION, &bytes)
     }
 }
 
-/// A rule with the number of connections before it, as the record shows it: asked for at each packet, where the digits
-/// of a float take most of the time.
+/// Prefixes a rule with the number of connections. It runs for each packet, so whole numbers avoid the slow formatting
+/// of floats.
 pub(super) fn with_n(n: f64, rule: &str) -> Cow<'static, str> {
     let whole = n as u32;
     Cow::Owned(if f64::from(whole) == n { format!("n = {whole}.00: {rule}") } else { format!("n = {n:.2}: {rule}") })
 }
 
-/// The receiving half: TFRC's, which counts losses among the marked packets.
+/// Builds the receiving half, which is TFRC's and counts losses among the marked packets.
 pub(super) fn receiver(setup: &Setup, values: &Values) -> Box<dyn ReceiverHalf> {
-    Box::new(tfrc::Receiver::new(setup, &Settings::new(values), Among::Marked))
+    Box::new(tfrc::Receiver::new(setup, &Settings::new(values), CountedPackets::Marked))
 }

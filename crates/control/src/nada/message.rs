@@ -1,4 +1,4 @@
-//! What the receiver half of `nada` says (RFC 8698, 5.3).
+//! The report of the receiver half of `nada` (RFC 8698, section 5.3).
 //!
 //! ```text
 //! report (APP "NADA" 1):    rmode, 1 bit (1: gradual) │ x, 15 bits of 0.1 ms │ r_recv u32 bit/s │ 0 0
@@ -11,17 +11,17 @@ const REPORT: u8 = 1;
 const GRADUAL: u16 = 0x8000;
 const UNIT: Span = Span::micros(100);
 
-/// The greatest x that 15 bits hold.
+/// The maximum of x, which has 15 bits.
 pub(super) const MOST_X: Span = Span::micros(3_276_700);
 
-/// One report.
+/// A receiver report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Message {
-    /// rmode 1: there is congestion, however little; 0: the rate may ramp up.
+    /// Whether the receiver requests a gradual update (rmode 1). Otherwise the rate may ramp up (rmode 0).
     pub(super) gradual: bool,
     /// The aggregate congestion signal.
     pub(super) x: Span,
-    /// The rate at which packets arrive.
+    /// The receive rate.
     pub(super) received: Rate,
 }
 

@@ -1,8 +1,8 @@
 //! `nada`: Network-Assisted Dynamic Adaptation (RFC 8698).
 //!
-//! Queueing delay, loss and ECN marks are merged into one signal x, a delay. The rate ramps up while there is none of
-//! them, and otherwise settles where x is in inverse proportion to it. The signal is computed by the receiver, which
-//! reports it in six bytes each 100 ms. `docs/controllers/nada.md` has the equations and the deviations.
+//! Queueing delay, loss and ECN marks are merged into one signal x, a delay. The rate ramps up without congestion, and
+//! otherwise settles where it is inversely proportional to x. The receiver computes the signal and reports it in six
+//! bytes every 100 ms. `docs/controllers/nada.md` has the equations and the deviations.
 
 mod constants;
 mod message;
@@ -14,7 +14,7 @@ use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, Setup, params};
 use constants::{R_MAX, X_MAX};
 use steadycast_units::{Rate, Span};
 
-/// The registry's entry.
+/// The registry entry.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "nada",
     about: "delay, loss and marks as one signal; the rate settles where the signal is in inverse proportion to it",
@@ -33,7 +33,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
 };
 
 params! {
-    /// What the parameters say, looked up once. Rates in bit/s, times of the signal in seconds.
+    /// The configuration from the parameters. Rates are in bit/s, times of the signal in seconds.
     Config(values, setup) {
         number prio: "weight of this flow among others: its share is in proportion to it",
             "RFC 8698, PRIO", [1.0; 2], [0.01, 100.0];
@@ -56,17 +56,17 @@ params! {
         secs d_mark: "the delay that marks of 1 % of the packets count as",
             "RFC 8698, DMARK", [Span::millis(2); 2], [Span::ZERO, Span::secs(1)];
     } {
-        /// Not as printed: what the RFC is silent of has a rule, and a mark ends the ramp-up, as a loss does.
+        /// Whether our own rules apply where the RFC has none. A mark then ends the ramp-up, as a loss does.
         own_rules: bool = setup.mode == Mode::Repaired,
         r_max: f64 = within(setup, r_max.unwrap_or(if setup.cap < Setup::NO_CAP { setup.cap } else { R_MAX })),
         r_min: f64 = within(setup, r_min.unwrap_or(setup.floor)).min(r_max),
-        /// The session's floor, to which silence leads.
+        /// The session's floor, which limits the halving without feedback.
         floor: f64 = setup.floor.as_bps_f64().min(r_max),
         x_max: f64 = if own_rules { X_MAX } else { message::MOST_X }.as_secs_f64(),
     }
 }
 
-/// A rate within the session's, in bit/s.
+/// Limits a rate to the session's range, in bit/s.
 fn within(setup: &Setup, rate: Rate) -> f64 {
     rate.max(setup.floor).min(setup.cap).as_bps_f64()
 }
@@ -77,7 +77,7 @@ mod tests {
     use crate::registry::Chosen;
     use steadycast_units::Seed;
 
-    /// As printed: 150 kb/s to 1.5 Mb/s.
+    /// Creates the configuration of paper mode: 150 kb/s to 1.5 Mb/s.
     pub(super) fn printed() -> Config {
         let chosen = Chosen::new("nada", Mode::Paper, &[]).unwrap();
         let setup =

@@ -3,12 +3,12 @@ use super::signal::{Packet, Signal};
 use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, View, Wake};
 use steadycast_units::{OneWay, Span, Time};
 
-/// The receiving half: it computes the signal.
+/// The receiving half. It computes the signal.
 pub(super) struct Receiver {
     delta: Span,
     signal: Signal,
     last: Option<Time>,
-    /// Something has arrived since the last report.
+    /// Whether a packet has arrived since the last report.
     fresh: bool,
     view: View,
 }
@@ -51,6 +51,7 @@ impl ReceiverHalf for Receiver {
 
     fn due(&self) -> Due {
         match self.last.filter(|_| self.fresh) {
+            // Without arrivals there is nothing to report, and the sender's no-feedback timer has to detect it.
             Some(last) => Due::At(Wake { at: last + self.delta, why: "report interval" }),
             None => Due::Hold,
         }

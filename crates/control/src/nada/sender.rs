@@ -1,15 +1,15 @@
 use super::Config;
-use super::constants::{BETA_S, BETA_V, D_FILT, FPS, MOST_INTERVALS, MOST_SHAPING, Q_BOUND, SILENCE};
+use super::constants::{BETA_S, BETA_V, D_FILT, FPS, LEAST_TIMEOUT, MOST_INTERVALS, MOST_SHAPING, Q_BOUND};
 use super::message::Message;
 use crate::fields::ABSURD_RTT;
-use crate::silence::Silence;
+use crate::no_feedback_timer::NoFeedbackTimer;
 use crate::{Decision, ExtraSent, Limit, MediaQueue, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use std::collections::VecDeque;
 use steadycast_units::{Rate, Span, Time};
 
-/// The least of the round-trip times of this many reports counts (ns3-rmcat).
+/// The number of reports over which the minimum round-trip time is taken (ns3-rmcat).
 const RTTS: usize = 15;
-/// The reference rate, after one report (RFC 8698, 4.3).
+/// The reference rate and its update after a report (RFC 8698, section 4.3).
 ///
 /// ```text
 ///  rmode 0:  γ = min( 0.5, QBOUND / (rtt + DELTA + DFILT) ),   r ← max( r, (1 + γ) r_recv )
@@ -19,8 +19,9 @@ const RTTS: usize = 15;
 ///                 ⎝       τ            τ                        τ       ⎠
 /// ```
 ///
-/// It is computed multiplied out, so that no rate makes it divide by zero. A signal at its greatest says no more than
-/// that it is so great: the rate is then at most what arrives, but for the session's floor (own).
+/// The equation is multiplied out so that it never divides by the rate. A signal at its maximum no longer reflects the
+/// congestion, so the rate is then also limited to the receive rate, but not below the session's floor. This rule is
+/// our own.
 #[derive(Clone, Debug, Default)]
 struct Law {
     config: Config,
@@ -46,6 +47,7 @@ impl Law {
                 self.rate = self.rate.min(message.received.as_bps_f64());
             }
         } else {
+            // The ramp-up follows the receive rate, so that it ends when the path is full.
             self.rate = self.rate.max((1.0 + self.gamma(rtt)) * message.received.as_bps_f64());
         }
         self.set(self.rate);
@@ -56,9 +58,10 @@ impl Law {
         self.rate = rate.clamp(self.config.r_min, self.config.r_max);
     }
 
-    /// The encoder's rate and the sending rate while so many bytes wait (RFC 8698, 5.2.2).
+    /// Returns the encoder's rate and the send rate for the given queued bytes (RFC 8698, section 5.2.2).
     fn shaped(&self, waiting: f64) -> (f64, f64) {
         let config = &self.config;
+        // A large frame must not move the rates far from the reference rate, so the shaping is limited.
         let by = |beta: f64| (beta * 8.0 * waiting * FPS).min(MOST_SHAPING * self.rate);
         ((self.rate - by(BETA_V)).max(config.r_min.min(self.rate)), (self.rate + by(BETA_S)).min(config.r_max))
     }
@@ -69,10 +72,10 @@ impl Law {
 pub(super) struct Sender {
     config: Config,
     law: Law,
-    silence: Silence,
-    /// Round-trip times of the latest reports.
+    no_feedback: NoFeedbackTimer,
+    /// The round-trip times of the latest reports.
     rtts: VecDeque<Span>,
-    /// When the rate was updated last, or the first packet left.
+    /// The time of the last update of the rate; before it, the send time of the first packet.
     updated: Option<Time>,
     waiting: f64,
     loss: Option<f64>,
@@ -96,16 +99,17 @@ impl Sender {
         self.rtts.iter().min().copied()
     }
 
-    fn patience(&self) -> Span {
-        SILENCE.max(self.config.delta * 2 + self.rtt().unwrap_or_default())
+    fn timeout(&self) -> Span {
+        LEAST_TIMEOUT.max(self.config.delta * 2 + self.rtt().unwrap_or_default())
     }
 
     fn sent(&mut self, at: Time) {
         self.updated.get_or_insert(at);
-        self.silence.on_sent(at, self.patience());
+        self.no_feedback.on_sent(at, self.timeout());
     }
 
     fn measure(&mut self, rtt: Option<Span>) {
+        // The round-trip time comes from the network, so absurd values are ignored.
         let Some(rtt) = rtt.filter(|rtt| *rtt < ABSURD_RTT) else { return };
         self.rtts.push_back(rtt);
         while self.rtts.len() > RTTS {
@@ -115,6 +119,7 @@ impl Sender {
 
     fn update(&mut self, now: Time, message: &Message) {
         let since = self.updated.map_or(self.config.delta, |at| now.since(at));
+        // A gap in the reports must not multiply the step of the gradual update.
         let delta = since.min(self.config.delta * MOST_INTERVALS);
         self.updated = Some(now);
         self.law.update(message, self.rtt().unwrap_or_default().as_secs_f64(), delta);
@@ -140,14 +145,14 @@ impl SenderHalf for Sender {
         let now = report.at;
         let Some(message) = report.body.and_then(Message::read) else { return };
         self.measure(report.rtt);
-        self.silence.on_heard();
+        self.no_feedback.on_feedback();
         self.by = Some(report.from);
         self.loss = report.reception.map(|r| r.fraction.clamp(0.0, 1.0));
         self.update(now, &message);
     }
 
     fn on_timer(&mut self, now: Time) {
-        if self.silence.is_over(now) {
+        if self.no_feedback.has_expired(now) {
             self.law.rate = (self.law.rate / 2.0).max(self.config.floor);
             self.rule = "no feedback: halved";
             self.starting = false;
@@ -155,7 +160,7 @@ impl SenderHalf for Sender {
     }
 
     fn wake(&self) -> Option<Wake> {
-        self.silence.wake()
+        self.no_feedback.wake()
     }
 
     fn decision(&self) -> Decision {
@@ -196,7 +201,7 @@ mod tests {
         let message = |kbps| Message { gradual: false, x: Span::millis(4), received: Rate::kbps(kbps) };
         law.update(&message(400), 0.1, Span::millis(100));
         near(law.rate, 400e3 * 1.156_25, 1.0);
-        // It never lowers the rate, and the signal is remembered all the same.
+        // The ramp-up never lowers the rate, but the signal is stored.
         law.update(&message(100), 0.1, Span::millis(100));
         near(law.rate, 400e3 * 1.156_25, 1.0);
         near(law.x_prev, 0.004, 1e-9);
@@ -249,10 +254,10 @@ mod tests {
     fn a_rate_of_zero_comes_back_and_whatever_the_signal_does_no_rate_is_not_a_number() {
         let config = Config { r_min: 0.0, floor: 0.0, ..printed() };
         let mut law = Law { config, ..law(500e3, 0.0) };
-        // From 0 to 3 s at once: the factor is below zero.
+        // x jumps from 0 to 3 s: the factor is below zero.
         law.update(&gradual(3_000.0), 0.1, Span::millis(200));
         assert_eq!(law.rate, 0.0);
-        // The term that does not fall with the rate: 0.5 · 0.1 s · 10 ms · 1.5 Mb/s / (0.5 s)².
+        // The term that is independent of the rate: 0.5 · 0.1 s · 10 ms · 1.5 Mb/s / (0.5 s)².
         law.update(&gradual(0.0), 0.1, Span::millis(100));
         near(law.rate, 3_000.0, 1e-6);
     }

@@ -4,15 +4,15 @@ use super::constants::{
 };
 use super::message::Message;
 use crate::base::BaseDelay;
-use crate::loss::{Heard, LossHistory, LossSettings};
+use crate::loss::{LossHistory, LossSettings, ReceivedPacket};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, OneWay, Span, Time};
 
-/// A packet that arrived, as both ends know it. The time is that of one clock, whichever.
+/// A packet that has arrived. The time may be of either clock, but of the same one for all packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub(super) at: Time,
-    /// Its place in its stream; `None` for a packet outside the count, whose own gap is `missing`.
+    /// The sequence number. It is `None` for a packet of another stream; `missing` is then the gap before it.
     pub(super) number: Option<u64>,
     pub(super) missing: u64,
     pub(super) size: Bytes,
@@ -20,12 +20,12 @@ pub(super) struct Packet {
     pub(super) marked: bool,
 }
 
-/// What the log keeps of a packet.
+/// A packet in the log window.
 #[derive(Clone, Copy, Debug)]
 struct Logged {
     at: Time,
     size: Bytes,
-    /// In order: it counts as received. A late one has been counted as missing.
+    /// Whether the packet arrived in order and counts as received. A late one already counts as missing.
     counts: bool,
     missing: u64,
     queue: Span,
@@ -38,13 +38,13 @@ pub(super) struct Signal {
     config: Config,
     base: BaseDelay,
     log: VecDeque<Logged>,
-    /// Unfiltered queueing delays of the latest packets.
+    /// The unfiltered queueing delays of the latest packets.
     queues: VecDeque<Span>,
     highest: Option<u64>,
     first: Option<Time>,
     packets: u64,
     history: LossHistory,
-    /// The mean share of lost packets.
+    /// The mean loss rate.
     pub(super) loss: f64,
     marks: f64,
 }
@@ -65,12 +65,13 @@ impl Signal {
         let mut counts = true;
         let mut missing = packet.missing;
         if let Some(number) = packet.number {
+            // A late packet was already counted as missing, so it does not count as received.
             counts = self.highest.is_none_or(|highest| number > highest);
             missing = self.highest.map_or(0, |highest| number.saturating_sub(highest).saturating_sub(1));
             self.highest = self.highest.max(Some(number));
             let so_far = self.packets as f64;
-            let heard = Heard { seq: number, at: packet.at, ce: false, rtt: self.config.delta };
-            self.history.on_packet(&heard, || so_far);
+            let received = ReceivedPacket { seq: number, at: packet.at, ce: false, rtt: self.config.delta };
+            self.history.on_packet(&received, || so_far);
         }
         let queue = packet.delay.map_or_else(
             || self.queues.back().copied().unwrap_or_default(),
@@ -91,21 +92,24 @@ impl Signal {
         }
     }
 
-    /// What there is to report now. The means of loss and marks move by one step.
+    /// Computes the report and updates the means of loss and marks by one step.
     pub(super) fn report(&mut self, now: Time) -> Message {
         self.forget(now);
         let count = |of: fn(&Logged) -> u64| self.log.iter().map(of).fold(0, u64::saturating_add);
         let (lost, got) = (count(|p| p.missing), count(|p| u64::from(p.counts)));
         let (marked, all) = (count(|p| u64::from(p.marked)), self.log.len() as u64);
         let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
+        // Exponential smoothing keeps a single loss from dominating the signal (RFC 8698, section 5.1.2).
         self.loss += ALPHA * (share(lost, lost.saturating_add(got)) - self.loss);
         self.marks += ALPHA * (share(marked, all) - self.marks);
         let filtered = self.queues.iter().min().copied().unwrap_or_default().as_secs_f64();
         let interval = self.history.rate().map(|p| 1.0 / p.get());
         let delay = warped(filtered, self.history.open(), interval);
         let x = aggregate(delay, self.loss, self.marks, &self.config);
+        // The ramp-up needs a window without loss and queue (RFC 8698).
         let quiet = lost == 0 && self.log.iter().all(|packet| packet.queue < Q_EPS);
         let covered = self.first.map_or(Span::ZERO, |first| now.since(first));
+        // Before the window is full the receive rate is averaged over the time covered so far.
         let window = covered.clamp(self.config.delta, LOG_WINDOW.max(self.config.delta));
         Message {
             gradual: !quiet || (self.config.own_rules && marked > 0),
@@ -115,8 +119,9 @@ impl Signal {
     }
 }
 
-/// Beside losses a long delay counts less, so that flows that fill the queue do not starve this one (RFC 8698, 4.2).
-/// Seconds; `since` and `interval`: packets since the last loss, and the mean loss interval.
+/// Reduces a long delay after a loss, so that flows that fill the queue do not starve this one (RFC 8698, section 4.2).
+/// Delays are in seconds. `since` is the number of packets since the last loss, `interval` the mean loss interval in
+/// packets.
 ///
 /// ```text
 ///            QTH · exp(−λ (d − QTH)/QTH)   for d ≥ QTH, less than 7 loss intervals after a loss
@@ -130,6 +135,8 @@ fn warped(delay: f64, since: f64, interval: Option<f64>) -> f64 {
     beyond * delay + (1.0 - beyond) * warped
 }
 
+/// Computes the aggregate congestion signal, in seconds (RFC 8698, section 4.2).
+///
 /// ```text
 ///                     ⎛p_mark⎞²         ⎛p_loss⎞²
 ///  x = d_tilde + 2 ms ⎜──────⎟  + 10 ms ⎜──────⎟       at most x_max
@@ -158,7 +165,7 @@ mod tests {
         for (delay, want) in [(0.075, 0.038_940), (0.1, 0.030_327), (0.15, 0.018_394), (0.3, 0.004_104)] {
             near(warped(delay, 10.0, Some(100.0)), want, 1e-6);
             near(warped(delay, 699.0, Some(100.0)), want, 1e-6);
-            // In the eighth interval half and half, and then, and before any loss, as it is.
+            // In the eighth interval half of each; later, and before any loss, the delay itself.
             near(warped(delay, 750.0, Some(100.0)), f64::midpoint(delay, want), 1e-6);
             near(warped(delay, 801.0, Some(100.0)), delay, 1e-9);
             near(warped(delay, 10.0, None), delay, 1e-9);
@@ -180,7 +187,7 @@ mod tests {
         near(aggregate(1.0, 1.0, 0.0, &config), 3.2767, 1e-9);
     }
 
-    /// Packets each 10 ms, but for those that `lost` names, each with the queueing delay that `queue` gives.
+    /// Delivers packets every 10 ms, except those in `lost`. `queue` gives each one's queueing delay.
     fn run(
         signal: &mut Signal,
         numbers: std::ops::Range<u64>,
@@ -203,10 +210,10 @@ mod tests {
         let mut signal = Signal::new(&config);
         let message = run(&mut signal, 0..100, |_| false, |_| 0);
         assert!(!message.gradual);
-        // Two of fifty packets marked, a tenth of that taken: (0.004/0.01)² · 2 ms.
+        // Two of fifty packets are marked, with a gain of a tenth: (0.004/0.01)² · 2 ms.
         near(message.x.as_secs_f64(), 0.000_32, 1e-6);
         near(message.received.as_bps_f64(), 1e6, 25e3);
-        // One packet of fifty waited 12 ms: the least of fifteen does not show it, the mode does.
+        // One packet of fifty has waited 12 ms: the minimum of fifteen hides it, but the mode reacts to it.
         let message = run(&mut signal, 100..150, |_| false, |n| if n == 120 { 12 } else { 0 });
         assert!(message.gradual && message.x < Span::millis(3), "{message:?}");
         assert!(!run(&mut signal, 150..250, |_| false, |_| 9).gradual);

@@ -1,16 +1,16 @@
-//! What travels, in network byte order.
+//! The messages between the halves of `pgmcc`, in network byte order.
 
 use crate::fields::{share, single, words};
 use crate::{Body, Notice, ReceiverId};
 use steadycast_units::Stamp;
 
-/// The header extension element's id.
+/// The identifier of the header extension element.
 pub(super) const NOTICE_ID: u8 = 5;
 
 const REPORT_NOW: u8 = 1;
 const HAS_ACKER: u8 = 2;
 
-/// What goes forward with each packet: 5 bytes, or 10 once the sender has a report to confirm.
+/// The header extension of each packet: 5 bytes, or 10 once the sender has a report to confirm.
 ///
 /// ```text
 ///   0        4       5       6         10
@@ -19,59 +19,59 @@ const HAS_ACKER: u8 = 2;
 ///   │ u32    │ u8    │ u8    │ f32     │
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Forward {
-    /// Who acknowledges this packet.
+pub(super) struct SenderNotice {
+    /// The receiver that acknowledges this packet.
     pub(super) acker: Option<ReceiverId>,
-    /// Everybody is to report, so that there is an acker again.
+    /// Whether all receivers are to report, so that an acker can be elected.
     pub(super) report_now: bool,
-    /// The sender has heard a report: others need not send theirs.
-    pub(super) heard: Option<Heard>,
+    /// The latest report that the sender has received. Other receivers need not send theirs.
+    pub(super) confirmed: Option<Confirmation>,
 }
 
-/// A report that the sender confirms, as PGM's source confirms a NAK.
+/// The confirmation of a report, as PGM's source confirms a NAK.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Heard {
-    /// Counts the confirmations, so that a new one is told from an old one.
+pub(super) struct Confirmation {
+    /// The number of the confirmation, which distinguishes it from earlier ones.
     pub(super) count: u8,
-    /// The loss that was reported.
+    /// The reported loss.
     pub(super) loss: f64,
 }
 
-impl Forward {
+impl SenderNotice {
     pub(super) fn notice(self) -> Notice {
         let mut bytes = [0; 10];
         bytes[..4].copy_from_slice(&self.acker.unwrap_or_default().0.to_be_bytes());
         bytes[4] = u8::from(self.report_now) | if self.acker.is_some() { HAS_ACKER } else { 0 };
-        let Some(heard) = self.heard else { return Notice::new(NOTICE_ID, &bytes[..5]) };
-        bytes[5] = heard.count;
-        bytes[6..].copy_from_slice(&single(heard.loss).to_be_bytes());
+        let Some(confirmed) = self.confirmed else { return Notice::new(NOTICE_ID, &bytes[..5]) };
+        bytes[5] = confirmed.count;
+        bytes[6..].copy_from_slice(&single(confirmed.loss).to_be_bytes());
         Notice::new(NOTICE_ID, &bytes)
     }
 
     pub(super) fn read(notice: &[u8]) -> Option<Self> {
         let (&[a, b, c, d, flags], rest) = notice.split_first_chunk()?;
-        let heard = match *rest {
+        let confirmed = match *rest {
             [] => None,
-            [count, e, f, g, h] => Some(Heard { count, loss: share(u32::from_be_bytes([e, f, g, h]))? }),
+            [count, e, f, g, h] => Some(Confirmation { count, loss: share(u32::from_be_bytes([e, f, g, h]))? }),
             _ => return None,
         };
         let acker = (flags & HAS_ACKER != 0).then(|| ReceiverId(u32::from_be_bytes([a, b, c, d])));
-        Some(Self { acker, report_now: flags & REPORT_NOW != 0, heard })
+        Some(Self { acker, report_now: flags & REPORT_NOW != 0, confirmed })
     }
 }
 
-/// What a report is for: its APP subtype.
+/// The purpose of a report, which is its APP subtype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// A packet is missing, or the sender has asked.
+    /// To report a missing packet, or to answer the sender's request.
     Report = 1,
-    /// The acker acknowledges.
+    /// To acknowledge a packet, as the acker.
     Ack = 2,
-    /// The receiver leaves.
+    /// To leave the session.
     Leave = 3,
 }
 
-/// One receiver's report: 16 bytes.
+/// A receiver's report: 16 bytes.
 ///
 /// ```text
 ///   0       4         8       12      16
@@ -80,19 +80,19 @@ pub(super) enum Purpose {
 ///   │ u32   │ u32     │ f32   │ stamp │
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Back {
+pub(super) struct ReceiverReport {
     pub(super) purpose: Purpose,
-    /// Highest sequence number received, its low 32 bits.
+    /// The low 32 bits of the highest sequence number received.
     pub(super) lead: u32,
-    /// Which of the last 32 packets have come; zero except in an acknowledgment.
+    /// The bitmap of the last 32 packets; zero except in an acknowledgment.
     pub(super) bitmap: u32,
-    /// The loss filter's value.
+    /// The output of the loss filter.
     pub(super) loss: f64,
-    /// The send time of packet `lead`, moved later by the time since it came.
+    /// The send time of packet `lead`, plus the time since its arrival.
     pub(super) echo: Stamp,
 }
 
-impl Back {
+impl ReceiverReport {
     pub(super) fn body(&self) -> Body {
         Body::of_words(self.purpose as u8, [self.lead, self.bitmap, single(self.loss), self.echo.0])
     }

@@ -1,7 +1,7 @@
-//! `pgmcc`: a window in a group (Rizzo, SIGCOMM 2000; draft-ietf-rmt-bb-pgmcc).
+//! `pgmcc`: a congestion window for a multicast group (Rizzo, SIGCOMM 2000; draft-ietf-rmt-bb-pgmcc).
 //!
 //! One receiver, the acker, acknowledges every packet, and the sender runs TCP's window on these acknowledgments. The
-//! others speak when they miss a packet; a receiver that seems to have less throughput than the acker takes its place.
+//! other receivers report missing packets. A receiver whose throughput seems to be lower than the acker's replaces it.
 //! `docs/controllers/pgmcc.md` has the equations and the deviations.
 
 mod message;
@@ -12,7 +12,7 @@ use crate::Promise;
 use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
 use steadycast_units::Span;
 
-/// The registry's entry.
+/// The registry entry.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "pgmcc",
     about: "the receiver with the least throughput acknowledges each packet, and TCP's window runs on that",
@@ -41,15 +41,16 @@ const WITHIN: Promise = Promise {
 
 const DRAFT: &str = "draft-ietf-rmt-bb-pgmcc-03";
 
-/// Time-outs in a row after which there is no acker any more, and the receivers are asked (the draft).
+/// The number of timeouts in a row after which the acker is dropped and the receivers are asked to report (the draft).
 const ELECT_AFTER: u32 = 2;
-/// The least retransmission time-out (RFC 6298; ns-2.35).
+/// The minimum retransmission timeout (RFC 6298; ns-2.35).
 const RTO_MIN: Span = Span::millis(200);
-/// In a group, an answer to "report now" is delayed by at most this, for others to be first; not in the draft.
+/// The maximum random delay of an answer to "report now" in a group, which lets one answer suppress the others. It is
+/// not in the draft.
 const BACKOFF: Span = Span::millis(100);
 
 params! {
-    /// What the parameters say, looked up once.
+    /// The configuration from the parameters.
     Config(values) {
         number a_loss: "weight of a new packet in the receivers' loss filter (the 2000 paper's: 536/65536)",
             DRAFT, [500.0 / 65_536.0; 2], [1e-5, 1.0];
@@ -70,7 +71,7 @@ params! {
     } {
         sqrt: bool = rank == "sqrt",
         dupthresh: u32 = dupthresh as u32,
-        /// The window does not grow while it is not filled (RFC 7661); as printed it does.
+        /// Whether the window only grows while it is used (RFC 7661). The draft lets it grow in any case.
         only_used: bool = values.mode() == Mode::Repaired,
     }
 }

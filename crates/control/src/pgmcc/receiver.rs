@@ -1,4 +1,4 @@
-use super::message::{Back, Forward, Purpose};
+use super::message::{Purpose, ReceiverReport, SenderNotice};
 use super::{BACKOFF, Config};
 use crate::asmp::suppress;
 use crate::entry::{Setup, Values};
@@ -6,13 +6,13 @@ use crate::tfrc::echo;
 use crate::{Arrival, Body, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Chance, PeerTime, Span, Time};
 
-/// More missing packets in one gap than this change the filter no further: it is at 1 by then.
+/// The maximum number of missing packets that one gap adds to the filter, which is at 1 by then.
 const LONGEST_GAP: u64 = 8_192;
 
-/// The sender still asks after this: the answer got lost.
+/// The time after which a repeated request of the sender is answered again, because the answer may be lost.
 const ASK_AGAIN: Span = Span::millis(500);
 
-/// Receivers for whose number reports of missing packets are spread, as RFC 4654's N.
+/// The group size for which reports of missing packets are spread, as N in RFC 4654.
 const CROWD: u32 = 10_000;
 
 /// The newest packet.
@@ -30,17 +30,18 @@ pub(super) struct Receiver {
     group: bool,
     chance: Chance,
     lead: Option<Lead>,
-    /// Bit i: packet lead − i has come.
+    /// The bitmap of the last packets: bit i is set if packet lead − i has arrived.
     bitmap: u32,
     loss: f64,
     acker: bool,
-    /// The report that is wanted next, and what for.
+    /// The next report and its purpose.
     due: Option<(Wake, Purpose)>,
-    /// The sender asks for reports: the answer was drawn, or given at this time.
+    /// The time of the answer to the sender's current request for reports.
     asked: Option<Time>,
-    /// A packet is missing; it is told then, unless somebody else is heard who loses as much.
+    /// The time at which a missing packet is reported, unless a report of a receiver with at least the same loss
+    /// arrives.
     nak: Option<Time>,
-    /// The last confirmation of another's report.
+    /// The number of the last confirmation of another receiver's report.
     confirmed: Option<u8>,
 }
 
@@ -62,12 +63,12 @@ impl Receiver {
         }
     }
 
-    /// Others are heard in this group, so that one report serves for many.
+    /// Returns whether reports of other receivers suppress this receiver's.
     fn suppresses(&self) -> bool {
         self.group && !self.config.nak_backoff.is_zero()
     }
 
-    /// A packet is missing.
+    /// Schedules the report of a missing packet.
     fn miss(&mut self, now: Time) {
         if !self.suppresses() {
             self.due = Some((Wake { at: now, why: "a packet is missing" }, Purpose::Report));
@@ -76,22 +77,23 @@ impl Receiver {
         }
     }
 
-    /// Another's report was heard, or confirmed: it serves for this one, unless more is lost here.
-    fn heard(&mut self, loss: f64) {
+    /// Suppresses the pending report by another receiver's, unless the loss is higher here.
+    fn suppress_by(&mut self, loss: f64) {
         if self.loss <= loss {
             self.nak = None;
         }
     }
 
-    /// Counts a packet, and those missing before it.
+    /// Updates the loss filter by a packet and the missing ones before it.
     ///
     /// ```text
     ///  p := (1 − a) p + a x        x = 0: received, 1: missing
     /// ```
     ///
-    /// Source: draft-ietf-rmt-bb-pgmcc. True when packets are missing.
+    /// Source: draft-ietf-rmt-bb-pgmcc. Returns true if packets are missing.
     fn count(&mut self, missing: u64) -> bool {
         let a = self.config.a_loss;
+        // The gap comes from the network, so the loop needs a bound.
         for _ in 0..missing.min(LONGEST_GAP) {
             self.loss += a * (1.0 - self.loss);
         }
@@ -99,9 +101,9 @@ impl Receiver {
         missing > 0
     }
 
-    fn back(&self, purpose: Purpose, now: Time) -> Option<Back> {
+    fn back(&self, purpose: Purpose, now: Time) -> Option<ReceiverReport> {
         let lead = self.lead?;
-        Some(Back {
+        Some(ReceiverReport {
             purpose,
             lead: lead.seq as u32,
             bitmap: if purpose == Purpose::Ack { self.bitmap } else { 0 },
@@ -117,28 +119,28 @@ impl ReceiverHalf for Receiver {
         let mut gap = false;
         match self.lead {
             Some(lead) if arrival.seq <= lead.seq => {
-                // It was counted as missing when the gap showed.
+                // The packet was already counted as missing when the gap appeared.
                 let back = lead.seq - arrival.seq;
                 self.bitmap |= if back < 32 { 1 << back } else { 0 };
             }
             lead => {
                 let ahead = lead.map_or(1, |lead| arrival.seq - lead.seq);
                 self.bitmap = if ahead < 32 { self.bitmap << ahead } else { 0 } | 1;
-                // A mark is a loss that did not happen.
+                // A congestion mark counts as a loss.
                 gap = self.count(ahead - 1 + u64::from(arrival.ecn.is_ce()));
                 self.lead = Some(Lead { seq: arrival.seq, sent: arrival.sent, at: now });
             }
         }
-        let Some(forward) = Forward::read(arrival.notice) else { return };
+        let Some(forward) = SenderNotice::read(arrival.notice) else { return };
         self.acker = forward.acker == Some(self.id);
-        if let Some(heard) = forward.heard.filter(|heard| self.confirmed != Some(heard.count)) {
-            self.confirmed = Some(heard.count);
-            self.heard(heard.loss);
+        if let Some(new) = forward.confirmed.filter(|new| self.confirmed != Some(new.count)) {
+            self.confirmed = Some(new.count);
+            self.suppress_by(new.loss);
         }
         if !forward.report_now {
             self.asked = None;
             if matches!(self.due, Some((_, Purpose::Report))) {
-                // Somebody else was first.
+                // Another receiver has already answered.
                 self.due = None;
             }
         }
@@ -156,9 +158,11 @@ impl ReceiverHalf for Receiver {
     }
 
     fn on_overheard(&mut self, heard: &Overheard<'_>) {
-        let Some(back) = Back::read(heard.body).filter(|back| back.purpose == Purpose::Report) else { return };
-        self.heard(back.loss);
-        // An answer to the sender's question, or a report that serves as one.
+        let Some(back) = ReceiverReport::read(heard.body).filter(|back| back.purpose == Purpose::Report) else {
+            return;
+        };
+        self.suppress_by(back.loss);
+        // The other report answers the sender's request as well.
         if self.asked.is_some() {
             self.due = self.due.filter(|(_, purpose)| *purpose != Purpose::Report);
         }
@@ -176,7 +180,7 @@ impl ReceiverHalf for Receiver {
             None if self.nak.is_some_and(|at| at <= slot.now) => Purpose::Report,
             None => return Reply::Suppress,
         };
-        // Either way the sender has this receiver's loss now.
+        // Either report carries this receiver's loss, so the other one is redundant.
         self.nak = None;
         self.back(purpose, slot.now).map_or(Reply::Suppress, |back| Reply::Body(back.body()))
     }

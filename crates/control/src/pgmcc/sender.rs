@@ -1,4 +1,4 @@
-use super::message::{Back, Forward, Heard, Purpose};
+use super::message::{Confirmation, Purpose, ReceiverReport, SenderNotice};
 use super::{Config, ELECT_AFTER, RTO_MIN};
 use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, rank};
@@ -9,21 +9,21 @@ use crate::{
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The time-out before there is a round-trip time, and the longest one (RFC 6298).
+/// The retransmission timeout before the first round-trip measurement, and its maximum (RFC 6298).
 const FIRST_RTO: Span = Span::secs(3);
 const MOST_RTO: Span = Span::secs(60);
-/// Receivers whose round-trip times are kept.
-const REMEMBERED: usize = 4_096;
-/// Over which the encoder's rate is smoothed.
+/// The maximum number of receivers whose round-trip times are stored.
+const MOST_RTTS: usize = 4_096;
+/// The time constant of the encoder's rate.
 const SMOOTHING: Span = Span::secs(1);
-/// Window that no network needs.
+/// The maximum window in packets, above the need of any network.
 const MOST_WINDOW: f64 = 65_536.0;
 
 /// A packet in flight.
 #[derive(Clone, Copy, Debug)]
-struct Flying {
+struct SentPacket {
     seq: u64,
-    /// Later packets that were acknowledged.
+    /// The number of later packets that were acknowledged.
     overtaken: u32,
 }
 
@@ -48,16 +48,16 @@ pub(super) struct Sender {
     packet: Bytes,
     floor: Rate,
     cap: Rate,
-    /// W.
+    /// The window W, in packets.
     window: f64,
-    /// Packets sent and neither acknowledged nor lost, in order.
-    out: VecDeque<Flying>,
+    /// The packets sent and neither acknowledged nor lost, in order.
+    out: VecDeque<SentPacket>,
     highest: Option<u64>,
-    /// What was sent until the last cut; losses among it are no reason for another one.
+    /// The highest packet sent before the last reduction. Losses up to it do not cause another reduction.
     cut_at: Option<u64>,
-    /// The newest packet that closed the window when it left: up to there the window is used.
+    /// The newest packet that filled the window when it was sent. Acknowledgments up to it show a used window.
     filled: Option<u64>,
-    /// No feedback for a packet after `cut_at` yet: the window stays.
+    /// Whether the window is frozen, because no packet after `cut_at` was acknowledged yet.
     frozen: bool,
     acker: Option<Acker>,
     rtts: BTreeMap<ReceiverId, Span>,
@@ -65,15 +65,16 @@ pub(super) struct Sender {
     doublings: u32,
     timeouts: u32,
     timer: Option<Time>,
-    /// The encoder's rate, and when it was last brought up to date.
+    /// The encoder's rate, and the time of its last update.
     smoothed: Rate,
     smoothed_at: Time,
     lossy: bool,
-    /// Reports are confirmed, for others to be silent; the last confirmation, and whether a packet has taken it along.
+    /// Whether reports are confirmed, which suppresses those of other receivers. Then the last confirmation, and
+    /// whether a packet has carried it.
     confirms: bool,
-    heard: Option<Heard>,
-    told: bool,
-    /// No packet leaves that the window has no room for, but for those that may be lost without anybody knowing yet.
+    confirmed: Option<Confirmation>,
+    confirmation_sent: bool,
+    /// The check that no packet exceeds the window. The margin is for packets whose loss is not detected yet.
     within: Check,
     rule: &'static str,
 }
@@ -82,7 +83,7 @@ impl Sender {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
         Self {
             confirms: setup.group && !values.span("nak_backoff").is_zero(),
-            told: true,
+            confirmation_sent: true,
             config: Config::new(values),
             packet: setup.packet,
             floor: setup.floor.min(setup.cap),
@@ -96,12 +97,13 @@ impl Sender {
     }
 
     fn rto(&self) -> Span {
+        // TCP's timeout with exponential back-off (RFC 6298, sections 2.3 and 5.5).
         let base = self.rtt.map_or(FIRST_RTO, |r| r.smoothed + r.deviation * 4).max(RTO_MIN);
         (base * (1 << self.doublings.min(8))).min(MOST_RTO)
     }
 
-    /// When the time-out comes. Without an acker it is no longer than at the start, whatever rate it stands for: a
-    /// newcomer has to hear a packet to report.
+    /// Returns the timeout. Without an acker it is at most the initial one at any rate, because a new receiver needs a
+    /// packet to report on.
     fn patience(&self) -> Span {
         if self.acker.is_some() { self.rto() } else { self.rto().min(FIRST_RTO) }
     }
@@ -119,16 +121,17 @@ impl Sender {
         });
     }
 
-    /// A receiver's own round-trip time, smoothed by an eighth.
+    /// Updates and returns a receiver's own round-trip time, smoothed with weight 1/8.
     fn rtt_of(&mut self, id: ReceiverId, sample: Span) -> Span {
         let rtt = self.rtts.get(&id).map_or(sample, |old| old.scale(0.875) + sample.scale(0.125));
-        if self.rtts.len() < REMEMBERED || self.rtts.contains_key(&id) {
+        // Report senders are not authenticated, so the table needs a bound.
+        if self.rtts.len() < MOST_RTTS || self.rtts.contains_key(&id) {
             self.rtts.insert(id, rtt);
         }
         rtt
     }
 
-    /// How bad a receiver is; 0 without loss.
+    /// Returns a receiver's rank, which is 0 without loss. The receiver with the highest rank limits the rate.
     fn rank(&self, rtt: Span, loss: f64) -> f64 {
         match LossRate::new(loss) {
             None => 0.0,
@@ -137,7 +140,7 @@ impl Sender {
         }
     }
 
-    /// The acker after a report from `id`. True when it has changed.
+    /// Elects the acker after a report of `id`. Returns true if it has changed.
     ///
     /// ```text
     ///  j takes over from i  ⇔  M_j > M_i / c,   M = R √p (1 + 9 p (1 + 32 p²))
@@ -146,6 +149,7 @@ impl Sender {
     /// Source: draft-ietf-rmt-bb-pgmcc.
     fn elect(&mut self, id: ReceiverId, rtt: Span, loss: f64) -> bool {
         match self.acker {
+            // The acker's own report updates its rank but never triggers a switch.
             Some(acker) if acker.id == id => {
                 self.acker = Some(Acker { id, rtt, loss });
                 return false;
@@ -157,7 +161,7 @@ impl Sender {
             }
             Some(_) => {}
             None => {
-                // Nobody was to acknowledge what is in flight.
+                // There was no acker that could acknowledge the packets in flight.
                 self.out.clear();
                 self.timer = None;
             }
@@ -167,11 +171,11 @@ impl Sender {
         true
     }
 
-    /// Takes what an acknowledgment says off the packets in flight, and grows or cuts the window.
-    fn acknowledge(&mut self, back: &Back, now: Time) {
+    /// Processes an acknowledgment: removes packets from flight, and grows or reduces the window.
+    fn acknowledge(&mut self, back: &ReceiverReport, now: Time) {
         let near = self.highest.unwrap_or_default();
-        // Who has joined after the 16-bit number on the wire began anew counts fewer rounds of it: only that number is
-        // common.
+        // Only the 16 bits of the RTP sequence number are common to both ends. A receiver that has joined later counts
+        // fewer wraps.
         let lead = near.saturating_add_signed(i64::from((back.lead as u16).wrapping_sub(near as u16) as i16));
         if lead > near {
             return;
@@ -182,12 +186,12 @@ impl Sender {
         let come = |seq: u64| seq == lead || (seq < lead && lead - seq < 32 && back.bitmap >> (lead - seq) & 1 == 1);
         let before = self.out.len();
         let mut later = 0;
-        // From the newest on, so that each knows how many later ones were acknowledged just now.
-        for flying in self.out.iter_mut().rev() {
-            if come(flying.seq) {
+        // The iteration from the newest packet on counts the later packets that this report acknowledges.
+        for packet in self.out.iter_mut().rev() {
+            if come(packet.seq) {
                 later += 1;
             } else {
-                flying.overtaken = flying.overtaken.saturating_add(later);
+                packet.overtaken = packet.overtaken.saturating_add(later);
             }
         }
         self.out.retain(|f| !come(f.seq));
@@ -199,6 +203,7 @@ impl Sender {
             (self.doublings, self.timeouts) = (0, 0);
             self.timer = (!self.out.is_empty()).then(|| now + self.rto());
         }
+        // An application-limited sender must not grow a window that it has not tested (RFC 7661).
         let used = !self.config.only_used || self.filled.is_some_and(|seq| lead <= seq);
         if !self.frozen && used {
             for _ in 0..acked {
@@ -210,22 +215,23 @@ impl Sender {
             }
         }
         if lost.is_some_and(|seq| self.cut_at.is_none_or(|cut| seq > cut)) {
+            // One reduction per window, as in TCP: losses of packets sent before it belong to the same event.
             self.window = (self.window / 2.0).max(1.0);
             (self.cut_at, self.frozen, self.lossy) = (self.highest, true, true);
             self.rule = "loss: halved";
         }
     }
 
-    /// The next packet tells the group of a report; of several, of the one with the largest loss.
+    /// Confirms a report in the next packet. Of several reports the one with the largest loss counts.
     fn confirm(&mut self, loss: f64) {
-        self.heard = Some(match self.heard {
-            Some(heard) if !self.told => Heard { loss: heard.loss.max(loss), ..heard },
-            old => Heard { count: old.map_or(0, |heard| heard.count.wrapping_add(1)), loss },
+        self.confirmed = Some(match self.confirmed {
+            Some(last) if !self.confirmation_sent => Confirmation { loss: last.loss.max(loss), ..last },
+            old => Confirmation { count: old.map_or(0, |last| last.count.wrapping_add(1)), loss },
         });
-        self.told = false;
+        self.confirmation_sent = false;
     }
 
-    /// W s / R, smoothed over a second.
+    /// Updates the encoder's rate W s / R, smoothed over a second.
     fn smooth(&mut self, now: Time) {
         let Some(rtt) = self.rtt else { return };
         let rate = self.packet.per(rtt.smoothed.max(Span::millis(1))).scale(self.window);
@@ -241,7 +247,7 @@ impl Sender {
 
 impl SenderHalf for Sender {
     fn on_sent(&mut self, sent: &Sent) {
-        self.out.push_back(Flying { seq: sent.seq, overtaken: 0 });
+        self.out.push_back(SentPacket { seq: sent.seq, overtaken: 0 });
         self.within.see(self.out.len() as f64 <= self.window + f64::from(self.config.dupthresh));
         self.highest = self.highest.max(Some(sent.seq));
         if self.out.len() as f64 + 1.0 > self.window {
@@ -250,19 +256,20 @@ impl SenderHalf for Sender {
         if self.timer.is_none() {
             self.timer = Some(sent.at + self.patience());
         }
-        // A floor that keeps packets coming without any acknowledgment must not fill the memory.
+        // A floor keeps packets flowing without acknowledgments, so the list needs a bound.
         if self.out.len() > MOST_WINDOW as usize {
             self.out.pop_front();
         }
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        let Some(back) = report.body.and_then(Back::read) else { return };
+        let Some(back) = report.body.and_then(ReceiverReport::read) else { return };
         let (now, id) = (report.at, report.from);
         if back.purpose == Purpose::Leave {
             return self.on_leave(now, id, Leave::Bye);
         }
         let sample = now.since(back.echo.own(now));
+        // A report before the first packet, or with an absurd round-trip time, is invalid.
         if self.highest.is_none() || sample > ABSURD_RTT {
             return;
         }
@@ -284,14 +291,14 @@ impl SenderHalf for Sender {
         self.rtts.remove(&receiver);
         if self.acker.is_some_and(|acker| acker.id == receiver) {
             self.acker = None;
-            // Nobody will acknowledge these.
+            // There is no acker left to acknowledge these packets.
             self.out.clear();
             self.timer = None;
             self.rule = "the acker has left";
         }
     }
 
-    /// The acker is silent: TCP's time-out.
+    /// Handles TCP's retransmission timeout: the acker has not acknowledged in time.
     fn on_timer(&mut self, now: Time) {
         if self.timer.is_none_or(|at| at > now) {
             return;
@@ -300,6 +307,7 @@ impl SenderHalf for Sender {
         self.window = 1.0;
         (self.cut_at, self.frozen) = (self.highest, false);
         self.timer = None;
+        // Several timeouts in a row mean that the acker is gone, not only its acknowledgments.
         self.timeouts = self.timeouts.saturating_add(1);
         self.doublings = (self.doublings + 1).min(8);
         self.rule = "time-out";
@@ -337,8 +345,8 @@ impl SenderHalf for Sender {
     }
 
     fn notice(&mut self, _: &Departing) -> Notice {
-        self.told = true;
+        self.confirmation_sent = true;
         let (acker, report_now) = (self.acker.map(|acker| acker.id), self.acker.is_none());
-        Forward { acker, report_now, heard: self.heard }.notice()
+        SenderNotice { acker, report_now, confirmed: self.confirmed }.notice()
     }
 }

@@ -1,16 +1,16 @@
-//! What a receiver tells of its buffer.
+//! The messages of a receiver about its buffer.
 
 use crate::fields::{micros, span, words};
 use crate::{Body, BufferLevel};
 use steadycast_units::{Bytes, Span, Stamp};
 
-/// APP subtype of the report.
+/// The APP subtype of the report.
 const REPORT: u8 = 1;
-/// Its length, and that with a loss event rate behind.
+/// The length of a report in bytes, without and with a loss event rate.
 const BYTES: usize = 20;
 const BYTES_WITH_LOSS: usize = 24;
 
-/// One report: 20 bytes, big-endian, and 4 more where the sender wants to know the loss event rate.
+/// A report: 20 bytes, big-endian, and 4 more if the sender uses the loss event rate.
 ///
 /// ```text
 ///   0        4         8        12       16         20      24
@@ -19,21 +19,21 @@ const BYTES_WITH_LOSS: usize = 24;
 ///   │ u32 B  │ u32 B   │ i32 B  │ stamp  │ u32 µs   │ f32   │
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Finding {
-    /// The buffer; a size of zero where the receiver has none.
+pub(super) struct FeedbackReport {
+    /// The buffer; its size is zero if the receiver has none.
     pub(super) buffer: BufferLevel,
-    /// By how much it has changed since the report before.
+    /// The change of the level since the previous report.
     pub(super) change: i32,
-    /// Send time of the newest packet.
+    /// The send time of the newest packet.
     pub(super) echo: Stamp,
-    /// From its arrival to this report.
+    /// The time from that packet's arrival to this report.
     pub(super) delay: Span,
-    /// Loss event rate, zero for none; absent where nobody asked.
+    /// The loss event rate, zero without loss; `None` if the sender does not use it.
     pub(super) loss: Option<f32>,
 }
 
-impl Finding {
-    /// Reads a body; `None` when its length or its content can't be true.
+impl FeedbackReport {
+    /// Parses a body; `None` if its length or content is invalid.
     pub(super) fn parse(body: &Body) -> Option<Self> {
         if body.subtype != REPORT || !(body.bytes.len() == BYTES || body.bytes.len() == BYTES_WITH_LOSS) {
             return None;
@@ -70,7 +70,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(subtype in 0u8..3, bytes in prop::collection::vec(any::<u8>(), 0..28)) {
-            if let Some(found) = Finding::parse(&Body { subtype, bytes }) {
+            if let Some(found) = FeedbackReport::parse(&Body { subtype, bytes }) {
                 prop_assert!(found.buffer.level <= found.buffer.size);
             }
         }
@@ -81,14 +81,14 @@ mod tests {
         ) {
             let level = (f64::from(size) * part) as u32;
             for loss in [None, Some(p)] {
-                let found = Finding {
+                let found = FeedbackReport {
                     buffer: BufferLevel { level: Bytes::new(u64::from(level)), size: Bytes::new(u64::from(size)) },
                     change: -(level.cast_signed()),
                     echo: Stamp(stamp),
                     delay: Span::micros(u64::from(held)),
                     loss,
                 };
-                prop_assert_eq!(Finding::parse(&found.body()), Some(found));
+                prop_assert_eq!(FeedbackReport::parse(&found.body()), Some(found));
             }
         }
     }

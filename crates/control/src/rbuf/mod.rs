@@ -1,8 +1,8 @@
-//! Rate control by the receiver's buffer: once per round trip the receiver says how full its buffer is, and the server
-//! changes the delay between packets (Hong, Park: A Cost-Effective Rate Control for Streaming Video for Wireless
+//! Rate control by the receiver's buffer. The receiver reports its buffer level once per round trip, and the sender
+//! adjusts the delay between packets (Hong, Park: A Cost-Effective Rate Control for Streaming Video for Wireless
 //! Portable Devices, 2011).
 //!
-//! `rbuf-type1` uses the level and its change, `rbuf-type2` the level alone, `no-control` neither.
+//! `rbuf-type1` uses the level and its change, `rbuf-type2` only the level, `no-control` neither.
 
 mod message;
 mod receiver;
@@ -64,11 +64,11 @@ pub(crate) const NO_CONTROL: Controller = Controller {
     ..CONSTANT
 };
 
-/// RTP header extension element: the smoothed round-trip time in 24 bits, units of 10 µs, 0 for none.
+/// The RTP header extension element: the smoothed round-trip time in 24 bits in units of 10 µs, 0 if unknown.
 const EXTENSION: u8 = 7;
 
 params! {
-    /// The first three are those of a sender without control, the last four those of the first type alone.
+    /// The parameters. `no-control` has the first three, and only the first type has the last four.
     const {
     span ipd_min: "least delay between packets", "section 3.3: 1 ms", [Span::millis(1); 2], IPD_RANGE;
     span t_fixed: "time to send any packet, a in t(S) = a + b·S",
@@ -101,15 +101,15 @@ params! {
     }
 }
 
-/// Rounds for which ΔB is foreseen (`stable = "predictive"`); not in the paper.
+/// The number of rounds for which ΔB is extrapolated (`stable = "predictive"`). It is not in the paper.
 const HORIZON: f64 = 8.0;
-/// The additive step is at most this share of a round's amount (`stable = "predictive"`); not in the paper.
+/// The maximum additive step, as a share of a round's amount (`stable = "predictive"`). It is not in the paper.
 const STEP: f64 = 0.05;
-/// The weight of the past in the smoothed round-trip time (eq. 17, without a value; RFC 6298: 7/8).
+/// The weight of the old value in the smoothed round-trip time (equation 17 gives no value; RFC 6298: 7/8).
 const ALPHA_SRTT: f64 = 0.875;
 const IPD_RANGE: [Span; 2] = [Span::ZERO, Span::secs(600)];
 
-/// Packets one after the other, with a delay between them: T = S / (t(S) + IPD) (eq. 11).
+/// A sequence of packets with a delay between them: T = S / (t(S) + IPD) (equation 11).
 #[derive(Clone, Copy, Debug, Default)]
 struct Train {
     packet: Bytes,
@@ -123,12 +123,12 @@ impl Train {
         Self { packet, sending: sending.max(Span::micros(1)) }
     }
 
-    /// The rate at a delay.
+    /// Returns the rate for a delay.
     fn rate(&self, delay: Span) -> Rate {
         self.packet.per(self.sending + delay)
     }
 
-    /// The delay at a rate; nothing where even that is too slow.
+    /// Returns the delay for a rate; zero if the rate is out of reach.
     fn delay(&self, rate: Rate) -> Span {
         self.packet.at(rate).saturating_sub(self.sending)
     }

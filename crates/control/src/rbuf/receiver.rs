@@ -1,25 +1,25 @@
-use super::message::Finding;
-use crate::loss::{Heard, LossHistory, LossSettings};
+use super::message::FeedbackReport;
+use crate::loss::{LossHistory, LossSettings, ReceivedPacket};
 use crate::{Arrival, BufferLevel, Due, ReceiverHalf, Reply, Slot, View, Wake, tfrc};
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
-/// A round lasts this as long as no round-trip time is known.
+/// The length of a round before the first round-trip measurement.
 const FIRST_ROUND: Span = Span::millis(50);
-/// Reports are at least this far apart: the equations count a shorter round trip as this.
+/// The minimum interval between reports, which is the minimum round-trip time of the equations.
 const LEAST_ROUND: Span = Span::millis(1);
 
-/// Says once per round trip how full its buffer is.
+/// The receiving half. It reports its buffer level once per round trip.
 #[derive(Default)]
 pub(super) struct Receiver {
     buffer: BufferLevel,
     said: Option<Bytes>,
     newest: Option<(u64, Stamp, Time)>,
     rtt: Option<Span>,
-    /// The last report; before the first, the first packet's arrival.
+    /// The time of the last report; before the first, the arrival of the first packet.
     last: Option<Time>,
-    /// Whether a report has left.
+    /// Whether a report was sent.
     spoke: bool,
-    /// Where the sender keeps to TCP's share.
+    /// The loss history, if the sender limits its rate to TCP's share.
     loss: Option<LossHistory>,
     since: Time,
     bytes: Bytes,
@@ -32,6 +32,7 @@ impl Receiver {
     }
 
     fn take(&mut self, buffer: BufferLevel) {
+        // A level above the size would be rejected as an invalid report.
         self.buffer = BufferLevel { level: buffer.level.min(buffer.size), ..buffer };
     }
 }
@@ -49,9 +50,9 @@ impl ReceiverHalf for Receiver {
         }
         if let Some(history) = &mut self.loss {
             let rtt = self.rtt.unwrap_or(FIRST_ROUND);
-            let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce(), rtt };
-            // The packets until the first loss are its interval: nothing is known of the rate that they could have had.
-            history.on_packet(&heard, || arrival.seq as f64);
+            let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce(), rtt };
+            // The packets before the first loss are its interval, because the possible rate is not known.
+            history.on_packet(&received, || arrival.seq as f64);
         }
         self.bytes += arrival.size;
         if self.last.is_none() {
@@ -64,7 +65,7 @@ impl ReceiverHalf for Receiver {
     }
 
     fn due(&self) -> Due {
-        // The first packet is answered at once, so that the sender has a round-trip time.
+        // Reporting the first packet without delay gives the sender a round-trip time.
         let round = if self.spoke { self.rtt.unwrap_or(FIRST_ROUND).max(LEAST_ROUND) } else { Span::ZERO };
         self.last.map_or(Due::Hold, |last| Due::At(Wake { at: last + round, why: "buffer report" }))
     }
@@ -85,7 +86,7 @@ impl ReceiverHalf for Receiver {
             state: None,
         };
         (self.bytes, self.since) = (Bytes::ZERO, slot.now);
-        let finding = Finding { buffer: self.buffer, change, echo, delay: slot.now.since(arrived), loss };
+        let finding = FeedbackReport { buffer: self.buffer, change, echo, delay: slot.now.since(arrived), loss };
         Reply::Body(finding.body())
     }
 

@@ -1,4 +1,4 @@
-use super::message::Finding;
+use super::message::FeedbackReport;
 use super::{ALPHA_SRTT, EXTENSION, HORIZON, STEP, Train};
 use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, throughput};
@@ -7,7 +7,7 @@ use crate::{Decision, Departing, Limit, Notice, Report, SenderHalf, Sent, Wake, 
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
 const LEAST_RTT: Span = Span::millis(1);
-/// Rounds without a report for which the rate is held, the one that a report is due in included.
+/// The time without a report, in rounds, for which the rate is held. It includes the round in which a report is due.
 const HELD_ROUNDS: u64 = 2;
 
 /// The state of the receiver's buffer (eq. 10).
@@ -18,7 +18,7 @@ enum State {
     Overflow,
 }
 
-/// What distinguishes type-I: ΔB.
+/// The use of the level's change ΔB, which distinguishes type I.
 #[derive(Clone, Copy, Debug)]
 struct Trend {
     under_fast: f64,
@@ -36,18 +36,18 @@ pub(super) struct Sender {
     under: f64,
     over: f64,
     trend: Option<Trend>,
-    /// Whether eq. 15 adds a packet per second to the rate, and not a packet to a round's amount.
+    /// Whether equation 15 adds one packet per second to the rate, instead of one packet to a round's amount.
     adds_rate: bool,
     capped: bool,
     least: Rate,
     most: Rate,
-    /// T, in bytes per second.
+    /// T, the rate in bytes per second.
     rate: f64,
-    /// ΔB, over the time between two packets.
+    /// ΔB, averaged over the interval between two packets.
     change: f64,
     srtt: Option<Span>,
     last_echo: Option<Stamp>,
-    /// When silence next counts as overflow.
+    /// The time at which missing feedback next counts as overflow.
     silence: Option<Time>,
     loss: Option<LossRate>,
     limit: Limit,
@@ -83,7 +83,7 @@ impl Sender {
         }
     }
 
-    /// The smoothed round trip, and by how much this sample has changed it (eq. 17).
+    /// Updates the smoothed round-trip time (equation 17). Returns its old value and its change in seconds.
     fn smooth_rtt(&mut self, sample: Span) -> (Span, f64) {
         let old = self.srtt.unwrap_or(sample);
         let new = Span::from_secs_f64(ALPHA_SRTT * old.as_secs_f64() + (1.0 - ALPHA_SRTT) * sample.as_secs_f64());
@@ -91,7 +91,7 @@ impl Sender {
         (old, new.as_secs_f64() - old.as_secs_f64())
     }
 
-    /// The levels that part the states (eq. 10), in bytes.
+    /// Returns the levels that separate the states (equation 10), in bytes.
     fn bounds(&self, full: f64, rtt: f64) -> (f64, f64) {
         let margin = match self.by_latency {
             Some(rounds) => rounds * self.rate * rtt,
@@ -100,13 +100,13 @@ impl Sender {
         (self.low * full, (full - margin).max(self.low * full))
     }
 
-    fn update(&mut self, found: &Finding, rtt: Span, growth: f64) {
+    fn update(&mut self, found: &FeedbackReport, rtt: Span, growth: f64) {
         let (full, level) = (found.buffer.size.as_f64(), found.buffer.level.as_f64());
         let rtt = rtt.max(LEAST_RTT).as_secs_f64();
         let (low, high) = self.bounds(full, rtt);
         let change = f64::from(found.change);
-        // Rounds from one packet to the next: a level that falls in each of them but the one with a packet does not
-        // fall.
+        // The number of rounds per packet. At low rates the level falls in every round except the one with a packet,
+        // although it is stable on average.
         let packet = self.train.packet.as_f64();
         let rounds = (packet / (self.rate * rtt)).max(1.0);
         self.change += (change - self.change) / rounds;
@@ -117,7 +117,7 @@ impl Sender {
         } else {
             State::Stable
         };
-        // The round that the rate is spread over from now on.
+        // The round over which the new rate is spread.
         let round = (rtt + growth).max(LEAST_RTT.as_secs_f64());
         (self.rate, self.rule) = match (state, self.trend) {
             (State::Underflow, trend) => {
@@ -147,7 +147,7 @@ impl Sender {
         self.bound();
     }
 
-    /// Keeps the rate within what a delay between packets can make, and within TCP's share.
+    /// Limits the rate to what a delay between packets can produce, and to TCP's share.
     fn bound(&mut self) {
         let share = self.loss.zip(self.srtt).filter(|_| self.capped);
         let share = share.map(|(p, rtt)| throughput(self.train.packet, rtt, p));
@@ -170,14 +170,15 @@ impl SenderHalf for Sender {
     fn on_sent(&mut self, _: &Sent) {}
 
     fn on_report(&mut self, report: &Report<'_>) {
-        let Some(found) = report.body.and_then(Finding::parse) else { return };
-        // Units of 2⁻¹⁸ s; an echo from the future counts as hours old.
+        let Some(found) = report.body.and_then(FeedbackReport::parse) else { return };
+        // Units are 2⁻¹⁸ s. An echo from the future counts as hours old.
         let units = Stamp::of(report.at).0.wrapping_sub(found.echo.0);
         let age = Span::from_secs_f64(f64::from(units) / f64::from(1 << 18));
+        // The hold time can't exceed the age of the echo, so the report is invalid.
         if age < found.delay || age > ABSURD_RTT {
             return;
         }
-        // Between two packets a report brings no new round trip.
+        // A repeated echo brings no new round-trip sample.
         let (rtt, growth) = match self.srtt {
             Some(old) if self.last_echo == Some(found.echo) => (old, 0.0),
             _ => self.smooth_rtt(age.saturating_sub(found.delay)),
@@ -199,6 +200,7 @@ impl SenderHalf for Sender {
             self.rule = "no report";
             self.bound();
             let done = self.rate <= self.least.as_bytes_per_s();
+            // At the minimum rate a further reduction has no effect, so the timer stops.
             self.silence = (!done).then(|| now + self.round());
         }
     }
@@ -208,7 +210,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // A whole number of nanoseconds between packets, as it would be set.
+        // The delay between packets is set in whole nanoseconds, so the rate is rounded accordingly.
         let delay = self.train.delay(Rate::from_bytes_per_s(self.rate));
         let rate = self.train.rate(delay).clamp(self.least, self.most);
         let loss = self.loss.map(LossRate::get);

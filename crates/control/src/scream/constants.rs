@@ -1,48 +1,48 @@
-//! What nobody has a reason to set, of draft-ietf-ccwg-rfc8298bis-screamv2 where nothing else is said, under its names.
+//! Constants of draft-ietf-ccwg-rfc8298bis-screamv2 under its names that are not configurable. Other sources are named.
 
 use steadycast_units::{Bytes, Rate, Span};
 
-/// `QDELAY_AVG_G`: the gain of the queueing delay's mean.
+/// `QDELAY_AVG_G`: the gain of the mean queueing delay.
 pub(super) const QDELAY_GAIN: f64 = 0.25;
-/// `QDELAY_MIN_MAX_AVG_G`: the gain of the least and the greatest queueing delay, whose difference is the variation.
+/// `QDELAY_MIN_MAX_AVG_G`: the gain of the minimum and the maximum queueing delay, whose difference is the variation.
 pub(super) const JITTER_EXTREMES_GAIN: f64 = 1.0 / 16.0;
 /// `QDELAY_DEV_AVG_G`: the gain of the mean variation.
 pub(super) const JITTER_GAIN: f64 = 1.0 / 32.0;
-/// `QDELAY_DEV_THRESHOLD`: the variation of delay at which growth is least.
+/// `QDELAY_DEV_THRESHOLD`: the delay variation at which growth is slowest.
 pub(super) const JITTER_THRESHOLD: Span = Span::millis(10);
-/// `REF_WND_OVERHEAD_MIN`: bytes in flight may exceed the window by this factor where the delay varies.
+/// `REF_WND_OVERHEAD_MIN`: the factor by which bytes in flight may exceed the window with maximum delay variation.
 pub(super) const OVERHEAD_MIN: f64 = 1.5;
-/// `REF_WND_OVERHEAD_MAX`: they may by this one where it does not.
+/// `REF_WND_OVERHEAD_MAX`: the same factor without delay variation.
 pub(super) const OVERHEAD_MAX: f64 = 3.0;
-/// `PACKET_PACING_HEADROOM`: packets leave at this many times the target.
+/// `PACKET_PACING_HEADROOM`: the pacing rate, as a multiple of the target.
 pub(super) const PACING_HEADROOM: f64 = 1.5;
-/// `RATE_PACE_MIN`: pacing assumes this target at least.
+/// `RATE_PACE_MIN`: the minimum target that the pacing assumes.
 pub(super) const PACE_MIN: Rate = Rate::kbps(50);
-/// `RELAXED_PACING_LIMIT_LOW`: from this share of the cap on packets leave faster still.
+/// `RELAXED_PACING_LIMIT_LOW`: the share of the cap above which pacing is relaxed.
 pub(super) const RELAXED_PACING: f64 = 0.8;
-/// `MAX_RELAXED_PACING_FACTOR`: packets leave this many times faster at the cap.
+/// `MAX_RELAXED_PACING_FACTOR`: the factor of the pacing rate at the cap.
 pub(super) const RELAXED_PACING_MOST: f64 = 4.0;
-/// `PACKET_OVERHEAD`: bytes per packet that the target leaves free.
+/// `PACKET_OVERHEAD`: the bytes per packet that are reserved for headers.
 pub(super) const PACKET_OVERHEAD: Bytes = Bytes::new(20);
-/// `QDELAY_MIN_AVG_ALPHA`: the gain of the mean of a round trip's least queueing delay; above a quarter of the target
-/// the queue is drained.
+/// `QDELAY_MIN_AVG_ALPHA`: the gain of the mean of the minimum queueing delay per round trip. The queue is drained if
+/// it exceeds a quarter of the target.
 pub(super) const DRIFT_GAIN: f64 = 1.0 / 256.0;
-/// The gain of the round-trip time while it falls and the source limits the rate (EricssonResearch/scream).
+/// The gain of the round-trip time while it falls and the source is application-limited (EricssonResearch/scream).
 pub(super) const RTT_IDLE_GAIN: f64 = 1.0 / 1024.0;
-/// A packet is lost this long after a later one was acknowledged; a late packet makes it as long as it was late
-/// (EricssonResearch/scream).
+/// The initial reordering time: a packet is lost this long after a later one was acknowledged. A late packet sets the
+/// time to its own lateness (EricssonResearch/scream).
 pub(super) const REORDERING: Span = Span::millis(30);
-/// The receiver reports after this many packets (the draft's section on feedback).
+/// The number of packets after which the receiver reports (the draft's section on feedback).
 pub(super) const REPORT_PACKETS: u32 = 16;
-/// It also reports, with a packet at all, after this; and at each frame's last packet.
+/// The maximum time between reports while packets arrive. A frame's last packet also triggers a report.
 pub(super) const REPORT_AFTER: Span = Span::millis(40);
-/// Without feedback for this, or four round trips, the window is halved and what is in flight is forgotten
-/// (EricssonResearch/scream).
-pub(super) const SILENCE: Span = Span::millis(500);
-/// `MIN_REF_WND`: the least window.
+/// The minimum no-feedback timeout; four round trips if that is longer. On expiry the window is halved and the bytes in
+/// flight are discarded (EricssonResearch/scream).
+pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);
+/// `MIN_REF_WND`: the minimum window.
 pub(super) const MIN_REF_WND: Bytes = Bytes::new(3_000);
-/// `QDELAY_TARGET_HI`: how far competing flows can raise the target.
+/// `QDELAY_TARGET_HI`: the maximum to which competing flows can raise the target.
 pub(super) const QDELAY_TARGET_MOST: Span = Span::millis(400);
-/// The base delay is the least of so many slots of this length (RFC 6817, 3.4.2).
+/// The slots of the base delay's window: their length and number (RFC 6817, section 3.4.2).
 pub(super) const BASE_SLOT: Span = Span::secs(60);
 pub(super) const BASE_SLOTS: usize = 10;

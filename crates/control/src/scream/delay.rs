@@ -4,32 +4,33 @@ use super::constants::{
 };
 use std::collections::VecDeque;
 
-/// Samples of the normalised queueing delay of which the variance and the mean are taken (RFC 8298, 4.1.2.3).
+/// The numbers of samples of the normalized queueing delay for its variance and its mean (RFC 8298, section 4.1.2.3).
 const VARIANCE_OVER: usize = 200;
 const MEAN_OVER: usize = 50;
-/// Share of round trips with a loss from which competing flows are assumed, and its gain.
+/// The share of round trips with a loss above which competing flows are assumed, and the gain of that share.
 const COMPETING_LOSS: f64 = 0.002;
 const LOSS_EVENT_GAIN: f64 = 0.02;
-/// Gain of the bias while it rises (EricssonResearch/scream).
+/// The gain of the bias while it rises (EricssonResearch/scream).
 const BIAS_GAIN: f64 = 0.125;
 
-/// The queueing delay, filtered. Seconds.
+/// The filtered queueing delay, in seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delay {
-    /// The target, between its limits.
+    /// The queueing delay target, which competing flows may raise.
     pub(super) target: f64,
     /// The latest sample, and its mean.
     pub(super) latest: f64,
     pub(super) mean: f64,
-    /// In [0, 1]: how much the window may grow where the delay varies.
+    /// The growth factor in [0, 1], which falls with delay variation.
     pub(super) scale: f64,
     highest: f64,
     lowest: f64,
     deviation: f64,
-    /// The least sample of this round trip, and the slow mean of those.
+    /// The minimum sample of this round trip, and the slow mean of these minima.
     round_least: Option<f64>,
     standing: f64,
-    /// From what the delay is counted, and the least sample and the round trips since that was updated.
+    /// The bias that is subtracted from samples; the minimum sample, and the number of round trips, since its last
+    /// update.
     bias: f64,
     bias_least: f64,
     bias_rounds: u32,
@@ -54,15 +55,16 @@ impl Delay {
         self.round_least = Some(self.round_least.map_or(qdelay, |least| least.min(qdelay)));
     }
 
-    /// A delay that counts for the variation alone.
+    /// Records a delay that only counts in the delay variation.
     pub(super) fn extreme(&mut self, qdelay: f64) {
         self.highest = self.target.min(self.highest.max(qdelay));
         self.lowest = self.lowest.min(qdelay);
     }
 
-    /// Attacks slowly and decays at once. Due each min(cut_interval, s_rtt).
+    /// Updates the filters. The mean rises slowly and falls immediately. It is called every min(cut_interval, s_rtt).
     pub(super) fn filter(&mut self, config: &Config) {
         let qdelay = self.latest - self.bias;
+        // A falling queue counts immediately, so that the window is not reduced for a queue that has drained.
         if qdelay < self.mean {
             self.mean = qdelay;
         } else {
@@ -80,7 +82,7 @@ impl Delay {
         }
     }
 
-    /// A round trip has ended, with or without a loss; true when a queue stands and is to be drained.
+    /// Ends a round trip. `lost` tells whether it had a loss. Returns true if there is a standing queue to drain.
     pub(super) fn round(&mut self, lost: bool, config: &Config) -> bool {
         self.loss_events += LOSS_EVENT_GAIN * (f64::from(u8::from(lost)) - self.loss_events);
         let Some(least) = self.round_least.take() else { return false };
@@ -91,6 +93,7 @@ impl Delay {
             (self.bias_rounds, self.bias_least) = (0, f64::INFINITY);
         }
         self.standing += DRIFT_GAIN * (least - self.standing);
+        // A minimum that never falls is a standing queue that was taken for the base delay.
         let stands = self.standing > self.target / 4.0;
         if stands {
             (self.standing, self.mean, self.bias) = (0.0, 0.0, 0.0);
@@ -98,8 +101,8 @@ impl Delay {
         stands
     }
 
-    /// The target follows a delay that competing flows hold high, and falls again where they are gone (RFC 8298,
-    /// 4.1.2.3).
+    /// Adapts the target to a queue that competing flows keep long. It falls again once they have ended (RFC 8298,
+    /// section 4.1.2.3).
     fn compete(&mut self, config: &Config) {
         self.history.push_front(self.latest / config.qdelay_target);
         self.history.truncate(VARIANCE_OVER);
@@ -110,6 +113,7 @@ impl Delay {
         let all = mean(VARIANCE_OVER);
         let squares: f64 = self.history.iter().map(|n| (n - all) * (n - all)).sum();
         let variance = squares / self.history.len() as f64;
+        // The target covers the mean and one standard deviation of the competing flows' queue.
         let new = (mean(MEAN_OVER) + variance.sqrt()) * config.qdelay_target;
         let target = if self.loss_events > COMPETING_LOSS {
             1.5 * new

@@ -1,9 +1,9 @@
 //! `scream`: SCReAM version 2 (draft-ietf-ccwg-rfc8298bis-screamv2).
 //!
-//! A window in bytes, the reference window, falls with losses, ECN marks and queueing delay, and rises by about a
-//! packet per round trip and a small share of itself. The encoder's rate is what the window carries per round trip. The
-//! receiver only tells which packets arrived, when and with which ECN field. `docs/controllers/scream.md` has the
-//! equations and the deviations.
+//! The reference window, in bytes, falls with losses, ECN marks and queueing delay. It rises by about a packet per
+//! round trip and a small share of itself. The encoder's rate is what the window carries per round trip. The receiver
+//! only sends per-packet feedback with arrival times and ECN fields. `docs/controllers/scream.md` has the equations and
+//! the deviations.
 
 mod constants;
 mod delay;
@@ -12,14 +12,14 @@ mod profile;
 mod sender;
 mod window;
 
-use crate::asks::{Asks, Fresh};
 use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
+use crate::report_scheduler::{ReportScheduler, SinceLastReport};
 use crate::{Need, Wake};
 use constants::{REPORT_AFTER, REPORT_PACKETS};
 use profile::{CODE, DRAFT, Profile};
 use steadycast_units::{Ecn, Span};
 
-/// The registry's entry.
+/// The registry entry.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "scream",
     about: "a window in bytes, held by loss, marks and 60 ms of queue; the encoder gets what it carries per round trip",
@@ -34,12 +34,12 @@ pub(crate) const CONTROLLER: Controller = Controller {
     colour: "#003f5c",
     params: PARAMS,
     sender: |setup, values| Box::new(sender::Sender::new(setup, Config::new(setup, values))),
-    receiver: |_, _| Box::new(Asks::new(report_at)),
+    receiver: |_, _| Box::new(ReportScheduler::new(report_at)),
     ..crate::fixed::CONTROLLER
 };
 
 params! {
-    /// What the parameters say, looked up once. Times in seconds, sizes in bytes.
+    /// The configuration from the parameters. Times are in seconds, sizes in bytes.
     Config(values, setup) {
         let choice profile:
             "code: as the authors' code, with its values for what stands at the draft's below",
@@ -68,29 +68,29 @@ params! {
         beta_ecn: f64 = of_profile(beta_ecn, DRAFT.beta_ecn, profile.beta_ecn),
         mul_increase: f64 = of_profile(mul_increase, DRAFT.mul_increase, profile.mul_increase),
         reduce_jitter: bool = reduce_jitter || profile.reduce_jitter,
-        /// Least time between two cuts, where the round trip is not shorter.
+        /// The minimum interval between two reductions; a shorter round-trip time replaces it.
         cut_interval: f64 = virtual_rtt.max(profile.cut_interval),
         l4s: bool = setup.ecn == Ecn::Ect1,
-        /// Losses and classic marks of packets that left before the last cut belong to it (RFC 9002, 7.3.2); as printed
-        /// there is a cut each min(cut_interval, s_rtt).
+        /// Whether losses and classic marks of packets sent before the last reduction are ignored (RFC 9002, section
+        /// 7.3.2). The draft allows a reduction every min(cut_interval, s_rtt).
         once_per_rtt: bool = values.mode() == Mode::Repaired,
         mss: f64 = setup.packet.as_f64().max(1.0),
     }
 }
 
-/// What stands at the draft's value is the profile's.
+/// Returns the profile's value for a parameter that has the draft's default.
 fn of_profile<T: PartialEq>(given: T, draft: T, profile: T) -> T {
     if given == draft { profile } else { given }
 }
 
-/// When a report is due, as SCReAM has it.
-fn report_at(fresh: &Fresh) -> Wake {
-    if fresh.ends {
-        Wake { at: fresh.at, why: "frame complete" }
-    } else if fresh.packets >= REPORT_PACKETS {
-        Wake { at: fresh.at, why: "packets to acknowledge" }
+/// Returns the time of the next report (the draft's section on feedback).
+fn report_at(since: &SinceLastReport) -> Wake {
+    if since.ends {
+        Wake { at: since.at, why: "frame complete" }
+    } else if since.packets >= REPORT_PACKETS {
+        Wake { at: since.at, why: "packets to acknowledge" }
     } else {
-        Wake { at: fresh.last + REPORT_AFTER, why: "report interval" }
+        Wake { at: since.last + REPORT_AFTER, why: "report interval" }
     }
 }
 

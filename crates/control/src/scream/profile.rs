@@ -1,6 +1,6 @@
 use steadycast_units::Span;
 
-/// All in which the draft and its authors' code differ here.
+/// The differences between the draft and its authors' code.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Profile {
     /// `QDELAY_TARGET_LO`.
@@ -9,41 +9,43 @@ pub(super) struct Profile {
     pub(super) beta_ecn: f64,
     /// `MUL_INCREASE_FACTOR`.
     pub(super) mul_increase: f64,
-    /// `REDUCE_JITTER`, whether set or not; over every packet's delay, not only each report's newest; and the most that
-    /// the variation counts, in seconds.
+    /// `REDUCE_JITTER`: whether growth always slows down with delay variation. Whether the variation covers every
+    /// packet or only the newest of each report. The maximum of the variation, in seconds.
     pub(super) reduce_jitter: bool,
     pub(super) every_packet: bool,
     pub(super) jitter_most: f64,
-    /// `BYTES_IN_FLIGHT_HEAD_ROOM`: how many times the most bytes in flight the window can have.
+    /// `BYTES_IN_FLIGHT_HEAD_ROOM`: the maximum window, as a multiple of the maximum bytes in flight.
     pub(super) head_room: f64,
-    /// `POST_CONGESTION_DELAY_RTTS`: round trips after congestion until the window grows by its whole share again; and
-    /// whether a cut by delay is congestion.
+    /// `POST_CONGESTION_DELAY_RTTS`: the time after congestion, in round trips, until the window grows at its full rate
+    /// again. Whether a reduction by delay counts as congestion.
     pub(super) post_congestion: f64,
     pub(super) delay_congests: bool,
-    /// The least time between two cuts, where `virtual_rtt` is shorter, in seconds.
+    /// The minimum interval between two reductions if `virtual_rtt` is shorter, in seconds.
     pub(super) cut_interval: f64,
-    /// A cut by delay is divided twice by the round trip over the time between cuts.
+    /// Whether a reduction by delay is divided a second time by the round-trip time over the interval between
+    /// reductions.
     pub(super) divided_twice: bool,
-    /// A target below this share of what arrives makes cuts by delay and L4S marks a quarter.
+    /// The ratio of the target to the receive rate below which reductions by delay and L4S marks are quartered.
     pub(super) spare_below: f64,
-    /// A mean loss up to which losses cut only with a queue above a quarter of the target.
+    /// The mean loss rate up to which losses only reduce the window if the queue exceeds a quarter of the target.
     pub(super) loss_ignored: f64,
-    /// The round-trip time is a mean of its mean, once per round trip; and the rate's is this much longer, in seconds.
+    /// Whether the round-trip time is smoothed twice, once per round trip; and its addend in the rate computation, in
+    /// seconds.
     pub(super) rtt_twice: bool,
     pub(super) rtt_more: f64,
-    /// The delay is counted from a mean of its minima over this many round trips.
+    /// The number of round trips over whose minima the bias of the queueing delay is computed.
     pub(super) bias_rounds: u32,
-    /// The target is this much below what the window carries.
+    /// The divisor that lowers the target below the window's rate.
     pub(super) rate_divisor: f64,
-    /// `RATE_ADJUST_GAIN`: the gain by which a waiting frame lowers the target; and how long it may wait, in frame
-    /// periods, without.
+    /// `RATE_ADJUST_GAIN`: the gain by which a queued frame lowers the target. The queueing time, in frame periods,
+    /// that has no effect.
     pub(super) rate_adjust_gain: f64,
     pub(super) queue_goal: f64,
-    /// `FRAME_SIZE_DEV_ALPHA`: the gain of the mean by which frames exceed their nominal size.
+    /// `FRAME_SIZE_DEV_ALPHA`: the gain of the mean excess of frames over their nominal size.
     pub(super) frame_size_gain: f64,
 }
 
-/// draft-ietf-ccwg-rfc8298bis-screamv2.
+/// The values of draft-ietf-ccwg-rfc8298bis-screamv2.
 pub(super) const DRAFT: Profile = Profile {
     qdelay_target: Span::millis(60),
     beta_ecn: 0.8,
@@ -67,7 +69,7 @@ pub(super) const DRAFT: Profile = Profile {
     frame_size_gain: 1.0 / 64.0,
 };
 
-/// EricssonResearch/scream, `ScreamV2Tx.cpp`, with its defaults. Its divisor is a factor of the adjustment, too.
+/// The defaults of EricssonResearch/scream, `ScreamV2Tx.cpp`. Its divisor also scales the adjustment.
 pub(super) const CODE: Profile = Profile {
     qdelay_target: Span::millis(100),
     beta_ecn: 0.9,

@@ -3,15 +3,18 @@ use super::constants::MIN_REF_WND;
 use steadycast_units::{Span, Time};
 use steadycast_words::words;
 
-/// Bounds of the scale near the inflection point, and its factor.
+/// The lower bound of the scale near the inflection point, and the factor of the distance to it.
 const LEAST_SCALE: f64 = 0.1;
 const INFLECTION: f64 = 8.0;
-/// A cut is scaled down to this near the inflection point, where the delay varies, or while the target is low.
+/// The lower bound of the factors that reduce a reduction: near the inflection point, with delay variation, and while
+/// the target is low.
 const LEAST_CUT: f64 = 0.25;
-/// Round trips without a reaction after which the first L4S mark finds the window at what was in flight.
-const LONG_QUIET: f64 = 100.0;
+/// The time without a reduction, in round trips, after which the first L4S mark resets the window to the bytes in
+/// flight.
+const RESET_QUIET_RTTS: f64 = 100.0;
 
-/// The share of marked packets, as L4S counts it: up by an eighth of the way, down by 1/128.
+/// Updates alpha, L4S's moving average of the share of marked packets. It rises with gain 1/8 and falls with gain
+/// 1/128.
 ///
 /// ```text
 ///  α ← F/8 + 7α/8    where F ≥ α        α ← 127 α/128    else
@@ -24,12 +27,12 @@ pub(super) fn alpha(alpha: f64, marked: f64, config: &Config) -> f64 {
     }
 }
 
-/// What a window is updated by. Times in seconds, sizes in bytes.
+/// The inputs of a window update. Times are in seconds, sizes in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
     pub(super) now: Time,
     pub(super) s_rtt: f64,
-    /// When the latest lost and the latest marked packet of this report left.
+    /// The send times of the latest lost and the latest marked packet of this report.
     pub(super) lost: Option<Time>,
     pub(super) marked: Option<Time>,
     pub(super) alpha: f64,
@@ -38,19 +41,19 @@ pub(super) struct Input {
     pub(super) qdelay_mean: f64,
     pub(super) qdelay_target: f64,
     pub(super) delay_scale: f64,
-    /// The target is well below what arrives.
+    /// Whether the target is well below the receive rate.
     pub(super) low: bool,
     pub(super) acked: f64,
     pub(super) acked_marked: f64,
-    /// Most bytes in flight in this and the last round trip, and in the last one alone.
+    /// The maximum bytes in flight in this and the last round trip, and in the last one alone.
     pub(super) flight: f64,
     pub(super) flight_before: f64,
-    /// The target has reached its cap.
+    /// Whether the target has reached its cap.
     pub(super) at_cap: bool,
 }
 
 words! {
-    /// Why a window fell, as a decision says it.
+    /// The reason of a reduction.
     pub(super) enum Cut {
         Loss = "loss",
         ClassicMark = "ECN mark",
@@ -61,39 +64,38 @@ words! {
 
 /// The reference window.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Window {
+pub(super) struct ReferenceWindow {
     pub(super) bytes: f64,
-    /// Where congestion last stopped its growth: near it, it moves slowly.
+    /// The inflection point: the window at the last reduction. Growth is slow near it.
     inflection: f64,
     may_move: bool,
-    /// Losses and marks that no cut has answered yet.
+    /// Whether there are losses or marks without a reduction so far.
     lost: bool,
     marked: bool,
-    /// Since never: at first nothing was congested, whatever the clock shows.
+    /// The last congestion; `None` if there was none, so that growth is not slowed down at the start.
     congested: Option<Time>,
     reacted: Option<Time>,
-    /// The last cut for a loss or a classic mark.
+    /// The time of the last reduction by a loss or a classic mark.
     episode: Option<Time>,
 }
 
-impl Window {
+impl ReferenceWindow {
     pub(super) fn new() -> Self {
         Self { bytes: MIN_REF_WND.as_f64(), inflection: 1.0, may_move: true, ..Self::default() }
     }
 
-    /// Whether it has fallen before.
+    /// Returns whether the window was reduced before.
     pub(super) fn has_fallen(&self) -> bool {
         self.reacted.is_some()
     }
 
-    /// In [0.1, 1]: 1 from ±12.5 % of the inflection point on.
+    /// Returns the scale in [0.1, 1]. It is 1 at a distance of 12.5 % or more from the inflection point.
     fn scale(&self) -> f64 {
         let off = INFLECTION * (self.bytes - self.inflection) / self.inflection;
         (off * off).clamp(LEAST_SCALE, 1.0)
     }
 
-    /// One update: first a cut, where one is due, then growth. The scale is that of the window and inflection point
-    /// before.
+    /// Updates the window: first a reduction if one is due, then growth. Both use the scale before the update.
     pub(super) fn update(&mut self, input: &Input, config: &Config) -> Option<Cut> {
         let scale = self.scale();
         let cut = self.shrink(scale, input, config);
@@ -102,7 +104,7 @@ impl Window {
     }
 
     fn shrink(&mut self, scale: f64, input: &Input, config: &Config) -> Option<Cut> {
-        // What left before the last cut belongs to it.
+        // Packets sent before the last reduction belong to the same congestion episode.
         let fresh = |sent: Option<Time>| {
             sent.is_some_and(|sent| !config.once_per_rtt || self.episode.is_none_or(|at| sent > at))
         };
@@ -112,6 +114,7 @@ impl Window {
         if input.lost.is_some() || input.marked.is_some() {
             self.congested = Some(input.now);
         }
+        // The network needs a round trip to show the effect of a reduction.
         let since = self.reacted.map_or(f64::INFINITY, |at| input.now.since(at).as_secs_f64());
         if since < config.cut_interval.min(input.s_rtt) {
             return None;
@@ -134,16 +137,19 @@ impl Window {
             Cut::ClassicMark => self.bytes *= config.beta_ecn,
             Cut::L4sMark => {
                 let mut by = input.alpha / 2.0 * spared / long_way;
+                // With a short queue a gentler reduction suffices near the inflection point and with delay variation.
                 if input.qdelay < input.qdelay_target / 4.0 {
                     by *= scale.max(LEAST_CUT) * input.delay_scale.max(LEAST_CUT);
                 }
-                let long = LONG_QUIET * config.virtual_rtt.max(input.s_rtt);
+                let long = RESET_QUIET_RTTS * config.virtual_rtt.max(input.s_rtt);
+                // After a long growth without marks the window may exceed what the path carries by far.
                 if since > long && self.reacted.is_some() {
                     self.bytes = self.bytes.min(input.flight_before);
                 }
                 self.bytes *= 1.0 - by;
             }
             Cut::Delay => {
+                // Delay acts like an L4S mark rate: none at half of the target, all packets at the whole.
                 let virtual_alpha = ((input.qdelay_mean - half) / half).clamp(0.0, 1.0);
                 let twice = if config.profile.divided_twice { long_way } else { 1.0 };
                 self.bytes *= 1.0 - virtual_alpha / 2.0 * spared / long_way / twice;
@@ -152,6 +158,7 @@ impl Window {
                 }
             }
         }
+        // The inflection point only moves once per phase of growth, to the window before its first reduction.
         if std::mem::take(&mut self.may_move) {
             self.inflection = before;
         }
@@ -163,7 +170,7 @@ impl Window {
         Some(cut)
     }
 
-    /// Grows by a packet per round trip and a small share of itself.
+    /// Increases the window by about a packet per round trip plus a small share of itself.
     ///
     /// ```text
     ///                      MSS         s_rtt                              ⎛          ref_wnd            ⎞
@@ -171,10 +178,11 @@ impl Window {
     ///                    ref_wnd        25 ms                              ⎝            MSS              ⎠
     /// ```
     ///
-    /// `acked` without what was marked.
+    /// `acked` excludes the marked bytes.
     fn grow(&mut self, scale: f64, input: &Input, config: &Config) {
         let ratio = (config.mss / self.bytes).min(1.0);
         let rtts = input.s_rtt.max(config.virtual_rtt);
+        // The multiplicative increase ramps up slowly after congestion.
         let post = self.congested.map_or(1.0, |at| {
             (input.now.since(at).as_secs_f64() / (config.profile.post_congestion * rtts)).clamp(0.0, 1.0)
         });
@@ -184,23 +192,24 @@ impl Window {
             * scale.max(LEAST_CUT)
             * input.delay_scale.max(LEAST_SCALE)
             * (1.0 + config.mul_increase * self.bytes / config.mss * post * scale);
+        // Growth beyond the data in flight would not be tested by the source.
         if by > 0.0 && self.bytes + by <= self.room(input.flight, config) && !input.at_cap {
             self.bytes += by;
             self.may_move = true;
         }
     }
 
-    /// The most that the window may grow to, so that it tells of what the source sends.
+    /// Returns the upper limit of growth. It keeps the window related to what the source actually sends.
     pub(super) fn room(&self, flight: f64, config: &Config) -> f64 {
         config.mss + config.profile.head_room * flight
     }
 
-    /// Not above `most`.
+    /// Limits the window to `most`.
     pub(super) fn limit(&mut self, most: f64) {
         self.bytes = self.bytes.min(most).max(MIN_REF_WND.as_f64());
     }
 
-    /// Nothing was heard for long.
+    /// Halves the window after the no-feedback timeout.
     pub(super) fn halve(&mut self, now: Time) {
         self.bytes = (self.bytes / 2.0).max(MIN_REF_WND.as_f64());
         self.congested = Some(now);
@@ -209,14 +218,14 @@ impl Window {
     }
 }
 
-/// The largest of several values over a while, in slots of 50 ms (the reference code's rule for a source at its cap).
+/// A sliding maximum in slots of 50 ms (the reference code's rule for a source at its cap).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Peak {
+pub(super) struct PeakFilter {
     slots: std::collections::VecDeque<f64>,
     since: Option<Time>,
 }
 
-impl Peak {
+impl PeakFilter {
     const SLOT: Span = Span::millis(50);
     const SLOTS: usize = 20;
 
@@ -231,7 +240,7 @@ impl Peak {
         }
     }
 
-    /// Over the last second; `None` before that has passed.
+    /// Returns the maximum of the last second; `None` before a second has passed.
     pub(super) fn get(&self) -> Option<f64> {
         (self.slots.len() == Self::SLOTS).then(|| self.slots.iter().copied().fold(0.0, f64::max))
     }
@@ -250,7 +259,7 @@ mod tests {
         Time::ZERO + Span::millis(ms)
     }
 
-    /// Nothing happened, 50 ms of round trip, no queue.
+    /// Creates an input without events: 50 ms of round trip, no queue.
     fn quiet(ms: u64) -> Input {
         Input {
             now: at(ms),
@@ -272,8 +281,8 @@ mod tests {
         }
     }
 
-    fn window(bytes: f64, inflection: f64) -> Window {
-        Window { bytes, inflection, ..Window::new() }
+    fn window(bytes: f64, inflection: f64) -> ReferenceWindow {
+        ReferenceWindow { bytes, inflection, ..ReferenceWindow::new() }
     }
 
     #[test]
@@ -300,8 +309,8 @@ mod tests {
         {
             near(window(20_000.0 * (1.0 + off), 20_000.0).scale(), want);
         }
-        // At first it is one byte.
-        near(Window::new().scale(), 1.0);
+        // The inflection point is initially one byte.
+        near(ReferenceWindow::new().scale(), 1.0);
     }
 
     #[test]
@@ -310,7 +319,7 @@ mod tests {
         let mut window = window(20_000.0, 1.0);
         window.update(&Input { acked: 20_000.0, ..quiet(50) }, &config);
         near(window.bytes, 21_400.0);
-        let mut start = Window::new();
+        let mut start = ReferenceWindow::new();
         let rounds = (1..100).find(|n| {
             start.update(&Input { acked: start.bytes, ..quiet(50 * n) }, &config);
             start.bytes >= 31_250.0
@@ -343,15 +352,15 @@ mod tests {
         let cases = [
             (&classic, Input { lost: marked, ..quiet(1_000) }, Cut::Loss, 0.7),
             (&classic, Input { marked, ..quiet(1_000) }, Cut::ClassicMark, 0.8),
-            // α/2 by s_rtt/25 ms.
+            // α/2, scaled by 25 ms/s_rtt.
             (&l4s, Input { marked, alpha: 0.4, qdelay: 0.02, ..quiet(1_000) }, Cut::L4sMark, 0.9),
             (&classic, Input { qdelay_mean: 0.045, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.125),
             (&classic, Input { qdelay_mean: 0.2, ..quiet(1_000) }, Cut::Delay, 0.75),
             (&code, Input { marked, ..quiet(1_000) }, Cut::ClassicMark, 0.9),
-            // Twice by s_rtt/30 ms; and a quarter while the target is low.
+            // Twice by 30 ms/s_rtt; and a quarter while the target is low.
             (&code, Input { qdelay_mean: 0.2, s_rtt: 0.06, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.125),
             (&code, Input { qdelay_mean: 0.2, s_rtt: 0.06, low: true, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.03125),
-            // A loss goes before a mark, and a mark before delay.
+            // A loss has precedence over a mark, and a mark over delay.
             (&classic, Input { lost: marked, marked, qdelay_mean: 0.2, ..quiet(1_000) }, Cut::Loss, 0.7),
             (&classic, Input { marked, qdelay_mean: 0.2, ..quiet(1_000) }, Cut::ClassicMark, 0.8),
         ];
@@ -367,7 +376,7 @@ mod tests {
         let config = Config { l4s: true, ..config() };
         let mut window = window(20_000.0, 40_000.0);
         let marked = |ms| Input { marked: Some(at(ms)), alpha: 0.8, ..quiet(ms) };
-        // Far from it: the whole cut; the point is then the window before the cut.
+        // Far from the inflection point the whole reduction applies; the point is then the window before it.
         window.update(&marked(1_000), &config);
         near(window.bytes, 16_000.0);
         near(window.inflection, 20_000.0);
@@ -378,8 +387,8 @@ mod tests {
         let grown = window.bytes;
         window.update(&marked(1_200), &config);
         near(window.inflection, grown);
-        // At it: a quarter of the cut.
-        let mut near_it = Window { bytes: 20_000.0, inflection: 20_000.0, ..window };
+        // At the inflection point a quarter of the reduction applies.
+        let mut near_it = ReferenceWindow { bytes: 20_000.0, inflection: 20_000.0, ..window };
         near_it.update(&marked(2_000), &config);
         near(near_it.bytes, 20_000.0 * (1.0 - 0.2 / 4.0));
     }
@@ -387,14 +396,14 @@ mod tests {
     #[test]
     fn before_the_first_congestion_growth_is_whole_and_the_first_mark_is_no_late_one() {
         let config = Config { l4s: true, ..config() };
-        // The clock stands near zero: "never" is not zero.
+        // The clock is near zero, and "never" must differ from zero.
         let mut window = window(20_000.0, 1.0);
         window.update(&Input { acked: 20_000.0, ..quiet(1) }, &config);
         near(window.bytes, 21_400.0);
         let first = Input { marked: Some(at(60_000)), flight_before: 5_000.0, ..quiet(60_000) };
         window.update(&first, &config);
         near(window.bytes, 21_400.0);
-        // After a reaction and 100 round trips the window first comes down to what was in flight.
+        // After a reduction and 100 round trips the window is first reset to the bytes in flight.
         let late = Input { marked: Some(at(66_000)), flight_before: 5_000.0, ..quiet(66_000) };
         window.update(&late, &config);
         near(window.bytes, 5_000.0);
@@ -404,7 +413,7 @@ mod tests {
     fn growth_is_held_back_for_a_hundred_round_trips_after_congestion() {
         let config = config();
         for (ms, want) in [(0, 1_000.0), (2_500, 1_200.0), (5_000, 1_400.0), (50_000, 1_400.0)] {
-            let mut window = Window { congested: Some(at(1_000)), ..window(20_000.0, 1.0) };
+            let mut window = ReferenceWindow { congested: Some(at(1_000)), ..window(20_000.0, 1.0) };
             window.update(&Input { acked: 20_000.0, ..quiet(1_000 + ms) }, &config);
             near(window.bytes, 20_000.0 + want);
         }
@@ -429,7 +438,7 @@ mod tests {
 
     #[test]
     fn losses_of_one_round_trip_of_100_ms_cut_once_and_as_printed_four_times() {
-        // Losses of packets that left between 0 and 100 ms, told each 25 ms from 100 ms on.
+        // Losses of packets sent between 0 and 100 ms, reported every 25 ms from 100 ms on.
         for (once, want) in [(true, 0.7), (false, 0.7f64 * 0.7 * 0.7 * 0.7)] {
             let config = Config { once_per_rtt: once, ..config() };
             let mut window = window(100_000.0, 1.0);
@@ -443,7 +452,7 @@ mod tests {
 
     #[test]
     fn a_peak_is_known_after_a_second_and_forgotten_a_second_later() {
-        let mut peak = Peak::default();
+        let mut peak = PeakFilter::default();
         let mut after = |from: u64, to: u64, value: f64| {
             (from..to).for_each(|ms| peak.add(at(ms), value));
             peak.get()

@@ -4,7 +4,7 @@ use super::message::{Claim, Forward};
 use super::signals::FIRST_RTT;
 use crate::entry::Setup;
 use crate::fields::ABSURD_RTT;
-use crate::silence::Silence;
+use crate::no_feedback_timer::NoFeedbackTimer;
 use crate::{
     Check, Decision, Departing, ExtraSent, Leave, Limit, MediaQueue, Notice, ReceiverId, Report, SenderHalf, Sent,
     Wake, Why,
@@ -33,7 +33,7 @@ pub(super) struct Follower {
     table: BTreeMap<ReceiverId, Entry>,
     limiting: Option<ReceiverId>,
     to_tell: VecDeque<ReceiverId>,
-    silence: Silence,
+    no_feedback: NoFeedbackTimer,
     silences: u32,
     /// The receiver that limits the rate took another one's place, and the rate has not come up to what it asks for.
     rises: bool,
@@ -106,7 +106,7 @@ impl Follower {
         let patience = SILENCE.max(f64::from(SEVERAL) * self.rtt());
         // The first reports of a group are spread over some time.
         let patience = if self.limiting.is_none() { 2.0 * patience } else { patience };
-        self.silence.on_sent(at, Span::from_secs_f64(patience));
+        self.no_feedback.on_sent(at, Span::from_secs_f64(patience));
     }
 }
 
@@ -142,7 +142,7 @@ impl SenderHalf for Follower {
             self.count_on(Some(id), self.limiting.is_none());
         }
         if self.limiting == Some(id) {
-            self.silence.on_heard();
+            self.no_feedback.on_feedback();
             self.silences = 0;
             self.follow(now);
         }
@@ -157,7 +157,7 @@ impl SenderHalf for Follower {
     }
 
     fn on_timer(&mut self, now: Time) {
-        if !self.silence.is_over(now) {
+        if !self.no_feedback.has_expired(now) {
             return;
         }
         self.rate = (self.rate / 2.0).max(self.floor);
@@ -172,7 +172,7 @@ impl SenderHalf for Follower {
     }
 
     fn wake(&self) -> Option<Wake> {
-        self.silence.wake()
+        self.no_feedback.wake()
     }
 
     fn decision(&self) -> Decision {

@@ -29,8 +29,8 @@ mod tests;
 mod trains;
 mod verdict;
 
-use crate::asks::Asks;
 use crate::entry::{Controller, FeedbackTiming, Receivers, params};
+use crate::report_scheduler::ReportScheduler;
 use crate::{Need, Promise, Wake};
 use steadycast_units::{Ecn, Span};
 
@@ -63,8 +63,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
         if config.receivers {
             Box::new(listener::Listener::new(setup, config))
         } else {
-            Box::new(Asks::new(move |fresh| {
-                let at = fresh.last + config.report_after(fresh.bytes.as_f64(), 1.0);
+            Box::new(ReportScheduler::new(move |since| {
+                let at = since.last + config.report_after(since.bytes.as_f64(), 1.0);
                 Wake { at, why: "report interval" }
             }))
         }

@@ -3,7 +3,7 @@ use super::constants::*;
 use super::law::{Law, Place};
 use super::signals::Round;
 use crate::entry::Setup;
-use crate::silence::Silence;
+use crate::no_feedback_timer::NoFeedbackTimer;
 use crate::{
     Check, Decision, ExtraSent, MediaQueue, PacketReport, Probe, ReceiverId, Report, SenderHalf, Sent, Wake, Why,
 };
@@ -12,13 +12,13 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 /// The sending half that decides by reports of single packets.
 pub(super) struct Sender {
     law: Law,
-    silence: Silence,
+    no_feedback: NoFeedbackTimer,
     by: Option<ReceiverId>,
 }
 
 impl Sender {
     pub(super) fn new(setup: &Setup, config: Config) -> Self {
-        Self { law: Law::new(setup, config), silence: Silence::default(), by: None }
+        Self { law: Law::new(setup, config), no_feedback: NoFeedbackTimer::default(), by: None }
     }
 
     /// A packet has left at the time `left`; now is `at`.
@@ -28,7 +28,7 @@ impl Sender {
         // Nobody knows the round trip before the first report (RFC 5348, 4.2).
         let rounds = self.law.rtt().map_or(A_WHILE, |rtt| f64::from(SEVERAL) * rtt.as_secs_f64());
         let patience = SILENCE.max(rounds);
-        self.silence.on_sent(at, Span::from_secs_f64(patience));
+        self.no_feedback.on_sent(at, Span::from_secs_f64(patience));
     }
 }
 
@@ -51,19 +51,19 @@ impl SenderHalf for Sender {
 
     fn on_report(&mut self, report: &Report<'_>) {
         if self.law.hear(report.at, Round::Measured(report.rtt), report.packets, Place::ALONE) {
-            self.silence.on_heard();
+            self.no_feedback.on_feedback();
             self.by = Some(report.from);
         }
     }
 
     fn on_timer(&mut self, now: Time) {
-        if self.silence.is_over(now) {
+        if self.no_feedback.has_expired(now) {
             self.law.halve();
         }
     }
 
     fn wake(&self) -> Option<Wake> {
-        self.silence.wake()
+        self.no_feedback.wake()
     }
 
     fn decision(&self) -> Decision {

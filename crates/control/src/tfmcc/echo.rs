@@ -1,7 +1,7 @@
 use crate::ReceiverId;
 use steadycast_units::{Rate, Stamp, Time};
 
-/// Reports that wait for their echo at most; beyond it the least urgent one is dropped.
+/// The maximum number of reports that await their echo. If there are more, a less urgent one is dropped.
 const MOST: usize = 512;
 
 #[derive(Clone, Copy, Debug)]
@@ -14,14 +14,14 @@ struct Pending {
     rate: Rate,
 }
 
-/// Whose time stamp the next packet echoes (RFC 4654, 3.5): a new limiting receiver, then receivers without a
-/// round-trip time, then others, the older round first and within it the lower rate; the limiting receiver when nobody
-/// waits, and once per round in any case.
+/// The selection of the time stamp that the next packet echoes (RFC 4654, section 3.5). A new limiting receiver has
+/// priority, then receivers without a round-trip time, then the others. Among these an older round comes first, and
+/// within a round the lower rate. The limiting receiver is echoed if no other waits, and at least once per round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Echoes {
     waiting: Vec<Pending>,
     clr: Option<(ReceiverId, Stamp, Time)>,
-    /// The limiting receiver has not been echoed since it became that.
+    /// Whether the limiting receiver was not echoed since its election.
     clr_is_new: bool,
     clr_echoed: bool,
 }
@@ -44,6 +44,7 @@ impl Echoes {
         }
         self.waiting.push(Pending { id, stamp, arrived, has_rtt, fb_nr, rate });
         if self.waiting.len() > MOST
+            // Receivers without a round-trip time need their echo most, so others are dropped first.
             && let Some(last) = self.waiting.iter().position(|p| p.has_rtt)
         {
             self.waiting.swap_remove(last);
@@ -72,8 +73,9 @@ impl Echoes {
         self.clr_echoed = false;
     }
 
-    /// The echo for a packet that leaves `now`, in round `fb_nr`; `late` in a round's second half. A packet of which
-    /// the session learns late echoes no report that came after it left.
+    /// Returns the echo for a packet that is sent at `now` in round `fb_nr`. `late` tells whether the round is in its
+    /// second half. If the session learns of a packet only later, reports that arrived after its send time are not
+    /// echoed.
     pub(super) fn next(&mut self, now: Time, fb_nr: u8, late: bool) -> Option<(ReceiverId, Stamp)> {
         let clr_first = self.clr_is_new || (late && !self.clr_echoed);
         let waiting = if clr_first && self.clr.is_some() { None } else { self.most_urgent(now, fb_nr) };

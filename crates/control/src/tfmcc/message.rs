@@ -1,4 +1,4 @@
-//! What the halves of `tfmcc` say to each other.
+//! The messages between the halves of `tfmcc`.
 //!
 //! ```text
 //! notice, on every packet:  X_supp f32 bit/s │ fb_nr u8 │ flags u8 │ R_max u16 ms │ CLR u32 │ echo of u32 │ ts'_r u32
@@ -6,14 +6,14 @@
 //! report (APP "TFMC" 1):        ts_r u32 │ ts'_i u32 │ X_r f32 bit/s │ p f32 │ RTT u32 µs │ fb_nr u8 │ flags u8 │ 0 0
 //! ```
 //!
-//! Time stamps count 2⁻¹⁸ s; the primed ones are echoes from which the holding time has been taken out. Network byte
-//! order.
+//! Time stamps are in units of 2⁻¹⁸ s. The primed ones are echoes, with the hold time subtracted. Numbers are in
+//! network byte order.
 
 use crate::fields::{amount, flags, micros, share, single, span, words};
 use crate::{Body, Notice, ReceiverId};
 use steadycast_units::{Rate, Span, Stamp};
 
-/// The header extension element's id.
+/// The identifier of the header extension element.
 pub(super) const NOTICE_ID: u8 = 4;
 const REPORT: u8 = 1;
 
@@ -26,28 +26,29 @@ const HAVE_LOSS: u8 = 2;
 const LEAVE: u8 = 4;
 const IS_CLR: u8 = 8;
 
-/// What goes forward with each packet.
+/// The header extension of each packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Forward {
-    /// Rates from this on are silenced; [`Rate::MAX`] at the beginning of a round.
+pub(super) struct SenderNotice {
+    /// The suppression rate: reports of this rate or a higher one are suppressed. It is [`Rate::MAX`] at the start of a
+    /// round.
     pub(super) x_supp: Rate,
-    /// The round.
+    /// The number of the feedback round.
     pub(super) fb_nr: u8,
     /// The largest round-trip time, in whole milliseconds.
     pub(super) r_max: Span,
-    /// The limiting receiver.
+    /// The current limiting receiver.
     pub(super) clr: Option<ReceiverId>,
-    /// Whose time stamp is echoed, and the stamp.
+    /// The receiver whose time stamp is echoed, and the stamp.
     pub(super) echo: Option<(ReceiverId, Stamp)>,
-    /// Nobody has lost a packet yet.
+    /// Whether the sender is in slow start, because no receiver has reported a loss.
     pub(super) slow_start: bool,
-    /// The sending rate, in the profiles whose timers are biased by it.
+    /// The send rate, in the profiles whose timers depend on it.
     pub(super) x: Option<Rate>,
 }
 
-impl Forward {
+impl SenderNotice {
     pub(super) fn notice(&self) -> Notice {
-        // The largest number stands for no limit: infinity is no number on our wires.
+        // The largest finite number stands for no limit, because the messages carry no infinity.
         let x_supp = if self.x_supp == Rate::MAX { f32::MAX.to_bits() } else { single(self.x_supp.as_bps_f64()) };
         let flags =
             flags([(self.clr.is_some(), HAS_CLR), (self.echo.is_some(), HAS_ECHO), (self.slow_start, SLOW_START)]);
@@ -76,32 +77,32 @@ impl Forward {
     }
 }
 
-/// One receiver's report.
+/// A receiver's report.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Back {
-    /// The receiver's clock when it left.
+pub(super) struct ReceiverReport {
+    /// The receiver's clock when the report was sent.
     pub(super) ts: Stamp,
-    /// The sender's time stamp of the last packet, moved later by the time since it arrived.
+    /// The sender's time stamp of the last packet, plus the time since its arrival.
     pub(super) echo: Stamp,
-    /// The rate that it wants.
+    /// The requested rate.
     pub(super) rate: Rate,
-    /// Its loss event rate.
+    /// The loss event rate.
     pub(super) loss: f64,
-    /// Its round-trip time: measured, or R_max.
+    /// The round-trip time, measured or R_max.
     pub(super) rtt: Span,
-    /// The last round that it knows of.
+    /// The number of the latest round that the receiver knows.
     pub(super) fb_nr: u8,
-    /// `rtt` was measured.
+    /// Whether `rtt` was measured.
     pub(super) have_rtt: bool,
-    /// It has seen a loss event.
+    /// Whether the receiver has seen a loss event.
     pub(super) have_loss: bool,
-    /// It is about to leave.
+    /// Whether the receiver is about to leave.
     pub(super) leave: bool,
-    /// It reports as the limiting receiver.
+    /// Whether it reports as the limiting receiver.
     pub(super) is_clr: bool,
 }
 
-impl Back {
+impl ReceiverReport {
     pub(super) fn body(&self) -> Body {
         let flags =
             flags([(self.have_rtt, HAVE_RTT), (self.have_loss, HAVE_LOSS), (self.leave, LEAVE), (self.is_clr, IS_CLR)]);

@@ -1,8 +1,8 @@
 //! `tfmcc`: TCP-Friendly Multicast Congestion Control (RFC 4654).
 //!
-//! Each receiver measures a loss event rate and a round-trip time and computes the rate that TCP would have; the one
-//! with the least, the current limiting receiver (CLR), reports every round trip and sets the rate. The others report
-//! in rounds, few of them, so that a new limit is found. `docs/controllers/tfmcc.md` has the equations and the
+//! Each receiver measures its loss event rate and round-trip time and computes TCP's rate. The receiver with the lowest
+//! rate, the current limiting receiver (CLR), reports every round trip and sets the rate. Feedback rounds with few
+//! reports find a new limiting receiver among the others. `docs/controllers/tfmcc.md` has the equations and the
 //! deviations.
 
 mod echo;
@@ -16,7 +16,7 @@ use crate::Promise;
 use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use steadycast_units::Span;
 
-/// The registry's entry.
+/// The registry entry.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "tfmcc",
     about: "the limiting receiver reports each round trip and sets the rate; the others report in rounds, few of them",
@@ -40,20 +40,20 @@ pub(crate) const CONTROLLER: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-/// What remains of the largest round-trip time after a round without a larger one (RFC 4654, 3.2).
+/// The factor of R_max after a round without a larger sample (RFC 4654, section 3.2).
 const R_MAX_DECAY: f64 = 0.9;
-/// The clock's granularity: the largest round-trip time is this above a packet's gap at least (RFC 4654, 3.2).
+/// The clock's granularity: R_max exceeds the interval between two packets by at least this (RFC 4654, section 3.2).
 const GRANULARITY: Span = Span::millis(1);
-/// The weight of the old round-trip time at receivers other than the limiting one (RFC 4654, 4.3.2).
+/// The weight of the old round-trip time at receivers other than the limiting one (RFC 4654, section 4.3.2).
 const Q_OTHER: f64 = 0.5;
-/// Round trips over which the receive rate is measured (RFC 4654, 4.3.4).
+/// The window of the receive rate in round trips (RFC 4654, section 4.3.4).
 const K: f64 = 3.0;
-/// The least discount factor of older loss intervals (RFC 4654, 5.5).
+/// The minimum discount factor of older loss intervals (RFC 4654, section 5.5).
 const DISCOUNT: f64 = 0.5;
-/// The rate never falls below one packet in this (RFC 4654, 3.3).
+/// The interval of the minimum rate of one packet (RFC 4654, section 3.3).
 const X_MIN: Span = Span::secs(8);
-/// The quick start has so many round trips in its first feedback round, so that the sender hears of somebody before
-/// long.
+/// The length of the quick start's first feedback round, in round trips. It is short so that the sender gets its first
+/// report soon.
 const FIRST_ROUND: f64 = 2.0;
 
 const RISE: Promise = Promise {
@@ -62,7 +62,7 @@ const RISE: Promise = Promise {
 };
 
 params! {
-    /// What the parameters say, looked up once.
+    /// The configuration from the parameters.
     Config(values) {
         let choice profile: "the RFC, or what the 2001 paper or the NORM implementation does beside it",
             "RFC 4654; SIGCOMM 2001; NRL NORM", ["rfc4654"; 2], &["rfc4654", "sigcomm2001", "norm"];
@@ -85,12 +85,12 @@ params! {
             _ => Profile::Rfc4654,
         },
         quick: bool = start == "quick",
-        /// The weight of the old round-trip time at the limiting receiver (RFC 4654, 4.3.2).
+        /// The weight of the old round-trip time at the limiting receiver (RFC 4654, section 4.3.2).
         q_clr: f64 = if profile == Profile::Sigcomm2001 { 0.95 } else { 0.9 },
     }
 }
 
-/// Which of the three descriptions is followed.
+/// The description of TFMCC that is followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Profile {
     #[default]
@@ -100,7 +100,7 @@ enum Profile {
 }
 
 impl Config {
-    /// How long a feedback round is, `first` the one in which nothing has been measured yet.
+    /// Returns the length of a feedback round. `first` marks the round before any measurement.
     fn round(&self, r_max: Span, first: bool) -> Span {
         r_max.scale(if self.quick && first { self.round.min(FIRST_ROUND) } else { self.round })
     }

@@ -1,35 +1,36 @@
-use super::message::{Back, Forward};
+use super::message::{ReceiverReport, SenderNotice};
 use super::rtt::RoundTrip;
 use super::timer::{bias, draw};
 use super::{Config, DISCOUNT, K, X_MIN};
 use crate::entry::{Setup, Values};
 use crate::equation::{first_interval_sqrt, loss_for, throughput};
-use crate::loss::{Heard, LossHistory, LossSettings};
+use crate::loss::{LossHistory, LossSettings, ReceivedPacket};
 use crate::meter::Meter;
 use crate::queue::Queue;
 use crate::{Arrival, Body, Due, ExtraArrival, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, Chance, OneWay, PeerTime, Rate, Span, Stamp, Time};
 
-/// Without packets for this many round trips there is no loss any more: the sender may start slowly (RFC 4654, 4.3.1).
-const FORGET_LOSS: u64 = 10;
+/// The time without packets, in round trips, after which losses are discarded, because the sender may slow-start again
+/// (RFC 4654, section 4.3.1).
+const LOSS_EXPIRY_RTTS: u64 = 10;
 
-/// A queue of this length ends slow start, with the quick start.
+/// The queueing delay that ends slow start, with the quick start.
 const START_DELAY: Span = Span::millis(20);
 
-/// A queue that is shorter than so many of one's own packets does not: on a slow link a few of somebody else's are
-/// longer.
-const OWN_PACKETS: u64 = 4;
-/// Until it ends what arrives is measured over this many round trips: it doubles in each two then, and in each four
-/// over three.
-const SLOW_START_OVER: f64 = 1.0;
+/// The minimum of that delay, in transmission times of this flow's packets. On a slow link a few packets of other flows
+/// exceed the threshold.
+const LEAST_QUEUE_PACKETS: u64 = 4;
+/// The window of the receive rate in slow start, in round trips. The rate doubles every two round trips with this
+/// window, but only every four with a window of three.
+const SLOW_START_WINDOW_RTTS: f64 = 1.0;
 
-/// The last packet, and what it said.
+/// The last packet and its header extension.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     at: Time,
     sent: PeerTime,
     seq: u64,
-    forward: Forward,
+    forward: SenderNotice,
 }
 
 /// The receiving half (RFC 4654, section 4).
@@ -47,11 +48,11 @@ pub(super) struct Receiver {
     queue: Queue,
     have_loss: bool,
     is_clr: bool,
-    /// The rate at the beginning of the round.
+    /// The rate at the start of the round.
     x_fbr: Rate,
-    /// When to report, if this receiver is to.
+    /// The time of the next report, if this receiver is to report.
     fire: Option<Time>,
-    /// Data has come since the last report as the limiting receiver.
+    /// Whether data has arrived since the last report as the limiting receiver.
     news: bool,
     reported: Option<Time>,
 }
@@ -90,15 +91,15 @@ impl Receiver {
 
     fn window(&self) -> Span {
         let slow_start = self.config.quick && !self.have_loss;
-        self.rtt().scale(if slow_start { SLOW_START_OVER } else { K })
+        self.rtt().scale(if slow_start { SLOW_START_WINDOW_RTTS } else { K })
     }
 
-    /// What arrives: one packet per largest round trip until there is more to measure.
+    /// Returns the receive rate; one packet per R_max until it can be measured.
     fn received(&self, now: Time) -> Rate {
         self.meter.rate(now, self.window()).unwrap_or_else(|| self.packet.per(self.r_max()))
     }
 
-    /// The rate to ask for.
+    /// Computes the requested rate X_r.
     ///
     /// ```text
     ///                         8 s
@@ -106,7 +107,7 @@ impl Receiver {
     ///          R (√(2p/3) + 12 √(3p/8) p (1 + 32 p²))
     /// ```
     ///
-    /// At least one packet in 8 s. Source: RFC 4654, 2.1, 4.3.4 and 4.4.
+    /// It is at least one packet in 8 s. Source: RFC 4654, sections 2.1, 4.3.4 and 4.4.
     fn desired(&self, now: Time) -> Rate {
         let rate = match self.losses.rate() {
             Some(p) if self.have_loss => throughput(self.packet, self.rtt(), p),
@@ -115,19 +116,20 @@ impl Receiver {
         rate.max(self.least)
     }
 
-    /// Others have said it in this round.
+    /// Returns whether other receivers' reports suppress this one in this round.
     fn silenced(&self, now: Time) -> bool {
         let Some(last) = self.last else { return true };
         let x_supp = last.forward.x_supp;
         x_supp < Rate::MAX && !self.is_far() && (x_supp < self.x_fbr || x_supp < self.desired(now))
     }
 
-    /// Its round trip is longer than the sender knows of. The notice has R_max in whole milliseconds, rounded up.
+    /// Returns whether the round-trip time exceeds R_max, so that the sender must learn of it. The notice carries R_max
+    /// in whole milliseconds, rounded up.
     fn is_far(&self) -> bool {
         self.rtt.is_known() && self.rtt() > self.r_max()
     }
 
-    fn start_round(&mut self, now: Time, forward: &Forward) {
+    fn start_round(&mut self, now: Time, forward: &SenderNotice) {
         self.x_fbr = self.desired(now);
         if self.is_clr {
             return;
@@ -135,18 +137,19 @@ impl Receiver {
         let bias = forward.x.map(|x| bias(forward.slow_start, self.x_fbr, self.received(now), x));
         let first = forward.slow_start && forward.fb_nr == 0;
         let t = self.config.round(forward.r_max, first);
-        // Nobody else can speak in its stead: the only receiver need not wait.
+        // A single receiver has no others to wait for.
         let alone = first && self.config.quick && !self.group;
         let wait = if alone { Span::ZERO } else { draw(&self.config, t, bias, &mut self.chance) };
         self.fire = Some(now + wait);
     }
 
-    fn follow(&mut self, before: Option<Last>, forward: &Forward, now: Time) {
+    fn follow(&mut self, before: Option<Last>, forward: &SenderNotice, now: Time) {
         let was_clr = self.is_clr;
         self.is_clr = forward.clr == Some(self.id);
         if self.is_clr {
             if !was_clr {
-                // The others' timer is of no use; the first report goes a round trip after the last one.
+                // The timer of the other receivers no longer applies. The first report follows a round trip after the
+                // last one.
                 self.fire = Some(self.reported.map_or(now, |at| (at + self.rtt()).max(now)));
             } else if self.fire.is_none() {
                 self.fire = Some(now);
@@ -155,7 +158,7 @@ impl Receiver {
             self.fire = None;
         }
         let round = before.map(|b| forward.fb_nr.wrapping_sub(b.forward.fb_nr));
-        // A number up to half the space ahead is a new round, and so is the first one heard.
+        // A number up to half the number space ahead starts a new round, and so does the first one received.
         match round {
             None | Some(1..=127) => self.start_round(now, forward),
             _ if self.is_clr => {}
@@ -174,28 +177,28 @@ impl Receiver {
 
     fn count(&mut self, arrival: &Arrival<'_>) {
         let rtt = self.rtt();
-        // A queue that grows before the first loss says what a mark would.
+        // A growing queue before the first loss counts as a mark.
         let way = OneWay::between(arrival.sent, arrival.at);
-        let own = self.packet.at(self.received(arrival.at)) * OWN_PACKETS;
+        let own = self.packet.at(self.received(arrival.at)) * LEAST_QUEUE_PACKETS;
         let queued = self.queue.on_packet(way, arrival.at, rtt, own) && self.losses.events() == 0;
-        let heard = Heard { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce() || queued, rtt };
+        let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce() || queued, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
-        // What came through at the end of slow start filled a queue; with the round trip through it, it would be
-        // credited with more than came through once the queue drains.
+        // The receive rate at the end of slow start has filled a queue. The round-trip time that includes this queue
+        // would overestimate the rate once it has drained.
         let first_rtt = self.rtt.least().filter(|_| self.config.quick).map_or(rtt, |least| (least + rtt) / 2);
         let quick = self.config.quick;
         let first = || {
             let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
-            // The square-root law knows no time-outs: at two packets per round trip the equation turns its interval
-            // into a fiftieth of the rate that came through.
+            // The square-root law has no timeouts. At two packets per round trip the throughput equation turns its
+            // interval into a fiftieth of the measured rate.
             if quick {
                 1.0 / loss_for(rate, packet, first_rtt).get()
             } else {
                 first_interval_sqrt(rate, packet, first_rtt)
             }
         };
-        if self.losses.on_packet(&heard, first).new_loss_event {
+        if self.losses.on_packet(&received, first).new_loss_event {
             self.have_loss = true;
             if self.is_clr {
                 self.fire = Some(arrival.at);
@@ -205,7 +208,7 @@ impl Receiver {
 
     fn say(&self, now: Time, leave: bool) -> Option<Body> {
         let last = self.last?;
-        let back = Back {
+        let back = ReceiverReport {
             ts: Stamp::of(now),
             echo: peer_stamp(last.sent).plus(now.since(last.at)),
             rate: self.desired(now),
@@ -221,7 +224,7 @@ impl Receiver {
     }
 }
 
-/// The stamp that the other end put on a packet sent at `sent`.
+/// Returns the stamp that the other end has put on a packet sent at `sent`.
 fn peer_stamp(sent: PeerTime) -> Stamp {
     let units = (i128::from(sent.as_nanos()) << 18).div_euclid(1_000_000_000);
     Stamp(units as u32)
@@ -238,13 +241,14 @@ impl ReceiverHalf for Receiver {
 
     fn on_arrival(&mut self, arrival: &Arrival<'_>) {
         let now = arrival.at;
-        let Some(mut forward) = Forward::read(arrival.notice) else { return };
+        let Some(mut forward) = SenderNotice::read(arrival.notice) else { return };
         let before = self.last;
         if let Some(b) = before {
-            if now.since(b.at) > self.rtt() * FORGET_LOSS {
+            // After such a pause the sender starts slowly again, and the old losses do not describe the path any more.
+            if now.since(b.at) > self.rtt() * LOSS_EXPIRY_RTTS {
                 self.have_loss = false;
             }
-            // A packet that was overtaken tells nothing new of the rounds.
+            // An overtaken packet carries outdated round information.
             if arrival.seq < b.seq {
                 forward = b.forward;
             }
@@ -257,7 +261,7 @@ impl ReceiverHalf for Receiver {
             Some((_, stamp)) => {
                 let assumed = self.rtt();
                 if self.rtt.on_echo(stamp, way, now, self.is_clr, &self.config) {
-                    // Until now losses were told apart, and the first interval made up, with R_max.
+                    // Losses were grouped, and the first interval was derived, with R_max so far.
                     let ratio = self.rtt().ratio(assumed);
                     self.losses.rescale_first(ratio * ratio);
                     self.losses.regroup(self.rtt());
@@ -271,10 +275,11 @@ impl ReceiverHalf for Receiver {
     }
 
     fn on_overheard(&mut self, heard: &Overheard<'_>) {
+        // The limiting receiver is never suppressed.
         if self.is_clr || self.fire.is_none() || self.is_far() {
             return;
         }
-        let Some(other) = Back::read(heard.body) else { return };
+        let Some(other) = ReceiverReport::read(heard.body) else { return };
         if !other.is_clr && !other.leave && other.rate < self.desired(heard.at) {
             self.fire = None;
         }
@@ -295,7 +300,7 @@ impl ReceiverHalf for Receiver {
             self.fire = Some(now + self.rtt());
             self.news = false;
         } else {
-            // A sender that has gone silent must not be answered by everybody at once.
+            // The receivers must not all answer a sender that has stopped sending at the same time.
             let overdue = now.since(last.at).saturating_sub(last.forward.r_max);
             if !overdue.is_zero() {
                 self.fire = Some(now + overdue);
@@ -316,7 +321,7 @@ impl ReceiverHalf for Receiver {
 
     fn acceptable(&self) -> Option<Rate> {
         let loss = self.losses.rate().filter(|_| self.have_loss);
-        // With R_max in place of an unknown round trip it would think too little of its path.
+        // With R_max instead of a measured round-trip time the rate would be underestimated.
         self.rtt.is_known().then(|| loss.map_or(Rate::MAX, |p| throughput(self.packet, self.rtt(), p)))
     }
 

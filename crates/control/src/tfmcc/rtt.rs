@@ -2,11 +2,11 @@ use super::{Config, Profile, Q_OTHER};
 use steadycast_units::{Offset, OneWay, Span, Stamp, Time};
 
 const LEAST: Span = Span::millis(1);
-/// An echo that seems to have taken longer is none of ours.
+/// The maximum valid round-trip time.
 const MOST: Span = Span::secs(60);
 
-/// A receiver's round-trip time: R_max until measured, smoothed over its own samples, moved by the one-way delay in
-/// between.
+/// A receiver's round-trip time. It is R_max until the first measurement, then smoothed over the receiver's own
+/// samples, and adjusted by one-way delays between them.
 ///
 /// ```text
 ///  R_sample = arrival_i − ts'_r                                          an echo of one's own time stamp
@@ -14,8 +14,9 @@ const MOST: Span = Span::secs(60);
 ///  R'       = R_sample + (arrival_j − ts_j) − (arrival_i − ts_i)         with each packet j until the next sample
 /// ```
 ///
-/// Source: RFC 4654, 4.3.2 and 4.3.3, whose D_r + arrival_j − ts_j is the third line once D_r has the sign with which
-/// R' equals R_sample at j = i. Everything is a sum of variations, so that the clocks need not agree.
+/// Source: RFC 4654, sections 4.3.2 and 4.3.3. The third line is its D_r + arrival_j − ts_j, with the sign of D_r
+/// corrected so that R' equals R_sample for j = i. Only delay variations are added, so the clocks need not be
+/// synchronized.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoundTrip {
     smoothed: Option<Span>,
@@ -23,12 +24,12 @@ pub(super) struct RoundTrip {
     sample: Option<(Span, OneWay)>,
     /// R', once a packet has followed the sample.
     current: Option<Span>,
-    /// The 2001 paper's slow mean of the variation.
+    /// The slow mean of the delay variation in the 2001 paper.
     drifted: f64,
 }
 
 impl RoundTrip {
-    /// A packet without an echo for us.
+    /// Adjusts the round-trip time by a packet without an echo for this receiver.
     pub(super) fn on_packet(&mut self, way: OneWay, config: &Config) {
         let (Some((sample, reference)), Some(smoothed)) = (self.sample, self.smoothed) else { return };
         let variation = way.variation_since(reference);
@@ -40,7 +41,8 @@ impl RoundTrip {
         });
     }
 
-    /// A packet that echoes our stamp; true when it is the first.
+    /// Measures the round-trip time by a packet that echoes this receiver's stamp. Returns true for the first
+    /// measurement.
     pub(super) fn on_echo(&mut self, echo: Stamp, way: OneWay, at: Time, is_clr: bool, config: &Config) -> bool {
         let Some(sample) = elapsed(echo, at) else { return false };
         let q = if is_clr { config.q_clr } else { Q_OTHER };
@@ -48,6 +50,7 @@ impl RoundTrip {
         self.smoothed = Some(self.smoothed.map_or(sample, |old| old.scale(q) + sample.scale(1.0 - q)));
         self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
         self.sample = Some((sample, way));
+        // The new sample is the reference for later delay variations.
         self.current = None;
         self.drifted = 0.0;
         first
@@ -57,20 +60,20 @@ impl RoundTrip {
         self.smoothed.is_some()
     }
 
-    /// The shortest sample.
+    /// Returns the minimum sample.
     pub(super) const fn least(&self) -> Option<Span> {
         self.least
     }
 
-    /// What counts now; `r_max` until there is a sample.
+    /// Returns the current round-trip time; `r_max` before the first sample.
     pub(super) fn get(&self, r_max: Span) -> Span {
         self.current.or(self.smoothed).unwrap_or(r_max).max(LEAST)
     }
 }
 
-/// The time since one's own `stamp`, at least a millisecond; `None` when it can't be a round trip.
+/// Returns the time since this end's `stamp`, at least a millisecond; `None` if it is not a valid round-trip time.
 pub(super) fn elapsed(stamp: Stamp, now: Time) -> Option<Span> {
-    // A stamp that seems to lie ahead by a hair is one that was rounded.
+    // A stamp may seem to lie slightly in the future because it was rounded.
     let ahead = stamp.0.wrapping_sub(Stamp::of(now).0);
     let span = if ahead < 1 << 18 { Span::ZERO } else { now.since(stamp.own(now)) };
     (span <= MOST).then(|| span.max(LEAST))
@@ -144,7 +147,7 @@ mod tests {
         let mut rtt = RoundTrip::default();
         rtt.on_echo(Stamp(Stamp::of(at(0)).0.wrapping_sub(100 << 18)), way(0), at(0), true, &config);
         assert!(!rtt.is_known());
-        // Rounded up by half a unit: no time at all, that is a millisecond.
+        // The stamp was rounded up by half a unit: the time is zero, which counts as a millisecond.
         rtt.on_echo(Stamp(Stamp::of(at(0)).0.wrapping_add(1)), way(0), at(0), true, &config);
         assert_eq!(rtt.get(Span::ZERO), LEAST);
     }

@@ -1,5 +1,5 @@
 use super::echo::Echoes;
-use super::message::{Back, Forward};
+use super::message::{ReceiverReport, SenderNotice};
 use super::rtt::elapsed;
 use super::{Config, GRANULARITY, Profile, R_MAX_DECAY, X_MIN};
 use crate::entry::{Setup, Values};
@@ -7,12 +7,13 @@ use crate::equation::initial_window;
 use crate::{Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Round trips of the limiting receiver without a word from it: the rate is halved, it is given up (RFC 4654, 3.3).
-const SILENT: u64 = 4;
-const GONE: u64 = 10;
-/// Steps per largest round trip in which slow start approaches its target.
-const STEPS: u64 = 8;
-/// What the notice can say.
+/// The timeouts without a report of the limiting receiver, in round trips: first the rate is halved, then the receiver
+/// is dropped (RFC 4654, section 3.3).
+const CLR_HALVE_RTTS: u64 = 4;
+const CLR_TIMEOUT_RTTS: u64 = 10;
+/// The number of steps per R_max in which slow start approaches its target.
+const RAMP_STEPS: u64 = 8;
+/// The maximum R_max that the notice can carry.
 const MOST_R_MAX: Span = Span::secs(65);
 
 /// The current limiting receiver.
@@ -28,7 +29,7 @@ struct Clr {
     halved: bool,
 }
 
-/// Slow start's way to its target.
+/// The approach of slow start to its target.
 #[derive(Clone, Copy, Debug)]
 struct Ramp {
     target: Rate,
@@ -36,9 +37,9 @@ struct Ramp {
     next: Time,
 }
 
-/// What came through at the end of slow start: the path has shown that it carries so much.
+/// The receive rate at the end of slow start, which the path is known to carry.
 #[derive(Clone, Copy, Debug)]
-struct Shown {
+struct ProvenRate {
     rate: Rate,
     by: ReceiverId,
     loss: f64,
@@ -53,13 +54,13 @@ pub(super) struct Sender {
     cap: Rate,
     x: Rate,
     r_max: Span,
-    /// The same without the bound by the gap between two packets; with the RFC's start the bound, once met, decays with
-    /// it.
+    /// R_max without the lower bound by the packet interval. With the RFC's start the bound is included once it was
+    /// reached, and decays with it.
     r_known: Span,
-    /// The largest sample of this round, and whether it raised R_max.
+    /// The largest sample of this round, and whether it has raised R_max.
     r_peak: Span,
     raised: bool,
-    /// R_max is still what was assumed.
+    /// Whether R_max is still the assumed value.
     assumed: bool,
     group: bool,
     fb_nr: u8,
@@ -67,20 +68,23 @@ pub(super) struct Sender {
     round_heard: bool,
     x_supp: Rate,
     clr: Option<Clr>,
-    /// The rate does not rise before this: after a limiting receiver has gone, lower ones speak first.
+    /// The time before which the rate must not rise. After a limiting receiver has gone, receivers with lower rates get
+    /// the time to report.
     hold: Option<Time>,
     slow_start: bool,
     ramp: Option<Ramp>,
-    /// Up to there the rate follows X_r at once: until it is reached, or the next loss event.
-    shown: Option<Shown>,
+    /// The rate up to which the rate follows X_r without a limit on its slope. It ends when it is reached, or with the
+    /// next loss event.
+    proven: Option<ProvenRate>,
     raised_at: Option<Time>,
-    /// Bytes sent, and since when, for a source that doesn't use its rate.
+    /// The bytes sent and the start of the measurement, by which an application-limited source is detected.
     sent: (Bytes, Time),
     uses: bool,
     halve_at: Option<Time>,
     rule: &'static str,
     echoes: Echoes,
-    /// Outside slow start the rate rises by at most a packet per R_max in each R_max; and when it last did.
+    /// The check that outside slow start the rate rises by at most one packet per R_max in each R_max, and the time of
+    /// the last rise.
     rises: Check,
     risen: Option<Time>,
 }
@@ -116,7 +120,7 @@ impl Sender {
         self.stretch();
     }
 
-    /// R_max is never below the gap between two packets.
+    /// Raises R_max to at least the interval between two packets.
     fn stretch(&mut self) {
         let gap = self.packet.at(self.x) + GRANULARITY;
         self.r_max = self.r_known.max(gap).min(MOST_R_MAX);
@@ -129,9 +133,9 @@ impl Sender {
         self.config.round(self.r_max, self.fb_nr == 0 && self.slow_start)
     }
 
-    /// With the quick start the assumed R_max gives way to the first that is measured; in a group once it has lasted,
-    /// so that others had the time to speak. Who is farther away than that is heard all the same, and raises it at
-    /// once.
+    /// Replaces the assumed R_max by the first measured one (quick start). In a group this happens only after the
+    /// assumed R_max has passed, so that other receivers can report. A receiver with a longer round-trip time is never
+    /// suppressed and raises R_max immediately.
     fn settle_r_max(&mut self, now: Time) {
         if !self.assumed || (self.group && self.round_began.is_none_or(|began| now < began + self.config.r_max)) {
             return;
@@ -155,6 +159,7 @@ impl Sender {
     }
 
     fn new_round(&mut self, now: Time) {
+        // R_max decays only in rounds without a larger sample (RFC 4654, section 3.2).
         if !self.raised && !self.assumed {
             self.r_known = self.r_known.scale(R_MAX_DECAY).max(self.r_peak).max(Span::millis(1));
             self.stretch();
@@ -166,13 +171,14 @@ impl Sender {
         self.echoes.new_round();
     }
 
-    /// A round lasts T; without a word from others than the limiting receiver until there is one, 2 T at most.
+    /// Returns the end of the round. A round lasts T. If only the limiting receiver has reported, it lasts until
+    /// another one does, but at most 2 T.
     fn round_ends(&self) -> Option<Time> {
         let rounds = if self.round_heard { 1 } else { 2 };
         self.round_began.map(|began| began + self.round() * rounds)
     }
 
-    fn elect(&mut self, id: ReceiverId, back: &Back, rtt: Span, rate: Rate, now: Time) {
+    fn elect(&mut self, id: ReceiverId, back: &ReceiverReport, rtt: Span, rate: Rate, now: Time) {
         self.echoes.set_clr(id, back.ts, now);
         self.clr = Some(Clr { id, rtt, chosen: now, heard: now, rate, loss: back.loss, leaving: false, halved: false });
     }
@@ -184,8 +190,8 @@ impl Sender {
         self.hold = Some(now + self.round());
     }
 
-    /// Rises towards `target` by at most a packet per R_max in each R_max (RFC 4654, 3.3). The limiting receiver may
-    /// report more often than that, so the allowance grows with the time since it was last used.
+    /// Increases the rate towards `target` by at most one packet per R_max in each R_max (RFC 4654, section 3.3). The
+    /// limiting receiver may report more often, so the allowance grows with the time since the last rise.
     ///
     /// ```text
     ///                         8 s          ⎛    t − t_last ⎞
@@ -193,8 +199,8 @@ impl Sender {
     ///                        R_max         ⎝      R_max    ⎠
     /// ```
     ///
-    /// With the quick start that holds above what came through at the end of slow start only: the queue that ended it
-    /// lowers the rate until it has drained, and what is below is no news.
+    /// With the quick start this limit only applies above the receive rate at the end of slow start. The queue that
+    /// ended slow start lowers the rate until it has drained, and rates below are known to be safe.
     fn rise(&mut self, target: Rate, now: Time) {
         let since = self.raised_at.replace(now).map_or(Span::ZERO, |at| now.since(at));
         if self.hold.is_some_and(|until| now < until) {
@@ -207,40 +213,42 @@ impl Sender {
             return;
         }
         let allowance = self.packet.per(self.r_max).scale(since.ratio(self.r_max).min(1.0));
-        let shown = self.shown.map_or(Rate::ZERO, |shown| shown.rate);
-        self.set(target.min((self.x + allowance).max(shown)), "limiting receiver's rate");
-        self.shown = self.shown.filter(|shown| self.x < shown.rate);
+        let proven = self.proven.map_or(Rate::ZERO, |proven| proven.rate);
+        self.set(target.min((self.x + allowance).max(proven)), "limiting receiver's rate");
+        self.proven = self.proven.filter(|proven| self.x < proven.rate);
     }
 
     fn aim(&mut self, target: Rate, now: Time) {
-        // What arrived of the first packets is no measure (as in RFC 5348, 4.3: slow start is never below the initial
-        // window).
+        // The receive rate of the first packets underestimates the path. As in RFC 5348, section 4.3, slow start is
+        // never below the initial window.
         let first = initial_window(self.packet).per(self.r_known);
         let target = if self.config.quick && !self.assumed { target.max(first) } else { target };
         if target <= self.x {
             self.ramp = None;
             self.set(target, "slow start: twice the least receive rate");
         } else {
-            let step = target.saturating_sub(self.x).scale(1.0 / STEPS as f64).max(Rate::bps(1));
+            let step = target.saturating_sub(self.x).scale(1.0 / RAMP_STEPS as f64).max(Rate::bps(1));
             let next = self.ramp.map_or(now, |r| r.next).max(now);
             self.ramp = Some(Ramp { target, step, next });
         }
     }
 
-    fn adjust(&mut self, id: ReceiverId, back: &Back, rtt: Span, now: Time) {
+    fn adjust(&mut self, id: ReceiverId, back: &ReceiverReport, rtt: Span, now: Time) {
         let mut rate = back.rate;
         if back.have_loss && !back.have_rtt {
-            // The receiver computed with R_max; we know its round trip from its echo.
+            // The receiver has computed with R_max, but its echo shows its actual round-trip time.
             rate = rate.scale(self.r_max.ratio(rtt));
         }
-        // What the limiting receiver waits for: its own round trip, and a packet to answer.
+        // The timeout covers the receiver's own round-trip time and the interval to the next packet that it can report
+        // on.
         let patience = rtt.max(back.rtt.min(MOST_R_MAX)).max(self.packet.at(self.x));
-        self.shown = self.shown.filter(|shown| shown.by == id || self.clr.is_some_and(|clr| clr.id == shown.by));
-        self.shown = self.shown.filter(|shown| shown.by != id || back.loss <= shown.loss);
+        self.proven = self.proven.filter(|proven| proven.by == id || self.clr.is_some_and(|clr| clr.id == proven.by));
+        self.proven = self.proven.filter(|proven| proven.by != id || back.loss <= proven.loss);
+        // The first loss ends slow start (RFC 4654, section 3.6).
         if back.have_loss && self.slow_start {
             let clr = self.clr.filter(|clr| clr.id == id && self.config.quick);
-            // In slow start it asked for twice what arrived.
-            self.shown = clr.map(|clr| Shown { rate: clr.rate.scale(0.5), by: id, loss: back.loss });
+            // In slow start the receiver requests twice its receive rate.
+            self.proven = clr.map(|clr| ProvenRate { rate: clr.rate.scale(0.5), by: id, loss: back.loss });
             self.slow_start = false;
             self.ramp = None;
             self.raised_at = Some(now);
@@ -291,8 +299,8 @@ impl Sender {
 
     fn clr_timer(&self) -> Option<Time> {
         let clr = self.clr?;
-        let gone = clr.heard + clr.rtt * GONE;
-        let halve = (clr.heard + clr.rtt * SILENT).max(clr.chosen + clr.rtt * GONE);
+        let gone = clr.heard + clr.rtt * CLR_TIMEOUT_RTTS;
+        let halve = (clr.heard + clr.rtt * CLR_HALVE_RTTS).max(clr.chosen + clr.rtt * CLR_TIMEOUT_RTTS);
         Some(if clr.halved { gone } else { halve.min(gone) })
     }
 
@@ -301,7 +309,7 @@ impl Sender {
             if at > now {
                 return;
             }
-            if at >= clr.heard + clr.rtt * GONE {
+            if at >= clr.heard + clr.rtt * CLR_TIMEOUT_RTTS {
                 self.drop_clr(now);
             } else {
                 self.clr = Some(Clr { halved: true, ..clr });
@@ -315,7 +323,7 @@ impl Sender {
         if self.halve_at.is_some_and(|at| at <= now) {
             self.ramp = None;
             self.set(self.x.scale(0.5), "silence: halved");
-            self.halve_at = Some(now + self.r_max * GONE);
+            self.halve_at = Some(now + self.r_max * CLR_TIMEOUT_RTTS);
         }
     }
 
@@ -324,7 +332,7 @@ impl Sender {
             if ramp.next > now {
                 return;
             }
-            let next = ramp.next.max(now.before(self.r_max)) + (self.r_max / STEPS).max(Span::micros(100));
+            let next = ramp.next.max(now.before(self.r_max)) + (self.r_max / RAMP_STEPS).max(Span::micros(100));
             self.ramp = (self.x + ramp.step < ramp.target).then_some(Ramp { next, ..ramp });
             self.set((self.x + ramp.step).min(ramp.target), "slow start: twice the least receive rate");
         }
@@ -335,7 +343,7 @@ impl Sender {
         self.sent.0 = bytes + sent.size;
         let span = sent.at.since(since);
         if span >= self.r_max {
-            // Headroom of a factor two, as against the receive rate in slow start.
+            // The factor of two leaves headroom, as in slow start relative to the receive rate.
             self.uses = self.sent.0.per(span).scale(2.0) >= self.x;
             self.sent = (Bytes::ZERO, sent.at);
         }
@@ -346,7 +354,7 @@ impl SenderHalf for Sender {
     fn on_sent(&mut self, sent: &Sent) {
         if self.round_began.is_none() {
             self.round_began = Some(sent.at);
-            self.halve_at = Some(sent.at + self.r_max * GONE);
+            self.halve_at = Some(sent.at + self.r_max * CLR_TIMEOUT_RTTS);
             self.sent.1 = sent.at;
         }
         self.watch_use(sent);
@@ -354,22 +362,23 @@ impl SenderHalf for Sender {
 
     fn on_report(&mut self, report: &Report<'_>) {
         let now = report.at;
-        let Some(back) = report.body.and_then(Back::read) else { return };
+        let Some(back) = report.body.and_then(ReceiverReport::read) else { return };
         let Some(rtt) = elapsed(back.echo, now) else { return };
         self.round_began.get_or_insert(now);
         self.measure(rtt);
         self.settle_r_max(now);
         let is_clr = self.clr.is_some_and(|clr| clr.id == report.from);
         self.echoes.on_report(report.from, back.ts, now, back.have_rtt, back.fb_nr, back.rate);
-        // Up to what slow start has shown the bound does not hold.
-        let known = self.shown.map_or(Rate::ZERO, |shown| shown.rate);
+        // The limit on the slope does not apply up to the rate that slow start has proven.
+        let known = self.proven.map_or(Rate::ZERO, |proven| proven.rate);
         let (x, r_max, slow) = (self.x.max(known), self.r_max, self.slow_start);
         self.adjust(report.from, &back, rtt, now);
         self.look(x, r_max, slow, now);
-        self.halve_at = Some(now + self.r_max * GONE);
+        self.halve_at = Some(now + self.r_max * CLR_TIMEOUT_RTTS);
         if !is_clr && !back.leave {
             if back.fb_nr == self.fb_nr {
                 self.round_heard = true;
+                // Reports that are not at least a share g lower are suppressed (RFC 4654, section 3.4).
                 if self.x_supp > back.rate {
                     self.x_supp = back.rate.scale(1.0 - self.config.g);
                 }
@@ -425,9 +434,10 @@ impl SenderHalf for Sender {
     }
 
     fn notice(&mut self, packet: &Departing) -> Notice {
+        // The limiting receiver is echoed at least once per round; the second half is the last chance.
         let late = self.round_began.is_some_and(|began| packet.at.since(began) > self.round() / 2);
         let echo = self.echoes.next(packet.at, self.fb_nr, late);
-        let forward = Forward {
+        let forward = SenderNotice {
             x_supp: self.x_supp,
             fb_nr: self.fb_nr,
             r_max: self.r_max,

@@ -1,22 +1,23 @@
-//! What the halves of `tfrc` say to each other, and what controllers that are made of it add.
+//! The messages between the halves of `tfrc`, and their extension for controllers that build on it.
 
 use crate::Body;
 use crate::equation::LossRate;
 use crate::fields::{ABSURD_BYTES_PER_S, amount, micros, share, single, span, words};
 use steadycast_units::{PeerTime, Rate, Span, Stamp};
 
-/// RTP header extension element: R in 24 bits, units of 10 µs, 0 for none.
+/// The RTP header extension element: R in 24 bits in units of 10 µs, 0 if unknown.
 pub(super) const EXTENSION: u8 = 2;
 pub(super) const RTT_UNIT: Span = Span::micros(10);
-/// APP subtype of the report.
+/// The APP subtype of the report.
 const REPORT: u8 = 1;
-/// Length of a report.
+/// The length of a report in bytes.
 pub(crate) const REPORT_BYTES: usize = 20;
 
-/// R as it goes forward with each packet.
+/// Encodes R for the header extension of each packet.
 pub(crate) fn rtt_notice(rtt: Option<Span>) -> [u8; 3] {
     let units = rtt.map_or(0, |r| {
         let rounded = (r.as_nanos() + RTT_UNIT.as_nanos() / 2) / RTT_UNIT.as_nanos();
+        // Zero stands for an unknown R, so a short round trip is sent as one unit.
         rounded.clamp(1, 0xff_ffff)
     });
     [(units >> 16) as u8, (units >> 8) as u8, units as u8]
@@ -28,12 +29,12 @@ pub(crate) fn read_rtt_notice(bytes: &[u8]) -> Option<Span> {
     (units > 0).then(|| RTT_UNIT * units)
 }
 
-/// The stamp that a packet carried, from its time on the sender's clock, which is a stamp rounded to nanoseconds.
+/// Returns the stamp that a packet carried. `sent` is that stamp, converted to nanoseconds and rounded.
 pub(crate) fn echo(sent: PeerTime) -> Stamp {
     Stamp(((i128::from(sent.as_nanos()) << 18) + 500_000_000).div_euclid(1_000_000_000) as u32)
 }
 
-/// What the receiver tells the sender: 20 bytes, big-endian.
+/// The receiver's report: 20 bytes, big-endian.
 ///
 /// ```text
 ///   0        4          8         12      16       20
@@ -42,20 +43,20 @@ pub(crate) fn echo(sent: PeerTime) -> Stamp {
 ///   │ stamp  │ u32 µs   │ f32 B/s │ f32   │ f32    │
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Finding {
-    /// Send time of the packet with the highest sequence number.
+pub(crate) struct FeedbackReport {
+    /// The send time of the packet with the highest sequence number.
     pub(super) echo: Stamp,
-    /// From its arrival to this report.
+    /// The time from that packet's arrival to this report.
     pub(super) delay: Span,
-    /// Receive rate; zero when it was not measured.
+    /// The receive rate; zero if it was not measured.
     pub(super) received: Rate,
-    /// Loss event rate.
+    /// The loss event rate.
     pub(super) loss: Option<LossRate>,
-    /// Share of packets missing since the last report; for the record only.
+    /// The share of packets missing since the last report. It only serves the record.
     pub(super) missing: f32,
 }
 
-impl Finding {
+impl FeedbackReport {
     pub(super) fn write(&self) -> Body {
         let received = self.received.as_bytes_per_s().min(f64::from(ABSURD_BYTES_PER_S));
         let loss = self.loss.map_or(0.0, LossRate::get);
@@ -63,12 +64,12 @@ impl Finding {
         Body::of_words(REPORT, words)
     }
 
-    /// `None` for what is not such a report, or can't be true.
+    /// Parses a report; `None` if it is invalid.
     pub(crate) fn read(body: &Body) -> Option<Self> {
         (body.subtype == REPORT).then(|| Self::parse(&body.bytes)).flatten()
     }
 
-    /// The same from its bytes.
+    /// Parses a report from its bytes; `None` if it is invalid.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != REPORT_BYTES {
             return None;
@@ -84,7 +85,7 @@ impl Finding {
     }
 }
 
-/// What goes forward beside R where only some packets count: 5 bytes, big-endian.
+/// The header extension beside R for controllers that count only marked packets: 5 bytes, big-endian.
 ///
 /// ```text
 ///   0       1        3        5
@@ -94,26 +95,26 @@ impl Finding {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Mark {
-    /// This packet counts.
+    /// Whether this packet is marked and counts.
     pub(crate) marked: bool,
-    /// Its number among the marked ones; without a mark the number of the last marked one before it.
+    /// The packet's number among the marked ones; for an unmarked packet the number of the last marked one before it.
     pub(crate) vseq: u16,
-    /// How many connections' worth the stream is.
-    pub(crate) worth: f64,
+    /// The number of connections that the stream represents.
+    pub(crate) connections: f64,
 }
 
 impl Mark {
-    /// Its bytes.
+    /// Encodes the mark.
     pub(crate) fn write(&self) -> [u8; 5] {
         let [v, w] = self.vseq.to_be_bytes();
-        let [n, m] = ((self.worth * 256.0).clamp(256.0, 65_535.0) as u16).to_be_bytes();
+        let [n, m] = ((self.connections * 256.0).clamp(256.0, 65_535.0) as u16).to_be_bytes();
         [u8::from(self.marked), v, w, n, m]
     }
 
-    /// `None` unless it has the right length and is worth at least one connection.
+    /// Parses a mark; `None` unless it has the right length and represents at least one connection.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let [flags, v, w, n, m] = *bytes else { return None };
-        let worth = f64::from(u16::from_be_bytes([n, m])) / 256.0;
-        (worth >= 1.0).then_some(Self { marked: flags & 1 != 0, vseq: u16::from_be_bytes([v, w]), worth })
+        let connections = f64::from(u16::from_be_bytes([n, m])) / 256.0;
+        (connections >= 1.0).then_some(Self { marked: flags & 1 != 0, vseq: u16::from_be_bytes([v, w]), connections })
     }
 }

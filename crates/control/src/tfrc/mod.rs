@@ -1,8 +1,8 @@
 //! `tfrc`: TCP-friendly rate control for one receiver (RFC 5348).
 //!
-//! The receiver measures the loss event rate p and the rate X_recv at which packets arrive, and reports both once per
-//! round trip. The sender measures the round-trip time R by an echoed stamp, and sends at what TCP would get at that p
-//! and R, but at most at twice what arrived.
+//! The receiver measures the loss event rate p and the receive rate X_recv, and reports both once per round trip. The
+//! sender measures the round-trip time R by an echoed time stamp. It sends at the rate of a TCP connection with that p
+//! and R, but at most at twice X_recv.
 
 mod message;
 mod receiver;
@@ -11,12 +11,12 @@ mod sender;
 use crate::Promise;
 use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use crate::loss::LossSettings;
-pub(crate) use message::{Finding, Mark, REPORT_BYTES, echo, read_rtt_notice, rtt_notice};
-pub(crate) use receiver::{Among, Receiver};
+pub(crate) use message::{FeedbackReport, Mark, REPORT_BYTES, echo, read_rtt_notice, rtt_notice};
+pub(crate) use receiver::{CountedPackets, Receiver};
 pub(crate) use sender::Sender;
 use steadycast_units::Span;
 
-/// The registry's entry.
+/// The registry entry.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "tfrc",
     about: "TCP-friendly rate control for one receiver: TCP's throughput equation at the measured loss event rate",
@@ -32,7 +32,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     params: PARAMS,
     promises: &[&TWICE],
     sender: |setup, values| Box::new(Sender::new(setup, &Settings::new(values))),
-    receiver: |setup, values| Box::new(Receiver::new(setup, &Settings::new(values), Among::All)),
+    receiver: |setup, values| Box::new(Receiver::new(setup, &Settings::new(values), CountedPackets::All)),
     ..crate::fixed::CONTROLLER
 };
 
@@ -42,7 +42,7 @@ const TWICE: Promise = Promise {
 };
 
 params! {
-    /// What the parameters say, looked up once. Controllers that are made of it have its parameters as well.
+    /// The configuration from the parameters. Controllers that build on TFRC have these parameters as well.
     pub(crate) Settings(values) {
         let choice profile:
             "ns2: ns-2's constants, also of what stands at the \
@@ -61,7 +61,7 @@ params! {
             "own; RFC 9406 has 4 to 16 ms", [START_DELAY, Span::ZERO], [Span::ZERO, Span::secs(10)];
     } {
         profile: Profile = if profile == "ns2" { NS2 } else { RFC },
-        // What stands at the default is the profile's.
+        // A parameter that has the default takes the profile's value.
         loss: LossSettings = LossSettings {
             discount: if discount_threshold == RFC.discount { profile.discount } else { discount_threshold },
             ndupack: profile.ndupack,
@@ -71,33 +71,33 @@ params! {
     }
 }
 
-/// The start ends at this in repaired mode: it is a sixth of the queue of a home router, and more than a burst of TCP's
-/// first ten packets takes on 6 Mb/s.
+/// The queueing delay that ends slow start in repaired mode. It is a sixth of a typical home router's queue, and longer
+/// than TCP's initial burst of ten packets at 6 Mb/s.
 const START_DELAY: Span = Span::millis(20);
 
-/// What a profile sets.
+/// The values that a profile sets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Profile {
-    /// The least discount factor of older loss intervals while the open one is long (RFC 5348, 5.5).
+    /// The minimum discount factor of older loss intervals while the open one is long (RFC 5348, section 5.5).
     discount: f64,
-    /// Later packets that make a missing one count as lost (RFC 5348, 5.1: NDUPACK).
+    /// NDUPACK: the number of later packets after which a missing one counts as lost (RFC 5348, section 5.1).
     ndupack: u32,
-    /// The weight of the past in the round-trip time (RFC 5348, 4.3: q) and, with damping, in the mean of its square
-    /// root (4.5: q2).
+    /// The weight q of the old value in the smoothed round-trip time (RFC 5348, section 4.3). With damping it is also
+    /// the weight q2 in the mean of the square root (section 4.5).
     q: f64,
-    /// Round trips without a report after which the rate is halved (RFC 5348, 4.3, step 3).
+    /// The no-feedback timeout in round trips (RFC 5348, section 4.3, step 3).
     nofeedback: f64,
-    /// Round trips after which the receiver's feedback timer expires (RFC 5348, 6.2).
+    /// The interval of the receiver's feedback timer in round trips (RFC 5348, section 6.2).
     report: f64,
-    /// TCP's retransmission time-out in the equation is TCP's own estimator with ticks of 0.1 s, and not four round
-    /// trips (RFC 5348, 3.1).
+    /// Whether the equation uses TCP's own retransmission timer with ticks of 0.1 s, instead of four round trips (RFC
+    /// 5348, section 3.1).
     tcp_rto: bool,
-    /// ns-2's congestion avoidance: rises are limited, and only the latest X_recv counts.
+    /// Whether increases are limited as in ns-2's congestion avoidance, and only the latest X_recv counts.
     gentle: bool,
 }
 
-/// RFC 5348, but for discounting, which is off: with it a smooth stream beside one TCP takes more than twice its rate
-/// at a drop-tail queue.
+/// The values of RFC 5348 without history discounting. With discounting, a smooth stream beside one TCP flow takes more
+/// than twice its rate at a drop-tail queue.
 const RFC: Profile =
     Profile { discount: 1.0, ndupack: 3, q: 0.9, nofeedback: 4.0, report: 1.0, tcp_rto: false, gentle: false };
 /// The defaults of ns-2.35.

@@ -1,60 +1,60 @@
 use super::Settings;
-use super::message::{Finding, Mark, RTT_UNIT, echo, read_rtt_notice};
+use super::message::{FeedbackReport, Mark, RTT_UNIT, echo, read_rtt_notice};
 use crate::entry::Setup;
 use crate::equation::{self, LossRate};
-use crate::loss::{Change, Heard, LossHistory};
+use crate::loss::{Change, LossHistory, ReceivedPacket};
 use crate::queue::Queue;
 use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, View, Wake};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, OneWay, Rate, Span, Stamp, Time};
 
-/// Expiries of the feedback timer that are kept, so that X_recv can reach back a round trip.
-const MARKS: usize = 16;
-/// Until a data packet carries a round-trip time, losses are told apart with this one.
-const UNKNOWN_RTT: Span = Span::millis(500);
+/// The number of recorded expiries of the feedback timer, so that X_recv can cover a round trip.
+const MOST_EXPIRIES: usize = 16;
+/// The round-trip time that separates loss events before a data packet carries a measured one.
+const INITIAL_RTT: Span = Span::millis(500);
 
-/// Which packets a receiver counts losses among.
+/// The packets among which a receiver counts losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Among {
+pub(crate) enum CountedPackets {
     /// All.
     #[default]
     All,
-    /// The marked ones, numbered by themselves ([`Mark`]).
+    /// Only the marked ones, which have their own numbers ([`Mark`]).
     Marked,
 }
 
-/// The receiving half: one TFRC connection.
+/// The receiving half of one TFRC connection.
 #[derive(Default)]
 pub(crate) struct Receiver {
     packet: Bytes,
     settings: Settings,
-    among: Among,
-    /// The newest number among the marked packets, extended.
+    among: CountedPackets,
+    /// The highest extended number of the marked packets.
     vseq: Option<u64>,
     history: LossHistory,
     queue: Queue,
-    /// The least R that a packet has carried.
+    /// The minimum R that a packet has carried.
     least_rtt: Option<Span>,
-    /// R as the packet with the highest sequence number carried it.
+    /// The R that the packet with the highest sequence number has carried.
     rtt: Option<Span>,
-    /// Sequence number, stamp and arrival of the packet with the highest sequence number.
+    /// The sequence number, stamp and arrival time of the packet with the highest sequence number.
     latest: Option<(u64, Stamp, Time)>,
     /// All bytes that have arrived.
     total: Bytes,
-    /// When the feedback timer expired, and what had arrived until then.
+    /// The expiries of the feedback timer, each with the bytes received until then.
     marks: VecDeque<(Time, Bytes)>,
     timer: Option<Time>,
     reported: Option<Time>,
-    /// Data has arrived since the last report.
+    /// Whether data has arrived since the last report.
     fresh: bool,
     urgent: Option<Wake>,
     received: Option<Rate>,
-    /// The largest X_recv before the first loss.
+    /// The highest X_recv before the first loss.
     best: Rate,
 }
 
 impl Receiver {
-    pub(crate) fn new(setup: &Setup, settings: &Settings, among: Among) -> Self {
+    pub(crate) fn new(setup: &Setup, settings: &Settings, among: CountedPackets) -> Self {
         Self {
             packet: setup.packet,
             settings: *settings,
@@ -65,8 +65,8 @@ impl Receiver {
         }
     }
 
-    /// X_recv: over the time since the latest expiry of the timer that is at least a round trip ago (RFC 5348, 6.2), at
-    /// least one packet per round trip.
+    /// Computes X_recv over the time since the latest timer expiry that is at least a round trip ago (RFC 5348, section
+    /// 6.2). It is at least one packet per round trip.
     fn measure(&self, now: Time) -> Option<Rate> {
         let rtt = self.rtt?;
         let mark = self.marks.iter().rev().find(|(at, _)| now.since(*at) >= rtt).or(self.marks.front())?;
@@ -77,8 +77,8 @@ impl Receiver {
     fn mark(&mut self, at: Time, total: Bytes) {
         self.marks.push_back((at, total));
         let rtt = self.rtt.unwrap_or_default();
-        // One mark that is a round trip old is enough.
-        while self.marks.len() > MARKS || self.marks.get(1).is_some_and(|(old, _)| at.since(*old) >= rtt) {
+        // A single mark older than a round trip suffices to measure from.
+        while self.marks.len() > MOST_EXPIRIES || self.marks.get(1).is_some_and(|(old, _)| at.since(*old) >= rtt) {
             self.marks.pop_front();
         }
     }
@@ -87,23 +87,25 @@ impl Receiver {
         rtt.scale(self.settings.profile.report)
     }
 
-    /// The number nearest to the newest one whose low 16 bits are `low`.
+    /// Returns the extended number nearest to the highest one whose low 16 bits are `low`.
     fn extended(&mut self, low: u16) -> u64 {
-        // From the middle of the range, so that what comes before the first one that is heard has a number as well.
+        // The first number starts in the middle of the range, so that reordered packets before it have valid numbers
+        // too.
         let near = self.vseq.unwrap_or((1 << 32) | u64::from(low));
         let seq = near.saturating_add_signed(i64::from(low.wrapping_sub(near as u16) as i16));
         self.vseq = Some(near.max(seq));
         seq
     }
 
-    /// The timer went on expiring while nothing arrived, and sent nothing: what it left behind, up to `now`. True when
-    /// it expired at least once.
+    /// Records the timer expiries up to `now` during which nothing arrived and no report was sent. Returns true if
+    /// there was at least one.
     fn expired_in_silence(&mut self, now: Time) -> bool {
         let (Some(timer), Some(rtt), false) = (self.timer, self.rtt, self.fresh) else { return false };
         if now < timer {
             return false;
         }
         let interval = self.interval(rtt).max(RTT_UNIT);
+        // Intermediate expiries need no marks, because nothing has arrived between them.
         let more = now.since(timer).as_nanos() / interval.as_nanos();
         if more > 0 {
             self.mark(timer + interval * (more - 1), self.total);
@@ -113,7 +115,7 @@ impl Receiver {
         true
     }
 
-    /// Why a report is to leave at once; `silence`: data came after some.
+    /// Returns the reason for an immediate report. `silence` tells whether this packet ends an interval without data.
     fn reason(&self, change: &Change, silence: bool, now: Time, rtt: Span) -> Option<&'static str> {
         if change.removed_loss_event {
             Some("loss event taken back")
@@ -140,6 +142,7 @@ impl ReceiverHalf for Receiver {
         let silence = self.expired_in_silence(now);
         let before = self.total;
         self.total += arrival.size;
+        // Only the newest packet updates R and the echo, or reordering would set them back.
         if self.latest.is_none_or(|(seq, ..)| arrival.seq > seq) {
             self.latest = Some((arrival.seq, echo(arrival.sent), now));
             self.rtt = read_rtt_notice(round_trip).or(self.rtt);
@@ -150,32 +153,32 @@ impl ReceiverHalf for Receiver {
             self.timer = Some(now + self.interval(rtt));
         }
 
-        let rtt = self.rtt.unwrap_or(UNKNOWN_RTT);
+        let rtt = self.rtt.unwrap_or(INITIAL_RTT);
         let best = self.best.max(self.measure(now).filter(|_| self.reported.is_some()).unwrap_or_default());
         let half = self.packet.per(rtt * 2);
         let packet = self.packet;
         let previous = self.history.rate();
         let mark = Mark::read(rest);
-        let worth = mark.map_or(1.0, |m| m.worth);
-        // A queue that grows before the first loss says what a mark would. What came through has filled it: with the
-        // round trip through it, more would be credited once it is gone.
+        let connections = mark.map_or(1.0, |m| m.connections);
+        // A growing queue before the first loss counts as a mark. The receive rate has filled this queue, so the
+        // round-trip time that includes it would overestimate the rate once it has drained; the minimum is used.
         let way = OneWay::between(arrival.sent, now);
         let queued = self.queue.on_packet(way, now, rtt, Span::ZERO) && self.history.events() == 0;
         let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);
-        // What one of the connections that this one stands for would have got.
-        let first = || 1.0 / equation::loss_for(best.scale(1.0 / worth).max(half), packet, first_rtt).get();
-        let heard = |seq| Heard { seq, at: now, ce: arrival.ecn.is_ce() || queued, rtt };
+        // The first interval is that of one connection, so the rate is divided by the number of connections.
+        let first = || 1.0 / equation::loss_for(best.scale(1.0 / connections).max(half), packet, first_rtt).get();
+        let received = |seq| ReceivedPacket { seq, at: now, ce: arrival.ecn.is_ce() || queued, rtt };
         let change = match (self.among, mark) {
-            (Among::All, _) => self.history.on_packet(&heard(arrival.seq), first),
-            (Among::Marked, Some(mark)) => {
+            (CountedPackets::All, _) => self.history.on_packet(&received(arrival.seq), first),
+            (CountedPackets::Marked, Some(mark)) => {
                 let vseq = self.extended(mark.vseq);
                 if mark.marked {
-                    self.history.on_packet(&heard(vseq), first)
+                    self.history.on_packet(&received(vseq), first)
                 } else {
-                    self.history.on_other(&heard(vseq), first)
+                    self.history.on_other(&received(vseq), first)
                 }
             }
-            (Among::Marked, None) => Change::default(),
+            (CountedPackets::Marked, None) => Change::default(),
         };
 
         self.fresh = true;
@@ -197,7 +200,7 @@ impl ReceiverHalf for Receiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         let Some((_, echo, arrived)) = self.latest.filter(|_| self.fresh) else { return Reply::Suppress };
         let now = slot.now;
-        // The very first report says zero, as long as there is no round trip to measure over.
+        // The very first report carries zero, because there is no round trip to measure over.
         let received = self.measure(now).filter(|_| self.reported.is_some());
         let loss = self.history.rate();
         if let Some(rate) = received {
@@ -211,7 +214,7 @@ impl ReceiverHalf for Receiver {
         self.reported = Some(now);
         (self.fresh, self.urgent) = (false, None);
         let missing = if slot.expected == 0 { 0.0 } else { slot.lost.max(0) as f64 / slot.expected as f64 };
-        let feedback = Finding {
+        let feedback = FeedbackReport {
             echo,
             delay: now.since(arrived),
             received: received.unwrap_or_default(),

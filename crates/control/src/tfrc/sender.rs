@@ -1,5 +1,5 @@
 use super::Settings;
-use super::message::{EXTENSION, Finding, RTT_UNIT, rtt_notice};
+use super::message::{EXTENSION, FeedbackReport, RTT_UNIT, rtt_notice};
 use crate::entry::Setup;
 use crate::equation::{self, LossRate};
 use crate::fields::ABSURD_RTT;
@@ -7,17 +7,17 @@ use crate::{Check, Decision, Departing, Limit, Notice, ReceiverId, Report, Sende
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
-/// The no-feedback timer runs for this as long as no round-trip time is known (RFC 5348, 4.2).
+/// The no-feedback timeout before the first round-trip measurement (RFC 5348, section 4.2).
 const FIRST_TIMER: Span = Span::secs(2);
-/// Runs of packets without data-limitation that are kept: those of two round trips or so.
-const RUNS: usize = 64;
-/// Entries of X_recv_set (RFC 5348, 8.2.2).
+/// The maximum number of recorded runs of packets without data limitation, enough for about two round trips.
+const MOST_RUNS: usize = 64;
+/// The number of entries in X_recv_set (RFC 5348, section 8.2.2).
 const RECEIVED_ENTRIES: usize = 3;
 
-/// TCP's retransmission time-out as ns-2's TFRC estimates it: in whole ticks of 0.1 s, without a minimum of its own.
+/// TCP's retransmission timeout as in ns-2's TFRC: in whole ticks of 0.1 s, without a minimum.
 #[derive(Clone, Copy, Debug, Default)]
 struct TcpRto {
-    /// Smoothed round-trip time in eighths of a tick, its mean deviation in quarters.
+    /// The smoothed round-trip time in eighths of a tick, and its mean deviation in quarters.
     smoothed: i64,
     deviation: i64,
 }
@@ -42,51 +42,51 @@ impl TcpRto {
     }
 }
 
-/// The round-trip time as the sender knows it.
+/// The round-trip time as the sender has measured it.
 #[derive(Clone, Copy, Debug)]
 struct RoundTrip {
-    /// R, smoothed.
+    /// The smoothed round-trip time R.
     smoothed: Span,
     latest: Span,
-    /// Mean of the square roots of all samples, R_sqmean.
+    /// The mean of the square roots of all samples, R_sqmean.
     root_mean: f64,
 }
 
-/// The sending half: one TFRC connection.
+/// The sending half of one TFRC connection.
 #[derive(Default)]
 pub(crate) struct Sender {
     packet: Bytes,
     floor: Rate,
     cap: Rate,
     settings: Settings,
-    /// Number of TCP connections that this one stands for; scales the equation's rate.
-    worth: f64,
-    /// X: the rate that the network allows, before floor and cap.
+    /// The number of TCP connections that this one represents. It scales the equation's rate.
+    connections: f64,
+    /// X, the rate that the network allows, before floor and cap.
     allowed: Rate,
     rtt: Option<RoundTrip>,
     rto: TcpRto,
     loss: Option<LossRate>,
-    /// X_recv_set, oldest first. Never empty; at first it holds "no limit".
+    /// X_recv_set, oldest first. It is never empty; initially it holds "no limit".
     received: Vec<(Rate, Time)>,
     doubled: Time,
     changed: Time,
-    /// The equation has set the rate before.
+    /// Whether the equation has set the rate before.
     lossy: bool,
     first_sent: Option<Time>,
     nofeedback: Option<Time>,
-    /// How far apart reports may come by themselves.
+    /// The longest interval between reports that is not caused by loss.
     apart: Span,
-    /// Nothing was sent since the no-feedback timer was set.
+    /// Whether nothing was sent since the no-feedback timer was set.
     idle: bool,
-    /// Runs of packets during which the sender was not data-limited, first and last, oldest first; and whether the
-    /// latest still goes on.
+    /// The runs of packets during which the sender was not data-limited (first and last send time, oldest first), and
+    /// whether the latest run is still open.
     not_limited: VecDeque<(Time, Time)>,
     unlimited: bool,
     covered_to: Option<Time>,
     rule: &'static str,
     by: Option<ReceiverId>,
-    /// With losses the rate is at most twice what arrives, once X_recv_set no longer holds "no limit", above the least
-    /// rate.
+    /// The check that, with losses, the rate is at most twice the receive rate. It applies above the minimum rate, once
+    /// X_recv_set no longer holds "no limit".
     twice: Check,
 }
 
@@ -97,7 +97,7 @@ impl Sender {
             floor: setup.floor.min(setup.cap),
             cap: setup.cap,
             settings: *settings,
-            worth: 1.0,
+            connections: 1.0,
             allowed: setup.packet.per(Span::secs(1)),
             received: vec![(Rate::MAX, Time::ZERO)],
             idle: true,
@@ -115,12 +115,12 @@ impl Sender {
         rate.max(self.floor).min(self.cap)
     }
 
-    /// From the next report on, the rate is `n` times what the equation gives for the reported loss.
-    pub(crate) fn set_worth(&mut self, n: f64) {
-        self.worth = n;
+    /// Sets the number of connections that the equation's rate is multiplied by, from the next report on.
+    pub(crate) fn set_connections(&mut self, n: f64) {
+        self.connections = n;
     }
 
-    /// R.
+    /// Returns the smoothed round-trip time R.
     pub(crate) fn round_trip(&self) -> Option<Span> {
         self.rtt.map(|r| r.smoothed)
     }
@@ -131,7 +131,7 @@ impl Sender {
         } else {
             equation::throughput(self.packet, rtt, loss)
         };
-        one.scale(self.worth)
+        one.scale(self.connections)
     }
 
     fn measured(&mut self, sample: Span) -> RoundTrip {
@@ -157,6 +157,7 @@ impl Sender {
     fn update_received(&mut self, rate: Rate, now: Time, rtt: Span) {
         self.received.push((rate, now));
         self.received.retain(|(_, at)| now.since(*at) <= rtt * 2);
+        // ns-2 only considers the latest X_recv.
         let keep = if self.settings.profile.gentle { 1 } else { RECEIVED_ENTRIES };
         let surplus = self.received.len().saturating_sub(keep);
         self.received.drain(..surplus);
@@ -168,15 +169,15 @@ impl Sender {
         self.received = vec![(self.most_received(), now)];
     }
 
-    /// Whether the application, and not the rate, limited the sender throughout the interval that a report covers,
-    /// which ends with the packet sent at `to` (RFC 5348, 8.2.1).
+    /// Returns whether the sender was data-limited throughout the interval that a report covers (RFC 5348, section
+    /// 8.2.1). The interval is a round trip long and ends with the packet sent at `to`.
     ///
-    /// The RFC keeps two times at which it was not, and so takes a sender that always has data for a data-limited one
-    /// when two reports come within a round trip: both times lie after the first. Here all such times are kept, as
-    /// runs.
+    /// The RFC stores two times at which the sender was not data-limited. If two reports arrive within a round trip,
+    /// both times are later than the first report's interval, and a sender that always has data seems to be
+    /// data-limited. All such times are therefore stored here, as runs.
     fn was_data_limited(&mut self, to: Time, rtt: Span) -> bool {
         let from = to.before(rtt);
-        // What ended before is not asked for again, since reports come in order.
+        // Reports arrive in order, so earlier runs are not needed again.
         while self.not_limited.front().is_some_and(|(_, last)| *last <= from) {
             if self.not_limited.len() == 1 && self.unlimited {
                 break;
@@ -188,7 +189,7 @@ impl Sender {
         !self.not_limited.iter().enumerate().any(|(n, (first, last))| *first <= to && (*last > from || going_on(n)))
     }
 
-    /// Step 4 of RFC 5348, 4.3, with `limit` for recv_limit, and what to call it when it binds.
+    /// Performs step 4 of RFC 5348, section 4.3, with `limit` for recv_limit. `name` is the rule if the limit binds.
     fn allow(&mut self, now: Time, rtt: Span, limit: Rate, name: &'static str) {
         if let Some(loss) = self.loss {
             let fair = self.equation(rtt, loss);
@@ -196,7 +197,7 @@ impl Sender {
             self.rule = if fair <= limit { "throughput equation" } else { name };
             if self.settings.profile.gentle && self.lossy && rate > self.allowed {
                 let round_trips = now.since(self.changed).ratio(rtt).min(2.0);
-                rate = rate.min(self.allowed + self.packet.per(rtt).scale(round_trips * self.worth));
+                rate = rate.min(self.allowed + self.packet.per(rtt).scale(round_trips * self.connections));
             }
             if rate < self.least() {
                 rate = self.least();
@@ -206,7 +207,8 @@ impl Sender {
             self.changed = now;
             self.lossy = true;
         } else if now.since(self.doubled) + RTT_UNIT >= rtt {
-            // The unit, because reports that come every R as the receiver knows it must not miss R by its rounding.
+            // The tolerance of one unit keeps the doubling in step with the reports, whose interval is R as the
+            // receiver has it, rounded.
             let twice = self.allowed.scale(2.0);
             self.rule = if twice <= limit { "slow start" } else { "slow start: twice the received rate" };
             self.allowed = twice.min(limit).max(equation::initial_window(self.packet).per(rtt));
@@ -215,6 +217,8 @@ impl Sender {
     }
 
     fn set_timer(&mut self, now: Time) {
+        // The timer lasts four round trips, but at least two packets' time at low rates (RFC 5348, section 4.3, step
+        // 5).
         let round_trips = self.rtt.map_or(Span::ZERO, |r| r.smoothed.scale(self.settings.profile.nofeedback));
         let packets = (self.packet + self.packet).at(self.bounded(self.allowed));
         self.nofeedback = Some(now + round_trips.max(packets).max(self.apart * 2));
@@ -225,7 +229,7 @@ impl Sender {
         self.allowed = equation::initial_window(self.packet).per(rtt);
         self.rule = "initial window";
         (self.doubled, self.changed) = (now, now);
-        // "No limit" holds for two round trips from here.
+        // "No limit" is valid for two round trips from here.
         self.received = vec![(Rate::MAX, now)];
         if let Some(loss) = self.loss {
             let fair = self.equation(rtt, loss);
@@ -236,7 +240,7 @@ impl Sender {
         }
     }
 
-    /// RFC 5348, 4.4. True when the rate was cut.
+    /// Handles the expiry of the no-feedback timer (RFC 5348, section 4.4). Returns true if the rate was cut.
     fn halve(&mut self, now: Time) -> bool {
         let half = self.allowed.scale(0.5).max(self.least());
         let Some(rtt) = self.rtt.map(|r| r.smoothed) else {
@@ -248,6 +252,7 @@ impl Sender {
         let recover = equation::initial_window(self.packet).per(rtt);
         let received = self.most_received();
         match self.loss {
+            // An idle sender keeps the rate that it could have after a restart (RFC 5348, section 4.4).
             Some(_) if self.idle && received < recover => false,
             None if self.idle && self.allowed < recover.scale(2.0) => false,
             None => {
@@ -264,21 +269,21 @@ impl Sender {
                 let limit = if fair > received.scale(2.0) { received } else { fair.scale(0.5) };
                 let limit = limit.max(self.least());
                 self.received = vec![(limit.scale(0.5), now)];
-                // The letter would let the rate rise here where the equation was never the limit, before a second
-                // report.
+                // Without the minimum the RFC's text would let the rate rise here if the equation was never the limit,
+                // before a second report.
                 self.allow(now, rtt, limit.min(self.allowed), "no report: halved");
                 true
             }
         }
     }
 
-    /// A report has arrived. Returns the round-trip time that it shows; `None` when it can't be true, or comes too
-    /// late, and changes nothing.
-    pub(crate) fn hear(&mut self, feedback: &Finding, now: Time, from: ReceiverId) -> Option<Span> {
+    /// Processes a report and returns its round-trip sample. Returns `None` if the report is invalid or was overtaken;
+    /// it then changes nothing.
+    pub(crate) fn on_feedback(&mut self, feedback: &FeedbackReport, now: Time, from: ReceiverId) -> Option<Span> {
         let sent = feedback.echo.own(now);
-        // The stamp is rounded down to its unit: the packet left until then at the latest.
+        // The stamp is rounded down, so the packet was sent up to one unit later.
         let left = sent + Stamp::UNIT;
-        // Overtaken by a later report, or older than anything we sent.
+        // The report was overtaken by a later one, or its stamp is older than the first packet.
         let first = self.first_sent?;
         if left < first || self.covered_to.is_some_and(|to| left < to) {
             return None;
@@ -294,11 +299,14 @@ impl Sender {
         self.loss = feedback.loss;
         self.by = Some(from);
         let received = feedback.received;
+        // A data-limited sender must not be limited by its own low receive rate (RFC 5348, section 4.3, step 4).
         let data_limited = self.was_data_limited(left, rtt) && received > Rate::ZERO;
         if is_first {
             self.first_report(now, rtt);
         } else if data_limited && worse {
             for (rate, _) in self.received.iter_mut().filter(|(rate, _)| *rate != Rate::MAX) {
+                // A loss while data-limited shows that the path does not carry the recorded rates (RFC 5348, section
+                // 4.3).
                 *rate = rate.scale(0.5);
             }
             self.maximize_received(received.scale(0.85), now);
@@ -332,7 +340,7 @@ impl SenderHalf for Sender {
         match self.not_limited.back_mut() {
             Some((_, last)) if self.unlimited && !sent.data_limited => *last = sent.left,
             _ if !sent.data_limited => {
-                if self.not_limited.len() == RUNS {
+                if self.not_limited.len() == MOST_RUNS {
                     self.not_limited.pop_front();
                 }
                 self.not_limited.push_back((sent.left, sent.left));
@@ -343,8 +351,8 @@ impl SenderHalf for Sender {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        if let Some(feedback) = report.body.and_then(Finding::read) {
-            self.hear(&feedback, report.at, report.from);
+        if let Some(feedback) = report.body.and_then(FeedbackReport::read) {
+            self.on_feedback(&feedback, report.at, report.from);
         }
     }
 
@@ -358,8 +366,7 @@ impl SenderHalf for Sender {
                 self.rule = "no report: halved";
                 self.set_timer(now);
             } else {
-                // Idle: however often the timer expired, nothing would change before the next packet, which sets it
-                // again.
+                // While idle, further expiries change nothing. The next packet sets the timer again.
                 self.nofeedback = None;
             }
         }

@@ -1,18 +1,18 @@
-//! What a receiver of MPEG-TFRCP tells its sender.
+//! The messages of an MPEG-TFRCP receiver to its sender.
 
 use crate::Body;
 use crate::fields::words;
 use steadycast_units::Stamp;
 
-/// APP subtype of counts between two sender reports.
+/// The APP subtype of packet counts between two sender reports.
 const COUNTS: u8 = 1;
-/// APP subtype of the acknowledgment of a packet.
+/// The APP subtype of a packet's acknowledgment.
 const ACK: u8 = 2;
 
-/// The body of one report.
+/// The body of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// Packets since the report before.
+    /// The packets since the previous report.
     ///
     /// ```text
     ///   0          4          8
@@ -20,17 +20,17 @@ pub(super) enum Message {
     ///   │ expected │ received │   u32, big-endian
     /// ```
     Counts { expected: u32, received: u32 },
-    /// The send time of the packet that is acknowledged (u32, big-endian).
+    /// The send time of the acknowledged packet (u32, big-endian).
     Ack(Stamp),
 }
 
 impl Message {
-    /// Reads a body; `None` when its length or its content can't be true.
+    /// Parses a body; `None` if its length or content is invalid.
     pub(super) fn parse(body: &Body) -> Option<Self> {
         match (body.subtype, body.bytes.len()) {
             (COUNTS, 8) => {
                 let [expected, received] = words(&body.bytes)?;
-                // More packets than a session can send between two reports are no count.
+                // More packets than a session can send between two reports are an invalid count.
                 (received <= expected && expected < 1 << 24).then_some(Self::Counts { expected, received })
             }
             (ACK, 4) => words(&body.bytes).map(|[stamp]| Self::Ack(Stamp(stamp))),

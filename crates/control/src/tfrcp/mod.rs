@@ -1,9 +1,9 @@
 //! MPEG-TFRCP: the sender sets its rate once per control interval, from the loss fraction and the round-trip time of
-//! the one that ends (Miyabayashi, Wakamiya, Murata, Miyahara: MPEG-TFRCP, 2001).
+//! the previous interval (Miyabayashi, Wakamiya, Murata, Miyahara: MPEG-TFRCP, 2001).
 //!
-//! Five controllers of one mould. With loss, all of them take TCP's throughput; they differ in what they do without
-//! (double, add a packet per round trip, improve the picture by one step) and in whether the loss is that of the
-//! interval or that of the whole session (`-cl`).
+//! There are five variants. With loss, all of them use TCP's throughput equation. Without loss they double the rate,
+//! add a packet per round trip, or improve the quality by one step. The loss is that of the interval, or of the whole
+//! session (`-cl`).
 
 mod message;
 mod receiver;
@@ -15,7 +15,7 @@ use receiver::Receiver;
 use sender::Sender;
 use steadycast_units::Span;
 
-/// What happens after an interval without loss.
+/// The rule after an interval without loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Law {
     /// r ← 2 r (eq. 2).
@@ -26,11 +26,11 @@ enum Law {
     Quantizer,
 }
 
-/// One of the five.
+/// A variant of the controller.
 #[derive(Clone, Copy, Debug)]
 struct Variant {
     law: Law,
-    /// Loss counts from the session's start (eq. 4).
+    /// Whether the loss counts from the session's start (equation 4).
     cumulative: bool,
 }
 
@@ -85,10 +85,9 @@ pub(crate) const QAI_CL: Controller = Controller {
     ..entry("tfrcp-qai-cl", "as tfrcp-qai, with the loss of the whole session", &[4.0; 2], STEPS_CL)
 };
 
-/// The least value of TCP's retransmission time-out T₀ = srtt + 4 rttvar in the equation, as in Linux; the paper has
-/// none.
+/// The minimum of TCP's retransmission timeout T₀ = srtt + 4 rttvar in the equation, as in Linux. The paper has none.
 const RTO_MIN: Span = Span::millis(200);
-/// How much faster than the mean the packets of pictures may leave, since an I frame costs several P frames; not in the
+/// The pacing rate as a multiple of the mean rate, because an I frame is larger than several P frames. It is not in the
 /// paper.
 const PACE: f64 = 1.25;
 
@@ -118,15 +117,15 @@ const RATE_CL: &[Param] = &[K, ROUND, SR_EVERY, ACK, Q0, R0, CL_BRANCH];
 const STEPS: &[Param] = &[K, ROUND, SR_EVERY, ACK, Q0, QSTEP];
 const STEPS_CL: &[Param] = &[K, ROUND, SR_EVERY, ACK, Q0, QSTEP, CL_BRANCH];
 
-/// What all five have.
+/// The parameters that all five variants have.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     k: f64,
     by_frame: bool,
     sr_every: f64,
     per_packet: bool,
-    /// Packets are counted as the receiver counts them between two reports, as printed (section II.B), and not from the
-    /// cumulative counters of two receiver reports, which no lost report can spoil.
+    /// Whether packets are counted by the receiver between two reports, as the paper prints (section II.B). Otherwise
+    /// the cumulative counters of two receiver reports are used, which are robust against lost reports.
     counts: bool,
     q0: f64,
 }

@@ -3,14 +3,14 @@ use super::message::Message;
 use crate::{Arrival, Due, ReceiverHalf, Reply, Slot, View, Wake, tfrc};
 use steadycast_units::{Stamp, Time};
 
-/// Answers each sender report at once, or each packet.
+/// The receiving half. It answers each sender report, or each packet, without delay.
 #[derive(Default)]
 pub(super) struct Receiver {
     per_packet: bool,
     counts: bool,
-    /// Since when an answer is due.
+    /// The time since when an answer is due.
     answer: Option<Time>,
-    /// Whether the sender asks by its reports, or by its packets: RTCP's own timer then rests.
+    /// Whether sender reports or packets trigger the answers, so that RTCP's own timer is not used.
     asked: bool,
     newest: Option<Stamp>,
     view: View,
@@ -40,7 +40,7 @@ impl ReceiverHalf for Receiver {
         match self.answer {
             Some(at) => Due::At(Wake { at, why: "answer" }),
             None if self.asked => Due::Hold,
-            // A sender that is not ours may report seldom: RTCP's timer serves it.
+            // A third-party sender may report rarely, so RTCP's timer applies.
             None => Due::Rtcp,
         }
     }

@@ -9,17 +9,17 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
-/// An interval ends this long before the group of pictures that it governs is coded, so that the new rate is there by
-/// then.
+/// The time by which an interval ends before its group of pictures is coded, so that the new rate is available to the
+/// encoder.
 const EARLY: Span = Span::micros(1);
-/// The equations count a shorter one as this.
+/// The minimum round-trip time in the equations.
 const LEAST_RTT: Span = Span::millis(1);
-/// What a target allows beyond a quantizer's dearest group, for roundings on the way to the encoder.
+/// The margin of a target over the rate of a quantizer's largest group, for rounding on the way to the encoder.
 const ROUNDING: f64 = 1.001;
-/// The rate never falls below one packet in this time.
+/// The interval of the minimum rate of one packet.
 const LONGEST_GAP: Span = Span::secs(64);
 
-/// Jacobson's round-trip estimator.
+/// Jacobson's round-trip time estimator.
 #[derive(Clone, Copy, Debug)]
 struct Smoothed {
     mean: Span,
@@ -38,14 +38,14 @@ impl Smoothed {
     }
 }
 
-/// How long ago a stamp of ours was made; one from the future counts as hours old.
+/// Returns the age of this end's stamp. A stamp from the future counts as hours old.
 fn age(stamp: Stamp, now: Time) -> Span {
     // Units of 2⁻¹⁸ s.
     let units = Stamp::of(now).0.wrapping_sub(stamp.0);
     Span::from_secs_f64(f64::from(units) / f64::from(1 << 18))
 }
 
-/// Packets that reports have told of.
+/// The packets that reports have covered.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     expected: u64,
@@ -58,10 +58,10 @@ impl Counts {
         self.lost = self.lost.saturating_add(lost);
     }
 
-    /// The fraction lost; none where nothing was expected, and late packets that were counted as lost before can make
-    /// it nothing.
+    /// Returns the loss fraction; `None` if nothing was expected or nothing is lost. Late packets that were counted as
+    /// lost can reduce it to zero.
     fn fraction(&self) -> Option<LossRate> {
-        // Nothing of nothing is no number, which `min` would take for a loss of everything.
+        // 0/0 is NaN, which `min` would turn into a loss of everything.
         let of = (self.expected > 0).then_some(self.expected as f64)?;
         LossRate::new((self.lost as f64 / of).min(1.0))
     }
@@ -76,22 +76,22 @@ pub(super) struct Sender {
     floor: Rate,
     cap: Rate,
     map: Arc<Pictures>,
-    /// Whether the source has pictures: a greedy one has none, and packets leave just at the rate.
+    /// Whether the source has frames. A source without frames always has data and sends at exactly the rate.
     pictured: bool,
     start: Option<Time>,
-    /// Rounding units from the start to the end of the present interval.
+    /// The rounding units from the start to the end of the current interval.
     units: u64,
     began: Time,
     ends: Time,
     rate: Rate,
     rung: usize,
-    /// The rate is that of the rung itself.
+    /// Whether the rate is exactly the rung's rate.
     on_rung: bool,
     rtt: Option<Smoothed>,
     interval: Counts,
     session: Counts,
     heard: bool,
-    /// When the rate is halved for want of reports.
+    /// The time at which the rate is halved if no report arrives.
     silence: Time,
     next_sr: Time,
     limit: Limit,
@@ -104,7 +104,8 @@ impl Sender {
         let map = setup.pictures.clone().unwrap_or_else(|| Arc::new(Pictures::stand_in()));
         let pictured = setup.pictures.is_some();
         let cap = setup.cap.min(map.highest().max(map.rungs.iter().map(|r| r.peak).max().unwrap_or(Rate::ZERO)));
-        // A floor at the lowest rung is the encoder's, and what is below it can be skipped; any other is a wish.
+        // A floor at the lowest rung only reflects the encoder, which can skip frames below it. Any other floor was set
+        // on purpose.
         let own = setup.packet.per(LONGEST_GAP);
         let floor = if setup.floor == map.lowest() { own } else { setup.floor.max(own) }.min(cap);
         let steps = variant.law == Law::Quantizer;
@@ -152,16 +153,17 @@ impl Sender {
         self.rtt.map(|r| r.mean.max(LEAST_RTT))
     }
 
-    /// The next interval begins where the last one ended: k·RTT, rounded up to whole groups (or frames).
+    /// Begins the next interval where the last one ended. Its length is k·RTT, rounded up to whole groups or frames.
     fn begin(&mut self, now: Time) {
         let Some(start) = self.start else { return };
         let unit = self.unit();
         let wanted = match self.srtt() {
             Some(rtt) => rtt.scale(self.settings.k),
-            // Nothing measured yet: a group.
+            // Before the first measurement the interval is one group.
             None => self.map.group,
         };
         let length = wanted.as_nanos().div_ceil(unit.as_nanos()).max(1);
+        // A late timer must not leave the interval in the past.
         let behind = now.since(start).as_nanos() / unit.as_nanos();
         self.began = start + unit * self.units;
         self.units = self.units.max(behind) + length;
@@ -178,7 +180,8 @@ impl Sender {
         self.begin(now);
     }
 
-    /// Without a round trip the equation has no value: loss counts as silence does, and halves.
+    /// Decides without a round-trip time, for which the equation has no value. Loss halves the rate, as missing
+    /// feedback does.
     fn decide_without_rtt(&mut self) {
         if let Some(p) = self.interval.fraction() {
             self.set(self.rate.scale(0.5), Limit::Network);
@@ -186,7 +189,7 @@ impl Sender {
         }
     }
 
-    /// The rate for the interval that begins.
+    /// Sets the rate for the interval that begins.
     fn decide(&mut self, rtt: Span) {
         let fraction = if self.variant.cumulative { self.session.fraction() } else { self.interval.fraction() };
         let lossy = if self.by_interval { self.interval.fraction().is_some() } else { fraction.is_some() };
@@ -218,7 +221,7 @@ impl Sender {
             Law::Quantizer => {
                 let now = f64::from(self.map.rungs[self.rung].quantizer);
                 let better = self.map.at_least(now - self.q_step);
-                // Where the ladder's steps are wider than ours, the next one.
+                // If the ladder's steps are wider than the configured one, the next rung is taken.
                 self.rung = if better == self.rung { self.rung.saturating_sub(1) } else { better };
                 let rung = self.map.rungs[self.rung];
                 self.set_exactly(rung.rate, limit);
@@ -240,7 +243,7 @@ impl Sender {
         self.limit = Limit::between(self.rate, self.floor, self.cap, start);
     }
 
-    /// When silence counts as congestion.
+    /// Returns the no-feedback timeout.
     fn patience(&self) -> Span {
         (self.srtt().unwrap_or_default() * 4).max(self.sr_period() * 4)
     }
@@ -250,10 +253,11 @@ impl Sender {
             Some(Message::Counts { expected, received }) if self.settings.counts => {
                 Some((u64::from(expected), i64::from(expected) - i64::from(received)))
             }
+            // Cumulative counters survive lost reports, unlike the paper's counts.
             _ => report.reception.map(|r| (r.expected, r.lost)),
         };
         if let Some((expected, lost)) = counts {
-            // More lost than expected is no count.
+            // A loss above the expected packets is an invalid count.
             let lost = lost.min(i64::try_from(expected).unwrap_or(i64::MAX));
             self.interval.add(expected, lost);
             self.session.add(expected, lost);
@@ -319,7 +323,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // A quantizer's mean is what counts, but its dearest group has to fit.
+        // The quantizer's mean rate counts, but its largest group has to fit.
         let target =
             if self.on_rung { self.rate.max(self.map.rungs[self.rung].peak.scale(ROUNDING)) } else { self.rate };
         let target = target.min(self.cap);
@@ -327,9 +331,10 @@ impl SenderHalf for Sender {
         Decision { target, pacing, window: None, limit: self.limit, why: self.why.clone() }
     }
 
-    /// Below the worst picture's rate the encoder can't follow: as much leaves as the interval affords, and then
-    /// nothing.
+    /// Below the lowest quality's rate the encoder can't follow. The interval's budget is then sent, and nothing after
+    /// it.
     fn allowance(&self) -> Option<Allowance> {
+        // Without frames the pacing rate alone limits the sender.
         let short = self.pictured && self.rate < self.map.lowest();
         short.then(|| Allowance { bytes: self.rate.over(self.ends.since(self.began)), until: self.ends })
     }

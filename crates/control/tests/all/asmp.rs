@@ -1,4 +1,4 @@
-//! `asmp`: its oracles, its invariants, and what it does in a small world.
+//! `asmp`: its expected values, its invariants, and results in a small world.
 
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
@@ -39,7 +39,7 @@ fn sec(s: f64) -> Time {
     Time::ZERO + Span::from_secs_f64(s + 100.0)
 }
 
-/// A report as the wire has it.
+/// Builds a report in its wire format.
 fn claim(rate: Rate, loss: f32, rtt: Span, flags: u8) -> Body {
     let mut bytes = Vec::new();
     bytes.extend((rate.as_bytes_per_s() as f32).to_be_bytes());
@@ -65,14 +65,14 @@ fn announcement(rate: Rate, rtts: &[(u32, Span)]) -> Body {
     Body { subtype: 2, bytes }
 }
 
-/// A receiver that is fed by hand: 100 packets per second, one second per report.
+/// A receiver with hand-written arrivals: 100 packets per second, one report per second.
 struct Bench {
     half: Box<dyn ReceiverHalf>,
     now: f64,
     packet: u64,
     seq: u64,
     delay_ms: f64,
-    /// What the notices say is sent.
+    /// The rate in the notices, which stands for the send rate.
     told: Option<Rate>,
 }
 
@@ -86,7 +86,7 @@ impl Bench {
         bench
     }
 
-    /// A second of packets, the delay growing by `growth_ms` over it.
+    /// Delivers packets for a second, with a delay that grows by `growth_ms`.
     fn second(&mut self, growth_ms: f64) {
         let notice = self.told.map(|rate| ((rate.as_bps() / 100) as u32).to_be_bytes());
         let notice = notice.as_ref().map_or(&[][..], |word| &word[1..]);
@@ -137,7 +137,7 @@ fn without_loss_a_report_adds_gamma_times_a_packet_per_round_trip() {
             let given = [NO_RAMP(), ("smooth", Given::Switch(smooth))];
             let mut bench = Bench::new(Mode::Repaired, packet, Span::millis(rtt), rate, &given);
             let first = bench.report(0);
-            // The sender follows, so that what is sent bounds nothing.
+            // The sender follows the report, so the send rate limits nothing.
             bench.told = Some(first);
             let unloaded = bench.next(0, 0.0);
             bench.told = Some(unloaded);
@@ -150,7 +150,7 @@ fn without_loss_a_report_adds_gamma_times_a_packet_per_round_trip() {
         let (first, unloaded, congested) = bench(true);
         between(first, 0.9 * whole - 0.1, 0.9 * whole + 0.1);
         between(unloaded, 0.9 * whole - 0.1, 0.9 * whole + 0.1);
-        // The growing delay has lengthened the round trip, so that P/RTT itself is smaller by then.
+        // The growing delay has lengthened the round trip, so P/RTT is smaller by then.
         let rtt = rtt as f64;
         between(congested, 0.2 * whole * rtt / (rtt + 16.0), 0.2 * whole * rtt / (rtt + 11.0));
     }
@@ -161,17 +161,18 @@ fn with_loss_the_equation_decides_and_decreases_are_damped_only_as_printed() {
     let rtt = Span::millis(100);
     let fair = throughput_full(PACKET, rtt, LossRate::new(0.05).unwrap(), rtt * 4, 1.0).as_bps_f64();
     let down = |mode| {
-        // One lossy interval out of one: the fraction is known exactly.
+        // The only interval had losses, so the fraction is known exactly.
         let given = [NO_RAMP(), ("initial_rate", text("800kbps")), ("loss_mode", text("fraction"))];
         let mut bench = Bench::new(mode, 1000, rtt, Rate::kbps(800), &given);
         bench.second(20.0);
         bench.report(5).as_bps_f64()
     };
-    // Congested, since the delay grew by 20 ms over the second; the mean of the packets lengthens the round trip.
+    // The state is congested, because the delay has grown by 20 ms in the second. The mean of the packets lengthens the
+    // round trip.
     let repaired = down(Mode::Repaired);
     between(repaired, 0.9 * 0.85 * fair + 0.1 * 800e3, 0.9 * fair + 0.1 * 800e3);
     let printed = down(Mode::Paper);
-    // There the round trip grows with the delay itself, which doubles at most.
+    // In paper mode the round-trip time grows in proportion to the delay, which doubles at most.
     between(printed, 0.2 * 0.5 * fair + 0.8 * 800e3, 0.2 * fair + 0.8 * 800e3);
     assert!(printed > repaired + 200e3, "the printed form takes a fifth of the step only: {printed} and {repaired}");
 }
@@ -202,7 +203,7 @@ fn an_idle_receiver_stays_a_packet_per_round_trip_above_what_is_sent() {
         for _ in 0..40 {
             rate = bench.next(0, 0.0);
         }
-        // As printed a level delay is either state: 41 reports of 0.2 to 0.9 packets per round trip each.
+        // In paper mode a constant delay can be in either state: 41 reports of 0.2 to 0.9 packets per round trip each.
         between(rate.as_bps_f64(), low, high);
     }
 }
@@ -210,19 +211,19 @@ fn an_idle_receiver_stays_a_packet_per_round_trip_above_what_is_sent() {
 #[test]
 fn before_its_round_trip_is_known_a_receiver_only_doubles_what_arrives_or_says_no_rate() {
     let replies = replies_without_a_round_trip(&[]);
-    // The start phase says at most twice what arrives, 80 kb/s, and a packet more.
+    // The start phase requests at most twice the receive rate of 80 kb/s, plus a packet.
     for reply in &replies[..2] {
         between(claimed(reply.clone()).as_bps_f64(), 80e3, 170e3);
     }
     let replies = replies_without_a_round_trip(&[NO_RAMP()]);
     assert_eq!(replies[..2], [Reply::Plain, Reply::Plain]);
-    // A sender without announcements and notices: the rate starts from what arrives, at the assumed 500 ms.
+    // The sender sends neither announcements nor notices: the rate starts from the receive rate, at the assumed 500 ms.
     between(claimed(replies[2].clone()).as_bps_f64(), 80e3, 170e3);
-    // Nothing arrived: nothing to say.
+    // Without arrivals there is no rate to report.
     assert_eq!(replies[3], Reply::Plain);
 }
 
-/// One in each of three seconds with ten packets, and one after a second without.
+/// Reports after each of three seconds with ten packets, and after one second without.
 fn replies_without_a_round_trip(given: &[(&str, Given)]) -> Vec<Reply> {
     let mut half = factory(Mode::Repaired, given).receiver(&setup(1000));
     let (mut bench, slot) =
@@ -250,8 +251,8 @@ fn replies_without_a_round_trip(given: &[(&str, Given)]) -> Vec<Reply> {
     replies
 }
 
-/// A report interval of 20 ms holds one frame or none: what arrives has to be measured over more than that, or the rate
-/// of a source that is held by its encoder swings, and the encoder with it.
+/// A report interval of 20 ms contains one frame or none. The receive rate has to be measured over a longer time, or
+/// the rate of an encoder-limited source oscillates.
 #[test]
 fn frames_far_apart_neither_cut_the_rate_nor_let_it_count_up() {
     let mut half = factory(Mode::Repaired, &[]).receiver(&setup(1000));
@@ -262,7 +263,7 @@ fn frames_far_apart_neither_cut_the_rate_nor_let_it_count_up() {
         if step % 50 == 0 {
             half.on_announce(&Announcement { at: now, body: &rtt });
         }
-        // 25 frames a second of twelve packets, or of one: 384 kb/s in all.
+        // 25 frames a second, of twelve packets or of one: 384 kb/s in total.
         let packets = if step % 2 == 1 {
             0
         } else if step % 24 == 0 {
@@ -298,7 +299,7 @@ fn frames_far_apart_neither_cut_the_rate_nor_let_it_count_up() {
             rates.push((now, told.as_bps_f64()));
         }
     }
-    // Twice the highest of a second and of a quarter of one, and a packet per round trip.
+    // Twice the higher of the rates over a second and over a quarter of a second, plus a packet per round trip.
     for (_, rate) in rates.iter().filter(|(at, _)| *at > sec(3.0)) {
         between(*rate, 384e3, 1_700e3);
     }
@@ -344,7 +345,7 @@ fn the_least_rate_counts_and_the_one_behind_it_is_named() {
     assert_eq!((decision.target, decision.pacing), (Rate::kbps(400), Rate::kbps(400)));
     assert_eq!((decision.limit, decision.why.by), (Limit::Network, Some(ReceiverId(2))));
     assert_eq!(decision.why.rtt, Some(Span::millis(80)));
-    // The new report of the lowest is higher: the next lowest counts at once.
+    // The lowest receiver's new report is higher, so the next lowest counts immediately.
     tell(sender.as_mut(), 2.0, 2, Some(&claim(Rate::kbps(2_000), 0.0, Span::millis(80), 0)));
     assert_eq!(sender.decision().why.by, Some(ReceiverId(3)));
     sender.on_leave(sec(2.5), ReceiverId(3), Leave::Silent);
@@ -361,7 +362,7 @@ fn a_receiver_that_dies_at_the_minimum_is_gone_after_five_intervals() {
             tell(sender.as_mut(), at, 2, Some(&claim(Rate::kbps(300), 0.0, Span::millis(80), 0)));
         }
         advance(sender.as_mut(), at + 0.9);
-        // Last heard at 4 s, one report per second.
+        // The last report was at 4 s, with one report per second.
         assert_eq!(sender.decision().target, Rate::kbps(if second < 9 { 300 } else { 900 }), "second {second}");
     }
 }
@@ -444,7 +445,7 @@ fn an_announcement_has_thirty_one_round_trips_of_those_never_told_and_then_of_th
     for from in 1..=40 {
         tell(sender.as_mut(), f64::from(from) / 100.0, from, None);
     }
-    // Renewed: it keeps its place, or whoever reports often would never be told.
+    // The newer measurement keeps its position, or a receiver that reports often would never get its announcement.
     tell(sender.as_mut(), 1.0, 1, None);
     let listed = |body: &Body| {
         assert_eq!(body.subtype, 2);
@@ -453,7 +454,7 @@ fn an_announcement_has_thirty_one_round_trips_of_those_never_told_and_then_of_th
         ids.collect::<Vec<_>>()
     };
     assert_eq!(listed(&sender.announce(sec(2.0)).unwrap()), (1..=31).collect::<Vec<_>>());
-    // 5 has been told, 41 is new.
+    // Receiver 5 has had its announcement, 41 is new.
     tell(sender.as_mut(), 2.1, 5, None);
     tell(sender.as_mut(), 2.2, 41, None);
     assert_eq!(listed(&sender.announce(sec(3.0)).unwrap()), (32..=41).chain([5]).collect::<Vec<_>>());
@@ -529,7 +530,7 @@ fn a_late_slow_receiver_sets_the_rate_until_it_leaves() {
         let before = world.mean(30, 50);
         between(before, 900e3, 2_000e3);
         between(world.mean(65, 100), 150e3, 330e3);
-        // Gradually: within 3 s of the leave by no more than a few packets per round trip, after 30 s back.
+        // The recovery is gradual: within 3 s of the leave a few packets per round trip, after 30 s complete.
         between(world.mean(100, 103), 200e3, 900e3);
         between(world.mean(130, 150) / before, 0.75, 1.3);
     }
@@ -580,17 +581,17 @@ fn as_printed_a_drift_of_a_hundred_parts_per_million_decides_how_fast_the_rate_c
         world.run(Span::secs(60));
         world.mean(50, 60)
     };
-    // A clock that runs fast is seen as a growing queue, and takes a fifth of each step; a slow one nine tenths.
+    // A fast clock looks like a growing queue and reduces each step to a fifth; a slow one to nine tenths.
     between(climbed(Mode::Paper, -100.0) / climbed(Mode::Paper, 100.0), 3.0, 5.0);
     between(climbed(Mode::Repaired, -100.0) / climbed(Mode::Repaired, 100.0), 0.9, 1.1);
 }
 
-/// The world's clocks start late; a receiver with this much less shows the sender's own time.
+/// The world's clocks start late. A receiver whose clock is this far behind shows the sender's own time.
 const CLOCKS_START: i64 = 20_000;
 
-/// `asmp.a-packet-per-report` (at most a packet per round trip more per report, outside the start phase) and
-/// `asmp.least-counts` (the rate is the least live one), over every report of a run with losses, a bottleneck and a
-/// leave.
+/// Checks `asmp.a-packet-per-report` (outside the start phase at most one packet per round trip more per report) and
+/// `asmp.least-counts` (the rate is the minimum of the live receivers' rates). They are checked for every report of a
+/// run with losses, a bottleneck and a leave.
 #[test]
 fn invariants_hold_at_every_report() {
     for seed in 1..=3 {
@@ -616,7 +617,7 @@ fn invariants_hold_at_every_report() {
                 checked += 1;
             }
             last[step.from] = Some((step.at, rate, start));
-            // Nobody here is ever silent for five intervals, except the one that left.
+            // No receiver is silent for five intervals, except the one that has left.
             let live = last.iter().enumerate().filter(|(i, _)| *i != 0 || step.at <= left_at);
             let least = live.filter_map(|(_, l)| l.map(|(_, r, _)| r)).min().unwrap();
             assert!(step.rate.as_bps_f64() <= least.as_bps_f64() * 1.001 + 100.0, "{} above {least}", step.rate);
@@ -637,7 +638,7 @@ fn large_groups_of_equal_receivers_send_a_few_reports_per_round() {
     let before: u64 = members.iter().map(|m| world.reports(*m)).sum();
     world.run(Span::secs(60));
     let after: u64 = members.iter().map(|m| world.reports(*m)).sum();
-    // 30 rounds of 2 s; without suppression each of the hundred would report in each.
+    // There are 30 rounds of 2 s. Without suppression each of the hundred receivers would report in each.
     let per_round = (after - before) as f64 / 30.0;
     between(per_round, 1.0, 12.0);
     between(world.mean(30, 90), 350e3, 1_100e3);
@@ -656,7 +657,7 @@ fn without_suppression_each_of_a_large_group_reports_at_its_turn_of_rtcp() {
     };
     let (on, off) = (count("on"), count("off"));
     assert!(off > 5.0 * on, "{off} without, {on} with");
-    // One a second each, less the start.
+    // One report per second each, except in the start phase.
     between(off, 2_500.0, 7_500.0);
 }
 
@@ -668,7 +669,7 @@ fn the_lowest_receiver_is_never_silenced_by_higher_ones() {
     world.join_many(60, fast);
     let slow = world.join(slow, Clock::default());
     world.run(Span::secs(120));
-    // Sixty rounds, and a word in nearly each: only rates within 2 % of its own could have silenced it.
+    // Sixty rounds with a report in nearly each: only rates within 2 % of a receiver's own suppress its report.
     between(world.reports(slow) as f64, 40.0, 70.0);
     between(world.mean(60, 120), 120e3, 330e3);
 }
@@ -687,7 +688,7 @@ fn half_of_the_reports_lost_never_lets_the_rate_run_away() {
 
 #[test]
 fn reports_keep_a_round_trip_apart_where_rtcp_would_allow_fifty_a_second() {
-    // The queue of 50 packets makes round trips of 40 to 450 ms; "interval" keeps a second, as the printed reports do.
+    // The queue of 50 packets makes round trips of 40 to 450 ms. "interval" keeps one second, as in paper mode.
     for (spacing, low, high) in [("rtt", 60.0 / 0.45, 60.0 / 0.06), ("interval", 50.0, 70.0)] {
         let mut world = world(1, Mode::Repaired, &[("spacing", text(spacing))]);
         world.least = Span::millis(20);
@@ -703,8 +704,8 @@ fn reports_keep_a_round_trip_apart_where_rtcp_would_allow_fifty_a_second() {
     }
 }
 
-/// Bottleneck × random loss → mean rate after half a minute, repaired and as printed. A change of behaviour is a diff
-/// here.
+/// The mean rate after half a minute for each bottleneck and random loss, in repaired and in paper mode. A change of
+/// behaviour shows as a diff here.
 #[test]
 fn table_of_rates_on_one_path() {
     let mut table = String::from("kb/s            loss 0 %   0.1 %     1 %     5 %\n");
@@ -761,8 +762,8 @@ fn act() -> impl Strategy<Value = Act> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
-    /// Whatever is heard, and in which order: the rates stay within their limits, nothing panics, wakes lead somewhere,
-    /// and silence ends at the floor.
+    /// For any inputs in any order the rates stay within their limits, nothing panics, the wake times advance, and
+    /// missing feedback ends at the floor.
     #[test]
     fn any_order_of_operations_keeps_the_limits(
         acts in prop::collection::vec(act(), 1..120), paper in any::<bool>(), events in any::<bool>(),

@@ -1,10 +1,10 @@
-//! After the BYE of the only receiver nobody is sent to at the old rate for long.
+//! After the BYE of the only receiver the old rate does not continue for long.
 //!
-//! `asmp` and `lda-plus`, whose silence begins after seconds, halve at once ([`SenderHalf::on_bye`]). All others are
-//! told as of any receiver that has left: their own silence begins within seconds, and after less at shorter round
-//! trips.
+//! `asmp` and `lda-plus`, whose no-feedback timers take seconds, halve immediately ([`SenderHalf::on_leave`]). All
+//! other controllers treat a BYE like any departure: their own timers expire within seconds, and earlier at shorter
+//! round trips.
 //!
-//! [`SenderHalf::on_bye`]: steadycast_control::SenderHalf::on_bye
+//! [`SenderHalf::on_leave`]: steadycast_control::SenderHalf::on_leave
 
 #![allow(clippy::unwrap_used, reason = "a test may stop")]
 
@@ -15,13 +15,13 @@ use steadycast_control::registry::{ALL, Controller, Values};
 use steadycast_control::{Limit, Mode};
 use steadycast_units::{Rate, Span};
 
-/// Without feedback these send as before: that is what they are.
+/// Controllers that do not react to missing feedback by design.
 const DEAF: [&str; 2] = ["fixed", "no-control"];
 
-/// These halve when the last BYE comes: without one their silence begins after 4 report intervals, and after 20 s.
+/// Controllers that halve at the last BYE. Without it their timers expire after 4 report intervals, and after 20 s.
 const AT_ONCE: [&str; 2] = ["asmp", "lda-plus"];
 
-/// Seconds from the BYE of the only receiver until the rate is half of what it was or at its floor, over 2 Mb/s with 40
+/// Returns the seconds from the BYE of the only receiver until the rate is halved or at its floor, over 2 Mb/s with 40
 /// ms.
 fn halved_after(controller: &'static str) -> f64 {
     let mut world = Plan::new(controller, Path::clean(Span::millis(40)).bottleneck(Rate::mbps(2), 50)).build();
@@ -37,11 +37,11 @@ fn halved_after(controller: &'static str) -> f64 {
     f64::INFINITY
 }
 
-/// The bound of 3 s was set after the first results were seen: 0.5 to 2.4 s.
+/// The bound of 3 s was set after the first results: 0.5 to 2.4 s.
 #[test]
 fn after_the_only_receivers_bye_the_rate_is_halved_at_once_or_by_the_controllers_own_silence() {
-    // Those that need reports of single packets have none in this world; `packets_stand` shows what silence does to
-    // them.
+    // Controllers with per-packet feedback get none in this world; `packets_stand` tests their reaction to missing
+    // feedback.
     let values = |c: &Controller| Values::resolve(c.params, Mode::Repaired, &[]).unwrap();
     for controller in ALL.iter().filter(|c| (c.needs)(&values(c)).is_empty() && !DEAF.contains(&c.name)) {
         let after = halved_after(controller.name);

@@ -1,4 +1,4 @@
-//! The constant rate, and with it the harness itself.
+//! The constant rate, and the harness itself.
 
 use crate::harness;
 
@@ -30,7 +30,7 @@ fn a_bottleneck_at_half_the_rate_fills_its_queue_and_drops_the_other_half() {
     assert_between(world.received_rate(0, s(5.0), s(20.0)), Rate::kbps(499), Rate::kbps(501));
     let loss = world.loss(0, s(5.0), s(19.0));
     assert!((0.49..=0.51).contains(&loss), "{loss}");
-    // Twenty packets of 16 ms each, the one on the wire included.
+    // Twenty packets of 16 ms each, including the one in service.
     let queue = world.queue_delay(0, 0.95, s(5.0), s(20.0));
     assert!((Span::millis(304)..=Span::millis(320)).contains(&queue), "{queue}");
 }
@@ -52,7 +52,7 @@ fn frames_over_a_link_with_room_arrive_whole_and_without_a_queue() {
     bench.run_until(s(20.0));
     assert_between(bench.received_rate(0, s(1.0), s(20.0)), Rate::kbps(998), Rate::kbps(1_002));
     assert_eq!((bench.loss(0, s(0.0), s(19.0)), bench.queue_delay(0, 1.0, s(0.0), s(19.0))), (0.0, Span::ZERO));
-    // Two flows and constant-rate traffic fill the link by 25 % too much: the queue stands at its 300 ms.
+    // Two flows and constant-rate traffic exceed the link by 25 %: the queue stays at its 300 ms.
     let plans = [plan(Path::clean(Span::ZERO)), plan(Path::clean(Span::ZERO))];
     let mut full = Bench::new(Link::new(Rate::mbps(2), Span::millis(40)).cross(Rate::kbps(500)), &plans);
     full.run_until(s(20.0));
@@ -76,7 +76,7 @@ fn a_report_tells_what_became_of_each_packet() {
     let flow = &bench.flows[0];
     let told: usize = flow.reports.iter().map(|(_, packets)| packets).sum();
     assert!(flow.packets.len() - told < 20, "{told} of {}", flow.packets.len());
-    // 40 ms, five packets a frame: a report each 42 ms or so.
+    // 40 ms, five packets a frame: a report every 42 ms or so.
     assert!((1_300..=1_510).contains(&flow.reports.len()), "{}", flow.reports.len());
     assert_eq!(flow.packets.iter().map(|p| p.size).max(), Some(Bytes::new(834)));
 }

@@ -1,4 +1,4 @@
-//! What `gcc` claims.
+//! The claims about `gcc`.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use crate::harness;
@@ -29,7 +29,7 @@ fn alone(kbps: u64, rtt: Span) -> Bench {
     Bench::new(Link::new(Rate::kbps(kbps), rtt), &[plan()])
 }
 
-/// When the target of the first flow is first on this side of `rate`, after now, and no later than a minute.
+/// Returns the first time, within the next minute, at which the first flow's target is on this side of `rate`.
 fn when(bench: &mut Bench, met: impl Fn(Rate) -> bool) -> Span {
     let from = bench.now;
     while !met(bench.flows[0].target()) && bench.now < from + Span::secs(60) {
@@ -50,7 +50,7 @@ fn alone_on_a_link_it_uses_most_of_it_with_a_short_queue() {
         (4_000, 50, not, none),
         (8_000, 40, not, none),
         (20_000, 25, not, none),
-        // A mark is no sign for it: it takes what ECN would have it leave.
+        // gcc does not react to marks: the queue takes the packets that ECN would have marked.
         (4_000, 50, Ecn::Ect0, Marking::Step(Span::millis(5))),
     ];
     let table = bench_table(
@@ -61,7 +61,7 @@ fn alone_on_a_link_it_uses_most_of_it_with_a_short_queue() {
         (20.0, 80.0),
         |used, loss, p95| {
             assert!((0.88..=1.0).contains(&used), "{used}");
-            // Of the row that the next test is about.
+            // These values belong to the row that the next test covers.
             let slow = p95 > Span::millis(60);
             assert!((Span::millis(12)..=Span::millis(300)).contains(&p95) && (slow || loss == 0.0), "{p95} {loss}");
         },
@@ -106,7 +106,7 @@ fn probes_find_the_link_within_half_a_second() {
 
 #[test]
 fn after_ten_seconds_the_estimate_is_near_the_capacity_and_follows_its_fall() {
-    // libwebrtc: within 180 kb/s. Its fall to 500 kb/s in 500 ± 33 ms does not come out here: docs/controllers/gcc.md.
+    // libwebrtc: within 180 kb/s. Its fall to 500 kb/s in 500 ± 33 ms is not reproduced: docs/controllers/gcc.md.
     for rtt in [Span::millis(1), Span::millis(20), Span::millis(100)] {
         let mut bench = Bench::new(Link::new(Rate::mbps(1), rtt), &[text("start", "900kbps")]);
         bench.run_until(s(10.0));
@@ -203,7 +203,7 @@ fn a_source_that_sends_less_holds_the_estimate_down_unless_it_is_probed() {
         bench.run_until(s(60.0));
         bench.flows[0].target()
     };
-    // 1.5 times what comes through, and 10 kb/s.
+    // The limit is 1.5 times the acknowledged rate plus 10 kb/s.
     assert_eq!(run(false).as_bps().div_ceil(1_000), 611);
     assert_between(run(true), Rate::kbps(3_500), Rate::mbps(5));
 }
@@ -265,7 +265,7 @@ fn frames_of_uneven_size_and_lost_reports_cost_a_little() {
 
 #[test]
 fn a_queue_of_few_packets_costs_loss_and_no_rate() {
-    // 40 ms of queue: the delay has not room to show before packets are lost.
+    // 40 ms of queue: the delay can't rise enough to show before packets are lost.
     for (model, least, most) in [("v2", 0.002, 0.05), ("v1", 0.01, 0.1)] {
         let link = Link::new(Rate::mbps(2), RTT).limit(Bytes::new(10_000));
         let mut bench = Bench::new(link, &[text("loss", model)]);
@@ -282,17 +282,17 @@ fn silence_lowers_the_rate_and_feedback_brings_it_back() {
     let before = bench.flows[0].target();
     bench.link.back_loss = 1.0;
     bench.run_until(s(22.5));
-    // What is under way no longer fits: the encoder gets the least that the pushback leaves.
+    // The data in flight exceeds the window: the encoder gets the minimum of the pushback.
     let decision = bench.flows[0].sender.decision();
     assert_eq!((decision.target, &*decision.why.rule), (Rate::kbps(30), "more under way than fits"));
     bench.run_until(s(40.0));
-    // 3 s, and then a fifth each second, for 17 s.
+    // After 3 s the rate falls by a fifth per second, for 17 s.
     let estimate = bench.flows[0].sender.decision().pacing.scale(1.0 / 2.5);
     assert_between(estimate, before.scale(0.015), before.scale(0.035));
     bench.link.back_loss = 0.0;
     bench.run_until(s(80.0));
     assert_between(bench.flows[0].target(), Rate::kbps(3_000), Rate::kbps(4_300));
-    // Without the pushback the back-off alone.
+    // Without the pushback only the back-off applies.
     let without = plan().set("pushback", Given::Switch(false));
     let mut alone = Bench::new(Link::new(Rate::mbps(4), RTT), &[without]);
     alone.run_until(s(20.0));
@@ -335,7 +335,7 @@ fn reports_are_due_each_fifty_to_two_hundred_and_fifty_milliseconds_while_packet
         assert_eq!(due(&mut half, 110), first);
         assert_eq!((half.report(first), half.due()), (Reply::Plain, None));
         let next = due(&mut half, first + 10);
-        // After a pause, at once.
+        // After a pause the report is due immediately.
         half.report(next);
         assert_eq!(due(&mut half, next + 2_000), next + 2_000);
         (first, next)

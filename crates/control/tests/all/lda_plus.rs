@@ -1,4 +1,4 @@
-//! What `lda-plus` claims.
+//! The claims about `lda-plus`.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use crate::harness;
@@ -29,7 +29,7 @@ impl Bench {
         bench.report(9, 0, Rate::mbps(1));
         bench
     }
-    /// A report 5 s after the last one: so many of 100 packets lost, the bottleneck's estimate.
+    /// Delivers a report 5 s after the last one: the lost ones of 100 packets, and the bottleneck estimate.
     fn report(&mut self, from: u32, lost: i64, bottleneck: Rate) -> Rate {
         self.now += Span::secs(5);
         let bytes = (bottleneck.as_bytes_per_s() as f32).to_be_bytes().to_vec();
@@ -57,7 +57,7 @@ fn without_loss_the_rate_rises_by_the_least_of_three() {
     let step = 18.5 * (2.0 - 0.1685);
     assert_within(bench.report(9, 0, Rate::mbps(1)).as_bps_f64(), 168_500.0 + step * 1e3, 1e-4);
     assert_eq!(bench.half.decision().why.rule, "no loss: additive increase");
-    // Near the bottleneck what is left of it decides, and nothing is left at it.
+    // Near the bottleneck the increase follows the unused share, which is zero at the bottleneck.
     let mut near = Bench::new(Mode::Repaired);
     let before = 150_000.0f64;
     let left: f64 = 1.0 - 150.0 / 155.0;
@@ -90,7 +90,7 @@ fn loss_takes_its_root_or_leaves_the_equation_and_begins_the_steps_anew() {
     assert_within(fallen.as_bps_f64(), (high.as_bps_f64() * 0.5).max(equation.as_bps_f64()), 1e-4);
     let risen = bench.report(9, 0, Rate::mbps(20));
     assert_within(risen.saturating_sub(fallen).as_bps_f64(), 20_000.0, 0.03);
-    // Where the equation gives more: as printed the rate rises with a loss, repaired it stays.
+    // If the equation gives more, the rate rises with a loss in paper mode and stays in repaired mode.
     for (mode, more) in [(Mode::Paper, true), (Mode::Repaired, false)] {
         let mut bench = Bench::new(mode);
         let after = bench.report(9, 1, Rate::mbps(20));

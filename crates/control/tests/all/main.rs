@@ -1,4 +1,4 @@
-//! The controllers' claims, in one program: what they share is compiled once.
+//! The tests of the controllers in one program, so that their harness is compiled once.
 
 mod asmp;
 mod bye;

@@ -1,4 +1,4 @@
-//! What `multfrc`, `e-multfrc`, `aio-tfrc` and `eaio-tfrc` claim.
+//! The claims about `multfrc`, `e-multfrc`, `aio-tfrc` and `eaio-tfrc`.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use crate::harness;
@@ -17,7 +17,7 @@ fn text(value: &str) -> Given {
     Given::Text(value.into())
 }
 
-/// The scenario of the paper: 1 Mb/s, 168 ms with a packet of 1000 bytes on the wire.
+/// The scenario of the paper: 1 Mb/s, and 168 ms including a packet of 1000 bytes on the wire.
 fn wireless(loss: f64) -> Path {
     Path::clean(Span::millis(160)).bottleneck(Rate::mbps(1), 50).losing(Loss::Bernoulli(loss))
 }
@@ -26,7 +26,7 @@ fn fixed(controller: &'static str, n: f64, path: Path) -> World {
     Plan::new(controller, path).set("law", text("fixed")).set("n", Given::Number(n)).build()
 }
 
-/// n as the decision names it.
+/// Returns n from the decision's rule.
 fn n_of(world: &World) -> f64 {
     let rule = &world.sender.decision().why.rule;
     rule.strip_prefix("n = ").and_then(|r| r.split(':').next()).and_then(|n| n.parse().ok()).unwrap()
@@ -47,7 +47,7 @@ fn one_connection_is_tfrc_to_the_packet() {
     };
     let tfrc = run("tfrc");
     assert!(tfrc.len() > 2_000);
-    // The floor is the stream's in one and the connection's in the other, but never binds here.
+    // The floor applies to the stream in one case and to the connection in the other, but never binds here.
     for name in ALL {
         assert!(run(name) == tfrc, "{name}");
     }
@@ -101,7 +101,7 @@ fn a_connection_opens_with_a_packet_at_once_and_slow_start_and_the_newest_closes
     assert!(world.sent.len() > sent + 4);
     // 4 packets per round trip at first.
     assert_between(world.target().saturating_sub(before.scale(0.5)), Rate::kbps(150), Rate::kbps(900));
-    // A longer way is congestion: one less, each period.
+    // A longer path counts as congestion: one connection less per period.
     world.path.delay = Span::millis(300);
     world.run_until(s(35.0));
     assert_eq!(n_of(&world), 1.0);
@@ -119,9 +119,9 @@ fn with_one_and_a_half_connections_two_packets_in_three_are_marked_and_numbered(
             let bytes = notice.bytes();
             assert_eq!((notice.id(), bytes.len()), (3, 8));
             marked += u16::from(bytes[3] & 1);
-            // Numbered among themselves; the others carry the newest number.
+            // Marked packets have their own numbers; the others carry the newest number.
             assert_eq!(u16::from_be_bytes([bytes[4], bytes[5]]), marked - 1);
-            // As many as the sum of 1/n, to one.
+            // The number of marked packets is the sum of 1/n, within one.
             assert!((f64::from(marked) - (seq + 1) as f64 / n).abs() <= 1.0, "{n} {seq}");
             assert_within(f64::from(u16::from_be_bytes([bytes[6], bytes[7]])) / 256.0, n, 0.005);
         }
@@ -129,7 +129,8 @@ fn with_one_and_a_half_connections_two_packets_in_three_are_marked_and_numbered(
     }
 }
 
-/// Packets with these marks reach a receiver half, 10 ms apart; those in `lost` don't. Where p is first reported.
+/// Delivers packets with these marks to a receiver half, 10 ms apart, except those in `lost`. Returns when p is first
+/// reported.
 fn first_loss(marks: &[(bool, u16)], lost: &[usize]) -> Option<usize> {
     let plan = Plan::new("eaio-tfrc", wireless(0.0));
     let mut half = Chosen::shared("eaio-tfrc", Mode::Repaired, &[]).unwrap().receiver(&plan.setup(ReceiverId(9), "r"));
@@ -202,7 +203,8 @@ fn over_a_lossy_link_each_finds_more_than_one_connection_and_uses_what_one_leave
 
 #[test]
 fn two_share_one_link_about_equally_with_the_loss_of_one_virtual_flow_each() {
-    // A stream worth two beside nothing else, marked or not: without the mark, one stream's loss events would be fewer.
+    // A stream with n = 2 and no other traffic, with and without marking. Without marking the single stream would have
+    // fewer loss events.
     for name in ["aio-tfrc", "eaio-tfrc"] {
         let mut world = fixed(name, 2.0, Path::clean(Span::millis(100)).losing(Loss::Bernoulli(0.03)));
         world.run_until(s(400.0));

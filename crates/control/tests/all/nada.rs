@@ -1,4 +1,4 @@
-//! What `nada` claims.
+//! The claims about `nada`.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use crate::harness;
@@ -13,7 +13,7 @@ use steadycast_control::registry::{Chosen, Given};
 use steadycast_control::{Body, Limit, Mode, ReceiverId, Report};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 
-/// 150 kb/s to 1.5 Mb/s, as RFC 8698 has it.
+/// A setup from 150 kb/s to 1.5 Mb/s, as in RFC 8698.
 fn plan() -> Plan {
     let mut plan = Plan::new("nada", Path::clean(Span::ZERO));
     (plan.floor, plan.cap) = (Rate::kbps(150), Rate::kbps(1_500));
@@ -24,7 +24,7 @@ fn alone(kbps: u64, ms: u64) -> Bench {
     Bench::new(Link::new(Rate::kbps(kbps), Span::millis(ms)), &[plan()])
 }
 
-/// x, in milliseconds, as a report has it.
+/// Returns x of a report, in milliseconds.
 fn x(body: &Body) -> f64 {
     f64::from(u16::from_be_bytes([body.bytes[0] & 0x7f, body.bytes[1]])) / 10.0
 }
@@ -63,12 +63,12 @@ fn alone_on_a_link_it_fills_it_with_the_standing_queue_of_its_cap() {
 fn the_standing_queue_is_ten_milliseconds_by_r_max_over_the_capacity() {
     for (kbps, want) in [(1_000, 15.0), (600, 25.0), (300, 50.0)] {
         let mut bench = alone(kbps, 50);
-        // Large frames, so that packets are of one size: the base delay holds the service of the packets that found
-        // it.
+        // Frames are large, so that packets have one size: the base delay includes the service time of packets that
+        // found the queue empty.
         bench.flows[0].fps = 10;
         bench.run_until(s(120.0));
         let [p5, p50, p95] = [0.05, 0.5, 0.95].map(|q| bench.queue_delay(0, q, s(60.0), s(120.0)));
-        // Half of the packets wait longer than the least of fifteen does.
+        // Half of the packets wait longer than the minimum of fifteen.
         println!("{kbps} {p5} {p50} {p95} {:?} {}", bench.flows[0].body.as_ref().map(x), bench.flows[0].target());
         assert_within(p50.as_millis_f64(), want, 0.1);
         assert!(p95.saturating_sub(p5) < Span::millis(12), "{kbps}: {p5} {p95}");
@@ -123,7 +123,7 @@ fn it_ramps_up_within_four_seconds_and_follows_a_capacity_that_changes() {
     assert_between(bench.received_rate(0, s(90.0), s(120.0)), Rate::kbps(970), Rate::kbps(1_001));
 }
 
-/// A path of 10 Mb/s that loses or marks at random, packets of this size: the mean target.
+/// Returns the mean target on a path of 10 Mb/s with random loss or marks and this packet size.
 fn at_random(packet: u64, loss: f64, marking: Marking, ecn: Ecn) -> Rate {
     let mut plan = plan();
     (plan.packet, plan.ecn) = (Bytes::new(packet), ecn);
@@ -135,12 +135,11 @@ fn at_random(packet: u64, loss: f64, marking: Marking, ecn: Ecn) -> Rate {
 
 #[test]
 fn random_loss_and_marks_hold_it_where_their_squares_meet_its_cap() {
-    // Many small packets, so that no half second is without one of them. x = 10 ms (p/1 %)²: 40 ms, and 375 kb/s of
-    // 1.5 Mb/s.
+    // Many small packets, so that every half second has a loss. x = 10 ms (p/1 %)²: 40 ms, and 375 kb/s of 1.5 Mb/s.
     let lossy = at_random(100, 0.02, Marking::Never, Ecn::NotEct);
     assert_between(lossy, Rate::kbps(300), Rate::kbps(420));
-    // x = 2 ms (5 %/1 %)²: 50 ms, and 300 kb/s. Without ECN the link marks nothing, and the cap is reached, less
-    // what waiting frames take off.
+    // x = 2 ms (5 %/1 %)²: 50 ms, and 300 kb/s. Without ECN the link marks nothing, and the rate is at the cap minus
+    // the effect of queued frames.
     let marked = |ecn| at_random(100, 0.0, Marking::Random(0.05), ecn);
     assert_between(marked(Ecn::Ect0), Rate::kbps(240), Rate::kbps(340));
     assert_between(marked(Ecn::NotEct), Rate::kbps(1_420), Rate::kbps(1_500));

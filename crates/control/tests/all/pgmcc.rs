@@ -1,4 +1,4 @@
-//! What `pgmcc` claims.
+//! The claims about `pgmcc`.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use crate::harness;
@@ -19,13 +19,13 @@ const REPORT: u8 = 1;
 const ACK: u8 = 2;
 const LEAVE: u8 = 3;
 
-/// The report as it stands in the format: pins the layout from outside.
+/// Builds a report from its format, independent of the implementation.
 fn body(subtype: u8, lead: u64, bitmap: u32, loss: f32, echo: Stamp) -> Body {
     let words = [lead as u32, bitmap, loss.to_bits(), echo.0];
     Body { subtype, bytes: words.into_iter().flat_map(u32::to_be_bytes).collect() }
 }
 
-/// A sender half that is told by hand what happens.
+/// A sender half with hand-written events.
 struct Bench {
     half: Box<dyn SenderHalf>,
     seq: u64,
@@ -38,7 +38,7 @@ impl Bench {
         let chosen = Chosen::shared("pgmcc", plan.mode, &plan.params).unwrap();
         Self { half: chosen.sender(&plan.setup(ReceiverId(1), "sender")), seq: 0 }
     }
-    /// A packet, a report that makes receiver 9 the acker.
+    /// Sends a packet and delivers a report that makes receiver 9 the acker.
     fn started() -> Self {
         let mut bench = Self::with(&[]);
         bench.send(0.0);
@@ -58,7 +58,7 @@ impl Bench {
         self.seq += 1;
         self.seq - 1
     }
-    /// Sends until the window is closed; how many.
+    /// Sends until the window is closed. Returns the number of packets.
     fn fill(&mut self, at: f64) -> u32 {
         let n = self.free();
         for _ in 0..n {
@@ -83,7 +83,7 @@ impl Bench {
             packets: &[],
         });
     }
-    /// Every packet in flight is acknowledged, one by one.
+    /// Acknowledges every packet in flight, one by one.
     fn ack_all(&mut self, at: f64, from: u64, to: u64) {
         for lead in from..to {
             self.hear(at, 9, ACK, lead, u32::MAX, 0.01);
@@ -107,7 +107,7 @@ fn without_an_acker_everybody_is_asked_and_the_first_answer_wins() {
     bench.hear(0.1, 9, REPORT, 0, 0, 0.0);
     assert_eq!(bench.acker(), Some(9));
     assert_eq!(bench.flags(), (9, 2));
-    // Nobody was to acknowledge the first packet: it is not waited for.
+    // There was no acker for the first packet, so no acknowledgment is expected.
     assert_eq!(bench.free(), 1);
     bench.hear(0.11, 8, REPORT, 0, 0, 0.0);
     assert_eq!(bench.acker(), Some(9));
@@ -142,13 +142,13 @@ fn a_loss_halves_the_window_once_per_round_trip() {
     let first = bench.seq;
     let window = bench.fill(1.2);
     assert!((9..=11).contains(&window), "{window}");
-    // The first is missing; the bitmap says so until it leaves it.
+    // The first packet is missing, until the bitmap no longer covers it.
     bench.hear(1.3, 9, ACK, first + 1, 0b01, 0.01);
     bench.hear(1.3, 9, ACK, first + 2, 0b011, 0.01);
     assert_ne!(bench.half.decision().why.rule, "loss: halved");
     bench.hear(1.3, 9, ACK, first + 3, 0b0111, 0.01);
     assert_eq!(bench.half.decision().why.rule, "loss: halved");
-    // Another one of the same window changes nothing more, and nothing grows in between.
+    // Another loss of the same window has no effect, and the window does not grow in between.
     for later in 5..u64::from(window) {
         bench.hear(1.31, 9, ACK, first + later, (1 << (later - 4)) - 1, 0.01);
     }
@@ -170,7 +170,7 @@ fn a_silent_acker_times_out_and_after_two_times_is_replaced() {
     let timer = bench.half.wake().unwrap().at;
     assert!((s(0.39)..s(0.55)).contains(&timer), "{timer}");
     bench.half.on_timer(timer);
-    // One packet again; the next time-out comes after twice as long.
+    // One packet again; the next timeout takes twice as long.
     assert_eq!((bench.free(), bench.acker()), (1, Some(9)));
     let sent = bench.send(1.0);
     let again = bench.half.wake().unwrap().at;
@@ -178,7 +178,7 @@ fn a_silent_acker_times_out_and_after_two_times_is_replaced() {
     bench.half.on_timer(again);
     assert_eq!((bench.free(), bench.acker()), (1, None));
     assert_eq!(bench.flags(), (0, 1));
-    // Whoever answers is next.
+    // The receiver that answers is the next acker.
     bench.send(3.0);
     bench.hear(3.1, 7, REPORT, sent + 1, 0, 0.5);
     assert_eq!((bench.acker(), bench.free()), (Some(7), 1));
@@ -186,7 +186,7 @@ fn a_silent_acker_times_out_and_after_two_times_is_replaced() {
 
 #[test]
 fn a_receiver_takes_over_when_its_throughput_is_below_three_quarters_of_the_acker_s() {
-    // Equal loss: M is proportional to the round trip, so 4/3 is the border.
+    // With equal loss M is proportional to the round-trip time, so 4/3 is the limit.
     for (ms, takes) in [(100, false), (130, false), (136, true)] {
         let mut bench = Bench::started();
         bench.send(0.1);
@@ -194,13 +194,13 @@ fn a_receiver_takes_over_when_its_throughput_is_below_three_quarters_of_the_acke
         bench.hear_after(0.25, Span::millis(ms), 8, REPORT, 1, 0, 0.01);
         assert_eq!(bench.acker(), Some(if takes { 8 } else { 9 }), "{ms} ms");
     }
-    // Without loss it never wins, however long its round trip; against an acker without loss any loss does.
+    // A receiver without loss never takes over, at any round-trip time. Against an acker without loss any loss does.
     let mut bench = Bench::started();
     bench.hear_after(2.0, Span::secs(1), 8, REPORT, 0, 0, 0.0);
     assert_eq!(bench.acker(), Some(9));
     bench.hear_after(2.0, Span::millis(10), 7, REPORT, 0, 0, 0.001);
     assert_eq!(bench.acker(), Some(7));
-    // By the square root alone a difference in loss counts for less.
+    // By the square root alone a difference in loss has less weight.
     for (rank, takes) in [("full", true), ("sqrt", false)] {
         let mut bench = Bench::with(&[("rank", Given::Text(rank.into()))]);
         bench.send(0.0);
@@ -235,11 +235,11 @@ fn acknowledgments_may_come_out_of_order_while_the_acker_changes() {
     let n = u64::from(bench.fill(0.9));
     bench.hear_after(1.0, R * 2, 8, REPORT, first, 0, 0.02);
     assert_eq!(bench.acker(), Some(8));
-    // The old acker still answers for what named it, newest first.
+    // The old acker still acknowledges the packets that name it, newest first.
     for lead in (first..first + n).rev() {
         bench.hear(1.05, 9, ACK, lead, 1, 0.01);
     }
-    // All of it has come: nothing was lost, though the order was wrong for some.
+    // All packets have arrived: nothing was lost, although some were reordered.
     assert!(bench.free() >= u32::try_from(n).unwrap() / 2, "{} of {n}", bench.free());
     assert_eq!(bench.acker(), Some(8));
 }
@@ -256,14 +256,14 @@ fn a_receiver_that_joined_after_the_sequence_number_s_wrap_is_understood() {
             bench.hear(0.1, 9, REPORT, 65_530, 0, 0.0);
         }
         for lead in from..bench.seq {
-            // It heard only the low 16 bits.
+            // The receiver only knows the low 16 bits.
             bench.hear(at + 0.1, 9, ACK, lead & 0xffff, u32::MAX, 0.01);
         }
     }
     assert!(bench.seq > 65_536 + 20 && bench.free() > 5, "{} {}", bench.seq, bench.free());
 }
 
-/// Packets per second at i.i.d. loss and RTT 100 ms.
+/// Returns the packets per second at i.i.d. loss and a round-trip time of 100 ms.
 fn speed(loss: f64) -> (f64, usize) {
     let mut plan = Plan::new("pgmcc", Path::clean(R).losing(Loss::Bernoulli(loss)));
     plan.cap = Rate::mbps(1_000);
@@ -275,7 +275,7 @@ fn speed(loss: f64) -> (f64, usize) {
 
 #[test]
 fn at_random_loss_it_is_as_fast_as_tcp_s_square_root_law_and_does_not_stall() {
-    // √(3/2) / (R √p) is 387, 122 and 71 packets per second; at 3 % the window is mostly below ssthresh, and doubles.
+    // √(3/2) / (R √p) is 387, 122 and 71 packets per second. At 3 % the window is mostly below ssthresh and doubles.
     for (loss, low, high, most) in [(0.001, 330.0, 430.0, 0), (0.01, 105.0, 140.0, 2), (0.03, 64.0, 112.0, 8)] {
         let (packets, stalls) = speed(loss);
         assert!((low..high).contains(&packets), "{packets} at {loss}");
@@ -287,8 +287,7 @@ fn at_random_loss_it_is_as_fast_as_tcp_s_square_root_law_and_does_not_stall() {
 fn in_flight_is_never_more_than_the_window_when_a_packet_leaves() {
     let mut world = Plan::new("pgmcc", Path::clean(R).bottleneck(Rate::mbps(1), 12)).build();
     world.run_until(s(60.0));
-    // The promise is looked at whenever a packet leaves. It allows for those that may be lost without anybody knowing
-    // yet.
+    // The promise is checked for every packet. It has a margin for packets whose loss is not detected yet.
     let within = world.sender.checks()[0];
     assert_eq!((within.promise.id, within.broken), ("pgmcc.within-window", 0));
     assert_eq!(within.checked, world.sent.len() as u64);
@@ -372,7 +371,7 @@ fn the_acker_answers_each_packet_others_only_what_they_miss() {
     }
 }
 
-/// A receiver in a group that misses packet 1, at 1 ms: its reports until two seconds later.
+/// A receiver in a group misses packet 1 at 1 ms. Returns its reports in the next two seconds.
 fn missed(mode: Mode, then: impl Fn(&mut dyn ReceiverHalf, Time)) -> Vec<Time> {
     let plan = Plan { receivers: 3, ..Plan::new("pgmcc", Path::clean(R)) };
     let mut half = Chosen::shared("pgmcc", mode, &[]).unwrap().receiver(&plan.setup(ReceiverId(8), "r"));
@@ -419,7 +418,7 @@ fn a_missing_packet_is_told_after_a_random_time_unless_a_loss_as_large_is_heard_
         let notice = [&[0, 0, 0, 9, 2, 77][..], &loss.to_be_bytes()].concat();
         missed(Mode::Repaired, |half, at| half.on_arrival(&packet(3, at, &notice)))
     };
-    // Its own loss is 500/65536, a packet later.
+    // Its own loss is 500/65536, one packet later.
     assert_eq!((overheard(0.02).len(), confirmed(0.02).len()), (0, 0));
     assert_eq!((overheard(0.005).len(), confirmed(0.005).len()), (1, 1));
 }
@@ -479,7 +478,7 @@ fn in_a_group_the_worst_receiver_is_the_acker_and_few_answer_a_question() {
     assert!(share > 0.9, "{share}");
     assert_between(world.sent_rate(s(20.0), s(60.0)), Rate::kbps(500), Rate::kbps(950));
 
-    // Fifty are asked at once: the first packet names nobody, and one or a few answer.
+    // All fifty receivers are asked by the first packet, which names no acker, and one or a few answer.
     let mut path = Path::clean(R);
     path.overhear = Some(Span::millis(5));
     let mut world = group(50, path);

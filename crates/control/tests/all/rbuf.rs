@@ -1,5 +1,4 @@
-//! Rate control by the receiver's buffer: the paper's formulas, its three states, and a buffer that is filled and
-//! emptied.
+//! Rate control by the receiver's buffer: the paper's formulas, its three states, and a simulated buffer.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use crate::harness;
@@ -22,7 +21,7 @@ fn text(t: &str) -> Given {
     Given::Text(t.into())
 }
 
-/// Delays between packets from 1 ms to 10 s: the paper's 20 ms would force 40 packets per second.
+/// The delays between packets range from 1 ms to 10 s, because the paper's 20 ms would force 40 packets per second.
 fn plan(name: &'static str) -> Plan {
     let plan = Plan::new(name, Path::clean(R));
     if name == "no-control" { plan } else { plan.set("ipd_max", text("10s")).set("cc_cap", text("none")) }
@@ -34,7 +33,7 @@ fn report(level: u32, change: i32, echo: Stamp, held_us: u32, p: Option<f32>) ->
     Body { subtype: 1, bytes: words.into_iter().flat_map(u32::to_be_bytes).collect() }
 }
 
-/// A sender half whose reports are made up; each comes a round after the last.
+/// A sender half with generated reports, one round apart.
 struct Bench {
     half: Box<dyn SenderHalf>,
     now: Time,
@@ -151,16 +150,16 @@ fn the_one_of_equation_fifteen_may_be_a_packet_per_second() {
 
 #[test]
 fn stable_type_one_foresees_where_the_level_goes() {
-    // Ten packets per round: no round's change is that of a single packet.
+    // Ten packets per round: the change in a round is never that of a single packet.
     let small =
         |name| Plan { packet: Bytes::new(100), ..plan(name).set("ipd_start", text("1ms")).set("ipd_min", text("0ms")) };
     let mut bench = Bench::of(&small("rbuf-type1"));
     let middle = FULL / 2;
     bench.round(middle, 0, R);
-    // Eight rounds of 900 B more would be overflow, of 900 B less underflow.
+    // In eight rounds a change of +900 B leads to overflow, and of −900 B to underflow.
     assert_within(bench.round(middle, 900, R), 0.8, 1e-5);
     assert_within(bench.round(middle, -900, R), 1.2, 1e-5);
-    // Slowly rising: no step; else at most a twentieth more per round.
+    // A slow rise causes no step; otherwise at most a twentieth more per round.
     assert_within(bench.round(middle, 100, R), 1.0, 1e-4);
     assert_within(bench.round(middle, 0, R), 1.05, 1e-4);
     assert_within(bench.round(middle, -100, R), 1.05, 1e-4);
@@ -249,17 +248,17 @@ fn what_is_not_a_report_changes_nothing() {
     assert!(bench.half.decision() != before);
 }
 
-/// A buffer behind a receiver: packets fill it, a rate empties it once a fifth of it is full.
+/// A receiver's buffer. Packets fill it, and a constant rate drains it once it is a fifth full.
 struct Play {
     size: f64,
     level: f64,
     playing: bool,
     consume: f64,
     seen: usize,
-    /// Times that it ran empty, packets that did not fit.
+    /// The number of times that it ran empty, and of packets that did not fit.
     empty: u32,
     dropped: u32,
-    /// Each millisecond's level, as a share.
+    /// The level in each millisecond, as a share.
     shares: Vec<f64>,
 }
 
@@ -294,7 +293,7 @@ impl Play {
     }
 }
 
-/// Times at which the controller says that the buffer enters overflow.
+/// The times at which the controller reports overflow.
 fn entries(world: &World, from: Time) -> usize {
     let rules: Vec<_> =
         world.decisions.iter().filter(|d| d.at >= from).map(|d| d.decision.why.rule == "overflow").collect();
@@ -319,7 +318,7 @@ fn type_one_never_enters_overflow_where_type_two_does_again_and_again() {
     };
     let (first, second) = (entered("rbuf-type1"), entered("rbuf-type2"));
     assert_eq!(first, (0, 0));
-    // A packet is played in 0.64 s, after which the next one enters again.
+    // A packet lasts 0.64 s, after which the next one enters.
     assert!((30..80).contains(&second.0) && (20..80).contains(&second.1), "{second:?}");
 }
 
@@ -359,7 +358,7 @@ fn without_a_buffer_at_the_receiver_the_first_delay_stays() {
     assert_within(world.target().as_bps_f64(), 320_000.0, 1e-5);
 }
 
-/// What one controller makes of a buffer, on a path of 25 ms without loss.
+/// Runs a controller with a buffer, on a path of 25 ms without loss.
 fn table(name: &'static str) -> String {
     let mut table = String::from(
         "buffer    played     rate      spread  level  in bounds  overflow  empty  dropped\n\

@@ -1,4 +1,4 @@
-//! What `scream` claims.
+//! The claims about `scream`.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use crate::harness;
@@ -65,9 +65,10 @@ fn alone_on_a_link_it_uses_most_of_it_with_a_short_queue() {
     assert!(page.contains(&table), "the page shows another table:\n{table}");
 }
 
-/// Of 4 Mb/s, or 1 (from 30 s on, where it is a step): the round trip in ms, the flows, from when to when in s; and the
-/// rate in kb/s and the queue's median and 95th percentile in ms that EricssonResearch/scream c8f84c3 has there with
-/// its defaults, between the same cameras and links: means of three round trips, a millisecond apart.
+/// Compares flows on a link of 4 Mb/s, or of 1 Mb/s (from 30 s on, for a step). Each row has the round-trip time in ms,
+/// the flows and the time range in s. It also has the rate in kb/s and the median and 95th percentile of the queue in
+/// ms of EricssonResearch/scream c8f84c3 with its defaults, for the same sources and links. They are means of three
+/// round-trip times, one millisecond apart.
 type Peer = (&'static str, u64, usize, [f64; 2], [f64; 3]);
 const PEER: [Peer; 7] = [
     ("4", 50, 1, [20.0, 80.0], [3_891.0, 21.5, 54.5]),
@@ -158,7 +159,7 @@ fn with_l4s_one_to_two_packets_are_marked_per_round_trip_and_the_queue_stays_at_
 
 #[test]
 fn it_holds_what_libwebrtc_asserts_of_its_own() {
-    // 255-byte packets; the round trips that the sender measures.
+    // 255-byte packets; the round-trip times that the sender measures.
     let run = |kbps: u64, ms: u64, ecn: Ecn, marking: Marking, limit: u64, (from, to): (f64, f64)| {
         let link = Link::new(Rate::kbps(kbps), Span::millis(2 * ms)).marking(marking).limit(Bytes::new(limit));
         let mut plan = plan(ecn);
@@ -198,7 +199,7 @@ fn three_flows_share_a_link_with_marks_and_without() {
         for (at, fps) in [(5.0, 29), (10.0, 31)] {
             bench.run_until(s(at));
             bench.join(&plan(ecn));
-            // Cameras in step would meet the same queue with each frame.
+            // Sources in phase would meet the same queue with each frame.
             bench.flows.last_mut().unwrap().fps = fps;
         }
         bench.run_until(s(120.0));
@@ -218,7 +219,7 @@ fn it_follows_a_capacity_that_falls_and_rises_again() {
     bench.set_rate(Rate::mbps(1));
     bench.run_until(s(50.0));
     assert_between(bench.received_rate(0, s(30.0), s(50.0)), Rate::kbps(700), Rate::kbps(1_000));
-    // The queue that the fall left is gone after three seconds.
+    // The queue of the capacity drop has drained after three seconds.
     let p95 = bench.queue_delay(0, 0.95, s(23.0), s(50.0));
     assert!((Span::millis(20)..=Span::millis(100)).contains(&p95), "{p95}");
     bench.set_rate(Rate::mbps(4));
@@ -248,7 +249,7 @@ fn a_source_that_sends_less_than_it_may_does_not_inflate_the_window() {
     let mut bench = alone(10_000, Span::millis(50), Ecn::NotEct, Marking::Never);
     bench.flows[0].most = Rate::mbps(1);
     bench.run_until(s(30.0));
-    // 1.5 times what was in flight, and a packet.
+    // 1.5 times the bytes in flight, plus one packet.
     assert_between(bench.flows[0].target(), Rate::kbps(1_000), Rate::kbps(4_000));
     bench.flows[0].idle = true;
     bench.run_until(s(40.0));
@@ -270,7 +271,7 @@ fn silence_halves_the_rate_every_half_second_and_feedback_brings_it_back() {
     bench.run_until(s(40.0));
     let decision = bench.flows[0].sender.decision();
     assert_eq!((decision.target, decision.limit), (Rate::kbps(1), Limit::Floor));
-    // It goes on sending: a packet at a time finds out when feedback is back.
+    // It continues to send single packets, which detect the return of feedback.
     bench.link.back_loss = 0.0;
     bench.run_until(s(60.0));
     assert_between(bench.received_rate(0, s(50.0), s(60.0)), Rate::kbps(3_600), Rate::kbps(4_000));
@@ -315,7 +316,7 @@ fn on_a_bench_reports_come_with_each_frame_and_within_long_ones() {
     let mut bench = alone(20_000, Span::millis(50), Ecn::NotEct, Marking::Never);
     bench.run_until(s(30.0));
     let told = bench.flows[0].reports.iter().filter(|(at, _)| *at >= s(20.0)).count();
-    // Some 80 packets a frame: five sixteens and what is left.
+    // About 80 packets a frame: five times sixteen, and the rest.
     assert!((1_500..=2_000).contains(&told), "{told}");
 }
 

@@ -1,4 +1,4 @@
-//! `tfmcc`: its oracles, its invariants, and what it does in a small world.
+//! `tfmcc`: its expected values, its invariants, and results in a small world.
 
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
@@ -43,7 +43,7 @@ const HAVE_RTT: u8 = 1;
 const HAVE_LOSS: u8 = 2;
 const LEAVE: u8 = 4;
 
-/// A report as the wire has it, of a receiver `rtt` away, that arrives at `at`.
+/// Builds a report in its wire format, of a receiver with the round-trip time `rtt`, that arrives at `at`.
 fn back(at: Time, rtt: Span, rate: Rate, fb_nr: u8, flags: u8) -> Body {
     let mut bytes = Vec::new();
     bytes.extend(77u32.to_be_bytes());
@@ -76,7 +76,7 @@ fn forward(bytes: &[u8]) -> Forward {
     }
 }
 
-/// A sender that is fed by hand.
+/// A sender with hand-written reports.
 struct Bench {
     half: Box<dyn SenderHalf>,
     seq: u64,
@@ -129,7 +129,7 @@ fn a_session_begins_with_one_packet_per_largest_round_trip() {
     between(bench.kbps(), 16.0, 16.0);
     assert_eq!(bench.half.decision().limit, Limit::Start);
     let first = bench.packet(ms(0));
-    // A gap of 500 ms and the clock's granularity.
+    // An interval of 500 ms between packets, and the clock's granularity.
     assert_eq!((first.x_supp, first.fb_nr, first.clr, first.echo), (f32::MAX, 0, None, None));
     assert!((500..=502).contains(&first.r_max_ms), "{first:?}");
 }
@@ -140,14 +140,14 @@ fn a_quick_start_begins_with_an_initial_window_and_takes_the_first_round_trip_fo
     // Four packets of 1000 bytes in the assumed half second.
     between(bench.kbps(), 64.0, 64.0);
     bench.packet(ms(0));
-    // In a group others first have the time to speak; what arrived of one packet is no measure.
+    // In a group the other receivers get time to report first. A receive rate from one packet is no measure.
     bench.report(ms(100), 1, R, 32, 0, HAVE_RTT);
     between(f64::from(bench.packet(ms(110)).r_max_ms), 500.0, 501.0);
     bench.report(ms(510), 1, R, 32, 0, HAVE_RTT);
     between(f64::from(bench.packet(ms(520)).r_max_ms), 100.0, 101.0);
     between(bench.kbps(), 319.9, 320.1);
     assert_eq!(bench.half.decision().limit, Limit::Start);
-    // Farther away than anybody was known to be.
+    // This receiver has a longer round trip than all known ones.
     bench.report(ms(530), 2, R * 3, 640, 0, HAVE_RTT);
     between(f64::from(bench.packet(ms(540)).r_max_ms), 300.0, 301.0);
 }
@@ -168,12 +168,12 @@ fn in_slow_start_the_least_report_is_reached_over_one_largest_round_trip() {
     assert_eq!(bench.half.decision().limit, Limit::Start);
 }
 
-/// A sender at 800 kb/s, limited by receiver 1, with R_max settled.
+/// A sender at 800 kb/s, limited by receiver 1, with a settled R_max.
 fn running() -> (Bench, u64, u8) {
     let mut bench = Bench::new(&[]);
     bench.packet(ms(0));
     bench.report(ms(50), 1, R, 8_000, 0, HAVE_RTT);
-    // At its end 800 kb/s arrive.
+    // At its end the receive rate is 800 kb/s.
     bench.report(ms(60), 1, R, 1_600, 0, HAVE_RTT);
     let (mut fb_nr, mut t) = (0, 60);
     loop {
@@ -220,12 +220,12 @@ fn what_came_through_at_the_end_of_slow_start_is_returned_to_at_once_until_the_n
                 packets: &[],
             });
         };
-        // 1 Mb/s arrived. Its queue lowers X_r, and drains.
+        // The receive rate was 1 Mb/s. Its queue lowers X_r and drains.
         say(&mut bench, 700, 240, 0.01);
         between(bench.kbps(), 240.0, 240.0);
         say(&mut bench, 800, 3_000, if more_loss { 0.02 } else { 0.01 });
         between(bench.kbps(), then - 1.0, then + 1.0);
-        // Above it, a packet per round trip in each.
+        // Above it, a packet per round trip in each round trip.
         say(&mut bench, 900, 3_000, 0.01);
         between(bench.kbps(), then + 79.0, then + 81.0);
     }
@@ -234,7 +234,7 @@ fn what_came_through_at_the_end_of_slow_start_is_returned_to_at_once_until_the_n
 #[test]
 fn the_largest_round_trip_decays_by_a_tenth_per_round_to_the_largest_sample() {
     let (mut bench, t, _) = running();
-    // Nobody else reports: rounds of 1.2 s, from 500 ms down to 100.
+    // No other receiver reports: rounds of 1.2 s, R_max from 500 ms down to 100.
     assert!((100..=102).contains(&bench.packet(ms(t)).r_max_ms));
     bench.report(ms(t), 1, Span::millis(240), 800, 0, HAVE_RTT | HAVE_LOSS);
     let raised = bench.packet(ms(t + 1)).r_max_ms;
@@ -249,7 +249,7 @@ fn a_lower_report_takes_over_at_once_and_silences_from_nine_tenths_of_it_on() {
     bench.report(ms(t), 3, R, 500, fb_nr, HAVE_RTT | HAVE_LOSS);
     assert_eq!((bench.by(), bench.packet(ms(t)).x_supp), (Some(3), 450e3));
     between(bench.kbps(), 500.0, 500.0);
-    // Neither a higher report nor the limiting receiver's own moves it up or down.
+    // Neither a higher report nor the limiting receiver's own report changes it.
     bench.report(ms(t), 2, R, 1_000, fb_nr, HAVE_RTT | HAVE_LOSS);
     bench.report(ms(t + 1), 3, R, 400, fb_nr, HAVE_RTT | HAVE_LOSS);
     assert_eq!(bench.packet(ms(t + 1)).x_supp, 450e3);
@@ -268,7 +268,7 @@ fn the_rate_rises_by_a_packet_per_largest_round_trip_in_each_however_often_is_re
                 late = dt;
             }
         }
-        // 80 kb/s per 100 ms, lessened by what was not asked for.
+        // 80 kb/s per 100 ms, minus the unused part.
         let least = if every <= 100 { 0.95 } else { 0.95 * 100.0 / every as f64 };
         between((bench.kbps() - 800.0) / (80.0 * late as f64 / 100.0), least, 1.06);
     }
@@ -277,7 +277,7 @@ fn the_rate_rises_by_a_packet_per_largest_round_trip_in_each_however_often_is_re
 #[test]
 fn a_report_computed_with_the_largest_round_trip_is_rescaled_for_the_rate_but_not_for_the_silence() {
     let (mut bench, t, fb_nr) = running();
-    // 300 kb/s at the R_max of 100 ms are 600 at 50: no lower than the limit by much, and 1200 at 25: above it.
+    // 300 kb/s at the R_max of 100 ms are 600 at 50 ms, which is not much below the limit, and 1200 at 25 ms, above it.
     bench.report(ms(t), 2, Span::millis(25), 300, fb_nr, HAVE_LOSS);
     assert_eq!(bench.by(), Some(1));
     assert_eq!(bench.packet(ms(t)).x_supp, 270e3);
@@ -297,7 +297,7 @@ fn when_the_limiting_receiver_leaves_the_next_is_taken_and_the_rate_held_for_a_r
         }
         bench.report(ms(t + 50), 2, R, 5_000, fb_nr, HAVE_RTT | HAVE_LOSS);
         assert_eq!(bench.by(), Some(2));
-        // A lower one, though above the rate held.
+        // A lower rate, but above the held one.
         bench.report(ms(t + 100), 3, R, 2_000, fb_nr, HAVE_RTT | HAVE_LOSS);
         assert_eq!(bench.by(), Some(3));
         for dt in (150..=500).step_by(10) {
@@ -313,9 +313,9 @@ fn when_the_limiting_receiver_leaves_the_next_is_taken_and_the_rate_held_for_a_r
                 bench.report(ms(t + dt), 3, R, 2_000, fb_nr, HAVE_RTT | HAVE_LOSS);
             }
         }
-        // Sent at 800 kb/s: not beyond twice that, and the step in which it was noticed.
+        // At a send rate of 800 kb/s: at most twice that, plus the step in which it was noticed.
         between(bench.kbps(), 1_550.0, 1_700.0);
-        // One that is leaving never takes over.
+        // A leaving receiver never takes over.
         bench.report(ms(t + 2_000), 4, R, 100, fb_nr, HAVE_RTT | HAVE_LOSS | LEAVE);
         assert_eq!(bench.by(), Some(3));
     }
@@ -332,7 +332,7 @@ fn silence_of_the_limiting_receiver_halves_once_and_ends_its_reign_at_ten_round_
     assert_eq!(bench.by(), Some(1));
     bench.advance(ms(t + 1_010));
     assert_eq!(bench.by(), None);
-    // From now on everybody's silence: once more per ten R_max.
+    // From now on no receiver reports: the rate is halved every ten R_max.
     between(bench.kbps(), 200.0, 400.0);
     bench.advance(ms(t + 3_000));
     between(bench.kbps(), 50.0, 100.0);
@@ -343,7 +343,7 @@ fn silence_of_the_limiting_receiver_halves_once_and_ends_its_reign_at_ten_round_
 #[test]
 fn a_round_lasts_six_largest_round_trips_or_up_to_twice_that_when_nobody_reports() {
     let (mut bench, mut t, before) = running();
-    // Into a fresh round.
+    // The report belongs to a new round.
     let mut fb_nr = before;
     while fb_nr == before {
         t += 1;
@@ -443,7 +443,7 @@ fn a_first_loss_at_a_low_rate_asks_for_what_came_through() {
 #[test]
 fn three_to_seven_of_any_number_of_receivers_report_per_round() {
     for (receivers, seconds, low, high) in [(10, 200, 3.0, 7.0), (100, 100, 3.0, 7.0), (1_000, 30, 3.0, 7.0)] {
-        // All alike: their rates are twice what arrives, at the cap.
+        // All receivers are equal: their rates are twice the receive rate, at the cap.
         let mut world = world(1, &[]).limits(Rate::kbps(200), Rate::kbps(400));
         let path = world.path(Path::ideal().delay(Span::millis(50)));
         world.join_many(receivers, path);
@@ -522,9 +522,9 @@ fn clocks_an_hour_apart_and_drifting_change_nothing_much() {
     }
 }
 
-/// `tfmcc.a-packet-per-round`: outside slow start the rate rises by at most a packet per R_max in each R_max, over
-/// every pair of reports of runs with losses, a bottleneck and a leave. In the first second after slow start what had
-/// come through in it is no rise.
+/// Checks `tfmcc.a-packet-per-round`: outside slow start the rate rises by at most one packet per R_max in each R_max.
+/// It is checked for every pair of reports of runs with losses, a bottleneck and a leave. In the first second after
+/// slow start the rate may return to the proven receive rate.
 #[test]
 fn the_increase_is_bounded_at_every_report() {
     for seed in 1..=3 {
@@ -547,9 +547,9 @@ fn the_increase_is_bounded_at_every_report() {
             if let Some(before) = rate
                 && bytes[5] & 4 == 0
             {
-                // The notice rounds R_max up to a millisecond, and it may have fallen since by a tenth.
+                // The notice rounds R_max up to a millisecond, and it may have decayed by a tenth since.
                 let r_max = (f64::from(forward(bytes).r_max_ms) - 1.0).max(1.0) / 1e3 * 0.9;
-                // Where it is the gap between two packets, it is shorter by now: that of the rate before.
+                // If R_max is the interval between two packets, it is shorter by now: that of the previous rate.
                 let r_max = if gaps.iter().any(|gap| (gap - r_max / 0.9).abs() < 0.002) { gaps[0] } else { r_max };
                 let share = (step.at.since(spoke).as_secs_f64() / r_max).min(1.0);
                 let most = if limiting { PACKET.as_f64() * 8.0 / r_max * share } else { 0.0 };
@@ -593,7 +593,7 @@ fn without_any_receiver_left_the_rate_ends_at_the_floor() {
     assert_eq!(world.rate(), Rate::kbps(10));
 }
 
-/// Bottleneck × random loss → mean rate after 20 s. A change of behaviour is a diff here.
+/// The mean rate after 20 s for each bottleneck and random loss. A change of behaviour shows as a diff here.
 #[test]
 fn table_of_rates_on_one_path() {
     let mut table = String::from("kb/s               loss 0 %   0.1 %     1 %     5 %\n");
@@ -617,7 +617,7 @@ fn table_of_rates_on_one_path() {
 #[test]
 fn receivers_with_unlike_paths_do_not_implode() {
     let mut world = world(1, &[]);
-    // Twenty paths, 40 to 116 ms there and back, 0.5 to 2.4 % loss, fifteen receivers each.
+    // Twenty paths with round trips of 40 to 116 ms and 0.5 to 2.4 % loss, fifteen receivers each.
     for i in 0..20 {
         let path = world.path(Path::ideal().delay(Span::millis(20 + 2 * i)).loss(0.005 + 0.001 * i as f64));
         world.join_many(15, path);
@@ -644,8 +644,7 @@ fn a_dead_sender_is_answered_by_nobody() {
     for half in &mut halves {
         half.on_arrival(&arrival(ms(0), 1, &notice));
     }
-    // The round would last 3 s; the sender says nothing more. Whoever is not due within R_max waits for longer and
-    // longer.
+    // The round would last 3 s, but the sender stops. A receiver that is not due within R_max waits longer and longer.
     let (mut said, mut asked) = (0, 0);
     for t in 1..20_000 {
         for half in &mut halves {
@@ -701,8 +700,8 @@ fn act() -> impl Strategy<Value = Act> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
-    /// Whatever is heard, and in which order: the rates stay within their limits, nothing panics, wakes lead somewhere,
-    /// and silence ends at the floor.
+    /// For any inputs in any order the rates stay within their limits, nothing panics, the wake times advance, and
+    /// missing feedback ends at the floor.
     #[test]
     fn any_order_of_operations_keeps_the_limits(
         acts in prop::collection::vec(act(), 1..150), profile in 0usize..3, seed in any::<u64>(),
@@ -745,7 +744,7 @@ proptest! {
                         prop_assert!(rate.is_finite() && rate >= 999.0, "{}", rate);
                         last = Some(body.clone());
                     }
-                    // After an answer it does not want to answer again at this moment.
+                    // After an answer the receiver is not due again at the same time.
                     let again = matches!(receiver.due(), Due::At(wake) if wake.at <= now);
                     prop_assert!(!again || matches!(due, Due::Hold), "{:?} after {:?}", receiver.due(), reply);
                 }
@@ -761,7 +760,7 @@ proptest! {
                     sender.on_report(&Report { at: now, from, rtt, reception, body, members: 2, packets });
                 }
                 Act::Echo { from } => {
-                    // Five ids, of which one is the receiver's own.
+                    // Five identifiers, one of which is the receiver's own.
                     let from = ReceiverId(u32::from(from) + 3);
                     let (rtt, reception, body, packets) = (None, None, last.as_ref(), &[]);
                     sender.on_report(&Report { at: now, from, rtt, reception, body, members: 2, packets });

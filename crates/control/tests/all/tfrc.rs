@@ -1,4 +1,4 @@
-//! What `tfrc` claims: RFC 5348, rule by rule.
+//! The claims about `tfrc`: RFC 5348, rule by rule.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use crate::harness;
@@ -25,7 +25,7 @@ fn plan(path: Path) -> Plan {
     Plan::new("tfrc", path)
 }
 
-/// The report as it stands in the format: pins the layout from outside.
+/// Builds a report from its format, independent of the implementation.
 fn body(echo: Stamp, delay: Span, received: f32, p: f32, p_all: f32) -> Body {
     let mut bytes = echo.0.to_be_bytes().to_vec();
     bytes.extend(((delay.as_nanos() / 1000) as u32).to_be_bytes());
@@ -39,7 +39,7 @@ fn field(body: &Body, i: usize) -> f32 {
     f32::from_be_bytes(body.bytes[4 * i..4 * i + 4].try_into().unwrap())
 }
 
-/// A sender half that is told by hand what happens.
+/// A sender half with hand-written events.
 struct Bench {
     half: Box<dyn SenderHalf>,
     seq: u64,
@@ -57,7 +57,7 @@ impl Bench {
         self.half.on_sent(&Sent { at: s(at), left: s(at), seq: self.seq, size: S, data_limited, number: 0 });
         self.seq += 1;
     }
-    /// A packet every 10 ms, with more waiting behind each.
+    /// Sends a packet every 10 ms; the sender is never data-limited.
     fn send_all(&mut self, from: f64, to: f64) {
         let mut at = from;
         while at < to - 1e-9 {
@@ -65,7 +65,7 @@ impl Bench {
             at += 0.01;
         }
     }
-    /// A report at `at` about the packet that left a round trip of `R` before.
+    /// Delivers a report at `at` about the packet sent a round trip of `R` earlier.
     fn report(&mut self, at: f64, received_kbps: f64, p: f64) {
         self.report_after(at, R, received_kbps, p);
     }
@@ -88,7 +88,7 @@ impl Bench {
         let at = self.half.wake().unwrap().at;
         self.half.on_timer(at);
     }
-    /// Sends a packet at 0, hears the first report at R.
+    /// Sends a packet at 0 and delivers the first report at R.
     fn started() -> Self {
         let mut bench = Self::new();
         bench.send(0.0, false);
@@ -113,7 +113,7 @@ fn before_the_first_report_it_sends_a_packet_per_second_and_halves_after_two() {
     bench.expire();
     close(bench.kbps(), 4.0);
     close(bench.timer(), 7.0);
-    // Idle since: there is no round trip yet, and no rate to fall back to. The next packet sets the timer again.
+    // Idle without a round-trip time, so there is no rate to fall back to. The next packet sets the timer again.
     bench.expire();
     close(bench.kbps(), 4.0);
     assert_eq!(bench.half.wake(), None);
@@ -137,7 +137,7 @@ fn the_first_report_allows_the_initial_window_per_round_trip() {
 #[test]
 fn slow_start_doubles_once_per_round_trip_and_not_above_twice_what_arrived() {
     let mut bench = Bench::started();
-    // The first two round trips know no limit.
+    // The first two round trips have no limit.
     bench.send_all(0.1, 0.2);
     bench.report(0.2, 160.0, 0.0);
     close(bench.kbps(), 640.0);
@@ -217,7 +217,7 @@ fn only_the_last_three_received_rates_count() {
 fn a_packet_every_one_and_a_half_round_trips_with_more_waiting_is_not_data_limited() {
     let mut bench = Bench::started();
     for i in 1..8 {
-        // Off the stamps' grid, so that the echo of a packet lies before its departure.
+        // The times are off the stamps' grid, so that a packet's echo is earlier than its send time.
         let at = 0.150_001_3 * f64::from(i);
         bench.send(at, false);
         bench.report(at + 0.1, if i < 5 { 400.0 } else { 80.0 }, 0.001);
@@ -233,7 +233,7 @@ fn reports_soon_after_each_other_find_a_sender_with_data_not_data_limited() {
         bench.send_all(at, at + 0.1);
         bench.report(at + 0.1, 400.0, 0.01);
     }
-    // Once per round trip, and then twice within three tenths of one, for losses.
+    // Reports once per round trip, and then twice within 0.3 round trips, for losses.
     bench.send_all(1.000_001_3, 1.03);
     bench.report(1.030_001_3, 400.0, 0.02);
     bench.send_all(1.030_001_3, 1.06);
@@ -278,7 +278,7 @@ fn silence_for_four_rtts_halves_the_rate_again_and_again() {
     let steady = world.target();
     assert_between(steady, Rate::kbps(850), Rate::kbps(950));
     world.path.back_loss = Loss::All;
-    // What is on its way still arrives; then four round trips from the last report.
+    // Packets in flight still arrive; then the timer runs for four round trips from the last report.
     world.run_for(R);
     let last = world.half_expires();
     world.run_until(last.before(Span::millis(1)));
@@ -288,7 +288,7 @@ fn silence_for_four_rtts_halves_the_rate_again_and_again() {
     world.run_for(R * 4);
     assert_between(world.target(), steady.scale(0.245), steady.scale(0.255));
     assert_eq!(world.sender.decision().why.rule, "no report: halved");
-    // Every four round trips, later every two packets: far down, but not for ever.
+    // Halvings every four round trips, later every two packets: the rate falls far, but not forever.
     world.run_for(Span::secs(400));
     assert_between(world.target(), Rate::kbps(1), Rate::kbps(1));
     assert_eq!(world.sender.decision().limit, Limit::Floor);
@@ -356,17 +356,17 @@ fn after_a_loss_silence_halves_the_rate_unless_idle_with_little_received() {
     close(bench.kbps(), 600.0);
     bench.expire();
     close(bench.kbps(), 600.0);
-    // The same, but sending: twice the received rate was the limit, so what was received is the new one.
+    // The same, but sending: the limit was twice the received rate, so the new limit is the received rate.
     let mut bench = lossy(300.0);
     bench.send(0.6, false);
     bench.expire();
     close(bench.kbps(), 300.0);
-    // Idle, but much received: the equation was the limit, half of it is the new one.
+    // Idle with a high received rate: the equation was the limit, so half of it is the new limit.
     let mut bench = lossy(2000.0);
     close(bench.kbps(), 898.66);
     bench.expire();
     close(bench.kbps(), 898.66 / 2.0);
-    // And then what was "received" is a quarter: 225 kb/s, too little to be halved once more while idle.
+    // Then a quarter counts as received: 225 kb/s, too little for another halving while idle.
     bench.expire();
     close(bench.kbps(), 898.66 / 2.0);
 }
@@ -481,7 +481,7 @@ fn at_random_loss_the_rate_is_the_equation_at_the_measured_loss_event_rate() {
         let rtt = Span::millis(ms);
         let mut world = plan(Path::clean(rtt).losing(Loss::Bernoulli(loss))).build();
         world.run_until(s(200.0));
-        // Every decision by itself obeys it.
+        // Each decision obeys the equation.
         let mut seen = 0;
         for d in world.decisions.iter().filter(|d| d.at > s(50.0)) {
             let (p, r) = (d.decision.why.loss.unwrap(), d.decision.why.rtt.unwrap());
@@ -490,8 +490,8 @@ fn at_random_loss_the_rate_is_the_equation_at_the_measured_loss_event_rate() {
             seen += u32::from(d.decision.why.rule == "throughput equation");
         }
         assert!(seen > 200, "{seen}");
-        // And the mean is near the equation at the rate of loss events: after one, the next packet that can begin
-        // another is a round trip away, and then it takes 1/p packets.
+        // The mean is near the equation at the rate of loss events. After an event the next one can begin a round trip
+        // later at the earliest, and it then takes 1/p packets.
         let mean = world.mean_target(s(20.0), s(200.0));
         let interval = 1.0 / loss + mean.over(rtt).as_f64() / 1000.0;
         let fair = throughput(S, rtt, LossRate::one_in(interval));
@@ -536,7 +536,7 @@ fn below_one_packet_per_round_trip_every_packet_is_reported_at_once() {
     assert!((29..=31).contains(&world.sent.len()), "{}", world.sent.len());
     let after = world.delivered.iter().zip(&world.reports).skip(2).map(|(d, r)| r.0.since(d.at));
     assert!(after.clone().count() >= 27 && after.clone().all(|d| d.is_zero()), "{:?}", after.max());
-    // One packet per round trip is the least that is ever said to have arrived.
+    // One packet per round trip is the minimum that is ever reported as received.
     let body = world.reports.last().unwrap().2.clone().unwrap();
     assert_within(f64::from(field(&body, 2)), 1000.0 / 0.3, 1e-3);
 }
@@ -565,7 +565,7 @@ fn the_first_loss_interval_is_what_half_the_peak_rate_would_need() {
     let report = world.reports.iter().find(|r| field(r.2.as_ref().unwrap(), 3) > 0.0).unwrap();
     let p = f64::from(field(report.2.as_ref().unwrap(), 3));
     let r = world.decided(report.0 + R).why.rtt.unwrap();
-    // X_recv can't exceed the bottleneck, and comes near it.
+    // X_recv can't exceed the bottleneck, and approaches it.
     let target = throughput(S, r, LossRate::new(p).unwrap());
     assert_between(target, Rate::kbps(700), Rate::kbps(1_100));
 }
@@ -591,7 +591,8 @@ fn late_packets_are_no_losses() {
     let mut world = plan(path).build();
     world.source = Source::Rate(Rate::kbps(800));
     world.run_until(s(20.0));
-    // 60 ms are six packets: thought lost for a while, then taken back, and the sender is in slow start again.
+    // 60 ms are six packets: they count as lost for a while, the losses are then revoked, and the sender slow-starts
+    // again.
     let taken_back = world.delivered.iter().filter(|d| d.seq > 0 && d.seq % 50 == 0 && d.at < s(19.0));
     let mut count = 0;
     for late in taken_back {
@@ -624,7 +625,7 @@ fn the_rate_never_exceeds_twice_what_arrived_once_there_was_a_loss() {
     world.run_until(s(60.0));
     let mut seen = 0;
     for d in world.decisions.iter().filter(|d| d.at > s(1.0) && d.decision.why.loss.is_some()) {
-        // What was reported within the last second has arrived at the sender, with the queue's delay and all.
+        // Reports of the last second have reached the sender, including the queueing delay.
         let recent = world.reports.iter().filter(|r| r.0 <= d.at && d.at.since(r.0) < Span::millis(1_200));
         let most = recent.map(|r| field(r.2.as_ref().unwrap(), 2)).fold(0.0, f32::max);
         assert!(d.decision.target.as_bytes_per_s() <= 2.0 * f64::from(most) * 1.000_01, "at {}", d.at);
@@ -645,18 +646,18 @@ fn the_ns2_profile_takes_ns2_s_constants() {
     let first = ns2.kbps();
     // 1000 B / (0.1 · 0.081650 + 0.3 · 0.183712 · 0.01 · 1.0032)
     close(first, 917.67);
-    // The rate then rises by at most a packet per round trip and round trip.
+    // The rate then rises by at most one packet per round trip, in each round trip.
     ns2.send(0.25, false);
     ns2.report(0.3, 5000.0, 0.0001);
     close(ns2.kbps(), first + 80.0);
 }
 
-/// Means of ns-2.35 over five seeds of 2000 s, from `docs/validation.md` (tfrc-lossy; its own constants, and RFC
-/// 5348's).
+/// The means of ns-2.35 over five seeds of 2000 s, from `docs/validation.md` (tfrc-lossy; with its own constants, and
+/// with those of RFC 5348).
 #[test]
 fn one_flow_over_a_lossy_link_is_ns2_s_within_eight_percent() {
     let rate = |profile: &str, loss: f64| {
-        // With the packet's own 8 ms on the wire these are the scenario's 168 ms.
+        // Including the packet's own 8 ms on the wire these are the scenario's 168 ms.
         let path = Path::clean(Span::millis(160)).bottleneck(Rate::mbps(1), 50).losing(Loss::Bernoulli(loss));
         let mut world = plan(path).set("profile", text(profile)).build();
         world.run_until(s(1_000.0));
@@ -686,7 +687,7 @@ fn what_is_not_a_report_changes_nothing() {
         Body { subtype: 1, bytes: [&good.bytes[..], &[0; 4]].concat() },
         body(echo, Span::millis(51), 1e5, 0.02, 0.0),
         body(Stamp::of(s(0.1)), Span::ZERO, 1e5, 0.02, 0.0),
-        // A packet that left long before the first one.
+        // A packet that was sent long before the first one.
         body(Stamp(echo.0.wrapping_sub(1 << 20)), Span::ZERO, 1e5, 0.02, 0.0),
     ];
     for wrong in [f32::NAN, f32::INFINITY, -1.0, 1.0001] {
@@ -707,7 +708,7 @@ fn what_is_not_a_report_changes_nothing() {
     assert!(bench.half.decision() != before.0);
 }
 
-/// Capacity and round trip to what tfrc makes of them, alone, with a queue of one bandwidth-delay product (at least ten
+/// Runs tfrc alone for each capacity and round-trip time, with a queue of one bandwidth-delay product (at least ten
 /// packets).
 #[test]
 fn alone_on_a_link_it_fills_the_link() {
@@ -806,7 +807,7 @@ proptest! {
                     }
                 }
             }
-            // A timer that has come is over when it has been told.
+            // An expired timer is cleared once it was handled.
             for _ in 0..200 {
                 match bench.half.wake() {
                     Some(wake) if wake.at <= now => bench.half.on_timer(now),
@@ -823,7 +824,7 @@ proptest! {
             }
             if !matches!(op, Op::Report { .. }) {
                 prop_assert!(decision.target <= before.target, "{:?} then {:?}", before, decision);
-                // A halving puts its own half into X_recv_set.
+                // Each halving puts its own half into X_recv_set.
                 most = most.max(decision.target.as_bytes_per_s() / 2.0);
             } else if accepted > 4 && decision.why.loss.is_some() && decision.why.rule != "least rate" {
                 // `tfrc.at-most-twice`: X ≤ 2 · max X_recv where p > 0, once the initial "no limit" is out of the set.
@@ -892,7 +893,7 @@ proptest! {
         for d in &world.decisions {
             prop_assert!((Rate::kbps(8)..=Rate::mbps(10)).contains(&d.decision.target));
         }
-        // It never sends for long far above what the bottleneck passes on.
+        // It never sends far above the bottleneck's rate for long.
         let sent = world.sent_rate(s(10.0), s(20.0));
         prop_assert!(sent <= Rate::kbps(kbps * 2) + Rate::kbps(20), "{} on {} kb/s", sent, kbps);
         prop_assert!(sent >= Rate::kbps(7), "{}", sent);

@@ -1,4 +1,4 @@
-//! MPEG-TFRCP and its variants: the paper's equations, its intervals, and what becomes of a link.
+//! MPEG-TFRCP and its variants: the paper's equations, its intervals, and results on links.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use crate::harness;
@@ -28,7 +28,7 @@ fn plan(name: &'static str, path: Path) -> Plan {
     plan
 }
 
-/// A sender half whose reports are made up.
+/// A sender half with generated reports.
 struct Bench {
     half: Box<dyn SenderHalf>,
     now: Time,
@@ -64,8 +64,8 @@ impl Bench {
         });
     }
 
-    /// A group of pictures with three reports that carry no round trip, each of which tells of `lost` of a hundred
-    /// packets.
+    /// Runs a group of pictures with three reports without round-trip time, each with `lost` of a hundred packets
+    /// missing.
     fn group_without_round_trip(&mut self, lost: i64) {
         let start = self.now;
         for third in 1..=3 {
@@ -88,7 +88,7 @@ impl Bench {
         self.now = end;
     }
 
-    /// A group of pictures with three reports, which together told of so many packets.
+    /// Runs a group of pictures with three reports, with these totals.
     fn group(&mut self, expected: u64, lost: i64, rtt: Span) {
         let start = self.now;
         self.report(expected, lost, rtt, None);
@@ -103,7 +103,7 @@ impl Bench {
         self.half.decision().target
     }
 
-    /// Runs to the end of the present interval, with reports on the way, and tells when that was.
+    /// Runs to the end of the current interval, with reports, and returns its time.
     fn interval(&mut self, rtt: Span) -> Time {
         loop {
             let wake = self.half.wake().unwrap();
@@ -138,7 +138,7 @@ fn an_interval_is_k_round_trips_rounded_up_to_groups_of_pictures() {
         for (k, groups) in [8.0, 16.0, 32.0, 64.0, 96.0].into_iter().zip(want) {
             let plan = plan("tfrcp-qai-cl", Path::clean(rtt)).set("k", Given::Number(k));
             let mut bench = Bench::of(&plan);
-            // The first interval is one group: nothing is measured yet.
+            // The first interval is one group, because there is no measurement yet.
             let first = bench.interval(rtt);
             assert_eq!(first.since(Time::ZERO) + Span::micros(1), bench.group);
             let (second, third) = (bench.interval(rtt), bench.interval(rtt));
@@ -190,7 +190,7 @@ fn without_loss_the_original_doubles_eai_adds_a_packet_per_round_trip_and_qai_im
 fn with_loss_every_variant_takes_tcp_s_throughput_at_the_fraction_lost() {
     for name in ALL {
         let mut bench = Bench::new(name);
-        // Steady round trips: the deviation fades, and T0 is its least, 0.2 s.
+        // With constant round trips the deviation fades, and T0 has its minimum of 0.2 s.
         for _ in 0..12 {
             bench.group(1000, 0, R);
         }
@@ -207,7 +207,7 @@ fn with_loss_every_variant_takes_tcp_s_throughput_at_the_fraction_lost() {
 
 #[test]
 fn an_interval_without_packets_is_one_without_loss() {
-    // A loss of everything leaves less than a packet per interval: nothing is sent, and nothing told of.
+    // A loss of all packets leaves a budget below one packet per interval: nothing is sent or reported.
     let map = Pictures::stand_in();
     let q60 = map.rungs.iter().find(|r| r.quantizer == 60).unwrap().rate;
     for (name, want) in [("tfrcp", None), ("tfrcp-eai", Some(8.897_79)), ("tfrcp-qai", Some(mbps(q60)))] {
@@ -244,7 +244,7 @@ fn cumulative_loss_is_never_forgotten_unless_the_branch_looks_at_the_interval() 
         bench.group(1000, 0, R);
         assert_eq!(bench.half.decision().why.rule, "throughput equation");
     }
-    // p has fallen from 10 % to a half of a percent: the equation alone lets the rate rise.
+    // p has fallen from 10 % to half a percent: the equation lets the rate rise.
     assert!(bench.target() > after.scale(5.0) && bench.target() < Rate::mbps(6), "{}", bench.target());
 
     let plan = plan("tfrcp-eai-cl", Path::clean(R)).set("cl_branch", text("interval"));
@@ -264,10 +264,10 @@ fn what_the_worst_picture_needs_beyond_the_rate_is_not_afforded() {
     assert!(rate < Pictures::stand_in().lowest());
     assert_eq!(allowance.bytes, rate.over(bench.group));
     assert_eq!(allowance.until, Time::ZERO + bench.group * 2);
-    // Packets of the pictures that are sent leave at the pace of the worst picture, not of the rate.
+    // Packets of the frames are paced at the rate of the lowest quality, not at the target.
     assert!(bench.half.decision().pacing >= Pictures::stand_in().lowest());
     bench.group(10, 0, R);
-    // Doubled, it may still be too little; in the end it is afforded.
+    // After doubling the rate may still be too low; in the end the budget suffices.
     for _ in 0..12 {
         bench.group(10, 0, R);
     }
@@ -325,7 +325,7 @@ fn an_acknowledgment_per_packet_tells_the_same_loss_and_round_trip() {
 fn silence_halves_the_rate_down_to_one_packet_a_minute() {
     for name in ALL {
         let mut plan = plan(name, Path::clean(R));
-        // A floor at the lowest rung is the encoder's, not a wish.
+        // A floor at the lowest rung belongs to the encoder and was not set on purpose.
         plan.floor = Pictures::stand_in().lowest();
         let mut bench = Bench::of(&plan);
         for _ in 0..3 {
@@ -347,11 +347,11 @@ fn silence_halves_the_rate_down_to_one_packet_a_minute() {
 fn loss_without_a_round_trip_halves_the_rate_once_an_interval_down_to_the_floor() {
     for name in ALL {
         let mut plan = plan(name, Path::clean(R));
-        // A floor at the lowest rung is the encoder's, not a wish.
+        // A floor at the lowest rung belongs to the encoder and was not set on purpose.
         plan.floor = Pictures::stand_in().lowest();
         let mut bench = Bench::of(&plan);
         let floor = Bytes::new(1000).per(Span::secs(64));
-        // Without loss there is nothing to answer, and without a round trip nothing to rise by.
+        // Without loss there is no reason to fall, and without a round-trip time no increase.
         let first = bench.half.decision();
         bench.group_without_round_trip(0);
         assert_eq!(bench.half.decision(), first, "{name}");
@@ -381,7 +381,7 @@ fn a_report_that_counts_no_packets_does_not_end_a_silence() {
             bench.hear(Some(R), None, None);
             bench.until(bench.now + Span::millis(100));
         }
-        // Three seconds of silence, each 0.67 s of which halve.
+        // In three seconds without reports every 0.67 s halve the rate.
         let left = bench.target().ratio(first);
         assert!((0.05..0.13).contains(&left), "{name}: {left}");
         assert_eq!(bench.half.decision().why.rule, "no report: halved", "{name}");
@@ -397,7 +397,7 @@ fn a_lost_report_spoils_no_count_taken_from_cumulative_counters() {
     assert_within(world.sender.decision().why.loss.unwrap(), 0.02, 0.02);
 }
 
-/// What one controller makes of a few links, alone, with a queue of one bandwidth-delay product (at least ten packets).
+/// Runs a controller alone on several links, with a queue of one bandwidth-delay product (at least ten packets).
 fn table(name: &'static str) -> String {
     let mut table = String::from(
         "capacity    RTT     queue   used   target   spread  queue p95    loss   first loss\n\
@@ -430,7 +430,7 @@ fn table(name: &'static str) -> String {
             first,
         )
         .unwrap();
-        // The heavy loss of EAI-CL's first minute stays in its p: it all but stops.
+        // The heavy loss of EAI-CL's first minute stays in its p, so its rate stays near zero.
         let least = if name == "tfrcp-eai-cl" { 0.0003 } else { 0.05 };
         assert!((least..=1.001).contains(&used), "{name} on {rate} {rtt}: {used}");
         assert!((0.0..0.95).contains(&loss), "{name} on {rate} {rtt}: {loss}");

@@ -5,11 +5,11 @@ use steadycast_control::{
 use steadycast_guest::{Decided, Event, Half, Law};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
-/// Always says the same, and keeps what it was told of reports.
+/// A law that always returns the same decision and records the reports.
 struct Says(Decided, std::sync::mpsc::Sender<String>);
 
 impl Law for Says {
-    fn tell(&mut self, _: Option<Time>, event: &Event<'_>) -> Option<Decided> {
+    fn on_event(&mut self, _: Option<Time>, event: &Event<'_>) -> Option<Decided> {
         if let Event::Report(heard) = event {
             let _ =
                 self.1.send(format!("{:?} {:?} {:?} {:?}", heard.counts, heard.received, heard.queueing, heard.rtt));

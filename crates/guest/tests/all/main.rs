@@ -1,4 +1,4 @@
-//! The adapter around a law, and programs as laws: what they are told, what they may answer, how they end.
+//! Tests of the adapter for laws, and of programs as laws: their messages, their answers and their end.
 
 mod half;
 #[cfg(unix)]

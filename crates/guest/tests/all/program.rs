@@ -4,24 +4,24 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use steadycast_control::registry::Factory;
 use steadycast_control::{FeedbackFormat, Need, SenderHalf, Sent, Setup};
-use steadycast_guest::{Fault, FaultSlot, LOG_BYTES, Patience, Program};
+use steadycast_guest::{Fault, FaultSlot, LOG_BYTES, Program, Timeouts};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
 fn setup() -> Setup {
     Setup::unicast(Rate::kbps(100), Rate::mbps(2), Seed(1).part("half"))
 }
 
-/// The program is a script of the shell.
+/// Starts a shell script as the program.
 fn start(script: &str, fault: &FaultSlot) -> Result<Program, Fault> {
-    start_within(Patience::default(), script, fault)
+    start_within(Timeouts::default(), script, fault)
 }
 
-fn start_within(patience: Patience, script: &str, fault: &FaultSlot) -> Result<Program, Fault> {
+fn start_within(timeouts: Timeouts, script: &str, fault: &FaultSlot) -> Result<Program, Fault> {
     let words = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
-    Program::start(patience, "video", "exec:sh", words, FeedbackFormat::Own, fault.clone())
+    Program::start(timeouts, "video", "exec:sh", words, FeedbackFormat::Own, fault.clone())
 }
 
-/// Its half, which is told of a packet and of two timers.
+/// Returns its half after a packet and two timers.
 fn driven(program: &Program) -> Box<dyn SenderHalf> {
     let mut half = program.sender(&setup());
     let at = Time::ZERO + Span::millis(431);
@@ -31,14 +31,14 @@ fn driven(program: &Program) -> Box<dyn SenderHalf> {
     half
 }
 
-/// What stops a run of this script.
+/// Returns the fault of a run with this script.
 fn fault(script: &str) -> String {
-    fault_within(Patience::default(), script)
+    fault_within(Timeouts::default(), script)
 }
 
-fn fault_within(patience: Patience, script: &str) -> String {
+fn fault_within(timeouts: Timeouts, script: &str) -> String {
     let slot = FaultSlot::default();
-    let found = start_within(patience, script, &slot).map(|program| {
+    let found = start_within(timeouts, script, &slot).map(|program| {
         driven(&program);
         slot.take().expect("a fault")
     });
@@ -120,7 +120,7 @@ fn each_mistake_is_told_with_time_and_what_it_was() {
         assert!(problem.contains(says), "{script}: {problem}");
     }
     let none = Program::start(
-        Patience::default(),
+        Timeouts::default(),
         "a",
         "exec:./none",
         vec!["./none".into()],
@@ -132,12 +132,12 @@ fn each_mistake_is_told_with_time_and_what_it_was() {
 
 #[test]
 fn who_does_not_answer_in_time_is_told_so_with_the_limit_of_what_was_asked() {
-    let Patience { start, answer } = Patience::default();
+    let Timeouts { start, answer } = Timeouts::default();
     assert_eq!((start, answer), (Duration::from_secs(10), Duration::from_secs(5)));
     let (short, long) = (Duration::from_millis(60), Duration::from_secs(600));
-    let first = fault_within(Patience { start: short, answer: long }, "exec sleep 600");
+    let first = fault_within(Timeouts { start: short, answer: long }, "exec sleep 600");
     assert_eq!(first, "at its flow's start it did not answer \"hello\" in 0.06 s");
-    let later = fault_within(Patience { start: long, answer: short }, &format!("{HELLO}exec sleep 600"));
+    let later = fault_within(Timeouts { start: long, answer: short }, &format!("{HELLO}exec sleep 600"));
     assert_eq!(later, "at its flow's start it did not answer \"setup\" in 0.06 s");
 }
 
@@ -147,12 +147,12 @@ fn the_scenario_s_feedback_goes_before_the_program_s() {
     let words = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
     for (said, needs) in [(FeedbackFormat::Own, &[Need::PacketReports][..]), (FeedbackFormat::Stats, &[])] {
         let program =
-            Program::start(Patience::default(), "video", "exec:sh", words.clone(), said, FaultSlot::default()).unwrap();
+            Program::start(Timeouts::default(), "video", "exec:sh", words.clone(), said, FaultSlot::default()).unwrap();
         assert_eq!(program.terms().needs, needs);
     }
 }
 
-/// Whether a process is there, and has not ended.
+/// Returns whether a process exists and has not ended.
 fn lives(id: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
@@ -162,7 +162,7 @@ fn lives(id: &str) -> bool {
 #[allow(clippy::disallowed_methods, reason = "who is killed is gone when the kernel has come to it")]
 fn nothing_that_a_program_has_started_outlives_its_half() {
     let slot = FaultSlot::default();
-    // It neither ends when it is asked to nor when its input does.
+    // The script ignores both the request to end and the end of its input.
     let script = format!("sleep 1000 & echo $! $$ >&2; {HELLO}{RATE}{RATE}{RATE}exec >&-; sleep 1000");
     let program = start(&script, &slot).unwrap();
     let half = driven(&program);

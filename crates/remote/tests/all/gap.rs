@@ -1,4 +1,4 @@
-//! The time between two reports is no silence, however short the round trip is.
+//! The interval between two reports is not taken for missing feedback, even with a short round trip.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use steadycast_remote::{Bytes, PacketArrival, PeerTime, Rate, Replayed, Seed, Sp
 
 const SIZE: Bytes = Bytes::new(1_000);
 
-/// Packets each 5 ms over a path of 2 ms there and back, of which a report tells each `every` ms; what the law says at
-/// the end of each report's time.
+/// Sends packets every 5 ms over a round trip of 2 ms, with a report every `every` ms. Returns the controller's rule at
+/// the end of each report interval.
 fn rules(every: u64) -> Vec<String> {
     let chosen = Chosen::new("tfrc", Mode::Repaired, &[]).unwrap();
     let setup = Setup::unicast(Rate::kbps(50), Rate::mbps(20), Seed(1).part("gap"));
@@ -39,7 +39,7 @@ fn rules(every: u64) -> Vec<String> {
 fn tfrc_does_not_halve_between_two_reports() {
     for every in [5, 40, 100] {
         let rules = rules(every);
-        // How far apart reports come is known from the second one on.
+        // The report interval is known from the second report on.
         let halved = rules.iter().skip(3).filter(|rule| rule.contains("halved")).count();
         assert_eq!(halved, 0, "a report each {every} ms: {rules:?}");
         assert!(rules.iter().any(|rule| rule.contains("slow start")), "{rules:?}");

@@ -1,4 +1,4 @@
-//! Which packets feedback names.
+//! The resolution of packet numbers in feedback.
 
 use std::collections::BTreeMap;
 use steadycast_remote::{Bytes, History, Seed, Stream, Time};
@@ -12,7 +12,7 @@ fn a_sequence_number_names_the_newest_packet_of_its_stream_however_rare_that_is(
         assert_eq!(history.by_seq([Stream::Media, Stream::Repair, Stream::Parity][stream], next[stream]), None);
     }
     for number in 0..50_000_u64 {
-        // Of the others there are few, and at first none; of repairs none is remembered at the end.
+        // The other streams have few packets and none at first; no retransmission is left in the history at the end.
         let (of, stream) = match chance.bits32() % 1_000 {
             0..200 if number > 5_000 => (2, Stream::Parity),
             200..205 if (10_000..30_000).contains(&number) => (1, Stream::Repair),

@@ -1,4 +1,5 @@
-//! What the network and a wrong product may say: nothing of it stops a controller, or takes its rate out of its bounds.
+//! Invalid input from the network or from a faulty product neither stops a controller nor takes its rate out of its
+//! bounds.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use proptest::collection::vec;
@@ -10,12 +11,12 @@ use steadycast_remote::{
     Stream, Time,
 };
 
-/// A packet, and when and with which mark it arrived.
+/// A packet, with its arrival time and mark.
 type Word = (Result<u16, u64>, Option<(Option<i64>, u8)>);
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// Time goes on by this many milliseconds, or to any time at all.
+    /// Advances the time by this many milliseconds, or to any time.
     On(u64),
     To(u64),
     Sent(u64, bool),
@@ -24,13 +25,13 @@ enum Op {
     /// A packet counted back from the newest one, or any number.
     Forget(Result<u16, u64>),
     Queued(u64, u64),
-    /// Packets counted back from the newest one, or any number; and when they arrived.
+    /// Packets counted back from the newest one, or any numbers, with their arrival times.
     Told(Vec<Word>),
     Timer,
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    // Half of the arrivals are such as a network makes.
+    // Half of the arrivals are possible in a network.
     let at = prop_oneof![(0..100_000_000_000_i64), any::<i64>(), Just(i64::MAX), Just(i64::MIN)];
     let number =
         prop_oneof![4 => (0..100_u16).prop_map(Ok), 1 => any::<u16>().prop_map(Ok), 1 => any::<u64>().prop_map(Err)];
@@ -101,8 +102,8 @@ proptest! {
     }
 }
 
-/// Sends `packets`, one in 10 ms, with feedback of each after 50 ms that `lies` may change; returns the target at the
-/// end.
+/// Sends `packets`, one every 10 ms, with feedback about each after 50 ms that `lies` may change. Returns the final
+/// target.
 fn driven(name: &str, packets: u64, lies: impl Fn(u64, PacketResult) -> Vec<PacketResult>) -> Rate {
     let (mut remote, bounds) = remote(name);
     let mut calls = 0_u32;
@@ -146,7 +147,7 @@ fn numbers_of_16_bits_name_the_newest_packet_beyond_their_wrap() {
     assert_eq!(remote.number(69_999_u64 as u16), Some(69_999));
     assert_eq!(remote.number(65_535), Some(65_535));
     assert_eq!(remote.number(60_000), Some(60_000));
-    // Forgotten, and not yet sent.
+    // One packet was forgotten, and one is not sent yet.
     assert_eq!((remote.number(50_000), remote.number(70_000_u64 as u16)), (None, None));
 }
 

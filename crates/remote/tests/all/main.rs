@@ -1,5 +1,5 @@
-//! The claims about controllers at the sender, in one program: what they share is compiled once. `tests/memory.rs` is
-//! another, since it counts what its process allocates.
+//! The tests of controllers at the sender in one program, so that shared code is compiled once. `tests/memory.rs` is
+//! separate, because it counts the allocations of its process.
 
 mod gap;
 mod history;

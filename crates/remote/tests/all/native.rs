@@ -1,5 +1,5 @@
-//! A controller whose halves both run at the sender, on feedback every 50 ms, beside the same controller with its
-//! receiver half at the receiver: rate and loss over one link.
+//! Compares rate and loss over one link: a controller with both halves at the sender, on feedback every 50 ms, and the
+//! same controller with its receiver half at the receiver.
 
 use crate::model::{Outcome, Path, Side, Way, run};
 use steadycast_control::registry::ALL;
@@ -17,14 +17,14 @@ const NARROW: Path = Path {
 /// A link that loses one packet in a hundred and is never full.
 const LOSSY: Path = Path { rate: Rate::mbps(20), rtt: Span::millis(60), loss: 0.01, ..NARROW };
 
-/// Rate in bits per second and share of packets lost, each the mean of some seeds.
+/// The rate in bit/s and the loss rate, each the mean of several seeds.
 fn mean(controller: &str, side: Side, path: &Path, seeds: u64) -> (f64, f64) {
     let all: Vec<_> = (1..=seeds).map(|seed| run(controller, side, path, seed)).collect();
     let mean = |of: fn(&Outcome) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
     (mean(|outcome| outcome.rate), mean(|outcome| outcome.loss))
 }
 
-/// By how much two numbers differ, as a share of the first.
+/// Returns the difference of two numbers, as a share of the first.
 fn apart(one: f64, other: f64) -> f64 {
     (other - one).abs() / one
 }
@@ -43,9 +43,9 @@ fn tfrc_and_asmp_have_the_rate_of_their_native_pair_within_a_tenth_and_its_loss(
     }
 }
 
-/// Those that feedback every 50 ms is too coarse for, and what share of the native pair's rate they keep, at least and
-/// at most; set after the results were known. `pgmcc` is clocked by acknowledgments, which now come in lots. `tfrcp`
-/// takes the wait for feedback for round-trip time.
+/// The controllers for which feedback every 50 ms is too coarse, with the range of their rate as a share of the native
+/// pair's. The ranges were set after the results. `pgmcc` is clocked by acknowledgments, which arrive in bursts here.
+/// `tfrcp` takes the wait for feedback for round-trip time.
 const COARSE: [(&str, f64, f64); 4] =
     [("pgmcc", 0.55, 1.05), ("tfrcp", 0.75, 1.05), ("tfrcp-eai", 0.75, 1.05), ("tfrcp-qai", 0.75, 1.05)];
 

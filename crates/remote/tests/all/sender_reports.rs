@@ -1,5 +1,5 @@
-//! A sender report reaches a half that stands in for a receiver with the packets, and the round trip beside what the
-//! half says is that of the sender report that it answers.
+//! A sender report reaches a replayed receiver half with the packets. The round-trip time beside the half's report is
+//! that of the sender report that it answers.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use std::sync::{Arc, Mutex};
@@ -12,17 +12,17 @@ use steadycast_remote::{Bytes, Decision, PacketArrival, PeerTime, Rate, Replayed
 
 const SIZE: Bytes = Bytes::new(1_000);
 
-/// What the halves were told.
+/// The calls that the halves have received.
 #[derive(Default)]
 struct Seen {
-    /// Packets that had come before each sender report.
+    /// The packets that had arrived before each sender report.
     before: Vec<u64>,
     came: u64,
-    /// The round trip beside each report, and whether the half said anything in it.
+    /// The round-trip time of each report, and whether it had a body of the half.
     rtts: Vec<(Span, bool)>,
 }
 
-/// Halves that say nothing of use, and note what they are told; the receiver's reports, or is never due.
+/// Halves that record their calls. The receiver half's reports are empty, or it is never due.
 struct Noting(Arc<Mutex<Seen>>, bool);
 
 impl Factory for Noting {
@@ -74,8 +74,8 @@ impl ReceiverHalf for Noting {
     }
 }
 
-/// A packet each 10 ms for 1.2 s, told of each 50 ms, over 20 ms each way; from the 50th on there is a queue of 100 ms.
-/// Sender reports leave right before packets 20 and 70.
+/// Sends a packet every 10 ms for 1.2 s with feedback every 50 ms, over 20 ms in each direction. There is a queue of
+/// 100 ms from packet 50 on. Sender reports are sent right before packets 20 and 70.
 fn noted(reports: bool) -> Seen {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let setup = Setup::unicast(Rate::kbps(50), Rate::mbps(20), Seed(1).part("noted"));
@@ -92,7 +92,7 @@ fn noted(reports: bool) -> Seen {
         half.notice(&Departing { at, seq: n, size: SIZE, edge: FrameEdge { first: true, last: true } });
         half.on_sent(&Sent { at, left: at, number: n, seq: n, size: SIZE, data_limited: false });
         if n % 5 == 4 {
-            // What is there 20 ms before the report is here.
+            // Feedback covers what has arrived 20 ms before it reaches the sender.
             let arrived = (told..n).take_while(|n| came(*n) + Span::millis(20) <= at);
             let packets: Vec<_> = arrived
                 .map(|n| {
@@ -122,7 +122,7 @@ fn a_round_trip_is_that_of_the_sender_report_that_is_answered_whether_the_half_s
     for reports in [true, false] {
         let rtts = noted(reports).rtts;
         assert!(rtts.iter().all(|(_, said)| *said == reports), "{rtts:?}");
-        // The queue is there from the eleventh report on; the last eight tell of packets behind the second sender
+        // The queue exists from the eleventh report on. The last eight reports cover packets after the second sender
         // report.
         let (first, second) = rtts.split_at(15);
         assert!(first.iter().all(|(rtt, _)| *rtt == Span::millis(40)), "{rtts:?}");

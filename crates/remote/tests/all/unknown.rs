@@ -1,4 +1,4 @@
-//! A packet whose fate feedback does not tell is neither lost nor in flight, and departures are what the product says.
+//! A packet without feedback is neither lost nor in flight, and send times are those of the product.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use steadycast_remote::{
     Bounds, Bytes, Decision, FrameEdge, Packet, PacketArrival, PacketResult, PeerTime, Rate, Remote, Span, Stream, Time,
 };
 
-/// Laws whose rate does not depend on feedback.
+/// Controllers whose rate does not depend on feedback.
 const DEAF: [&str; 4] = ["fixed", "rbuf-type1", "rbuf-type2", "no-control"];
 
 fn remote(name: &str) -> Remote {
@@ -23,18 +23,18 @@ fn full() -> Packet {
     Packet { size: Bytes::new(1_200), edge: FrameEdge::default(), data_limited: false }
 }
 
-/// When feedback tells of a lost packet that it is missing.
+/// The time at which feedback reports a lost packet as missing.
 #[derive(Clone, Copy, PartialEq)]
 enum Told {
-    /// With the packets around it.
+    /// Together with the packets around it.
     Together,
-    /// With the feedback after that, as QUIC's loss detection does (RFC 9002, section 6.1).
+    /// With the next feedback, as in QUIC's loss detection (RFC 9002, section 6.1).
     After,
     Never,
 }
 
-/// Sends a packet each 5 ms for 30 s over 50 ms of round trip, with feedback every 50 ms; each `lost`-th packet is
-/// lost. Returns the decision at the end.
+/// Sends a packet every 5 ms for 30 s over a round trip of 50 ms, with feedback every 50 ms. Each `lost`-th packet is
+/// lost. Returns the final decision.
 fn run(name: &str, lost: u64, told: Told) -> Decision {
     let mut remote = remote(name);
     let (mut pending, mut missing) = (Vec::new(), Vec::new());
@@ -73,11 +73,12 @@ fn a_loss_that_is_told_after_the_silence_about_it_counts_as_one_that_is_told_at_
     for controller in ALL.iter().filter(|c| !DEAF.contains(&c.name)) {
         let target = |told| run(controller.name, 20, told).target.as_bps_f64();
         let [together, after, never] = [Told::Together, Told::After, Told::Never].map(target);
-        // Losses cost a law that answers them at least a fifth of the rate; told later they cost nearly as much.
+        // Losses reduce the rate of a controller that reacts to them by at least a fifth, and nearly as much if they
+        // are reported later.
         if together < 0.8 * never {
             let said = format!("{}: {together}, {after} where told after, {never} where never", controller.name);
-            // `pgmcc` is clocked by acknowledgements: that a loss comes with the first packet of a feedback, and not
-            // among others, costs it half of the rate (0.48; the bound was 0.75 for all).
+            // `pgmcc` is clocked by acknowledgements. A loss at the first packet of a feedback message, not among
+            // others, costs it half of the rate (0.48; the bound was 0.75 for all).
             let least = if controller.name == "pgmcc" { 0.4 } else { 0.75 };
             assert!(after < 1.25 * together && after > least * together, "{said}");
         }
@@ -91,7 +92,7 @@ fn silence_about_single_packets_neither_lowers_the_rate_nor_fills_the_window() {
             let (silent, whole) = (run(controller.name, every, Told::Never), run(controller.name, 7_000, Told::Never));
             let (low, high) = (silent.target.as_bps_f64(), whole.target.as_bps_f64());
             let said = format!("{}, each {every}th: {silent:?}, {whole:?}", controller.name);
-            // A delay that is one packet's in two is measured half as often.
+            // The delay that only every second packet has is sampled half as often.
             assert!(low > 0.7 * high, "{said}");
             let closed = |decision: &Decision| decision.window.is_some_and(Window::is_closed);
             assert!(!closed(&silent) || closed(&whole), "{said}");
@@ -129,7 +130,8 @@ fn packets_that_feedback_does_not_cover_are_no_silence_and_silence_about_all_oth
 
 #[test]
 fn uncovered_packets_alone_leave_the_rate_of_laws_that_wait_for_feedback() {
-    // Others wait for what their receiver half says, which feedback alone brings on: they halve at most once more.
+    // Other controllers depend on their receiver half's reports, which only feedback triggers: they halve at most once
+    // more.
     for name in ["steady", "gcc", "scream"] {
         let mut remote = remote(name);
         let mut step = |from: u64, covered: bool| {
@@ -171,10 +173,10 @@ fn a_forgotten_packet_leaves_the_window() {
     assert_eq!(free(&remote), before);
 }
 
-/// When a half was called, and when the packet left that the call was about.
+/// The time of a half's call, and the send time of the packet in question.
 type Calls = Arc<Mutex<Vec<(Time, Option<Time>)>>>;
 
-/// A half that notes its calls.
+/// A half that records its calls.
 struct Noting(Calls);
 
 impl Factory for Noting {

@@ -1,5 +1,5 @@
-//! A small world for group controllers: one sender half, receivers behind paths of their own, RTCP's timers. Events in
-//! order of (time, insertion); everything drawn from one seed.
+//! A small world for group controllers: one sender half, receivers with their own paths, and RTCP's timers. Events are
+//! ordered by time and insertion, and all random numbers have one seed.
 
 #![allow(unreachable_pub, reason = "a module of test crates")]
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
@@ -13,10 +13,10 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Seed, Span, Time};
 
-/// Every local clock has run for this long when the world starts, so that an hour's offset leaves it above zero.
+/// The time that every local clock shows at the start of the world, so that an offset of an hour leaves it above zero.
 const CLOCKS: Span = Span::secs(20_000);
 
-/// The way to some receivers: a link with a queue, and loss.
+/// The path to some receivers: a link with a queue, and loss.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     pub rate: Rate,
@@ -49,7 +49,7 @@ impl Path {
     }
 }
 
-/// One receiver's clock against the world's.
+/// The clock of a receiver, relative to the world's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
     pub offset_s: i64,
@@ -75,7 +75,7 @@ struct Member {
     clock: Clock,
     path: usize,
     alive: bool,
-    /// Extended sequence: base of the report interval, highest seen, received.
+    /// The extended sequence numbers: the base of the report interval, the highest seen, and the number received.
     base: Option<u64>,
     highest: u64,
     received: u64,
@@ -104,37 +104,37 @@ struct Packet {
     notice: Notice,
 }
 
-/// What the sender was told, with what it then decided.
+/// The inputs of the sender half, with its decisions.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub at: Time,
     pub from: usize,
     pub body: Option<Body>,
     pub rate: Rate,
-    /// Whose report limits the rate now.
+    /// The receiver whose report limits the rate now.
     pub by: Option<ReceiverId>,
-    /// The last notice that left before.
+    /// The last notice that was sent.
     pub notice: Notice,
 }
 
 pub struct World {
     pub now: Time,
     pub sender: Box<dyn SenderHalf>,
-    /// Every report that reached the sender.
+    /// All reports that have reached the sender.
     pub steps: Vec<Step>,
-    /// Packets sent.
+    /// The number of packets sent.
     pub sent: u64,
-    /// The rate of the source; the pacer never goes above it.
+    /// The rate of the source, which limits the pacer.
     pub source: Rate,
-    /// Overheard reports reach the others (any-source multicast).
+    /// Whether other receivers get overheard reports (any-source multicast).
     pub overhear: bool,
-    /// RTCP's least interval and the session bandwidth.
+    /// RTCP's minimum interval, and the session bandwidth.
     pub least: Span,
-    /// Sender reports (the first at half of it).
+    /// The interval of sender reports; the first one is sent after half of it.
     pub sr_every: Span,
-    /// Reports are dropped with this probability.
+    /// The loss probability of reports.
     pub back_loss: f64,
-    /// Every decision is sampled this often.
+    /// The sampling interval of decisions.
     pub rates: Vec<(Time, Rate)>,
     setup: Setup,
     factory: Arc<dyn Factory>,
@@ -188,7 +188,7 @@ impl World {
         world
     }
 
-    /// Rebuilds the sender with these limits; before anything has run.
+    /// Rebuilds the sender with these limits, before the world runs.
     pub fn limits(mut self, floor: Rate, cap: Rate) -> Self {
         (self.setup.floor, self.setup.cap) = (floor, cap);
         self.sender = self.factory.sender(&self.setup);
@@ -228,7 +228,7 @@ impl World {
         (0..n).map(|_| self.join(path, Clock::default())).collect()
     }
 
-    /// Says BYE, after what the half still has to say.
+    /// Ends a receiver with its last report and a BYE.
     pub fn leave(&mut self, index: usize) {
         let local = self.members[index].clock.local(self.now);
         let body = self.members[index].half.leave(local);
@@ -242,7 +242,7 @@ impl World {
         self.check_sender();
     }
 
-    /// Dies without a word.
+    /// Ends a receiver without a BYE.
     pub fn die(&mut self, index: usize) {
         self.members[index].alive = false;
     }
@@ -280,7 +280,7 @@ impl World {
         self.now = end;
     }
 
-    /// The mean rate between two times, in bit/s.
+    /// Returns the mean rate between two times, in bit/s.
     pub fn mean(&self, from_s: u64, to_s: u64) -> f64 {
         let (from, to) = (Time::ZERO + Span::secs(from_s), Time::ZERO + Span::secs(to_s));
         let inside: Vec<_> = self.rates.iter().filter(|(at, _)| *at >= from && *at < to).collect();
@@ -419,7 +419,7 @@ impl World {
             self.paths[path].1 = out;
             self.at(out + link.delay, Event::Arrive { path, packet });
         }
-        // A little jitter keeps two clocks from locking.
+        // A little jitter keeps two clocks from locking to each other.
         let gap = PACKET.at(rate).scale(self.chance.between(0.95, 1.05));
         self.at(self.now + gap, Event::Packet);
         self.check_sender();
@@ -488,7 +488,7 @@ impl World {
         self.at(self.now + back, Event::Reported { from, rtt, reception, body });
     }
 
-    /// Arms the member's next wake, whatever it is for.
+    /// Schedules the member's next wake.
     fn check(&mut self, index: usize) {
         let member = &self.members[index];
         let mut next = member.half.wake().map_or(Time::NEVER, |w| w.at);

@@ -6,9 +6,9 @@
 //!                     └── Report { packets } ──┴────────────── delay back, loss back ◀─────────────┘
 //! ```
 //!
-//! Every flow has halves of its own; all share the bottleneck. A report joins what the receiver half says with what
-//! became of each packet since the last report (RFC 8888). Public fields may be changed between two calls of
-//! [`Bench::run_until`]; the link's rate by [`Bench::set_rate`].
+//! Every flow has its own halves; all flows share the bottleneck. A report joins the receiver half's report with the
+//! per-packet feedback since the last one (RFC 8888). Public fields may be changed between two calls of
+//! [`Bench::run_until`], and the link's rate by [`Bench::set_rate`].
 
 use super::{Decided, Plan};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,42 +19,43 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Stamp, Time};
 
-/// A frame is skipped while the oldest waiting packet is older than this.
+/// The age of the oldest queued packet above which a frame is skipped.
 const PATIENCE: Span = Span::millis(400);
-/// Size of the constant-rate traffic's packets.
+/// The packet size of the constant-rate traffic.
 const CROSS: Bytes = Bytes::new(1_000);
 
-/// When the bottleneck marks a packet that is ECN-capable: by the time that the packet has waited.
+/// The rule by which the bottleneck marks ECN-capable packets, based on their queueing time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Marking {
     Never,
-    /// Each one that has waited longer.
+    /// Marks each packet that has waited longer.
     Step(Span),
-    /// With a probability that rises from 0 to 1 between the two.
+    /// Marks with a probability that rises from 0 to 1 between the two times.
     Ramp(Span, Span),
-    /// Each with this probability.
+    /// Marks each packet with this probability.
     Random(f64),
 }
 
-/// The way to the receivers and back.
+/// The path to the receivers and back.
 #[derive(Clone, Debug)]
 pub struct Link {
     rate: Rate,
     pub delay: Span,
     pub back: Span,
-    /// What fits into the queue, the packet in service included.
+    /// The capacity of the queue, including the packet in service.
     pub limit: Bytes,
     pub marking: Marking,
-    /// Each packet is lost with this probability, before the queue.
+    /// The loss probability of a packet before the queue.
     pub loss: f64,
-    /// As `loss`, for reports.
+    /// The loss probability of a report.
     pub back_loss: f64,
     /// Constant-rate traffic that shares the queue.
     pub cross: Rate,
 }
 
 impl Link {
-    /// Half of the round trip each way; a queue of 300 ms; no marks, no random loss, no other traffic.
+    /// Creates a path with half of the round trip in each direction and a queue of 300 ms, without marks, random loss
+    /// or other traffic.
     pub fn new(rate: Rate, rtt: Span) -> Self {
         Self {
             rate,
@@ -81,26 +82,26 @@ impl Link {
     }
 }
 
-/// What clocks the reports.
+/// The event that clocks the reports.
 #[derive(Clone, Copy, Debug)]
 pub enum Clock {
     /// The receiver half.
     Half,
-    /// A report each while, from the first packet on.
+    /// A timer, from the first packet on.
     Every(Span),
-    /// After this many packets, at a frame's last packet where `marker` is set, and after a while in any case.
+    /// A number of packets, a frame's last packet if `marker` is set, or a timer.
     Counted { packets: u64, marker: bool, after: Span },
 }
 
-/// What the bottleneck did to a packet of a flow.
+/// The fate of a flow's packet at the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// When the packet left the sender, and when it arrived.
+    /// The send time and the arrival time.
     pub sent: Time,
     pub at: Option<Time>,
     pub size: Bytes,
     pub stream: Stream,
-    /// Time in the queue, without the packet's own service.
+    /// The time in the queue, without the packet's own service time.
     pub queue: Span,
     pub marked: bool,
 }
@@ -111,35 +112,35 @@ struct Waiting {
     since: Time,
 }
 
-/// A pair of halves, its source and its record.
+/// A pair of halves with its source and its record.
 pub struct Flow {
     pub sender: Box<dyn SenderHalf>,
     pub receiver: Box<dyn ReceiverHalf>,
     pub clock: Clock,
-    /// Packets before the newest reported one that a report repeats.
+    /// The number of packets before the newest reported one that a report repeats.
     pub overlap: u64,
     pub fps: u64,
-    /// The source's frames are never larger than this rate gives.
+    /// The upper limit of the frame size, as a rate.
     pub most: Rate,
-    /// Each frame's size is drawn from this share around its nominal size.
+    /// The range of the random frame size, as a share of the nominal size.
     pub noise: f64,
-    /// The source has no frames.
+    /// Whether the source has no frames.
     pub idle: bool,
-    /// Reports carry no packets.
+    /// Whether reports contain no per-packet feedback.
     pub mute: bool,
     pub decisions: Vec<Decided>,
-    /// All packets, by their number.
+    /// All packets by their number.
     pub packets: Vec<Outcome>,
     pub skipped: u64,
-    /// When reports left the receiver, and how many packets each told of.
+    /// The send times of the reports, and the number of packets that each covers.
     pub reports: Vec<(Time, usize)>,
-    /// What the receiver half said last.
+    /// The last report of the receiver half.
     pub body: Option<Body>,
     id: ReceiverId,
     packet: Bytes,
     ecn: Ecn,
     sender_ahead: Span,
-    /// The receiver's clock is this far ahead of the world's.
+    /// The offset of the receiver's clock to the world's.
     pub receiver_ahead: Span,
     waiting: VecDeque<Waiting>,
     next_frame: Time,
@@ -147,7 +148,7 @@ pub struct Flow {
     seq: u64,
     probe: Option<(Probe, u32, Bytes)>,
     probed: Option<u32>,
-    /// Packets whose arrival the sender half knows.
+    /// The packets whose arrival was reported to the sender half.
     told: BTreeSet<u64>,
     // At the receiver.
     arrived: BTreeMap<u64, PacketArrival>,
@@ -164,7 +165,7 @@ pub struct Flow {
 }
 
 struct Packet {
-    /// Constant-rate traffic has none.
+    /// The flow; `None` for constant-rate traffic.
     flow: Option<usize>,
     number: u64,
     seq: u64,
@@ -210,7 +211,7 @@ enum Next {
 }
 
 impl Bench {
-    /// One flow for each plan; the plan's path, source and number of receivers are not used.
+    /// Creates one flow per plan. The plan's path, source and number of receivers are not used.
     pub fn new(link: Link, plans: &[Plan]) -> Self {
         let mut bench = Self {
             now: Time::ZERO,
@@ -228,7 +229,7 @@ impl Bench {
         bench
     }
 
-    /// A further flow, which starts now.
+    /// Adds a flow that starts now.
     pub fn join(&mut self, plan: &Plan) {
         let factory = Chosen::shared(plan.controller, plan.mode, &plan.params).unwrap();
         self.join_with(plan, &*factory);
@@ -282,13 +283,13 @@ impl Bench {
         self.flows[i].note(self.now);
     }
 
-    /// The link has this rate from now on; the packet in service begins anew.
+    /// Sets the link's rate. The packet in service starts again.
     pub fn set_rate(&mut self, rate: Rate) {
         self.link.rate = rate;
         self.serving = self.queue.front().map(|head| self.now + head.size.at(rate));
     }
 
-    /// Steps to `end` (world time).
+    /// Runs to `end` (world time).
     pub fn run_until(&mut self, end: Time) {
         let mut still = 0;
         loop {
@@ -410,7 +411,7 @@ impl Bench {
             Event::Data(i, packet) => self.flows[i].arrive(self.now, &packet),
             Event::Report(i, body, reception, probe, mut packets) => {
                 let flow = &mut self.flows[i];
-                // As a session does: of a packet that has arrived the half is told once.
+                // As in a session, an arrival is reported to the half only once.
                 packets.retain(|packet| packet.arrived.is_none() || flow.told.insert(packet.number));
                 let rtt = probe.map(|(sent, held)| self.now.since(sent).saturating_sub(held));
                 flow.sender.on_report(&Report {
@@ -435,18 +436,18 @@ impl Bench {
         }
     }
 
-    /// The share of the link that flow `i` got between two times.
+    /// Returns the share of the link that flow `i` had between two times.
     pub fn used(&self, i: usize, from: Time, to: Time) -> f64 {
         self.received_rate(i, from, to).ratio(self.link.rate)
     }
 
-    /// Rate of what arrived of flow `i` between two times.
+    /// Returns the receive rate of flow `i` between two times.
     pub fn received_rate(&self, i: usize, from: Time, to: Time) -> Rate {
         let got = self.flows[i].packets.iter().filter(|p| p.at.is_some_and(|at| (from..to).contains(&at)));
         got.map(|p| p.size).sum::<Bytes>().per(to.since(from))
     }
 
-    /// A quantile of the time in the queue of what flow `i` sent between two times and arrived.
+    /// Returns a quantile of the queueing time of the packets of flow `i` sent between two times.
     pub fn queue_delay(&self, i: usize, quantile: f64, from: Time, to: Time) -> Span {
         let mut all: Vec<Span> = self.sent(i, from, to).filter(|p| p.at.is_some()).map(|packet| packet.queue).collect();
         all.sort_unstable();
@@ -454,13 +455,13 @@ impl Bench {
         all.get(place.min(all.len().saturating_sub(1))).copied().unwrap_or_default()
     }
 
-    /// The share of the packets that flow `i` sent between two times and that never arrived.
+    /// Returns the loss rate of the packets of flow `i` sent between two times.
     pub fn loss(&self, i: usize, from: Time, to: Time) -> f64 {
         let (lost, all) = self.sent(i, from, to).fold((0, 0), |(l, n), p| (l + u64::from(p.at.is_none()), n + 1));
         lost as f64 / f64::from(all).max(1.0)
     }
 
-    /// The share of the packets that flow `i` sent between two times and that were marked.
+    /// Returns the share of marked packets of flow `i` sent between two times.
     pub fn marked(&self, i: usize, from: Time, to: Time) -> f64 {
         let (marked, all) = self.sent(i, from, to).fold((0, 0), |(m, n), p| (m + u64::from(p.marked), n + 1));
         marked as f64 / f64::from(all).max(1.0)
@@ -470,7 +471,7 @@ impl Bench {
         self.flows[i].packets.iter().filter(move |p| (from..to).contains(&p.sent))
     }
 
-    /// Mean target of flow `i` between two times, each decision weighted with the time for which it stood.
+    /// Returns the mean target of flow `i` between two times, weighted by the duration of each decision.
     pub fn mean_target(&self, i: usize, from: Time, to: Time) -> Rate {
         let decisions = &self.flows[i].decisions;
         let mut bits = 0.0;
@@ -483,7 +484,7 @@ impl Bench {
 }
 
 impl Flow {
-    /// The target now.
+    /// Returns the current target.
     pub fn target(&self) -> Rate {
         self.sender.decision().target
     }
@@ -495,7 +496,7 @@ impl Flow {
         }
     }
 
-    /// A frame comes from the encoder: as many equal packets as its share of the target needs.
+    /// Queues a frame of the encoder, as equal packets for its share of the target.
     fn frame(&mut self, now: Time) {
         let period = Span::secs(1) / self.fps;
         self.next_frame = now.max(self.next_frame) + period;
@@ -524,7 +525,7 @@ impl Flow {
         self.sender.on_queue(&MediaQueue { at: now + self.sender_ahead, waiting, age, frame });
     }
 
-    /// The probe that is under way or now begins.
+    /// Returns the probe that is in progress or starts now.
     fn probe(&self) -> Option<(Probe, u32, Bytes)> {
         self.probe.or_else(|| {
             let wanted = self.sender.probe().filter(|probe| Some(probe.id) != self.probed)?;

@@ -4,8 +4,8 @@
 //!  source ─▶ pacer ─▶ [FIFO bottleneck] ─▶ delay ─▶ loss ─▶ receiver i ─▶ delay back ─▶ loss back ─▶ sender
 //! ```
 //!
-//! Every end has a clock of its own, ahead of the world's by its offset. A world is stepped by [`World::run_until`],
-//! and its public fields may be changed between steps.
+//! Each end has its own clock, with an offset to the world's. [`World::run_until`] advances the world, and public
+//! fields may be changed between two calls.
 #![allow(unreachable_pub, reason = "a module of test crates")]
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
@@ -21,18 +21,18 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
 
-/// Which packets are lost.
+/// The packets that are lost.
 #[derive(Clone, Debug, Default)]
 pub enum Loss {
     #[default]
     None,
-    /// Each with this probability.
+    /// Each packet with this probability.
     Bernoulli(f64),
-    /// Each one whose sequence number is a multiple of this.
+    /// Packets whose sequence number is a multiple of this.
     Every(u64),
-    /// Those with these sequence numbers.
+    /// Packets with these sequence numbers.
     List(Vec<u64>),
-    /// All.
+    /// All packets.
     All,
 }
 
@@ -48,36 +48,36 @@ impl Loss {
     }
 }
 
-/// A FIFO with a rate and room for so many packets.
+/// A FIFO queue with a rate and a capacity in packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Bottleneck {
     pub rate: Rate,
     pub limit: usize,
 }
 
-/// The way to the receivers and back.
+/// The path to the receivers and back.
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// One-way delay forward; receiver i has `more[i]` on top, where there is one, in both directions.
+    /// The one-way delay forward. Receiver i has the additional delay `more[i]`, if there is one, in both directions.
     pub delay: Span,
     pub back: Span,
     pub more: Vec<Span>,
-    /// Shared by all receivers.
+    /// The bottleneck that all receivers share.
     pub bottleneck: Option<Bottleneck>,
-    /// Forward, per receiver; the last one holds for all others.
+    /// The forward loss per receiver; the last entry applies to all further receivers.
     pub loss: Vec<Loss>,
-    /// Of reports.
+    /// The loss of reports.
     pub back_loss: Loss,
-    /// Marked instead of dropped: as `loss`, but the packet arrives.
+    /// The packets that are marked instead of dropped, in the form of `loss`.
     pub marks: Loss,
-    /// Every packet with a sequence number divisible by this comes this much later.
+    /// The additional delay of packets whose sequence number is divisible by this.
     pub late: Option<(u64, Span)>,
-    /// Receivers hear each other after this long.
+    /// The delay after which receivers get each other's reports.
     pub overhear: Option<Span>,
 }
 
 impl Path {
-    /// No bottleneck, no loss, half the round trip each way.
+    /// Creates a path without bottleneck and loss, with half the round trip in each direction.
     pub fn clean(rtt: Span) -> Self {
         Self {
             delay: rtt / 2,
@@ -99,14 +99,14 @@ impl Path {
     }
 }
 
-/// What the application has to send.
+/// The data of the application.
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
-    /// Always more.
+    /// Unlimited data.
     Greedy,
-    /// Packets at this rate; what the pacer does not take at once waits, but no more than one.
+    /// Packets at this rate. At most one packet waits for the pacer.
     Rate(Rate),
-    /// Nothing.
+    /// No data.
     Idle,
 }
 
@@ -117,7 +117,7 @@ enum Event {
     Announce(usize, Option<Body>),
 }
 
-/// What LSR and DLSR tell: when the last packet before a report left, and for how long it was held.
+/// The values for LSR and DLSR: the send time of the last packet before a report, and its hold time.
 #[derive(Clone, Copy)]
 struct Probe {
     sent: Time,
@@ -134,17 +134,17 @@ struct Packet {
     ce: bool,
 }
 
-/// A receiver half and what its session would know.
+/// A receiver half with the state of its session.
 pub struct Member {
     pub half: Box<dyn ReceiverHalf>,
     pub id: ReceiverId,
     pub gone: bool,
-    /// Its clock is this far ahead of the world's.
+    /// The offset of its clock to the world's.
     pub ahead: Span,
     pub buffer: Option<BufferLevel>,
     near: Option<PeerTime>,
     highest: Option<u64>,
-    /// Expected up to, received, at the last report and now.
+    /// The packets expected and received, at the last report and now.
     counted: (u64, u64),
     received: u64,
     next_rtcp: Time,
@@ -152,24 +152,24 @@ pub struct Member {
     chance: Chance,
 }
 
-/// A packet that arrived.
+/// A packet that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
     pub at: Time,
     pub receiver: usize,
     pub seq: u64,
-    /// Time spent in the bottleneck's queue and on its wire.
+    /// The time in the bottleneck's queue and in service.
     pub queue: Span,
 }
 
-/// A decision as it stood from a time on.
+/// A decision and the time from which it was in force.
 #[derive(Clone, Debug)]
 pub struct Decided {
     pub at: Time,
     pub decision: Decision,
 }
 
-/// One sender, its receivers and the way between them.
+/// A sender, its receivers and the path between them.
 pub struct World {
     pub now: Time,
     pub sender: Box<dyn SenderHalf>,
@@ -177,16 +177,16 @@ pub struct World {
     pub path: Path,
     pub source: Source,
     pub packet: Bytes,
-    /// Mean RTCP interval of members whose feedback RTCP clocks, and of sender reports.
+    /// The mean RTCP interval of members with RTCP-clocked feedback, and of sender reports.
     pub rtcp: Span,
-    /// The sender's clock is this far ahead of the world's.
+    /// The offset of the sender's clock to the world's.
     pub ahead: Span,
-    /// Packets per frame.
+    /// The number of packets per frame.
     pub frame: u64,
     pub sent: Vec<(Time, u64)>,
     pub delivered: Vec<Delivery>,
     pub decisions: Vec<Decided>,
-    /// Reports that left receivers: when, who, with which body.
+    /// The reports sent by receivers: time, receiver and body.
     pub reports: Vec<(Time, usize, Option<Body>)>,
     pub dropped: u64,
     events: BTreeMap<(Time, u64), Event>,
@@ -200,7 +200,7 @@ pub struct World {
     chance: Chance,
 }
 
-/// How a world is built.
+/// The configuration of a world.
 pub struct Plan {
     pub controller: &'static str,
     pub mode: Mode,
@@ -219,7 +219,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// One receiver, packets of 1000 bytes, a greedy source, 1 kb/s to 100 Mb/s.
+    /// Creates a plan with one receiver, packets of 1000 bytes, a greedy source, and rates from 1 kb/s to 100 Mb/s.
     pub fn new(controller: &'static str, path: Path) -> Self {
         Self {
             controller,
@@ -307,7 +307,7 @@ impl Plan {
     }
 }
 
-/// What comes next.
+/// The next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
     Event,
@@ -320,7 +320,7 @@ enum Next {
 }
 
 impl World {
-    /// Steps to `end` (world time).
+    /// Runs to `end` (world time).
     pub fn run_until(&mut self, end: Time) {
         let mut still = 0;
         loop {
@@ -416,7 +416,7 @@ impl World {
             Source::Greedy => false,
             Source::Rate(_) | Source::Idle => {
                 self.backlog = self.backlog.saturating_sub(1);
-                // The next packet of the application comes before the pacer would take it.
+                // The next packet of the application arrives before the pacer would send it.
                 let pacer = self.now + size.at(self.sender.decision().pacing);
                 self.app_next > pacer
             }
@@ -486,7 +486,7 @@ impl World {
             }
             Event::Report(i, body, reception, probe) => {
                 let member = &self.members[i];
-                // As LSR and DLSR would have it, had a sender report gone with the last packet.
+                // The values of LSR and DLSR for a sender report sent with the last packet.
                 let rtt = probe.map(|p| self.now.since(p.sent).saturating_sub(p.held));
                 let members = u32::try_from(self.members.iter().filter(|m| !m.gone).count()).unwrap();
                 let at = self.now + self.ahead;
@@ -555,7 +555,7 @@ impl World {
         }
     }
 
-    /// Receiver `i` says BYE; `silently`: it just stops.
+    /// Ends receiver `i` with a BYE, or without one if `silently`.
     pub fn leave(&mut self, i: usize, silently: bool) {
         let now = self.now;
         let member = &mut self.members[i];
@@ -587,18 +587,18 @@ impl World {
         }
     }
 
-    /// The decision that stood at `at`.
+    /// Returns the decision in force at `at`.
     pub fn decided(&self, at: Time) -> &Decision {
         let after = self.decisions.partition_point(|d| d.at <= at);
         &self.decisions[after.saturating_sub(1)].decision
     }
 
-    /// The target now.
+    /// Returns the current target.
     pub fn target(&self) -> Rate {
         self.sender.decision().target
     }
 
-    /// Mean target between two times, each decision weighted with the time it stood.
+    /// Returns the mean target between two times, weighted by the duration of each decision.
     pub fn mean_target(&self, from: Time, to: Time) -> Rate {
         let mut bits = 0.0;
         for (i, d) in self.decisions.iter().enumerate() {
@@ -608,7 +608,7 @@ impl World {
         Rate::from_bps_f64(bits / to.since(from).as_secs_f64())
     }
 
-    /// Share of the time in which the decision named this limit.
+    /// Returns the share of the time in which the decision had this limit.
     pub fn share_limited_by(&self, limit: Limit, from: Time, to: Time) -> f64 {
         let mut sum = 0.0;
         for (i, d) in self.decisions.iter().enumerate().filter(|(_, d)| d.decision.limit == limit) {
@@ -618,19 +618,19 @@ impl World {
         sum / to.since(from).as_secs_f64()
     }
 
-    /// Rate of what was sent between two times.
+    /// Returns the send rate between two times.
     pub fn sent_rate(&self, from: Time, to: Time) -> Rate {
         let n = self.sent.iter().filter(|(at, _)| (from..to).contains(at)).count() as u64;
         Bytes::new(n * self.packet.get()).per(to.since(from))
     }
 
-    /// Rate of what arrived at receiver `i` between two times.
+    /// Returns the receive rate of receiver `i` between two times.
     pub fn received_rate(&self, i: usize, from: Time, to: Time) -> Rate {
         let n = self.delivered.iter().filter(|d| d.receiver == i && (from..to).contains(&d.at)).count() as u64;
         Bytes::new(n * self.packet.get()).per(to.since(from))
     }
 
-    /// The share of the packets sent between two times that receiver `i` never got.
+    /// Returns the loss rate at receiver `i` of the packets sent between two times.
     pub fn loss(&self, i: usize, from: Time, to: Time) -> f64 {
         let sent: Vec<u64> = self.sent.iter().filter(|(at, _)| (from..to).contains(at)).map(|s| s.1).collect();
         let (Some(first), Some(last)) = (sent.first(), sent.last()) else { return 0.0 };
@@ -638,7 +638,7 @@ impl World {
         1.0 - got as f64 / sent.len() as f64
     }
 
-    /// A quantile of the time in the bottleneck, of what arrived at receiver `i` between two times.
+    /// Returns a quantile of the time in the bottleneck, for arrivals at receiver `i` between two times.
     pub fn queue_delay(&self, i: usize, quantile: f64, from: Time, to: Time) -> Span {
         let mut all: Vec<Span> =
             self.delivered.iter().filter(|d| d.receiver == i && (from..to).contains(&d.at)).map(|d| d.queue).collect();
@@ -653,19 +653,19 @@ pub fn s(seconds: f64) -> Time {
     Time::ZERO + Span::from_secs_f64(seconds)
 }
 
-/// Both sides of a claim about a rate.
+/// Asserts both bounds of a rate.
 #[track_caller]
 pub fn assert_between(rate: Rate, low: Rate, high: Rate) {
     assert!((low..=high).contains(&rate), "{rate} is not between {low} and {high}");
 }
 
-/// Both sides of a claim about a number.
+/// Asserts both bounds of a number.
 #[track_caller]
 pub fn assert_within(got: f64, want: f64, share: f64) {
     assert!((got - want).abs() <= want.abs() * share, "{got} is not {want} ± {:.1} %", share * 100.0);
 }
 
-/// Compares `text` with the file `name` beside the tests, or writes it when UPDATE_SNAPSHOTS is set.
+/// Compares `text` with the file `name` beside the tests, or writes the file if UPDATE_SNAPSHOTS is set.
 #[track_caller]
 pub fn assert_snapshot(name: &str, text: &str) {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);

@@ -1,4 +1,4 @@
-//! What every controller has to prove in the same way: its table on an ideal link, and operations in any order.
+//! The common tests of all controllers: a table of results on an ideal link, and random sequences of operations.
 
 use super::bench::{Bench, Link, Marking};
 use super::{Loss, Path, Plan, World, s};
@@ -13,7 +13,7 @@ use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
 
 const S: Bytes = Bytes::new(1000);
 
-/// Declares two tests of both halves: whatever a sender hears, and whatever one of so many members hears as a receiver.
+/// Declares two tests with random inputs: of the sender half, and of the receiver half as one of several members.
 #[allow(unused_macros, reason = "each test file uses its part")]
 macro_rules! both_halves_stand {
     ($controller:literal, $members:literal) => {
@@ -37,11 +37,11 @@ macro_rules! both_halves_stand {
 #[allow(unused_imports, reason = "each test file uses its part")]
 pub(crate) use both_halves_stand;
 
-/// A receiver half that hears of packets of 1000 B, one by one, at milliseconds.
+/// A receiver half that gets packets of 1000 B, with times in milliseconds.
 pub struct Hearing(pub Box<dyn ReceiverHalf>);
 
 impl Hearing {
-    /// A packet arrives.
+    /// Delivers a packet.
     pub fn packet(&mut self, ms: u64, last: bool, ecn: Ecn) {
         self.0.on_arrival(&Arrival {
             at: Time::ZERO + Span::millis(ms),
@@ -56,7 +56,7 @@ impl Hearing {
         });
     }
 
-    /// When it wants to report; `None` while it has nothing to say.
+    /// Returns the time of the next report; `None` if there is nothing to report.
     pub fn due(&self) -> Option<u64> {
         match self.0.due() {
             Due::At(wake) => Some(wake.at.since(Time::ZERO).as_nanos() / 1_000_000),
@@ -64,14 +64,14 @@ impl Hearing {
         }
     }
 
-    /// It may report.
+    /// Requests a report.
     pub fn report(&mut self, ms: u64) -> Reply {
         let now = Time::ZERO + Span::millis(ms);
         self.0.report(&Slot { now, expected: 1, lost: 0, members: 2, interval: Span::secs(1), rtcp_share: 0.0 })
     }
 }
 
-/// A flow decides in the same way at the same times, whatever its receiver's clock shows.
+/// A flow's decisions do not depend on the offset of its receiver's clock.
 pub fn clocks_need_not_agree(mut plan: Plan, link: &Link) {
     let mut run = |ahead: Span| {
         plan.receivers_ahead = ahead;
@@ -82,9 +82,9 @@ pub fn clocks_need_not_agree(mut plan: Plan, link: &Link) {
     assert_eq!(run(Span::ZERO), run(Span::secs(7_777)));
 }
 
-/// Capacity and round trip to what a controller makes of them, alone, with a queue of one bandwidth-delay product (at
-/// least ten packets): the link's use, the target, the queue's delay and the loss between `from` and `to` seconds.
-/// `note` adds a column. Of `lossy` links each packet is lost with probability 0.03 as well.
+/// Runs a controller alone for each capacity and round-trip time, with a queue of one bandwidth-delay product (at least
+/// ten packets). Returns the utilization, the target, the queueing delay and the loss between `from` and `to` seconds.
+/// `note` adds a column. The `lossy` links lose each packet with probability 0.03.
 pub fn table(
     controller: &'static str,
     params: &[(&str, Given)],
@@ -129,19 +129,19 @@ pub fn table(
     table
 }
 
-/// Something that happens to a sender half.
+/// An operation on a sender half.
 #[derive(Clone, Debug)]
 pub enum Op {
     Sent(bool),
-    /// A report with a body of the controller's own making.
+    /// A report with a generated body of the controller.
     Report(Vec<u8>, u8, Option<u64>, i64),
-    /// A body that was made by its own receiver half.
+    /// A report with a body of its own receiver half.
     Real(u64),
     Timer,
     Leave,
 }
 
-/// Any of them; bodies of any length and content.
+/// A strategy for all operations; bodies have any length and content.
 pub fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => any::<bool>().prop_map(Op::Sent),
@@ -153,8 +153,8 @@ pub fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Tells a sender half what happened, in any order, with reports of its own receiver half among it: its rates stay
-/// within their limits, its wakes lie ahead, and its notices are short.
+/// Applies operations to a sender half in any order, including reports of its own receiver half. The rates stay within
+/// their limits, the wake times are in the future, and the notices are short.
 pub fn sender_stands(
     name: &'static str,
     params: &[(&str, &str)],
@@ -222,7 +222,7 @@ pub fn sender_stands(
         prop_assert!(decision.pacing > Rate::ZERO, "{:?}", decision);
         prop_assert!(decision.why.loss.is_none_or(|p| (0.0..=1.0).contains(&p)), "{:?}", decision);
     }
-    // Silence while sending: the rate has fallen, or was at its least.
+    // After missing feedback the rate has fallen, or was at its minimum.
     let before = sender.decision().target;
     for _ in 0..400 {
         if sender.decision().window.is_none_or(|w| !w.is_closed()) {
@@ -268,8 +268,8 @@ fn slot(now: Time, expected: u64, lost: i64) -> Slot {
     Slot { now, expected, lost, members: 2, interval: Span::secs(1), rtcp_share: 0.0 }
 }
 
-/// Anything arrives at a receiver half: it asks to report only finitely often, its reports have whole words, and what
-/// it hears moves no time of a patient one.
+/// Delivers anything to a receiver half. It requests a finite number of reports, its reports have whole words, and
+/// deliveries change no time of a patient half.
 pub fn receiver_stands(
     name: &'static str,
     params: &[(&str, &str)],
@@ -317,7 +317,8 @@ pub fn receiver_stands(
     Ok(())
 }
 
-/// What [`receiver_stands`] takes: steps of the sequence number, microseconds, notices and stamps of any kind.
+/// A strategy for the inputs of [`receiver_stands`]: any steps of the sequence number, times in microseconds, notices
+/// and stamps.
 pub fn arrivals(notice: usize) -> impl Strategy<Value = Vec<(u64, u64, Vec<u8>, i64)>> {
     let jump = prop_oneof![8 => 0u64..4, 1 => any::<u64>()];
     let bytes = prop_oneof![
@@ -327,7 +328,7 @@ pub fn arrivals(notice: usize) -> impl Strategy<Value = Vec<(u64, u64, Vec<u8>, 
     prop::collection::vec((jump, 0u64..400_000, bytes, any::<i64>()), 1..200)
 }
 
-/// Any path: the loop lives, and stays within its bounds.
+/// On any path the loop stays within its bounds and does not deadlock.
 #[derive(Clone, Debug)]
 pub struct AnyPath {
     pub seed: u64,
@@ -363,9 +364,9 @@ pub fn world_stands(name: &'static str, path: &AnyPath, most: f64) -> Result<(),
     Ok(())
 }
 
-/// A link and what is on it to what a video flow with per-packet feedback makes of it, alone: the link's use, the
-/// target, the queue's delay, loss and marks between `from` and `to` seconds. Rows: kb/s, round trip in ms, the ECN
-/// field, the marking. `cap`: of the session, by the capacity.
+/// Runs a video flow with per-packet feedback alone for each link and its configuration. Returns the utilization, the
+/// target, and the queueing delay, loss and marks between `from` and `to` seconds. A row has kb/s, the round-trip time
+/// in ms, the ECN field and the marking. `cap` computes the session's cap from the capacity.
 pub fn bench_table(
     controller: &'static str,
     params: &[(&str, Given)],
@@ -417,18 +418,18 @@ pub fn bench_table(
     table
 }
 
-/// Something that happens to a sender half with per-packet feedback.
+/// An operation on a sender half with per-packet feedback.
 #[derive(Clone, Debug)]
 pub enum PacketOp {
-    /// A frame of this many bytes has come.
+    /// A frame of this many bytes is queued.
     Frame(u64),
-    /// A packet leaves; of the media, or padding.
+    /// A packet of the media or padding is sent.
     Sent(u64, bool),
-    /// A report about the last packets: for each whether it arrived, and marked; and how long they were under way.
+    /// A report about the last packets: for each whether it has arrived and was marked, and their delay.
     Report(Vec<(bool, bool)>, u64),
-    /// A report about packets that may never have left, with times of any kind.
+    /// A report about packets that may never have been sent, with any times.
     Odd(Vec<(u64, bool, i64)>),
-    /// A report of the half's own receiver.
+    /// A report of the half's own receiver half.
     Real,
     Timer,
 }
@@ -445,8 +446,8 @@ pub fn packet_op() -> impl Strategy<Value = PacketOp> {
     ]
 }
 
-/// Tells a sender half with per-packet feedback what happened, in any order: its rates stay within their limits, its
-/// wakes lie ahead, its window stays finite, and silence means a falling rate.
+/// Applies operations to a sender half with per-packet feedback in any order. The rates stay within their limits, the
+/// wake times are in the future, the window stays finite, and missing feedback lowers the rate.
 pub fn packets_stand(
     name: &'static str,
     params: &[(&str, Given)],
@@ -571,7 +572,7 @@ pub fn packets_stand(
     Ok(())
 }
 
-/// Any path: a flow with per-packet feedback lives, stays within its limits, and neither floods the path nor deadlocks.
+/// On any path a flow with per-packet feedback stays within its limits, and neither floods the path nor deadlocks.
 pub fn bench_stands(
     name: &'static str,
     params: &[(&str, Given)],

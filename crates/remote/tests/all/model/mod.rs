@@ -1,5 +1,5 @@
-//! A link with a queue, a greedy sender, and a controller on it: with its receiver half at the receiver, or by
-//! [`Remote`] in one of the ways in which a product may call it. A CUBIC may share the link.
+//! A link with a queue, a greedy sender, and a controller on it. The receiver half runs at the receiver, or in a
+//! [`Remote`] that is called in one of the ways open to a product. A CUBIC flow may share the link.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,25 +14,25 @@ use steadycast_remote::{
 use steadycast_tcp::{Ack, Config, Congestion, Poll, Preset, Segment};
 use steadycast_units::Chance;
 
-/// Where the receiver half runs.
+/// The place where the receiver half runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Side {
     Native,
     Remote(Way),
 }
 
-/// How a product calls a [`Remote`].
+/// The way in which a product calls a [`Remote`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Way {
-    /// The time between two feedbacks.
+    /// The interval between two feedback messages.
     pub(crate) feedback: Span,
-    /// Packets are told of with their feedback, and not when they leave.
+    /// Whether packets are only reported with their feedback, not when they are sent.
     pub(crate) late: bool,
-    /// The time at which feedback comes stands for the time of arrival.
+    /// Whether the arrival time of the feedback replaces the packets' arrival times.
     pub(crate) acknowledged: bool,
-    /// One packet in so many is never told of: of the media, or a repair that leaves beside them.
+    /// The interval of uncovered packets: one in this many, of the media or of the retransmissions beside them.
     pub(crate) untold: Option<(u64, Stream)>,
-    /// Timers are this late.
+    /// The delay of timers.
     pub(crate) lag: Span,
 }
 
@@ -41,45 +41,45 @@ impl Way {
         Self { feedback: Span::millis(50), late: false, acknowledged: false, untold: None, lag: Span::ZERO };
 }
 
-/// A link of this rate, with a queue and a propagation delay of half the round trip each way.
+/// A link with this rate, a queue, and a propagation delay of half the round trip in each direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
     pub(crate) rate: Rate,
     pub(crate) rtt: Span,
-    /// Each packet is lost with this probability, behind the queue.
+    /// The loss probability of a packet behind the queue.
     pub(crate) loss: f64,
     pub(crate) queue: Span,
     /// The controller's cap.
     pub(crate) cap: Rate,
-    /// How long a run is.
+    /// The duration of a run.
     pub(crate) length: Span,
 }
 
-/// What came of it, without the first quarter.
+/// The results without the first quarter of the run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outcome {
-    /// Of what arrived, in bits per second.
+    /// The receive rate in bit/s.
     pub(crate) rate: f64,
-    /// The share of packets that did not.
+    /// The loss rate.
     pub(crate) loss: f64,
-    /// How long a packet waited in the queue, in seconds: the 95th of a hundred.
+    /// The 95th percentile of the queueing time in seconds.
     pub(crate) queue: f64,
-    /// Of what arrived of the CUBIC, in bits per second.
+    /// The receive rate of the CUBIC flow in bit/s.
     pub(crate) tcp: f64,
 }
 
 const SIZE: Bytes = Bytes::new(1_000);
 /// RTCP's interval.
 const RTCP: Span = Span::secs(1);
-/// The receiver's clock is so far ahead.
+/// The offset of the receiver's clock.
 const AHEAD: Span = Span::secs(7);
-/// Packets of a frame.
+/// The number of packets per frame.
 const FRAME: u64 = 4;
 
 enum Event {
     Arrives(u64),
     Report(Option<Body>, Reception, Option<Span>, Vec<PacketReport>),
-    /// What feedback tells of packets, by their places in the world's list.
+    /// The feedback about packets, by their indices in the world's list.
     Fates(Vec<PacketResult>),
     Segment(Segment),
     Ack(Ack),
@@ -93,7 +93,7 @@ struct Link {
 }
 
 impl Link {
-    /// How long a packet that is offered now waits, and when it arrives, if it does.
+    /// Returns the queueing time of a packet that is offered now, and its arrival time unless it is lost.
     fn offer(&mut self, now: Time, size: Bytes) -> (Span, Option<Time>) {
         let waits = self.free.since(now);
         if waits > self.path.queue {
@@ -104,13 +104,13 @@ impl Link {
     }
 }
 
-/// A CUBIC that shares the link.
+/// A CUBIC flow that shares the link.
 struct Tcp {
     sender: steadycast_tcp::Sender,
     receiver: steadycast_tcp::Receiver,
-    /// When the sender wants to be polled again.
+    /// The next time at which the sender has to be polled.
     until: Time,
-    /// What had arrived when the first quarter was over, in segments.
+    /// The segments that had arrived at the end of the first quarter.
     before: u32,
 }
 
@@ -120,22 +120,22 @@ struct Departed {
     notice: Vec<u8>,
     arrived: Option<Time>,
     waited: Span,
-    /// Its number at a [`Remote`] that has been told of it.
+    /// The packet's number at the [`Remote`], once it was reported to it.
     number: Option<u64>,
-    /// Feedback tells of it.
+    /// Whether feedback covers the packet.
     covered: bool,
 }
 
-/// The halves where they belong, and what a session would count for them.
+/// Halves at their own ends, with the counters of a session.
 struct Pair {
     sender: Box<dyn SenderHalf>,
     receiver: Box<dyn ReceiverHalf>,
     counted: (u64, u64),
     reported: Time,
     told: Time,
-    /// Sender reports that left right before the packet of this number, and what they announce.
+    /// The sender reports that were sent right before the packet with this number, and their announcements.
     under_way: VecDeque<(u64, Option<Body>)>,
-    /// When the last one that has come left, and when it came.
+    /// The send time and the arrival time of the last sender report.
     last: Option<(Time, Time)>,
 }
 
@@ -151,26 +151,26 @@ struct World {
     events: BTreeMap<(Time, u64), Event>,
     order: u64,
     packets: Vec<Departed>,
-    /// Those that have arrived since the last report, and the first that no report has covered.
+    /// The packets that have arrived since the last report, and the first packet that no report covers.
     unsaid: VecDeque<u64>,
     unreported: u64,
     link: Link,
     tcp: Option<Tcp>,
     expected: u64,
     arrived: u64,
-    /// Arrivals that a session has told its half.
+    /// The arrivals that were passed to the half.
     told: BTreeSet<u64>,
 }
 
-/// The pair by itself.
+/// Runs the pair alone.
 pub(crate) fn run(controller: &str, side: Side, path: &Path, seed: u64) -> Outcome {
     shared(controller, side, path, seed, false)
 }
 
-/// The pair, `beside` a CUBIC or by itself.
+/// Runs the pair, beside a CUBIC flow if `beside` is set.
 pub(crate) fn shared(controller: &str, side: Side, path: &Path, seed: u64, beside: bool) -> Outcome {
     let (floor, cap) = (Rate::kbps(50), path.cap);
-    // No probes are sent here.
+    // This world sends no probes.
     let params: &[_] = if controller == "gcc" { &[("probes".to_owned(), Given::Switch(false))] } else { &[] };
     let start = Time::ZERO + Span::secs(3);
     let driven = match side {
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// When something of the ends is due, reports on their way back apart.
+    /// Returns the time of the ends' next event, except for reports in flight.
     fn timer(&self) -> Time {
         match &self.driven {
             Driven::Pair(pair) => {
@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    /// Sends the next packet of the media, and the repair that may leave beside it; how many packets these are.
+    /// Sends the next media packet, and the retransmission that may go with it. Returns the number of packets.
     fn send(&mut self) -> u64 {
         let (at, seq) = (self.now, self.packets.len() as u64);
         let edge = FrameEdge { first: seq.is_multiple_of(FRAME), last: seq % FRAME == FRAME - 1 };
@@ -325,7 +325,7 @@ impl World {
         self.packets.len() as u64 - seq
     }
 
-    /// When the CUBIC is due.
+    /// Returns the time of the CUBIC flow's next event.
     fn tcp_timer(&self) -> Time {
         let due = |tcp: &Tcp| tcp.receiver.wake().map_or(tcp.until, |wake| wake.min(tcp.until));
         self.tcp.as_ref().map_or(Time::NEVER, due)
@@ -446,7 +446,7 @@ impl World {
         }
     }
 
-    /// What the ends have to tell goes its way.
+    /// Sends the pending reports of the ends.
     fn back(&mut self, way: Span) {
         let (now, expected, arrived) = (self.now, self.expected, self.arrived);
         match &mut self.driven {
@@ -498,7 +498,7 @@ impl World {
         }
     }
 
-    /// Of the packets since the last report, and those before that have come late.
+    /// Counts the packets since the last report, including earlier ones that have arrived late.
     fn fates(&mut self) -> Vec<PacketResult> {
         let Some(newest) = self.unsaid.iter().max().copied() else { return Vec::new() };
         let oldest = self.unsaid.iter().min().copied().unwrap_or(newest).saturating_sub(8).min(self.unreported);
@@ -515,7 +515,7 @@ impl World {
 }
 
 impl Pair {
-    /// When it announces, and when it reports.
+    /// Returns the times of the next announcement and of the next report.
     fn announces(&self) -> Time {
         match self.sender.due() {
             Due::Rtcp => self.told + RTCP,

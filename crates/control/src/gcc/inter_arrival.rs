@@ -1,20 +1,22 @@
-//! Packets that left together are one group; what the way did to it shows in its distance from the group before
-//! (libwebrtc, `inter_arrival_delta.cc`).
+//! Grouping of packets that were sent together, and the delay variation between successive groups (libwebrtc,
+//! `inter_arrival_delta.cc`).
 
 use steadycast_units::{Offset, PeerTime, Span, Time};
 
-/// A group holds what left within this time of its first packet.
+/// The maximum send-time span of a group.
 const GROUP: Span = Span::millis(5);
-/// Packets that arrive this close together with a falling delay waited for the same thing and are one group.
+/// The maximum arrival gap within a burst. Packets that arrive that close together with a falling delay were queued
+/// behind the same obstacle and form one group.
 const BURST: Span = Span::millis(5);
-/// Such a group does not last longer than this.
+/// The maximum duration of a burst.
 const LONGEST_BURST: Span = Span::millis(100);
-/// The other clock has jumped when its time between two groups is longer than ours by this.
+/// The threshold for a clock jump of the receiver: the excess of an interval between arrivals over the interval between
+/// the reports.
 const JUMP: Span = Span::secs(3);
-/// After this many groups in a row that arrived before the one before them, all is forgotten.
+/// The number of groups in a row that arrive out of order before the state is reset.
 const REORDERED: u32 = 3;
 
-/// The time between the departures, and between the arrivals, of the last packets of two successive groups.
+/// The intervals between the departures and between the arrivals of the last packets of two successive groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delta {
     pub(super) sent: Span,
@@ -22,7 +24,7 @@ pub(super) struct Delta {
 }
 
 impl Delta {
-    /// By how much longer the second was under way, in milliseconds.
+    /// Returns the delay variation: the increase of the one-way delay, in milliseconds.
     pub(super) fn variation(&self) -> f64 {
         (self.arrived.as_secs_f64() - self.sent.as_secs_f64()) * 1e3
     }
@@ -34,13 +36,13 @@ struct Group {
     last_sent: Time,
     first_arrival: PeerTime,
     last_arrival: PeerTime,
-    /// When feedback told of its last packet.
-    told: Time,
+    /// The arrival of the feedback about its last packet.
+    reported: Time,
 }
 
 impl Group {
-    fn of(sent: Time, arrived: PeerTime, told: Time) -> Self {
-        Self { first_sent: sent, last_sent: sent, first_arrival: arrived, last_arrival: arrived, told }
+    fn of(sent: Time, arrived: PeerTime, reported: Time) -> Self {
+        Self { first_sent: sent, last_sent: sent, first_arrival: arrived, last_arrival: arrived, reported }
     }
 
     fn holds(&self, sent: Time, arrived: PeerTime) -> bool {
@@ -58,43 +60,47 @@ impl Group {
     }
 }
 
-/// Makes groups of packets.
+/// InterArrival packets.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Groups {
+pub(super) struct InterArrival {
     current: Option<Group>,
     before: Option<Group>,
     reordered: u32,
 }
 
-impl Groups {
-    /// A packet that arrived, and of which feedback told at `told`. The packets of one report come in the order of
-    /// their arrival. The difference between the last two groups, when this packet begins another.
-    pub(super) fn take(&mut self, sent: Time, arrived: PeerTime, told: Time) -> Option<Delta> {
+impl InterArrival {
+    /// Adds a packet whose feedback arrived at `reported`. The packets of one report have to be in the order of their
+    /// arrival. If the packet begins a new group, the difference between the last two groups is returned.
+    pub(super) fn take(&mut self, sent: Time, arrived: PeerTime, reported: Time) -> Option<Delta> {
         let Some(current) = &mut self.current else {
-            self.current = Some(Group::of(sent, arrived, told));
+            self.current = Some(Group::of(sent, arrived, reported));
             return None;
         };
+        // A packet of an earlier group is reordered and would make the send-time difference negative.
         if sent < current.first_sent {
             return None;
         }
         if current.holds(sent, arrived) {
             current.last_sent = current.last_sent.max(sent);
-            (current.last_arrival, current.told) = (arrived, told);
+            (current.last_arrival, current.reported) = (arrived, reported);
             return None;
         }
+        // The packet starts a new group, so the current one is complete.
         let done = *current;
         let delta = self.before.map(|before| {
             let delta = Delta {
                 sent: done.last_sent.since(before.last_sent),
                 arrived: done.last_arrival.since(before.last_arrival),
             };
-            (delta, done.told.since(before.told).as_offset())
+            (delta, done.reported.since(before.reported).as_offset())
         });
         if let Some((delta, here)) = delta {
             if delta.arrived.as_nanos().saturating_sub(here.as_nanos()) >= JUMP.as_offset().as_nanos() {
                 *self = Self::default();
                 return None;
             }
+            // Negative arrival differences come from reordering between groups. If they persist, the receiver's clock
+            // was reset.
             if delta.arrived < Offset::ZERO {
                 self.reordered += 1;
                 if self.reordered >= REORDERED {
@@ -105,7 +111,7 @@ impl Groups {
             self.reordered = 0;
         }
         self.before = Some(done);
-        self.current = Some(Group::of(sent, arrived, told));
+        self.current = Some(Group::of(sent, arrived, reported));
         delta.map(|(delta, _)| delta)
     }
 }
@@ -114,47 +120,49 @@ impl Groups {
 mod tests {
     use super::*;
 
-    /// Milliseconds of departure and arrival; told at arrival.
-    fn feed(groups: &mut Groups, packets: &[(u64, i64)]) -> Vec<(u64, i64)> {
+    /// Adds packets by their departure and arrival in milliseconds. Feedback about them arrives 100 ms after the
+    /// departure.
+    fn feed(groups: &mut InterArrival, packets: &[(u64, i64)]) -> Vec<(u64, i64)> {
         let each = packets.iter().filter_map(|(sent, arrived)| {
-            let told = Time::ZERO + Span::millis(*sent + 100);
-            groups.take(Time::ZERO + Span::millis(*sent), PeerTime::from_nanos(arrived * 1_000_000), told)
+            let reported = Time::ZERO + Span::millis(*sent + 100);
+            groups.take(Time::ZERO + Span::millis(*sent), PeerTime::from_nanos(arrived * 1_000_000), reported)
         });
         each.map(|d| (d.sent.as_nanos() / 1_000_000, d.arrived.as_nanos() / 1_000_000)).collect()
     }
 
     #[test]
     fn what_left_within_five_milliseconds_is_a_group_and_differences_are_of_last_packets() {
-        let mut groups = Groups::default();
+        let mut groups = InterArrival::default();
         let packets = [(0, 50), (3, 60), (5, 70), (33, 90), (36, 100), (66, 140), (100, 150)];
-        // 0, 3 and 5 are one group, 33 and 36 the next, 66 the third; the one of 100 is not complete.
+        // The packets of 0, 3 and 5 ms form one group, 33 and 36 the next, 66 the third; the one of 100 is not
+        // complete.
         assert_eq!(feed(&mut groups, &packets), [(31, 30), (30, 40)]);
     }
 
     #[test]
     fn what_waited_for_the_same_thing_is_a_group_though_it_left_apart() {
-        let mut groups = Groups::default();
-        // The way stood still until 200; then all came at once.
+        let mut groups = InterArrival::default();
+        // The path was blocked until 200 ms; then all packets arrived together.
         let packets = [(0, 50), (20, 70), (40, 200), (60, 202), (80, 204), (100, 206), (130, 260), (160, 290)];
         assert_eq!(feed(&mut groups, &packets), [(20, 20), (80, 136), (30, 54)]);
     }
 
     #[test]
     fn packets_from_before_the_group_are_left_out() {
-        let mut groups = Groups::default();
+        let mut groups = InterArrival::default();
         assert_eq!(feed(&mut groups, &[(20, 50), (10, 55), (40, 70), (60, 90)]), [(20, 20)]);
     }
 
     #[test]
     fn a_jump_of_the_other_clock_begins_anew_in_either_direction() {
-        let mut ahead = Groups::default();
+        let mut ahead = InterArrival::default();
         assert_eq!(feed(&mut ahead, &[(0, 0), (20, 20), (40, 40)]), [(20, 20)]);
-        // The group of 60 arrives half a minute late by its clock: no difference is given over the jump.
+        // The group of 60 arrives half a minute late by the receiver's clock: no difference is computed over the jump.
         assert_eq!(feed(&mut ahead, &[(60, 30_060), (80, 30_080), (100, 30_100), (120, 30_120)]), [(20, 20)]);
-        let mut back = Groups::default();
+        let mut back = InterArrival::default();
         feed(&mut back, &[(30_000, 30_000), (30_020, 30_020)]);
         let packets: Vec<_> = (2..12).map(|i| (30_000 + 20 * i, 20 * i as i64)).collect();
-        let told = feed(&mut back, &packets);
-        assert!(!told.is_empty() && told.iter().all(|d| *d == (20, 20)), "{told:?}");
+        let reported = feed(&mut back, &packets);
+        assert!(!reported.is_empty() && reported.iter().all(|d| *d == (20, 20)), "{reported:?}");
     }
 }

@@ -1,23 +1,23 @@
-//! What comes through, by the feedback (libwebrtc, `robust_throughput_estimator.cc`).
+//! The acknowledged rate, measured from the feedback (libwebrtc, `robust_throughput_estimator.cc`).
 
 use super::Received;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The window holds this many packets and this much time at least.
+/// The minimum contents of the window, in packets and in time.
 const LEAST_PACKETS: usize = 20;
 const LEAST_SPAN: Span = Span::secs(1);
-/// The window holds no more than this.
+/// The maximum contents of the window.
 const MOST_PACKETS: usize = 500;
 const MOST_SPAN: Span = Span::secs(5);
-/// Fewer packets give no rate.
+/// The minimum number of packets for a rate.
 const REQUIRED: usize = 10;
-/// A packet that arrived this much before the last one: the other clock has jumped.
+/// The threshold for a clock jump of the receiver: the arrival of a packet this long before the previous one.
 const REORDERING: Span = Span::secs(1);
-/// Times shorter than this are no divisor.
+/// The minimum span for a division.
 const SHORTEST: Span = Span::millis(1);
 
-/// The least of the sending rate and the receiving rate over a window of packets.
+/// The minimum of the send rate and the receive rate over a window of packets.
 ///
 /// ```text
 ///            bytes − first arrived               bytes − last sent
@@ -25,22 +25,23 @@ const SHORTEST: Span = Span::millis(1);
 ///        t_n − t_1 − largest gap + second        T_last − T_first
 /// ```
 ///
-/// Without its largest gap a pause of the path does not count; the sending rate bounds what that could make up.
+/// Leaving out the largest gap excludes a pause of the path. The send rate bounds the error that this can cause.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Robust {
-    /// In the order of arrival.
+pub(super) struct RobustThroughput {
+    /// The packets in the order of arrival.
     window: VecDeque<Received>,
-    /// The latest departure of those that have left the window.
+    /// The latest send time of the packets that have left the window.
     left: Option<Time>,
 }
 
-impl Robust {
-    /// Packets that arrived, in the order of their arrival.
+impl RobustThroughput {
+    /// Adds packets in the order of their arrival.
     pub(super) fn take(&mut self, packets: &[Received]) {
         for packet in packets {
             let place = self.window.partition_point(|known| known.arrived <= packet.arrived);
             self.window.insert(place, *packet);
             let newest = self.window.back().map_or(packet.arrived, |last| last.arrived);
+            // Reordering by more than a second is a clock jump of the receiver, which makes all spans invalid.
             if newest.since(packet.arrived).later() > REORDERING {
                 *self = Self::default();
             }
@@ -58,7 +59,7 @@ impl Robust {
         packets > MOST_PACKETS || span > MOST_SPAN || (packets > LEAST_PACKETS && span > LEAST_SPAN)
     }
 
-    /// The rate; `None` until enough has come.
+    /// Returns the rate; `None` until there are enough packets.
     pub(super) fn rate(&self) -> Option<Rate> {
         let (first, last) = (self.window.front()?, self.window.back()?);
         if self.window.len() < REQUIRED {
@@ -67,11 +68,13 @@ impl Robust {
         let (mut largest, mut second) = (Span::ZERO, Span::ZERO);
         let gaps = self.window.iter().zip(self.window.iter().skip(1)).map(|(a, b)| b.arrived.since(a.arrived).later());
         for gap in gaps {
+            // The second largest gap replaces the largest one, which may be a pause of the path.
             (largest, second) = if gap > largest { (gap, largest) } else { (largest, second.max(gap)) };
         }
         let all: Bytes = self.window.iter().map(|packet| packet.size).sum();
         let span = (last.arrived.since(first.arrived).later().saturating_sub(largest) + second).max(SHORTEST);
         let received = all.saturating_sub(first.size).per(span);
+        // A packet sent before one that has left the window would stretch the send span beyond the counted bytes.
         let sent = self.window.iter().filter(|packet| self.left.is_none_or(|left| packet.sent >= left));
         let Some((size, begun, last, count)) =
             sent.fold(None, |sum: Option<(Bytes, Time, &Received, usize)>, packet| {
@@ -106,13 +109,13 @@ mod tests {
         }
     }
 
-    fn kbps(robust: &Robust) -> Option<f64> {
+    fn kbps(robust: &RobustThroughput) -> Option<f64> {
         robust.rate().map(|rate| (rate.as_bps_f64() / 1e3).round())
     }
 
     #[test]
     fn ten_packets_give_the_rate_at_which_they_came() {
-        let mut robust = Robust::default();
+        let mut robust = RobustThroughput::default();
         let packets: Vec<_> = (0..9).map(|i| packet(f64::from(i) * 10.0, 50.0 + f64::from(i) * 10.0, 1_000)).collect();
         robust.take(&packets);
         assert_eq!(kbps(&robust), None);
@@ -122,13 +125,13 @@ mod tests {
 
     #[test]
     fn a_pause_of_the_path_does_not_lower_the_rate_and_its_burst_does_not_raise_it() {
-        let mut robust = Robust::default();
+        let mut robust = RobustThroughput::default();
         let arrival = |i: u32| if (15..25).contains(&i) { 300.0 } else { 50.0 + f64::from(i) * 10.0 };
         let packets: Vec<_> = (0..40).map(|i| packet(f64::from(i) * 10.0, arrival(i), 1_000)).collect();
         robust.take(&packets);
         assert_eq!(kbps(&robust), Some(800.0));
-        // Slower at the receiver than at the sender: the receiver's rate.
-        let mut slow = Robust::default();
+        // The receive rate is below the send rate and is the result.
+        let mut slow = RobustThroughput::default();
         let packets: Vec<_> = (0..40).map(|i| packet(f64::from(i) * 10.0, 50.0 + f64::from(i) * 20.0, 1_000)).collect();
         slow.take(&packets);
         assert_eq!(kbps(&slow), Some(400.0));
@@ -136,11 +139,11 @@ mod tests {
 
     #[test]
     fn the_window_is_a_second_and_twenty_packets_and_a_clock_that_jumps_back_clears_it() {
-        let mut robust = Robust::default();
+        let mut robust = RobustThroughput::default();
         let packets: Vec<_> = (0..400).map(|i| packet(f64::from(i) * 10.0, f64::from(i) * 10.0, 1_000)).collect();
         robust.take(&packets);
         assert_eq!(robust.window.len(), 101);
-        let mut sparse = Robust::default();
+        let mut sparse = RobustThroughput::default();
         let packets: Vec<_> = (0..40).map(|i| packet(f64::from(i) * 100.0, f64::from(i) * 100.0, 1_000)).collect();
         sparse.take(&packets);
         assert_eq!(sparse.window.len(), 20);

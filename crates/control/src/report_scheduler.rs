@@ -1,0 +1,56 @@
+use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, Wake};
+use steadycast_units::{Bytes, Time};
+
+/// The packets of all streams that have arrived since the last report.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SinceLastReport {
+    /// The time of the last report; before the first report, the arrival of the first packet.
+    pub(crate) last: Time,
+    pub(crate) packets: u32,
+    pub(crate) bytes: Bytes,
+    /// The arrival time of the newest packet, and whether it is the last of its frame.
+    pub(crate) at: Time,
+    pub(crate) ends: bool,
+}
+
+/// Schedules the report of a receiver half that sends no body. Each packet since the last report proposes a time, and
+/// the earliest proposal wins. The per-packet feedback itself is written by the session.
+pub(crate) struct ReportScheduler<F> {
+    when: F,
+    since: Option<SinceLastReport>,
+    due: Option<Wake>,
+}
+
+impl<F: Fn(&SinceLastReport) -> Wake> ReportScheduler<F> {
+    /// Creates a scheduler. `when` computes the proposed time from the packets since the last report.
+    pub(crate) const fn new(when: F) -> Self {
+        Self { when, since: None, due: None }
+    }
+
+    fn count(&mut self, at: Time, size: Bytes, ends: bool) {
+        let since = self.since.get_or_insert(SinceLastReport { last: at, ..SinceLastReport::default() });
+        *since = SinceLastReport { packets: since.packets + 1, bytes: since.bytes + size, at, ends, ..*since };
+        let wanted = (self.when)(since);
+        // A later packet may shorten the wait, but never extend it.
+        self.due = self.due.filter(|due| due.at <= wanted.at).or(Some(wanted));
+    }
+}
+
+impl<F: Fn(&SinceLastReport) -> Wake + Send> ReceiverHalf for ReportScheduler<F> {
+    fn on_arrival(&mut self, arrival: &Arrival<'_>) {
+        self.count(arrival.at, arrival.size, arrival.edge.last);
+    }
+
+    fn on_extra(&mut self, extra: &ExtraArrival) {
+        self.count(extra.at, extra.size, false);
+    }
+
+    fn due(&self) -> Due {
+        self.due.map_or(Due::Hold, Due::At)
+    }
+
+    fn report(&mut self, slot: &Slot) -> Reply {
+        (self.since, self.due) = (Some(SinceLastReport { last: slot.now, ..SinceLastReport::default() }), None);
+        Reply::Plain
+    }
+}
