@@ -85,17 +85,17 @@ impl Discipline for FqCoDel {
     }
 }
 
-/// The largest batch that is dropped at once when the limit is exceeded: Linux's, which RFC 8290 describes.
+/// The most packets that one overflow drops, as in Linux and RFC 8290, section 4.1.
 const BATCH: usize = 64;
 
-/// FQ-CoDel's queues. CoDel alone is FQ-CoDel with one of them, but for what happens on overflow.
+/// The queues of FQ-CoDel. CoDel is FQ-CoDel with one queue, except for the handling of overflow.
 #[derive(Debug)]
 struct State {
     codel: CoDel,
-    /// The number of queues and the quantum of FQ-CoDel.
+    /// The number of queues and the quantum of FQ-CoDel; `None` for CoDel.
     fair: Option<(u32, Bytes)>,
     mtu: Bytes,
-    /// What flows are hashed with.
+    /// The salt of the flow hash.
     salt: u64,
     queues: BTreeMap<u32, Flow>,
     new: VecDeque<u32>,
@@ -106,13 +106,13 @@ struct State {
 struct Flow {
     waiting: VecDeque<Waiting>,
     bytes: u64,
-    /// Whether it is in one of the lists.
+    /// Whether the queue is in the list of new or of old queues.
     active: bool,
     credit: i64,
     control: Control,
 }
 
-/// CoDel's state, with the names of RFC 8289, section 5.
+/// CoDel's control state, with the names of RFC 8289, section 5.
 #[derive(Debug, Default)]
 struct Control {
     first_above: Option<Time>,
@@ -123,7 +123,7 @@ struct Control {
 }
 
 impl State {
-    /// `fair`: the number of queues and the quantum of FQ-CoDel.
+    /// Creates the discipline. `fair` is the number of queues and the quantum of FQ-CoDel.
     fn managed(
         codel: CoDel,
         fair: Option<(u32, Bytes)>,
@@ -144,12 +144,14 @@ impl State {
         }
     }
 
-    /// The next packet of a queue (RFC 8289, section 5.5), what comes before it dropped.
+    /// Dequeues the next packet of queue `n` and drops the packets before it that CoDel gives up (RFC 8289, section
+    /// 5.5).
     fn head(&mut self, n: u32, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting> {
         let Self { queues, codel, mtu, .. } = self;
         let queue = queues.get_mut(&n)?;
-        // Whether a sign is wanted, and this packet can carry it.
+        // Whether CoDel's congestion signal is a CE mark instead of a drop.
         let marks = |packet: &Waiting| codel.ecn && packet.ecn.is_capable();
+        // The flag in `head` says that the sojourn time was above the target for a whole interval.
         let mut marked = false;
         let mut head = queue.pop(now, codel, *mtu);
         let over = |head: &Option<(Waiting, bool)>| head.as_ref().is_some_and(|(_, over)| *over);
@@ -181,7 +183,8 @@ impl State {
             }
             let control = &mut queue.control;
             control.dropping = true;
-            // It begins with the rate that was right a moment ago, if that is a moment ago.
+            // If the last dropping state ended less than 16 intervals ago, resume near its drop rate (RFC 8289,
+            // section 5.5).
             let more = control.count - control.last_count;
             let lately = now.since(control.drop_next) < codel.interval * 16;
             control.count = if more > 1 && lately { more } else { 1 };
@@ -200,7 +203,8 @@ impl State {
 impl Departure for State {
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool) {
         if alone {
-            // Since then the transmitter has asked all queues in vain.
+            // The queue is empty: a real transmitter would have polled all queues since and removed them from the lists
+            // (RFC 8290, section 4.2). Every flow is new again.
             for n in self.new.drain(..).chain(self.old.drain(..)) {
                 if let Some(queue) = self.queues.get_mut(&n) {
                     queue.active = false;
@@ -224,6 +228,7 @@ impl Departure for State {
             let fresh = !self.new.is_empty();
             let n = *self.new.front().or(self.old.front())?;
             let queue = self.queues.entry(n).or_default();
+            // Deficit round robin: a queue without credit gets a quantum and moves behind the old queues.
             if queue.credit <= 0 {
                 queue.credit += quantum;
                 self.next(fresh);
@@ -237,8 +242,8 @@ impl Departure for State {
                 return Some(head);
             }
             self.next(fresh);
-            // A new flow that has nothing more waits behind the old ones: else it would be new again with its next
-            // packet.
+            // A new queue that runs empty moves to the old queues first. Otherwise a flow that sends one packet at a
+            // time would stay new and always have priority (RFC 8290, section 4.2).
             if fresh && !self.old.is_empty() {
                 self.old.push_back(n);
             } else if let Some(queue) = self.queues.get_mut(&n) {
@@ -251,7 +256,7 @@ impl Departure for State {
         self.fair.is_some()
     }
 
-    /// Drops half of the longest queue, from its head.
+    /// Drops packets from the head of the longest queue until half of its bytes are gone, at most [`BATCH`] packets.
     fn shorten(&mut self, out: &mut GivenUp<'_>) {
         let Some(fat) = self.queues.values_mut().max_by_key(|queue| queue.bytes) else { return };
         let goal = fat.bytes / 2;
@@ -267,12 +272,13 @@ impl Departure for State {
 }
 
 impl Flow {
-    /// Its head, and whether the wait has been too long for an interval.
+    /// Returns the head, and whether the sojourn time has been above the target for an interval.
     fn pop(&mut self, now: Time, codel: &CoDel, mtu: Bytes) -> Option<(Waiting, bool)> {
         let Some(head) = self.waiting.pop_front() else {
             self.control.first_above = None;
             return None;
         };
+        // A queue of at most one MTU is never too long: it can't be shorter without idling the link.
         self.bytes -= head.size.get();
         if now.since(head.since) < codel.target || self.bytes <= mtu.get() {
             self.control.first_above = None;
@@ -283,7 +289,7 @@ impl Flow {
     }
 }
 
-/// CoDel's control law: the next drop comes an interval over the square root of the drops later.
+/// Returns the time of the next drop: one interval divided by the square root of the drop count after `from`.
 fn law(from: Time, interval: Span, count: u32) -> Time {
     from + interval.scale(1.0 / f64::from(count.max(1)).sqrt())
 }

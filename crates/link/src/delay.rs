@@ -44,7 +44,7 @@ pub(crate) struct Propagation {
     last: Time,
 }
 
-/// A jitter that is there at some time.
+/// Jitter that is active during at least part of the run.
 #[derive(Debug)]
 struct Varying {
     steps: Steps<Option<Jitter>>,
@@ -64,13 +64,15 @@ impl Varying {
 }
 
 impl Propagation {
+    /// Creates the delay of a link. Without jitter no generator is kept, which saves memory with many links.
     pub(crate) fn new(steps: &Steps<Span>, jitter: &Steps<Option<Jitter>>, chance: Chance) -> Self {
         let none = jitter.as_constant() == Some(&None);
         let jitter = (!none).then(|| Box::new(Varying { steps: jitter.clone(), now: None, valid: Time::ZERO, chance }));
         Self { steps: steps.clone(), delay: Span::ZERO, valid: Time::ZERO, jitter, last: Time::ZERO }
     }
 
-    /// When a packet that left at `departure` arrives.
+    /// Returns the arrival of a packet that left at `departure`. It is not before the previous arrival unless the
+    /// jitter reorders.
     pub(crate) fn arrival(&mut self, departure: Time) -> Time {
         let at = self.apart(departure);
         if self.jitter.as_ref().and_then(|varying| varying.now).is_some_and(|jitter| jitter.reorder) {
@@ -80,7 +82,7 @@ impl Propagation {
         self.last
     }
 
-    /// The same for one for which nothing that comes after it waits.
+    /// Returns the arrival without regard to order: later packets do not wait for this one.
     pub(crate) fn apart(&mut self, departure: Time) -> Time {
         if departure >= self.valid {
             self.delay = *self.steps.at(departure);
@@ -103,8 +105,8 @@ fn draw(jitter: Jitter, chance: &mut Chance) -> Span {
     }
 }
 
-/// The law that C4's authors fitted to Wi-Fi in use (picoquic d199d45b, picoquic/sim_link.c). Its mean is
-/// 0.684 ms + 86.25 · (mean − 1 ms) / 84, where that is more.
+/// Draws from the Wi-Fi delay model of the C4 simulator (picoquic d199d45b, picoquic/sim_link.c), which its authors
+/// fitted to measurements. Its mean is 0.684 ms + 86.25 · (mean − 1 ms) / 84, where that is more.
 fn wifi(mean: Span, chance: &mut Chance) -> Span {
     const TURN: Span = Span::millis(1);
     const PAUSE: Span = Span::micros(7_500);
@@ -117,16 +119,18 @@ fn wifi(mean: Span, chance: &mut Chance) -> Span {
     delay
 }
 
-/// So many times `each`, of the last only a part where that is to be.
+/// Returns `times` · `each`, minus a uniform part of one `each` if `partly`.
 fn smooth(each: Span, times: u64, partly: bool, chance: &mut Chance) -> Span {
     let part = if partly { chance.span_between(Span::ZERO, each) } else { Span::ZERO };
     (each * times).saturating_sub(part)
 }
 
+/// e⁻¹: the probability of zero at a Poisson mean of 1.
 const E_TO_MINUS_1: f64 = 0.367_879_441_171_442_33;
+/// e⁻¹²: the probability of zero at a Poisson mean of 12.
 const E_TO_MINUS_12: f64 = 6.144_212_353_328_21e-6;
 
-/// Poisson's, whose probability of zero is `none`: by Knuth's product of uniform draws.
+/// Draws from the Poisson distribution whose probability of zero is `none`, by Knuth's product of uniform draws.
 fn poisson(none: f64, chance: &mut Chance) -> u64 {
     let (mut count, mut product) = (0, chance.unit());
     while product > none {
@@ -136,7 +140,7 @@ fn poisson(none: f64, chance: &mut Chance) -> u64 {
     count
 }
 
-/// Standard normal, by Box and Muller; one of the two values is enough.
+/// Draws from the standard normal distribution (Box and Muller). The second value is discarded.
 fn normal(chance: &mut Chance) -> f64 {
     let radius = (-2.0 * libm::log(chance.unit_open())).sqrt();
     radius * libm::cos(std::f64::consts::TAU * chance.unit())

@@ -1,6 +1,5 @@
-//! Dual-queue coupled AQM with the PI² controller, DualPI2 (RFC 9332, appendix A): L4S packets have a queue of their
-//! own with little delay, and are marked as often as it takes for their senders and those of the Classic queue to get
-//! about the same rate.
+//! The dual-queue coupled AQM DualPI2 (RFC 9332, appendix A). L4S packets have a separate low-delay queue. They are
+//! marked so often that L4S and Classic senders get about the same rate.
 
 use crate::managed::{Departure, GivenUp, Managed, Waiting};
 use crate::queue::Discipline;
@@ -59,14 +58,15 @@ impl Discipline for DualPi2 {
 /// One of the two queues.
 #[derive(Debug, Default)]
 struct Lane {
-    /// Each packet, and whether its own wait may mark it.
+    /// The packets, each with a flag that says whether its sojourn time may mark it.
     waiting: VecDeque<(Waiting, bool)>,
-    /// What is left of the probabilities of the packets before (`count` of `recur`).
+    /// The fraction of a signal that is carried over from earlier packets (`count` of RFC 9332's `recur`).
     count: f64,
 }
 
 impl Lane {
-    /// Whether something of this probability happens now: of n packets, n times the probability.
+    /// Returns whether a signal of this probability occurs now. The draws are deterministic: n packets get n ·
+    /// `likelihood` signals (RFC 9332, appendix A.1).
     fn recur(&mut self, likelihood: f64) -> bool {
         self.count += likelihood;
         let happens = self.count > 1.0;
@@ -76,24 +76,24 @@ impl Lane {
         happens
     }
 
-    /// How long its head has waited.
+    /// Returns how long the head has waited.
     fn sojourn(&self, now: Time) -> Span {
         self.waiting.front().map_or(Span::ZERO, |(head, _)| now.since(head.since))
     }
 }
 
-/// DualPI2's state, with the names of RFC 9332, appendix A, where they fit.
+/// The state of DualPI2, with the names of RFC 9332, appendix A, where they fit.
 #[derive(Debug)]
 struct State {
     dual: DualPi2,
-    /// p'.
+    /// The base probability p'.
     base: f64,
     prev_q: Span,
-    /// When the next update is due.
+    /// The time of the next update of p'.
     update: Time,
     low: Lane,
     classic: Lane,
-    /// How many bytes the Classic queue is behind its share; above 0 it is its turn.
+    /// The bytes by which the Classic queue is behind its share. Above 0 the Classic queue is served next.
     credit: f64,
     mtu: Bytes,
 }
@@ -107,18 +107,18 @@ impl State {
         state
     }
 
-    /// The L4S queue goes first, by one packet's worth of the Classic queue's share.
+    /// Resets the scheduler: the L4S queue is served first, by one packet's worth of the Classic queue's share.
     fn start_turns(&mut self) {
         self.credit = -self.mtu.as_f64() * (1.0 - self.dual.classic_share);
     }
 
-    /// Makes up for the updates until `now`, since which neither queue has changed.
+    /// Applies the updates until `now`. Neither queue has changed since the previous call.
     fn catch_up(&mut self, now: Time) {
         let DualPi2 { target, t_update, alpha, .. } = self.dual;
         let empty = self.low.waiting.is_empty() && self.classic.waiting.is_empty();
         while self.update <= now {
             if empty && self.prev_q.is_zero() {
-                // From here on each update takes the same away.
+                // With both queues empty each further update subtracts the same amount, so they are applied as one.
                 let missed = now.since(self.update).as_nanos() / t_update.as_nanos() + 1;
                 self.base = (self.base - alpha * target.as_secs_f64() * missed as f64).max(0.0);
                 self.update += t_update * missed;
@@ -129,7 +129,7 @@ impl State {
         }
     }
 
-    /// The base PI controller.
+    /// Updates p' with the base PI controller (RFC 9332, appendix A.1).
     fn refresh(&mut self, q: Span) {
         let DualPi2 { target, alpha, beta, .. } = self.dual;
         let seconds = |span: Span| span.as_secs_f64();
@@ -138,7 +138,7 @@ impl State {
         self.prev_q = q;
     }
 
-    /// The probability by which the L4S queue marks by itself (`laqm`).
+    /// Returns the probability of a mark by the L4S queue's own sojourn time (`laqm` of RFC 9332).
     fn ramp(&self, sojourn: Span) -> f64 {
         let DualPi2 { min_th, range, .. } = self.dual;
         if sojourn >= min_th + range {
@@ -150,12 +150,12 @@ impl State {
         }
     }
 
-    /// The probability of a Classic drop or mark, p_C, and that of a coupled mark, p_CL.
+    /// Returns the probability of a Classic drop or mark, p_C, and of a coupled L4S mark, p_CL.
     fn probabilities(&self) -> (f64, f64) {
         (self.base * self.base, (self.dual.k * self.base).min(1.0))
     }
 
-    /// What becomes of the L4S queue's head.
+    /// Dequeues the head of the L4S queue; `None` if it is dropped.
     fn leaves_low(&mut self, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting> {
         let (mut head, by_wait) = self.low.waiting.pop_front()?;
         let (p_c, p_cl) = self.probabilities();
@@ -163,7 +163,7 @@ impl State {
             let native = if by_wait { self.ramp(now.since(head.since)) } else { 0.0 };
             self.low.recur(native.max(p_cl))
         } else {
-            // Overload: L4S packets are dropped as often as Classic ones, and marked otherwise.
+            // Overload: L4S packets are dropped with the same probability as Classic ones, and marked otherwise.
             if self.low.recur(p_c) {
                 out.drop(&head, Drop::Early);
                 return None;
@@ -176,10 +176,11 @@ impl State {
         Some(head)
     }
 
-    /// What becomes of the Classic queue's head.
+    /// Dequeues the head of the Classic queue; `None` if it is dropped.
     fn leaves_classic(&mut self, out: &mut GivenUp<'_>) -> Option<Waiting> {
         let (mut head, _) = self.classic.waiting.pop_front()?;
         let (p_c, _) = self.probabilities();
+        // Above this p_C the coupled probability has reached 1 (overload), and ECN can't be relied on: drop.
         if self.classic.recur(p_c) {
             let most = (1.0 / (self.dual.k * self.dual.k)).min(1.0);
             if !head.ecn.is_capable() || p_c >= most {
@@ -196,7 +197,7 @@ impl Departure for State {
     fn enqueue(&mut self, packet: Waiting, _: u64, _: bool) {
         self.catch_up(packet.since);
         if packet.ecn.bits() & 1 == 1 {
-            // Looked at as it comes, so that the last packet of a burst is not let off.
+            // The L4S queue's length counts at arrival, so that the last packet of a burst is marked as well.
             let by_wait = self.low.waiting.len() >= self.dual.th_len as usize;
             self.low.waiting.push_back((packet, by_wait));
         } else {

@@ -1,20 +1,20 @@
-//! Counts the packets that a later one overtakes.
+//! Counts reordered packets (RFC 4737).
 
 use std::collections::VecDeque;
 use steadycast_units::Time;
 
-/// The arrivals that a packet which leaves later may still overtake. They ascend: what an arrival overtakes is counted
-/// and removed before it is put behind the rest.
+/// The arrivals that later packets may still overtake, in ascending order. An overtaken arrival is counted and
+/// removed before the arrival that overtakes it is appended.
 #[derive(Debug, Default)]
 pub(crate) struct Overtaken {
     ahead: VecDeque<Time>,
 }
 
 impl Overtaken {
-    /// Takes in a packet that leaves at `done` and arrives at `at`. Returns how many packets that left before arrive
-    /// after it and have not been counted yet: the receiver sees them out of order (RFC 4737, 3.3).
+    /// Records a packet that leaves at `done` and arrives at `at`. Returns how many packets that left earlier arrive
+    /// later and have not been counted yet: the receiver sees them out of order (RFC 4737, section 3.3).
     pub(crate) fn pass(&mut self, done: Time, at: Time) -> u64 {
-        // No later packet arrives before it leaves.
+        // A later packet can't arrive before it leaves, so these can't be overtaken any more.
         while self.ahead.front().is_some_and(|arrival| *arrival <= done) {
             self.ahead.pop_front();
         }

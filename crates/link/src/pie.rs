@@ -1,5 +1,5 @@
-//! Proportional integral controller enhanced, PIE (RFC 8033): packets are dropped as they come, at a probability that
-//! follows the queueing delay.
+//! Proportional integral controller enhanced, PIE (RFC 8033). Packets are dropped on arrival with a probability that
+//! is computed from the queueing delay.
 
 use crate::queue::{Admission, Arrival, Discipline};
 use crate::{Drop, Ecn, Limit, Line};
@@ -68,23 +68,23 @@ impl State {
         Self { pie, drop_prob: 0.0, accu_prob: 0.0, qdelay_old, burst_allowance, update: Time::ZERO + pie.t_update }
     }
 
-    /// Makes up for the updates until `now`. Since the packet before nothing was added to the queue, so that the delay
-    /// of each of those moments is known: what was left of the time until `free`.
+    /// Applies the updates until `now`. No packet has been added since the previous call, so the queueing delay at
+    /// each update is known: the time left until `free`.
     fn catch_up(&mut self, now: Time, free: Time) {
         while self.update <= now {
             let qdelay = free.since(self.update);
             self.update(qdelay);
             self.update += self.pie.t_update;
             if self.drop_prob == 0.0 && qdelay.is_zero() && self.qdelay_old.is_zero() {
-                // From here on each update finds the same.
+                // At zero drop probability and delay all further updates leave the state as it is.
                 let missed = now.since(self.update).as_nanos() / self.pie.t_update.as_nanos();
                 self.update += self.pie.t_update * missed;
             }
         }
     }
 
-    /// Section 4.2, with the scaling of section 4.2's table, the bound of section 5.5 and the burst allowance of
-    /// section 4.4.
+    /// Updates the drop probability (RFC 8033, section 4.2), with the scaling of that section, the bound of section
+    /// 5.5 and the burst allowance of section 4.4.
     fn update(&mut self, qdelay: Span) {
         let Pie { target, alpha, beta, .. } = self.pie;
         let seconds = |span: Span| span.as_secs_f64();
@@ -116,8 +116,8 @@ impl State {
         self.qdelay_old = qdelay;
     }
 
-    /// Whether a packet is to be dropped that finds so many bytes waiting (section 4.1, derandomized as in section
-    /// 5.4).
+    /// Returns whether a packet that finds `waiting` bytes in the queue is dropped early (RFC 8033, section 4.1,
+    /// derandomized as in section 5.4).
     fn early(&mut self, waiting: u64, chance: &mut Chance) -> bool {
         let calm = self.qdelay_old < self.pie.target / 2 && self.drop_prob < 0.2;
         if !self.burst_allowance.is_zero() || calm || waiting <= 2 * self.pie.mean_packet.get() {
@@ -127,6 +127,7 @@ impl State {
             self.accu_prob = 0.0;
         }
         self.accu_prob += self.drop_prob;
+        // Derandomization: the accumulated probability must reach 0.85 before a drop, and 8.5 forces one.
         let drops = self.accu_prob >= 8.5 || self.accu_prob >= 0.85 && chance.happens(self.drop_prob);
         if drops {
             self.accu_prob = 0.0;
