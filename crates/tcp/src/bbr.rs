@@ -1,4 +1,4 @@
-//! BBR version 3 (draft-ietf-ccwg-bbr), counted in segments; names are the draft's where it has one.
+//! BBR version 3 (draft-ietf-ccwg-bbr), counted in segments. Names are those of the draft where it has one.
 
 use crate::delivery::{Loss, Sample};
 use crate::filter::Aggregation;
@@ -7,27 +7,39 @@ use crate::rounds::{EXTRA_ACKED_ROUNDS, FULL_BW, LEAST, MARGIN, MIN_RTT_FILTER, 
 use steadycast_units::{Chance, Span, Time};
 use steadycast_words::words;
 
-/// Pacing and window gains of Startup.
+/// The pacing and window gains of Startup.
 const STARTUP: (f64, f64) = (2.77, 2.0);
+/// The pacing gain of Drain.
 const DRAIN_PACING: f64 = 0.5;
+/// The pacing gain of ProbeBW_DOWN.
 const DOWN_PACING: f64 = 0.9;
+/// The pacing and window gains of ProbeBW_UP.
 const UP: (f64, f64) = (1.25, 2.25);
+/// The window gain of all other states (BBR.DefaultCwndGain).
 const CWND: f64 = 2.0;
+/// The window gain of ProbeRTT.
 const PROBE_RTT_CWND: f64 = 0.5;
+/// The loss rate per round above which the bandwidth probe is too high (BBR.LossThresh).
 const LOSS_THRESH: f64 = 0.02;
+/// The multiplicative decrease after loss (BBR.Beta).
 const BETA: f64 = 0.7;
+/// The share of inflight_longterm that is left to other flows (BBR.Headroom).
 const HEADROOM: f64 = 0.15;
+/// The time between two ProbeRTT (BBR.ProbeRTTInterval).
 const PROBE_RTT_INTERVAL: Span = Span::secs(5);
+/// The loss ranges in a round that end Startup (BBR.StartupFullLossCnt).
 const STARTUP_FULL_LOSSES: u32 = 6;
+/// The most rounds in Drain.
 const DRAIN_ROUNDS: u64 = 3;
-/// Rounds between two probes are at most this, so that Reno's growth finds room.
+/// The most rounds between two bandwidth probes, so that Reno flows can take their share.
 const RENO_ROUNDS: f64 = 63.0;
-/// Between two probes: this and up to [`WAIT_MORE`].
+/// The minimum time between two bandwidth probes.
 const WAIT: Span = Span::secs(2);
+/// The random addition to [`PROBE_WAIT`], at most.
 const WAIT_MORE: Span = Span::secs(1);
 
 words! {
-    /// Where its cycle is.
+    /// The state machine of BBR.
     pub(crate) enum State {
         Startup = "startup",
         Drain = "drain",
@@ -39,7 +51,7 @@ words! {
     }
 }
 
-/// What the acknowledgments that arrive now are answers to (BBR.ack_phase).
+/// What the current acknowledgments are feedback on (BBR.ack_phase).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Acks {
     Init,
@@ -62,14 +74,15 @@ pub(crate) struct Bbr {
     rounds: Rounds,
 
     // The path.
-    /// Largest delivery rate of the previous cycle of ProbeBW and of this one.
+    /// The maximum delivery rate of the previous ProbeBW cycle and of the current one.
     max_bw: [f64; 2],
     bw_shortterm: f64,
     min_rtt: Span,
     min_rtt_stamp: Time,
     probe_rtt_min: Span,
     probe_rtt_stamp: Time,
-    /// Whole segments, as the window: it grows when the window has reached it.
+    /// The long-term limit on segments in flight. It is a whole number like the window, and grows when the window has
+    /// reached it.
     inflight_longterm: f64,
     inflight_shortterm: f64,
     aggregation: Aggregation,
@@ -94,7 +107,7 @@ pub(crate) struct Bbr {
     rounds_since_probe: u64,
     wait: Span,
     acks: Acks,
-    /// Samples tell of a probe.
+    /// Whether the current samples are feedback on a bandwidth probe (BBR.bw_probe_samples).
     probing: bool,
     up_rounds: u32,
     up_acks: f64,
@@ -109,7 +122,7 @@ pub(crate) struct Bbr {
 }
 
 impl Bbr {
-    /// `initial` segments leave before anything is known.
+    /// Creates the control. `initial` is the window before the first measurement, in segments.
     pub(crate) fn new(chance: Chance, initial: f64) -> Self {
         Self {
             chance,
@@ -159,7 +172,7 @@ impl Bbr {
         self.state.word()
     }
 
-    /// The connection is open; the handshake took `rtt`.
+    /// Starts pacing by the handshake's `rtt`, once the connection is open.
     pub(crate) fn on_open(&mut self, now: Time, rtt: Option<Span>) {
         let took = rtt.unwrap_or(Span::millis(1)).max(Span::micros(1));
         self.pacing = STARTUP.0 * self.initial / took.as_secs_f64();
@@ -170,7 +183,7 @@ impl Bbr {
         self.aggregation.restart(now);
     }
 
-    /// Something leaves after nothing was under way, because the application had nothing.
+    /// Handles a transmission after an idle time that the application caused. Returns the window if it changes.
     pub(crate) fn on_restart(&mut self, now: Time, cwnd: f64) -> Option<f64> {
         self.idle_restart = true;
         self.aggregation.restart(now);
@@ -184,17 +197,17 @@ impl Bbr {
         }
     }
 
-    /// Recovery begins (`timeout`: after one) with a window of `cwnd`.
+    /// Records the begin of a recovery at a window of `cwnd`; `timeout` if a time-out started it.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, delivered: u64, timeout: bool) {
         self.prior.on_recovery(cwnd, self.state == State::ProbeRtt, delivered, timeout);
     }
 
-    /// Recovery is over: the window.
+    /// Ends a recovery. Returns the window.
     pub(crate) fn on_recovered(&mut self, cwnd: f64) -> f64 {
         self.prior.on_recovered(cwnd)
     }
 
-    /// What an acknowledgment and the losses that it tells of ask for. `seen.cwnd` is the window so far.
+    /// Processes an acknowledgment and the losses that it reveals. `cwnd` of the event is the current window.
     pub(crate) fn on_ack(&mut self, seen: &Seen, losses: &[Loss]) -> Wish {
         self.on_losses(seen, losses);
         let sample = seen.sample;
@@ -231,7 +244,7 @@ impl Bbr {
         if self.min_rtt == Span::MAX { self.initial } else { gain * bw * self.min_rtt.as_secs_f64() }
     }
 
-    /// Room for the bursts that leave, wait for company at the receiver, and arrive.
+    /// Adds the quantization budget: room for bursts at the sender, at the receiver, and on the path.
     fn quantised(&self, inflight: f64) -> f64 {
         let budget = 3.0 * f64::from(quantum(self.pacing));
         inflight.max(budget).max(LEAST) + if self.state == State::Up { 2.0 } else { 0.0 }
@@ -248,7 +261,7 @@ impl Bbr {
         (self.inflight_longterm - (HEADROOM * self.inflight_longterm).max(1.0)).max(LEAST)
     }
 
-    /// How much is to be under way, at most what the window allows.
+    /// Returns the target for segments in flight, at most the window (BBRTargetInflight).
     fn target(&self, cwnd: f64) -> f64 {
         self.bdp(self.bw(), 1.0).min(cwnd)
     }
@@ -267,6 +280,7 @@ impl Bbr {
         let sample = &seen.sample;
         self.rounds.on_ack(seen);
         self.rounds_since_probe += u64::from(self.rounds.begun);
+        // A sample that is limited by the application is a lower bound: it counts only if it raises the maximum.
         if sample.rate > 0.0 && (sample.rate >= self.max_bw() || !sample.app_limited) {
             self.max_bw[1] = self.max_bw[1].max(sample.rate);
         }
@@ -274,6 +288,7 @@ impl Bbr {
             return;
         }
         let probes = matches!(self.state, State::Startup | State::Refill | State::Up);
+        // Without a probe, losses lower the short-term bounds by beta, but not below what was delivered in the round.
         if self.loss_in_round && !probes {
             let (bw, inflight) = (self.bw_shortterm, self.inflight_shortterm);
             let (bw, inflight) = (
@@ -315,7 +330,7 @@ impl Bbr {
         self.full_bw_reached |= self.full_bw_now;
     }
 
-    /// At the end of a round of Startup: whether it lost too much.
+    /// Ends Startup if the round lost too much (BBRCheckStartupHighLoss).
     fn startup_losses(&mut self, seen: &Seen) {
         let much = too_much(seen.sample.lost as f64, f64::from(seen.sample.in_flight));
         let settled = seen.recovering && !self.prior.conserves(seen);
@@ -394,6 +409,7 @@ impl Bbr {
     }
 
     fn time_to_probe(&self, seen: &Seen) -> bool {
+        // The wait in rounds is what Reno would need to grow by the BDP, so that BBR and Reno can coexist.
         let reno = self.target(seen.cwnd).min(RENO_ROUNDS);
         seen.now.since(self.cycle_stamp) > self.wait || self.rounds_since_probe as f64 >= reno
     }
@@ -414,7 +430,7 @@ impl Bbr {
         self.full_bw_now
     }
 
-    /// Whether it has begun another probe at once.
+    /// Adapts the long-term model (BBRAdaptLongTermModel). Returns whether another probe has started.
     fn adapt_long_term(&mut self, seen: &Seen) -> bool {
         let sample = &seen.sample;
         let in_probe_bw = matches!(self.state, State::Down | State::Cruise | State::Refill | State::Up);
@@ -483,7 +499,7 @@ impl Bbr {
         self.probing = false;
         self.previous_too_high = true;
         if !loss.app_limited {
-            // What was under way when the loss rate passed the threshold.
+            // The segments in flight when the loss rate crossed the threshold (BBRInflightAtLoss).
             let (inflight, lost) = (in_flight - 1.0, lost - 1.0);
             let prefix = ((LOSS_THRESH * inflight - lost) / (1.0 - LOSS_THRESH)).max(0.0);
             self.inflight_longterm = (inflight + prefix).max(self.target(seen.cwnd) * BETA).trunc();
@@ -495,7 +511,7 @@ impl Bbr {
 
     // ---- ProbeRTT
 
-    /// The window, where ProbeRTT ends.
+    /// Updates the minimum RTT and enters or leaves ProbeRTT. Returns the window if ProbeRTT ends.
     fn probe_rtt(&mut self, seen: &Seen) -> Option<f64> {
         let now = seen.now;
         let expired = now > self.probe_rtt_stamp + PROBE_RTT_INTERVAL;

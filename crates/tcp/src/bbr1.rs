@@ -1,17 +1,20 @@
-//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00, and Linux's tcp_bbr.c for the window's extra),
-//! counted in segments.
+//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), counted in segments. The window's allowance for
+//! ACK aggregation follows Linux's tcp_bbr.c.
 
 use crate::filter::{Aggregation, Largest};
 use crate::model::{Seen, Wish};
 use crate::rounds::{EXTRA_ACKED_ROUNDS, FULL_BW, LEAST, MARGIN, MIN_RTT_FILTER, PriorWindow, Rounds, Stay, quantum};
 use steadycast_units::{Chance, Span, Time};
 
-/// 2/ln 2: the least gain that doubles the rate each round.
+/// The gain of Startup, 2/ln 2: the smallest gain that doubles the rate per round.
 const HIGH: f64 = 2.885;
+/// The window gain of ProbeBW.
 const CWND: f64 = 2.0;
+/// The pacing gains of the eight phases of ProbeBW.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// The length of the bandwidth filter, in rounds.
 const MAX_BW_ROUNDS: u64 = 10;
-/// Most of the window's extra, as a time at the bandwidth, in seconds.
+/// The maximum of the allowance for ACK aggregation, as a time at the bandwidth, in seconds.
 const EXTRA_MOST: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +46,7 @@ pub(crate) struct Bbr1 {
 }
 
 impl Bbr1 {
-    /// `initial` segments leave before anything is known.
+    /// Creates the control. `initial` is the window before the first measurement, in segments.
     pub(crate) fn new(chance: Chance, initial: f64) -> Self {
         Self {
             chance,
@@ -74,7 +77,7 @@ impl Bbr1 {
         }
     }
 
-    /// The connection is open; the handshake took `rtt`.
+    /// Starts pacing by the handshake's `rtt`, once the connection is open.
     pub(crate) fn on_open(&mut self, now: Time, rtt: Option<Span>) {
         let took = rtt.unwrap_or(Span::millis(1)).max(Span::micros(1));
         self.pacing = HIGH * self.initial / took.as_secs_f64();
@@ -83,7 +86,7 @@ impl Bbr1 {
         self.aggregation.restart(now);
     }
 
-    /// Something leaves after nothing was under way, because the application had nothing.
+    /// Handles a transmission after an idle time that the application caused. Returns the window if it changes.
     pub(crate) fn on_restart(&mut self, now: Time, cwnd: f64) -> Option<f64> {
         self.idle_restart = true;
         self.aggregation.restart(now);
@@ -97,17 +100,17 @@ impl Bbr1 {
         }
     }
 
-    /// Recovery begins (`timeout`: after one) with a window of `cwnd`.
+    /// Records the begin of a recovery at a window of `cwnd`; `timeout` if a time-out started it.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, delivered: u64, timeout: bool) {
         self.prior.on_recovery(cwnd, self.state == State::ProbeRtt, delivered, timeout);
     }
 
-    /// Recovery is over: the window.
+    /// Ends a recovery. Returns the window.
     pub(crate) fn on_recovered(&mut self, cwnd: f64) -> f64 {
         self.prior.on_recovered(cwnd)
     }
 
-    /// What an acknowledgment that tells of `losses` losses asks for.
+    /// Processes an acknowledgment that reveals `losses` losses.
     pub(crate) fn on_ack(&mut self, seen: &Seen, losses: usize) -> Wish {
         let sample = &seen.sample;
         if sample.fresh > 0 {
@@ -161,7 +164,8 @@ impl Bbr1 {
         if self.min_rtt == Span::MAX { self.initial } else { gain * self.bw() * self.min_rtt.as_secs_f64() }
     }
 
-    /// With room for bursts at both ends, even, and two more while it probes.
+    /// Adds the quantization budget: room for bursts at both ends, rounded up to even, and two more in the probing
+    /// phase.
     fn quantised(&self, inflight: f64) -> f64 {
         let even = ((inflight.ceil() + 3.0 * f64::from(quantum(self.pacing))) / 2.0).ceil() * 2.0;
         even + if self.state == State::ProbeBw(0) { 2.0 } else { 0.0 }
@@ -187,7 +191,7 @@ impl Bbr1 {
         }
     }
 
-    /// A cycle begins anywhere but where the rate is low.
+    /// Enters ProbeBW in a random phase other than the one with the low gain.
     fn enter_probe_bw(&mut self, now: Time) {
         let drawn = (self.chance.unit() * 7.0) as usize % 7;
         self.state = State::ProbeBw(if drawn == 0 { 0 } else { drawn + 1 });
@@ -197,7 +201,7 @@ impl Bbr1 {
     fn cycle(&mut self, seen: &Seen, losses: usize) {
         let State::ProbeBw(phase) = self.state else { return };
         let elapsed = seen.now.since(self.cycle_stamp) > self.min_rtt;
-        // What was under way before this acknowledgment.
+        // The segments in flight before this acknowledgment.
         let in_flight = f64::from(seen.in_flight + seen.sample.fresh);
         let gain = CYCLE[phase];
         let over = if gain > 1.0 {
@@ -213,7 +217,7 @@ impl Bbr1 {
         }
     }
 
-    /// The window, where ProbeRTT ends.
+    /// Updates the minimum RTT and enters or leaves ProbeRTT. Returns the window if ProbeRTT ends.
     fn probe_rtt(&mut self, seen: &Seen) -> Option<f64> {
         let now = seen.now;
         let expired = now > self.min_rtt_stamp + MIN_RTT_FILTER;

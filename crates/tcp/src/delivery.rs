@@ -5,7 +5,7 @@ use crate::wire::Ack;
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
 
-/// What was known when a segment last left.
+/// The connection's state when a segment was last sent, and the segment's fate (the P.* of the draft).
 #[derive(Clone, Copy, Debug)]
 struct Departure {
     sent: Time,
@@ -13,9 +13,9 @@ struct Departure {
     delivered_at: Time,
     first_sent: Time,
     app_limited: bool,
-    /// All that was lost before.
+    /// The segments lost before it was sent.
     lost: u64,
-    /// Under way, this one included.
+    /// The segments in flight, this one included.
     in_flight: u32,
     repeated: bool,
     fate: Progress,
@@ -28,53 +28,53 @@ enum Progress {
     Lost,
 }
 
-/// What one acknowledgment tells.
+/// The delivery-rate sample of one acknowledgment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
-    /// Segments per second; 0 where the interval is too short to tell.
+    /// The delivery rate in segments per second; 0 if the interval is shorter than the minimum RTT.
     pub(crate) rate: f64,
-    /// Delivered during the interval.
+    /// The segments delivered during the interval.
     pub(crate) delivered: u64,
-    /// All that was delivered when the newest of the segments told of had left.
+    /// The segments that had been delivered when the newest acknowledged segment was sent.
     pub(crate) prior_delivered: u64,
     pub(crate) app_limited: bool,
-    /// Segments that this acknowledgment tells of for the first time.
+    /// The segments that this acknowledgment reports for the first time.
     pub(crate) fresh: u32,
-    /// Under way when the newest of them had left.
+    /// The segments in flight when the newest acknowledged segment was sent.
     pub(crate) in_flight: u32,
-    /// Lost since then.
+    /// The segments lost since then.
     pub(crate) lost: u64,
-    /// The newest one's, if it was sent once.
+    /// The RTT of the newest acknowledged segment, unless it was retransmitted (Karn's rule).
     pub(crate) rtt: Option<Span>,
 }
 
-/// A segment that is now known to be lost.
+/// A segment that has just been declared lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loss {
-    /// The first of a run of neighbours.
+    /// Whether it is the first of a range of adjacent lost segments.
     pub(crate) begins: bool,
     pub(crate) in_flight: u32,
-    /// Lost since it left, itself included.
+    /// The segments lost since it was sent, itself included.
     pub(crate) lost: u64,
     pub(crate) app_limited: bool,
 }
 
-/// The books of a connection.
+/// The delivery-rate estimation of a connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
-    /// From the first unacknowledged segment on.
+    /// The segments from the first unacknowledged one on.
     sent: VecDeque<Departure>,
     una: u32,
     pub(crate) delivered: u64,
     delivered_at: Time,
     first_sent: Time,
     lost: u64,
-    /// All below is counted as lost, if it has not arrived.
+    /// All segments below this number are declared lost unless they have arrived.
     lost_to: u32,
-    /// The application has nothing to send until this is delivered; 0: it has.
+    /// The samples are application-limited until this many segments are delivered; 0 if they are not.
     app_limited: u64,
     blocks: [crate::wire::Block; 3],
-    /// What the last acknowledgment showed to be lost.
+    /// The losses that the last acknowledgment revealed.
     losses: Vec<Loss>,
 }
 
@@ -87,12 +87,13 @@ impl Ledger {
         self.app_limited > 0
     }
 
-    /// The application, or the control itself, keeps less under way than the path takes.
+    /// Marks the following samples as application-limited, because the application or the control limits what is in
+    /// flight.
     pub(crate) fn limit(&mut self, in_flight: u32) {
         self.app_limited = (self.delivered + u64::from(in_flight)).max(1);
     }
 
-    /// A segment leaves, which makes `in_flight` of them.
+    /// Records a transmission after which `in_flight` segments are outstanding.
     pub(crate) fn on_sent(&mut self, now: Time, seq: u32, in_flight: u32) {
         if in_flight <= 1 {
             (self.first_sent, self.delivered_at) = (now, now);
@@ -115,7 +116,7 @@ impl Ledger {
         }
     }
 
-    /// Takes an acknowledgment that `board` has taken already; `again` lists the repairs that are lost.
+    /// Processes an acknowledgment after `board` has processed it. `again` lists the retransmissions that are lost.
     pub(crate) fn on_ack<'a>(
         &mut self,
         now: Time,
@@ -130,7 +131,7 @@ impl Ledger {
         let top = self.una + self.sent.len() as u32;
         self.arrive(now, self.una, ack.next.min(top), &mut sample, &mut newest);
         for block in ack.sacks {
-            // What the last acknowledgment told of this block is known.
+            // The part of the block that the previous acknowledgment reported has been processed already.
             let known = self.blocks.iter().find(|b| !b.is_empty() && b.start == block.start && b.end <= block.end);
             let start = known.map_or(block.start, |b| b.end);
             self.arrive(now, start.max(ack.next), block.end.min(top), &mut sample, &mut newest);
@@ -163,6 +164,7 @@ impl Ledger {
         sample.lost = self.lost - lost;
         sample.rtt = (!repeated).then(|| now.since(sent));
         self.first_sent = sent;
+        // The longer of send and ACK interval: compressed acknowledgments must not inflate the rate.
         let interval = sent.since(first_sent).max(now.since(delivered_at));
         if interval >= least_rtt && !interval.is_zero() {
             sample.rate = sample.delivered as f64 / interval.as_secs_f64();
@@ -170,7 +172,7 @@ impl Ledger {
         sample
     }
 
-    /// A time-out: all that is under way is lost.
+    /// Declares all outstanding segments lost, after a time-out.
     pub(crate) fn on_timeout(&mut self) {
         self.losses.clear();
         let mut last = None;

@@ -1,10 +1,10 @@
 use std::collections::VecDeque;
 use steadycast_units::Time;
 
-/// The largest of the last `length` rounds (a windowed maximum).
+/// A windowed maximum over the last `length` rounds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Largest {
-    /// Falling values, each with its round.
+    /// The candidates in descending order, each with its round.
     kept: VecDeque<(u64, f64)>,
 }
 
@@ -24,7 +24,8 @@ impl Largest {
     }
 }
 
-/// Acknowledgments that come in lumps: how many segments more than the bandwidth explains.
+/// ACK aggregation: the segments that are acknowledged beyond what the bandwidth explains (extra_acked of the BBR
+/// draft).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Aggregation {
     since: Time,
@@ -37,7 +38,7 @@ impl Aggregation {
         (self.since, self.delivered) = (now, 0.0);
     }
 
-    /// `fresh` segments were acknowledged in round `round`; the maximum is over `length` rounds.
+    /// Processes `fresh` acknowledged segments in round `round`. The maximum is taken over `length` rounds.
     pub(crate) fn on_ack(&mut self, now: Time, bw: f64, fresh: u32, cwnd: f64, round: u64, length: u64) {
         let mut expected = bw * now.since(self.since).as_secs_f64();
         if self.delivered <= expected {

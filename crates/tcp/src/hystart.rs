@@ -1,43 +1,44 @@
 use crate::config::Hystart;
 use steadycast_units::{Span, Time};
 
-/// Samples in a round that a judgement needs (N_RTT_SAMPLE).
+/// The RTT samples that a round needs before it is judged (N_RTT_SAMPLE).
 const SAMPLES: u32 = 8;
-/// Smallest and largest growth of the round trip that counts (MIN_RTT_THRESH, MAX_RTT_THRESH).
+/// The bounds of the RTT increase that ends slow start (MIN_RTT_THRESH, MAX_RTT_THRESH).
 const THRESHOLDS: (Span, Span) = (Span::millis(4), Span::millis(16));
-/// Linux: rounds are counted from the start, but not judged below that window, in segments.
+/// Linux: rounds of a smaller window are not judged, in segments.
 const LOW_WINDOW: f64 = 16.0;
-/// Linux: acknowledgments this close are one train.
+/// Linux: acknowledgments with smaller gaps belong to one train.
 const TRAIN_GAP: Span = Span::millis(2);
-/// RFC 9406: growth is divided by that in conservative slow start, which lasts at most that many rounds.
+/// RFC 9406: growth is divided by this in conservative slow start (CSS_GROWTH_DIVISOR).
 const CSS_DIVISOR: f64 = 4.0;
+/// RFC 9406: the most rounds of conservative slow start (CSS_ROUNDS).
 const CSS_ROUNDS: u32 = 5;
-/// RFC 9406: L, for a sender without pacing.
+/// RFC 9406: the limit L on segments counted per acknowledgment, for a sender without pacing.
 const UNPACED_LIMIT: f64 = 8.0;
 
-/// What slow start is to do with this acknowledgment.
+/// The decision for one acknowledgment in slow start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Advice {
-    /// Grow by this share of what was acknowledged.
+    /// The window grows by this share of the acknowledged segments.
     Grow(f64),
-    /// The path is full: the threshold is here.
+    /// Slow start ends: the threshold is set to the current window.
     Leave,
 }
 
-/// Leaves slow start when the queue begins to grow, before it overflows.
+/// HyStart ends slow start when the queue begins to grow, before it overflows.
 #[derive(Clone, Debug)]
 pub(crate) struct Hystarter {
     kind: Hystart,
-    /// The round ends when this is acknowledged.
+    /// The round ends when this segment is acknowledged.
     round_end: u32,
     round_start: Time,
     last_ack: Time,
     samples: u32,
-    /// Least of this round, of the round before, of all.
+    /// The minimum RTT of this round, of the previous round, and of the connection.
     least: Span,
     least_before: Span,
     least_ever: Span,
-    /// Conservative slow start: the least of the round that began it, and the rounds left.
+    /// The state of conservative slow start: the minimum RTT of the round that started it, and the rounds left.
     conservative: Option<(Span, u32)>,
 }
 
@@ -56,18 +57,19 @@ impl Hystarter {
         }
     }
 
-    /// The network was congested. RFC 9406 (section 4.3) is for the first slow start only; Linux looks in each.
+    /// Resets the state after a congestion event. RFC 9406 (section 4.3) applies to the first slow start only; Linux
+    /// applies HyStart to each.
     pub(crate) fn on_congestion(&mut self) {
         let kind = if self.kind == Hystart::PlusPlus { Hystart::Off } else { self.kind };
         *self = Self { least_ever: self.least_ever, ..Self::new(kind) };
     }
 
-    /// How many of the segments acknowledged at once count.
+    /// Returns how many segments of one acknowledgment count at most.
     pub(crate) fn limit(&self) -> f64 {
         if self.kind == Hystart::PlusPlus { UNPACED_LIMIT } else { f64::INFINITY }
     }
 
-    /// An acknowledgment up to `una` arrived in slow start, with up to `max` sent, measured as `rtt`.
+    /// Processes an acknowledgment up to `una` in slow start, with segments sent up to `max` and an RTT sample.
     pub(crate) fn on_ack(&mut self, now: Time, una: u32, max: u32, rtt: Span, cwnd: f64) -> Advice {
         if self.kind == Hystart::Off {
             return Advice::Grow(1.0);
@@ -95,8 +97,8 @@ impl Hystarter {
         if self.kind == Hystart::Classic { self.classic(now) } else { self.plus_plus() }
     }
 
-    /// As Linux's tcp_cubic without pacing: the length of the train against half a round trip, and the least delay of
-    /// the round once there are eight samples.
+    /// Applies Linux's HyStart without pacing: the length of the ACK train against half the minimum RTT, and the
+    /// minimum RTT of the round after eight samples.
     fn classic(&mut self, now: Time) -> Advice {
         if now.since(self.last_ack) <= TRAIN_GAP {
             self.last_ack = now;
@@ -108,7 +110,7 @@ impl Hystarter {
         if self.samples > SAMPLES && self.least > limit { Advice::Leave } else { Advice::Grow(1.0) }
     }
 
-    /// RFC 9406, section 4.2.
+    /// Applies RFC 9406, section 4.2.
     fn plus_plus(&mut self) -> Advice {
         if let Some((baseline, _)) = self.conservative {
             if self.samples >= SAMPLES && self.least < baseline {

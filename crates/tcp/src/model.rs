@@ -1,4 +1,4 @@
-//! Congestion controls that are more than a law of the window: they pace, measure the delivery rate, or count marks.
+//! Congestion controls that need more than a window: they pace, measure the delivery rate, or count marks.
 
 use crate::bbr::Bbr;
 use crate::bbr1::Bbr1;
@@ -11,34 +11,35 @@ use crate::scoreboard::Scoreboard;
 use crate::wire::Ack;
 use steadycast_units::{Ecn, Span, Time};
 
-/// What a control sees of an acknowledgment.
+/// The data of one acknowledgment that BBR uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) now: Time,
     pub(crate) sample: Sample,
-    /// Segments delivered in all.
+    /// The segments delivered since the start of the connection.
     pub(crate) delivered: u64,
-    /// Under way, after the acknowledgment.
+    /// The segments in flight after the acknowledgment.
     pub(crate) in_flight: u32,
     pub(crate) cwnd: f64,
-    /// The window held something back in this round trip.
+    /// Whether the window limited the sender in this round trip.
     pub(crate) cwnd_limited: bool,
-    /// Fast recovery.
+    /// Whether the sender is in fast recovery.
     pub(crate) recovering: bool,
 }
 
-/// What it asks for.
+/// The decision of BBR after an acknowledgment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
     pub(crate) cwnd: f64,
-    /// In segments per second.
+    /// The pacing rate in segments per second.
     pub(crate) pacing: f64,
     pub(crate) quantum: u32,
-    /// It keeps less under way than the path takes, so that delivery rates tell nothing of the path.
+    /// Whether BBR itself keeps less in flight than the path holds, so that delivery-rate samples count as
+    /// application-limited.
     pub(crate) limits_itself: bool,
 }
 
-/// Where the sender's repairs stand.
+/// The sender's loss recovery state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Open,
@@ -46,14 +47,14 @@ pub(crate) enum Phase {
     Loss,
 }
 
-/// The segments that are not acknowledged yet, for a model.
+/// The outstanding segments, as BBR's delivery-rate estimation needs them.
 pub(crate) struct Outstanding<'a, Again> {
     pub(crate) board: &'a Scoreboard,
-    /// Those that were sent again.
+    /// The retransmissions that are lost.
     pub(crate) again: Again,
 }
 
-/// The sender's window, in segments, for a model that sets it.
+/// The sender's window, in segments, for a control that sets it.
 pub(crate) struct Window {
     pub(crate) phase: Phase,
     pub(crate) cwnd: f64,
@@ -69,22 +70,22 @@ pub(crate) enum Law {
     Prague(Prague),
 }
 
-/// One of them, with its books.
+/// A congestion control with its pacer and its delivery-rate estimation.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) law: Law,
     pub(crate) pacer: Option<Pacer>,
     ledger: Ledger,
     phase: Phase,
-    /// The window has held something back, until this is delivered.
+    /// The window counts as the limit until this many segments are delivered.
     limited_until: Option<u64>,
     limited: bool,
-    /// Marks that acknowledgments have told of, modulo 2¹⁶.
+    /// The marks that acknowledgments have reported, modulo 2¹⁶.
     marks: u16,
 }
 
 impl Model {
-    /// The model that a congestion control needs, if it does.
+    /// Creates the model of a congestion control, if it needs one.
     pub(crate) fn new(config: &Config, initial_window: f64) -> Option<Self> {
         let chance = || config.draws.part("bbr");
         let law = match config.congestion {
@@ -103,7 +104,7 @@ impl Model {
         Some(Self { law, pacer, ledger, phase: Phase::Open, limited_until: None, limited: false, marks: 0 })
     }
 
-    /// Whether it sets the window itself, after losses too.
+    /// Whether the control sets the window itself, also after losses.
     pub(crate) fn owns_window(&self) -> bool {
         matches!(self.law, Law::Bbr(_) | Law::Bbr1(_))
     }
@@ -112,7 +113,7 @@ impl Model {
         if matches!(self.law, Law::Prague(_)) { Ecn::Ect1 } else { Ecn::Ect0 }
     }
 
-    /// The estimate of the marked part.
+    /// Returns the estimate alpha of the marked share, if the control has one.
     pub(crate) fn alpha(&self) -> Option<f64> {
         match &self.law {
             Law::Dctcp(dctcp) => Some(dctcp.alpha),
@@ -129,13 +130,14 @@ impl Model {
         }
     }
 
-    /// How many of `fresh` segments an acknowledgment tells to be marked.
+    /// Returns how many of the `fresh` segments the acknowledgment reports as marked.
     pub(crate) fn marked(&mut self, ack: &Ack, fresh: u32) -> u32 {
         match self.law {
             Law::Dctcp(_) if ack.ece => fresh,
             Law::Prague(_) => {
                 let more = ack.marks.wrapping_sub(self.marks);
-                // An old acknowledgment counts fewer, and a false one more than there can be.
+                // A reordered acknowledgment has a lower count, and a forged one more marks than segments: both are
+                // ignored.
                 if more >= 1 << 15 || fresh == 0 {
                     return 0;
                 }
@@ -146,17 +148,18 @@ impl Model {
         }
     }
 
-    /// The window held something back.
+    /// Records that the window prevented the sender from sending.
     pub(crate) fn on_window_limit(&mut self) {
         self.limited = true;
     }
 
-    /// The application has no more, while `in_flight` are under way.
+    /// Records that the application has nothing to send while `in_flight` segments are outstanding.
     pub(crate) fn on_application_limit(&mut self, in_flight: u32) {
         self.ledger.limit(in_flight);
     }
 
-    /// A segment leaves, which makes `in_flight` of them; the window, where a pause changes it.
+    /// Records a transmission after which `in_flight` segments are outstanding. Returns the new window if a restart
+    /// from idle changes it.
     pub(crate) fn on_sent(&mut self, now: Time, seq: u32, in_flight: u32, cwnd: f64) -> Option<f64> {
         let mut window = None;
         if self.owns_window() {
@@ -175,7 +178,7 @@ impl Model {
         window
     }
 
-    /// The connection is open.
+    /// Records that the handshake is complete.
     pub(crate) fn on_open(&mut self, now: Time, rtt: Option<Span>) {
         match &mut self.law {
             Law::Bbr(bbr) => bbr.on_open(now, rtt),
@@ -184,7 +187,8 @@ impl Model {
         }
     }
 
-    /// A time-out with a window of `cwnd`, after which `in_flight` are under way: the window.
+    /// Records a time-out at a window of `cwnd`, after which `in_flight` segments are outstanding. Returns the
+    /// window.
     pub(crate) fn on_timeout(&mut self, now: Time, cwnd: f64, in_flight: u32) -> f64 {
         self.phase = Phase::Loss;
         self.ledger.on_timeout();
@@ -202,7 +206,7 @@ impl Model {
         f64::from(in_flight + 1)
     }
 
-    /// For those that own the window: what an acknowledgment makes of it.
+    /// Processes an acknowledgment for BBR. Returns the new window.
     pub(crate) fn on_ack<'a>(
         &mut self,
         now: Time,
@@ -222,6 +226,8 @@ impl Model {
                     Law::Bbr1(bbr) => bbr.on_recovery(cwnd, delivered, false),
                     Law::Dctcp(_) | Law::Prague(_) => {}
                 }
+                // Packet conservation: at the begin of recovery the window is what is in flight plus what was just
+                // delivered.
                 cwnd = f64::from(in_flight + sample.fresh.max(1));
             } else {
                 cwnd = match &mut self.law {
@@ -232,7 +238,7 @@ impl Model {
             }
             self.phase = phase;
         } else {
-            // What is lost leaves no room (BBRModulateCwndForRecovery).
+            // Lost segments leave no room in the window (BBRModulateCwndForRecovery).
             cwnd = (cwnd - self.ledger.losses().len() as f64).max(1.0);
         }
         if std::mem::take(&mut self.limited) {

@@ -1,18 +1,18 @@
 use steadycast_units::{Span, Time};
 
-/// Pacing rates are at least this, in segments per second: a segment leaves within ten seconds.
+/// The minimum pacing rate, in segments per second: a segment leaves within ten seconds.
 const LEAST: f64 = 0.1;
-/// A gap is never shorter than a nanosecond, so that time goes on.
+/// The maximum pacing rate: a gap is at least a nanosecond, so that time advances.
 const MOST: f64 = 1e9;
 
-/// Spreads what leaves: bursts of `quantum` segments, so far apart that `rate` results.
+/// A pacer: bursts of `quantum` segments, spaced so that `rate` results.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer {
     rate: f64,
     quantum: u32,
-    /// When the next burst may begin.
+    /// The earliest start of the next burst.
     next: Time,
-    /// The burst under way: its time, and what is left of it.
+    /// The current burst: when it was sent, and the segments left in it.
     burst: (Time, u32),
 }
 
@@ -21,7 +21,7 @@ impl Pacer {
         Self { rate: MOST, quantum: 1, next: Time::ZERO, burst: (Time::ZERO, 0) }
     }
 
-    /// `rate` in segments per second.
+    /// Sets the rate, in segments per second, and the burst size.
     pub(crate) fn set(&mut self, rate: f64, quantum: u32) {
         self.rate = rate.clamp(LEAST, MOST);
         self.quantum = quantum.max(1);
@@ -31,13 +31,13 @@ impl Pacer {
         self.rate
     }
 
-    /// Until when nothing may leave.
+    /// Returns the time until which no segment may leave, if that is after `now`.
     pub(crate) fn holds(&self, now: Time) -> Option<Time> {
         let (began, left) = self.burst;
         (self.next > now && !(began == now && left > 0)).then_some(self.next)
     }
 
-    /// A segment leaves.
+    /// Records a transmission.
     pub(crate) fn on_sent(&mut self, now: Time) {
         if self.burst.0 != now || self.burst.1 == 0 {
             self.burst = (now, self.quantum);

@@ -1,35 +1,35 @@
 use steadycast_units::{Span, Time};
 
-/// Weight of the newest round in the estimate (draft-briscoe-iccrg-prague-congestion-control, section 2.4.2).
+/// The gain of the estimate alpha (draft-briscoe-iccrg-prague-congestion-control, section 2.4.2).
 const GAIN: f64 = 1.0 / 16.0;
-/// The round trip that shorter ones are made alike (its RTT_VIRT).
+/// The virtual RTT (RTT_VIRT of the draft): flows with a shorter RTT grow as if they had this one.
 const VIRTUAL_RTT: Span = Span::millis(25);
-/// Round trips after slow start before they are.
+/// The round trips after slow start from which growth is independent of the RTT.
 const INDEPENDENT_AFTER: u32 = 500;
-/// The least window, in segments.
+/// The minimum window, in segments.
 const LEAST: f64 = 2.0;
-/// A burst lasts at most this at the pacing rate (2⁻¹² s).
+/// The duration of the largest burst at the pacing rate, in seconds (2⁻¹²).
 const BURST: f64 = 1.0 / 4096.0;
 
-/// TCP Prague: a window of fractions of a segment that follows the marked part of the data.
+/// TCP Prague: a DCTCP-like window with fractions of a segment and growth that is independent of the RTT.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prague {
     pub(crate) alpha: f64,
-    /// A mark was seen: before, alpha tells nothing.
+    /// Whether a mark has been seen. Before the first one alpha is not updated.
     seen: bool,
-    /// The window; what may be sent approaches it from above by a segment per acknowledgment.
+    /// The target window. After a cut the window that may be used approaches it by one segment per acknowledgment.
     window: f64,
     acked: u32,
     marked: u32,
     round_end: u32,
-    /// Rounds since slow start.
+    /// The rounds since slow start.
     rounds: u32,
     updated: Time,
     cut_end: u32,
     cut: Option<Time>,
 }
 
-/// An acknowledgment, as Prague sees it.
+/// The data of one acknowledgment that Prague uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     pub(crate) now: Time,
@@ -38,7 +38,7 @@ pub(crate) struct Told {
     pub(crate) fresh: u32,
     pub(crate) marked: u32,
     pub(crate) srtt: Span,
-    /// Neither repairing nor limited by anything but the window.
+    /// Whether the window may grow: not in recovery, and limited by the window alone.
     pub(crate) may_grow: bool,
     pub(crate) repairing: bool,
 }
@@ -48,12 +48,12 @@ impl Prague {
         Self { alpha: 1.0, ..Self::default() }
     }
 
-    /// The window was set from outside: at the start, after a loss or a pause.
+    /// Sets the window from outside: at the start, after a loss or after a pause.
     pub(crate) fn set(&mut self, window: f64) {
         self.window = window;
     }
 
-    /// The period of the estimate and of cuts.
+    /// Returns the period at which alpha is updated and the window may be cut: the RTT, or at least the virtual RTT.
     fn period(&self, srtt: Span) -> Span {
         if self.independent() { srtt.max(VIRTUAL_RTT) } else { srtt }
     }
@@ -62,7 +62,8 @@ impl Prague {
         self.rounds >= INDEPENDENT_AFTER
     }
 
-    /// The window after an acknowledgment, the threshold where it was cut, and what may be sent.
+    /// Processes an acknowledgment. Returns the window that may be used, the slow-start threshold, and whether the
+    /// window was cut.
     pub(crate) fn on_ack(&mut self, told: &Told, cwnd: f64, ssthresh: f64, most: f64) -> (f64, f64, bool) {
         let Told { now, una, max, fresh, srtt, .. } = *told;
         let marked = told.marked.min(fresh);
@@ -80,6 +81,7 @@ impl Prague {
             }
         }
         let mut threshold = ssthresh;
+        // Marked segments do not make the window grow: the increase is in proportion to what arrives unmarked.
         if told.may_grow {
             let counted = f64::from(fresh - marked);
             self.window = if self.window < ssthresh {
@@ -96,17 +98,18 @@ impl Prague {
             threshold = self.window;
             (self.cut_end, self.cut) = (max, Some(now));
         }
+        // After a cut the window shrinks by one segment per acknowledgment, so that sending never stops completely.
         let may_send = if cwnd > self.window { (cwnd - 1.0).max(self.window) } else { self.window };
         (may_send, threshold, cut)
     }
 
-    /// Growth per round trip, in segments.
+    /// Returns the additive increase per round trip, in segments. It is scaled to the virtual RTT, as (RTT/25 ms)².
     fn share(&self, srtt: Span) -> f64 {
         let part = srtt.as_secs_f64() / VIRTUAL_RTT.as_secs_f64();
         if self.independent() { (part * part).min(1.0) } else { 1.0 }
     }
 
-    /// The pacing rate in segments per second, and the largest burst.
+    /// Returns the pacing rate in segments per second, and the largest burst in segments.
     pub(crate) fn pacing(&self, cwnd: f64, ssthresh: f64, srtt: Option<Span>) -> (f64, u32) {
         let srtt = srtt.unwrap_or(Span::millis(1)).as_secs_f64().max(1e-6);
         let factor = if cwnd < ssthresh / 2.0 { 2.0 } else { 1.0 };

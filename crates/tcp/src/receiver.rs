@@ -3,54 +3,54 @@ use crate::config::{Config, Congestion, MAX_SEGMENTS, MAX_WINDOW};
 use crate::wire::{Ack, Block, Segment};
 use steadycast_units::{Bytes, Ecn, Span, Time};
 
-/// How marks are told to the sender.
+/// How the receiver reports CE marks to the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Echoes {
-    /// Until the sender has answered (RFC 3168, section 6.1.3).
+    /// ECE is set until the sender answers with CWR (RFC 3168, section 6.1.3).
     #[default]
     Latched,
-    /// An acknowledgment tells whether what it acknowledges was marked (RFC 8257, section 3.2).
+    /// ECE says whether the acknowledged segments were marked (RFC 8257, section 3.2).
     Each,
-    /// Their number.
+    /// The number of marked segments is reported.
     Counted,
 }
 
-/// The receiving end: it notes what arrives and says what to acknowledge.
+/// The receiving end of the connection. It records arrivals and returns acknowledgments.
 ///
-/// After [`Receiver::on_segment`] and [`Receiver::on_timer`] look at [`Receiver::wake`] again.
+/// Read [`Receiver::wake`] again after [`Receiver::on_segment`] and [`Receiver::on_timer`].
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     sack: bool,
     delay: Option<Span>,
     quick: u32,
     window: u32,
-    /// Awaited: all below have arrived.
+    /// The next expected segment; all below have arrived.
     next: u32,
-    /// One past the highest that has arrived.
+    /// One past the highest segment that has arrived.
     top: u32,
-    /// What has arrived beyond `next`.
+    /// The segments that have arrived beyond `next`.
     beyond: Bits,
     beyond_count: u32,
-    /// Blocks as last reported, the latest first. Each is as long as it can be: only an arrival inside of it makes it
-    /// longer.
+    /// The SACK blocks as last reported, the most recent first. Each is maximal: only an arrival adjacent to it can
+    /// extend it.
     blocks: [Block; 3],
     echo: Time,
-    /// `next` of the last acknowledgment: the segment that starts there sets the echo.
+    /// `next` of the last acknowledgment. The segment with this number sets the timestamp echo.
     acked: u32,
     ece: bool,
     marks: u16,
     echoes: Echoes,
     waiting: u32,
     due: Option<Time>,
-    /// Size on the wire of the distinct segments that have arrived, headers included.
+    /// The size on the wire of the distinct segments that have arrived, headers included.
     pub distinct: Bytes,
-    /// How many distinct segments have arrived.
+    /// The number of distinct segments that have arrived.
     pub distinct_segments: u64,
     duplicates: u64,
 }
 
 impl Receiver {
-    /// A receiver that awaits segment 0.
+    /// Creates a receiver that expects segment 0.
     pub fn new(config: &Config) -> Self {
         Self {
             sack: config.uses_sack(),
@@ -66,8 +66,8 @@ impl Receiver {
         }
     }
 
-    /// A segment arrived; the acknowledgment to send now, if any. One from outside of the window is not taken, and is
-    /// answered like a duplicate.
+    /// Processes an arriving segment. Returns the acknowledgment to send now, if any. A segment outside the window is
+    /// discarded and acknowledged like a duplicate.
     #[inline(always)] // As Sender::poll.
     pub fn on_segment(&mut self, now: Time, segment: &Segment) -> Option<Ack> {
         let seq = segment.seq;
@@ -85,8 +85,8 @@ impl Receiver {
                 return Some(self.acknowledge_before(now, segment));
             }
         }
-        // The earliest segment that the coming acknowledgment covers is the one to measure by: waiting for the second
-        // is part of the round trip.
+        // The echo is that of the earliest segment that the next acknowledgment covers, so that the wait of a delayed
+        // acknowledgment is part of the RTT (RFC 7323, section 4.3).
         if seq == self.acked || self.delay.is_none() && seq <= self.next {
             self.echo = segment.sent;
         }
@@ -101,6 +101,7 @@ impl Receiver {
             self.count(segment);
             self.next += 1;
             self.close_gap();
+            // A segment that fills a gap is acknowledged immediately (RFC 5681, section 4.2).
             return Some(self.acknowledge());
         }
         let inside = seq > self.next && seq - self.next < self.window && seq < MAX_SEGMENTS;
@@ -113,41 +114,42 @@ impl Receiver {
         Some(self.acknowledge())
     }
 
-    /// When [`Receiver::on_timer`] is due: an acknowledgment waits for a second segment.
+    /// Returns when [`Receiver::on_timer`] is due: the time of the delayed acknowledgment, if one is pending.
     pub fn wake(&self) -> Option<Time> {
         self.due
     }
 
-    /// Time has passed; the acknowledgment that waited, when it is due.
+    /// Returns the delayed acknowledgment if it is due at `now`.
     pub fn on_timer(&mut self, now: Time) -> Option<Ack> {
         (self.due? <= now).then(|| self.acknowledge())
     }
 
-    /// How many arrived that were there already, or outside of the window.
+    /// Returns the number of segments that were duplicates or outside the window.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
-    /// The segment that is awaited: all below it have arrived.
+    /// Returns the next expected segment; all below have arrived.
     pub fn next(&self) -> u32 {
         self.next
     }
 
-    /// For senders that count marks; whether what acknowledgments say changes with this segment.
+    /// Records the mark of a segment for DCTCP and Prague. Returns whether the ECE flag of acknowledgments changes
+    /// with this segment.
     fn note_mark(&mut self, segment: &Segment) -> bool {
         let marked = segment.ecn == Ecn::Ce;
         if self.echoes == Echoes::Counted {
             self.marks = self.marks.wrapping_add(u16::from(marked));
             return false;
         }
-        // Nothing can be marked that is not ECN-capable: a repair tells nothing.
+        // A retransmission is not ECN-capable, so it says nothing about marks.
         segment.ecn != Ecn::NotEct && marked != self.ece && {
             self.ece = marked;
             true
         }
     }
 
-    /// A segment that is marked unlike those that wait for their acknowledgment: they get theirs, and this one's is
-    /// due.
+    /// Returns the acknowledgment of the pending segments if `segment` is marked differently (RFC 8257, section 3.2).
+    /// The acknowledgment of `segment` itself becomes due now.
     #[cold]
     fn acknowledge_before(&mut self, now: Time, segment: &Segment) -> Ack {
         self.ece = !self.ece;
@@ -190,7 +192,8 @@ impl Receiver {
         if !self.sack {
             return;
         }
-        // The block around the newcomer: a block reported lately usually ends or starts there.
+        // Extends or creates the block around `seq`. Usually a recently reported block is adjacent, which saves the
+        // search.
         let at_left = self.blocks.iter().find(|b| !b.is_empty() && b.end == seq).map(|b| b.start);
         let at_right = self.blocks.iter().find(|b| !b.is_empty() && b.start == seq + 1).map(|b| b.end);
         let start =
@@ -204,7 +207,7 @@ impl Receiver {
         self.blocks = blocks;
     }
 
-    /// `next` moved up to what has arrived beyond it.
+    /// Moves `next` beyond the segments that had arrived out of order.
     fn close_gap(&mut self) {
         let from = self.next;
         let end = self.beyond.first_clear(from, self.top).unwrap_or(self.top);

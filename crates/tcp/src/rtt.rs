@@ -1,29 +1,29 @@
 use steadycast_units::{Span, Time};
 
-/// Where the minimum of the retransmission time-out is applied.
+/// What the minimum retransmission time-out applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floor {
-    /// To the whole time-out, before back-off: RFC 6298, section 2.4.
+    /// The whole time-out, before back-off (RFC 6298, section 2.4).
     Whole,
-    /// To the part that comes from the variance, as Linux does: the time-out is never below SRTT + the minimum.
+    /// The variance term, as in Linux: the time-out is at least SRTT + the minimum.
     Variance,
 }
 
-/// Round-trip time and retransmission time-out (RFC 6298), in whole clock ticks as BSD and ns-2 keep them.
+/// The RTT estimate and the retransmission time-out (RFC 6298), in whole clock ticks as in BSD and ns-2.
 #[derive(Clone, Debug)]
 pub(crate) struct Estimator {
     tick: u64,
-    /// 2⁶⁴ / tick, rounded down.
+    /// 2⁶⁴ / tick, rounded down: replaces the division by `tick`.
     inverse: u64,
     phase: u64,
-    /// 8 · SRTT in ticks; 0 before the first sample and after four back-offs in a row.
+    /// 8 · SRTT in ticks; 0 before the first sample and after four successive back-offs.
     srtt8: i64,
     /// 4 · RTTVAR in ticks.
     var4: i64,
     /// The time-out before clamping and back-off.
     base: Span,
     smoothed: Span,
-    /// The shortest round trip so far; [`Span::MAX`] before the first.
+    /// The minimum RTT so far; [`Span::MAX`] before the first sample.
     pub(crate) least: Span,
     backoff: u32,
     min: Span,
@@ -50,8 +50,8 @@ impl Estimator {
         }
     }
 
-    /// A round trip that began at `sent` and ended `now`. With a coarse clock the sample is the number of ticks seen on
-    /// it.
+    /// Takes the sample of a round trip from `sent` to `now`. With a coarse clock it is the number of clock ticks in
+    /// between.
     #[inline]
     pub(crate) fn sample(&mut self, sent: Time, now: Time) {
         self.least = self.least.min(now.since(sent));
@@ -61,6 +61,7 @@ impl Estimator {
             same => same,
         };
         let ticks = self.parts(rtt.saturating_add(into_tick)).0.clamp(1, 1 << 50) as i64;
+        // The fixed-point form of RFC 6298, section 2, with gains 1/8 and 1/4 (Jacobson 1988).
         if self.srtt8 == 0 {
             self.srtt8 = ticks << 3;
             self.var4 = ticks << 1;
@@ -78,7 +79,7 @@ impl Estimator {
         };
     }
 
-    /// How many ticks fit, and what is left: exact, without a division.
+    /// Returns `ns` divided by the tick and the remainder, exactly and without a division.
     #[inline]
     fn parts(&self, ns: u64) -> (u64, u64) {
         // ns/tick − 1 < ns·inverse/2⁶⁴ ≤ ns/tick
@@ -101,7 +102,7 @@ impl Estimator {
         if self.rto() < self.max {
             self.backoff = self.backoff.saturating_mul(2);
         }
-        // The path may have changed: let the next sample start afresh (RFC 6298, section 5, last paragraph).
+        // The path may have changed: the next sample starts a new estimate (RFC 6298, section 5, last paragraph).
         if self.backoff > 8 {
             self.srtt8 = 0;
         }

@@ -1,39 +1,41 @@
 use crate::bits::{Bits, below};
 use crate::wire::Block;
 
-/// A hole counts as lost once that many segments beyond it have arrived (DupThresh of RFC 6675).
+/// The segments that must arrive beyond a hole before it counts as lost (DupThresh of RFC 6675).
 pub(crate) const DUP_THRESH: u32 = 3;
 
-/// What is known of the segments between the cumulative acknowledgment and the highest sent (RFC 6675).
+/// The SACK scoreboard: the state of the segments between the cumulative acknowledgment and the highest sent (RFC
+/// 6675).
 ///
-/// All segments have one size, so `IsLost` is "three segments beyond it have arrived": everything unsacked below the
-/// third highest sacked one. And repairs go upwards, so what has been repaired is everything unsacked below
-/// `repaired_to`. Two limits and four counts then hold the whole board, and no question walks over it.
+/// All segments have one size, so `IsLost` means "three segments beyond it have arrived": every hole below the third
+/// highest SACKed segment is lost. Holes are retransmitted in ascending order, so every hole below `repaired_to` has
+/// been retransmitted. Two limits and four counts therefore describe the whole board, and each query takes constant
+/// time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
     una: u32,
     max: u32,
     sacked: Bits,
     sacked_count: u32,
-    /// One past the highest sacked.
+    /// One past the highest SACKed segment.
     sacked_to: u32,
-    /// Unsacked ones below it are lost.
+    /// Holes below this number are lost.
     pub(crate) lost_to: u32,
     lost_count: u32,
-    /// Unsacked ones below it have been sent again in this recovery.
+    /// Holes below this number have been retransmitted in this recovery.
     repaired_to: u32,
     repaired_count: u32,
-    /// Of those, how many are known to be lost again.
+    /// The retransmitted holes whose retransmission is lost too.
     lost_again: u32,
 }
 
 impl Scoreboard {
-    /// Segments below `max` have been sent.
+    /// Records that the segments below `max` have been sent.
     pub(crate) fn on_sent_to(&mut self, max: u32) {
         self.max = self.max.max(max);
     }
 
-    /// All below `una` has been acknowledged; how many of them were not known to have arrived.
+    /// Applies a cumulative acknowledgment. Returns how many segments it acknowledges that were not SACKed before.
     #[inline]
     pub(crate) fn advance(&mut self, una: u32) -> u32 {
         let all = una - self.una;
@@ -46,7 +48,7 @@ impl Scoreboard {
         all - known
     }
 
-    /// Takes what is below `una` out of the counts; how many of it were known to have arrived.
+    /// Removes the segments below `una` from the counts. Returns how many of them were SACKed.
     #[inline(never)]
     fn forget_below(&mut self, una: u32) -> u32 {
         self.lost_count -= self.unsacked(self.una, una.min(self.lost_to));
@@ -58,7 +60,7 @@ impl Scoreboard {
         known
     }
 
-    /// Takes the blocks of an acknowledgment; how many segments were not known to have arrived.
+    /// Applies the SACK blocks of an acknowledgment. Returns how many segments they report for the first time.
     #[inline]
     pub(crate) fn take(&mut self, blocks: &[Block; 3]) -> u32 {
         if blocks.iter().all(|block| block.is_empty()) { 0 } else { self.take_some(blocks) }
@@ -68,7 +70,8 @@ impl Scoreboard {
     fn take_some(&mut self, blocks: &[Block; 3]) -> u32 {
         let mut fresh_count = 0;
         for block in blocks {
-            // What was never sent, or is acknowledged, is nonsense or old.
+            // Blocks below the cumulative acknowledgment are old, and blocks beyond what was sent are invalid: both
+            // are ignored.
             let (start, end) = (block.start.max(self.una), block.end.min(self.max));
             if start >= end {
                 continue;
@@ -87,6 +90,7 @@ impl Scoreboard {
             self.repaired_count -= repaired;
             self.sacked_to = self.sacked_to.max(end);
         }
+        // DupThresh (RFC 6675, IsLost) moves with the third highest SACKed segment.
         if fresh_count > 0
             && let Some(limit) = self.sacked.nth_set_from_top(self.una, self.sacked_to, DUP_THRESH)
         {
@@ -102,7 +106,7 @@ impl Scoreboard {
         }
     }
 
-    /// What was sent before something that has arrived is lost (RACK without room for reordering, as Linux in
+    /// Marks every hole below the highest SACKed segment as lost (RACK without a reordering window, as Linux in
     /// recovery).
     pub(crate) fn lose_overtaken(&mut self) {
         if self.sacked_count > 0 {
@@ -110,8 +114,9 @@ impl Scoreboard {
         }
     }
 
-    /// A time-out: all that has not arrived is lost, and nothing has been repaired. When even the first unacknowledged
-    /// one was reported as arrived, the reports can't be trusted, and all of them are forgotten (RFC 2018, section 8).
+    /// Marks all outstanding segments as lost and not retransmitted, after a time-out. If even the first
+    /// unacknowledged segment was SACKed, the receiver may have discarded data, so all SACK information is dropped
+    /// (RFC 2018, section 8).
     pub(crate) fn lose_all(&mut self) {
         self.sacked.reserve(self.una, self.max);
         if self.sacked_count > 0 && self.sacked.get(self.una) {
@@ -125,34 +130,34 @@ impl Scoreboard {
         self.start_repair();
     }
 
-    /// A recovery begins or ends.
+    /// Resets the record of retransmissions at the begin or end of a recovery.
     pub(crate) fn start_repair(&mut self) {
         self.repaired_to = self.una;
         self.repaired_count = 0;
         self.lost_again = 0;
     }
 
-    /// Whether this segment has arrived, as far as is known.
+    /// Whether this segment is known to have arrived.
     pub(crate) fn has(&self, seq: u32) -> bool {
         seq < self.una || (seq < self.sacked_to && self.sacked_count > 0 && self.sacked.get(seq))
     }
 
-    /// One past the highest that has arrived.
+    /// Returns one past the highest segment that has arrived.
     pub(crate) fn arrived_to(&self) -> u32 {
         self.sacked_to.max(self.una)
     }
 
-    /// `count` repaired holes are lost again, and wait to be repaired.
+    /// Sets how many retransmissions are lost and wait to be repeated.
     pub(crate) fn set_lost_again(&mut self, count: usize) {
         self.lost_again = count as u32;
     }
 
-    /// The lowest segment that is lost and not repaired (RFC 6675, NextSeg rule 1).
+    /// Returns the lowest hole that is lost and not retransmitted (RFC 6675, NextSeg rule 1).
     pub(crate) fn next_lost(&mut self) -> Option<u32> {
         self.next_hole(self.lost_to)
     }
 
-    /// The lowest hole that is not repaired, lost or not (RFC 6675, NextSeg rule 3).
+    /// Returns the lowest hole that is not retransmitted, lost or not (RFC 6675, NextSeg rule 3).
     pub(crate) fn next_suspect(&mut self) -> Option<u32> {
         self.next_hole(self.sacked_to)
     }
@@ -165,7 +170,8 @@ impl Scoreboard {
         if self.sacked_count == 0 { Some(from) } else { self.sacked.first_clear(from, limit) }
     }
 
-    /// `seq` is sent again: the one told by [`Self::next_lost`] or [`Self::next_suspect`], or the first unacknowledged.
+    /// Records the retransmission of `seq`, which [`Self::next_lost`] or [`Self::next_suspect`] returned, or which is
+    /// the first unacknowledged segment.
     pub(crate) fn on_repair(&mut self, seq: u32) {
         if seq >= self.repaired_to.max(self.una) {
             self.repaired_to = seq + 1;
@@ -178,7 +184,7 @@ impl Scoreboard {
         self.lost_to > self.una
     }
 
-    /// Segments believed to be under way (RFC 6675, SetPipe).
+    /// Returns the estimated number of segments in flight (RFC 6675, SetPipe).
     #[inline]
     pub(crate) fn pipe(&self) -> u32 {
         self.max - self.una - self.sacked_count - self.lost_count + self.repaired_count - self.lost_again

@@ -12,34 +12,34 @@ use crate::wire::{Ack, Segment};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Ecn, Span, Time};
 
-/// What the sender wants.
+/// What the sender does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
-    /// Put this on the wire, and poll again.
+    /// Send this segment, then poll again.
     Send(Segment),
-    /// Nothing until an acknowledgment arrives, or until the timer of [`Sender::wake`] is due.
+    /// Send nothing until an acknowledgment arrives or the timer of [`Sender::wake`] expires.
     Wait {
-        /// When the timer is due.
+        /// The time at which the timer expires.
         until: Option<Time>,
-        /// What holds it back.
+        /// The reason why nothing is sent.
         why: Why,
     },
-    /// All has been acknowledged; see [`Sender::completed`].
+    /// All data is acknowledged; see [`Sender::completed`].
     Done,
 }
 
-/// Why nothing is sent.
+/// The reason why the sender sends nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// As much is under way as the congestion window allows.
+    /// The congestion window is full.
     CongestionWindow,
-    /// As much is under way as the receiver's window allows.
+    /// The receiver's window is full.
     ReceiverWindow,
-    /// In recovery, and nothing more may be sent before the next acknowledgment.
+    /// In recovery, the window has no room before the next acknowledgment.
     Recovery,
-    /// All has been sent, not all acknowledged.
+    /// All data is sent, but not all is acknowledged.
     AllSent,
-    /// The pacing rate: a segment may leave, but not yet.
+    /// Pacing: the window has room, but the next segment is not due yet.
     Pacing,
 }
 
@@ -48,44 +48,45 @@ enum State {
     Open,
     /// Fast recovery, until `recover` is acknowledged.
     Recovery,
-    /// After a time-out, until `recover` is acknowledged.
+    /// Loss recovery after a time-out, until `recover` is acknowledged.
     Loss,
 }
 
-/// The books of proportional rate reduction (RFC 6937), since recovery began.
+/// The state of proportional rate reduction (PRR, RFC 6937) in the current recovery.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shrinking {
-    /// Outstanding when it began (RecoverFS).
+    /// The outstanding segments when recovery began (RecoverFS).
     from: u32,
     delivered: u32,
     out: u32,
 }
 
 impl Shrinking {
-    /// How many segments may be sent now, with `pipe` under way and the window to end at `goal`, after `fresh` more
-    /// arrived.
+    /// Returns how many segments may be sent after `fresh` more were delivered. `pipe` segments are in flight and the
+    /// window must end at `goal` (ssthresh). `advanced` says whether the cumulative acknowledgment moved.
     fn allow(&mut self, pipe: u32, goal: u32, fresh: u32, advanced: bool) -> u32 {
         self.delivered += fresh;
         let allowed = if pipe > goal {
             let share = u64::from(self.delivered) * u64::from(goal);
             (share.div_ceil(u64::from(self.from.max(1))) as u32).saturating_sub(self.out)
         } else {
-            // Below the goal slow start leads back to it, but only while acknowledgments advance (as Linux's PRR-SSRB).
+            // Below the goal slow start leads back to it, but only while the cumulative acknowledgment advances (as
+            // Linux's PRR-SSRB).
             let most = self.delivered.saturating_sub(self.out).max(fresh) + u32::from(advanced);
             most.min(goal - pipe)
         };
+        // The first segment of a recovery is always sent: the fast retransmit.
         allowed.max(u32::from(self.out == 0))
     }
 }
 
-/// Repairs of this recovery that have not arrived, as RACK (RFC 8985) sees them: one is lost when something that was
-/// sent after it has arrived. Nothing is reordered on a way of first-in-first-out links, so that there is nothing to
-/// wait for.
+/// The retransmissions of this recovery that have not arrived. As in RACK (RFC 8985) one is lost when a segment that
+/// was sent after it has arrived. FIFO paths do not reorder, so there is no reordering window.
 #[derive(Clone, Debug, Default)]
 struct Repairs {
-    /// In the order of sending, with the first new segment that was sent after each.
+    /// The retransmissions in order of sending, each with the first new segment that was sent after it.
     sent: VecDeque<(u32, u32)>,
-    /// Lost again, in the order in which that became known.
+    /// The lost retransmissions, in the order of detection.
     again: VecDeque<u32>,
 }
 
@@ -95,13 +96,13 @@ impl Repairs {
         self.again.clear();
     }
 
-    /// Sorts out what an acknowledgment has told.
+    /// Updates the state after an acknowledgment.
     #[inline(never)]
     fn look(&mut self, board: &Scoreboard) {
         if self.sent.is_empty() && self.again.is_empty() {
             return;
         }
-        // The latest one that has arrived, or that new data has overtaken.
+        // Everything that was sent before the latest arrival, retransmitted or new, has arrived or is lost.
         let arrived = board.arrived_to();
         let overtaken = self.sent.partition_point(|(_, after)| *after < arrived);
         let latest = self.sent.iter().rposition(|(seq, _)| board.has(*seq)).map_or(0, |n| n + 1);
@@ -114,37 +115,37 @@ impl Repairs {
     }
 }
 
-/// The sending end: window, losses, timer.
+/// The sending end: congestion control, loss recovery and the retransmission timer.
 ///
-/// Sans SACK, windows and repairs follow ns-2's Reno and NewReno step by step (which are RFC 5681 and RFC 6582 with a
-/// window inflated by a count of its own); with SACK they are RFC 6675's pipe.
+/// Without SACK, window and retransmissions follow ns-2's Reno and NewReno step by step. These are RFC 5681 and RFC
+/// 6582, with the window inflation as a separate count. With SACK the sender follows RFC 6675 and its pipe.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: Config,
     window: u32,
     initial_window: f64,
-    /// One past the last there is to send.
+    /// One past the last segment to send.
     end: u32,
-    /// The one segment that is shorter: the last of `Config::bytes`.
+    /// The one segment that is shorter, with its size: the last one of `Config::bytes`.
     short: (u32, Bytes),
     last_sent: Time,
 
-    /// All below is acknowledged.
+    /// The first unacknowledged segment (SND.UNA).
     una: u32,
-    /// Goes out next; below `max` after a time-out without SACK.
+    /// The next segment to send. It is below `max` after a time-out without SACK.
     next: u32,
-    /// One past the highest sent.
+    /// One past the highest segment sent (SND.NXT of RFC 9293).
     max: u32,
 
     state: State,
-    /// `max` at the last reduction.
+    /// `max` at the last reduction of the window.
     recover: u32,
-    /// Duplicates for data sent before `recover` start no new recovery.
+    /// Whether duplicate acknowledgments for data below `recover` start no new recovery (RFC 6582, section 3.2).
     guarded: bool,
-    /// The last reduction answered a mark: a loss in the same window reduces nothing.
+    /// Whether the last reduction answered an ECN mark. A loss in the same window then causes no further reduction.
     marked: bool,
     dupacks: u32,
-    /// Segments that have left the network during fast recovery, by which the window is inflated.
+    /// The segments that have left the network during fast recovery, by which the window is inflated.
     inflation: u32,
     partial_seen: bool,
     repair_first: bool,
@@ -155,42 +156,42 @@ pub struct Sender {
     offload: Option<Offload>,
     whole: Whole,
 
-    /// Congestion window in segments, without the inflation of fast recovery.
+    /// The congestion window in segments, without the inflation of fast recovery.
     pub cwnd: f64,
-    /// Slow-start threshold in segments.
+    /// The slow-start threshold in segments.
     pub ssthresh: f64,
     cubic: Cubic,
     hystart: Hystarter,
-    /// A mark was answered: the next new segment says so.
+    /// Whether the next new segment carries CWR, because a mark was answered.
     cwr: bool,
     model: Option<Box<Model>>,
-    /// Until then pacing holds a segment back.
+    /// The time until which pacing holds a segment back.
     held: Option<Time>,
 
     rtt: Estimator,
-    /// The segment being timed, and since when.
+    /// The segment that is timed for an RTT sample, and when it was sent.
     timed: Option<(u32, Time)>,
     timer: Option<Time>,
-    /// The segment that the last time-out sent again.
+    /// The segment that the last time-out retransmitted.
     timed_out: Option<u32>,
 
-    /// When the last byte there was to send was acknowledged.
+    /// The time at which the last byte was acknowledged.
     pub completed: Option<Time>,
-    /// Segments sent, repeated ones included.
+    /// The segments sent, retransmissions included.
     pub sent: u64,
-    /// Segments sent again.
+    /// The retransmitted segments.
     pub retransmitted: u64,
-    /// Time-outs.
+    /// The retransmission time-outs.
     pub timeouts: u64,
     recoveries: u64,
-    /// Acknowledgments of data that was never sent.
+    /// The invalid acknowledgments, of data that was never sent.
     pub nonsense: u64,
-    /// Reductions in answer to ECN marks.
+    /// The window reductions in response to ECN marks.
     pub marks_answered: u64,
 }
 
 impl Sender {
-    /// A sender with nothing sent: poll it.
+    /// Creates a sender that has sent nothing; poll it.
     pub fn new(config: &Config) -> Self {
         let config = &config.as_modelled();
         let payload = config.payload();
@@ -252,14 +253,16 @@ impl Sender {
         }
     }
 
-    /// The application has `segments` more full segments to send: poll again. For a source that is limited by itself,
-    /// begin with `Config::bytes` of zero; without end (`None`) there is nothing to add.
+    /// Adds `segments` full segments to send; poll again. For an application-limited source start with
+    /// `Config::bytes` of zero. With `None` (endless data) there is nothing to add.
     ///
-    /// After a pause longer than the time-out the window restarts at [`Config::restart_window`] at most.
+    /// After an idle time longer than the time-out the window restarts at no more than [`Config::restart_window`]
+    /// (RFC 5681, section 4.1).
     pub fn offer(&mut self, now: Time, segments: u32) {
         if segments == 0 || self.end == MAX_SEGMENTS {
             return;
         }
+        // BBR restarts from idle by its own rules.
         let keeps = self.model.as_ref().is_some_and(|model| model.owns_window());
         if self.una == self.max && self.max > 0 && now.since(self.last_sent) > self.rtt.rto() && !keeps {
             let restart = self.config.restart_window.clamp(1, MAX_WINDOW);
@@ -271,7 +274,7 @@ impl Sender {
         self.completed = None;
     }
 
-    /// What to do now. Call until it waits, after [`Sender::new`], [`Sender::on_ack`],
+    /// Returns what to do now. Call it until it returns `Wait` or `Done`, after [`Sender::new`], [`Sender::on_ack`],
     /// [`Sender::on_timer`] and [`Sender::offer`].
     #[inline(always)] // A segment that is returned in memory is read back before it is there.
     pub fn poll(&mut self, now: Time) -> Poll {
@@ -297,7 +300,8 @@ impl Sender {
         }
     }
 
-    /// An acknowledgment arrived. One of data that was never sent is counted and ignored; an old one is ignored.
+    /// Processes an acknowledgment. An invalid one, of data that was never sent, is counted and ignored; an old one
+    /// is ignored.
     #[inline(always)]
     pub fn on_ack(&mut self, now: Time, ack: &Ack) {
         if ack.next > self.max {
@@ -307,7 +311,7 @@ impl Sender {
         if ack.next < self.una || self.una >= self.end {
             return;
         }
-        // Those that count marks answer them when it is known how many segments arrived.
+        // DCTCP and Prague answer marks after it is known how many segments arrived.
         let marked = ack.ece && self.config.ecn && self.model.is_none();
         if marked {
             self.answer_mark(ack.next);
@@ -323,7 +327,7 @@ impl Sender {
         }
     }
 
-    /// Time has passed: a time-out, when the timer of [`Sender::wake`] is due.
+    /// Handles a retransmission time-out if the timer of [`Sender::wake`] has expired at `now`.
     pub fn on_timer(&mut self, now: Time) {
         match self.timer {
             Some(due) if due <= now => {}
@@ -331,10 +335,10 @@ impl Sender {
         }
         self.timeouts += 1;
         if self.una == 0 {
-            // The first segment was lost: begin carefully (RFC 5681, section 3.1).
+            // The SYN was lost: the initial window is one segment (RFC 5681, section 3.1).
             self.initial_window = 1.0;
         }
-        // Equation 4 of RFC 5681 is for the first time-out of a segment.
+        // Equation 4 of RFC 5681 applies to the first time-out of a segment only.
         let again = self.timed_out == Some(self.una);
         self.timed_out = Some(self.una);
         if !(again && self.config.hold_ssthresh) {
@@ -359,6 +363,7 @@ impl Sender {
         self.inflation = 0;
         self.repair_first = false;
         self.burst_left = u32::MAX;
+        // Go back N: without SACK everything beyond `una` is sent again.
         self.next = self.una;
         if self.config.uses_sack() {
             self.board.lose_all();
@@ -375,7 +380,8 @@ impl Sender {
         self.timer = Some(now + self.rtt.rto());
     }
 
-    /// When [`Sender::on_timer`] is due, and the sender to be polled; `None` while nothing is outstanding.
+    /// Returns the time at which [`Sender::on_timer`] is due or the sender must be polled; `None` if nothing is
+    /// outstanding.
     pub fn wake(&self) -> Option<Time> {
         match self.held {
             None => self.timer,
@@ -383,39 +389,39 @@ impl Sender {
         }
     }
 
-    /// The pacing rate in segments per second, of those controls that pace.
+    /// Returns the pacing rate in segments per second, if the congestion control paces.
     pub fn pacing(&self) -> Option<f64> {
         self.model.as_ref()?.pacer.as_ref().map(Pacer::rate)
     }
-    /// The estimate of the marked part of the data (alpha), of those controls that keep one.
+    /// Returns the estimate alpha of the marked share of the data, if the congestion control has one.
     pub fn marked_part(&self) -> Option<f64> {
         self.model.as_ref()?.alpha()
     }
-    /// The state of BBR: "startup", "drain", "probe-bw-cruise"…
+    /// Returns the state of BBR: "startup", "drain", "probe-bw-cruise" and so on.
     pub fn state_name(&self) -> Option<&'static str> {
         self.model.as_ref()?.state()
     }
-    /// Smoothed round-trip time, once measured.
+    /// Returns the smoothed round-trip time once it is measured.
     pub fn srtt(&self) -> Option<Span> {
         self.rtt.srtt()
     }
-    /// The time-out that the next segment would get, back-off included.
+    /// Returns the time-out of the next segment, back-off included.
     pub fn rto(&self) -> Span {
         self.rtt.rto()
     }
-    /// Segments believed to be under way: the pipe with SACK; otherwise all that was sent since the last time-out.
+    /// Returns the segments in flight: the pipe with SACK, otherwise everything sent since the last time-out.
     pub fn in_flight(&self) -> u32 {
         if self.config.uses_sack() { self.board.pipe() } else { self.next.saturating_sub(self.una) }
     }
-    /// All segments below this are acknowledged.
+    /// Returns the first unacknowledged segment.
     pub fn acknowledged(&self) -> u32 {
         self.una
     }
-    /// Segments that were offered and not sent yet.
+    /// Returns the segments that were offered and not sent yet.
     pub fn unsent(&self) -> u32 {
         self.end - self.max
     }
-    /// Fast recoveries begun.
+    /// Returns the number of fast recoveries.
     pub fn fast_recoveries(&self) -> u64 {
         self.recoveries
     }
@@ -434,6 +440,7 @@ impl Sender {
             self.max = seq + 1;
             self.board.on_sent_to(self.max);
             cwr = std::mem::take(&mut self.cwr);
+            // Karn's rule: only segments that are sent once are timed.
             self.timed.get_or_insert((seq, now));
         }
         self.sent += 1;
@@ -466,9 +473,9 @@ impl Sender {
         Segment { seq, len, sent: now, retransmission, cwr, push, ecn }
     }
 
-    // ---- what a model asks for
+    // ---- interface to BBR, DCTCP and Prague
 
-    /// Until when pacing holds back what could leave.
+    /// Returns the time until which pacing holds back a segment that the window would allow.
     fn holds(&self, now: Time) -> Option<Time> {
         let until = self.model.as_ref()?.pacer.as_ref()?.holds(now)?;
         let some = self.repair_first || self.state != State::Open || self.max < self.end;
@@ -485,14 +492,15 @@ impl Sender {
         }
     }
 
-    /// The window was set: a model that keeps one of its own is told.
+    /// Tells Prague, which keeps a fractional window of its own, that the window was set.
     fn tell_window(&mut self) {
         if let Some(Law::Prague(prague)) = self.model.as_mut().map(|model| &mut model.law) {
             prague.set(self.cwnd);
         }
     }
 
-    /// An acknowledgment has been taken that told of `fresh` segments for the first time, and acknowledged `acked`.
+    /// Lets the congestion model process an acknowledgment that reported `fresh` segments for the first time and
+    /// advanced by `acked`.
     #[inline(never)]
     fn consult(&mut self, now: Time, ack: &Ack, acked: u32, fresh: u32) {
         let Some(mut model) = self.model.take() else { return };
@@ -509,6 +517,7 @@ impl Sender {
                     State::Recovery => Phase::Recovery,
                     State::Loss => Phase::Loss,
                 };
+                // BBR needs the recovery state, because it saves and restores the window itself.
                 let sent = Outstanding { board: &self.board, again: self.repairs.again.iter() };
                 let window = Window { phase, cwnd: self.cwnd, most };
                 self.cwnd = model.on_ack(now, ack, sent, &window, self.rtt.least);
@@ -554,7 +563,7 @@ impl Sender {
         self.model = Some(model);
     }
 
-    // ---- what goes next
+    // ---- choice of the next segment
 
     #[inline(never)]
     fn choose_by_window(&mut self, now: Time) -> Result<u32, Why> {
@@ -596,7 +605,7 @@ impl Sender {
         if self.state != State::Open || self.repair_first {
             return self.choose_in_repair(now);
         }
-        // Limited transmit: what has left the network makes room.
+        // With limited transmit, segments that have left the network make room (RFC 3042).
         let under_way = if self.config.limited_transmit { self.board.pipe() } else { self.max - self.una };
         let cwnd = self.cwnd as u32;
         self.choose_new(now, cwnd, under_way).unwrap_or(Err(match self.max < self.end {
@@ -624,18 +633,19 @@ impl Sender {
         if let Some(new) = self.choose_new(now, cwnd, under_way) {
             return new;
         }
+        // NextSeg rule 3: with room in the window and no new data, holes that are not yet lost are retransmitted.
         let suspect = if room && self.state == State::Recovery { self.board.next_suspect() } else { None };
         suspect.map(|seq| self.repair(seq)).ok_or(Why::Recovery)
     }
 
-    /// A new segment with so many under way; `None` where a window is full or nothing is there to send.
+    /// Returns the next new segment with `under_way` in flight; `None` if a window is full or there is no data.
     #[inline(always)]
     fn choose_new(&mut self, now: Time, cwnd: u32, under_way: u32) -> Option<Result<u32, Why>> {
         let may = under_way < cwnd && self.max - self.una < self.window && self.max < self.end;
         may.then(|| if self.admits(now, cwnd - under_way) { Ok(self.max) } else { Err(Why::CongestionWindow) })
     }
 
-    /// Whether a new segment may leave, with room for `room` of them.
+    /// Whether TSO lets a new segment leave, with room for `room` of them.
     #[inline]
     fn admits(&mut self, now: Time, room: u32) -> bool {
         let Some(offload) = &mut self.offload else { return true };
@@ -658,7 +668,7 @@ impl Sender {
         self.offload.as_mut().is_none_or(|offload| offload.begins(now, &view))
     }
 
-    /// This hole is sent again.
+    /// Records the retransmission of a hole.
     fn repair(&mut self, seq: u32) -> u32 {
         self.board.on_repair(seq);
         if self.config.repeat_repairs {
@@ -714,9 +724,10 @@ impl Sender {
         }
     }
 
-    /// New data is acknowledged, but not all that was outstanding when recovery began: the next one is lost too. It is
-    /// no sample of the round trip: only what is sent since then is timed.
+    /// Handles a partial acknowledgment (RFC 6582): the next segment is lost too. It gives no RTT sample; only
+    /// segments sent since the recovery began are timed.
     fn on_partial(&mut self, now: Time, una: u32, acked: u32) {
+        // Partial window deflation (RFC 6582, section 3.2, step 3), as ns-2 computes it.
         if self.inflation > acked {
             self.inflation -= acked - 1;
         } else {
@@ -773,6 +784,8 @@ impl Sender {
             self.repairs.look(&self.board);
             self.board.set_lost_again(self.repairs.again.len());
         }
+        // RFC 6675, section 5: recovery starts with three duplicates, or when the scoreboard says that the first hole
+        // is lost.
         let lost = self.dupacks >= DUP_THRESH || self.board.first_is_lost();
         if self.state == State::Open && lost && self.una < self.max {
             self.enter_recovery(now);
@@ -791,12 +804,12 @@ impl Sender {
         }
     }
 
-    // ---- common parts
+    // ---- common to both
 
     #[inline(never)]
     fn enter_recovery(&mut self, now: Time) {
         self.recoveries += 1;
-        // A mark in the same window has reduced it already (RFC 3168, section 6.1.2).
+        // An ECN mark in the same window has reduced it already (RFC 3168, section 6.1.2).
         if !(self.marked && self.una <= self.recover) {
             self.reduce(2.0);
         }
@@ -808,18 +821,20 @@ impl Sender {
         self.repair_first = true;
         self.start_repair();
         self.shrinking = Shrinking { from: self.max - self.una, delivered: 0, out: 0 };
+        // Karn's rule: the timed segment may be among those that are retransmitted.
         self.timed = None;
         self.timer = Some(now + self.rtt.rto());
     }
 
-    /// A recovery begins or ends.
+    /// Resets the scoreboard and the retransmissions at the begin or end of a recovery.
     #[inline(never)]
     fn start_repair(&mut self) {
         self.board.start_repair();
         self.repairs.clear();
     }
 
-    /// `least`: the least window of CUBIC, which is 1 after a mark and 2 after a loss (RFC 9438, section 4.6).
+    /// Reduces the window. `least` is CUBIC's minimum window: 1 after a mark and 2 after a loss (RFC 9438, section
+    /// 4.6).
     fn reduce(&mut self, least: f64) {
         let window = self.cwnd.min(f64::from(self.window));
         if self.model.as_ref().is_some_and(|model| model.owns_window()) {
@@ -844,6 +859,7 @@ impl Sender {
 
     #[inline(never)]
     fn answer_mark(&mut self, next: u32) {
+        // At most one reduction per window of data (RFC 3168, section 6.1.2).
         let answered = self.guarded || self.marked;
         if self.state != State::Open || answered && next <= self.recover {
             return;
@@ -855,14 +871,14 @@ impl Sender {
         self.cwr = true;
     }
 
-    /// What was outstanding when a repair began is acknowledged.
+    /// Ends a recovery: everything that was outstanding when it began is acknowledged.
     fn end_repair(&mut self) {
         self.state = State::Open;
         self.guarded = false;
         self.start_repair();
     }
 
-    /// Takes a cumulative acknowledgment; how many segments were not known to have arrived.
+    /// Applies a cumulative acknowledgment. Returns how many segments were not known to have arrived.
     #[inline(always)]
     fn accept(&mut self, now: Time, ack: &Ack) -> u32 {
         self.measure(now, ack);
@@ -870,7 +886,7 @@ impl Sender {
         self.board.advance(self.una)
     }
 
-    /// New data is acknowledged: the time-out is that of what is still under way.
+    /// Restarts the retransmission timer after new data was acknowledged (RFC 6298, section 5).
     #[inline]
     fn restart(&mut self, now: Time) {
         self.timer = (self.una < self.max).then(|| now + self.rtt.rto());
@@ -884,7 +900,7 @@ impl Sender {
         }
         let Some(since) = since else { return };
         self.rtt.end_backoff();
-        // An echo that was never sent would be a round trip of centuries, or of no time.
+        // A forged echo from the future would make an invalid RTT sample.
         if since <= now {
             self.rtt.sample(since, now);
         }
@@ -898,7 +914,7 @@ impl Sender {
         self.partial_seen = true;
     }
 
-    /// Whether the window was the limit, before `acked` segments were acknowledged, so that it may grow.
+    /// Whether the window was the limit before `acked` segments were acknowledged, so that it may grow (RFC 7661).
     #[inline(always)]
     fn uses_window(&self, acked: u32) -> bool {
         if !self.config.validated_growth {
@@ -906,6 +922,7 @@ impl Sender {
         }
         let waits = self.offload.as_ref().is_some_and(Offload::waits);
         let was_out = f64::from(self.max - self.una + acked + u32::from(waits));
+        // In slow start half a window suffices, as in Linux (`tcp_is_cwnd_limited`).
         let used = if self.cwnd < self.ssthresh { 2.0 * was_out } else { was_out };
         used >= f64::from(self.cwnd as u32)
     }
@@ -914,12 +931,12 @@ impl Sender {
     fn grow(&mut self, now: Time, ack: &Ack, acked: u32) {
         let most = f64::from(self.window);
         if self.config.handshake && ack.next == acked {
-            // The connection is open.
+            // The SYN is acknowledged: the connection is open.
             self.cwnd = self.initial_window.min(most);
             return;
         }
         if matches!(self.config.congestion, Congestion::Bbr | Congestion::Bbr1 | Congestion::Prague) {
-            // The model is consulted.
+            // These set the window in `run_model`.
             return;
         }
         if self.cwnd >= most {
@@ -935,7 +952,7 @@ impl Sender {
                 Advice::Leave => self.ssthresh = self.cwnd.max(2.0),
                 Advice::Grow(share) => {
                     counted = counted.min(self.hystart.limit());
-                    // Only with byte counting can one acknowledgment reach beyond the threshold by more than one.
+                    // Only with byte counting can one acknowledgment exceed the threshold by more than one segment.
                     let room = if self.config.byte_counting { self.ssthresh - self.cwnd } else { f64::INFINITY };
                     let step = (counted * share).min(room);
                     self.cwnd += step;

@@ -1,15 +1,17 @@
-/// Linux's window is a whole number: what is acknowledged adds up until it is worth a segment (`tcp_cong_avoid_ai`).
+/// A window in whole segments, as in Linux: acknowledged segments accumulate until the window grows by one
+/// (`tcp_cong_avoid_ai`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Whole {
     counted: f64,
 }
 
 impl Whole {
-    /// The window after `acked` more segments, with one more for every `price`.
+    /// Returns the window after `acked` more segments, with an increase of one per `price` acknowledged segments.
     pub(crate) fn grow(&mut self, cwnd: f64, acked: f64, price: f64) -> f64 {
-        // Windows are below 2³², and what costs more than that is not paid in any run.
+        // The casts are safe: windows are below 2³², and a larger price is never reached in a run.
         let (mut cwnd, price) = (f64::from(cwnd as u32), f64::from(price as u32).max(1.0));
-        // A price that has fallen is paid once, and what was too much is gone.
+        // If `price` has fallen below what has accumulated, the window grows by one and the rest is discarded, as in
+        // Linux.
         if self.counted >= price {
             self.counted = 0.0;
             cwnd += 1.0;
