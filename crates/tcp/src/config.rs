@@ -1,4 +1,4 @@
-use crate::rtt::Floor;
+use crate::rtt::RtoFloor;
 use crate::wire::Ack;
 use serde_json::{Value as Json, json};
 use std::fmt;
@@ -270,7 +270,7 @@ settings! {
         /// Where in a tick the connection's clock starts: ns-2 draws it. Below `tick`.
         [inner] tick_phase: Span,
         /// What `min_rto` applies to.
-        [inner] rto_floor: Floor,
+        [inner] rto_floor: RtoFloor,
         /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with very many
         /// losses ends in a time-out ("impatient", RFC 6582 section 4); otherwise each does ("slow but steady").
         [inner] impatient: bool,
@@ -314,7 +314,7 @@ fn fits_together(config: &Config, item: &Item, out: &mut Findings) {
     }
 }
 
-/// Why a [`Config`] makes no sense.
+/// The reason why a [`Config`] is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// A congestion control that only a kernel has.
@@ -412,7 +412,7 @@ impl Config {
             tick: Span::millis(10),
             tick_phase: Span::ZERO,
             min_rto: Span::millis(200),
-            rto_floor: Floor::Whole,
+            rto_floor: RtoFloor::Whole,
             max_rto: Span::secs(60),
             init_rto: Span::secs(3),
             impatient: true,
@@ -446,7 +446,7 @@ impl Config {
                 whole_window: true,
                 timestamps: true,
                 tick: Span::ZERO,
-                rto_floor: Floor::Variance,
+                rto_floor: RtoFloor::Variance,
                 max_rto: Span::secs(120),
                 init_rto: Span::secs(1),
                 impatient: false,

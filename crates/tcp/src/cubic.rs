@@ -9,11 +9,11 @@ const C: f64 = 0.4;
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// Linux: the Reno-friendly window grows by one segment per this many windows of acknowledged segments, about
 /// 1/[`ALPHA`].
-const FRIENDLY: f64 = 15.0 / 8.0;
+const RENO_FRIENDLY_WINDOWS: f64 = 15.0 / 8.0;
 /// Linux (`bictcp_update`): where the curve is flat, the window grows by one segment per this many windows.
-const FLAT: f64 = 100.0;
+const PLATEAU_WINDOWS: f64 = 100.0;
 /// Linux: before the first loss the window grows by at least one segment per this many acknowledged segments.
-const UNKNOWN: f64 = 20.0;
+const NO_LOSS_MAX_ACKS: f64 = 20.0;
 
 /// The window of RFC 9438 in congestion avoidance:
 ///
@@ -33,23 +33,32 @@ pub(crate) struct Cubic {
     k: f64,
     epoch: Option<Time>,
     /// The Reno-friendly window (W_est).
-    friendly: f64,
+    w_est: f64,
     /// Linux: the acknowledged segments by which W_est has not yet grown.
-    unspent: f64,
+    w_est_acked: f64,
     /// The window at the last reduction (cwnd_prior). From there on W_est grows by 1 segment per round trip.
-    prior: f64,
+    cwnd_prior: f64,
 }
 
 impl Cubic {
     pub(crate) fn new(fast_convergence: bool) -> Self {
-        Self { fast_convergence, w_max: 0.0, origin: 0.0, k: 0.0, epoch: None, friendly: 0.0, unspent: 0.0, prior: 0.0 }
+        Self {
+            fast_convergence,
+            w_max: 0.0,
+            origin: 0.0,
+            k: 0.0,
+            epoch: None,
+            w_est: 0.0,
+            w_est_acked: 0.0,
+            cwnd_prior: 0.0,
+        }
     }
 
     /// Records a congestion event. Returns the new slow-start threshold before its lower bound is applied.
     pub(crate) fn on_congestion(&mut self, cwnd: f64) -> f64 {
         let released = self.fast_convergence && cwnd < self.w_max;
         self.w_max = if released { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
-        self.prior = cwnd;
+        self.cwnd_prior = cwnd;
         self.epoch = None;
         cwnd * BETA
     }
@@ -63,39 +72,39 @@ impl Cubic {
 
     /// Returns the window after `acked` segments were acknowledged in congestion avoidance.
     pub(crate) fn grow(&mut self, now: Time, cwnd: f64, acked: f64, srtt: Span) -> f64 {
-        let t = self.since_epoch(now, cwnd).as_secs_f64();
-        let alpha = if self.friendly < self.prior { ALPHA } else { 1.0 };
-        self.friendly += alpha * acked / cwnd;
+        let t = self.time_in_epoch(now, cwnd).as_secs_f64();
+        let alpha = if self.w_est < self.cwnd_prior { ALPHA } else { 1.0 };
+        self.w_est += alpha * acked / cwnd;
         // Below W_est the flow is in the Reno-friendly region (RFC 9438, section 4.3).
-        if self.origin + self.beyond(t) < self.friendly {
-            return cwnd.max(self.friendly);
+        if self.origin + self.above_plateau(t) < self.w_est {
+            return cwnd.max(self.w_est);
         }
         // RFC 9438, section 4.2: the target is the curve one RTT ahead, within cwnd and 1.5 cwnd.
-        let target = (self.origin + self.beyond(t + srtt.as_secs_f64())).clamp(cwnd, 1.5 * cwnd);
+        let target = (self.origin + self.above_plateau(t + srtt.as_secs_f64())).clamp(cwnd, 1.5 * cwnd);
         cwnd + (target - cwnd) / cwnd * acked
     }
 
     /// Returns the acknowledged segments per window increase of one segment: Linux's `bictcp_update`, in whole
     /// numbers and with the curve one minimum RTT ahead.
-    pub(crate) fn price(&mut self, now: Time, cwnd: f64, acked: f64, least_rtt: Span) -> f64 {
+    pub(crate) fn acks_per_segment(&mut self, now: Time, cwnd: f64, acked: f64, min_rtt: Span) -> f64 {
         let cwnd = cwnd.trunc();
-        let t = (self.since_epoch(now, cwnd) + least_rtt).as_secs_f64();
-        let target = self.origin + self.beyond(t).trunc();
-        let mut price = if target > cwnd { (cwnd / (target - cwnd)).trunc() } else { FLAT * cwnd };
+        let t = (self.time_in_epoch(now, cwnd) + min_rtt).as_secs_f64();
+        let target = self.origin + self.above_plateau(t).trunc();
+        let mut acks = if target > cwnd { (cwnd / (target - cwnd)).trunc() } else { PLATEAU_WINDOWS * cwnd };
         if self.w_max == 0.0 {
-            price = price.min(UNKNOWN);
+            acks = acks.min(NO_LOSS_MAX_ACKS);
         }
-        let step = (cwnd * FRIENDLY).trunc();
-        self.unspent += acked;
-        while self.unspent > step {
-            self.unspent -= step;
-            self.friendly += 1.0;
+        let step = (cwnd * RENO_FRIENDLY_WINDOWS).trunc();
+        self.w_est_acked += acked;
+        while self.w_est_acked > step {
+            self.w_est_acked -= step;
+            self.w_est += 1.0;
         }
-        if self.friendly > cwnd {
-            price = price.min((cwnd / (self.friendly - cwnd)).trunc());
+        if self.w_est > cwnd {
+            acks = acks.min((cwnd / (self.w_est - cwnd)).trunc());
         }
         // Linux never grows by more than one segment per two acknowledged ones.
-        price.max(2.0)
+        acks.max(2.0)
     }
 
     /// Shifts the epoch by an idle time up to `now`, in which the window was not used (RFC 9438, section 5.8).
@@ -104,21 +113,21 @@ impl Cubic {
     }
 
     /// Returns the duration of the current epoch of congestion avoidance. The first call starts the epoch.
-    fn since_epoch(&mut self, now: Time, cwnd: f64) -> Span {
+    fn time_in_epoch(&mut self, now: Time, cwnd: f64) -> Span {
         let epoch = *self.epoch.get_or_insert_with(|| {
             // Without a previous loss (HyStart left slow start) or after a time-out the plateau is the current
             // window, and K is 0.
             self.origin = self.w_max.max(cwnd);
             self.k = libm::cbrt((self.origin - cwnd) / C);
-            self.friendly = cwnd;
-            self.unspent = 0.0;
+            self.w_est = cwnd;
+            self.w_est_acked = 0.0;
             now
         });
         now.since(epoch)
     }
 
     /// Returns the curve's distance from the plateau.
-    fn beyond(&self, t: f64) -> f64 {
+    fn above_plateau(&self, t: f64) -> f64 {
         C * (t - self.k) * (t - self.k) * (t - self.k)
     }
 }
@@ -128,19 +137,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn linuxs_price_is_low_far_from_the_plateau_and_high_on_it() {
+    fn linux_grows_fast_far_from_the_plateau_and_slowly_on_it() {
         let mut cubic = Cubic::new(true);
         let at = |seconds: f64| Time::ZERO + Span::millis((seconds * 1e3) as u64);
         let least = Span::millis(40);
         // Nothing is known: 5 % per round trip.
-        assert_eq!(cubic.price(at(0.0), 100.0, 1.0, least), UNKNOWN);
+        assert_eq!(cubic.acks_per_segment(at(0.0), 100.0, 1.0, least), NO_LOSS_MAX_ACKS);
         assert_eq!(cubic.on_congestion(100.0), 70.0);
         // K = ∛(30/0.4) = 4.2 s; the curve is at 70.8 after the least round trip, in whole segments 71.
-        assert_eq!(cubic.price(at(10.0), 70.0, 1.0, least), 70.0);
+        assert_eq!(cubic.acks_per_segment(at(10.0), 70.0, 1.0, least), 70.0);
         // Two seconds before K it is 3.2 below 100: 97.
-        assert_eq!(cubic.price(at(10.0 + 4.217 - 2.04), 90.0, 1.0, least), 12.0);
-        assert_eq!(cubic.price(at(14.2), 100.0, 1.0, least), FLAT * 100.0);
+        assert_eq!(cubic.acks_per_segment(at(10.0 + 4.217 - 2.04), 90.0, 1.0, least), 12.0);
+        assert_eq!(cubic.acks_per_segment(at(14.2), 100.0, 1.0, least), PLATEAU_WINDOWS * 100.0);
         // As far behind the plateau as it began before it: 129.
-        assert_eq!(cubic.price(at(18.4), 100.0, 1.0, least), 3.0);
+        assert_eq!(cubic.acks_per_segment(at(18.4), 100.0, 1.0, least), 3.0);
     }
 }

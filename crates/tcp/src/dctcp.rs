@@ -1,5 +1,5 @@
 /// The gain g of the estimate alpha (RFC 8257, section 4.2).
-const GAIN: f64 = 1.0 / 16.0;
+const ALPHA_GAIN: f64 = 1.0 / 16.0;
 
 /// DCTCP's estimate alpha of the marked share of the data (RFC 8257, section 3.3).
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl Dctcp {
         if una > self.window_end {
             if self.acked > 0 {
                 let part = f64::from(self.marked) / f64::from(self.acked);
-                self.alpha += GAIN * (part - self.alpha);
+                self.alpha += ALPHA_GAIN * (part - self.alpha);
             }
             (self.acked, self.marked, self.window_end) = (0, 0, max);
         }

@@ -7,7 +7,7 @@ use steadycast_units::{Span, Time};
 
 /// The connection's state when a segment was last sent, and the segment's fate (the P.* of the draft).
 #[derive(Clone, Copy, Debug)]
-struct Departure {
+struct PacketState {
     sent: Time,
     pub(crate) delivered: u64,
     delivered_at: Time,
@@ -17,13 +17,13 @@ struct Departure {
     lost: u64,
     /// The segments in flight, this one included.
     in_flight: u32,
-    repeated: bool,
-    fate: Progress,
+    is_retransmission: bool,
+    fate: Fate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    UnderWay,
+enum Fate {
+    InFlight,
     Arrived,
     Lost,
 }
@@ -61,9 +61,9 @@ pub(crate) struct Loss {
 
 /// The delivery-rate estimation of a connection.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct RateEstimator {
     /// The segments from the first unacknowledged one on.
-    sent: VecDeque<Departure>,
+    sent: VecDeque<PacketState>,
     una: u32,
     pub(crate) delivered: u64,
     delivered_at: Time,
@@ -78,7 +78,7 @@ pub(crate) struct Ledger {
     losses: Vec<Loss>,
 }
 
-impl Ledger {
+impl RateEstimator {
     pub(crate) fn losses(&self) -> &[Loss] {
         &self.losses
     }
@@ -89,7 +89,7 @@ impl Ledger {
 
     /// Marks the following samples as application-limited, because the application or the control limits what is in
     /// flight.
-    pub(crate) fn limit(&mut self, in_flight: u32) {
+    pub(crate) fn set_app_limited(&mut self, in_flight: u32) {
         self.app_limited = (self.delivered + u64::from(in_flight)).max(1);
     }
 
@@ -99,7 +99,7 @@ impl Ledger {
             (self.first_sent, self.delivered_at) = (now, now);
         }
         let at = seq.wrapping_sub(self.una) as usize;
-        let departure = Departure {
+        let packet = PacketState {
             sent: now,
             delivered: self.delivered,
             delivered_at: self.delivered_at,
@@ -107,23 +107,24 @@ impl Ledger {
             app_limited: self.app_limited > 0,
             lost: self.lost,
             in_flight,
-            repeated: at < self.sent.len(),
-            fate: Progress::UnderWay,
+            is_retransmission: at < self.sent.len(),
+            fate: Fate::InFlight,
         };
         match self.sent.get_mut(at) {
-            Some(slot) => *slot = departure,
-            None => self.sent.push_back(departure),
+            Some(slot) => *slot = packet,
+            None => self.sent.push_back(packet),
         }
     }
 
-    /// Processes an acknowledgment after `board` has processed it. `again` lists the retransmissions that are lost.
+    /// Processes an acknowledgment after `scoreboard` has processed it. `again` lists the retransmissions that are
+    /// lost.
     pub(crate) fn on_ack<'a>(
         &mut self,
         now: Time,
         ack: &Ack,
-        board: &Scoreboard,
+        scoreboard: &Scoreboard,
         again: impl Iterator<Item = &'a u32>,
-        least_rtt: Span,
+        min_rtt: Span,
     ) -> Sample {
         self.losses.clear();
         let mut sample = Sample::default();
@@ -141,18 +142,26 @@ impl Ledger {
         self.sent.drain(..gone);
         self.una += gone as u32;
         let mut last = None;
-        for seq in self.lost_to.max(self.una)..board.lost_to.min(top) {
+        for seq in self.lost_to.max(self.una)..scoreboard.lost_to.min(top) {
             self.lose(seq, &mut last);
         }
-        self.lost_to = self.lost_to.max(board.lost_to);
+        self.lost_to = self.lost_to.max(scoreboard.lost_to);
         for seq in again {
             self.lose(*seq, &mut last);
         }
         if self.app_limited > 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }
-        let Some(Departure {
-            sent, delivered, delivered_at, first_sent, app_limited, lost, in_flight, repeated, ..
+        let Some(PacketState {
+            sent,
+            delivered,
+            delivered_at,
+            first_sent,
+            app_limited,
+            lost,
+            in_flight,
+            is_retransmission,
+            ..
         }) = newest
         else {
             return sample;
@@ -162,11 +171,11 @@ impl Ledger {
         sample.app_limited = app_limited;
         sample.in_flight = in_flight;
         sample.lost = self.lost - lost;
-        sample.rtt = (!repeated).then(|| now.since(sent));
+        sample.rtt = (!is_retransmission).then(|| now.since(sent));
         self.first_sent = sent;
         // The longer of send and ACK interval: compressed acknowledgments must not inflate the rate.
         let interval = sent.since(first_sent).max(now.since(delivered_at));
-        if interval >= least_rtt && !interval.is_zero() {
+        if interval >= min_rtt && !interval.is_zero() {
             sample.rate = sample.delivered as f64 / interval.as_secs_f64();
         }
         sample
@@ -183,32 +192,32 @@ impl Ledger {
         self.blocks = Default::default();
     }
 
-    fn arrive(&mut self, now: Time, from: u32, to: u32, sample: &mut Sample, newest: &mut Option<Departure>) {
+    fn arrive(&mut self, now: Time, from: u32, to: u32, sample: &mut Sample, newest: &mut Option<PacketState>) {
         for seq in from.max(self.una)..to {
-            let departure = &mut self.sent[(seq - self.una) as usize];
-            if departure.fate == Progress::Arrived {
+            let packet = &mut self.sent[(seq - self.una) as usize];
+            if packet.fate == Fate::Arrived {
                 continue;
             }
-            departure.fate = Progress::Arrived;
+            packet.fate = Fate::Arrived;
             self.delivered += 1;
             self.delivered_at = now;
             sample.fresh += 1;
-            if newest.is_none_or(|n| (departure.delivered, departure.sent) >= (n.delivered, n.sent)) {
-                *newest = Some(*departure);
+            if newest.is_none_or(|n| (packet.delivered, packet.sent) >= (n.delivered, n.sent)) {
+                *newest = Some(*packet);
             }
         }
     }
 
     fn lose(&mut self, seq: u32, last: &mut Option<u32>) {
         let Some(at) = seq.checked_sub(self.una) else { return };
-        let Some(departure) = self.sent.get_mut(at as usize).filter(|d| d.fate == Progress::UnderWay) else { return };
-        departure.fate = Progress::Lost;
+        let Some(packet) = self.sent.get_mut(at as usize).filter(|d| d.fate == Fate::InFlight) else { return };
+        packet.fate = Fate::Lost;
         self.lost += 1;
         self.losses.push(Loss {
             begins: last.is_none_or(|last| last + 1 != seq),
-            in_flight: departure.in_flight,
-            lost: self.lost - departure.lost,
-            app_limited: departure.app_limited,
+            in_flight: packet.in_flight,
+            lost: self.lost - packet.lost,
+            app_limited: packet.app_limited,
         });
         *last = Some(seq);
     }

@@ -2,9 +2,9 @@ use crate::config::Hystart;
 use steadycast_units::{Span, Time};
 
 /// The RTT samples that a round needs before it is judged (N_RTT_SAMPLE).
-const SAMPLES: u32 = 8;
+const MIN_SAMPLES: u32 = 8;
 /// The bounds of the RTT increase that ends slow start (MIN_RTT_THRESH, MAX_RTT_THRESH).
-const THRESHOLDS: (Span, Span) = (Span::millis(4), Span::millis(16));
+const RTT_THRESHOLDS: (Span, Span) = (Span::millis(4), Span::millis(16));
 /// Linux: rounds of a smaller window are not judged, in segments.
 const LOW_WINDOW: f64 = 16.0;
 /// Linux: acknowledgments with smaller gaps belong to one train.
@@ -14,7 +14,7 @@ const CSS_DIVISOR: f64 = 4.0;
 /// RFC 9406: the most rounds of conservative slow start (CSS_ROUNDS).
 const CSS_ROUNDS: u32 = 5;
 /// RFC 9406: the limit L on segments counted per acknowledgment, for a sender without pacing.
-const UNPACED_LIMIT: f64 = 8.0;
+const UNPACED_L: f64 = 8.0;
 
 /// The decision for one acknowledgment in slow start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub(crate) enum Advice {
 
 /// HyStart ends slow start when the queue begins to grow, before it overflows.
 #[derive(Clone, Debug)]
-pub(crate) struct Hystarter {
+pub(crate) struct HystartState {
     kind: Hystart,
     /// The round ends when this segment is acknowledged.
     round_end: u32,
@@ -35,14 +35,14 @@ pub(crate) struct Hystarter {
     last_ack: Time,
     samples: u32,
     /// The minimum RTT of this round, of the previous round, and of the connection.
-    least: Span,
-    least_before: Span,
-    least_ever: Span,
+    round_min_rtt: Span,
+    last_round_min_rtt: Span,
+    min_rtt: Span,
     /// The state of conservative slow start: the minimum RTT of the round that started it, and the rounds left.
     conservative: Option<(Span, u32)>,
 }
 
-impl Hystarter {
+impl HystartState {
     pub(crate) fn new(kind: Hystart) -> Self {
         Self {
             kind,
@@ -50,9 +50,9 @@ impl Hystarter {
             round_start: Time::ZERO,
             last_ack: Time::ZERO,
             samples: 0,
-            least: Span::MAX,
-            least_before: Span::MAX,
-            least_ever: Span::MAX,
+            round_min_rtt: Span::MAX,
+            last_round_min_rtt: Span::MAX,
+            min_rtt: Span::MAX,
             conservative: None,
         }
     }
@@ -61,12 +61,12 @@ impl Hystarter {
     /// applies HyStart to each.
     pub(crate) fn on_congestion(&mut self) {
         let kind = if self.kind == Hystart::PlusPlus { Hystart::Off } else { self.kind };
-        *self = Self { least_ever: self.least_ever, ..Self::new(kind) };
+        *self = Self { min_rtt: self.min_rtt, ..Self::new(kind) };
     }
 
     /// Returns how many segments of one acknowledgment count at most.
     pub(crate) fn limit(&self) -> f64 {
-        if self.kind == Hystart::PlusPlus { UNPACED_LIMIT } else { f64::INFINITY }
+        if self.kind == Hystart::PlusPlus { UNPACED_L } else { f64::INFINITY }
     }
 
     /// Processes an acknowledgment up to `una` in slow start, with segments sent up to `max` and an RTT sample.
@@ -74,13 +74,13 @@ impl Hystarter {
         if self.kind == Hystart::Off {
             return Advice::Grow(1.0);
         }
-        self.least_ever = self.least_ever.min(rtt);
+        self.min_rtt = self.min_rtt.min(rtt);
         if una > self.round_end {
             self.round_end = max;
             self.round_start = now;
             self.last_ack = now;
-            self.least_before = self.least;
-            self.least = Span::MAX;
+            self.last_round_min_rtt = self.round_min_rtt;
+            self.round_min_rtt = Span::MAX;
             self.samples = 0;
             if let Some((_, rounds)) = &mut self.conservative {
                 *rounds -= 1;
@@ -92,7 +92,7 @@ impl Hystarter {
         if self.kind == Hystart::Classic && cwnd < LOW_WINDOW {
             return Advice::Grow(1.0);
         }
-        self.least = self.least.min(rtt);
+        self.round_min_rtt = self.round_min_rtt.min(rtt);
         self.samples += 1;
         if self.kind == Hystart::Classic { self.classic(now) } else { self.plus_plus() }
     }
@@ -102,27 +102,27 @@ impl Hystarter {
     fn classic(&mut self, now: Time) -> Advice {
         if now.since(self.last_ack) <= TRAIN_GAP {
             self.last_ack = now;
-            if now.since(self.round_start) > self.least_ever / 2 {
+            if now.since(self.round_start) > self.min_rtt / 2 {
                 return Advice::Leave;
             }
         }
-        let limit = self.least_ever + (self.least_ever / 8).clamp(THRESHOLDS.0, THRESHOLDS.1);
-        if self.samples > SAMPLES && self.least > limit { Advice::Leave } else { Advice::Grow(1.0) }
+        let limit = self.min_rtt + (self.min_rtt / 8).clamp(RTT_THRESHOLDS.0, RTT_THRESHOLDS.1);
+        if self.samples > MIN_SAMPLES && self.round_min_rtt > limit { Advice::Leave } else { Advice::Grow(1.0) }
     }
 
     /// Applies RFC 9406, section 4.2.
     fn plus_plus(&mut self) -> Advice {
         if let Some((baseline, _)) = self.conservative {
-            if self.samples >= SAMPLES && self.least < baseline {
+            if self.samples >= MIN_SAMPLES && self.round_min_rtt < baseline {
                 self.conservative = None;
                 return Advice::Grow(1.0);
             }
             return Advice::Grow(1.0 / CSS_DIVISOR);
         }
-        if self.samples >= SAMPLES && self.least != Span::MAX && self.least_before != Span::MAX {
-            let growth = (self.least_before / 8).clamp(THRESHOLDS.0, THRESHOLDS.1);
-            if self.least >= self.least_before + growth {
-                self.conservative = Some((self.least, CSS_ROUNDS));
+        if self.samples >= MIN_SAMPLES && self.round_min_rtt != Span::MAX && self.last_round_min_rtt != Span::MAX {
+            let growth = (self.last_round_min_rtt / 8).clamp(RTT_THRESHOLDS.0, RTT_THRESHOLDS.1);
+            if self.round_min_rtt >= self.last_round_min_rtt + growth {
+                self.conservative = Some((self.round_min_rtt, CSS_ROUNDS));
                 return Advice::Grow(1.0 / CSS_DIVISOR);
             }
         }

@@ -106,12 +106,12 @@ mod rounds;
 mod rtt;
 mod scoreboard;
 mod sender;
-mod whole;
+mod whole_window;
 mod wire;
 
 pub use config::{Config, ConfigError, Congestion, Hystart, LINUX_WINDOW, MAX_WINDOW, Preset};
 pub use receiver::Receiver;
-pub use rtt::Floor;
-pub use sender::{Poll, Sender, Why};
+pub use rtt::RtoFloor;
+pub use sender::{Poll, SendLimit, Sender};
 pub use steadycast_units::Ecn;
 pub use wire::{Ack, Block, Segment};

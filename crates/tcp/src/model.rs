@@ -4,7 +4,7 @@ use crate::bbr::Bbr;
 use crate::bbr1::Bbr1;
 use crate::config::{Config, Congestion};
 use crate::dctcp::Dctcp;
-use crate::delivery::{Ledger, Sample};
+use crate::delivery::{RateEstimator, Sample};
 use crate::pacer::Pacer;
 use crate::prague::Prague;
 use crate::scoreboard::Scoreboard;
@@ -13,7 +13,7 @@ use steadycast_units::{Ecn, Span, Time};
 
 /// The data of one acknowledgment that BBR uses.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct AckEvent {
     pub(crate) now: Time,
     pub(crate) sample: Sample,
     /// The segments delivered since the start of the connection.
@@ -29,14 +29,14 @@ pub(crate) struct Seen {
 
 /// The decision of BBR after an acknowledgment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct Decision {
     pub(crate) cwnd: f64,
     /// The pacing rate in segments per second.
     pub(crate) pacing: f64,
     pub(crate) quantum: u32,
     /// Whether BBR itself keeps less in flight than the path holds, so that delivery-rate samples count as
     /// application-limited.
-    pub(crate) limits_itself: bool,
+    pub(crate) is_self_limited: bool,
 }
 
 /// The sender's loss recovery state.
@@ -49,7 +49,7 @@ pub(crate) enum Phase {
 
 /// The outstanding segments, as BBR's delivery-rate estimation needs them.
 pub(crate) struct Outstanding<'a, Again> {
-    pub(crate) board: &'a Scoreboard,
+    pub(crate) scoreboard: &'a Scoreboard,
     /// The retransmissions that are lost.
     pub(crate) again: Again,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Window {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Law {
+pub(crate) enum Algorithm {
     Bbr(Bbr),
     Bbr1(Bbr1),
     Dctcp(Dctcp),
@@ -73,9 +73,9 @@ pub(crate) enum Law {
 /// A congestion control with its pacer and its delivery-rate estimation.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    pub(crate) law: Law,
+    pub(crate) algorithm: Algorithm,
     pub(crate) pacer: Option<Pacer>,
-    ledger: Ledger,
+    rate_estimator: RateEstimator,
     phase: Phase,
     /// The window counts as the limit until this many segments are delivered.
     limited_until: Option<u64>,
@@ -88,53 +88,61 @@ impl Model {
     /// Creates the model of a congestion control, if it needs one.
     pub(crate) fn new(config: &Config, initial_window: f64) -> Option<Self> {
         let chance = || config.draws.part("bbr");
-        let law = match config.congestion {
-            Congestion::Bbr => Law::Bbr(Bbr::new(chance(), initial_window)),
-            Congestion::Bbr1 => Law::Bbr1(Bbr1::new(chance(), initial_window)),
-            Congestion::Dctcp => Law::Dctcp(Dctcp::new()),
+        let algorithm = match config.congestion {
+            Congestion::Bbr => Algorithm::Bbr(Bbr::new(chance(), initial_window)),
+            Congestion::Bbr1 => Algorithm::Bbr1(Bbr1::new(chance(), initial_window)),
+            Congestion::Dctcp => Algorithm::Dctcp(Dctcp::new()),
             Congestion::Prague => {
                 let mut prague = Prague::new();
                 prague.set(if config.handshake { 1.0 } else { initial_window });
-                Law::Prague(prague)
+                Algorithm::Prague(prague)
             }
             _ => return None,
         };
-        let pacer = (!matches!(law, Law::Dctcp(_))).then(Pacer::new);
-        let ledger = Ledger::default();
-        Some(Self { law, pacer, ledger, phase: Phase::Open, limited_until: None, limited: false, marks: 0 })
+        let pacer = (!matches!(algorithm, Algorithm::Dctcp(_))).then(Pacer::new);
+        let rate_estimator = RateEstimator::default();
+        Some(Self {
+            algorithm,
+            pacer,
+            rate_estimator,
+            phase: Phase::Open,
+            limited_until: None,
+            limited: false,
+            marks: 0,
+        })
     }
 
     /// Whether the control sets the window itself, also after losses.
     pub(crate) fn owns_window(&self) -> bool {
-        matches!(self.law, Law::Bbr(_) | Law::Bbr1(_))
+        matches!(self.algorithm, Algorithm::Bbr(_) | Algorithm::Bbr1(_))
     }
 
     pub(crate) fn ecn(&self) -> Ecn {
-        if matches!(self.law, Law::Prague(_)) { Ecn::Ect1 } else { Ecn::Ect0 }
+        if matches!(self.algorithm, Algorithm::Prague(_)) { Ecn::Ect1 } else { Ecn::Ect0 }
     }
 
     /// Returns the estimate alpha of the marked share, if the control has one.
     pub(crate) fn alpha(&self) -> Option<f64> {
-        match &self.law {
-            Law::Dctcp(dctcp) => Some(dctcp.alpha),
-            Law::Prague(prague) => Some(prague.alpha),
-            Law::Bbr(_) | Law::Bbr1(_) => None,
+        match &self.algorithm {
+            Algorithm::Dctcp(dctcp) => Some(dctcp.alpha),
+            Algorithm::Prague(prague) => Some(prague.alpha),
+            Algorithm::Bbr(_) | Algorithm::Bbr1(_) => None,
         }
     }
 
     pub(crate) fn state(&self) -> Option<&'static str> {
-        match &self.law {
-            Law::Bbr(bbr) => Some(bbr.name()),
-            Law::Bbr1(bbr) => Some(bbr.name()),
-            Law::Dctcp(_) | Law::Prague(_) => None,
+        match &self.algorithm {
+            Algorithm::Bbr(bbr) => Some(bbr.name()),
+            Algorithm::Bbr1(bbr) => Some(bbr.name()),
+            Algorithm::Dctcp(_) | Algorithm::Prague(_) => None,
         }
     }
 
     /// Returns how many of the `fresh` segments the acknowledgment reports as marked.
     pub(crate) fn marked(&mut self, ack: &Ack, fresh: u32) -> u32 {
-        match self.law {
-            Law::Dctcp(_) if ack.ece => fresh,
-            Law::Prague(_) => {
+        match self.algorithm {
+            Algorithm::Dctcp(_) if ack.ece => fresh,
+            Algorithm::Prague(_) => {
                 let more = ack.marks.wrapping_sub(self.marks);
                 // A reordered acknowledgment has a lower count, and a forged one more marks than segments: both are
                 // ignored.
@@ -155,7 +163,7 @@ impl Model {
 
     /// Records that the application has nothing to send while `in_flight` segments are outstanding.
     pub(crate) fn on_application_limit(&mut self, in_flight: u32) {
-        self.ledger.limit(in_flight);
+        self.rate_estimator.set_app_limited(in_flight);
     }
 
     /// Records a transmission after which `in_flight` segments are outstanding. Returns the new window if a restart
@@ -163,14 +171,14 @@ impl Model {
     pub(crate) fn on_sent(&mut self, now: Time, seq: u32, in_flight: u32, cwnd: f64) -> Option<f64> {
         let mut window = None;
         if self.owns_window() {
-            if in_flight <= 1 && self.ledger.is_app_limited() {
-                window = match &mut self.law {
-                    Law::Bbr(bbr) => bbr.on_restart(now, cwnd),
-                    Law::Bbr1(bbr) => bbr.on_restart(now, cwnd),
-                    Law::Dctcp(_) | Law::Prague(_) => None,
+            if in_flight <= 1 && self.rate_estimator.is_app_limited() {
+                window = match &mut self.algorithm {
+                    Algorithm::Bbr(bbr) => bbr.on_restart(now, cwnd),
+                    Algorithm::Bbr1(bbr) => bbr.on_restart(now, cwnd),
+                    Algorithm::Dctcp(_) | Algorithm::Prague(_) => None,
                 };
             }
-            self.ledger.on_sent(now, seq, in_flight);
+            self.rate_estimator.on_sent(now, seq, in_flight);
         }
         if let Some(pacer) = &mut self.pacer {
             pacer.on_sent(now);
@@ -180,10 +188,10 @@ impl Model {
 
     /// Records that the handshake is complete.
     pub(crate) fn on_open(&mut self, now: Time, rtt: Option<Span>) {
-        match &mut self.law {
-            Law::Bbr(bbr) => bbr.on_open(now, rtt),
-            Law::Bbr1(bbr) => bbr.on_open(now, rtt),
-            Law::Dctcp(_) | Law::Prague(_) => {}
+        match &mut self.algorithm {
+            Algorithm::Bbr(bbr) => bbr.on_open(now, rtt),
+            Algorithm::Bbr1(bbr) => bbr.on_open(now, rtt),
+            Algorithm::Dctcp(_) | Algorithm::Prague(_) => {}
         }
     }
 
@@ -191,17 +199,17 @@ impl Model {
     /// window.
     pub(crate) fn on_timeout(&mut self, now: Time, cwnd: f64, in_flight: u32) -> f64 {
         self.phase = Phase::Loss;
-        self.ledger.on_timeout();
-        let delivered = self.ledger.delivered;
-        match &mut self.law {
-            Law::Bbr(bbr) => {
-                let seen = Seen { now, delivered, in_flight, cwnd, ..Seen::default() };
-                bbr.on_losses(&seen, self.ledger.losses());
+        self.rate_estimator.on_timeout();
+        let delivered = self.rate_estimator.delivered;
+        match &mut self.algorithm {
+            Algorithm::Bbr(bbr) => {
+                let event = AckEvent { now, delivered, in_flight, cwnd, ..AckEvent::default() };
+                bbr.on_losses(&event, self.rate_estimator.losses());
                 bbr.on_recovery(cwnd, delivered, true);
             }
-            Law::Bbr1(bbr) => bbr.on_recovery(cwnd, delivered, true),
-            Law::Dctcp(_) => {}
-            Law::Prague(prague) => prague.set(1.0),
+            Algorithm::Bbr1(bbr) => bbr.on_recovery(cwnd, delivered, true),
+            Algorithm::Dctcp(_) => {}
+            Algorithm::Prague(prague) => prague.set(1.0),
         }
         f64::from(in_flight + 1)
     }
@@ -213,51 +221,51 @@ impl Model {
         ack: &Ack,
         sent: Outstanding<'_, impl Iterator<Item = &'a u32>>,
         window: &Window,
-        least_rtt: Span,
+        min_rtt: Span,
     ) -> f64 {
-        let Outstanding { board, again } = sent;
+        let Outstanding { scoreboard, again } = sent;
         let Window { phase, mut cwnd, most } = *window;
-        let sample = self.ledger.on_ack(now, ack, board, again, least_rtt);
-        let (delivered, in_flight) = (self.ledger.delivered, board.pipe());
+        let sample = self.rate_estimator.on_ack(now, ack, scoreboard, again, min_rtt);
+        let (delivered, in_flight) = (self.rate_estimator.delivered, scoreboard.pipe());
         if phase != self.phase {
             if phase == Phase::Recovery {
-                match &mut self.law {
-                    Law::Bbr(bbr) => bbr.on_recovery(cwnd, delivered, false),
-                    Law::Bbr1(bbr) => bbr.on_recovery(cwnd, delivered, false),
-                    Law::Dctcp(_) | Law::Prague(_) => {}
+                match &mut self.algorithm {
+                    Algorithm::Bbr(bbr) => bbr.on_recovery(cwnd, delivered, false),
+                    Algorithm::Bbr1(bbr) => bbr.on_recovery(cwnd, delivered, false),
+                    Algorithm::Dctcp(_) | Algorithm::Prague(_) => {}
                 }
                 // Packet conservation: at the begin of recovery the window is what is in flight plus what was just
                 // delivered.
                 cwnd = f64::from(in_flight + sample.fresh.max(1));
             } else {
-                cwnd = match &mut self.law {
-                    Law::Bbr(bbr) => bbr.on_recovered(cwnd),
-                    Law::Bbr1(bbr) => bbr.on_recovered(cwnd),
-                    Law::Dctcp(_) | Law::Prague(_) => cwnd,
+                cwnd = match &mut self.algorithm {
+                    Algorithm::Bbr(bbr) => bbr.on_recovered(cwnd),
+                    Algorithm::Bbr1(bbr) => bbr.on_recovered(cwnd),
+                    Algorithm::Dctcp(_) | Algorithm::Prague(_) => cwnd,
                 };
             }
             self.phase = phase;
         } else {
             // Lost segments leave no room in the window (BBRModulateCwndForRecovery).
-            cwnd = (cwnd - self.ledger.losses().len() as f64).max(1.0);
+            cwnd = (cwnd - self.rate_estimator.losses().len() as f64).max(1.0);
         }
         if std::mem::take(&mut self.limited) {
             self.limited_until = Some(delivered + u64::from(in_flight));
         }
         let cwnd_limited = self.limited_until.is_some_and(|until| delivered <= until);
         let recovering = phase == Phase::Recovery;
-        let seen = Seen { now, sample, delivered, in_flight, cwnd, cwnd_limited, recovering };
-        let losses = self.ledger.losses();
-        let wish = match &mut self.law {
-            Law::Bbr(bbr) => bbr.on_ack(&seen, losses),
-            Law::Bbr1(bbr) => bbr.on_ack(&seen, losses.len()),
-            Law::Dctcp(_) | Law::Prague(_) => return cwnd,
+        let event = AckEvent { now, sample, delivered, in_flight, cwnd, cwnd_limited, recovering };
+        let losses = self.rate_estimator.losses();
+        let decision = match &mut self.algorithm {
+            Algorithm::Bbr(bbr) => bbr.on_ack(&event, losses),
+            Algorithm::Bbr1(bbr) => bbr.on_ack(&event, losses.len()),
+            Algorithm::Dctcp(_) | Algorithm::Prague(_) => return cwnd,
         };
-        if wish.limits_itself {
-            self.ledger.limit(in_flight);
+        if decision.is_self_limited {
+            self.rate_estimator.set_app_limited(in_flight);
         }
-        self.pace(wish.pacing, wish.quantum);
-        wish.cwnd.clamp(1.0, most)
+        self.pace(decision.pacing, decision.quantum);
+        decision.cwnd.clamp(1.0, most)
     }
 
     pub(crate) fn pace(&mut self, rate: f64, quantum: u32) {

@@ -5,12 +5,12 @@ use steadycast_units::{Bytes, Ecn, Span, Time};
 
 /// How the receiver reports CE marks to the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Echoes {
+enum MarkFeedback {
     /// ECE is set until the sender answers with CWR (RFC 3168, section 6.1.3).
     #[default]
     Latched,
     /// ECE says whether the acknowledged segments were marked (RFC 8257, section 3.2).
-    Each,
+    Immediate,
     /// The number of marked segments is reported.
     Counted,
 }
@@ -22,15 +22,15 @@ enum Echoes {
 pub struct Receiver {
     sack: bool,
     delay: Option<Span>,
-    quick: u32,
+    quick_acks_left: u32,
     window: u32,
     /// The next expected segment; all below have arrived.
     next: u32,
     /// One past the highest segment that has arrived.
     top: u32,
     /// The segments that have arrived beyond `next`.
-    beyond: Bits,
-    beyond_count: u32,
+    out_of_order: Bits,
+    out_of_order_count: u32,
     /// The SACK blocks as last reported, the most recent first. Each is maximal: only an arrival adjacent to it can
     /// extend it.
     blocks: [Block; 3],
@@ -39,8 +39,8 @@ pub struct Receiver {
     acked: u32,
     ece: bool,
     marks: u16,
-    echoes: Echoes,
-    waiting: u32,
+    mark_feedback: MarkFeedback,
+    pending: u32,
     due: Option<Time>,
     /// The size on the wire of the distinct segments that have arrived, headers included.
     pub distinct: Bytes,
@@ -55,12 +55,12 @@ impl Receiver {
         Self {
             sack: config.uses_sack(),
             delay: config.delayed_ack.then_some(config.delayed_ack_timeout),
-            quick: config.quick_acks,
+            quick_acks_left: config.quick_acks,
             window: config.window.clamp(1, MAX_WINDOW),
-            echoes: match config.congestion {
-                Congestion::Dctcp => Echoes::Each,
-                Congestion::Prague => Echoes::Counted,
-                _ => Echoes::Latched,
+            mark_feedback: match config.congestion {
+                Congestion::Dctcp => MarkFeedback::Immediate,
+                Congestion::Prague => MarkFeedback::Counted,
+                _ => MarkFeedback::Latched,
             },
             ..Self::default()
         }
@@ -72,7 +72,7 @@ impl Receiver {
     pub fn on_segment(&mut self, now: Time, segment: &Segment) -> Option<Ack> {
         let seq = segment.seq;
         let mut changed = false;
-        if self.echoes == Echoes::Latched {
+        if self.mark_feedback == MarkFeedback::Latched {
             if segment.cwr {
                 self.ece = false;
             }
@@ -80,9 +80,9 @@ impl Receiver {
                 self.ece = true;
             }
         } else {
-            changed = self.note_mark(segment);
-            if changed && self.waiting > 0 {
-                return Some(self.acknowledge_before(now, segment));
+            changed = self.record_mark(segment);
+            if changed && self.pending > 0 {
+                return Some(self.acknowledge_pending(now, segment));
             }
         }
         // The echo is that of the earliest segment that the next acknowledgment covers, so that the wait of a delayed
@@ -91,23 +91,23 @@ impl Receiver {
             self.echo = segment.sent;
         }
         let in_order = seq == self.next && seq < MAX_SEGMENTS;
-        if in_order && self.beyond_count == 0 {
-            self.count(segment);
+        if in_order && self.out_of_order_count == 0 {
+            self.count_arrival(segment);
             self.next += 1;
             self.top = self.next;
             return self.in_order(now, segment.push || changed);
         }
         if in_order {
-            self.count(segment);
+            self.count_arrival(segment);
             self.next += 1;
-            self.close_gap();
+            self.fill_gap();
             // A segment that fills a gap is acknowledged immediately (RFC 5681, section 4.2).
             return Some(self.acknowledge());
         }
         let inside = seq > self.next && seq - self.next < self.window && seq < MAX_SEGMENTS;
-        if inside && self.fresh(seq) {
-            self.count(segment);
-            self.keep(seq);
+        if inside && self.is_new(seq) {
+            self.count_arrival(segment);
+            self.record_out_of_order(seq);
         } else {
             self.duplicates += 1;
         }
@@ -135,9 +135,9 @@ impl Receiver {
 
     /// Records the mark of a segment for DCTCP and Prague. Returns whether the ECE flag of acknowledgments changes
     /// with this segment.
-    fn note_mark(&mut self, segment: &Segment) -> bool {
+    fn record_mark(&mut self, segment: &Segment) -> bool {
         let marked = segment.ecn == Ecn::Ce;
-        if self.echoes == Echoes::Counted {
+        if self.mark_feedback == MarkFeedback::Counted {
             self.marks = self.marks.wrapping_add(u16::from(marked));
             return false;
         }
@@ -151,7 +151,7 @@ impl Receiver {
     /// Returns the acknowledgment of the pending segments if `segment` is marked differently (RFC 8257, section 3.2).
     /// The acknowledgment of `segment` itself becomes due now.
     #[cold]
-    fn acknowledge_before(&mut self, now: Time, segment: &Segment) -> Ack {
+    fn acknowledge_pending(&mut self, now: Time, segment: &Segment) -> Ack {
         self.ece = !self.ece;
         let before = self.acknowledge();
         self.ece = !self.ece;
@@ -161,7 +161,7 @@ impl Receiver {
         before
     }
 
-    fn count(&mut self, segment: &Segment) {
+    fn count_arrival(&mut self, segment: &Segment) {
         self.distinct += segment.len;
         self.distinct_segments += 1;
     }
@@ -171,24 +171,28 @@ impl Receiver {
         let Some(delay) = self.delay else {
             return Some(self.acknowledge());
         };
-        self.waiting += 1;
-        if self.waiting >= 2 || push || self.quick > 0 || self.ece && self.echoes == Echoes::Latched {
-            self.quick = self.quick.saturating_sub(1);
+        self.pending += 1;
+        if self.pending >= 2
+            || push
+            || self.quick_acks_left > 0
+            || self.ece && self.mark_feedback == MarkFeedback::Latched
+        {
+            self.quick_acks_left = self.quick_acks_left.saturating_sub(1);
             return Some(self.acknowledge());
         }
         self.due = Some(now + delay);
         None
     }
 
-    fn fresh(&self, seq: u32) -> bool {
-        seq >= self.top || !self.beyond.get(seq)
+    fn is_new(&self, seq: u32) -> bool {
+        seq >= self.top || !self.out_of_order.get(seq)
     }
 
-    fn keep(&mut self, seq: u32) {
+    fn record_out_of_order(&mut self, seq: u32) {
         self.top = self.top.max(seq + 1);
-        self.beyond.reserve(self.next, self.top);
-        self.beyond.set(seq);
-        self.beyond_count += 1;
+        self.out_of_order.reserve(self.next, self.top);
+        self.out_of_order.set(seq);
+        self.out_of_order_count += 1;
         if !self.sack {
             return;
         }
@@ -196,9 +200,9 @@ impl Receiver {
         // search.
         let at_left = self.blocks.iter().find(|b| !b.is_empty() && b.end == seq).map(|b| b.start);
         let at_right = self.blocks.iter().find(|b| !b.is_empty() && b.start == seq + 1).map(|b| b.end);
-        let start =
-            at_left.unwrap_or_else(|| self.beyond.last_clear(self.next, seq).map_or(self.next, |clear| clear + 1));
-        let end = at_right.unwrap_or_else(|| self.beyond.first_clear(seq, self.top).unwrap_or(self.top));
+        let start = at_left
+            .unwrap_or_else(|| self.out_of_order.last_clear(self.next, seq).map_or(self.next, |clear| clear + 1));
+        let end = at_right.unwrap_or_else(|| self.out_of_order.first_clear(seq, self.top).unwrap_or(self.top));
         let mut blocks = [Block { start, end }, Block::default(), Block::default()];
         let others = self.blocks.iter().filter(|b| !b.is_empty() && (b.end <= start || b.start >= end));
         for (slot, other) in blocks[1..].iter_mut().zip(others) {
@@ -208,11 +212,11 @@ impl Receiver {
     }
 
     /// Moves `next` beyond the segments that had arrived out of order.
-    fn close_gap(&mut self) {
+    fn fill_gap(&mut self) {
         let from = self.next;
-        let end = self.beyond.first_clear(from, self.top).unwrap_or(self.top);
-        self.beyond.clear_range(from, end);
-        self.beyond_count -= end - from;
+        let end = self.out_of_order.first_clear(from, self.top).unwrap_or(self.top);
+        self.out_of_order.clear_range(from, end);
+        self.out_of_order_count -= end - from;
         self.next = end;
         self.top = self.top.max(end);
         let mut kept = [Block::default(); 3];
@@ -225,7 +229,7 @@ impl Receiver {
 
     #[inline(always)]
     fn acknowledge(&mut self) -> Ack {
-        self.waiting = 0;
+        self.pending = 0;
         self.due = None;
         self.acked = self.next;
         Ack { next: self.next, sacks: self.blocks, echo: self.echo, ece: self.ece, marks: self.marks }

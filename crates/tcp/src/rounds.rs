@@ -1,13 +1,13 @@
 //! The parts that BBR versions 1 and 3 share: rounds, the saved window, the duration of ProbeRTT, the burst size, and
 //! constants.
 
-use crate::model::Seen;
+use crate::model::AckEvent;
 use steadycast_units::{Span, Time};
 
 /// The share of the estimated bandwidth that is used, 1 − BBR.PacingMarginPercent.
-pub(crate) const MARGIN: f64 = 0.99;
+pub(crate) const PACING_MARGIN: f64 = 0.99;
 /// The minimum window (BBR.MinPipeCwnd), in segments.
-pub(crate) const LEAST: f64 = 4.0;
+pub(crate) const MIN_PIPE_CWND: f64 = 4.0;
 /// The time after which a minimum RTT sample expires (BBR.MinRTTFilterLen).
 pub(crate) const MIN_RTT_FILTER: Span = Span::secs(10);
 /// The length of the filter for ACK aggregation, in rounds (BBR.ExtraAckedFilterLen).
@@ -18,13 +18,13 @@ pub(crate) const FULL_BW: (f64, u32) = (1.25, 3);
 const PROBE_RTT_DURATION: Span = Span::millis(200);
 
 /// The time at the pacing rate that sets the burst size (BBR.send_quantum), in seconds.
-const QUANTUM: f64 = 0.001;
+const QUANTUM_TIME: f64 = 0.001;
 /// The minimum and maximum burst, in segments of 1500 B: two segments and 64 KiB.
-const BURSTS: (f64, f64) = (2.0, 43.0);
+const QUANTUM_RANGE: (f64, f64) = (2.0, 43.0);
 
 /// Returns the burst size in segments at a pacing rate in segments per second.
 pub(crate) fn quantum(pacing: f64) -> u32 {
-    (pacing * QUANTUM).clamp(BURSTS.0, BURSTS.1) as u32
+    (pacing * QUANTUM_TIME).clamp(QUANTUM_RANGE.0, QUANTUM_RANGE.1) as u32
 }
 
 /// Packet-timed round trips: a round ends when a segment is acknowledged that was sent in it (BBR.round_count).
@@ -38,10 +38,10 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    pub(crate) fn on_ack(&mut self, seen: &Seen) {
-        self.begun = seen.sample.prior_delivered >= self.next;
+    pub(crate) fn on_ack(&mut self, event: &AckEvent) {
+        self.begun = event.sample.prior_delivered >= self.next;
         if self.begun {
-            self.next = seen.delivered;
+            self.next = event.delivered;
             self.count += 1;
         }
     }
@@ -81,46 +81,46 @@ impl PriorWindow {
 
     /// Returns the window after an acknowledgment. Once the pipe is `full` it grows to `most`. Before, it also grows
     /// beyond that while less than the `initial` window has been delivered.
-    pub(crate) fn grown(&self, seen: &Seen, cwnd: f64, most: f64, full: bool, initial: f64) -> f64 {
-        let fresh = f64::from(seen.sample.fresh);
+    pub(crate) fn grown(&self, event: &AckEvent, cwnd: f64, most: f64, full: bool, initial: f64) -> f64 {
+        let fresh = f64::from(event.sample.fresh);
         // In the first round of recovery each delivered segment lets one segment out.
-        let grown = if self.conserves(seen) {
-            cwnd.max(f64::from(seen.in_flight) + fresh)
+        let grown = if self.conserves(event) {
+            cwnd.max(f64::from(event.in_flight) + fresh)
         } else if full {
             (cwnd + fresh).min(most)
-        } else if cwnd < most || (seen.delivered as f64) < initial {
+        } else if cwnd < most || (event.delivered as f64) < initial {
             cwnd + fresh
         } else {
             cwnd
         };
-        grown.max(LEAST)
+        grown.max(MIN_PIPE_CWND)
     }
 
     /// Whether packet conservation applies: the acknowledgment belongs to the first round of a recovery.
-    pub(crate) fn conserves(&self, seen: &Seen) -> bool {
-        self.conserve_until.is_some_and(|end| seen.sample.prior_delivered < end)
+    pub(crate) fn conserves(&self, event: &AckEvent) -> bool {
+        self.conserve_until.is_some_and(|end| event.sample.prior_delivered < end)
     }
 }
 
 /// The duration of ProbeRTT: 200 ms and one round, counted from when the segments in flight are down to the target.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stay {
+pub(crate) struct ProbeRttDuration {
     until: Option<Time>,
     /// Whether a round has passed.
     round: bool,
 }
 
-impl Stay {
-    /// Processes an acknowledgment. Returns whether ProbeRTT is over. The time starts once at most `few` segments are
-    /// in flight.
-    pub(crate) fn on_ack(&mut self, seen: &Seen, rounds: &mut Rounds, few: f64) -> bool {
+impl ProbeRttDuration {
+    /// Processes an acknowledgment. Returns whether ProbeRTT is over. The time starts once at most `target` segments
+    /// are in flight.
+    pub(crate) fn on_ack(&mut self, event: &AckEvent, rounds: &mut Rounds, target: f64) -> bool {
         if self.until.is_some() {
             self.round |= rounds.begun;
-        } else if f64::from(seen.in_flight) <= few {
-            *self = Self { until: Some(seen.now + PROBE_RTT_DURATION), round: false };
-            rounds.next = seen.delivered;
+        } else if f64::from(event.in_flight) <= target {
+            *self = Self { until: Some(event.now + PROBE_RTT_DURATION), round: false };
+            rounds.next = event.delivered;
         }
-        self.round && self.is_over(seen.now)
+        self.round && self.is_over(event.now)
     }
 
     /// Whether the 200 ms are over.

@@ -2,7 +2,7 @@ use steadycast_units::{Span, Time};
 
 /// What the minimum retransmission time-out applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Floor {
+pub enum RtoFloor {
     /// The whole time-out, before back-off (RFC 6298, section 2.4).
     Whole,
     /// The variance term, as in Linux: the time-out is at least SRTT + the minimum.
@@ -11,7 +11,7 @@ pub enum Floor {
 
 /// The RTT estimate and the retransmission time-out (RFC 6298), in whole clock ticks as in BSD and ns-2.
 #[derive(Clone, Debug)]
-pub(crate) struct Estimator {
+pub(crate) struct RttEstimator {
     tick: u64,
     /// 2⁶⁴ / tick, rounded down: replaces the division by `tick`.
     inverse: u64,
@@ -24,15 +24,15 @@ pub(crate) struct Estimator {
     base: Span,
     smoothed: Span,
     /// The minimum RTT so far; [`Span::MAX`] before the first sample.
-    pub(crate) least: Span,
+    pub(crate) min_rtt: Span,
     backoff: u32,
     min: Span,
     max: Span,
-    floor: Floor,
+    floor: RtoFloor,
 }
 
-impl Estimator {
-    pub(crate) fn new(tick: Span, phase: Span, initial: Span, min: Span, max: Span, floor: Floor) -> Self {
+impl RttEstimator {
+    pub(crate) fn new(tick: Span, phase: Span, initial: Span, min: Span, max: Span, floor: RtoFloor) -> Self {
         let tick = tick.clamp(Span::nanos(1), Span::secs(60)).as_nanos();
         Self {
             tick,
@@ -42,7 +42,7 @@ impl Estimator {
             var4: 0,
             base: initial,
             smoothed: Span::ZERO,
-            least: Span::MAX,
+            min_rtt: Span::MAX,
             backoff: 1,
             min,
             max: max.max(Span::millis(1)),
@@ -54,7 +54,7 @@ impl Estimator {
     /// between.
     #[inline]
     pub(crate) fn sample(&mut self, sent: Time, now: Time) {
-        self.least = self.least.min(now.since(sent));
+        self.min_rtt = self.min_rtt.min(now.since(sent));
         let rtt = now.since(sent).as_nanos();
         let into_tick = match self.parts(sent.as_nanos()).1 + self.phase {
             next if next >= self.tick => next - self.tick,
@@ -74,8 +74,8 @@ impl Estimator {
         let ticks_to_span = move |ticks: i64| Span::nanos((ticks as u64).saturating_mul(tick));
         self.smoothed = Span::nanos((self.srtt8 as u64).saturating_mul(tick) >> 3);
         self.base = match self.floor {
-            Floor::Whole => ticks_to_span(((self.var4 << 3) + self.srtt8) >> 3),
-            Floor::Variance => self.smoothed + ticks_to_span(self.var4).max(self.min),
+            RtoFloor::Whole => ticks_to_span(((self.var4 << 3) + self.srtt8) >> 3),
+            RtoFloor::Variance => self.smoothed + ticks_to_span(self.var4).max(self.min),
         };
     }
 
@@ -124,7 +124,7 @@ mod tests {
             ns in any::<u64>(), tick in 1u64..100_000_000_000, few in 0u64..5,
         ) {
             let none = Span::ZERO;
-            let of = |tick| Estimator::new(Span::nanos(tick), none, none, none, none, Floor::Whole);
+            let of = |tick| RttEstimator::new(Span::nanos(tick), none, none, none, none, RtoFloor::Whole);
             let tick = tick.min(60_000_000_000);
             for ns in [ns, ns >> 30, few, tick * few, tick * few + tick - 1, u64::MAX - few] {
                 prop_assert_eq!(of(tick).parts(ns), (ns / tick, ns % tick));

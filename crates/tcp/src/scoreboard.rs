@@ -8,9 +8,9 @@ pub(crate) const DUP_THRESH: u32 = 3;
 /// 6675).
 ///
 /// All segments have one size, so `IsLost` means "three segments beyond it have arrived": every hole below the third
-/// highest SACKed segment is lost. Holes are retransmitted in ascending order, so every hole below `repaired_to` has
-/// been retransmitted. Two limits and four counts therefore describe the whole board, and each query takes constant
-/// time.
+/// highest SACKed segment is lost. Holes are retransmitted in ascending order, so every hole below `retransmitted_to`
+/// has been retransmitted. Two limits and four counts therefore describe the whole board, and each query takes
+/// constant time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
     una: u32,
@@ -23,10 +23,10 @@ pub(crate) struct Scoreboard {
     pub(crate) lost_to: u32,
     lost_count: u32,
     /// Holes below this number have been retransmitted in this recovery.
-    repaired_to: u32,
-    repaired_count: u32,
+    retransmitted_to: u32,
+    retransmitted_count: u32,
     /// The retransmitted holes whose retransmission is lost too.
-    lost_again: u32,
+    lost_retransmissions: u32,
 }
 
 impl Scoreboard {
@@ -39,8 +39,8 @@ impl Scoreboard {
     #[inline]
     pub(crate) fn advance(&mut self, una: u32) -> u32 {
         let all = una - self.una;
-        let known = if self.sacked_count > 0 || self.lost_to.max(self.repaired_to) > self.una {
-            self.forget_below(una)
+        let known = if self.sacked_count > 0 || self.lost_to.max(self.retransmitted_to) > self.una {
+            self.remove_below(una)
         } else {
             0
         };
@@ -50,9 +50,9 @@ impl Scoreboard {
 
     /// Removes the segments below `una` from the counts. Returns how many of them were SACKed.
     #[inline(never)]
-    fn forget_below(&mut self, una: u32) -> u32 {
+    fn remove_below(&mut self, una: u32) -> u32 {
         self.lost_count -= self.unsacked(self.una, una.min(self.lost_to));
-        self.repaired_count -= self.unsacked(self.una, una.min(self.repaired_to));
+        self.retransmitted_count -= self.unsacked(self.una, una.min(self.retransmitted_to));
         let sacked_to = una.min(self.sacked_to);
         let known = self.sacked.count(self.una, sacked_to);
         self.sacked_count -= known;
@@ -62,12 +62,12 @@ impl Scoreboard {
 
     /// Applies the SACK blocks of an acknowledgment. Returns how many segments they report for the first time.
     #[inline]
-    pub(crate) fn take(&mut self, blocks: &[Block; 3]) -> u32 {
-        if blocks.iter().all(|block| block.is_empty()) { 0 } else { self.take_some(blocks) }
+    pub(crate) fn apply_sacks(&mut self, blocks: &[Block; 3]) -> u32 {
+        if blocks.iter().all(|block| block.is_empty()) { 0 } else { self.apply_nonempty_sacks(blocks) }
     }
 
     #[inline(never)]
-    fn take_some(&mut self, blocks: &[Block; 3]) -> u32 {
+    fn apply_nonempty_sacks(&mut self, blocks: &[Block; 3]) -> u32 {
         let mut fresh_count = 0;
         for block in blocks {
             // Blocks below the cumulative acknowledgment are old, and blocks beyond what was sent are invalid: both
@@ -77,17 +77,17 @@ impl Scoreboard {
                 continue;
             }
             self.sacked.reserve(self.una, self.max);
-            let (lost_to, repaired_to) = (self.lost_to, self.repaired_to);
-            let (mut lost, mut repaired) = (0, 0);
+            let (lost_to, retransmitted_to) = (self.lost_to, self.retransmitted_to);
+            let (mut lost, mut retransmitted) = (0, 0);
             let before = fresh_count;
             self.sacked.set_range(start, end, |word, fresh| {
                 fresh_count += fresh.count_ones();
                 lost += below(word, fresh, lost_to);
-                repaired += below(word, fresh, repaired_to);
+                retransmitted += below(word, fresh, retransmitted_to);
             });
             self.sacked_count += fresh_count - before;
             self.lost_count -= lost;
-            self.repaired_count -= repaired;
+            self.retransmitted_count -= retransmitted;
             self.sacked_to = self.sacked_to.max(end);
         }
         // DupThresh (RFC 6675, IsLost) moves with the third highest SACKed segment.
@@ -108,7 +108,7 @@ impl Scoreboard {
 
     /// Marks every hole below the highest SACKed segment as lost (RACK without a reordering window, as Linux in
     /// recovery).
-    pub(crate) fn lose_overtaken(&mut self) {
+    pub(crate) fn lose_below_highest_sack(&mut self) {
         if self.sacked_count > 0 {
             self.lose_to(self.sacked_to);
         }
@@ -127,29 +127,29 @@ impl Scoreboard {
             self.lost_count = 0;
         }
         self.lose_to(self.max);
-        self.start_repair();
+        self.reset_retransmitted();
     }
 
     /// Resets the record of retransmissions at the begin or end of a recovery.
-    pub(crate) fn start_repair(&mut self) {
-        self.repaired_to = self.una;
-        self.repaired_count = 0;
-        self.lost_again = 0;
+    pub(crate) fn reset_retransmitted(&mut self) {
+        self.retransmitted_to = self.una;
+        self.retransmitted_count = 0;
+        self.lost_retransmissions = 0;
     }
 
     /// Whether this segment is known to have arrived.
-    pub(crate) fn has(&self, seq: u32) -> bool {
+    pub(crate) fn has_arrived(&self, seq: u32) -> bool {
         seq < self.una || (seq < self.sacked_to && self.sacked_count > 0 && self.sacked.get(seq))
     }
 
     /// Returns one past the highest segment that has arrived.
-    pub(crate) fn arrived_to(&self) -> u32 {
+    pub(crate) fn highest_arrived(&self) -> u32 {
         self.sacked_to.max(self.una)
     }
 
     /// Sets how many retransmissions are lost and wait to be repeated.
-    pub(crate) fn set_lost_again(&mut self, count: usize) {
-        self.lost_again = count as u32;
+    pub(crate) fn set_lost_retransmissions(&mut self, count: usize) {
+        self.lost_retransmissions = count as u32;
     }
 
     /// Returns the lowest hole that is lost and not retransmitted (RFC 6675, NextSeg rule 1).
@@ -158,36 +158,36 @@ impl Scoreboard {
     }
 
     /// Returns the lowest hole that is not retransmitted, lost or not (RFC 6675, NextSeg rule 3).
-    pub(crate) fn next_suspect(&mut self) -> Option<u32> {
+    pub(crate) fn next_unretransmitted_hole(&mut self) -> Option<u32> {
         self.next_hole(self.sacked_to)
     }
 
     fn next_hole(&mut self, limit: u32) -> Option<u32> {
-        let from = self.repaired_to.max(self.una);
+        let from = self.retransmitted_to.max(self.una);
         if from >= limit {
             return None;
         }
         if self.sacked_count == 0 { Some(from) } else { self.sacked.first_clear(from, limit) }
     }
 
-    /// Records the retransmission of `seq`, which [`Self::next_lost`] or [`Self::next_suspect`] returned, or which is
-    /// the first unacknowledged segment.
-    pub(crate) fn on_repair(&mut self, seq: u32) {
-        if seq >= self.repaired_to.max(self.una) {
-            self.repaired_to = seq + 1;
-            self.repaired_count += 1;
+    /// Records the retransmission of `seq`, which [`Self::next_lost`] or [`Self::next_unretransmitted_hole`]
+    /// returned, or which is the first unacknowledged segment.
+    pub(crate) fn on_retransmit(&mut self, seq: u32) {
+        if seq >= self.retransmitted_to.max(self.una) {
+            self.retransmitted_to = seq + 1;
+            self.retransmitted_count += 1;
         }
     }
 
     /// Whether the first unacknowledged segment is lost.
-    pub(crate) fn first_is_lost(&self) -> bool {
+    pub(crate) fn is_first_lost(&self) -> bool {
         self.lost_to > self.una
     }
 
     /// Returns the estimated number of segments in flight (RFC 6675, SetPipe).
     #[inline]
     pub(crate) fn pipe(&self) -> u32 {
-        self.max - self.una - self.sacked_count - self.lost_count + self.repaired_count - self.lost_again
+        self.max - self.una - self.sacked_count - self.lost_count + self.retransmitted_count - self.lost_retransmissions
     }
 
     fn unsacked(&self, low: u32, high: u32) -> u32 {
@@ -212,7 +212,7 @@ mod tests {
         una: u32,
         max: u32,
         sacked: Vec<bool>,
-        repaired: Vec<bool>,
+        retransmitted: Vec<bool>,
         declared: u32,
     }
 
@@ -223,7 +223,7 @@ mod tests {
         fn pipe(&self) -> u32 {
             (self.una..self.max)
                 .filter(|n| !self.sacked[*n as usize])
-                .map(|n| u32::from(!self.lost(n)) + u32::from(self.repaired[n as usize]))
+                .map(|n| u32::from(!self.lost(n)) + u32::from(self.retransmitted[n as usize]))
                 .sum()
         }
     }
@@ -234,7 +234,7 @@ mod tests {
             steps in prop::collection::vec((0u8..6, 0u32..60, 1u32..9), 1..120),
         ) {
             let mut board = Scoreboard::default();
-            let mut plain = Plain { sacked: vec![false; 8000], repaired: vec![false; 8000], ..Plain::default() };
+            let mut plain = Plain { sacked: vec![false; 8000], retransmitted: vec![false; 8000], ..Plain::default() };
             for (kind, at, len) in steps {
                 match kind {
                     0 | 1 => {
@@ -250,18 +250,18 @@ mod tests {
                     3 => {
                         // From the first unacknowledged on: a false report.
                         let block = Block { start: plain.una + at, end: plain.una + at + len };
-                        board.take(&[block, Block { start: 3, end: 1 }, Block::default()]);
+                        board.apply_sacks(&[block, Block { start: 3, end: 1 }, Block::default()]);
                         for n in block.start..block.end.min(plain.max) {
                             plain.sacked[n as usize] = true;
                         }
                     }
                     4 => {
                         let lost = (plain.una..plain.max)
-                            .find(|n| !plain.sacked[*n as usize] && plain.lost(*n) && !plain.repaired[*n as usize]);
+                            .find(|n| !plain.sacked[*n as usize] && plain.lost(*n) && !plain.retransmitted[*n as usize]);
                         prop_assert_eq!(board.next_lost(), lost);
                         if let Some(seq) = lost {
-                            board.on_repair(seq);
-                            plain.repaired[seq as usize] = true;
+                            board.on_retransmit(seq);
+                            plain.retransmitted[seq as usize] = true;
                         }
                     }
                     _ => {
@@ -270,11 +270,11 @@ mod tests {
                         }
                         board.lose_all();
                         plain.declared = plain.max;
-                        plain.repaired.fill(false);
+                        plain.retransmitted.fill(false);
                     }
                 }
                 prop_assert_eq!(board.pipe(), plain.pipe());
-                prop_assert_eq!(board.first_is_lost(), plain.una < plain.max && plain.lost(plain.una));
+                prop_assert_eq!(board.is_first_lost(), plain.una < plain.max && plain.lost(plain.una));
             }
         }
     }

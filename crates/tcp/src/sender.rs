@@ -1,13 +1,13 @@
 use crate::config::{Config, Congestion, MAX_SEGMENTS, MAX_WINDOW};
 use crate::cubic::Cubic;
-use crate::hystart::{Advice, Hystarter};
-use crate::model::{Law, Model, Outstanding, Phase, Window};
-use crate::offload::{Offload, View};
+use crate::hystart::{Advice, HystartState};
+use crate::model::{Algorithm, Model, Outstanding, Phase, Window};
+use crate::offload::{Offload, SendState};
 use crate::pacer::Pacer;
-use crate::prague::Told;
-use crate::rtt::Estimator;
+use crate::prague::AckSample;
+use crate::rtt::RttEstimator;
 use crate::scoreboard::{DUP_THRESH, Scoreboard};
-use crate::whole::Whole;
+use crate::whole_window::WholeWindow;
 use crate::wire::{Ack, Segment};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Ecn, Span, Time};
@@ -22,7 +22,7 @@ pub enum Poll {
         /// The time at which the timer expires.
         until: Option<Time>,
         /// The reason why nothing is sent.
-        why: Why,
+        limit: SendLimit,
     },
     /// All data is acknowledged; see [`Sender::completed`].
     Done,
@@ -30,7 +30,7 @@ pub enum Poll {
 
 /// The reason why the sender sends nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum SendLimit {
     /// The congestion window is full.
     CongestionWindow,
     /// The receiver's window is full.
@@ -54,14 +54,14 @@ enum State {
 
 /// The state of proportional rate reduction (PRR, RFC 6937) in the current recovery.
 #[derive(Clone, Copy, Debug, Default)]
-struct Shrinking {
+struct ProportionalRateReduction {
     /// The outstanding segments when recovery began (RecoverFS).
     from: u32,
     delivered: u32,
     out: u32,
 }
 
-impl Shrinking {
+impl ProportionalRateReduction {
     /// Returns how many segments may be sent after `fresh` more were delivered. `pipe` segments are in flight and the
     /// window must end at `goal` (ssthresh). `advanced` says whether the cumulative acknowledgment moved.
     fn allow(&mut self, pipe: u32, goal: u32, fresh: u32, advanced: bool) -> u32 {
@@ -83,35 +83,35 @@ impl Shrinking {
 /// The retransmissions of this recovery that have not arrived. As in RACK (RFC 8985) one is lost when a segment that
 /// was sent after it has arrived. FIFO paths do not reorder, so there is no reordering window.
 #[derive(Clone, Debug, Default)]
-struct Repairs {
+struct Retransmissions {
     /// The retransmissions in order of sending, each with the first new segment that was sent after it.
     sent: VecDeque<(u32, u32)>,
     /// The lost retransmissions, in the order of detection.
-    again: VecDeque<u32>,
+    lost: VecDeque<u32>,
 }
 
-impl Repairs {
+impl Retransmissions {
     fn clear(&mut self) {
         self.sent.clear();
-        self.again.clear();
+        self.lost.clear();
     }
 
     /// Updates the state after an acknowledgment.
     #[inline(never)]
-    fn look(&mut self, board: &Scoreboard) {
-        if self.sent.is_empty() && self.again.is_empty() {
+    fn update(&mut self, scoreboard: &Scoreboard) {
+        if self.sent.is_empty() && self.lost.is_empty() {
             return;
         }
         // Everything that was sent before the latest arrival, retransmitted or new, has arrived or is lost.
-        let arrived = board.arrived_to();
+        let arrived = scoreboard.highest_arrived();
         let overtaken = self.sent.partition_point(|(_, after)| *after < arrived);
-        let latest = self.sent.iter().rposition(|(seq, _)| board.has(*seq)).map_or(0, |n| n + 1);
+        let latest = self.sent.iter().rposition(|(seq, _)| scoreboard.has_arrived(*seq)).map_or(0, |n| n + 1);
         for (seq, _) in self.sent.drain(..overtaken.max(latest)) {
-            if !board.has(seq) {
-                self.again.push_back(seq);
+            if !scoreboard.has_arrived(seq) {
+                self.lost.push_back(seq);
             }
         }
-        self.again.retain(|seq| !board.has(*seq));
+        self.lost.retain(|seq| !scoreboard.has_arrived(*seq));
     }
 }
 
@@ -127,48 +127,48 @@ pub struct Sender {
     /// One past the last segment to send.
     end: u32,
     /// The one segment that is shorter, with its size: the last one of `Config::bytes`.
-    short: (u32, Bytes),
+    last_segment: (u32, Bytes),
     last_sent: Time,
 
     /// The first unacknowledged segment (SND.UNA).
     una: u32,
     /// The next segment to send. It is below `max` after a time-out without SACK.
     next: u32,
-    /// One past the highest segment sent (SND.NXT of RFC 9293).
+    /// One past the highest segment sent (SND.NXT of RFC 9293, `snd_max` in BSD).
     max: u32,
 
     state: State,
     /// `max` at the last reduction of the window.
     recover: u32,
     /// Whether duplicate acknowledgments for data below `recover` start no new recovery (RFC 6582, section 3.2).
-    guarded: bool,
+    ignores_dupacks: bool,
     /// Whether the last reduction answered an ECN mark. A loss in the same window then causes no further reduction.
     marked: bool,
     dupacks: u32,
     /// The segments that have left the network during fast recovery, by which the window is inflated.
     inflation: u32,
     partial_seen: bool,
-    repair_first: bool,
+    retransmit_first: bool,
     burst_left: u32,
-    board: Scoreboard,
-    shrinking: Shrinking,
-    repairs: Repairs,
+    scoreboard: Scoreboard,
+    prr: ProportionalRateReduction,
+    retransmissions: Retransmissions,
     offload: Option<Offload>,
-    whole: Whole,
+    whole: WholeWindow,
 
     /// The congestion window in segments, without the inflation of fast recovery.
     pub cwnd: f64,
     /// The slow-start threshold in segments.
     pub ssthresh: f64,
     cubic: Cubic,
-    hystart: Hystarter,
+    hystart: HystartState,
     /// Whether the next new segment carries CWR, because a mark was answered.
     cwr: bool,
     model: Option<Box<Model>>,
     /// The time until which pacing holds a segment back.
     held: Option<Time>,
 
-    rtt: Estimator,
+    rtt: RttEstimator,
     /// The segment that is timed for an RTT sample, and when it was sent.
     timed: Option<(u32, Time)>,
     timer: Option<Time>,
@@ -185,7 +185,7 @@ pub struct Sender {
     pub timeouts: u64,
     recoveries: u64,
     /// The invalid acknowledgments, of data that was never sent.
-    pub nonsense: u64,
+    pub invalid_acks: u64,
     /// The window reductions in response to ECN marks.
     pub marks_answered: u64,
 }
@@ -212,33 +212,33 @@ impl Sender {
             window,
             initial_window,
             end,
-            short: (end.wrapping_sub(1), last_len),
+            last_segment: (end.wrapping_sub(1), last_len),
             last_sent: Time::ZERO,
             una: 0,
             next: 0,
             max: 0,
             state: State::Open,
             recover: 0,
-            guarded: false,
+            ignores_dupacks: false,
             marked: false,
             dupacks: 0,
             inflation: 0,
             partial_seen: false,
-            repair_first: false,
+            retransmit_first: false,
             burst_left: u32::MAX,
-            board: Scoreboard::default(),
-            shrinking: Shrinking::default(),
-            repairs: Repairs::default(),
+            scoreboard: Scoreboard::default(),
+            prr: ProportionalRateReduction::default(),
+            retransmissions: Retransmissions::default(),
             offload: config.offload.then(|| Offload::new(Bytes::new(payload))),
-            whole: Whole::default(),
+            whole: WholeWindow::default(),
             cwnd: if config.handshake { 1.0 } else { initial_window.min(f64::from(window)) },
             ssthresh: f64::from(config.initial_ssthresh.unwrap_or(window).clamp(2, MAX_WINDOW)),
             cubic: Cubic::new(config.fast_convergence),
-            hystart: Hystarter::new(config.hystart),
+            hystart: HystartState::new(config.hystart),
             cwr: false,
             model: Model::new(config, initial_window.min(f64::from(window))).map(Box::new),
             held: None,
-            rtt: Estimator::new(c.tick, c.tick_phase, c.init_rto, c.min_rto, c.max_rto, c.rto_floor),
+            rtt: RttEstimator::new(c.tick, c.tick_phase, c.init_rto, c.min_rto, c.max_rto, c.rto_floor),
             timed: None,
             timer: None,
             timed_out: None,
@@ -247,7 +247,7 @@ impl Sender {
             retransmitted: 0,
             timeouts: 0,
             recoveries: 0,
-            nonsense: 0,
+            invalid_acks: 0,
             marks_answered: 0,
             config: config.clone(),
         }
@@ -267,7 +267,7 @@ impl Sender {
         if self.una == self.max && self.max > 0 && now.since(self.last_sent) > self.rtt.rto() && !keeps {
             let restart = self.config.restart_window.clamp(1, MAX_WINDOW);
             self.cwnd = self.cwnd.min(f64::from(restart));
-            self.tell_window();
+            self.set_prague_window();
         }
         let opening = u32::from(self.config.handshake && self.end == 0);
         self.end = self.end.saturating_add(segments).saturating_add(opening).min(MAX_SEGMENTS);
@@ -285,17 +285,17 @@ impl Sender {
         if self.model.is_some() {
             self.held = self.holds(now);
             if self.held.is_some() {
-                return Poll::Wait { until: self.wake(), why: Why::Pacing };
+                return Poll::Wait { until: self.wake(), limit: SendLimit::Pacing };
             }
         }
-        let seq = if self.config.uses_sack() { self.choose_by_board(now) } else { self.choose_by_window(now) };
+        let seq = if self.config.uses_sack() { self.next_with_sack(now) } else { self.next_without_sack(now) };
         match seq {
-            Ok(seq) => Poll::Send(self.emit(seq, now)),
-            Err(why) => {
+            Ok(seq) => Poll::Send(self.transmit(seq, now)),
+            Err(limit) => {
                 if self.model.is_some() {
-                    self.note_limit(why);
+                    self.note_limit(limit);
                 }
-                Poll::Wait { until: self.timer, why }
+                Poll::Wait { until: self.timer, limit }
             }
         }
     }
@@ -305,7 +305,7 @@ impl Sender {
     #[inline(always)]
     pub fn on_ack(&mut self, now: Time, ack: &Ack) {
         if ack.next > self.max {
-            self.nonsense += 1;
+            self.invalid_acks += 1;
             return;
         }
         if ack.next < self.una || self.una >= self.end {
@@ -314,12 +314,12 @@ impl Sender {
         // DCTCP and Prague answer marks after it is known how many segments arrived.
         let marked = ack.ece && self.config.ecn && self.model.is_none();
         if marked {
-            self.answer_mark(ack.next);
+            self.on_ecn_mark(ack.next);
         }
         if self.config.uses_sack() {
-            self.on_ack_by_board(now, ack, marked);
+            self.on_ack_with_sack(now, ack, marked);
         } else {
-            self.on_ack_by_window(now, ack, marked);
+            self.on_ack_without_sack(now, ack, marked);
         }
         if self.una >= self.end {
             (self.timer, self.held) = (None, None);
@@ -339,9 +339,9 @@ impl Sender {
             self.initial_window = 1.0;
         }
         // Equation 4 of RFC 5681 applies to the first time-out of a segment only.
-        let again = self.timed_out == Some(self.una);
+        let is_repeated = self.timed_out == Some(self.una);
         self.timed_out = Some(self.una);
-        if !(again && self.config.hold_ssthresh) {
+        if !(is_repeated && self.config.hold_ssthresh) {
             let window = self.cwnd.min(f64::from(self.window));
             self.ssthresh = match self.config.congestion {
                 Congestion::Cubic => self.cubic.on_timeout(window),
@@ -353,24 +353,24 @@ impl Sender {
             }
         }
         self.hystart.on_congestion();
-        self.whole = Whole::default();
+        self.whole = WholeWindow::default();
         let before = std::mem::replace(&mut self.cwnd, 1.0);
         self.state = State::Loss;
         self.recover = self.max;
-        self.guarded = true;
+        self.ignores_dupacks = true;
         self.marked = false;
         self.dupacks = 0;
         self.inflation = 0;
-        self.repair_first = false;
+        self.retransmit_first = false;
         self.burst_left = u32::MAX;
         // Go back N: without SACK everything beyond `una` is sent again.
         self.next = self.una;
         if self.config.uses_sack() {
-            self.board.lose_all();
-            self.repairs.clear();
+            self.scoreboard.lose_all();
+            self.retransmissions.clear();
         }
         if let Some(model) = &mut self.model {
-            let window = model.on_timeout(now, before, self.board.pipe());
+            let window = model.on_timeout(now, before, self.scoreboard.pipe());
             if model.owns_window() {
                 self.cwnd = window;
             }
@@ -411,7 +411,7 @@ impl Sender {
     }
     /// Returns the segments in flight: the pipe with SACK, otherwise everything sent since the last time-out.
     pub fn in_flight(&self) -> u32 {
-        if self.config.uses_sack() { self.board.pipe() } else { self.next.saturating_sub(self.una) }
+        if self.config.uses_sack() { self.scoreboard.pipe() } else { self.next.saturating_sub(self.una) }
     }
     /// Returns the first unacknowledged segment.
     pub fn acknowledged(&self) -> u32 {
@@ -427,7 +427,7 @@ impl Sender {
     }
 
     #[inline(always)]
-    fn emit(&mut self, seq: u32, now: Time) -> Segment {
+    fn transmit(&mut self, seq: u32, now: Time) -> Segment {
         let idle = self.una == self.max;
         if idle {
             self.cubic.pause(now, now.since(self.last_sent));
@@ -438,7 +438,7 @@ impl Sender {
             self.retransmitted += 1;
         } else {
             self.max = seq + 1;
-            self.board.on_sent_to(self.max);
+            self.scoreboard.on_sent_to(self.max);
             cwr = std::mem::take(&mut self.cwr);
             // Karn's rule: only segments that are sent once are timed.
             self.timed.get_or_insert((seq, now));
@@ -446,15 +446,15 @@ impl Sender {
         self.sent += 1;
         self.last_sent = now;
         if self.state == State::Recovery {
-            self.shrinking.out += 1;
+            self.prr.out += 1;
         }
         if idle || self.timer.is_none() {
             self.timer = Some(now + self.rtt.rto());
         }
         let len = if seq == 0 && self.config.handshake {
             self.config.header
-        } else if seq == self.short.0 {
-            self.short.1
+        } else if seq == self.last_segment.0 {
+            self.last_segment.1
         } else {
             self.config.packet
         };
@@ -466,7 +466,7 @@ impl Sender {
             if capable {
                 ecn = model.ecn();
             }
-            if let Some(window) = model.on_sent(now, seq, self.board.pipe(), self.cwnd) {
+            if let Some(window) = model.on_sent(now, seq, self.scoreboard.pipe(), self.cwnd) {
                 self.cwnd = window.min(f64::from(self.window));
             }
         }
@@ -478,23 +478,23 @@ impl Sender {
     /// Returns the time until which pacing holds back a segment that the window would allow.
     fn holds(&self, now: Time) -> Option<Time> {
         let until = self.model.as_ref()?.pacer.as_ref()?.holds(now)?;
-        let some = self.repair_first || self.state != State::Open || self.max < self.end;
-        (some && (self.repair_first || f64::from(self.in_flight()) < self.cwnd.trunc())).then_some(until)
+        let some = self.retransmit_first || self.state != State::Open || self.max < self.end;
+        (some && (self.retransmit_first || f64::from(self.in_flight()) < self.cwnd.trunc())).then_some(until)
     }
 
-    fn note_limit(&mut self, why: Why) {
+    fn note_limit(&mut self, limit: SendLimit) {
         let in_flight = self.in_flight();
         let Some(model) = &mut self.model else { return };
-        match why {
-            Why::CongestionWindow => model.on_window_limit(),
-            Why::AllSent if f64::from(in_flight) < self.cwnd => model.on_application_limit(in_flight),
+        match limit {
+            SendLimit::CongestionWindow => model.on_window_limit(),
+            SendLimit::AllSent if f64::from(in_flight) < self.cwnd => model.on_application_limit(in_flight),
             _ => {}
         }
     }
 
-    /// Tells Prague, which keeps a fractional window of its own, that the window was set.
-    fn tell_window(&mut self) {
-        if let Some(Law::Prague(prague)) = self.model.as_mut().map(|model| &mut model.law) {
+    /// Passes the new window to Prague, which keeps it with fractions.
+    fn set_prague_window(&mut self) {
+        if let Some(Algorithm::Prague(prague)) = self.model.as_mut().map(|model| &mut model.algorithm) {
             prague.set(self.cwnd);
         }
     }
@@ -502,7 +502,7 @@ impl Sender {
     /// Lets the congestion model process an acknowledgment that reported `fresh` segments for the first time and
     /// advanced by `acked`.
     #[inline(never)]
-    fn consult(&mut self, now: Time, ack: &Ack, acked: u32, fresh: u32) {
+    fn run_model(&mut self, now: Time, ack: &Ack, acked: u32, fresh: u32) {
         let Some(mut model) = self.model.take() else { return };
         let most = f64::from(self.window);
         let opens = self.config.handshake && acked > 0 && ack.next == acked;
@@ -510,19 +510,19 @@ impl Sender {
             model.on_open(now, self.rtt.srtt());
         }
         let marked = if self.config.ecn { model.marked(ack, fresh) } else { 0 };
-        match &mut model.law {
-            Law::Bbr(_) | Law::Bbr1(_) => {
+        match &mut model.algorithm {
+            Algorithm::Bbr(_) | Algorithm::Bbr1(_) => {
                 let phase = match self.state {
                     State::Open => Phase::Open,
                     State::Recovery => Phase::Recovery,
                     State::Loss => Phase::Loss,
                 };
                 // BBR needs the recovery state, because it saves and restores the window itself.
-                let sent = Outstanding { board: &self.board, again: self.repairs.again.iter() };
+                let sent = Outstanding { scoreboard: &self.scoreboard, again: self.retransmissions.lost.iter() };
                 let window = Window { phase, cwnd: self.cwnd, most };
-                self.cwnd = model.on_ack(now, ack, sent, &window, self.rtt.least);
+                self.cwnd = model.on_ack(now, ack, sent, &window, self.rtt.min_rtt);
             }
-            Law::Dctcp(dctcp) => {
+            Algorithm::Dctcp(dctcp) => {
                 if let Some(factor) = dctcp.on_ack(self.una, self.max, fresh, marked)
                     && self.state == State::Open
                 {
@@ -531,22 +531,22 @@ impl Sender {
                     let less = if self.config.whole_window { less.trunc() } else { less };
                     self.cwnd = (window - less).max(2.0);
                     self.ssthresh = self.cwnd;
-                    self.whole = Whole::default();
+                    self.whole = WholeWindow::default();
                     self.marks_answered += 1;
                 }
             }
-            Law::Prague(prague) => {
+            Algorithm::Prague(prague) => {
                 let repairing = self.state != State::Open;
-                let may_grow = self.state != State::Recovery && acked > 0 && !opens && self.uses_window(acked);
+                let may_grow = self.state != State::Recovery && acked > 0 && !opens && self.is_cwnd_limited(acked);
                 let srtt = self.rtt.srtt().unwrap_or(Span::millis(1));
-                let told = Told { now, una: self.una, max: self.max, fresh, marked, srtt, may_grow, repairing };
+                let sample = AckSample { now, una: self.una, max: self.max, fresh, marked, srtt, may_grow, repairing };
                 if opens {
                     prague.set(self.cwnd);
                 }
                 if self.state == State::Recovery {
                     prague.set(self.ssthresh);
                 }
-                let (cwnd, threshold, cut) = prague.on_ack(&told, self.cwnd, self.ssthresh, most);
+                let (cwnd, threshold, cut) = prague.on_ack(&sample, self.cwnd, self.ssthresh, most);
                 if self.state != State::Recovery {
                     self.cwnd = cwnd.clamp(1.0, most);
                 }
@@ -556,7 +556,7 @@ impl Sender {
                 }
             }
         }
-        if let Law::Prague(prague) = &model.law {
+        if let Algorithm::Prague(prague) = &model.algorithm {
             let (rate, quantum) = prague.pacing(self.cwnd, self.ssthresh, self.rtt.srtt());
             model.pace(rate, quantum);
         }
@@ -566,8 +566,8 @@ impl Sender {
     // ---- choice of the next segment
 
     #[inline(never)]
-    fn choose_by_window(&mut self, now: Time) -> Result<u32, Why> {
-        if std::mem::take(&mut self.repair_first) {
+    fn next_without_sack(&mut self, now: Time) -> Result<u32, SendLimit> {
+        if std::mem::take(&mut self.retransmit_first) {
             return Ok(self.una);
         }
         let early = self.dupacks > 0 && self.dupacks < DUP_THRESH;
@@ -577,20 +577,20 @@ impl Sender {
             self.cwnd as u32 + self.inflation
         };
         if self.next >= self.end {
-            return Err(Why::AllSent);
+            return Err(SendLimit::AllSent);
         }
         let allowed = limit.min(self.window);
         if self.next - self.una >= allowed || self.burst_left == 0 {
             return Err(if self.state == State::Recovery {
-                Why::Recovery
+                SendLimit::Recovery
             } else if allowed < limit || limit == self.window {
-                Why::ReceiverWindow
+                SendLimit::ReceiverWindow
             } else {
-                Why::CongestionWindow
+                SendLimit::CongestionWindow
             });
         }
-        if self.next == self.max && !self.admits(now, allowed - (self.next - self.una)) {
-            return Err(Why::CongestionWindow);
+        if self.next == self.max && !self.offload_admits(now, allowed - (self.next - self.una)) {
+            return Err(SendLimit::CongestionWindow);
         }
         if self.burst_left != u32::MAX {
             self.burst_left -= 1;
@@ -601,60 +601,63 @@ impl Sender {
     }
 
     #[inline(always)]
-    fn choose_by_board(&mut self, now: Time) -> Result<u32, Why> {
-        if self.state != State::Open || self.repair_first {
-            return self.choose_in_repair(now);
+    fn next_with_sack(&mut self, now: Time) -> Result<u32, SendLimit> {
+        if self.state != State::Open || self.retransmit_first {
+            return self.next_in_recovery(now);
         }
         // With limited transmit, segments that have left the network make room (RFC 3042).
-        let under_way = if self.config.limited_transmit { self.board.pipe() } else { self.max - self.una };
+        let in_flight = if self.config.limited_transmit { self.scoreboard.pipe() } else { self.max - self.una };
         let cwnd = self.cwnd as u32;
-        self.choose_new(now, cwnd, under_way).unwrap_or(Err(match self.max < self.end {
-            false => Why::AllSent,
-            _ if under_way < cwnd || cwnd >= self.window => Why::ReceiverWindow,
-            _ => Why::CongestionWindow,
+        self.next_new(now, cwnd, in_flight).unwrap_or(Err(match self.max < self.end {
+            false => SendLimit::AllSent,
+            _ if in_flight < cwnd || cwnd >= self.window => SendLimit::ReceiverWindow,
+            _ => SendLimit::CongestionWindow,
         }))
     }
 
     #[inline(never)]
-    fn choose_in_repair(&mut self, now: Time) -> Result<u32, Why> {
-        if std::mem::take(&mut self.repair_first) {
-            return Ok(self.repair(self.una));
+    fn next_in_recovery(&mut self, now: Time) -> Result<u32, SendLimit> {
+        if std::mem::take(&mut self.retransmit_first) {
+            return Ok(self.retransmit(self.una));
         }
-        let (cwnd, under_way) = (self.cwnd as u32, self.board.pipe());
-        let room = under_way < cwnd;
-        if room && let Some(seq) = self.repairs.again.pop_front() {
-            self.board.set_lost_again(self.repairs.again.len());
-            self.repairs.sent.push_back((seq, self.max));
+        let (cwnd, in_flight) = (self.cwnd as u32, self.scoreboard.pipe());
+        let room = in_flight < cwnd;
+        if room && let Some(seq) = self.retransmissions.lost.pop_front() {
+            self.scoreboard.set_lost_retransmissions(self.retransmissions.lost.len());
+            self.retransmissions.sent.push_back((seq, self.max));
             return Ok(seq);
         }
-        if room && let Some(seq) = self.board.next_lost() {
-            return Ok(self.repair(seq));
+        if room && let Some(seq) = self.scoreboard.next_lost() {
+            return Ok(self.retransmit(seq));
         }
-        if let Some(new) = self.choose_new(now, cwnd, under_way) {
+        if let Some(new) = self.next_new(now, cwnd, in_flight) {
             return new;
         }
         // NextSeg rule 3: with room in the window and no new data, holes that are not yet lost are retransmitted.
-        let suspect = if room && self.state == State::Recovery { self.board.next_suspect() } else { None };
-        suspect.map(|seq| self.repair(seq)).ok_or(Why::Recovery)
+        let hole =
+            if room && self.state == State::Recovery { self.scoreboard.next_unretransmitted_hole() } else { None };
+        hole.map(|seq| self.retransmit(seq)).ok_or(SendLimit::Recovery)
     }
 
-    /// Returns the next new segment with `under_way` in flight; `None` if a window is full or there is no data.
+    /// Returns the next new segment with `in_flight` in flight; `None` if a window is full or there is no data.
     #[inline(always)]
-    fn choose_new(&mut self, now: Time, cwnd: u32, under_way: u32) -> Option<Result<u32, Why>> {
-        let may = under_way < cwnd && self.max - self.una < self.window && self.max < self.end;
-        may.then(|| if self.admits(now, cwnd - under_way) { Ok(self.max) } else { Err(Why::CongestionWindow) })
+    fn next_new(&mut self, now: Time, cwnd: u32, in_flight: u32) -> Option<Result<u32, SendLimit>> {
+        let may = in_flight < cwnd && self.max - self.una < self.window && self.max < self.end;
+        may.then(|| {
+            if self.offload_admits(now, cwnd - in_flight) { Ok(self.max) } else { Err(SendLimit::CongestionWindow) }
+        })
     }
 
     /// Whether TSO lets a new segment leave, with room for `room` of them.
     #[inline]
-    fn admits(&mut self, now: Time, room: u32) -> bool {
+    fn offload_admits(&mut self, now: Time, room: u32) -> bool {
         let Some(offload) = &mut self.offload else { return true };
-        offload.goes_on() || self.begins_unit(now, room)
+        offload.continues_unit() || self.starts_unit(now, room)
     }
 
     #[inline(never)]
-    fn begins_unit(&mut self, now: Time, room: u32) -> bool {
-        let view = View {
+    fn starts_unit(&mut self, now: Time, room: u32) -> bool {
+        let view = SendState {
             una: self.una,
             seq: self.max,
             room,
@@ -662,17 +665,17 @@ impl Sender {
             cwnd: self.cwnd as u32,
             ssthresh: self.ssthresh,
             srtt: self.rtt.srtt(),
-            least_rtt: self.rtt.least,
+            min_rtt: self.rtt.min_rtt,
             repairing: self.state != State::Open,
         };
-        self.offload.as_mut().is_none_or(|offload| offload.begins(now, &view))
+        self.offload.as_mut().is_none_or(|offload| offload.starts_unit(now, &view))
     }
 
     /// Records the retransmission of a hole.
-    fn repair(&mut self, seq: u32) -> u32 {
-        self.board.on_repair(seq);
+    fn retransmit(&mut self, seq: u32) -> u32 {
+        self.scoreboard.on_retransmit(seq);
         if self.config.repeat_repairs {
-            self.repairs.sent.push_back((seq, self.max));
+            self.retransmissions.sent.push_back((seq, self.max));
         }
         seq
     }
@@ -680,7 +683,7 @@ impl Sender {
     // ---- acknowledgments without SACK
 
     #[inline(never)]
-    fn on_ack_by_window(&mut self, now: Time, ack: &Ack, marked: bool) {
+    fn on_ack_without_sack(&mut self, now: Time, ack: &Ack, marked: bool) {
         let acked = ack.next - self.una;
         if acked == 0 {
             if self.una < self.max {
@@ -698,21 +701,21 @@ impl Sender {
         self.inflation = 0;
         self.dupacks = 0;
         self.burst_left = u32::MAX;
-        self.accept(now, ack);
-        self.restart(now);
+        self.advance(now, ack);
+        self.restart_timer(now);
         self.next = self.next.max(self.una);
         if !marked {
             self.grow(now, ack, acked);
         }
         if self.model.is_some() {
-            self.consult(now, ack, acked, acked);
+            self.run_model(now, ack, acked, acked);
         }
     }
 
     fn on_duplicate(&mut self, now: Time) {
         self.dupacks += 1;
         if self.dupacks == DUP_THRESH {
-            if !self.guarded || self.una > self.recover {
+            if !self.ignores_dupacks || self.una > self.recover {
                 self.enter_recovery(now);
                 self.inflation = DUP_THRESH;
             }
@@ -735,10 +738,10 @@ impl Sender {
             self.inflation = 1;
         }
         self.una = una;
-        self.board.advance(una);
+        self.scoreboard.advance(una);
         self.next = self.next.max(una);
-        self.restart_on_partial(now);
-        self.repair_first = true;
+        self.restart_timer_on_partial(now);
+        self.retransmit_first = true;
         self.limit_burst();
     }
 
@@ -751,56 +754,56 @@ impl Sender {
     // ---- acknowledgments with SACK
 
     #[inline(always)]
-    fn on_ack_by_board(&mut self, now: Time, ack: &Ack, marked: bool) {
+    fn on_ack_with_sack(&mut self, now: Time, ack: &Ack, marked: bool) {
         let acked = ack.next - self.una;
-        let fresh = if acked > 0 { self.accept(now, ack) } else { 0 };
+        let fresh = if acked > 0 { self.advance(now, ack) } else { 0 };
         match self.state {
             _ if acked == 0 => {}
-            State::Recovery if self.una < self.recover => self.restart_on_partial(now),
+            State::Recovery if self.una < self.recover => self.restart_timer_on_partial(now),
             State::Recovery => {
-                self.restart(now);
-                self.end_repair();
+                self.restart_timer(now);
+                self.end_recovery();
                 self.dupacks = 0;
                 if self.config.proportional_reduction {
                     self.cwnd = self.ssthresh;
                 }
             }
             _ => {
-                self.restart(now);
+                self.restart_timer(now);
                 self.dupacks = 0;
                 if self.state == State::Loss && self.una >= self.recover {
-                    self.end_repair();
+                    self.end_recovery();
                 }
                 if !marked {
                     self.grow(now, ack, acked);
                 }
             }
         }
-        let sacked = self.board.take(&ack.sacks);
+        let sacked = self.scoreboard.apply_sacks(&ack.sacks);
         if sacked > 0 && acked == 0 {
             self.dupacks += 1;
         }
         if self.config.repeat_repairs && self.state != State::Open {
-            self.repairs.look(&self.board);
-            self.board.set_lost_again(self.repairs.again.len());
+            self.retransmissions.update(&self.scoreboard);
+            self.scoreboard.set_lost_retransmissions(self.retransmissions.lost.len());
         }
         // RFC 6675, section 5: recovery starts with three duplicates, or when the scoreboard says that the first hole
         // is lost.
-        let lost = self.dupacks >= DUP_THRESH || self.board.first_is_lost();
+        let lost = self.dupacks >= DUP_THRESH || self.scoreboard.is_first_lost();
         if self.state == State::Open && lost && self.una < self.max {
             self.enter_recovery(now);
         }
         if self.config.repeat_repairs && self.state == State::Recovery {
-            self.board.lose_overtaken();
+            self.scoreboard.lose_below_highest_sack();
         }
         let delivered = fresh + sacked;
         if self.state == State::Recovery && self.config.proportional_reduction && delivered > 0 {
-            let pipe = self.board.pipe();
-            let allowed = self.shrinking.allow(pipe, self.ssthresh as u32, delivered, acked > 0);
+            let pipe = self.scoreboard.pipe();
+            let allowed = self.prr.allow(pipe, self.ssthresh as u32, delivered, acked > 0);
             self.cwnd = f64::from(pipe + allowed).max(1.0);
         }
         if self.model.is_some() {
-            self.consult(now, ack, acked, delivered);
+            self.run_model(now, ack, acked, delivered);
         }
     }
 
@@ -816,11 +819,11 @@ impl Sender {
         self.marked = false;
         self.state = State::Recovery;
         self.recover = self.max;
-        self.guarded = true;
+        self.ignores_dupacks = true;
         self.partial_seen = false;
-        self.repair_first = true;
-        self.start_repair();
-        self.shrinking = Shrinking { from: self.max - self.una, delivered: 0, out: 0 };
+        self.retransmit_first = true;
+        self.reset_retransmissions();
+        self.prr = ProportionalRateReduction { from: self.max - self.una, delivered: 0, out: 0 };
         // Karn's rule: the timed segment may be among those that are retransmitted.
         self.timed = None;
         self.timer = Some(now + self.rtt.rto());
@@ -828,9 +831,9 @@ impl Sender {
 
     /// Resets the scoreboard and the retransmissions at the begin or end of a recovery.
     #[inline(never)]
-    fn start_repair(&mut self) {
-        self.board.start_repair();
-        self.repairs.clear();
+    fn reset_retransmissions(&mut self) {
+        self.scoreboard.reset_retransmitted();
+        self.retransmissions.clear();
     }
 
     /// Reduces the window. `least` is CUBIC's minimum window: 1 after a mark and 2 after a loss (RFC 9438, section
@@ -852,15 +855,15 @@ impl Sender {
             self.ssthresh = (window / 2.0).trunc().max(2.0);
             self.cwnd = (window / 2.0).max(1.0);
         }
-        self.tell_window();
-        self.whole = Whole::default();
+        self.set_prague_window();
+        self.whole = WholeWindow::default();
         self.hystart.on_congestion();
     }
 
     #[inline(never)]
-    fn answer_mark(&mut self, next: u32) {
+    fn on_ecn_mark(&mut self, next: u32) {
         // At most one reduction per window of data (RFC 3168, section 6.1.2).
-        let answered = self.guarded || self.marked;
+        let answered = self.ignores_dupacks || self.marked;
         if self.state != State::Open || answered && next <= self.recover {
             return;
         }
@@ -872,28 +875,28 @@ impl Sender {
     }
 
     /// Ends a recovery: everything that was outstanding when it began is acknowledged.
-    fn end_repair(&mut self) {
+    fn end_recovery(&mut self) {
         self.state = State::Open;
-        self.guarded = false;
-        self.start_repair();
+        self.ignores_dupacks = false;
+        self.reset_retransmissions();
     }
 
     /// Applies a cumulative acknowledgment. Returns how many segments were not known to have arrived.
     #[inline(always)]
-    fn accept(&mut self, now: Time, ack: &Ack) -> u32 {
-        self.measure(now, ack);
+    fn advance(&mut self, now: Time, ack: &Ack) -> u32 {
+        self.sample_rtt(now, ack);
         self.una = ack.next;
-        self.board.advance(self.una)
+        self.scoreboard.advance(self.una)
     }
 
     /// Restarts the retransmission timer after new data was acknowledged (RFC 6298, section 5).
     #[inline]
-    fn restart(&mut self, now: Time) {
+    fn restart_timer(&mut self, now: Time) {
         self.timer = (self.una < self.max).then(|| now + self.rtt.rto());
     }
 
     #[inline(always)]
-    fn measure(&mut self, now: Time, ack: &Ack) {
+    fn sample_rtt(&mut self, now: Time, ack: &Ack) {
         let mut since = Some(ack.echo);
         if !self.config.timestamps {
             since = self.timed.take_if(|(seq, _)| *seq < ack.next).map(|(_, since)| since);
@@ -907,7 +910,7 @@ impl Sender {
     }
 
     #[inline(never)]
-    fn restart_on_partial(&mut self, now: Time) {
+    fn restart_timer_on_partial(&mut self, now: Time) {
         if !(self.config.impatient && self.partial_seen) {
             self.timer = Some(now + self.rtt.rto());
         }
@@ -916,12 +919,12 @@ impl Sender {
 
     /// Whether the window was the limit before `acked` segments were acknowledged, so that it may grow (RFC 7661).
     #[inline(always)]
-    fn uses_window(&self, acked: u32) -> bool {
+    fn is_cwnd_limited(&self, acked: u32) -> bool {
         if !self.config.validated_growth {
             return true;
         }
-        let waits = self.offload.as_ref().is_some_and(Offload::waits);
-        let was_out = f64::from(self.max - self.una + acked + u32::from(waits));
+        let defers = self.offload.as_ref().is_some_and(Offload::defers);
+        let was_out = f64::from(self.max - self.una + acked + u32::from(defers));
         // In slow start half a window suffices, as in Linux (`tcp_is_cwnd_limited`).
         let used = if self.cwnd < self.ssthresh { 2.0 * was_out } else { was_out };
         used >= f64::from(self.cwnd as u32)
@@ -943,7 +946,7 @@ impl Sender {
             self.cwnd = most;
             return;
         }
-        if !self.uses_window(acked) {
+        if !self.is_cwnd_limited(acked) {
             return;
         }
         let mut counted = if self.config.byte_counting { f64::from(acked) } else { 1.0 };
@@ -963,8 +966,8 @@ impl Sender {
         if counted > 0.0 {
             self.cwnd = match (self.config.congestion, self.config.whole_window) {
                 (Congestion::Cubic, true) => {
-                    let price = self.cubic.price(now, self.cwnd, counted, self.rtt.least);
-                    self.whole.grow(self.cwnd, counted, price)
+                    let acks = self.cubic.acks_per_segment(now, self.cwnd, counted, self.rtt.min_rtt);
+                    self.whole.grow(self.cwnd, counted, acks)
                 }
                 (Congestion::Cubic, false) => {
                     self.cubic.grow(now, self.cwnd, counted, self.rtt.srtt().unwrap_or(Span::ZERO))

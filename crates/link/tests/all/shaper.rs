@@ -119,8 +119,8 @@ fn a_burst_leaves_at_the_peak_rate_and_what_follows_at_the_sustained_rate() {
     let mut link = link(&Queue::drop_tail(Limit::Packets(50)), Some(Rate::mbps(8)), shaper);
     let offers = [(Time::ZERO, Bytes::new(1_000)); 6];
     let left: Vec<u64> = departures(&mut link, &offers).iter().map(|(at, _)| at.as_nanos() / 10_000).collect();
-    // The bucket holds one of the largest packets, 1500 B, at 0, 1 ms (2500 B), 2 ms (2000 B), 3 ms (1500 B); then every
-    // 2 ms. Times in hundredths of a millisecond.
+    // The bucket holds one of the largest packets, 1500 B, at 0, 1 ms (2500 B), 2 ms (2000 B), 3 ms (1500 B); then
+    // every 2 ms. Times in hundredths of a millisecond.
     assert_eq!(left, [100, 200, 300, 400, 600, 800]);
 }
 

@@ -244,13 +244,13 @@ fn a_lost_tail_and_a_dead_path_are_overcome_by_time_outs() {
         config.bytes = Some(Bytes::new(400 * 1448));
         let mut run = Run::new(&config, &Path { drop, ..Path::new(RATE, DELAY, 1000) });
         run.until(at(60.0));
-        assert!(run.sender.completed.is_some(), "{congestion}: {:?}", run.last_why);
+        assert!(run.sender.completed.is_some(), "{congestion}: {:?}", run.last_limit);
         assert!(run.sender.timeouts >= 1);
         // All of a window and each of its repairs for a while: 300 to 360, four times each.
         let drop = (300..360).map(|n| (n, 4)).collect();
         let mut run = Run::new(&config, &Path { drop, ..Path::new(RATE, DELAY, 1000) });
         run.until(at(120.0));
-        assert!(run.sender.completed.is_some(), "{congestion}: {:?}", run.last_why);
+        assert!(run.sender.completed.is_some(), "{congestion}: {:?}", run.last_limit);
         assert_eq!(run.receiver.distinct_segments, 401);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
-use steadycast_tcp::{Ack, Config, Ecn, Poll, Receiver, Segment, Sender, Why};
+use steadycast_tcp::{Ack, Config, Ecn, Poll, Receiver, Segment, SendLimit, Sender};
 use steadycast_units::{Chance, Rate, Seed, Span, Time};
 
 /// What goes wrong on the path.
@@ -67,7 +67,7 @@ pub(crate) struct Run {
     pub(crate) acks: Vec<(Time, Ack)>,
     /// (time, cwnd, ssthresh) after each acknowledgment.
     pub(crate) windows: Vec<(Time, f64, f64)>,
-    pub(crate) last_why: Option<Why>,
+    pub(crate) last_limit: Option<SendLimit>,
     pub(crate) queue_drops: u64,
     pub(crate) max_queue: Span,
     /// (time, state of BBR, alpha, under way) after each acknowledgment.
@@ -97,7 +97,7 @@ impl Run {
             sent: vec![],
             acks: vec![],
             windows: vec![],
-            last_why: None,
+            last_limit: None,
             queue_drops: 0,
             max_queue: Span::ZERO,
             states: vec![],
@@ -188,11 +188,11 @@ impl Run {
         loop {
             match self.sender.poll(self.now) {
                 Poll::Send(segment) => self.carry(segment),
-                Poll::Wait { until, why } => {
-                    let until = until.unwrap_or_else(|| panic!("waits for ever: {why:?}"));
+                Poll::Wait { until, limit } => {
+                    let until = until.unwrap_or_else(|| panic!("waits for ever: {limit:?}"));
                     assert_eq!(Some(until), self.sender.wake());
                     assert!(until > self.now, "wakes at {until}, it is {}", self.now);
-                    self.last_why = Some(why);
+                    self.last_limit = Some(limit);
                     self.push(until, What::SenderTimer);
                     return;
                 }

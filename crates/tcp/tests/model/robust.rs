@@ -19,7 +19,7 @@ fn everything_arrives_through_thirty_percent_of_loss_both_ways() {
                 let path = Path { loss: 0.3, ack_loss: 0.3, seed, ..Path::new(Rate::mbps(10), Span::millis(20), 50) };
                 let mut run = Run::new(&config(preset, congestion, 300), &path);
                 run.until(at(50_000.0));
-                assert!(run.sender.completed.is_some(), "{preset} {congestion} {seed}: {:?}", run.last_why);
+                assert!(run.sender.completed.is_some(), "{preset} {congestion} {seed}: {:?}", run.last_limit);
                 assert_eq!(run.receiver.distinct_segments, 301);
                 assert_eq!(run.receiver.next(), 301);
             }
@@ -63,9 +63,9 @@ impl Bench {
                     prop_assert_eq!(self.sender.wake(), None);
                     break;
                 }
-                Poll::Wait { until, why } => {
+                Poll::Wait { until, limit } => {
                     // Something is always outstanding here, so that the timer always runs.
-                    let until = until.ok_or_else(|| TestCaseError::fail(format!("waits for ever: {why:?}")))?;
+                    let until = until.ok_or_else(|| TestCaseError::fail(format!("waits for ever: {limit:?}")))?;
                     prop_assert!(until > self.now);
                     prop_assert_eq!(self.sender.wake(), Some(until));
                     break;
@@ -154,9 +154,10 @@ impl Bench {
                 let before = self.sender.cwnd;
                 let proportional = self.proportional;
                 let (una, max) = (self.sender.acknowledged(), self.sender.sent);
-                let nonsense = self.sender.nonsense;
+                let invalid_acks = self.sender.invalid_acks;
                 self.sender.on_ack(self.now, &ack);
-                let acknowledges = ack.next > una && u64::from(ack.next) <= max && self.sender.nonsense == nonsense;
+                let acknowledges =
+                    ack.next > una && u64::from(ack.next) <= max && self.sender.invalid_acks == invalid_acks;
                 // The third duplicate tells of a loss, which leaves two segments at least, also of one (RFC 9438, 4.6).
                 let before = before.max(2.0);
                 // During a proportional reduction the window breathes, up to where it will end.

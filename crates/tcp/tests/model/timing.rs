@@ -1,5 +1,5 @@
 use crate::path::{Path, Run, assert_between, at};
-use steadycast_tcp::{Config, Congestion, Ecn, Floor, Preset, Receiver, Segment};
+use steadycast_tcp::{Config, Congestion, Ecn, Preset, Receiver, RtoFloor, Segment};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 fn one_hop() -> Path {
@@ -71,8 +71,8 @@ fn linux_adds_the_minimum_to_the_round_trip_and_the_rfc_takes_the_larger() {
         run.until(at(0.35));
         run.sender.rto().as_millis_f64()
     };
-    assert_between(rto(Floor::Variance), 300.0, 330.0);
-    assert_between(rto(Floor::Whole), 200.0, 300.0);
+    assert_between(rto(RtoFloor::Variance), 300.0, 330.0);
+    assert_between(rto(RtoFloor::Whole), 200.0, 300.0);
 }
 
 fn segment(seq: u32, sent: Time) -> Segment {

@@ -1,5 +1,5 @@
 use crate::path::{Path, Run, assert_between, at};
-use steadycast_tcp::{Config, Congestion, Hystart, Preset, Why};
+use steadycast_tcp::{Config, Congestion, Hystart, Preset, SendLimit};
 use steadycast_units::{Bytes, Rate, Span};
 
 fn wide() -> Path {
@@ -17,7 +17,7 @@ fn a_full_window_carries_window_per_round_trip() {
         let rate = (run.receiver.distinct_segments - before) as f64 / 100.0;
         let rtt = 2.0 * delay as f64 / 1e3 + 1040.0 * 8.0 / 100e6;
         assert_between(rate * rtt / f64::from(window), 0.99, 1.01);
-        assert_eq!(run.last_why, Some(Why::ReceiverWindow));
+        assert_eq!(run.last_limit, Some(SendLimit::ReceiverWindow));
         assert_between(run.sender.cwnd, f64::from(window), f64::from(window));
     }
 }
