@@ -1,6 +1,6 @@
 //! CoDel (RFC 8289) and FQ-CoDel (RFC 8290).
 
-use crate::managed::{Departure, GivenUp, Managed, Waiting};
+use crate::managed::{CongestionSignals, Departure, Managed, Waiting};
 use crate::queue::Discipline;
 use crate::{Drop, Ecn, Limit, Line};
 use std::collections::{BTreeMap, VecDeque};
@@ -86,7 +86,7 @@ impl Discipline for FqCoDel {
 }
 
 /// The most packets that one overflow drops, as in Linux and RFC 8290, section 4.1.
-const BATCH: usize = 64;
+const MAX_DROP_BATCH: usize = 64;
 
 /// The queues of FQ-CoDel. CoDel is FQ-CoDel with one queue, except for the handling of overflow.
 #[derive(Debug)]
@@ -109,12 +109,12 @@ struct Flow {
     /// Whether the queue is in the list of new or of old queues.
     active: bool,
     credit: i64,
-    control: Control,
+    control: ControlState,
 }
 
 /// CoDel's control state, with the names of RFC 8289, section 5.
 #[derive(Debug, Default)]
-struct Control {
+struct ControlState {
     first_above: Option<Time>,
     drop_next: Time,
     count: u32,
@@ -136,7 +136,7 @@ impl State {
         Managed::new(Box::new(state), codel.limit.on(rate, mtu))
     }
 
-    fn next(&mut self, fresh: bool) {
+    fn pop_queue(&mut self, fresh: bool) {
         if fresh {
             self.new.pop_front();
         } else {
@@ -146,7 +146,7 @@ impl State {
 
     /// Dequeues the next packet of queue `n` and drops the packets before it that CoDel gives up (RFC 8289, section
     /// 5.5).
-    fn head(&mut self, n: u32, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting> {
+    fn dequeue_from(&mut self, n: u32, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let Self { queues, codel, mtu, .. } = self;
         let queue = queues.get_mut(&n)?;
         // Whether CoDel's congestion signal is a CE mark instead of a drop.
@@ -168,7 +168,7 @@ impl State {
                     queue.control.dropping = over(&head);
                 }
                 if queue.control.dropping {
-                    queue.control.drop_next = law(queue.control.drop_next, codel.interval, queue.control.count);
+                    queue.control.drop_next = control_law(queue.control.drop_next, codel.interval, queue.control.count);
                 }
                 if marked {
                     break;
@@ -188,7 +188,7 @@ impl State {
             let more = control.count - control.last_count;
             let lately = now.since(control.drop_next) < codel.interval * 16;
             control.count = if more > 1 && lately { more } else { 1 };
-            control.drop_next = law(now, codel.interval, control.count);
+            control.drop_next = control_law(now, codel.interval, control.count);
             control.last_count = control.count;
         }
         let (mut head, _) = head?;
@@ -212,7 +212,7 @@ impl Departure for State {
             }
         }
         let (flows, quantum) = self.fair.unwrap_or((1, self.mtu));
-        let n = (mixed(flow ^ self.salt) % u64::from(flows.max(1))) as u32;
+        let n = (mix_bits(flow ^ self.salt) % u64::from(flows.max(1))) as u32;
         let queue = self.queues.entry(n).or_default();
         queue.bytes += packet.size.get();
         queue.waiting.push_back(packet);
@@ -222,7 +222,7 @@ impl Departure for State {
         }
     }
 
-    fn dequeue(&mut self, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting> {
+    fn dequeue(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let quantum = self.fair.map_or(self.mtu, |(_, quantum)| quantum).get().max(1) as i64;
         loop {
             let fresh = !self.new.is_empty();
@@ -231,17 +231,17 @@ impl Departure for State {
             // Deficit round robin: a queue without credit gets a quantum and moves behind the old queues.
             if queue.credit <= 0 {
                 queue.credit += quantum;
-                self.next(fresh);
+                self.pop_queue(fresh);
                 self.old.push_back(n);
                 continue;
             }
-            if let Some(head) = self.head(n, now, out) {
+            if let Some(head) = self.dequeue_from(n, now, out) {
                 if let Some(queue) = self.queues.get_mut(&n) {
                     queue.credit -= head.size.get() as i64;
                 }
                 return Some(head);
             }
-            self.next(fresh);
+            self.pop_queue(fresh);
             // A new queue that runs empty moves to the old queues first. Otherwise a flow that sends one packet at a
             // time would stay new and always have priority (RFC 8290, section 4.2).
             if fresh && !self.old.is_empty() {
@@ -252,19 +252,20 @@ impl Departure for State {
         }
     }
 
-    fn sheds(&self) -> bool {
+    fn drops_on_overflow(&self) -> bool {
         self.fair.is_some()
     }
 
-    /// Drops packets from the head of the longest queue until half of its bytes are gone, at most [`BATCH`] packets.
-    fn shorten(&mut self, out: &mut GivenUp<'_>) {
-        let Some(fat) = self.queues.values_mut().max_by_key(|queue| queue.bytes) else { return };
-        let goal = fat.bytes / 2;
-        for _ in 0..BATCH {
-            let Some(head) = fat.waiting.pop_front() else { break };
-            fat.bytes -= head.size.get();
+    /// Drops packets from the head of the longest queue until half of its bytes are gone, at most [`MAX_DROP_BATCH`]
+    /// packets.
+    fn shorten(&mut self, out: &mut CongestionSignals<'_>) {
+        let Some(longest) = self.queues.values_mut().max_by_key(|queue| queue.bytes) else { return };
+        let goal = longest.bytes / 2;
+        for _ in 0..MAX_DROP_BATCH {
+            let Some(head) = longest.waiting.pop_front() else { break };
+            longest.bytes -= head.size.get();
             out.drop(&head, Drop::Full);
-            if fat.bytes <= goal {
+            if longest.bytes <= goal {
                 break;
             }
         }
@@ -290,12 +291,12 @@ impl Flow {
 }
 
 /// Returns the time of the next drop: one interval divided by the square root of the drop count after `from`.
-fn law(from: Time, interval: Span, count: u32) -> Time {
+fn control_law(from: Time, interval: Span, count: u32) -> Time {
     from + interval.scale(1.0 / f64::from(count.max(1)).sqrt())
 }
 
 /// Mixes a number's bits (the finalizer of SplitMix64: Steele, Lea and Flood 2014).
-const fn mixed(value: u64) -> u64 {
+const fn mix_bits(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -40,20 +40,20 @@ pub(crate) struct Propagation {
     steps: Steps<Span>,
     delay: Span,
     valid: Time,
-    jitter: Option<Box<Varying>>,
+    jitter: Option<Box<JitterState>>,
     last: Time,
 }
 
 /// Jitter that is active during at least part of the run.
 #[derive(Debug)]
-struct Varying {
+struct JitterState {
     steps: Steps<Option<Jitter>>,
     now: Option<Jitter>,
     valid: Time,
     chance: Chance,
 }
 
-impl Varying {
+impl JitterState {
     fn draw(&mut self, departure: Time) -> Span {
         if departure >= self.valid {
             self.now = *self.steps.at(departure);
@@ -67,14 +67,15 @@ impl Propagation {
     /// Creates the delay of a link. Without jitter no generator is kept, which saves memory with many links.
     pub(crate) fn new(steps: &Steps<Span>, jitter: &Steps<Option<Jitter>>, chance: Chance) -> Self {
         let none = jitter.as_constant() == Some(&None);
-        let jitter = (!none).then(|| Box::new(Varying { steps: jitter.clone(), now: None, valid: Time::ZERO, chance }));
+        let jitter =
+            (!none).then(|| Box::new(JitterState { steps: jitter.clone(), now: None, valid: Time::ZERO, chance }));
         Self { steps: steps.clone(), delay: Span::ZERO, valid: Time::ZERO, jitter, last: Time::ZERO }
     }
 
     /// Returns the arrival of a packet that left at `departure`. It is not before the previous arrival unless the
     /// jitter reorders.
     pub(crate) fn arrival(&mut self, departure: Time) -> Time {
-        let at = self.apart(departure);
+        let at = self.unordered_arrival(departure);
         if self.jitter.as_ref().and_then(|varying| varying.now).is_some_and(|jitter| jitter.reorder) {
             return at;
         }
@@ -83,7 +84,7 @@ impl Propagation {
     }
 
     /// Returns the arrival without regard to order: later packets do not wait for this one.
-    pub(crate) fn apart(&mut self, departure: Time) -> Time {
+    pub(crate) fn unordered_arrival(&mut self, departure: Time) -> Time {
         if departure >= self.valid {
             self.delay = *self.steps.at(departure);
             self.valid = self.steps.next_change(departure);
@@ -111,16 +112,16 @@ fn wifi(mean: Span, chance: &mut Chance) -> Span {
     const TURN: Span = Span::millis(1);
     const PAUSE: Span = Span::micros(7_500);
     let turns = poisson(E_TO_MINUS_1, chance);
-    let mut delay = smooth(TURN, turns, turns > 0, chance);
+    let mut delay = smoothed(TURN, turns, turns > 0, chance);
     if chance.happens(mean.saturating_sub(TURN).ratio(Span::millis(84))) {
         let pauses = poisson(E_TO_MINUS_12, chance);
-        delay += smooth(PAUSE, pauses, pauses > 1, chance);
+        delay += smoothed(PAUSE, pauses, pauses > 1, chance);
     }
     delay
 }
 
 /// Returns `times` · `each`, minus a uniform part of one `each` if `partly`.
-fn smooth(each: Span, times: u64, partly: bool, chance: &mut Chance) -> Span {
+fn smoothed(each: Span, times: u64, partly: bool, chance: &mut Chance) -> Span {
     let part = if partly { chance.span_between(Span::ZERO, each) } else { Span::ZERO };
     (each * times).saturating_sub(part)
 }

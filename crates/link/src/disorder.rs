@@ -52,13 +52,13 @@ impl Disorder {
     }
 
     /// Returns the extra delay of a packet whose transmission ends at `at`, if it is reordered.
-    pub(crate) fn late(&mut self, at: Time) -> Option<Span> {
+    pub(crate) fn extra_delay(&mut self, at: Time) -> Option<Span> {
         let (reorder, _) = self.at(at);
         self.chance.happens(reorder.p).then_some(reorder.by)
     }
 
     /// Whether the packet is duplicated.
-    pub(crate) fn twice(&mut self, at: Time) -> bool {
+    pub(crate) fn is_duplicated(&mut self, at: Time) -> bool {
         let (_, duplicate) = self.at(at);
         self.chance.happens(duplicate)
     }

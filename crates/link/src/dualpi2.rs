@@ -1,7 +1,7 @@
 //! The dual-queue coupled AQM DualPI2 (RFC 9332, appendix A). L4S packets have a separate low-delay queue. They are
 //! marked so often that L4S and Classic senders get about the same rate.
 
-use crate::managed::{Departure, GivenUp, Managed, Waiting};
+use crate::managed::{CongestionSignals, Departure, Managed, Waiting};
 use crate::queue::Discipline;
 use crate::{Drop, Limit, Line};
 use std::collections::VecDeque;
@@ -87,11 +87,11 @@ impl Lane {
 struct State {
     dual: DualPi2,
     /// The base probability p'.
-    base: f64,
+    base_probability: f64,
     prev_q: Span,
     /// The time of the next update of p'.
-    update: Time,
-    low: Lane,
+    next_update: Time,
+    l4s: Lane,
     classic: Lane,
     /// The bytes by which the Classic queue is behind its share. Above 0 the Classic queue is served next.
     credit: f64,
@@ -100,46 +100,49 @@ struct State {
 
 impl State {
     fn new(dual: DualPi2, mtu: Bytes) -> Self {
-        let update = Time::ZERO + dual.t_update;
-        let (low, classic) = (Lane::default(), Lane::default());
-        let mut state = Self { dual, base: 0.0, prev_q: Span::ZERO, update, low, classic, credit: 0.0, mtu };
-        state.start_turns();
+        let next_update = Time::ZERO + dual.t_update;
+        let (l4s, classic) = (Lane::default(), Lane::default());
+        let mut state =
+            Self { dual, base_probability: 0.0, prev_q: Span::ZERO, next_update, l4s, classic, credit: 0.0, mtu };
+        state.reset_scheduler();
         state
     }
 
     /// Resets the scheduler: the L4S queue is served first, by one packet's worth of the Classic queue's share.
-    fn start_turns(&mut self) {
+    fn reset_scheduler(&mut self) {
         self.credit = -self.mtu.as_f64() * (1.0 - self.dual.classic_share);
     }
 
     /// Applies the updates until `now`. Neither queue has changed since the previous call.
     fn catch_up(&mut self, now: Time) {
         let DualPi2 { target, t_update, alpha, .. } = self.dual;
-        let empty = self.low.waiting.is_empty() && self.classic.waiting.is_empty();
-        while self.update <= now {
+        let empty = self.l4s.waiting.is_empty() && self.classic.waiting.is_empty();
+        while self.next_update <= now {
             if empty && self.prev_q.is_zero() {
                 // With both queues empty each further update subtracts the same amount, so they are applied as one.
-                let missed = now.since(self.update).as_nanos() / t_update.as_nanos() + 1;
-                self.base = (self.base - alpha * target.as_secs_f64() * missed as f64).max(0.0);
-                self.update += t_update * missed;
+                let missed = now.since(self.next_update).as_nanos() / t_update.as_nanos() + 1;
+                self.base_probability = (self.base_probability - alpha * target.as_secs_f64() * missed as f64).max(0.0);
+                self.next_update += t_update * missed;
                 return;
             }
-            self.refresh(self.classic.sojourn(self.update).max(self.low.sojourn(self.update)));
-            self.update += t_update;
+            self.update_base_probability(
+                self.classic.sojourn(self.next_update).max(self.l4s.sojourn(self.next_update)),
+            );
+            self.next_update += t_update;
         }
     }
 
     /// Updates p' with the base PI controller (RFC 9332, appendix A.1).
-    fn refresh(&mut self, q: Span) {
+    fn update_base_probability(&mut self, q: Span) {
         let DualPi2 { target, alpha, beta, .. } = self.dual;
         let seconds = |span: Span| span.as_secs_f64();
         let change = alpha * (seconds(q) - seconds(target)) + beta * (seconds(q) - seconds(self.prev_q));
-        self.base = (self.base + change).clamp(0.0, 1.0);
+        self.base_probability = (self.base_probability + change).clamp(0.0, 1.0);
         self.prev_q = q;
     }
 
     /// Returns the probability of a mark by the L4S queue's own sojourn time (`laqm` of RFC 9332).
-    fn ramp(&self, sojourn: Span) -> f64 {
+    fn native_mark_probability(&self, sojourn: Span) -> f64 {
         let DualPi2 { min_th, range, .. } = self.dual;
         if sojourn >= min_th + range {
             1.0
@@ -152,23 +155,23 @@ impl State {
 
     /// Returns the probability of a Classic drop or mark, p_C, and of a coupled L4S mark, p_CL.
     fn probabilities(&self) -> (f64, f64) {
-        (self.base * self.base, (self.dual.k * self.base).min(1.0))
+        (self.base_probability * self.base_probability, (self.dual.k * self.base_probability).min(1.0))
     }
 
     /// Dequeues the head of the L4S queue; `None` if it is dropped.
-    fn leaves_low(&mut self, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting> {
-        let (mut head, by_wait) = self.low.waiting.pop_front()?;
+    fn dequeue_l4s(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
+        let (mut head, by_wait) = self.l4s.waiting.pop_front()?;
         let (p_c, p_cl) = self.probabilities();
         let marks = if p_cl < 1.0 {
-            let native = if by_wait { self.ramp(now.since(head.since)) } else { 0.0 };
-            self.low.recur(native.max(p_cl))
+            let native = if by_wait { self.native_mark_probability(now.since(head.since)) } else { 0.0 };
+            self.l4s.recur(native.max(p_cl))
         } else {
             // Overload: L4S packets are dropped with the same probability as Classic ones, and marked otherwise.
-            if self.low.recur(p_c) {
+            if self.l4s.recur(p_c) {
                 out.drop(&head, Drop::Early);
                 return None;
             }
-            self.low.recur(p_cl)
+            self.l4s.recur(p_cl)
         };
         if marks {
             out.mark(&mut head);
@@ -177,7 +180,7 @@ impl State {
     }
 
     /// Dequeues the head of the Classic queue; `None` if it is dropped.
-    fn leaves_classic(&mut self, out: &mut GivenUp<'_>) -> Option<Waiting> {
+    fn dequeue_classic(&mut self, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let (mut head, _) = self.classic.waiting.pop_front()?;
         let (p_c, _) = self.probabilities();
         // Above this p_C the coupled probability has reached 1 (overload), and ECN can't be relied on: drop.
@@ -198,27 +201,27 @@ impl Departure for State {
         self.catch_up(packet.since);
         if packet.ecn.bits() & 1 == 1 {
             // The L4S queue's length counts at arrival, so that the last packet of a burst is marked as well.
-            let by_wait = self.low.waiting.len() >= self.dual.th_len as usize;
-            self.low.waiting.push_back((packet, by_wait));
+            let by_wait = self.l4s.waiting.len() >= self.dual.th_len as usize;
+            self.l4s.waiting.push_back((packet, by_wait));
         } else {
             self.classic.waiting.push_back((packet, false));
         }
     }
 
-    fn dequeue(&mut self, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting> {
+    fn dequeue(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         self.catch_up(now);
         let share = self.dual.classic_share;
         loop {
-            let (low, classic) = (!self.low.waiting.is_empty(), !self.classic.waiting.is_empty());
-            if !low && !classic {
-                self.start_turns();
+            let (l4s, classic) = (!self.l4s.waiting.is_empty(), !self.classic.waiting.is_empty());
+            if !l4s && !classic {
+                self.reset_scheduler();
                 return None;
             }
-            let both = if low && classic { 1.0 } else { 0.0 };
-            let is_low = low && (!classic || self.credit <= 0.0);
-            let head = if is_low { self.leaves_low(now, out) } else { self.leaves_classic(out) };
+            let both = if l4s && classic { 1.0 } else { 0.0 };
+            let is_l4s = l4s && (!classic || self.credit <= 0.0);
+            let head = if is_l4s { self.dequeue_l4s(now, out) } else { self.dequeue_classic(out) };
             if let Some(head) = head {
-                self.credit += both * head.size.as_f64() * if is_low { share } else { share - 1.0 };
+                self.credit += both * head.size.as_f64() * if is_l4s { share } else { share - 1.0 };
                 return Some(head);
             }
         }
@@ -244,8 +247,8 @@ mod tests {
     fn the_base_probability_follows_the_delay_and_its_growth() {
         let mut state = state();
         for (q, wanted) in [(30, 0.092_25), (30, 0.094_5), (25, 0.081), (15, 0.051)] {
-            state.refresh(Span::millis(q));
-            near(state.base, wanted);
+            state.update_base_probability(Span::millis(q));
+            near(state.base_probability, wanted);
         }
         let (p_c, p_cl) = state.probabilities();
         near(p_c, 0.051 * 0.051);
@@ -255,21 +258,21 @@ mod tests {
     #[test]
     fn it_stays_between_0_and_1_and_an_empty_queue_takes_it_back_at_once_or_step_by_step() {
         let mut state = state();
-        state.refresh(Span::secs(1));
-        near(state.base, 1.0);
+        state.update_base_probability(Span::secs(1));
+        near(state.base_probability, 1.0);
         near(state.probabilities().1, 1.0);
         let mut one_by_one = super::tests::state();
         for state in [&mut state, &mut one_by_one] {
-            (state.base, state.prev_q) = (0.1, Span::ZERO);
+            (state.base_probability, state.prev_q) = (0.1, Span::ZERO);
         }
         state.catch_up(Time::ZERO + Span::millis(157));
         (1..=157).for_each(|ms| one_by_one.catch_up(Time::ZERO + Span::millis(ms)));
         // Ten updates of 0.15 · 15 ms.
-        near(state.base, 0.1 - 10.0 * 0.002_25);
-        near(one_by_one.base, state.base);
-        assert_eq!((state.update, one_by_one.update), (Time::ZERO + Span::millis(165), state.update));
+        near(state.base_probability, 0.1 - 10.0 * 0.002_25);
+        near(one_by_one.base_probability, state.base_probability);
+        assert_eq!((state.next_update, one_by_one.next_update), (Time::ZERO + Span::millis(165), state.next_update));
         state.catch_up(Time::ZERO + Span::secs(86_400 * 365));
-        near(state.base, 0.0);
+        near(state.base_probability, 0.0);
     }
 
     #[test]
@@ -278,11 +281,11 @@ mod tests {
         for (us, wanted) in
             [(0, 0.0), (800, 0.0), (900, 0.25), (1_000, 0.5), (1_199, 0.997_5), (1_200, 1.0), (9_000, 1.0)]
         {
-            near(state.ramp(Span::micros(us)), wanted);
+            near(state.native_mark_probability(Span::micros(us)), wanted);
         }
         (state.dual.min_th, state.dual.range) = (Span::millis(1), Span::ZERO);
-        near(state.ramp(Span::micros(999)), 0.0);
-        near(state.ramp(Span::micros(1_000)), 1.0);
+        near(state.native_mark_probability(Span::micros(999)), 0.0);
+        near(state.native_mark_probability(Span::micros(1_000)), 1.0);
     }
 
     #[test]

@@ -20,11 +20,11 @@ mod dualpi2;
 mod limit;
 mod loss;
 mod managed;
-mod overtaken;
 mod pie;
 mod policer;
 mod queue;
 mod red;
+mod reorder_counter;
 mod service;
 mod shaper;
 mod steps;
@@ -48,8 +48,8 @@ use delay::Propagation;
 use disorder::Disorder;
 use loss::LossState;
 use managed::{Managed, Offered};
-use overtaken::Overtaken;
 use queue::QueueState;
+use reorder_counter::ReorderCounter;
 use service::Transmitter;
 pub use steadycast_units::Ecn;
 use steadycast_units::{Bytes, Rate, Seed, Span, Spread, Time, TokenBucket};
@@ -235,7 +235,7 @@ struct Rest {
     queue: QueueState,
     /// On a plain link: the departure of the last packet whose size differs from [`Idle::size`]. From then on the
     /// queue length follows from [`Idle::free`] and `queue` is not maintained. NEVER on links that are not plain.
-    odd: Time,
+    uniform_from: Time,
     /// The size before [`Idle::size`] and its transmission time. Flows often alternate between two sizes.
     before: (Bytes, Span),
     /// Replaces `queue` if the discipline decides at dequeue.
@@ -245,7 +245,7 @@ struct Rest {
     loss: Option<Box<LossState>>,
     propagation: Propagation,
     disorder: Option<Box<Disorder>>,
-    overtaken: Overtaken,
+    reorder_counter: ReorderCounter,
     /// The arrival of the copy, if the last delivered packet was duplicated.
     copy: Option<Time>,
     counts: Counts,
@@ -263,19 +263,19 @@ impl Link {
         let rate = config.sustained();
         let queue = QueueState::new(&config.queue, rate, config.mtu, part("queue"));
         let managed = queue::managed(&config.queue, rate, config.mtu, part("queue")).map(Box::new);
-        let roomy = queue.is_plain() && managed.is_none() && queue.limit.takes(0, 0, config.mtu);
-        let steady = match &config.service {
+        let has_plain_queue = queue.is_plain() && managed.is_none() && queue.limit.takes(0, 0, config.mtu);
+        let has_constant_rate = match &config.service {
             Service::Unlimited => true,
             Service::Rate(steps) => steps.as_constant().is_some_and(|rate| *rate > Rate::ZERO),
             Service::Table { .. } | Service::Trace(_) => false,
         };
         let disorder = Disorder::new(&config.reorder, &config.duplicate, part("disorder"));
         let lossless = config.loss.as_constant() == Some(&Loss::None) && config.arq.is_none();
-        let harmless =
+        let undisturbed =
             lossless && config.jitter.as_constant() == Some(&None) && disorder.is_none() && config.policer.is_none();
-        let harmless = harmless && !config.bleach && config.shaper.is_none();
+        let undisturbed = undisturbed && !config.bleach && config.shaper.is_none();
         let plain = match config.delay.as_constant() {
-            Some(delay) if roomy && steady && harmless => Plain::Yes { delay: *delay },
+            Some(delay) if has_plain_queue && has_constant_rate && undisturbed => Plain::Yes { delay: *delay },
             _ => Plain::No,
         };
         let idle = Idle { free: Time::ZERO, size: NO_SIZE, span: Span::ZERO, latency: Span::ZERO, passed: 0, plain };
@@ -285,14 +285,14 @@ impl Link {
             bleach: config.bleach,
             arq: config.arq,
             queue,
-            odd: if plain == Plain::No { Time::NEVER } else { Time::ZERO },
+            uniform_from: if plain == Plain::No { Time::NEVER } else { Time::ZERO },
             before: (NO_SIZE, Span::ZERO),
             managed,
             transmitter: Transmitter::new(&config.service, config.shaper, config.mtu),
             loss: LossState::new(&config.loss, part("loss")).map(Box::new),
             propagation: Propagation::new(&config.delay, &config.jitter, part("jitter")),
             disorder: disorder.map(Box::new),
-            overtaken: Overtaken::default(),
+            reorder_counter: ReorderCounter::default(),
             copy: None,
             counts: Counts::default(),
             waited: Span::ZERO,
@@ -332,17 +332,17 @@ impl Link {
     /// let config = Config { service, queue, ..Config::default() };
     /// let mut link = Link::new(&config, "forth", Seed(1));
     /// let offered: Vec<_> = (0..2).map(|_| link.offer(Time::ZERO, Bytes::new(1000), Ecn::NotEct)).collect();
-    /// let mut told = Vec::new();
+    /// let mut fates = Vec::new();
     /// let mut now = Time::ZERO;
     /// loop {
     ///     while let Some((token, fate)) = link.take(now) {
-    ///         told.push((Fate::Held(token), fate));
+    ///         fates.push((Fate::Held(token), fate));
     ///     }
     ///     let Some(due) = link.due() else { break };
     ///     now = due;
     /// }
     /// let arrives = |ms| Fate::Arrives { at: Time::ZERO + Span::millis(ms), ecn: Ecn::NotEct };
-    /// assert_eq!(told, [(offered[0], arrives(8)), (offered[1], arrives(16))]);
+    /// assert_eq!(fates, [(offered[0], arrives(8)), (offered[1], arrives(16))]);
     /// ```
     #[inline]
     pub fn offer(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
@@ -390,7 +390,7 @@ impl Link {
     /// Returns the time at which [`Link::take`] has the next fate if no more packets are offered; `None` if no packet
     /// is held.
     pub fn due(&self) -> Option<Time> {
-        self.rest.managed.as_ref().map(|managed| managed.asks()).filter(|at| *at < Time::NEVER)
+        self.rest.managed.as_ref().map(|managed| managed.next_fate_at()).filter(|at| *at < Time::NEVER)
     }
 
     /// Returns the fate of the next held packet whose fate is known at `now`. Call it until it returns `None`, after
@@ -424,7 +424,7 @@ impl Link {
         let (idle, rest) = (&mut self.idle, &mut *self.rest);
         rest.count_passed(idle);
         if size != idle.size {
-            rest.turn_to(now, size, idle);
+            rest.change_size(now, size, idle);
             idle.latency = idle.span + delay;
         }
         if now >= idle.free {
@@ -434,10 +434,10 @@ impl Link {
         rest.counts.offered += 1;
         // The queue holds packets of one size only: its length follows from the time at which the transmitter becomes
         // free, so the queue needs no update per packet.
-        let alike = now >= rest.odd;
-        let room = if alike {
-            let line = idle.line(now);
-            rest.queue.limit.takes(line as usize, line * size.get(), size)
+        let is_uniform = now >= rest.uniform_from;
+        let room = if is_uniform {
+            let backlog = idle.backlog(now);
+            rest.queue.limit.takes(backlog as usize, backlog * size.get(), size)
         } else {
             rest.queue.has_room(now, size)
         };
@@ -449,7 +449,7 @@ impl Link {
         rest.counts.wait.add(rest.waited);
         rest.counts.sent += size;
         idle.free += idle.span;
-        if !alike {
+        if !is_uniform {
             rest.queue.admitted(size, idle.free, size);
         }
         Fate::Arrives { at: idle.free + delay, ecn }
@@ -471,18 +471,18 @@ impl Link {
 
     /// Returns the bytes that the transmitter has accepted and not sent at `now`.
     fn unsent(&self, now: Time) -> Bytes {
-        let rest = |done: Time, spent: Bytes| self.rest.transmitter.rest(now, done, spent);
-        if now >= self.rest.odd {
+        let unsent = |done: Time, spent: Bytes| self.rest.transmitter.unsent(now, done, spent);
+        if now >= self.rest.uniform_from {
             let Idle { free, size, span, .. } = self.idle;
-            let behind = self.idle.line(now).saturating_sub(1);
-            return rest(free.before(span * behind), size) + Bytes::new(size.get() * behind);
+            let behind = self.idle.backlog(now).saturating_sub(1);
+            return unsent(free.before(span * behind), size) + Bytes::new(size.get() * behind);
         }
         if let Some(managed) = &self.rest.managed {
             let (done, spent) = managed.on_air();
-            return rest(done, spent);
+            return unsent(done, spent);
         }
         let mut waiting = self.rest.queue.unsent(now);
-        let first = waiting.next().map_or(Bytes::ZERO, |(done, spent)| rest(done, spent));
+        let first = waiting.next().map_or(Bytes::ZERO, |(done, spent)| unsent(done, spent));
         first + waiting.map(|(_, spent)| spent).sum()
     }
 
@@ -522,7 +522,7 @@ impl Link {
     pub fn queued(&mut self, now: Time) -> usize {
         match &self.rest.managed {
             Some(managed) => managed.length(now),
-            None if now >= self.rest.odd => self.idle.line(now) as usize,
+            None if now >= self.rest.uniform_from => self.idle.backlog(now) as usize,
             None => self.rest.queue.length(now),
         }
     }
@@ -574,7 +574,7 @@ impl Idle {
     }
 
     /// Returns the packets that have not left at `now`, provided that all have this size.
-    fn line(&self, now: Time) -> u64 {
+    fn backlog(&self, now: Time) -> u64 {
         self.free.since(now).as_nanos().div_ceil(self.span.as_nanos().max(1))
     }
 }
@@ -600,17 +600,17 @@ impl Rest {
 
     /// Changes the packet size that a plain link's fast path is prepared for. `count_passed` must have been called.
     #[inline(never)]
-    fn turn_to(&mut self, now: Time, size: Bytes, idle: &mut Idle) {
+    fn change_size(&mut self, now: Time, size: Bytes, idle: &mut Idle) {
         if now < idle.free {
             // The fast path did not maintain the queue. Its packets all have the old size, so their departures are
             // known.
-            if now >= self.odd {
+            if now >= self.uniform_from {
                 self.queue.clear();
-                for behind in (0..idle.line(now)).rev() {
+                for behind in (0..idle.backlog(now)).rev() {
                     self.queue.admitted(idle.size, idle.free.before(idle.span * behind), idle.size);
                 }
             }
-            self.odd = idle.free;
+            self.uniform_from = idle.free;
         }
         let span = if size == self.before.0 { self.before.1 } else { self.transmitter.span(now, size) };
         self.before = (idle.size, idle.span);
@@ -618,7 +618,7 @@ impl Rest {
     }
 
     /// Returns why a packet is dropped before it reaches the queue, if it is.
-    fn refuses(&mut self, now: Time, size: Bytes) -> Option<Drop> {
+    fn refusal(&mut self, now: Time, size: Bytes) -> Option<Drop> {
         self.counts.offered += 1;
         if size > self.mtu {
             self.counts.too_large += 1;
@@ -644,7 +644,7 @@ impl Rest {
         if self.managed.is_some() {
             return self.enqueue(now, size, ecn, 0);
         }
-        if let Some(refused) = self.refuses(now, size) {
+        if let Some(refused) = self.refusal(now, size) {
             return Fate::Dropped(refused);
         }
         let ecn = self.entering(ecn);
@@ -697,23 +697,23 @@ impl Rest {
     /// Returns the arrival of a packet that left at `done`. The arrival of a copy goes to `copy`.
     fn deliver(&mut self, done: Time) -> Time {
         let at = self.arrival(done);
-        self.counts.reordered += self.overtaken.pass(done, at);
-        let twice = self.disorder.as_mut().is_some_and(|disorder| disorder.twice(done));
+        self.counts.reordered += self.reorder_counter.pass(done, at);
+        let twice = self.disorder.as_mut().is_some_and(|disorder| disorder.is_duplicated(done));
         self.counts.duplicated += u64::from(twice);
         self.copy = twice.then(|| self.arrival(done));
         at
     }
 
     fn arrival(&mut self, done: Time) -> Time {
-        match self.disorder.as_mut().and_then(|disorder| disorder.late(done)) {
-            Some(by) => self.propagation.apart(done) + by,
+        match self.disorder.as_mut().and_then(|disorder| disorder.extra_delay(done)) {
+            Some(by) => self.propagation.unordered_arrival(done) + by,
             None => self.propagation.arrival(done),
         }
     }
 
     /// Offers a packet to a link that holds packets until they leave.
     fn enqueue(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
-        if let Some(refused) = self.refuses(now, size) {
+        if let Some(refused) = self.refusal(now, size) {
             return Fate::Dropped(refused);
         }
         let ecn = self.entering(ecn);
@@ -722,7 +722,7 @@ impl Rest {
             self.serve();
         }
         let Some(managed) = &mut self.managed else { return Fate::Dropped(Drop::Full) };
-        let Some(token) = managed.take_in(now, Offered { size, ecn, flow }, &mut self.counts) else {
+        let Some(token) = managed.enqueue(now, Offered { size, ecn, flow }, &mut self.counts) else {
             self.counts.full += 1;
             return Fate::Dropped(Drop::Full);
         };
@@ -737,7 +737,7 @@ impl Rest {
     fn serve(&mut self) {
         let Some(mut managed) = self.managed.take() else { return };
         let now = managed.due;
-        if let Some(head) = managed.leave(now, &mut self.counts) {
+        if let Some(head) = managed.dequeue(now, &mut self.counts) {
             self.waited = now.since(head.since);
             self.counts.wait.add(self.waited);
             let before = self.counts.sent;

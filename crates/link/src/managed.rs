@@ -31,25 +31,25 @@ pub(crate) trait Departure: Debug + Send + Sync {
     /// Enqueues a packet. `alone` means that the queue and the transmitter were empty.
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool);
     /// Returns the next packet to transmit at `now`. Packets that are dropped before it are reported to `out`.
-    fn dequeue(&mut self, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting>;
+    fn dequeue(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting>;
     /// Whether a packet beyond the limit is accepted and others are dropped by [`Departure::shorten`]. Otherwise the
     /// packet is refused.
-    fn sheds(&self) -> bool {
+    fn drops_on_overflow(&self) -> bool {
         false
     }
     /// Drops packets until the queue is within its limit.
-    fn shorten(&mut self, _: &mut GivenUp<'_>) {}
+    fn shorten(&mut self, _: &mut CongestionSignals<'_>) {}
 }
 
 /// The drops and marks that a discipline reports during one call.
-pub(crate) struct GivenUp<'a> {
+pub(crate) struct CongestionSignals<'a> {
     counts: &'a mut Counts,
-    told: &'a mut VecDeque<(Token, Fate, Option<Time>)>,
+    fates: &'a mut VecDeque<(Token, Fate, Option<Time>)>,
     packets: usize,
     bytes: u64,
 }
 
-impl GivenUp<'_> {
+impl CongestionSignals<'_> {
     /// Records that a packet is dropped.
     pub(crate) fn drop(&mut self, packet: &Waiting, why: Drop) {
         match why {
@@ -58,7 +58,7 @@ impl GivenUp<'_> {
         }
         self.packets += 1;
         self.bytes += packet.size.get();
-        self.told.push_back((packet.token, Fate::Dropped(why), None));
+        self.fates.push_back((packet.token, Fate::Dropped(why), None));
     }
 
     /// Marks an ECN-capable packet CE.
@@ -84,7 +84,7 @@ pub(crate) struct Managed {
     /// The time of the next dequeue; NEVER if the queue is empty.
     pub(crate) due: Time,
     /// The fates that the driver has not collected, each with the arrival of a copy.
-    told: VecDeque<(Token, Fate, Option<Time>)>,
+    fates: VecDeque<(Token, Fate, Option<Time>)>,
     /// The time at which the last of them was decided.
     decided: Time,
     free: Vec<u32>,
@@ -102,7 +102,7 @@ impl Managed {
             on_air: (Time::ZERO, Bytes::ZERO),
             spent: Bytes::ZERO,
             due: Time::NEVER,
-            told: VecDeque::new(),
+            fates: VecDeque::new(),
             decided: Time::ZERO,
             free: Vec::new(),
             tokens: 0,
@@ -115,20 +115,20 @@ impl Managed {
     }
 
     /// Returns the time at which the driver can collect the next fate.
-    pub(crate) fn asks(&self) -> Time {
-        if self.told.is_empty() { self.due } else { self.decided }
+    pub(crate) fn next_fate_at(&self) -> Time {
+        if self.fates.is_empty() { self.due } else { self.decided }
     }
 
     /// Returns the next fate, with the arrival of a copy if the packet is duplicated.
     pub(crate) fn next_fate(&mut self) -> Option<(Token, Fate, Option<Time>)> {
-        let told = self.told.pop_front()?;
-        self.free.push(told.0.0);
-        Some(told)
+        let next = self.fates.pop_front()?;
+        self.free.push(next.0.0);
+        Some(next)
     }
 
     pub(crate) fn decide(&mut self, now: Time, token: Token, fate: Fate, copy: Option<Time>) {
         self.decided = now;
-        self.told.push_back((token, fate, copy));
+        self.fates.push_back((token, fate, copy));
     }
 
     /// Whether `more` further packets with `size` bytes in total exceed the limit.
@@ -142,9 +142,9 @@ impl Managed {
     }
 
     /// Enqueues a packet. Returns `None` if it does not fit.
-    pub(crate) fn take_in(&mut self, now: Time, packet: Offered, counts: &mut Counts) -> Option<Token> {
+    pub(crate) fn enqueue(&mut self, now: Time, packet: Offered, counts: &mut Counts) -> Option<Token> {
         let Offered { size, ecn, flow } = packet;
-        if !self.departure.sheds() && self.exceeds(now, 1, size) {
+        if !self.departure.drops_on_overflow() && self.exceeds(now, 1, size) {
             return None;
         }
         let token = Token(self.free.pop().unwrap_or_else(|| {
@@ -156,29 +156,29 @@ impl Managed {
         self.len += 1;
         self.bytes += size.get();
         if self.exceeds(now, 0, Bytes::ZERO) {
-            self.ask(now, counts, |departure, out| departure.shorten(out));
+            self.run(now, counts, |departure, out| departure.shorten(out));
         }
         Some(token)
     }
 
     /// Dequeues the next packet to transmit at `now`.
-    pub(crate) fn leave(&mut self, now: Time, counts: &mut Counts) -> Option<Waiting> {
-        let head = self.ask(now, counts, |departure, out| departure.dequeue(now, out))?;
+    pub(crate) fn dequeue(&mut self, now: Time, counts: &mut Counts) -> Option<Waiting> {
+        let head = self.run(now, counts, |departure, out| departure.dequeue(now, out))?;
         self.len -= 1;
         self.bytes -= head.size.get();
         Some(head)
     }
 
     /// Calls the discipline and updates length and bytes by the packets that it drops.
-    fn ask<T>(
+    fn run<T>(
         &mut self,
         now: Time,
         counts: &mut Counts,
-        asked: impl FnOnce(&mut dyn Departure, &mut GivenUp<'_>) -> T,
+        call: impl FnOnce(&mut dyn Departure, &mut CongestionSignals<'_>) -> T,
     ) -> T {
-        let mut out = GivenUp { counts, told: &mut self.told, packets: 0, bytes: 0 };
-        let answer = asked(self.departure.as_mut(), &mut out);
-        let GivenUp { packets, bytes, .. } = out;
+        let mut out = CongestionSignals { counts, fates: &mut self.fates, packets: 0, bytes: 0 };
+        let answer = call(self.departure.as_mut(), &mut out);
+        let CongestionSignals { packets, bytes, .. } = out;
         self.len -= packets;
         self.bytes -= bytes;
         self.decided = now;

@@ -140,7 +140,7 @@ impl Transmitter {
                     self.last = (size, size.at(self.rate));
                 }
                 let done = start + self.last.1;
-                if done <= self.valid { done } else { across(steps, start, size) }
+                if done <= self.valid { done } else { end_across_rate_changes(steps, start, size) }
             }
             // A rate change during the transmission splits it into parts.
             Service::Trace(trace) => {
@@ -188,7 +188,7 @@ impl Transmitter {
     }
 
     /// Returns how many of the `size` bytes of a transmission that ends at `done` are not sent at `now`.
-    pub(crate) fn rest(&self, now: Time, done: Time, size: Bytes) -> Bytes {
+    pub(crate) fn unsent(&self, now: Time, done: Time, size: Bytes) -> Bytes {
         match &self.service {
             Service::Unlimited => Bytes::ZERO,
             _ if done <= now => Bytes::ZERO,
@@ -247,7 +247,7 @@ impl Transmitter {
 }
 
 /// Returns the end of a transmission during which the rate changes.
-fn across(steps: &Steps<Rate>, start: Time, size: Bytes) -> Time {
+fn end_across_rate_changes(steps: &Steps<Rate>, start: Time, size: Bytes) -> Time {
     let (mut now, mut bits) = (start, u128::from(size.get()) * 8_000_000_000);
     loop {
         let rate = u128::from(steps.at(now).as_bps());

@@ -257,7 +257,7 @@ mod tests {
                     }
                     4 => {
                         let lost = (plain.una..plain.max)
-                            .find(|n| !plain.sacked[*n as usize] && plain.lost(*n) && !plain.retransmitted[*n as usize]);
+                            .find(|&n| !plain.sacked[n as usize] && plain.lost(n) && !plain.retransmitted[n as usize]);
                         prop_assert_eq!(board.next_lost(), lost);
                         if let Some(seq) = lost {
                             board.on_retransmit(seq);

@@ -46,7 +46,7 @@ impl Replay {
         let told = sacks.iter().map(|block| block.end).fold(next, u32::max);
         if told > self.sender.max {
             self.sender.max = told;
-            self.sender.board.on_sent_to(told);
+            self.sender.scoreboard.on_sent_to(told);
             self.sent.resize(told as usize, self.now);
         }
         let measured = if next > self.una { self.una } else { sacks[0].start };
