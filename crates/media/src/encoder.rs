@@ -1,4 +1,4 @@
-//! The encoder's stand-in: it delivers coded frames in time and chooses the quantizer of each GoP, or of each frame.
+//! The model of an encoder: it delivers coded frames over time and chooses the quantizer of each GoP or frame.
 
 use crate::FrameKind;
 use crate::{Ladder, Scale};
@@ -55,46 +55,46 @@ impl Kind<()> for Bucket {}
 impl Kind<()> for Evalvid {}
 impl Kind<()> for PerFrame {}
 
-/// What becomes of bytes that still wait in the pacer when a GoP begins.
+/// How the bytes that still wait in the pacer at the start of a GoP are taken into account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
-    /// The next GoP makes room for them, as far as half of what it may have: they have left when it ends.
+    /// They are subtracted from the GoP's budget, at most half of it: they are sent by the end of the GoP.
     #[default]
     Drained,
-    /// The rate is scaled by e^(−k/1000) for k packets, as in Evalvid-RA: at 20 packets per second a second of backlog
-    /// takes 2 % off it, and stays.
+    /// The rate is scaled by e^(−k/1000) for k packets, as in Evalvid-RA. At 20 packets per second a backlog of one
+    /// second reduces the rate by 2 %, and persists.
     Damped,
 }
 
-/// A coded frame as it leaves the encoder.
+/// A coded frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coded {
-    /// Its number in the flow, in coding order.
+    /// The number in the flow, in coding order.
     pub index: u32,
-    /// Its number in the clip, in coding order.
+    /// The number in the clip, in coding order.
     pub clip: u32,
-    /// Its number in the flow, in the order in which frames are shown.
+    /// The number in the flow, in display order.
     pub display: u32,
-    /// How it is coded.
+    /// The coding type.
     pub kind: FrameKind,
-    /// At which quantizer.
+    /// The quantizer.
     pub quantizer: u8,
-    /// Its size.
+    /// The size in bytes.
     pub size: Bytes,
 }
 
-/// What Evalvid-RA's program keeps from one group of pictures to the next.
+/// The state of Evalvid-RA's program after the previous group of pictures.
 #[derive(Clone, Copy, Debug)]
 struct Before {
-    /// The mean rate that the group was given, in bit/s.
+    /// The group's mean rate in bit/s.
     mean: f64,
-    /// The bytes that it might have.
+    /// The group's byte budget.
     allowed: f64,
-    /// What the bucket held when it began, in bytes.
+    /// The bucket's level at the start of the group, in bytes.
     level: f64,
 }
 
-/// Delivers the frames of a ladder, looped, at quantizers that follow the rate it is told.
+/// Delivers the frames of a ladder in a loop, at quantizers that follow the target rate.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     ladder: Arc<Ladder>,
@@ -104,20 +104,20 @@ pub struct Encoder {
     overhead: u64,
     next: u64,
     rung: usize,
-    /// Rates reported during the present GoP: their sum and number.
+    /// The sum and the number of the rates that the controller set during the current GoP.
     told: (f64, u32),
-    /// The quantizer that the bucket steers, between the rungs.
+    /// The quantizer that the bucket controls; it may lie between the rungs.
     quantizer: f64,
     fill: Option<f64>,
     before: Option<Before>,
     sent: Bytes,
-    /// What the rate allowed beyond what was made, in bytes; negative: what was made beyond it.
+    /// The bytes that the rate allowed beyond those that were coded; negative if more were coded.
     saved: f64,
     limited: bool,
 }
 
 impl Encoder {
-    /// Frames go into packets of up to `payload` bytes that cost `overhead` bytes each.
+    /// Creates an encoder. Frames are sent in packets of up to `payload` bytes with `overhead` bytes each.
     pub fn new(ladder: Arc<Ladder>, vbr: Vbr, waiting: Waiting, payload: u64, overhead: u64) -> Self {
         Self {
             ladder,
@@ -137,17 +137,17 @@ impl Encoder {
         }
     }
 
-    /// When the next frame is ready, from the flow's start.
+    /// Returns when the next frame is ready, from the start of the flow.
     pub fn due(&self) -> Span {
         self.ladder.time(self.next)
     }
 
-    /// When the frame that is shown in place `display` is sampled, from the flow's start.
+    /// Returns the sampling time of the frame at position `display` in display order, from the start of the flow.
     pub fn shown_at(&self, display: u32) -> Span {
         self.ladder.time(u64::from(display))
     }
 
-    /// Starts again after a pause, at the next group of pictures and with an empty memory; returns the number of its
+    /// Resumes after a pause at the next group of pictures, with the rate control reset. Returns the number of its
     /// first frame.
     pub fn resume(&mut self) -> u32 {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
@@ -158,7 +158,7 @@ impl Encoder {
         self.next as u32
     }
 
-    /// The controller has decided on a new rate, as a rate of IP packets.
+    /// Records the controller's new rate, as a rate of IP packets.
     pub fn on_rate(&mut self, rate: Rate) {
         self.told.0 += rate.as_bps_f64();
         self.told.1 += 1;
@@ -169,12 +169,12 @@ impl Encoder {
         self.limited
     }
 
-    /// The mean rate over the clip that the best quantizer needs, with packet overhead.
+    /// Returns the mean rate of the best quantizer over the clip, with packet overhead.
     pub fn best(&self) -> Rate {
         self.ladder.rates(0, self.payload, self.overhead).0
     }
 
-    /// The next frame. `rate` is the present target, `backlog` what waits in the pacer.
+    /// Returns the next frame. `rate` is the current target, `backlog` the bytes in the pacer.
     pub fn next(&mut self, rate: Rate, backlog: Bytes) -> Coded {
         let frames = self.ladder.frames();
         let (round, clip) = (self.next / frames, self.next % frames);
@@ -204,6 +204,7 @@ impl Encoder {
         let range = self.ladder.gop_at(clip);
         let mean = self.mean(rate);
         let span = self.ladder.span(range.len() as u64);
+        // The byte budget of the GoP: what the target rate sends in its duration, reduced by the backlog.
         let budget = match self.waiting {
             Waiting::Drained => {
                 let whole = Rate::from_bps_f64(mean).over(span);
@@ -218,7 +219,7 @@ impl Encoder {
         let (payload, overhead) = (self.payload, self.overhead);
         let size = |rung: usize| ladder.bytes(rung, range.clone(), payload, overhead);
         let rungs = self.ladder.quantizers.len();
-        // Ladders are not always monotone (Table 2 of paper 000): every rung is looked at.
+        // Ladders are not always monotone (Table 2 of paper 000), so every rung is tried.
         let fitting = (0..rungs).find(|r| size(*r) <= budget);
         let cheapest = (0..rungs).min_by_key(|r| size(*r)).unwrap_or(0);
         self.rung = match (self.vbr, self.fill) {
@@ -251,16 +252,17 @@ impl Encoder {
         self.limited = self.rung == 0 && size(0).as_f64() < 0.95 * budget.as_f64();
     }
 
-    /// The mean of the rates told during the last GoP; Evalvid-RA's program counts the mean before them as one more.
+    /// Returns the mean of the rates that were set during the last GoP. Evalvid-RA's program counts the previous mean
+    /// as one more value.
     fn mean(&mut self, rate: Rate) -> f64 {
         let (sum, count) = std::mem::take(&mut self.told);
         let (sum, count) = self.before.map_or((sum, count), |before| (sum + before.mean, count + 1));
         if count == 0 { rate.as_bps_f64() } else { sum / f64::from(count) }
     }
 
-    /// The rung of the next GoP by Evalvid-RA's program. The bucket's level is in bytes, so that a new rate makes the
-    /// same level a larger or smaller share of it; R_o is the GoP's size at the nominal quantizer q, and
-    /// Q = q R_o / R'.
+    /// Returns the rung of the next GoP by Evalvid-RA's program. The bucket's level is in bytes, so after a rate
+    /// change the same level is a larger or smaller share of it. R_o is the GoP's size at the nominal quantizer q,
+    /// and Q = q R_o / R'.
     fn by_nominal(&mut self, rule: Evalvid, mean: f64, allowed: f64, size: impl Fn(usize) -> f64) -> usize {
         let coarser = |factor: f64| match self.ladder.scale {
             Scale::Linear => rule.nominal * factor,
@@ -274,6 +276,7 @@ impl Encoder {
         let whole = rule.bucket * before.allowed;
         let level = filled(before.level, whole, before.allowed, self.sent.as_f64());
         self.before = Some(Before { mean, allowed, level });
+        // Evalvid-RA keeps the quantizer while the GoP is within 5 % of its budget.
         let open = size(self.rung_of(rule.nominal));
         if (open / allowed - 1.0).abs() > 0.05 {
             self.quantizer = libm::floor(coarser(open / wanted(level / whole, allowed, open)) + 0.5);
@@ -281,15 +284,16 @@ impl Encoder {
         self.nearest()
     }
 
-    /// Chooses the quantizer of the frame in place `clip`, which begins a GoP or goes on with one.
+    /// Chooses the quantizer of frame `clip`, which starts a GoP or continues one.
     fn choose_frame(&mut self, clip: u64, rate: Rate, backlog: Bytes, wait: Span, room: f64) {
         let ladder = Arc::clone(&self.ladder);
         let (at, place) = (clip as usize, clip % u64::from(ladder.gop));
         let (begins, rest) = (place == 0, at..ladder.gop_at(clip - place).end);
         let period = ladder.span(1);
         let (each, span) = (rate.over(period).as_f64(), rate.over(ladder.span(rest.len() as u64)).as_f64());
-        // What was saved serves what waits or one more frame; debt is paid within a GoP or two, and what waits is one.
-        // A begun group may owe a quarter of its share before it becomes coarser: the step costs pictures to its end.
+        // The budget of the rest of the GoP. Saved bytes may be spent on the backlog or on one more frame. Debt,
+        // including the backlog, is repaid within one or two GoPs. A started GoP may exceed its share by a quarter
+        // before it becomes coarser, because a coarser step degrades all its remaining pictures.
         let owes = rate.over(ladder.span(u64::from(ladder.gop))).as_f64() / 2.0;
         self.saved = self.saved.clamp(-owes, each);
         let waiting = backlog.as_f64();
@@ -319,7 +323,7 @@ impl Encoder {
         }
     }
 
-    /// The rung nearest to the steered quantizer, which is kept within the ladder.
+    /// Returns the rung nearest to the controlled quantizer, which is clamped to the ladder.
     fn nearest(&mut self) -> usize {
         let quantizers = &self.ladder.quantizers;
         let (low, high) = (quantizers[0], quantizers[quantizers.len() - 1]);
@@ -327,7 +331,7 @@ impl Encoder {
         self.rung_of(self.quantizer)
     }
 
-    /// The rung whose quantizer is nearest.
+    /// Returns the rung whose quantizer is nearest.
     fn rung_of(&self, quantizer: f64) -> usize {
         let quantizers = &self.ladder.quantizers;
         let off = |q: u8| (f64::from(q) - quantizer).abs();
@@ -335,9 +339,9 @@ impl Encoder {
     }
 }
 
-/// One step of the leaky bucket: from its fill as a share of the bucket (`share`), the bucket's size in GoPs
-/// (`factor`), the bytes that a GoP may have (`r`), had (`sent`) and would have at the present quantizer (`open`), the
-/// new fill and the bytes that the next GoP should have.
+/// Performs one step of the leaky bucket. `share` is the level as a share of the bucket, `factor` the bucket's size
+/// in GoPs. `r` is the byte budget of a GoP, `sent` are the bytes of the last GoP, `open` those of the next one at
+/// the current quantizer. Returns the new share and the bytes that the next GoP should have.
 ///
 /// ```text
 ///   X ← min(b, max(0, X − r) + R),  x = X/b        e₁ = 1 − (1−x)⁵,  e₂ = x⁵
@@ -349,12 +353,12 @@ pub fn bucket(share: f64, factor: f64, r: f64, sent: f64, open: f64) -> (f64, f6
     (x, wanted(x, r, open))
 }
 
-/// X: the level of a bucket of `whole` bytes out of which `r` leak while `sent` come in.
+/// Returns X: the level of a bucket of `whole` bytes after `r` bytes leaked and `sent` bytes came in.
 fn filled(level: f64, whole: f64, r: f64, sent: f64) -> f64 {
     ((level - r).max(0.0) + sent).min(whole)
 }
 
-/// R': the bytes that the next GoP should have where the bucket is filled to the share `x`.
+/// Returns R': the bytes that the next GoP should have if the bucket is filled to the share `x`.
 fn wanted(x: f64, r: f64, open: f64) -> f64 {
     let fifth = |v: f64| v * v * v * v * v;
     let wanted = if open > r {

@@ -1,6 +1,6 @@
-//! Frames, known by their sizes. No codec is linked here: a [`Ladder`] says how large each frame is at each quantizer,
-//! an [`Encoder`] chooses a quantizer per group of pictures, a [`SyntheticCodec`] draws frames as RFC 8593 has it, and
-//! an [`Assembly`] tells what became of each frame at a receiver.
+//! Frames, represented by their sizes; no codec is linked. A [`Ladder`] has the size of each frame at each quantizer,
+//! an [`Encoder`] chooses a quantizer per group of pictures, a [`SyntheticCodec`] draws frames by RFC 8593, and an
+//! [`Assembly`] determines the fate of each frame at a receiver.
 
 mod assembly;
 mod buffer;

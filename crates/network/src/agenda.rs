@@ -1,31 +1,31 @@
-//! What happens next: packed keys, in a row and a heap.
+//! The event queue: packed keys, the nearest ones in an array and the others in a heap.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use steadycast_units::Time;
 
-/// What a key in the agenda is for.
+/// The kind and the subject of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// The first packet in flight in this lane arrives.
+    /// The first packet of this lane arrives.
     Lane(u32),
-    /// This agent wants to be woken.
+    /// The timer of this agent expires.
     Agent(u32),
-    /// This entry of the driver's plan.
+    /// The timer of this entry of the driver's plan expires.
     Entry(u32),
-    /// Copies of one packet arrive on many links at once.
+    /// Copies of one packet arrive on several links together.
     Fan(u32),
-    /// This link has something to tell of packets that it holds.
+    /// This link knows fates of packets that it holds.
     Queue(u32),
     /// This join or leave reaches the next router.
     Graft(u32),
 }
 
-/// Bits of an index: links are at most 2²⁸, of two directions each.
+/// The bits of an index. There are at most 2²⁸ links, with two directions each.
 const INDEX: u32 = 29;
 
-/// When something is due, and what: time (56 bits: 834 days) · turn (40 bits) · kind and index (32 bits). The turn is
-/// the order among equal times: who was scheduled first.
+/// A packed event: time (56 bits: 834 days), sequence number (40 bits), kind and index (32 bits). The sequence number
+/// orders events at equal times by scheduling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key {
     high: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// After all others.
+    /// A key after all others.
     const LAST: Self = Self { high: u64::MAX, low: u64::MAX };
 
     fn new(at: Time, turn: u64, due: Due) -> Self {
@@ -50,7 +50,7 @@ impl Key {
         Self { high: at << 8 | turn >> 32, low: turn << 32 | u64::from(kind << INDEX | index) }
     }
 
-    /// As one number: to compare it takes two instructions and no branch.
+    /// Returns the key as one number. Its comparison takes two instructions and no branch.
     #[inline(always)]
     const fn whole(self) -> u128 {
         (self.high as u128) << 64 | self.low as u128
@@ -89,21 +89,21 @@ impl PartialOrd for Key {
     }
 }
 
-/// The keys that come next lie in a row, all others behind them in a heap. A lane's next key comes soon after the one
-/// that was handed out: it passes a few others in the row, while timers lie in the heap until their time is near.
+/// The event queue. The next keys are in a sorted array, all others in a heap. A lane's next key is near the key that
+/// was just taken, so it moves past a few others in the array. Timers stay in the heap until their time is near.
 pub(crate) struct Agenda {
-    /// Those that come next, the first one last: none comes after the first of the heap.
+    /// The next keys in descending order. None is after the first key of the heap.
     near: Vec<Key>,
     far: BinaryHeap<Reverse<Key>>,
-    /// The first key of the heap; the last of all where there is none.
+    /// The first key of the heap; [`Key::LAST`] if the heap is empty.
     border: Key,
     turns: u64,
-    /// The first key has been handed out. Whatever is put in next takes its place: half the work of taking one away and
-    /// putting one in, and most events put in another.
+    /// Whether the first key has been taken but is still in its place. The next insertion overwrites it. Most events
+    /// insert another one, so this halves the work.
     taken: bool,
 }
 
-/// Length of the row. To put a key into a longer one would cost more than to put it into the heap.
+/// The length of the array. Insertion into a longer one would cost more than into the heap.
 const NEAR: usize = 16;
 
 impl Default for Agenda {
@@ -113,7 +113,7 @@ impl Default for Agenda {
 }
 
 impl Agenda {
-    /// A key to be put in, now or later; among equal times those made first come first.
+    /// Creates a key to insert now or later. At equal times, keys that were created first come first.
     #[inline]
     pub(crate) fn key(&mut self, at: Time, due: Due) -> Key {
         self.turns += 1;
@@ -128,7 +128,7 @@ impl Agenda {
         self.replace(key);
     }
 
-    /// Puts a key in where the one is that [`Agenda::take`] has handed out.
+    /// Inserts a key in the place of the one that [`Agenda::take`] returned.
     #[inline(always)]
     pub(crate) fn replace(&mut self, key: Key) {
         self.taken = false;
@@ -144,7 +144,7 @@ impl Agenda {
         near[place] = key;
     }
 
-    /// Puts a key into the heap, or into a row that is full: then the last one of the row goes there.
+    /// Inserts a key into the heap. If it belongs into the full array, the array's last key goes to the heap instead.
     #[inline(never)]
     fn put_behind(&mut self, key: Key) {
         let makes_room = key < self.border;
@@ -158,7 +158,7 @@ impl Agenda {
         }
     }
 
-    /// Takes a row's half of keys out of the heap; the first of them.
+    /// Refills half of the array from the heap. Returns the first key.
     #[inline(never)]
     fn fetch(&mut self) -> Option<Key> {
         while self.near.len() < NEAR / 2
@@ -171,14 +171,14 @@ impl Agenda {
         self.near.last().copied()
     }
 
-    /// When the next key is due; NEVER without any. To be asked when [`Agenda::take`] has answered that nothing more is
-    /// due.
+    /// Returns the time of the next key; NEVER if there is none. Valid only after [`Agenda::take`] has returned
+    /// `None`.
     pub(crate) fn next(&self) -> Time {
         debug_assert!(!self.taken, "the first key is still the one that was handed out");
         self.near.last().map_or(Time::NEVER, |key| key.at())
     }
 
-    /// Takes the next key, if it is due up to and including `until`.
+    /// Takes the next key if it is due at or before `until`.
     #[inline]
     pub(crate) fn take(&mut self, until: Time) -> Option<(Time, Due)> {
         if std::mem::take(&mut self.taken) {

@@ -1,4 +1,4 @@
-//! What a captured link carries, as datagrams in a file.
+//! Captures of links: packets as datagrams in a pcapng file.
 
 use crate::net::Capture;
 use crate::packet::{Packet, To};
@@ -13,36 +13,36 @@ use steadycast_units::Time;
 
 const RTP: u16 = 5004;
 const RTCP: u16 = 5005;
-/// What plain packets and TCP's data are sent to: discard, and iperf's.
+/// The ports of plain packets (discard) and of TCP data (iperf).
 const DISCARD: u16 = 9;
 const IPERF: u16 = 5001;
-/// Where the ports begin that tell connections between the same hosts apart.
+/// The first of the ports that distinguish connections between the same hosts.
 const OWN_PORTS: u16 = 10_000;
 const IP_TCP: u64 = 40;
 
-/// What has to be known of an agent to write the headers of its packets.
+/// The properties of an agent that the headers of its packets need.
 #[derive(Clone, Copy)]
 pub struct Who {
-    /// The node that it sits on.
+    /// The agent's node.
     pub node: NodeIx,
-    /// The shape of its connection's packets, when it is a TCP sender.
+    /// The shape of the connection's packets, if the agent is a TCP sender.
     pub tcp: Option<Shape>,
 }
 
-/// What TCP's numbers and options are made from: the model counts in segments.
+/// The data from which TCP sequence numbers and options are computed. The model counts in segments.
 #[derive(Clone, Copy)]
 pub struct Shape {
-    /// IP size of a full segment in bytes.
+    /// The IP size of a full segment in bytes.
     pub packet: u64,
-    /// The part of it that is IP and TCP headers, in bytes.
+    /// The IP and TCP headers in it, in bytes.
     pub header: u64,
-    /// Whether its first segment is a SYN.
+    /// Whether the first segment is a SYN.
     pub handshake: bool,
-    /// Whether it carries time stamps (RFC 7323).
+    /// Whether segments carry timestamps (RFC 7323).
     pub stamps: bool,
 }
 
-/// Writes what is offered to the captured links.
+/// Writes the packets that are offered to the captured links.
 pub(crate) struct Taps {
     files: Vec<Tap>,
     who: Vec<Who>,
@@ -63,7 +63,7 @@ impl Taps {
         Self { files: Vec::new(), who, datagram: Vec::new(), bytes: Vec::new(), failed: None }
     }
 
-    /// A file for a link, which `open` is told the name of.
+    /// Opens the file of a link. `open` gets the link's name.
     pub(crate) fn open(
         &mut self,
         scenario: &Scenario,
@@ -94,7 +94,7 @@ impl Taps {
     fn datagram(&mut self, packet: &Packet, ecn: Ecn) {
         if let Body::Raw(bytes) = &packet.body {
             self.datagram.clone_from(bytes);
-            // A link on the way may have marked or cleared it since it was offered.
+            // An earlier link may have marked the packet, or cleared its ECN field, since it was sent.
             mark(&mut self.datagram, ecn);
             return;
         }
@@ -128,7 +128,7 @@ impl Taps {
             }
             Body::Raw(_) => {}
             Body::Rtp(media) => {
-                // The model has no picture's bytes: the right number of zeros stands for them.
+                // The model has no media data; zeros of the right length replace it.
                 let payload = vec![0; media.payload_len()];
                 self.bytes.clear();
                 media.encode(&payload, &mut self.bytes);
@@ -199,7 +199,7 @@ impl Shape {
         self.packet.saturating_sub(self.header).max(1) as u32
     }
 
-    /// Number of a segment's first byte; the first connection's SYN has number 0.
+    /// Returns the sequence number of a segment's first byte. The SYN has number 0.
     fn byte(self, segment: u32) -> u32 {
         let data = if self.handshake { segment.saturating_sub(1) } else { segment };
         let syn = u32::from(!self.handshake || segment > 0);
@@ -240,12 +240,12 @@ fn millis(at: Time) -> u32 {
     (at.as_nanos() / 1_000_000) as u32
 }
 
-/// The address of a node's host: in captures, and in emulations.
+/// Returns the IPv4 address of a node, in captures and in emulations.
 pub fn host_address(node: NodeIx) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 | node.0.wrapping_add(1) & 0x00ff_ffff)
 }
 
-/// The address of a group: administratively scoped (RFC 2365).
+/// Returns the multicast address of a group, administratively scoped (RFC 2365).
 pub fn group_address(group: u32) -> Ipv4Addr {
     Ipv4Addr::from(0xef00_0000 | group.wrapping_add(1) & 0x00ff_ffff)
 }

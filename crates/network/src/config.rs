@@ -1,4 +1,4 @@
-//! From a scenario's link to the settings of its two directions.
+//! Conversion of a scenario's link into the settings of its two directions.
 
 use steadycast_ends::BuildError;
 use steadycast_link::{self as link, BernoulliLoss, Loss, Steps};

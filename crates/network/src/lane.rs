@@ -1,30 +1,30 @@
-//! Packets in flight, in the order of arrival.
+//! Queues of packets in flight, in order of arrival.
 
 use crate::agenda::Key;
 use crate::packet::PacketIx;
 use steadycast_link::Ecn;
 use steadycast_units::Time;
 
-/// One copy of a packet between two nodes.
+/// A copy of a packet between two nodes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct InFlight {
-    /// When it arrives.
+    /// The key of its arrival.
     pub(crate) key: Key,
     pub(crate) packet: PacketIx,
     pub(crate) size: u32,
-    /// What comes behind the link that it is on.
+    /// What follows the link: the position on the unicast path, or a marked link of a tree.
     pub(crate) place: u32,
     pub(crate) ecn: Ecn,
 }
 
-/// A ring, which a hop reads and writes once: shorter code than that of the standard one.
+/// A ring buffer. A hop writes and reads it once, so its code is shorter than that of `VecDeque`.
 #[derive(Default)]
 pub(crate) struct Lane {
-    /// Their number is a power of two, or 0.
+    /// The slots; their number is a power of two, or 0.
     slots: Vec<InFlight>,
     head: usize,
     len: usize,
-    /// When the last of them arrives.
+    /// The latest arrival among them.
     last: Time,
 }
 
@@ -39,7 +39,7 @@ impl Lane {
         if self.len == 0 { None } else { self.slots.get(self.head) }
     }
 
-    /// Takes the first one out; the key of the next.
+    /// Removes the first packet. Returns the key of the next one.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Key> {
         self.head = self.slot(1);
@@ -47,7 +47,7 @@ impl Lane {
         self.front().map(|next| next.key)
     }
 
-    /// Puts one in, whose key was made after those of all others; returns whether it arrives first.
+    /// Inserts a packet whose key is newer than all others. Returns whether it arrives first.
     #[inline(always)]
     pub(crate) fn put(&mut self, flying: InFlight) -> bool {
         let (at, others) = (flying.key.at(), self.len);
@@ -72,7 +72,7 @@ impl Lane {
         self.slots.resize((2 * self.len).max(4), InFlight::default());
     }
 
-    /// Moves the one that came in last to where it belongs; returns whether it arrives first.
+    /// Moves the last inserted packet to its place in order of arrival. Returns whether it arrives first.
     #[cold]
     #[inline(never)]
     fn sink(&mut self) -> bool {

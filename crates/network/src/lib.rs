@@ -1,7 +1,7 @@
-//! The network of every world: links, ways and trees, and how packets get from one agent to others.
+//! The network of every world: links, paths, multicast trees, and the forwarding of packets between agents.
 //!
-//! [`Network`] is built from a scenario and driven event by event; the simulated world stands on it. [`Datagrams`] is
-//! the same network for hosts that are not ours: it carries bytes between them, driven by a clock.
+//! [`Network`] is built from a scenario and driven event by event; the simulator runs on it. [`Datagrams`] is the
+//! same network for external hosts: it carries datagrams as bytes, driven by a clock.
 
 mod agenda;
 mod capture;

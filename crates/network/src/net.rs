@@ -1,16 +1,17 @@
-//! Nodes and links: how a packet gets from one agent to others.
+//! Nodes and links: the forwarding of packets between agents.
 //!
-//! A link tells a packet's arrival when it is offered, so a hop is one event: the packet waits in a lane, a list in the
-//! order of arrival, and only the first of each lane stands in the agenda. Each link has a lane of its own. What takes
-//! equally long on whatever link arrives in the order in which it was offered, so idle links share a lane per latency,
-//! as do those with one packet before: the agenda then holds a few keys instead of one per link. Copies that a
-//! branching node sends on at once mostly arrive at once, too: they are one event together, a [`Fan`].
+//! A link returns a packet's arrival when it is offered, so a hop is one event. The packet waits in a lane, a queue
+//! in order of arrival, and only the first packet of each lane has a key in the event queue. Each link has a lane.
+//! Packets with equal latency arrive in the order in which they were offered, on any link. Idle links therefore share
+//! a lane per latency, as do links on which one other packet is ahead. The event queue then holds a few keys instead
+//! of one per link. Copies that a branching node forwards mostly arrive at the same time: they are one event, a
+//! [`Fan`].
 //!
-//! A link whose queue decides when packets leave answers that it holds a packet: that waits under the link's token
-//! until the link tells its fate, and the agenda has a key for when the link is to be asked.
+//! A link whose queue decides at dequeue holds packets. A held packet is stored under the link's token until the link
+//! returns its fate. The event queue has a key for the time of the next fate.
 //!
-//! What is in flight knows all that the next link asks, and where it goes from there; the packet itself is looked at
-//! only at its destination.
+//! A packet in flight carries everything that the next hop needs. The packet itself is accessed only at its
+//! destination.
 
 use crate::agenda::{Agenda, Due};
 use crate::lane::{InFlight, Lane};
@@ -26,7 +27,7 @@ pub(crate) struct Net {
     pub(crate) links: Vec<Hop>,
     pub(crate) lanes: Lanes,
     pub(crate) nodes: Vec<Node>,
-    /// Paths to the hosts that unicast packets go to: for each, the link to take from each node.
+    /// The routes to the nodes that unicast packets go to: for each target, the link to take from each node.
     pub(crate) routes: Vec<Vec<Option<u32>>>,
     pub(crate) paths: Paths,
     pub(crate) groups: Vec<Group>,
@@ -38,17 +39,17 @@ pub(crate) struct Net {
     pub(crate) capture: Option<Box<dyn Capture>>,
 }
 
-/// Packets that links hold.
+/// The packets that links hold.
 #[derive(Default)]
 pub(crate) struct Holds {
-    /// For each link that holds packets.
+    /// The held packets of each link that holds some.
     links: BTreeMap<u32, Hold>,
 }
 
 struct Hold {
-    /// By token.
+    /// The held packets, by token.
     packets: Vec<Option<Held>>,
-    /// When its key in the agenda is due; NEVER: it has none.
+    /// The time of the link's key in the event queue; NEVER if it has none.
     armed: Time,
 }
 
@@ -76,30 +77,30 @@ impl Holds {
     }
 }
 
-/// Sees every packet that is offered to a captured link, when its fate is known.
+/// Observes every packet that is offered to a captured link, once its fate is known.
 pub(crate) trait Capture: Send {
-    /// `ecn` is what the packet's header says at the link's entry.
+    /// Records a packet. `ecn` is its ECN field at the link's entry.
     fn seen(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate);
 
-    /// Ends the files; tells the first that failed.
+    /// Ends the files. Returns the first error.
     fn finish(self: Box<Self>) -> Result<(), (String, std::io::Error)>;
 }
 
 /// One direction of a link.
 pub(crate) struct Hop {
     pub(crate) link: Link,
-    /// It is captured, holds packets or disorders them.
+    /// Whether the link is captured, holds packets or disorders them, and so needs the slow path.
     special: bool,
     captured: bool,
     pub(crate) to: u32,
     pub(crate) reverse: u32,
-    /// The latency of the lane that it shared last, and that lane.
+    /// The shared lane that this link used last.
     shared: Shared,
-    /// The same of packets that came together with another one.
+    /// The shared lane that it used last for packets with one other packet ahead.
     second: Shared,
 }
 
-/// A lane that links share, and how long what is in it is under way.
+/// A shared lane and the latency of its packets.
 #[derive(Clone, Copy)]
 struct Shared {
     latency: Span,
@@ -116,27 +117,27 @@ impl Hop {
         Self { link, special, captured: false, to, reverse, shared: Shared::NONE, second: Shared::NONE }
     }
 
-    /// What is offered to it is to be shown from now on.
+    /// Captures what is offered to the link from now on.
     pub(crate) fn capture(&mut self) {
         (self.special, self.captured) = (true, true);
     }
 
-    /// How long a packet is under way that finds the link idle, and is as large as the one before that did. `None`: it
-    /// is to be offered.
+    /// Returns the latency of a packet on the fast path: the link is idle, and the packet is as large as the previous
+    /// one. With `None` it must be offered.
     #[inline(always)]
     fn pass(&mut self, now: Time, size: u32) -> Option<Span> {
         if self.special { None } else { self.link.pass(now, Bytes::new(u64::from(size))) }
     }
 }
 
-/// Unicast ways, link by link.
+/// The unicast paths, link by link.
 #[derive(Default)]
 pub(crate) struct Paths {
-    /// Links; each way ends with the agent, marked as one.
+    /// The links of all paths; each path ends with the agent, marked by [`MARK`].
     steps: Vec<u32>,
 }
 
-/// A place on a unicast path: what comes next.
+/// A position on a unicast path: the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathIx(u32);
 
@@ -145,11 +146,11 @@ enum Next {
     Agent(AgentIx),
 }
 
-/// Marks what is not a link, or not on a way. Links and agents are fewer than 2³⁰.
+/// Marks a step that is an agent, or a position that is not on a unicast path. Links and agents are fewer than 2³⁰.
 const MARK: u32 = 1 << 31;
 
 impl Paths {
-    /// A way to an agent over these links; returns its beginning.
+    /// Adds a path over these links to an agent. Returns its first position.
     pub(crate) fn add(&mut self, links: impl Iterator<Item = u32>, agent: AgentIx) -> PathIx {
         let begin = PathIx(self.steps.len() as u32);
         self.steps.extend(links);
@@ -166,13 +167,13 @@ impl Paths {
     }
 }
 
-/// Packets in flight. The first lanes are those of the links, then come the shared ones.
+/// The packets in flight. The first lanes are those of the links; the shared lanes follow.
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     shared: BTreeMap<Span, u32>,
 }
 
-/// Packets of many sizes on links of many kinds could make any number of shared lanes; more than this share none.
+/// The most shared lanes. Packets of many sizes on many kinds of links would otherwise create an unbounded number.
 const SHARED_LANES: usize = 64;
 
 impl Lanes {
@@ -180,7 +181,7 @@ impl Lanes {
         Self { lanes: (0..links).map(|_| Lane::default()).collect(), shared: BTreeMap::new() }
     }
 
-    /// The shared lane of a latency, or the link's own where there are too many.
+    /// Returns the shared lane of a latency, or the link's lane if there are too many.
     #[inline(never)]
     fn shared(&mut self, latency: Span, link: u32) -> Shared {
         let lane = match self.shared.get(&latency) {
@@ -199,15 +200,16 @@ impl Lanes {
 
 #[derive(Default)]
 pub(crate) struct Node {
-    /// Agents on this node that are members of a group.
+    /// The agents on this node that are members of a group.
     pub(crate) members: Vec<(u32, AgentIx)>,
 }
 
 pub(crate) struct Group {
     pub(crate) tree: Tree,
-    /// For each link the one agent that a packet of the group is for which arrives by it, where that is all it is for.
+    /// For each link, the only agent that receives the group's packets arriving by it, if there is exactly one and no
+    /// further branch.
     leaf: Vec<Option<AgentIx>>,
-    /// How often the tree has changed.
+    /// The number of changes of the tree.
     pub(crate) changes: u64,
 }
 
@@ -216,7 +218,7 @@ impl Group {
         Self { tree, leaf: vec![None; links], changes: 0 }
     }
 
-    /// See [`Group::leaf`].
+    /// Returns the only receiver behind a link; see the field.
     pub(crate) fn leaf(&self, link: u32) -> Option<AgentIx> {
         self.leaf[link as usize]
     }
@@ -225,15 +227,15 @@ impl Group {
 /// A packet at its destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
-    /// The agent that it is for.
+    /// The receiving agent.
     pub agent: AgentIx,
     /// The packet.
     pub packet: PacketIx,
-    /// Its ECN field on arrival.
+    /// The ECN field at arrival.
     pub ecn: Ecn,
 }
 
-/// Copies of one packet that arrive at the same time, and in turns that follow each other, on several links.
+/// Copies of one packet that arrive on several links at the same time, with nothing between them in the event order.
 #[derive(Default)]
 pub struct Fan {
     pub(crate) packet: PacketIx,
@@ -248,36 +250,36 @@ pub struct Leg {
 }
 
 impl Leg {
-    /// The direction by which it arrives.
+    /// Returns the direction by which it arrives.
     pub const fn direction(&self) -> DirIx {
         DirIx(self.link)
     }
 
-    /// Its ECN field on arrival.
+    /// Returns the ECN field at arrival.
     pub const fn ecn(&self) -> Ecn {
         self.ecn
     }
 }
 
 impl Fan {
-    /// The packet of which these are copies.
+    /// Returns the packet of the copies.
     pub const fn packet(&self) -> PacketIx {
         self.packet
     }
 
-    /// The copies, in the order of the directions by which they arrive.
+    /// Returns the copies, in the order of the directions by which they arrive.
     pub fn legs(&self) -> &[Leg] {
         &self.legs
     }
 
-    /// Leaves those of which `keep` says so. The others are the caller's, who gives them back by
+    /// Retains the copies for which `keep` returns true. The caller must release the others by
     /// [`crate::Network::release_all`].
     pub fn keep(&mut self, keep: impl FnMut(&Leg) -> bool) {
         self.legs.retain(keep);
     }
 }
 
-/// Fans under way. PathIxs and the memory of legs are used again.
+/// The fans in flight. Slots and the memory of legs are reused.
 #[derive(Default)]
 pub(crate) struct Fans {
     fans: Vec<Fan>,
@@ -304,7 +306,7 @@ impl Fans {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Keeps the memory of legs that have arrived.
+    /// Stores the memory of legs that have arrived for reuse.
     pub(crate) fn keep(&mut self, mut legs: Vec<Leg>) {
         legs.clear();
         self.spare.push(legs);
@@ -312,8 +314,8 @@ impl Fans {
 }
 
 impl Net {
-    /// A packet leaves the agent on `node`. Deliveries to agents on the node itself are put into `out`; each holds one
-    /// copy, which the caller releases.
+    /// Sends a packet from an agent on `node`. Deliveries to agents on the node itself are added to `out`. Each holds
+    /// one copy, which the caller must release.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -336,12 +338,13 @@ impl Net {
         }
     }
 
-    /// The first packet of a lane has arrived, and is delivered or goes on.
+    /// Processes the arrival of a lane's first packet: it is delivered or forwarded.
     #[inline(always)]
     pub(crate) fn arrive(&mut self, now: Time, lane: u32, out: &mut Vec<Delivery>) -> Option<Delivery> {
         let lane = &mut self.lanes.lanes[lane as usize];
         let InFlight { key, packet, size, place, ecn } = *lane.front()?;
-        // After an overtaking the agenda has a key too many for this lane: it comes too early, or for nothing.
+        // After an overtaking the event queue has an extra key for this lane, which expires early or finds the lane
+        // empty.
         if key.at() > now {
             return None;
         }
@@ -355,7 +358,7 @@ impl Net {
         self.forward(now, PathIx(place), packet, size, ecn)
     }
 
-    /// A copy of a group's packet has arrived by link `l`.
+    /// Processes the arrival of a group packet's copy by link `l`.
     #[inline]
     pub(crate) fn arrive_in_group(
         &mut self,
@@ -374,7 +377,7 @@ impl Net {
         out.pop()
     }
 
-    /// Sends a unicast packet on, or delivers it.
+    /// Forwards a unicast packet to the next link, or delivers it.
     #[inline(always)]
     fn forward(&mut self, now: Time, way: PathIx, packet: PacketIx, size: u32, ecn: Ecn) -> Option<Delivery> {
         match self.paths.next(way) {
@@ -394,7 +397,7 @@ impl Net {
         }
     }
 
-    /// Sends a packet on that does not find the link as the one before it.
+    /// Forwards a packet for which the fast path does not apply.
     #[inline(never)]
     fn forward_slowly(&mut self, now: Time, link: u32, passed: Option<Span>, held: Held) {
         let hop = &mut self.links[link as usize];
@@ -417,8 +420,7 @@ impl Net {
         }
     }
 
-    /// Sends as many copies of a group's packet on from `node` as there are branches, and delivers it to the members
-    /// there.
+    /// Forwards copies of a group's packet from `node` on all branches, and delivers it to the members there.
     #[allow(clippy::too_many_arguments, reason = "an inner call: a struct would be built and taken apart per hop")]
     fn spread(
         &mut self,
@@ -439,9 +441,9 @@ impl Net {
             }
         }
         let back = via.map(|l| self.links[l as usize].reverse);
-        // Taken out, since offering needs the whole net; the tree does not change meanwhile.
+        // The branches are taken out because offering needs the whole network; the tree does not change meanwhile.
         let branches = self.groups[group as usize].tree.take_branches(node);
-        // Those that arrive together, so far.
+        // The copies so far that arrive at the same time.
         let (mut together, mut legs) = (Time::NEVER, self.fans.spare());
         for &link in branches.iter().filter(|link| Some(**link) != back) {
             let offered = match self.links[link as usize].pass(now, size) {
@@ -468,7 +470,7 @@ impl Net {
         self.pool.release(packet);
     }
 
-    /// These copies are on their way.
+    /// Puts the copies in flight that arrive at `at`.
     fn send_off(&mut self, now: Time, legs: Vec<Leg>, at: Time, packet: PacketIx, size: u32) {
         self.pool.copy(packet, legs.len() as u32);
         if let [Leg { link, ecn }] = legs[..] {
@@ -481,8 +483,8 @@ impl Net {
         }
     }
 
-    /// When a packet that link `l` has not let pass arrives, and with which mark; `None`: it does not, or the link
-    /// holds it, with a copy of its own.
+    /// Offers a packet to link `l`. Returns its arrival and its ECN field then. `None` if the packet is dropped, or
+    /// if the link holds a copy of it.
     fn offer(&mut self, now: Time, l: u32, held: Held) -> Option<(Time, Ecn)> {
         let Held { packet, size, ecn, .. } = held;
         let hop = &mut self.links[l as usize];
@@ -510,7 +512,7 @@ impl Net {
         }
     }
 
-    /// Schedules the duplicate of the packet that link `l` has just accepted, if the link makes one.
+    /// Puts the duplicate of a packet in flight that link `l` has just accepted, if the link makes one.
     fn repeat(&mut self, now: Time, l: u32, held: Held) {
         if let Some(at) = self.links[l as usize].link.copy() {
             self.pool.copy(held.packet, 1);
@@ -518,7 +520,7 @@ impl Net {
         }
     }
 
-    /// The key of a link that holds packets is due.
+    /// Processes the key of a link that holds packets.
     pub(crate) fn ask(&mut self, now: Time, l: u32) {
         if let Some(hold) = self.holds.links.get_mut(&l).filter(|hold| hold.armed <= now) {
             hold.armed = Time::NEVER;
@@ -526,7 +528,7 @@ impl Net {
         }
     }
 
-    /// Has a link tell what becomes of the packets that it holds, as far as that is known, and when to ask again.
+    /// Processes the fates that link `l` knows by now, and schedules the time of the next one.
     fn drain_queue(&mut self, now: Time, l: u32) {
         while let Some((token, fate)) = self.links[l as usize].link.take(now) {
             let Some(held) = self.holds.take(l, token) else { continue };
@@ -558,10 +560,12 @@ impl Net {
         }
     }
 
-    /// A packet was just offered to `link` and arrives at `at`: it goes into its lane.
+    /// Puts a packet in flight that was just offered to `link` and arrives at `at`.
     #[inline]
     fn depart(&mut self, now: Time, at: Time, link: u32, Held { packet, size, place, ecn }: Held) {
         let (latency, hop) = (at.since(now), &mut self.links[link as usize]);
+        // Packets of equal latency arrive in the order in which they were offered, so they share a lane. All others use
+        // their link's lane.
         let idle = hop.link.was_idle();
         let lane = if idle || hop.link.was_second(latency) {
             let shared = if idle { &mut hop.shared } else { &mut hop.second };
@@ -575,18 +579,18 @@ impl Net {
         self.fly(at, lane, packet, size, place, ecn);
     }
 
-    /// A packet is in a lane until `at`.
+    /// Puts a packet into a lane until `at`.
     #[inline(always)]
     fn fly(&mut self, at: Time, lane: u32, packet: PacketIx, size: u32, place: u32, ecn: Ecn) {
         let key = self.agenda.key(at, Due::Lane(lane));
-        // Where a jitter that reorders has let it overtake all others, the agenda still has the key of the one that was
-        // first.
+        // If reordering lets it overtake all others in the lane, the event queue still has the key of the former
+        // first packet.
         if self.lanes.lanes[lane as usize].put(InFlight { key, packet, size, place, ecn }) {
             self.agenda.put(key);
         }
     }
 
-    /// Takes one step of a join or leave of a group; returns the next one, if the tree changes further up.
+    /// Applies one step of a join or leave of a group. Returns the next step if the tree changes further up.
     pub(crate) fn graft(&mut self, group: u32, step: Step) -> Option<Step> {
         let links = &self.links;
         let Group { tree, leaf, changes } = &mut self.groups[group as usize];
@@ -599,7 +603,7 @@ impl Net {
             leaf[back as usize] = None;
             let mut members = self.nodes[node as usize].members.iter().filter(|(g, _)| *g == group);
             let only = members.next().filter(|_| members.next().is_none()).map(|(_, agent)| *agent);
-            // Where there are more than two branches none was a leaf's before, and none is now.
+            // With more than two branches none had a single receiver before, and none has now.
             match *tree.branches(node) {
                 [one] => leaf[links[one as usize].reverse as usize] = only,
                 [one, other] => {
@@ -613,7 +617,7 @@ impl Net {
         next
     }
 
-    /// For each link how many packets are on it.
+    /// Returns the number of packets on each link.
     pub(crate) fn under_way(&self) -> Vec<u64> {
         let mut on = vec![0; self.links.len()];
         for (link, hold) in &self.holds.links {

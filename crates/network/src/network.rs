@@ -1,8 +1,8 @@
-//! A scenario's network: links, ways between nodes, groups with their trees, and what happens to packets on them.
+//! The network of a scenario: links, paths between nodes, groups with their trees, and the forwarding of packets.
 //!
-//! A driver calls [`Network::step`] for one event of its own after the other, and takes after each what was delivered
-//! from [`Network::delivered`]. The events are the network's own and the alarms that the driver has set for itself
-//! ([`Network::set_alarm`]): one agenda orders both, ties by the order of scheduling.
+//! A driver calls [`Network::step`] for the next event and then takes everything that was delivered from
+//! [`Network::delivered`]. Events are the network's own and the driver's alarms ([`Network::set_alarm`]). One event
+//! queue orders both; ties are in the order of scheduling.
 
 use crate::agenda::{Agenda, Due};
 use crate::capture::{Taps, Who};
@@ -18,27 +18,26 @@ use steadycast_link::{Counts, Link};
 use steadycast_scenario::{self as sc, DirIx, NodeIx, Scenario};
 use steadycast_units::{Bytes, Span, Time};
 
-/// What a driver has asked to be reminded of.
+/// A timer of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarm {
-    /// An agent wants to be called.
+    /// The timer of an agent.
     Agent(AgentIx),
-    /// An entry of the driver's plan is due, by its place there.
+    /// The timer of an entry of the driver's plan, by its index.
     Entry(u32),
 }
 
-/// What [`Network::step`] has done.
+/// An event that [`Network::step`] returns.
 pub enum Event {
-    /// A packet has reached an agent. [`Network::delivered`] has what else has arrived with it.
+    /// A packet has reached an agent. [`Network::delivered`] returns what has arrived with it.
     Arrived(Delivery),
-    /// Copies of one packet arrive together. They wait until the driver says what becomes of them: [`Network::spread`]
-    /// or [`Network::absorb`].
+    /// Copies of one packet arrive together. They wait until the driver calls [`Network::spread`].
     Together(Fan),
-    /// An alarm of the driver is due.
+    /// A timer of the driver has expired.
     Alarm(Alarm),
 }
 
-/// A join or a leave on its way to the next router.
+/// A join or leave that travels to the next router.
 #[derive(Clone, Copy)]
 struct Graft {
     group: u32,
@@ -46,45 +45,45 @@ struct Graft {
     join: bool,
 }
 
-/// A scenario's links, ways and trees, with all packets that are under way.
+/// The links, paths and trees of a scenario, with all packets in flight.
 pub struct Network {
     net: Net,
     graph: Graph,
-    /// Routes that have been computed, by their target node.
+    /// The index of each computed route, by target node.
     routes: BTreeMap<u32, u32>,
     grafts: Vec<Graft>,
-    /// The propagation delay of each direction at the start.
+    /// The initial propagation delay of each direction.
     delays: Vec<Span>,
     join_latency: Span,
     leave_latency: Span,
     warmup: Span,
-    /// For each direction that is recorded.
+    /// The time series of each recorded direction.
     series: Vec<Rows<LinkPoint>>,
     last: Vec<Carried>,
-    /// What the links had counted when the warm-up was over; empty until then, and without one.
+    /// The links' counters at the end of the warm-up; empty before, and without a warm-up.
     warm: Vec<Counts>,
-    /// What the links had sent when the run was over; empty until then.
+    /// The bytes that each link had sent at the end of the run; empty before.
     ended: Vec<Bytes>,
     deliveries: Vec<Delivery>,
-    /// The copies that [`Network::spread`] has still to let arrive.
+    /// The copies of a fan that [`Network::spread`] has not yet let arrive, with the next index.
     spreading: Option<(Fan, usize)>,
 }
 
-/// What a direction of a link has carried and dropped so far.
+/// The totals of a direction at the previous sample.
 #[derive(Clone, Copy, Default)]
 struct Carried {
     bytes: u64,
     dropped: u64,
 }
 
-/// Directions are recorded when there are no more than this: a report with more would show nothing.
+/// The most directions that are recorded. A report on more would not be readable.
 const MOST_SERIES: usize = 512;
 
 impl Network {
-    /// The network of a scenario, without groups.
+    /// Creates the network of a scenario, without groups.
     ///
     /// # Errors
-    /// A link that can't be, or too many of them.
+    /// An invalid link, or too many links.
     pub fn new(scenario: &Scenario) -> Result<Self, BuildError> {
         if scenario.links.len() > 1 << 28 || scenario.nodes.len() > 1 << 28 {
             return Err(BuildError::new("links", "the scenario has too many of them"));
@@ -135,7 +134,7 @@ impl Network {
         })
     }
 
-    /// The place of the ways towards `node` among the routes; they are computed once.
+    /// Returns the index of the routes towards `node`. They are computed at the first call.
     fn route(&mut self, node: NodeIx) -> usize {
         let Self { net, graph, routes, .. } = self;
         let route = routes.entry(node.0).or_insert_with(|| {
@@ -145,10 +144,10 @@ impl Network {
         *route as usize
     }
 
-    /// Checks that a way leads from a flow's source to each of its receivers.
+    /// Checks that a path leads from a flow's source to each of its receivers.
     ///
     /// # Errors
-    /// The first receiver to which none leads.
+    /// The first receiver without a path.
     pub fn check_ways(&mut self, scenario: &Scenario, flow: &sc::Flow) -> Result<(), BuildError> {
         let route = self.route(flow.from);
         let cut = |to: &&NodeIx| **to != flow.from && self.net.routes[route][to.0 as usize].is_none();
@@ -158,7 +157,8 @@ impl Network {
         })
     }
 
-    /// Where packets from the node `from` go to `agent` on the node `to`; `None` where no way leads there.
+    /// Returns the destination of packets from the node `from` to `agent` on the node `to`; `None` if no path leads
+    /// there.
     pub fn path(&mut self, from: NodeIx, to: NodeIx, agent: AgentIx) -> Option<To> {
         let route = self.route(to);
         let Net { routes, links, paths, .. } = &mut self.net;
@@ -170,7 +170,7 @@ impl Network {
         Some(To::One { agent, path: paths.add(steps.map(|(link, _)| link), agent) })
     }
 
-    /// The directions that packets from `source` take to a receiver's node, the last one first.
+    /// Returns the directions on the path from `source` to a receiver's node, the last one first.
     pub fn directions(&mut self, source: NodeIx, receiver: NodeIx) -> Vec<DirIx> {
         let route = self.route(source);
         let Net { routes, links, .. } = &self.net;
@@ -178,11 +178,12 @@ impl Network {
         std::iter::successors(step(receiver.0), |(_, node)| step(*node)).map(|(up, _)| DirIx(up).reverse()).collect()
     }
 
-    /// The directions that a flow's data takes to all its receivers, in order, each once.
+    /// Returns the directions that a flow's data takes to all its receivers, sorted and without duplicates.
     fn directions_of(&mut self, flow: &sc::Flow) -> Vec<DirIx> {
         let (mut all, mut most) = (Vec::new(), 1 << 16);
         for to in &flow.to {
             all.extend(self.directions(flow.from, *to));
+            // Duplicates are removed now and then, so that the memory stays in proportion to the result.
             if all.len() > most {
                 all.sort_unstable();
                 all.dedup();
@@ -194,9 +195,8 @@ impl Network {
         all
     }
 
-    /// The directions that a flow's data takes, as numbers: to all its receivers together, or to each of them where
-    /// each is served by a
-    /// stream of its own.
+    /// Returns the directions that a flow's data takes, as numbers. A multicast flow has one list for all receivers,
+    /// a unicast flow one per receiver.
     pub fn ways_of(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
         let numbers = |directions: Vec<DirIx>| directions.into_iter().map(|direction| direction.0).collect();
         match flow.cast {
@@ -207,7 +207,7 @@ impl Network {
         }
     }
 
-    /// Makes a group with this source; returns its number.
+    /// Adds a group with this source. Returns its number.
     pub fn add_group(&mut self, source: NodeIx) -> u32 {
         let route = self.route(source);
         let up = self.net.routes[route].clone();
@@ -215,12 +215,12 @@ impl Network {
         self.groups() - 1
     }
 
-    /// Groups so far.
+    /// Returns the number of groups.
     pub fn groups(&self) -> u32 {
         self.net.groups.len() as u32
     }
 
-    /// What reaches this node for the group is delivered to `agent`. Whether anything reaches it is decided by joins.
+    /// Delivers the group's packets that reach this node to `agent`. Joins decide whether packets reach the node.
     pub fn add_member(&mut self, group: u32, node: NodeIx, agent: AgentIx) {
         let members = &mut self.net.nodes[node.0 as usize].members;
         if !members.contains(&(group, agent)) {
@@ -228,7 +228,7 @@ impl Network {
         }
     }
 
-    /// A node is in the group from now on, up to the source, without any delay.
+    /// Adds a node to the group immediately, up to the source.
     pub fn graft(&mut self, group: u32, node: NodeIx) {
         let mut step = Some(Step { node: node.0, join: true });
         while let Some(now) = step {
@@ -236,13 +236,14 @@ impl Network {
         }
     }
 
-    /// A node joins a group or leaves it at `at`. It takes effect where the next router hears of it.
+    /// Schedules that a node joins or leaves a group at `at`. It takes effect when the message reaches the next
+    /// router.
     pub fn turn(&mut self, at: Time, group: u32, node: NodeIx, join: bool) {
         let at = self.heard_at(at, group, node);
         self.plan(at, Graft { group, node, join });
     }
 
-    /// When the next router hears of a join or leave that a node says at `at`.
+    /// Returns when the next router receives a join or leave that a node sends at `at`.
     pub fn heard_at(&self, at: Time, group: u32, node: NodeIx) -> Time {
         let up = self.net.groups.get(group as usize).and_then(|g| g.tree.up(node.0));
         at + up.map_or(Span::ZERO, |link| self.delays[link as usize])
@@ -254,7 +255,8 @@ impl Network {
         self.grafts.push(graft);
     }
 
-    /// The next router hears now that a node joins a group or leaves it. Routers further up hear of it later.
+    /// Processes a join or leave at the next router now. Routers further up process it after the join or leave
+    /// latency.
     pub fn turn_now(&mut self, now: Time, group: u32, node: NodeIx, join: bool) {
         if let Some(Step { node, join }) = self.net.graft(group, Step { node: node.0, join }) {
             let latency = if join { self.join_latency } else { self.leave_latency };
@@ -262,36 +264,37 @@ impl Network {
         }
     }
 
-    /// The one agent that a packet of the group is for which arrives by this direction, where that is all it is for.
+    /// Returns the only agent that receives the group's packets arriving by this direction, if there is exactly one
+    /// and no further branch.
     pub fn leaf(&self, group: u32, direction: DirIx) -> Option<AgentIx> {
         self.net.groups[group as usize].leaf(direction.0)
     }
 
-    /// The node at which a direction begins.
+    /// Returns the node at which a direction begins.
     pub fn begins_at(&self, direction: DirIx) -> NodeIx {
         let links = &self.net.links;
         NodeIx(links[links[direction.0 as usize].reverse as usize].to)
     }
 
-    /// The directions that packets of the group take from the node at which this one begins, in order.
+    /// Returns the directions that the group's packets take from the node at which this one begins, in order.
     pub fn beside(&self, group: u32, direction: DirIx) -> impl Iterator<Item = DirIx> {
         let branches = self.net.groups[group as usize].tree.branches(self.begins_at(direction).0);
         branches.iter().copied().map(DirIx)
     }
 
-    /// How often the group's tree has changed: what [`Network::leaf`] has told may be otherwise after a change.
+    /// Returns how often the group's tree has changed. After a change [`Network::leaf`] may return something else.
     pub fn changes(&self, group: u32) -> u64 {
         self.net.groups[group as usize].changes
     }
 
-    /// A packet leaves its agent on `node`. What it is for on the same node is delivered at once.
+    /// Sends a packet from an agent on `node`. Receivers on the same node get it immediately.
     #[inline(always)]
     pub fn send(&mut self, now: Time, node: NodeIx, head: Head, body: impl FnOnce() -> Body) {
         self.net.send(now, node.0, head, body, &mut self.deliveries);
     }
 
-    /// Has [`Network::step`] return an alarm at `at`. Among equal times, alarms and packets come in the order of their
-    /// making.
+    /// Schedules an alarm at `at`, which [`Network::step`] returns. At equal times alarms and packets come in the
+    /// order of scheduling.
     #[inline]
     pub fn set_alarm(&mut self, at: Time, alarm: Alarm) {
         let due = match alarm {
@@ -302,14 +305,14 @@ impl Network {
         self.net.agenda.put(key);
     }
 
-    /// When something is due next; `Time::ZERO` when something waits to be taken from [`Network::delivered`]. To be
-    /// asked when [`Network::step`] has returned nothing.
+    /// Returns the time of the next event; `Time::ZERO` while [`Network::delivered`] has packets. Valid only after
+    /// [`Network::step`] has returned `None`.
     pub fn next(&self) -> Time {
         if self.deliveries.is_empty() { self.net.agenda.next() } else { Time::ZERO }
     }
 
-    /// Goes on up to and including `until`, or to the next event that is the driver's; tells its time. `None`: nothing
-    /// is due until then.
+    /// Processes events up to and including `until`, or up to the next event for the driver. Returns that event and
+    /// its time; `None` if nothing is due.
     #[inline]
     pub fn step(&mut self, until: Time) -> Option<(Time, Event)> {
         loop {
@@ -340,8 +343,8 @@ impl Network {
         }
     }
 
-    /// Copies that have arrived together are delivered and go on, each where it is: to be called until it returns
-    /// `false`. What each has brought is taken from [`Network::delivered`] in between.
+    /// Delivers and forwards the copies of a fan, one per call, until it returns `false`. Between calls take each
+    /// copy's deliveries from [`Network::delivered`].
     pub fn spread(&mut self, now: Time, fan: Option<Fan>) -> bool {
         if let Some(fan) = fan {
             self.spreading = Some((fan, 0));
@@ -356,48 +359,48 @@ impl Network {
         *next += 1;
         let packet = fan.packet;
         let delivery = self.net.arrive_in_group(now, leg.link, packet, leg.ecn, &mut self.deliveries);
-        // It comes first: what lies there was put in by this call, or by none.
+        // The list is empty apart from what this call has added, so this delivery comes first.
         self.deliveries.extend(delivery);
         true
     }
 
-    /// Gives copies of a packet back that were taken out of a fan.
+    /// Releases copies of a packet that were removed from a fan.
     pub fn release_all(&mut self, ix: PacketIx, copies: u32) {
         self.net.pool.release_all(ix, copies);
     }
 
-    /// The next packet that has reached an agent. Its copy is the driver's: it gives it back by [`Network::release`].
+    /// Returns the next packet that has reached an agent. The driver must release its copy by [`Network::release`].
     #[inline]
     pub fn delivered(&mut self) -> Option<Delivery> {
         self.deliveries.pop()
     }
 
-    /// The place of the packet that is sent next.
+    /// Returns the pool index of the packet that is sent next.
     pub(crate) fn next_packet(&self) -> PacketIx {
         self.net.pool.next()
     }
 
-    /// A packet.
+    /// Returns a packet.
     #[inline]
     pub fn packet(&self, ix: PacketIx) -> &Packet {
         self.net.pool.get(ix)
     }
 
-    /// Gives a delivered copy of a packet back.
+    /// Releases a delivered copy of a packet.
     #[inline]
     pub fn release(&mut self, ix: PacketIx) {
         self.net.pool.release(ix);
     }
 
-    /// The older part of the links' series is to go there.
+    /// Stores the older part of the links' series in `store`.
     pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
         self.series.iter_mut().for_each(|series| series.keep_in(store));
     }
 
-    /// The run is over: fetches the links' series.
+    /// Reads the links' series back at the end of the run.
     ///
     /// # Errors
-    /// The store's.
+    /// An error of the store.
     pub fn recall(&mut self) -> io::Result<()> {
         self.series.iter_mut().try_for_each(Kept::recall)
     }
@@ -419,25 +422,25 @@ impl Network {
         }
     }
 
-    /// Keeps what the links have counted, once: when the warm-up is over. Means leave it out.
+    /// Saves the links' counters once, at the end of the warm-up, so that means can exclude it.
     pub fn end_warmup(&mut self, now: Time) {
         if self.warm.is_empty() && !self.warmup.is_zero() && now >= Time::ZERO + self.warmup {
             self.warm = self.net.links.iter().map(|hop| hop.link.counts(now)).collect();
         }
     }
 
-    /// Keeps what the links have sent: the run is over, and what still leaves is not part of it.
+    /// Saves the bytes that the links have sent at the end of the run. What is sent later is not part of it.
     pub fn end_run(&mut self, now: Time) {
         self.ended = self.net.links.iter().map(|hop| hop.link.sent(now)).collect();
     }
 
-    /// Has what is offered to the links that the scenario captures written as pcapng: one stream per link, both
-    /// directions in it. `open` is told a link's name; `who` is told of each agent in order. Packets stand in it at the
-    /// time at which they come to the link's entry, or, where its queue decides when they leave, at which they do;
-    /// those that it drops with a comment.
+    /// Writes the packets that are offered to the captured links as pcapng: one stream per link, with both
+    /// directions. `open` gets a link's name; `who` describes each agent in order. A packet's time is that of its
+    /// arrival at the link's entry, or of its departure if the queue decides at dequeue. Dropped packets have a
+    /// comment.
     ///
     /// # Errors
-    /// The streams', with the link's name.
+    /// An error of a stream, with the link's name.
     pub fn capture(
         &mut self,
         scenario: &Scenario,
@@ -455,20 +458,20 @@ impl Network {
         Ok(())
     }
 
-    /// Ends the captures; without any it does nothing.
+    /// Ends the captures, if there are any.
     ///
     /// # Errors
-    /// The first that a stream had during the run, with the link's name.
+    /// The first error of a stream during the run, with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.net.capture.take().map_or(Ok(()), Capture::finish)
     }
 
-    /// Packets that have left a link so far.
+    /// Returns the number of packets that have left a link.
     pub fn hops(&self) -> u64 {
         self.net.hops
     }
 
-    /// The links as a record of the run until `now` shows them, two directions each.
+    /// Returns the links' records for the run until `now`, two directions per link.
     pub fn links(&self, now: Time) -> Vec<LinkRecord<'_>> {
         let hops = self.net.links.iter().zip(self.net.under_way()).enumerate();
         hops.map(|(n, (hop, on_it))| LinkRecord {

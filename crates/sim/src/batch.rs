@@ -1,9 +1,9 @@
-//! Packets of a group that have arrived and of which sinks have not been told.
+//! Batched delivery of a group's packets to its sinks.
 //!
-//! Ten thousand sinks do not fit a cache. To go round all of them once for many packets costs a fraction of going round
-//! for each: what a sink keeps comes out of memory once per batch. A sink is told at once of what could make it send
-//! something, or wake earlier ([`Agent::patience`]), and of all that came before; nothing that can be seen depends on
-//! when it is told of the rest.
+//! The state of ten thousand sinks does not fit into the CPU cache. One pass over all sinks for a batch of packets
+//! costs a fraction of one pass per packet, because each sink's state is loaded once per batch. A packet that could
+//! make a sink send something, or wake earlier ([`Agent::patience`]), is delivered immediately, after all packets
+//! before it. Nothing observable depends on when the other packets are delivered.
 
 use std::collections::BTreeMap;
 use steadycast_ends::{Agent, AgentIx, Arriving, PacketRow, Patience, PlainRun, Routine};
@@ -12,24 +12,24 @@ use steadycast_network::{Fan, Leg, Network, PacketIx, To};
 use steadycast_scenario::{DirIx, NodeIx};
 use steadycast_units::Time;
 
-/// What sinks have not been told, for each node from which a group's packets branch off to them.
+/// The undelivered packets, for each node from which a group's packets branch to sinks.
 #[derive(Default)]
 pub(crate) struct Batches {
     batches: Vec<Batch>,
-    /// Their places, by group and node.
+    /// The index of the batch of each group and node.
     at: BTreeMap<(u32, NodeIx), usize>,
-    /// For each agent its batch and its place there; empty as long as there are no batches.
+    /// The batch of each agent and the agent's index in it; empty while there are no batches.
     places: Vec<Option<(u32, u32)>>,
 }
 
-/// Arrivals at the sinks to which the links from one node lead.
+/// The arrivals at the sinks behind the links of one node.
 #[derive(Default)]
 struct Batch {
-    /// What [`Network::changes`] told when the sinks were looked up.
+    /// [`Network::changes`] at the time when the sinks were looked up.
     changes: u64,
-    /// In the order of links.
+    /// The sinks, in the order of links.
     sinks: Vec<Sink>,
-    /// The legs of a packet that reaches all sinks, as the last one that did had them.
+    /// The legs of the last packet that reached all sinks.
     all: Vec<Leg>,
     arrivals: Vec<Arrival>,
 }
@@ -38,30 +38,30 @@ struct Sink {
     link: DirIx,
     agent: AgentIx,
     patience: Option<Patience>,
-    /// Bit by bit the arrivals of which it is not to be told, or has been.
+    /// A bit per arrival that is not to be delivered to this sink, or has been.
     done: u64,
 }
 
-/// A packet that has arrived.
+/// A packet that has arrived at the sinks of a batch.
 struct Arrival {
     at: Time,
     packet: PacketIx,
-    /// Copies of it that belong to the batch.
+    /// The copies of it that belong to the batch.
     copies: u32,
     ecn: Ecn,
 }
 
-/// The agents of a world, with the packets that are recorded of each.
+/// The agents of a world, with their packet logs.
 pub(crate) struct Told<'a> {
     pub(crate) agents: &'a mut [Agent],
     pub(crate) logs: &'a mut [Option<Vec<PacketRow>>],
 }
 
-/// The largest number of packets that wait: with more, memory is no longer what costs time.
+/// The most packets in a batch: one bit each in [`Sink::done`]. With more the memory access no longer dominates.
 const MOST: usize = u64::BITS as usize;
 
 impl Batches {
-    /// Takes those copies of a packet in that can wait; what is left of the fan cannot. `armed`: when each agent wakes.
+    /// Takes the copies of a packet that can wait out of the fan. `armed` is the wake-up time of each agent.
     pub(crate) fn take(
         &mut self,
         now: Time,
@@ -88,7 +88,7 @@ impl Batches {
         }
     }
 
-    /// Finds the sinks of a batch.
+    /// Looks up the sinks of a batch.
     fn look_up(&mut self, n: usize, key: (u32, NodeIx), first: DirIx, network: &mut Network, told: &mut Told<'_>) {
         let (group, _) = key;
         if n == self.batches.len() {
@@ -114,25 +114,25 @@ impl Batches {
         batch.all.clear();
     }
 
-    /// Whether nobody has ever waited.
+    /// Whether no packet has ever been batched.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Tells an agent what it has not been told.
+    /// Delivers an agent's pending packets.
     #[inline]
     pub(crate) fn settle_one(&mut self, agent: AgentIx, network: &Network, told: &mut Told<'_>) {
         if let Some(Some((batch, place))) = self.places.get(agent.0 as usize) {
             let Batch { sinks, arrivals, .. } = &mut self.batches[*batch as usize];
             let sink = &mut sinks[*place as usize];
             sink.settle(arrivals.iter().map(|arrival| arrival.arriving(network)), told);
-            // Of what comes from here on it is still to be told.
+            // Only later arrivals are still to be delivered to this sink.
             sink.done = u64::MAX.checked_shr(u64::BITS - arrivals.len() as u32).unwrap_or(0);
         }
     }
 
-    /// Something has happened to an agent: it may have other patience.
+    /// Updates what an agent can wait for, after something has happened to it.
     #[inline]
     pub(crate) fn changed(&mut self, ix: AgentIx, agent: &Agent) {
         if let Some(Some((batch, place))) = self.places.get(ix.0 as usize) {
@@ -140,7 +140,7 @@ impl Batches {
         }
     }
 
-    /// Tells all sinks what they have not been told.
+    /// Delivers all pending packets.
     pub(crate) fn settle(&mut self, network: &mut Network, told: &mut Told<'_>) {
         for batch in &mut self.batches {
             batch.settle(network, told);
@@ -158,7 +158,7 @@ impl Batch {
             return fan.keep(|_| false);
         }
         let legs = (before == self.sinks.len()).then(|| fan.legs().to_vec());
-        // Both go by the order of links.
+        // Legs and sinks are both in the order of links.
         let mut sinks = self.sinks.iter_mut().peekable();
         fan.keep(|leg| {
             while let Some(sink) = sinks.next_if(|sink| sink.link < leg.direction()) {
@@ -209,7 +209,7 @@ impl Arrival {
 }
 
 impl Sink {
-    /// Of all arrivals of the batch it is told of those that it has not been told of.
+    /// Delivers the arrivals of the batch that are not done.
     #[inline]
     fn settle<'a>(&mut self, all: impl Iterator<Item = (Time, Arriving<'a>)> + Clone, told: &mut Told<'_>) {
         let (n, done) = (self.agent.0 as usize, self.done);

@@ -1,4 +1,4 @@
-//! The simulated world: time goes from one event to the next.
+//! The simulator's event loop.
 
 use crate::batch::{Batches, Told};
 use crate::build::Builder;
@@ -11,7 +11,7 @@ use steadycast_network::{Alarm, Delivery, Event, Fan, Head, Network, Packet, Pac
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
-/// An entry of the run's plan: known from the start, or made by a receiver that goes from group to group.
+/// An entry of the run's plan. It is known from the start, or added by a simulcast receiver that changes its group.
 #[derive(Clone, Copy)]
 pub(crate) enum Entry {
     Start {
@@ -22,8 +22,8 @@ pub(crate) enum Entry {
         at: Time,
         agent: AgentIx,
     },
-    /// The next router hears that an agent's node joins a group or leaves it. A leave waits until the agent's BYE is
-    /// out, which in a large group has to wait its turn.
+    /// The next router learns that an agent's node joins or leaves a group. A leave waits until the agent has sent
+    /// its RTCP BYE, which a large group delays (RFC 3550, section 6.3.7).
     Turn {
         at: Time,
         group: u32,
@@ -40,16 +40,16 @@ impl Entry {
     }
 }
 
-/// A sink's place in a simulcast.
+/// A sink's role in a simulcast.
 #[derive(Clone, Copy)]
 pub(crate) struct SimulcastSlot {
-    /// The viewer that it belongs to.
+    /// The simulcast receiver that it belongs to.
     pub(crate) viewer: u32,
     /// Its group in the network.
     pub(crate) group: u32,
 }
 
-/// What a simulation is made of, as [`Simulation`] has it.
+/// The parts of which a [`Simulation`] is built.
 pub(crate) struct Parts {
     pub(crate) network: Network,
     pub(crate) agents: Vec<Agent>,
@@ -69,37 +69,37 @@ pub struct Simulation {
     ports: Vec<Port>,
     plan: Vec<Entry>,
     flows: Vec<FlowEnds>,
-    /// For each flow the directions of links that its data takes.
+    /// For each flow, the directions of links that its data takes.
     ways: Vec<Vec<Vec<u32>>>,
     viewers: Vec<Viewer>,
-    /// For each agent what it is in a simulcast; empty without one.
+    /// The simulcast role of each agent; empty without a simulcast.
     slots: Vec<Option<SimulcastSlot>>,
-    /// When each agent's alarm is due; NEVER: it has none.
+    /// The time of each agent's alarm; NEVER if it has none.
     armed: Vec<Time>,
     now: Time,
     step: Span,
-    /// When the record's next sample is due.
+    /// The time of the next sample.
     sampled: Time,
-    /// Packets that had left a link when the run's duration was over.
+    /// The packets that had left a link at the end of the run.
     hops: Option<u64>,
-    /// Packets sent and arrived, of agents whose flow is to be recorded packet by packet; empty when there are none.
+    /// The packets sent and received by agents whose flow is recorded per packet; empty if there are none.
     logs: Vec<Option<Vec<PacketRow>>>,
-    /// What sinks have not been told.
+    /// The arrivals that are not yet delivered to sinks.
     batches: Batches,
     outgoing: Vec<(Bytes, Ecn, Body)>,
 }
 
-/// How long packets may be under way after the end.
+/// The longest time for which packets are still delivered after the end.
 const GRACE: Span = Span::secs(3);
 
-/// How long a run goes on without asking whether it may.
+/// The longest virtual time between two calls of `go_on`.
 const ASK: Span = Span::millis(10);
 
 impl Simulation {
     /// Builds the simulation of a scenario.
     ///
     /// # Errors
-    /// A controller, a TCP or a ladder can't be made, or no way leads from a source to a receiver.
+    /// A controller, a TCP or a ladder is invalid, or no path leads from a source to a receiver.
     pub fn build(scenario: &Scenario, inputs: &Inputs) -> Result<Self, BuildError> {
         Builder::build(scenario, inputs)
     }
@@ -134,10 +134,10 @@ impl Simulation {
         }
     }
 
-    /// Writes the packets that are offered to the captured links as pcapng from now on: see [`Network::capture`].
+    /// Writes the packets that are offered to the captured links as pcapng from now on; see [`Network::capture`].
     ///
     /// # Errors
-    /// A stream can't be opened or written; the error comes with the link's name.
+    /// A stream can't be opened or written; the error names the link.
     pub fn capture(
         &mut self,
         open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
@@ -157,25 +157,25 @@ impl Simulation {
         self.network.capture(&self.scenario, who.collect(), open)
     }
 
-    /// Ends the captures; without any it does nothing.
+    /// Ends the captures, if there are any.
     ///
     /// # Errors
-    /// The first error that a stream had during the run, with the link's name.
+    /// The first error of a stream during the run, with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.network.end_capture()
     }
 
-    /// When the run ends.
+    /// Returns the end of the run.
     pub fn end(&self) -> Time {
         Time::ZERO + self.scenario.duration
     }
 
-    /// The present time in the run.
+    /// Returns the current time of the run.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// What it has left behind so far.
+    /// Returns the record of the run so far.
     pub fn record(&self) -> Record<'_> {
         Record {
             world: "simulated",
@@ -192,22 +192,23 @@ impl Simulation {
         }
     }
 
-    /// The summary of the run so far, without what needs pixels. `complete` says whether its end was reached.
+    /// Returns the summary of the run so far, without the figures that need decoded pictures. `complete` says whether
+    /// the end was reached.
     pub fn summary(&self, complete: bool) -> Value {
         self.record().summary(complete)
     }
 
-    /// The table called `name`; `None` for a name that no table has.
+    /// Returns the table `name`; `None` if there is no such table.
     pub fn table(&self, name: &str) -> Option<Table> {
         self.record().table(name)
     }
 
-    /// Packets that have left a link so far.
+    /// Returns the number of packets that have left a link.
     pub fn hops(&self) -> u64 {
         self.hops.unwrap_or_else(|| self.network.hops())
     }
 
-    /// Runs to the end, as long as `go_on` says so; it is asked every 10 ms of the run or more often.
+    /// Runs to the end, as long as `go_on` returns true. `go_on` is called at least every 10 ms of virtual time.
     ///
     /// Returns whether the end was reached.
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> bool {
@@ -224,7 +225,7 @@ impl Simulation {
         true
     }
 
-    /// Runs to `until`, or to the end, and waits there: [`Simulation::run`] goes on.
+    /// Runs to `until` or to the end and stops there; [`Simulation::run`] continues.
     ///
     /// Returns whether the end was reached.
     pub fn run_to(&mut self, until: Time) -> bool {
@@ -235,7 +236,7 @@ impl Simulation {
         self.now >= end
     }
 
-    /// Goes on to the next sample, and not further than `until` and [`ASK`].
+    /// Advances to the next sample, at most to `until` and by [`ASK`].
     fn stride(&mut self, until: Time) {
         let end = self.end();
         let warm = Time::ZERO + self.scenario.warmup;
@@ -244,7 +245,7 @@ impl Simulation {
         if self.now < warm {
             until = until.min(warm);
         }
-        // A run of 10 s ends before the packet that would leave after 10 s.
+        // The end is exclusive: a run of 10 s does not include a packet that is sent at 10 s.
         self.advance(if until == end { end.before(Span::nanos(1)) } else { until });
         self.now = until;
         self.network.end_warmup(self.now);
@@ -254,7 +255,7 @@ impl Simulation {
         }
     }
 
-    /// Lets arrive what is under way at the end, so that the last frames are not counted as lost.
+    /// Delivers the packets in flight at the end, so that the last frames do not count as lost.
     fn drain(&mut self, end: Time) {
         self.network.end_run(end);
         for ix in 0..self.agents.len() {
@@ -262,13 +263,13 @@ impl Simulation {
             self.after(AgentIx(ix as u32));
         }
         self.deliver();
-        // The run's figures are those of its duration.
+        // The count covers the run's duration only.
         self.hops = Some(self.network.hops());
         self.advance(end + GRACE);
         self.now = end;
     }
 
-    /// Goes on to `until`, which is included.
+    /// Processes events up to and including `until`.
     fn advance(&mut self, until: Time) {
         while let Some((at, event)) = self.network.step(until) {
             self.now = at;
@@ -285,10 +286,11 @@ impl Simulation {
         self.now = until;
     }
 
-    /// Copies of one packet have arrived: sinks are told of those that can wait later, of the others one by one.
+    /// Delivers the copies of a packet that have arrived together: to some sinks later in a batch, to the others one
+    /// by one.
     #[inline(never)]
     fn share_out(&mut self, mut fan: Fan) {
-        // Who chooses among groups looks at what has come.
+        // A simulcast receiver decides by what has arrived, so its packets can't wait.
         if self.slots.is_empty() {
             let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
             self.batches.take(self.now, &mut fan, &self.armed, &mut self.network, &mut told);
@@ -300,7 +302,7 @@ impl Simulation {
         }
     }
 
-    /// Tells an agent what came before, as something else is about to happen to it.
+    /// Delivers an agent's pending packets before another event reaches it.
     #[inline]
     fn settle_one(&mut self, agent: AgentIx) {
         if self.batches.is_empty() {
@@ -310,7 +312,7 @@ impl Simulation {
         self.batches.settle_one(agent, &self.network, &mut told);
     }
 
-    /// Tells all sinks what they have not been told.
+    /// Delivers all pending packets.
     fn settle(&mut self) {
         let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
         self.batches.settle(&mut self.network, &mut told);
@@ -323,7 +325,7 @@ impl Simulation {
         }
     }
 
-    /// A packet has reached an agent.
+    /// Delivers a packet to an agent.
     #[inline(always)]
     fn hand_over(&mut self, Delivery { agent: to, packet: ix, ecn }: Delivery) {
         self.settle_one(to);
@@ -331,14 +333,14 @@ impl Simulation {
             self.log(to, ix, ecn);
         }
         match &self.agents[to.0 as usize] {
-            // What these send goes straight on its way: by way of `outgoing` it would be moved twice more.
+            // The packets of TCP agents are sent directly. Through `outgoing` they would be copied twice more.
             Agent::TcpSink(_) => self.take_segment(to, ix, ecn),
             Agent::TcpSource(_) => self.take_ack(to, ix, ecn),
             _ => self.take_other(to, ix, ecn),
         }
     }
 
-    /// Records a packet that arrives, where packets are recorded.
+    /// Records an arriving packet if the agent's packets are recorded.
     #[inline(never)]
     fn log(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
         if let Some(log) = &mut self.logs[to.0 as usize] {
@@ -348,7 +350,7 @@ impl Simulation {
         }
     }
 
-    /// A segment has reached a TCP's receiving end, which may answer.
+    /// Delivers a TCP segment, and sends the acknowledgment if there is one.
     #[inline(never)]
     fn take_segment(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
         let packet = self.network.packet(ix);
@@ -366,7 +368,7 @@ impl Simulation {
         self.arm(to, wake);
     }
 
-    /// An acknowledgement has reached a TCP's sending end: what it lets out leaves.
+    /// Delivers a TCP acknowledgment, and sends the segments that it allows.
     #[inline(never)]
     fn take_ack(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
         let packet = self.network.packet(ix);
@@ -390,13 +392,13 @@ impl Simulation {
         }
     }
 
-    /// Any other packet has reached an agent.
+    /// Delivers a packet to any other agent.
     #[inline(never)]
     fn take_other(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
         let packet = self.network.packet(ix);
         match (&mut self.agents[to.0 as usize], &packet.body) {
             (Agent::PlainSink(sink), Body::Plain(number)) => {
-                // It sends nothing and never wakes: there is no after.
+                // A plain sink sends nothing and never wakes, so `after` is not needed.
                 sink.on_packet(self.now, *number, packet.head.size, packet.head.sent);
                 return self.network.release(ix);
             }
@@ -419,7 +421,7 @@ impl Simulation {
             self.network.send(at, node, packet.head, || packet.body);
         }
         if let Agent::PlainSource(source) = &mut self.agents[ix] {
-            // As TCP's, its packet goes straight on its way.
+            // As with TCP, the packet is sent directly.
             let (packet, number) = (source.packet(), source.poll(at));
             let wake = source.wake();
             if let Some(number) = number {
@@ -459,7 +461,7 @@ impl Simulation {
         self.deliver();
     }
 
-    /// A receiver of a simulcast may want to go to another group, now that its sink was called.
+    /// Lets a simulcast receiver change its group after its sink was called.
     #[inline(never)]
     fn choose(&mut self, sink: AgentIx) {
         let Some(slot) = self.slots[sink.0 as usize] else { return };
@@ -476,20 +478,20 @@ impl Simulation {
         }
     }
 
-    /// A sink's join or leave takes effect where the next router hears of it.
+    /// Schedules a sink's join or leave for when the message reaches the next router.
     fn plan_turn(&mut self, agent: AgentIx, join: bool) {
         let Some(SimulcastSlot { group, .. }) = self.slots[agent.0 as usize] else { return };
         let at = self.network.heard_at(self.now, group, self.ports[agent.0 as usize].node);
         self.plan_now(Entry::Turn { at, group, agent, join });
     }
 
-    /// Puts an entry into the plan while it is followed.
+    /// Adds an entry to the plan during the run.
     fn plan_now(&mut self, entry: Entry) {
         self.network.set_alarm(entry.at(), Alarm::Entry(self.plan.len() as u32));
         self.plan.push(entry);
     }
 
-    /// After an agent was called: its packets leave, and its next wake is put into the agenda.
+    /// Completes a call of an agent: sends its packets and schedules its next wake-up.
     fn after(&mut self, from: AgentIx) {
         if !self.outgoing.is_empty() {
             let mut outgoing = std::mem::take(&mut self.outgoing);
@@ -506,7 +508,7 @@ impl Simulation {
         }
     }
 
-    /// A packet leaves an agent.
+    /// Sends a packet from an agent.
     #[inline(always)]
     fn send(&mut self, from: AgentIx, size: Bytes, ecn: Ecn, body: impl FnOnce() -> Body) {
         let port = &self.ports[from.0 as usize];
@@ -533,7 +535,7 @@ impl Simulation {
         }
     }
 
-    /// Has an agent woken when it wants to, or when its port has something to release.
+    /// Schedules an agent's wake-up, or that of its port if that is earlier.
     #[inline]
     fn arm(&mut self, agent: AgentIx, wake: Time) {
         let ix = agent.0 as usize;
