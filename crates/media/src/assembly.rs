@@ -8,14 +8,14 @@ words! {
     /// What became of a frame.
     #[derive(Default)]
     pub enum FrameFate {
-        /// All of it came in time, and so did what it depends on.
+        /// All of it arrived in time, and so did what it depends on.
         #[default]
         Ok = "ok",
         /// Some of it did not come, or it was not sent at all.
         Lost = "lost",
-        /// All of it came, too late to be shown at its time. What depends on it can be decoded.
+        /// All of it arrived, too late to be shown at its time. What depends on it can be decoded.
         Late = "late",
-        /// All of it came in time, but not what it depends on.
+        /// All of it arrived in time, but not what it depends on.
         Undecodable = "undecodable",
     }
 }
@@ -23,12 +23,12 @@ words! {
 /// Tracks which frames can be decoded. Groups of pictures are closed: after a missing reference no later frame of the
 /// group can be decoded.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Chain {
+pub struct DecodeChain {
     /// Whether all reference frames since the latest I frame are complete.
     intact: bool,
 }
 
-impl Chain {
+impl DecodeChain {
     /// Returns the fate of the next frame in coding order, if it is in time. `whole` says whether all of it arrived.
     pub fn next(&mut self, kind: FrameKind, whole: bool) -> FrameFate {
         let referenced = kind == FrameKind::I || self.intact;
@@ -78,7 +78,7 @@ pub struct SentFrames {
 
 /// The minimum number of frames that a lean list retains: several seconds of video, while late packets are of the
 /// last second.
-const LATEST: usize = 1_024;
+const LEAN_FRAMES: usize = 1_024;
 
 impl SentFrames {
     /// Creates a lean list for a sender, which does not need the fates of frames.
@@ -98,9 +98,9 @@ impl SentFrames {
 
     /// Adds a frame that is ready.
     pub fn ready(&mut self, now: Time, coded: Coded) {
-        if self.lean && self.frames.len() == 2 * LATEST {
-            self.frames.drain(..LATEST);
-            self.gone += LATEST as u32;
+        if self.lean && self.frames.len() == 2 * LEAN_FRAMES {
+            self.frames.drain(..LEAN_FRAMES);
+            self.gone += LEAN_FRAMES as u32;
         }
         self.frames.push(SentFrame { coded, ready: now, first_packet: self.packets.len() as u32, packets: 0 });
     }
@@ -132,7 +132,7 @@ impl SentFrames {
 
 /// The missing bytes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingBytes {
     /// The frame's number in coding order.
     pub frame: u32,
     /// The offset of the first missing byte.
@@ -144,34 +144,34 @@ pub struct Missing {
 /// The packets that have arrived at one receiver.
 #[derive(Clone, Debug, Default)]
 pub struct Assembly {
-    came: Vec<u64>,
-    frames: Vec<Seen>,
+    arrived: Vec<u64>,
+    frames: Vec<FrameArrival>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct FrameArrival {
     first: Time,
     last: Time,
     packets: u32,
 }
 
-const NOT_SEEN: Seen = Seen { first: Time::NEVER, last: Time::ZERO, packets: 0 };
+const NOTHING_ARRIVED: FrameArrival = FrameArrival { first: Time::NEVER, last: Time::ZERO, packets: 0 };
 
 impl Assembly {
     /// Records the arrival of packet number `packet` of the flow: its sequence number minus the first one. Duplicates
     /// are ignored.
     pub fn on_packet(&mut self, now: Time, packet: u64, fragment: Fragment) {
         let (word, bit) = ((packet / 64) as usize, 1 << (packet % 64));
-        if word >= self.came.len() {
-            self.came.resize(word + 1, 0);
+        if word >= self.arrived.len() {
+            self.arrived.resize(word + 1, 0);
         }
-        if self.came[word] & bit != 0 {
+        if self.arrived[word] & bit != 0 {
             return;
         }
-        self.came[word] |= bit;
+        self.arrived[word] |= bit;
         let frame = fragment.frame as usize;
         if frame >= self.frames.len() {
-            self.frames.resize(frame + 1, NOT_SEEN);
+            self.frames.resize(frame + 1, NOTHING_ARRIVED);
         }
         let seen = &mut self.frames[frame];
         seen.first = seen.first.min(now);
@@ -180,11 +180,11 @@ impl Assembly {
     }
 
     fn has(&self, packet: u32) -> bool {
-        self.came.get(packet as usize / 64).is_some_and(|word| word & (1 << (packet % 64)) != 0)
+        self.arrived.get(packet as usize / 64).is_some_and(|word| word & (1 << (packet % 64)) != 0)
     }
 
-    fn seen(&self, frame: usize) -> Seen {
-        self.frames.get(frame).copied().unwrap_or(NOT_SEEN)
+    fn seen(&self, frame: usize) -> FrameArrival {
+        self.frames.get(frame).copied().unwrap_or(NOTHING_ARRIVED)
     }
 
     /// Returns when the first and the last packet of a frame arrived; `None` if none has.
@@ -195,7 +195,7 @@ impl Assembly {
 
     /// Returns the fate of each frame. A frame is late if its last packet arrived after the frame's display time.
     pub fn fates(&self, sent: &SentFrames, schedule: &Schedule) -> Vec<FrameFate> {
-        let mut chain = Chain::default();
+        let mut chain = DecodeChain::default();
         let judge = |(n, frame): (usize, &SentFrame)| {
             let seen = self.seen(n);
             let bytes: u64 = self.bytes(sent, frame);
@@ -214,7 +214,7 @@ impl Assembly {
     }
 
     /// Returns the missing parts of frames of which at least one packet arrived: what a decoder has to conceal.
-    pub fn missing(&self, sent: &SentFrames) -> Vec<Missing> {
+    pub fn missing(&self, sent: &SentFrames) -> Vec<MissingBytes> {
         let mut missing = Vec::new();
         for (n, frame) in sent.frames.iter().enumerate() {
             let seen = self.seen(n);
@@ -226,13 +226,17 @@ impl Assembly {
                 let fragment = sent.packets[packet as usize].1;
                 end = fragment.offset + u32::from(fragment.len);
                 if !self.has(packet) {
-                    missing.push(Missing { frame: n as u32, offset: fragment.offset, len: u32::from(fragment.len) });
+                    missing.push(MissingBytes {
+                        frame: n as u32,
+                        offset: fragment.offset,
+                        len: u32::from(fragment.len),
+                    });
                 }
             }
             let size = frame.coded.size.saturating_sub(Bytes::new(u64::from(end))).get() as u32;
             if size > 0 {
                 // The run ended before the whole frame was sent.
-                missing.push(Missing { frame: n as u32, offset: end, len: size });
+                missing.push(MissingBytes { frame: n as u32, offset: end, len: size });
             }
         }
         missing

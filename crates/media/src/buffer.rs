@@ -12,8 +12,8 @@ pub enum Consume {
     Frames(Span),
 }
 
-/// Playback starts, and restarts after an underflow, when 1/`BEGIN` of the buffer is filled.
-const BEGIN: u64 = 5;
+/// Playback starts, and restarts after an underflow, when 1/`START_FRACTION` of the buffer is filled.
+const START_FRACTION: u64 = 5;
 
 /// A play-out buffer, in IP bytes.
 ///
@@ -66,13 +66,13 @@ impl PlayBuffer {
 
     /// Returns the buffered bytes at `now`.
     pub fn level(&mut self, now: Time) -> Bytes {
-        self.play(now);
+        self.advance(now);
         self.level
     }
 
     /// Adds a packet of `frame`. Returns whether the player gets it: it fits, and its frame has not been played.
     pub fn offer(&mut self, now: Time, size: Bytes, frame: u32) -> bool {
-        self.play(now);
+        self.advance(now);
         if self.level + size > self.size {
             self.overflows += 1;
             return false;
@@ -84,14 +84,14 @@ impl PlayBuffer {
             *self.frames.entry(frame).or_default() += size;
         }
         self.level += size;
-        if self.playing.is_none() && self.level.get() * BEGIN >= self.size.get() {
+        if self.playing.is_none() && self.level.get() * START_FRACTION >= self.size.get() {
             self.playing = Some((now, Bytes::ZERO));
             self.next = (self.frames.keys().next().copied().unwrap_or(0), now);
         }
         true
     }
 
-    fn play(&mut self, now: Time) {
+    fn advance(&mut self, now: Time) {
         let Some((since, played)) = self.playing else { return };
         match self.consume {
             Consume::Rate(rate) => {

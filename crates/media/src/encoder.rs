@@ -13,7 +13,7 @@ kinds! {
         /// a quantizer once per group of pictures, by the leaky bucket of Evalvid-RA (SVBR, Hamdi and Roberts).
         "bucket" => Bucket(Bucket), "vbr = \"bucket\"";
         /// a quantizer once per group of pictures, by the rule of Evalvid-RA's published program: a leaky bucket kept
-        /// in bytes, and a nominal quantizer that the next group's size is told at.
+        /// in bytes, and a nominal quantizer at which the next group's size is read.
         "evalvid" => Evalvid(Evalvid), "vbr = \"evalvid\"";
         /// a quantizer once per group of pictures, the best one whose next group fits the rate.
         "ladder" => Ladder, "vbr = \"ladder\"";
@@ -57,7 +57,7 @@ impl Kind<()> for PerFrame {}
 
 /// How the bytes that still wait in the pacer at the start of a GoP are taken into account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Waiting {
+pub enum BacklogRule {
     /// They are subtracted from the GoP's budget, at most half of it: they are sent by the end of the GoP.
     #[default]
     Drained,
@@ -85,7 +85,7 @@ pub struct Coded {
 
 /// The state of Evalvid-RA's program after the previous group of pictures.
 #[derive(Clone, Copy, Debug)]
-struct Before {
+struct LastGop {
     /// The group's mean rate in bit/s.
     mean: f64,
     /// The group's byte budget.
@@ -99,26 +99,26 @@ struct Before {
 pub struct Encoder {
     ladder: Arc<Ladder>,
     vbr: Vbr,
-    waiting: Waiting,
+    waiting: BacklogRule,
     payload: u64,
     overhead: u64,
     next: u64,
     rung: usize,
     /// The sum and the number of the rates that the controller set during the current GoP.
-    told: (f64, u32),
+    rate_sum: (f64, u32),
     /// The quantizer that the bucket controls; it may lie between the rungs.
     quantizer: f64,
     fill: Option<f64>,
-    before: Option<Before>,
+    last_gop: Option<LastGop>,
     sent: Bytes,
     /// The bytes that the rate allowed beyond those that were coded; negative if more were coded.
-    saved: f64,
+    credit: f64,
     limited: bool,
 }
 
 impl Encoder {
     /// Creates an encoder. Frames are sent in packets of up to `payload` bytes with `overhead` bytes each.
-    pub fn new(ladder: Arc<Ladder>, vbr: Vbr, waiting: Waiting, payload: u64, overhead: u64) -> Self {
+    pub fn new(ladder: Arc<Ladder>, vbr: Vbr, waiting: BacklogRule, payload: u64, overhead: u64) -> Self {
         Self {
             ladder,
             vbr,
@@ -127,12 +127,12 @@ impl Encoder {
             overhead,
             next: 0,
             rung: 0,
-            told: (0.0, 0),
+            rate_sum: (0.0, 0),
             quantizer: 0.0,
             fill: None,
-            before: None,
+            last_gop: None,
             sent: Bytes::ZERO,
-            saved: 0.0,
+            credit: 0.0,
             limited: false,
         }
     }
@@ -153,15 +153,15 @@ impl Encoder {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
         let within = self.next % frames;
         self.next += within.next_multiple_of(gop).min(frames) - within;
-        (self.told, self.fill, self.sent, self.limited) = ((0.0, 0), None, Bytes::ZERO, false);
-        (self.saved, self.before) = (0.0, None);
+        (self.rate_sum, self.fill, self.sent, self.limited) = ((0.0, 0), None, Bytes::ZERO, false);
+        (self.credit, self.last_gop) = (0.0, None);
         self.next as u32
     }
 
     /// Records the controller's new rate, as a rate of IP packets.
     pub fn on_rate(&mut self, rate: Rate) {
-        self.told.0 += rate.as_bps_f64();
-        self.told.1 += 1;
+        self.rate_sum.0 += rate.as_bps_f64();
+        self.rate_sum.1 += 1;
     }
 
     /// Whether the best quantizer's GoP is smaller than the rate allows: the clip, not the network, limits the rate.
@@ -195,7 +195,7 @@ impl Encoder {
         };
         let bytes = self.ladder.bytes(self.rung, at..at + 1, self.payload, self.overhead);
         self.sent += bytes;
-        self.saved -= bytes.as_f64();
+        self.credit -= bytes.as_f64();
         self.next += 1;
         coded
     }
@@ -206,11 +206,11 @@ impl Encoder {
         let span = self.ladder.span(range.len() as u64);
         // The byte budget of the GoP: what the target rate sends in its duration, reduced by the backlog.
         let budget = match self.waiting {
-            Waiting::Drained => {
+            BacklogRule::Drained => {
                 let whole = Rate::from_bps_f64(mean).over(span);
                 whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2))
             }
-            Waiting::Damped => {
+            BacklogRule::Damped => {
                 let packets = backlog.get().div_ceil(1000) as f64;
                 Rate::from_bps_f64(mean * libm::exp(-packets / 1000.0)).over(span)
             }
@@ -224,7 +224,7 @@ impl Encoder {
         let cheapest = (0..rungs).min_by_key(|r| size(*r)).unwrap_or(0);
         self.rung = match (self.vbr, self.fill) {
             (Vbr::Ladder | Vbr::Frame(_), _) => fitting.unwrap_or(cheapest),
-            (Vbr::Evalvid(rule), _) => self.by_nominal(rule, mean, budget.as_f64().max(1.0), |r| size(r).as_f64()),
+            (Vbr::Evalvid(rule), _) => self.evalvid_rung(rule, mean, budget.as_f64().max(1.0), |r| size(r).as_f64()),
             (Vbr::Bucket(_), None) => {
                 self.fill = Some(0.5);
                 let first = f64::from(self.ladder.quantizers[fitting.unwrap_or(cheapest)]);
@@ -232,20 +232,22 @@ impl Encoder {
                     Scale::Linear => first * 2.0,
                     Scale::Logarithmic(steps) => first + f64::from(steps),
                 };
-                self.nearest()
+                self.nearest_rung()
             }
             (Vbr::Bucket(Bucket { bucket: factor }), Some(share)) => {
                 let r = budget.as_f64().max(1.0);
-                let (share, wanted) = bucket(share, factor, r, self.sent.as_f64(), size(self.rung).as_f64());
+                let (share, target_bytes) = bucket(share, factor, r, self.sent.as_f64(), size(self.rung).as_f64());
                 self.fill = Some(share);
                 let open = size(self.rung).as_f64();
                 if (open / r - 1.0).abs() > 0.05 {
                     self.quantizer = match self.ladder.scale {
-                        Scale::Linear => self.quantizer * open / wanted,
-                        Scale::Logarithmic(steps) => self.quantizer + f64::from(steps) * libm::log2(open / wanted),
+                        Scale::Linear => self.quantizer * open / target_bytes,
+                        Scale::Logarithmic(steps) => {
+                            self.quantizer + f64::from(steps) * libm::log2(open / target_bytes)
+                        }
                     };
                 }
-                self.nearest()
+                self.nearest_rung()
             }
         };
         self.sent = Bytes::ZERO;
@@ -255,33 +257,33 @@ impl Encoder {
     /// Returns the mean of the rates that were set during the last GoP. Evalvid-RA's program counts the previous mean
     /// as one more value.
     fn mean(&mut self, rate: Rate) -> f64 {
-        let (sum, count) = std::mem::take(&mut self.told);
-        let (sum, count) = self.before.map_or((sum, count), |before| (sum + before.mean, count + 1));
+        let (sum, count) = std::mem::take(&mut self.rate_sum);
+        let (sum, count) = self.last_gop.map_or((sum, count), |last_gop| (sum + last_gop.mean, count + 1));
         if count == 0 { rate.as_bps_f64() } else { sum / f64::from(count) }
     }
 
     /// Returns the rung of the next GoP by Evalvid-RA's program. The bucket's level is in bytes, so after a rate
     /// change the same level is a larger or smaller share of it. R_o is the GoP's size at the nominal quantizer q,
     /// and Q = q R_o / R'.
-    fn by_nominal(&mut self, rule: Evalvid, mean: f64, allowed: f64, size: impl Fn(usize) -> f64) -> usize {
+    fn evalvid_rung(&mut self, rule: Evalvid, mean: f64, allowed: f64, size: impl Fn(usize) -> f64) -> usize {
         let coarser = |factor: f64| match self.ladder.scale {
             Scale::Linear => rule.nominal * factor,
             Scale::Logarithmic(steps) => rule.nominal + f64::from(steps) * libm::log2(factor),
         };
-        let Some(before) = self.before else {
+        let Some(last_gop) = self.last_gop else {
             self.quantizer = coarser(2.0);
-            self.before = Some(Before { mean, allowed, level: rule.bucket * allowed / 2.0 });
-            return self.nearest();
+            self.last_gop = Some(LastGop { mean, allowed, level: rule.bucket * allowed / 2.0 });
+            return self.nearest_rung();
         };
-        let whole = rule.bucket * before.allowed;
-        let level = filled(before.level, whole, before.allowed, self.sent.as_f64());
-        self.before = Some(Before { mean, allowed, level });
+        let whole = rule.bucket * last_gop.allowed;
+        let level = bucket_level(last_gop.level, whole, last_gop.allowed, self.sent.as_f64());
+        self.last_gop = Some(LastGop { mean, allowed, level });
         // Evalvid-RA keeps the quantizer while the GoP is within 5 % of its budget.
         let open = size(self.rung_of(rule.nominal));
         if (open / allowed - 1.0).abs() > 0.05 {
-            self.quantizer = libm::floor(coarser(open / wanted(level / whole, allowed, open)) + 0.5);
+            self.quantizer = libm::floor(coarser(open / target_bytes(level / whole, allowed, open)) + 0.5);
         }
-        self.nearest()
+        self.nearest_rung()
     }
 
     /// Chooses the quantizer of frame `clip`, which starts a GoP or continues one.
@@ -295,11 +297,11 @@ impl Encoder {
         // including the backlog, is repaid within one or two GoPs. A started GoP may exceed its share by a quarter
         // before it becomes coarser, because a coarser step degrades all its remaining pictures.
         let owes = rate.over(ladder.span(u64::from(ladder.gop))).as_f64() / 2.0;
-        self.saved = self.saved.clamp(-owes, each);
+        self.credit = self.credit.clamp(-owes, each);
         let waiting = backlog.as_f64();
         let spare = if begins { 0.0 } else { owes / 2.0 };
-        let budget = (span + self.saved.min(self.saved.max(0.0) - waiting)).max(span / 2.0) + spare;
-        self.saved += each;
+        let budget = (span + self.credit.min(self.credit.max(0.0) - waiting)).max(span / 2.0) + spare;
+        self.credit += each;
         let (drained, most) = (each * room, rate.scale(room).over(wait).as_f64());
         let size =
             |rung: usize, frame: usize| ladder.bytes(rung, frame..frame + 1, self.payload, self.overhead).as_f64();
@@ -324,7 +326,7 @@ impl Encoder {
     }
 
     /// Returns the rung nearest to the controlled quantizer, which is clamped to the ladder.
-    fn nearest(&mut self) -> usize {
+    fn nearest_rung(&mut self) -> usize {
         let quantizers = &self.ladder.quantizers;
         let (low, high) = (quantizers[0], quantizers[quantizers.len() - 1]);
         self.quantizer = self.quantizer.clamp(f64::from(low), f64::from(high));
@@ -349,26 +351,26 @@ impl Encoder {
 /// ```
 pub fn bucket(share: f64, factor: f64, r: f64, sent: f64, open: f64) -> (f64, f64) {
     let b = factor * r;
-    let x = filled(share * b, b, r, sent) / b;
-    (x, wanted(x, r, open))
+    let x = bucket_level(share * b, b, r, sent) / b;
+    (x, target_bytes(x, r, open))
 }
 
 /// Returns X: the level of a bucket of `whole` bytes after `r` bytes leaked and `sent` bytes came in.
-fn filled(level: f64, whole: f64, r: f64, sent: f64) -> f64 {
+fn bucket_level(level: f64, whole: f64, r: f64, sent: f64) -> f64 {
     ((level - r).max(0.0) + sent).min(whole)
 }
 
 /// Returns R': the bytes that the next GoP should have if the bucket is filled to the share `x`.
-fn wanted(x: f64, r: f64, open: f64) -> f64 {
+fn target_bytes(x: f64, r: f64, open: f64) -> f64 {
     let fifth = |v: f64| v * v * v * v * v;
-    let wanted = if open > r {
+    let target_bytes = if open > r {
         let e1 = 1.0 - fifth(1.0 - x);
         (1.0 - e1) * open + e1 * r
     } else {
         let e2 = fifth(x);
         e2 * open + (1.0 - e2) * r
     };
-    wanted.max(1.0)
+    target_bytes.max(1.0)
 }
 
 #[cfg(test)]
@@ -378,7 +380,7 @@ mod tests {
 
     /// The bytes of the GoP that follows a steady one, while `backlog` waits, at 80 kb/s: a thousand bytes per frame of
     /// 0.1 s.
-    fn next_gop(waiting: Waiting, backlog: Bytes) -> u64 {
+    fn next_gop(waiting: BacklogRule, backlog: Bytes) -> u64 {
         let quantizers: Vec<u8> = (2..=31).collect();
         let ladder = Ladder {
             fps: (10, 1),
@@ -398,13 +400,13 @@ mod tests {
 
     #[test]
     fn a_gop_makes_room_for_what_waits_up_to_half_of_itself() {
-        assert_eq!(next_gop(Waiting::Drained, Bytes::ZERO), 10_000);
-        assert!((7_000..=8_000).contains(&next_gop(Waiting::Drained, Bytes::new(2_000))));
-        assert!((4_500..=5_000).contains(&next_gop(Waiting::Drained, Bytes::new(50_000))));
+        assert_eq!(next_gop(BacklogRule::Drained, Bytes::ZERO), 10_000);
+        assert!((7_000..=8_000).contains(&next_gop(BacklogRule::Drained, Bytes::new(2_000))));
+        assert!((4_500..=5_000).contains(&next_gop(BacklogRule::Drained, Bytes::new(50_000))));
     }
 
     #[test]
     fn damped_as_in_evalvid_ra_twenty_packets_take_a_fiftieth() {
-        assert!((8_500..10_000).contains(&next_gop(Waiting::Damped, Bytes::new(20_000))));
+        assert!((8_500..10_000).contains(&next_gop(BacklogRule::Damped, Bytes::new(20_000))));
     }
 }

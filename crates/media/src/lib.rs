@@ -11,9 +11,9 @@ mod ladder;
 mod playout;
 mod rfc8593;
 
-pub use assembly::{Assembly, Chain, FrameFate, Missing, SentFrame, SentFrames};
+pub use assembly::{Assembly, DecodeChain, FrameFate, MissingBytes, SentFrame, SentFrames};
 pub use buffer::{Consume, PlayBuffer};
-pub use encoder::{Bucket, Coded, Encoder, Evalvid, PerFrame, Vbr, Waiting, bucket};
+pub use encoder::{BacklogRule, Bucket, Coded, Encoder, Evalvid, PerFrame, Vbr, bucket};
 pub use feed::Feed;
 pub use frame::{Emit, Fragment, Frame, FrameKind, Part};
 pub use ladder::{Ladder, LadderError, Scale};

@@ -9,13 +9,13 @@ use steadycast_words::{Findings, Kind, Within, settings};
 /// The frames of this period determine the delay.
 const WINDOW: Span = Span::secs(10);
 /// The share of these frames that must arrive in time without repair.
-const SHARE: f64 = 0.95;
+const PERCENTILE: f64 = 0.95;
 /// The margin that is added to the delay of frames and repair.
 const MARGIN: Span = Span::millis(10);
 /// The delay decreases by this …
-const SHRINK: Span = Span::millis(10);
+const DECREASE_STEP: Span = Span::millis(10);
 /// … once in this time.
-const EVERY: Span = Span::secs(1);
+const DECREASE_INTERVAL: Span = Span::secs(1);
 
 const PLAYOUT: Within<Span> =
     Within { least: Span::millis(1), most: Span::secs(60), remedy: "from \"1ms\" to \"60s\"" };
@@ -93,15 +93,15 @@ impl Playout {
             let place = self.sorted.partition_point(|one| *one < took);
             self.sorted.insert(place, took);
         }
-        let rank = (self.sorted.len() as f64 * SHARE).ceil() as usize;
+        let rank = (self.sorted.len() as f64 * PERCENTILE).ceil() as usize;
         let usual = self.sorted.get(rank.saturating_sub(1)).copied().unwrap_or(took);
         let late = if took > self.delay { took + MARGIN } else { Span::ZERO };
         let wanted = (usual + self.repair + MARGIN).max(late).clamp(self.bounds.least, self.bounds.most);
         let before = self.delay;
         if wanted > self.delay {
             (self.delay, self.changed) = (wanted, now);
-        } else if now.since(self.changed) >= EVERY {
-            (self.delay, self.changed) = (wanted.max(self.delay.saturating_sub(SHRINK)), now);
+        } else if now.since(self.changed) >= DECREASE_INTERVAL {
+            (self.delay, self.changed) = (wanted.max(self.delay.saturating_sub(DECREASE_STEP)), now);
         }
         (self.delay != before).then_some(self.delay)
     }

@@ -7,11 +7,11 @@ use steadycast_words::tree::Item;
 use steadycast_words::{Findings, Within, positive, settings, words};
 
 /// The minimum frame size in bytes (RFC 8593, section 6.2.1).
-const SMALLEST: f64 = 10.0;
+const MIN_FRAME: f64 = 10.0;
 /// The maximum frame size in bytes (RFC 8593, section 6.2.1).
-const LARGEST: f64 = 1e6;
+const MAX_FRAME: f64 = 1e6;
 /// The shortest frame interval, as a share of the reference interval. The Laplace distribution has no lower bound.
-const SHORTEST: f64 = 0.1;
+const MIN_INTERVAL_SHARE: f64 = 0.1;
 
 words! {
     /// Which of the RFC's models makes the frames.
@@ -124,7 +124,7 @@ impl Traces {
                 size(*other) * part + size(row) * (1.0 - part)
             }
             (Some((edge, row)), None) | (None, Some(&(edge, row))) => size(row) * rate / edge.max(1.0),
-            (None, None) => SMALLEST,
+            (None, None) => MIN_FRAME,
         }
     }
 
@@ -141,7 +141,7 @@ impl Traces {
 /// The time in which the pacer's backlog is drained, in seconds: the following frames are smaller by the backlog, but
 /// at least half their size. Without this the backlog of a burst would persist if the pacer sends exactly at the
 /// target rate. RFC 8593 has no pacer.
-const DRAINED: f64 = 0.4;
+const BACKLOG_DRAIN_S: f64 = 0.4;
 
 /// A source of frames without content. Each frame is independent, because the models say nothing about dependencies.
 #[derive(Clone, Debug)]
@@ -156,7 +156,7 @@ pub struct SyntheticCodec {
     /// The time of the next frame.
     due: Span,
     /// The current target R_v in bit/s, and the time until which it can't change.
-    asked: Option<(f64, Span)>,
+    target: Option<(f64, Span)>,
     /// The frames of the burst that are still to come.
     burst: u32,
     /// The position in the sequence, t_current.
@@ -183,7 +183,7 @@ impl SyntheticCodec {
             chance,
             times: Vec::new(),
             due: Span::ZERO,
-            asked: None,
+            target: None,
             burst: 0,
             place: 0,
             limited: false,
@@ -200,22 +200,22 @@ impl SyntheticCodec {
             return wanted;
         }
         // An abrupt change starts a burst (RFC 8593, section 5.2).
-        match self.asked {
+        match self.target {
             Some((held, until)) if now < until || held == wanted => return held,
             Some((held, _)) if (wanted / held - 1.0).abs() <= of.abrupt => {}
             _ => self.burst = of.k_d,
         }
-        self.asked = Some((wanted, now + of.tau_v));
+        self.target = Some((wanted, now + of.tau_v));
         wanted
     }
 
     /// Returns the size of a frame that takes `bytes` on the wire.
-    fn within(&self, bytes: f64) -> f64 {
-        (bytes - libm::ceil(bytes / (self.payload + self.overhead)) * self.overhead).max(SMALLEST)
+    fn frame_size(&self, bytes: f64) -> f64 {
+        (bytes - libm::ceil(bytes / (self.payload + self.overhead)) * self.overhead).max(MIN_FRAME)
     }
 
     /// Returns the bytes on the wire of a frame of `size`.
-    fn cost(&self, size: f64) -> f64 {
+    fn wire_size(&self, size: f64) -> f64 {
         size + libm::ceil(size / self.payload) * self.overhead
     }
 
@@ -224,12 +224,12 @@ impl SyntheticCodec {
     /// size for the others.
     fn burst_size(&self, mean: f64) -> f64 {
         let frames = f64::from(self.settings.k_d);
-        let others = (frames - 1.0) * self.cost(SMALLEST);
-        let first = self.cost(self.settings.k_b.as_f64()).min(frames * mean - others);
+        let others = (frames - 1.0) * self.wire_size(MIN_FRAME);
+        let first = self.wire_size(self.settings.k_b.as_f64()).min(frames * mean - others);
         if self.burst == self.settings.k_d {
-            self.within(first)
+            self.frame_size(first)
         } else {
-            self.within((frames * mean - first) / (frames - 1.0))
+            self.frame_size((frames * mean - first) / (frames - 1.0))
         }
     }
 
@@ -249,7 +249,7 @@ impl Feed for SyntheticCodec {
         let now = self.due;
         let rate = self.request(now, rate);
         let mean = rate / 8.0 * self.settings.t0.as_secs_f64();
-        let room = (1.0 - backlog.as_f64() * 8.0 / (rate * DRAINED)).max(0.5);
+        let room = (1.0 - backlog.as_f64() * 8.0 / (rate * BACKLOG_DRAIN_S)).max(0.5);
         let by_trace = self.traces.as_ref().map(|traces| traces.size(self.place, rate * room));
         let (t, b) = match self.settings.model {
             CodecModel::Trace => (0.0, 0.0),
@@ -262,7 +262,7 @@ impl Feed for SyntheticCodec {
         let size = match by_trace {
             _ if self.burst > 0 => self.burst_size(mean),
             Some(size) => size,
-            None => self.within(mean * room * (1.0 + b)),
+            None => self.frame_size(mean * room * (1.0 + b)),
         };
         let index = self.times.len() as u32;
         let coded = Coded {
@@ -271,14 +271,14 @@ impl Feed for SyntheticCodec {
             display: index,
             kind: FrameKind::I,
             quantizer: 0,
-            size: Bytes::new(libm::round(size.clamp(SMALLEST, LARGEST)) as u64),
+            size: Bytes::new(libm::round(size.clamp(MIN_FRAME, MAX_FRAME)) as u64),
         };
         self.burst = self.burst.saturating_sub(1);
         if let Some(traces) = &self.traces {
             self.place = traces.after(self.place, self.settings.skip_frames);
         }
         self.times.push(now);
-        self.due = now + self.settings.t0.scale((1.0 + t).max(SHORTEST));
+        self.due = now + self.settings.t0.scale((1.0 + t).max(MIN_INTERVAL_SHARE));
         Some(coded)
     }
 
@@ -291,7 +291,7 @@ impl Feed for SyntheticCodec {
     }
 
     fn resume(&mut self) -> u32 {
-        (self.asked, self.burst, self.place, self.limited) = (None, 0, 0, false);
+        (self.target, self.burst, self.place, self.limited) = (None, 0, 0, false);
         self.times.len() as u32
     }
 

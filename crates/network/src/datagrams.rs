@@ -48,7 +48,7 @@ pub enum Target {
 
 /// The events of [`Datagrams::advance`], in order of time.
 #[derive(Clone, Copy, Debug)]
-pub enum Passed<'a> {
+pub enum DatagramEvent<'a> {
     /// A datagram has arrived at a host.
     Arrival(DatagramArrival<'a>),
     /// A step of the links' series has ended.
@@ -97,7 +97,7 @@ impl Datagrams {
             end: Some(Time::ZERO + scenario.duration),
         };
         for (n, flow) in scenario.flows.iter().enumerate() {
-            new.network.check_ways(scenario, flow)?;
+            new.network.check_paths(scenario, flow)?;
             if flow.cast != sc::Cast::Multicast {
                 continue;
             }
@@ -132,9 +132,9 @@ impl Datagrams {
     }
 
     /// Lets a host join or leave a group now. It takes effect when the message reaches the next router.
-    pub fn turn(&mut self, now: Time, group: u32, host: NodeIx, join: bool) {
+    pub fn set_membership(&mut self, now: Time, group: u32, host: NodeIx, join: bool) {
         if group < self.groups() {
-            self.network.turn(now.max(self.now), group, host, join);
+            self.network.set_membership(now.max(self.now), group, host, join);
         }
     }
 
@@ -168,14 +168,14 @@ impl Datagrams {
 
     /// Processes events up to and including `now`. `on_event` is called for each arriving datagram and at the end of
     /// each step of the series, in order of time.
-    pub fn advance(&mut self, now: Time, mut told: impl FnMut(Passed<'_>)) {
+    pub fn advance(&mut self, now: Time, mut on_event: impl FnMut(DatagramEvent<'_>)) {
         while let Some(end) = self.end.filter(|end| self.sampled.min(*end) <= now) {
             let at = self.sampled.min(end);
-            self.carry(at, &mut told);
+            self.run_network(at, &mut on_event);
             if at == self.sampled {
                 self.network.sample(at);
                 self.network.end_warmup(at);
-                told(Passed::Step);
+                on_event(DatagramEvent::Step);
                 self.sampled += self.step;
             }
             if at == end {
@@ -183,43 +183,51 @@ impl Datagrams {
                 self.end = None;
             }
         }
-        self.carry(now, &mut told);
+        self.run_network(now, &mut on_event);
         self.now = self.now.max(now);
     }
 
     /// Processes the network's events up to and including `now`.
-    fn carry(&mut self, now: Time, told: &mut impl FnMut(Passed<'_>)) {
+    fn run_network(&mut self, now: Time, on_event: &mut impl FnMut(DatagramEvent<'_>)) {
         // Datagrams that a host sent to itself.
-        self.deliver(now, told);
+        self.deliver(now, on_event);
         while let Some((at, event)) = self.network.step(now) {
             match event {
-                Event::Arrived(delivery) => self.hand_over(at, delivery, told),
-                Event::Together(fan) => {
+                Event::Arrived(delivery) => self.deliver_one(at, delivery, on_event),
+                Event::FanOut(fan) => {
                     let mut more = self.network.spread(at, Some(fan));
                     while more {
-                        self.deliver(at, told);
+                        self.deliver(at, on_event);
                         more = self.network.spread(at, None);
                     }
                 }
                 Event::Alarm(_) => debug_assert!(false, "datagrams set no alarms"),
             }
-            self.deliver(at, told);
+            self.deliver(at, on_event);
         }
     }
 
-    fn deliver(&mut self, at: Time, told: &mut impl FnMut(Passed<'_>)) {
+    fn deliver(&mut self, at: Time, on_event: &mut impl FnMut(DatagramEvent<'_>)) {
         while let Some(delivery) = self.network.delivered() {
-            self.hand_over(at, delivery, told);
+            self.deliver_one(at, delivery, on_event);
         }
     }
 
-    fn hand_over(&mut self, at: Time, delivery: Delivery, told: &mut impl FnMut(Passed<'_>)) {
+    fn deliver_one(&mut self, at: Time, delivery: Delivery, on_event: &mut impl FnMut(DatagramEvent<'_>)) {
         let packet = self.network.packet(delivery.packet);
         if let Body::Raw(bytes) = &packet.body {
             let Head { from, sent, .. } = packet.head;
             let number = self.numbers[delivery.packet.0 as usize];
             let (host, from) = (self.hosts[delivery.agent.0 as usize], self.hosts[from.0 as usize]);
-            told(Passed::Arrival(DatagramArrival { number, at, sent, host, from, ecn: delivery.ecn, bytes }));
+            on_event(DatagramEvent::Arrival(DatagramArrival {
+                number,
+                at,
+                sent,
+                host,
+                from,
+                ecn: delivery.ecn,
+                bytes,
+            }));
         }
         self.network.release(delivery.packet);
     }
@@ -268,8 +276,8 @@ impl Datagrams {
         self.network.links(now)
     }
 
-    /// Returns what [`Network::ways_of`] returns.
-    pub fn ways_of(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
-        self.network.ways_of(flow)
+    /// Returns what [`Network::directions_of_flow`] returns.
+    pub fn directions_of_flow(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
+        self.network.directions_of_flow(flow)
     }
 }

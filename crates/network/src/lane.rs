@@ -1,6 +1,6 @@
 //! Queues of packets in flight, in order of arrival.
 
-use crate::agenda::Key;
+use crate::event_queue::Key;
 use crate::packet::PacketIx;
 use steadycast_link::Ecn;
 use steadycast_units::Time;
@@ -96,15 +96,15 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agenda::{Agenda, Due};
+    use crate::event_queue::{EventKind, EventQueue};
     use proptest::prelude::*;
 
     proptest! {
         #[test]
         fn what_is_in_flight_arrives_in_the_order_of_keys(steps in prop::collection::vec((0u64..30, 0u32..3), 1..100)) {
-            let (mut lane, mut agenda, mut told) = (Lane::default(), Agenda::default(), Vec::new());
+            let (mut lane, mut events, mut told) = (Lane::default(), EventQueue::default(), Vec::new());
             for (at, pops) in steps {
-                let key = agenda.key(Time::from_nanos(at), Due::Lane(0));
+                let key = events.key(Time::from_nanos(at), EventKind::Lane(0));
                 let flying = InFlight { key, packet: PacketIx::default(), size: 1, place: 0, ecn: Ecn::NotEct };
                 prop_assert_eq!(lane.put(flying), told.iter().all(|other| key < *other));
                 told.push(key);

@@ -3,18 +3,18 @@
 //! [`Network`] is built from a scenario and driven event by event; the simulator runs on it. [`Datagrams`] is the
 //! same network for external hosts: it carries datagrams as bytes, driven by a clock.
 
-mod agenda;
 mod capture;
 mod config;
 mod datagrams;
+mod event_queue;
 mod lane;
 mod net;
 mod network;
 mod packet;
 mod tree;
 
-pub use capture::{Shape, Who, group_address, host_address};
-pub use datagrams::{DatagramArrival, Datagrams, Passed, Target};
+pub use capture::{AgentInfo, TcpShape, group_address, host_address};
+pub use datagrams::{DatagramArrival, DatagramEvent, Datagrams, Target};
 pub use net::{Delivery, Fan, Leg, PathIx};
 pub use network::{Alarm, Event, Network};
 pub use packet::{Head, Packet, PacketIx, To};

@@ -13,7 +13,7 @@
 //! A packet in flight carries everything that the next hop needs. The packet itself is accessed only at its
 //! destination.
 
-use crate::agenda::{Agenda, Due};
+use crate::event_queue::{EventKind, EventQueue};
 use crate::lane::{InFlight, Lane};
 use crate::packet::{Head, Packet, PacketIx, Pool, To};
 use crate::tree::{Step, Tree};
@@ -32,21 +32,21 @@ pub(crate) struct Net {
     pub(crate) paths: Paths,
     pub(crate) groups: Vec<Group>,
     pub(crate) pool: Pool,
-    pub(crate) agenda: Agenda,
+    pub(crate) events: EventQueue,
     pub(crate) hops: u64,
     pub(crate) fans: Fans,
-    pub(crate) holds: Holds,
+    pub(crate) holds: HeldPackets,
     pub(crate) capture: Option<Box<dyn Capture>>,
 }
 
 /// The packets that links hold.
 #[derive(Default)]
-pub(crate) struct Holds {
+pub(crate) struct HeldPackets {
     /// The held packets of each link that holds some.
-    links: BTreeMap<u32, Hold>,
+    links: BTreeMap<u32, LinkHolds>,
 }
 
-struct Hold {
+struct LinkHolds {
     /// The held packets, by token.
     packets: Vec<Option<Held>>,
     /// The time of the link's key in the event queue; NEVER if it has none.
@@ -62,9 +62,9 @@ struct Held {
     ecn: Ecn,
 }
 
-impl Holds {
+impl HeldPackets {
     fn put(&mut self, link: u32, Token(n): Token, held: Held) {
-        let hold = self.links.entry(link).or_insert(Hold { packets: Vec::new(), armed: Time::NEVER });
+        let hold = self.links.entry(link).or_insert(LinkHolds { packets: Vec::new(), armed: Time::NEVER });
         let n = n as usize;
         if n >= hold.packets.len() {
             hold.packets.resize(n + 1, None);
@@ -80,7 +80,7 @@ impl Holds {
 /// Observes every packet that is offered to a captured link, once its fate is known.
 pub(crate) trait Capture: Send {
     /// Records a packet. `ecn` is its ECN field at the link's entry.
-    fn seen(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate);
+    fn on_packet(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate);
 
     /// Ends the files. Returns the first error.
     fn finish(self: Box<Self>) -> Result<(), (String, std::io::Error)>;
@@ -90,43 +90,43 @@ pub(crate) trait Capture: Send {
 pub(crate) struct Hop {
     pub(crate) link: Link,
     /// Whether the link is captured, holds packets or disorders them, and so needs the slow path.
-    special: bool,
+    needs_slow_path: bool,
     captured: bool,
     pub(crate) to: u32,
     pub(crate) reverse: u32,
     /// The shared lane that this link used last.
-    shared: Shared,
+    shared: SharedLane,
     /// The shared lane that it used last for packets with one other packet ahead.
-    second: Shared,
+    second: SharedLane,
 }
 
 /// A shared lane and the latency of its packets.
 #[derive(Clone, Copy)]
-struct Shared {
+struct SharedLane {
     latency: Span,
     lane: u32,
 }
 
-impl Shared {
+impl SharedLane {
     const NONE: Self = Self { latency: Span::MAX, lane: 0 };
 }
 
 impl Hop {
     pub(crate) fn new(link: Link, to: u32, reverse: u32) -> Self {
-        let special = link.holds() || link.disorders();
-        Self { link, special, captured: false, to, reverse, shared: Shared::NONE, second: Shared::NONE }
+        let needs_slow_path = link.holds() || link.disorders();
+        Self { link, needs_slow_path, captured: false, to, reverse, shared: SharedLane::NONE, second: SharedLane::NONE }
     }
 
     /// Captures what is offered to the link from now on.
     pub(crate) fn capture(&mut self) {
-        (self.special, self.captured) = (true, true);
+        (self.needs_slow_path, self.captured) = (true, true);
     }
 
     /// Returns the latency of a packet on the fast path: the link is idle, and the packet is as large as the previous
     /// one. With `None` it must be offered.
     #[inline(always)]
     fn pass(&mut self, now: Time, size: u32) -> Option<Span> {
-        if self.special { None } else { self.link.pass(now, Bytes::new(u64::from(size))) }
+        if self.needs_slow_path { None } else { self.link.pass(now, Bytes::new(u64::from(size))) }
     }
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct Paths {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathIx(u32);
 
-enum Next {
+enum NextStep {
     Link(u32),
     Agent(AgentIx),
 }
@@ -159,10 +159,10 @@ impl Paths {
     }
 
     #[inline]
-    fn next(&self, place: PathIx) -> Next {
+    fn next(&self, place: PathIx) -> NextStep {
         match self.steps[place.0 as usize] {
-            step if step & MARK == 0 => Next::Link(step),
-            step => Next::Agent(AgentIx(step & !MARK)),
+            step if step & MARK == 0 => NextStep::Link(step),
+            step => NextStep::Agent(AgentIx(step & !MARK)),
         }
     }
 }
@@ -183,7 +183,7 @@ impl Lanes {
 
     /// Returns the shared lane of a latency, or the link's lane if there are too many.
     #[inline(never)]
-    fn shared(&mut self, latency: Span, link: u32) -> Shared {
+    fn shared(&mut self, latency: Span, link: u32) -> SharedLane {
         let lane = match self.shared.get(&latency) {
             Some(lane) => *lane,
             None if self.shared.len() >= SHARED_LANES => link,
@@ -194,7 +194,7 @@ impl Lanes {
                 lane
             }
         };
-        Shared { latency, lane }
+        SharedLane { latency, lane }
     }
 }
 
@@ -208,19 +208,19 @@ pub(crate) struct Group {
     pub(crate) tree: Tree,
     /// For each link, the only agent that receives the group's packets arriving by it, if there is exactly one and no
     /// further branch.
-    leaf: Vec<Option<AgentIx>>,
+    sole_receiver: Vec<Option<AgentIx>>,
     /// The number of changes of the tree.
     pub(crate) changes: u64,
 }
 
 impl Group {
     pub(crate) fn new(tree: Tree, links: usize) -> Self {
-        Self { tree, leaf: vec![None; links], changes: 0 }
+        Self { tree, sole_receiver: vec![None; links], changes: 0 }
     }
 
     /// Returns the only receiver behind a link; see the field.
-    pub(crate) fn leaf(&self, link: u32) -> Option<AgentIx> {
-        self.leaf[link as usize]
+    pub(crate) fn sole_receiver(&self, link: u32) -> Option<AgentIx> {
+        self.sole_receiver[link as usize]
     }
 }
 
@@ -273,7 +273,7 @@ impl Fan {
     }
 
     /// Retains the copies for which `keep` returns true. The caller must release the others by
-    /// [`crate::Network::release_all`].
+    /// [`crate::Network::release_copies`].
     pub fn keep(&mut self, keep: impl FnMut(&Leg) -> bool) {
         self.legs.retain(keep);
     }
@@ -349,7 +349,7 @@ impl Net {
             return None;
         }
         if let Some(next) = lane.pop() {
-            self.agenda.replace(next);
+            self.events.replace(next);
         }
         self.hops += 1;
         if place & MARK != 0 {
@@ -369,7 +369,7 @@ impl Net {
         out: &mut Vec<Delivery>,
     ) -> Option<Delivery> {
         let To::Group(group) = self.pool.get(packet).head.to else { return None };
-        if let Some(agent) = self.groups[group as usize].leaf[l as usize] {
+        if let Some(agent) = self.groups[group as usize].sole_receiver[l as usize] {
             return Some(Delivery { agent, packet, ecn });
         }
         let node = self.links[l as usize].to;
@@ -381,16 +381,16 @@ impl Net {
     #[inline(always)]
     fn forward(&mut self, now: Time, way: PathIx, packet: PacketIx, size: u32, ecn: Ecn) -> Option<Delivery> {
         match self.paths.next(way) {
-            Next::Agent(agent) => Some(Delivery { agent, packet, ecn }),
-            Next::Link(link) => {
+            NextStep::Agent(agent) => Some(Delivery { agent, packet, ecn }),
+            NextStep::Link(link) => {
                 let place = way.0 + 1;
                 let hop = &mut self.links[link as usize];
                 match hop.pass(now, size) {
                     Some(latency) if hop.shared.latency == latency => {
                         let lane = hop.shared.lane;
-                        self.fly(now + latency, lane, packet, size, place, ecn);
+                        self.put_in_lane(now + latency, lane, packet, size, place, ecn);
                     }
-                    passed => self.forward_slowly(now, link, passed, Held { packet, size, place, ecn }),
+                    passed => self.forward_on_slow_path(now, link, passed, Held { packet, size, place, ecn }),
                 }
                 None
             }
@@ -399,11 +399,11 @@ impl Net {
 
     /// Forwards a packet for which the fast path does not apply.
     #[inline(never)]
-    fn forward_slowly(&mut self, now: Time, link: u32, passed: Option<Span>, held: Held) {
+    fn forward_on_slow_path(&mut self, now: Time, link: u32, passed: Option<Span>, held: Held) {
         let hop = &mut self.links[link as usize];
         let fate = match passed {
             Some(latency) => Fate::Arrives { at: now + latency, ecn: held.ecn },
-            None if hop.special => return self.forward_specially(now, link, held),
+            None if hop.needs_slow_path => return self.forward_on_special_link(now, link, held),
             None => hop.link.offer_slowly(now, Bytes::new(u64::from(held.size)), held.ecn),
         };
         match fate {
@@ -413,7 +413,7 @@ impl Net {
     }
 
     #[inline(never)]
-    fn forward_specially(&mut self, now: Time, link: u32, held: Held) {
+    fn forward_on_special_link(&mut self, now: Time, link: u32, held: Held) {
         match self.offer(now, link, held) {
             Some((at, ecn)) => self.depart(now, at, link, Held { ecn, ..held }),
             None => self.pool.release(held.packet),
@@ -455,7 +455,7 @@ impl Net {
                 if !legs.is_empty() {
                     let spare = self.fans.spare();
                     let legs = std::mem::replace(&mut legs, spare);
-                    self.send_off(now, legs, together, packet, size);
+                    self.put_in_flight(now, legs, together, packet, size);
                 }
                 together = at;
             }
@@ -464,22 +464,22 @@ impl Net {
         if legs.is_empty() {
             self.fans.keep(legs);
         } else {
-            self.send_off(now, legs, together, packet, size);
+            self.put_in_flight(now, legs, together, packet, size);
         }
         self.groups[group as usize].tree.give_branches_back(node, branches);
         self.pool.release(packet);
     }
 
     /// Puts the copies in flight that arrive at `at`.
-    fn send_off(&mut self, now: Time, legs: Vec<Leg>, at: Time, packet: PacketIx, size: u32) {
+    fn put_in_flight(&mut self, now: Time, legs: Vec<Leg>, at: Time, packet: PacketIx, size: u32) {
         self.pool.copy(packet, legs.len() as u32);
         if let [Leg { link, ecn }] = legs[..] {
             self.fans.keep(legs);
             self.depart(now, at, link, Held { packet, size, place: MARK | link, ecn });
         } else {
             let n = self.fans.put(Fan { packet, legs });
-            let key = self.agenda.key(at, Due::Fan(n));
-            self.agenda.put(key);
+            let key = self.events.key(at, EventKind::Fan(n));
+            self.events.put(key);
         }
     }
 
@@ -488,7 +488,7 @@ impl Net {
     fn offer(&mut self, now: Time, l: u32, held: Held) -> Option<(Time, Ecn)> {
         let Held { packet, size, ecn, .. } = held;
         let hop = &mut self.links[l as usize];
-        if !hop.special {
+        if !hop.needs_slow_path {
             return match hop.link.offer_slowly(now, Bytes::new(u64::from(size)), ecn) {
                 Fate::Arrives { at, ecn } => Some((at, ecn)),
                 Fate::Dropped(_) | Fate::Held(_) => None,
@@ -500,10 +500,10 @@ impl Net {
             self.pool.copy(packet, 1);
             self.holds.put(l, token, held);
         } else if hop.captured {
-            self.show(now, l, packet, ecn, fate);
+            self.record_capture(now, l, packet, ecn, fate);
         }
         if let Fate::Arrives { ecn, .. } = fate {
-            self.repeat(now, l, Held { ecn, ..held });
+            self.schedule_duplicate(now, l, Held { ecn, ..held });
         }
         self.drain_queue(now, l);
         match fate {
@@ -513,7 +513,7 @@ impl Net {
     }
 
     /// Puts the duplicate of a packet in flight that link `l` has just accepted, if the link makes one.
-    fn repeat(&mut self, now: Time, l: u32, held: Held) {
+    fn schedule_duplicate(&mut self, now: Time, l: u32, held: Held) {
         if let Some(at) = self.links[l as usize].link.copy() {
             self.pool.copy(held.packet, 1);
             self.depart(now, at, l, held);
@@ -521,7 +521,7 @@ impl Net {
     }
 
     /// Processes the key of a link that holds packets.
-    pub(crate) fn ask(&mut self, now: Time, l: u32) {
+    pub(crate) fn serve_queue(&mut self, now: Time, l: u32) {
         if let Some(hold) = self.holds.links.get_mut(&l).filter(|hold| hold.armed <= now) {
             hold.armed = Time::NEVER;
             self.drain_queue(now, l);
@@ -533,11 +533,11 @@ impl Net {
         while let Some((token, fate)) = self.links[l as usize].link.take(now) {
             let Some(held) = self.holds.take(l, token) else { continue };
             if self.links[l as usize].captured {
-                self.show(now, l, held.packet, held.ecn, fate);
+                self.record_capture(now, l, held.packet, held.ecn, fate);
             }
             match fate {
                 Fate::Arrives { at, ecn } => {
-                    self.repeat(now, l, Held { ecn, ..held });
+                    self.schedule_duplicate(now, l, Held { ecn, ..held });
                     self.depart(now, at, l, Held { ecn, ..held });
                 }
                 Fate::Dropped(_) | Fate::Held(_) => self.pool.release(held.packet),
@@ -547,16 +547,16 @@ impl Net {
             && due < hold.armed
         {
             hold.armed = due;
-            let key = self.agenda.key(due, Due::Queue(l));
-            self.agenda.put(key);
+            let key = self.events.key(due, EventKind::Queue(l));
+            self.events.put(key);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn show(&mut self, now: Time, l: u32, packet: PacketIx, ecn: Ecn, fate: Fate) {
+    fn record_capture(&mut self, now: Time, l: u32, packet: PacketIx, ecn: Ecn, fate: Fate) {
         if let Some(capture) = &mut self.capture {
-            capture.seen(l, now, self.pool.get(packet), ecn, fate);
+            capture.on_packet(l, now, self.pool.get(packet), ecn, fate);
         }
     }
 
@@ -576,39 +576,39 @@ impl Net {
         } else {
             link
         };
-        self.fly(at, lane, packet, size, place, ecn);
+        self.put_in_lane(at, lane, packet, size, place, ecn);
     }
 
     /// Puts a packet into a lane until `at`.
     #[inline(always)]
-    fn fly(&mut self, at: Time, lane: u32, packet: PacketIx, size: u32, place: u32, ecn: Ecn) {
-        let key = self.agenda.key(at, Due::Lane(lane));
+    fn put_in_lane(&mut self, at: Time, lane: u32, packet: PacketIx, size: u32, place: u32, ecn: Ecn) {
+        let key = self.events.key(at, EventKind::Lane(lane));
         // If reordering lets it overtake all others in the lane, the event queue still has the key of the former
         // first packet.
         if self.lanes.lanes[lane as usize].put(InFlight { key, packet, size, place, ecn }) {
-            self.agenda.put(key);
+            self.events.put(key);
         }
     }
 
     /// Applies one step of a join or leave of a group. Returns the next step if the tree changes further up.
     pub(crate) fn graft(&mut self, group: u32, step: Step) -> Option<Step> {
         let links = &self.links;
-        let Group { tree, leaf, changes } = &mut self.groups[group as usize];
+        let Group { tree, sole_receiver, changes } = &mut self.groups[group as usize];
         *changes += 1;
         let next = tree.step(step, |l| (links[l as usize].to, links[l as usize].reverse));
         let up = tree.up(step.node)?;
         let (parent, down) = (links[up as usize].to, links[up as usize].reverse);
         for (node, out, back) in [(step.node, up, down), (parent, down, up)] {
             debug_assert_eq!(links[out as usize].reverse, back);
-            leaf[back as usize] = None;
+            sole_receiver[back as usize] = None;
             let mut members = self.nodes[node as usize].members.iter().filter(|(g, _)| *g == group);
             let only = members.next().filter(|_| members.next().is_none()).map(|(_, agent)| *agent);
             // With more than two branches none had a single receiver before, and none has now.
             match *tree.branches(node) {
-                [one] => leaf[links[one as usize].reverse as usize] = only,
+                [one] => sole_receiver[links[one as usize].reverse as usize] = only,
                 [one, other] => {
                     for branch in [one, other] {
-                        leaf[links[branch as usize].reverse as usize] = None;
+                        sole_receiver[links[branch as usize].reverse as usize] = None;
                     }
                 }
                 _ => {}
@@ -618,7 +618,7 @@ impl Net {
     }
 
     /// Returns the number of packets on each link.
-    pub(crate) fn under_way(&self) -> Vec<u64> {
+    pub(crate) fn packets_on_links(&self) -> Vec<u64> {
         let mut on = vec![0; self.links.len()];
         for (link, hold) in &self.holds.links {
             on[*link as usize] += hold.packets.iter().flatten().count() as u64;

@@ -4,10 +4,10 @@
 //! [`Network::delivered`]. Events are the network's own and the driver's alarms ([`Network::set_alarm`]). One event
 //! queue orders both; ties are in the order of scheduling.
 
-use crate::agenda::{Agenda, Due};
-use crate::capture::{Taps, Who};
+use crate::capture::{AgentInfo, Captures};
 use crate::config::link_config;
-use crate::net::{Capture, Delivery, Fan, Fans, Group, Holds, Hop, Lanes, Net, Node, Paths};
+use crate::event_queue::{EventKind, EventQueue};
+use crate::net::{Capture, Delivery, Fan, Fans, Group, HeldPackets, Hop, Lanes, Net, Node, Paths};
 use crate::packet::{Head, Packet, PacketIx, Pool, To};
 use crate::tree::{Graph, Step, Tree};
 use std::collections::BTreeMap;
@@ -32,14 +32,14 @@ pub enum Event {
     /// A packet has reached an agent. [`Network::delivered`] returns what has arrived with it.
     Arrived(Delivery),
     /// Copies of one packet arrive together. They wait until the driver calls [`Network::spread`].
-    Together(Fan),
+    FanOut(Fan),
     /// A timer of the driver has expired.
     Alarm(Alarm),
 }
 
 /// A join or leave that travels to the next router.
 #[derive(Clone, Copy)]
-struct Graft {
+struct MembershipChange {
     group: u32,
     node: NodeIx,
     join: bool,
@@ -51,7 +51,7 @@ pub struct Network {
     graph: Graph,
     /// The index of each computed route, by target node.
     routes: BTreeMap<u32, u32>,
-    grafts: Vec<Graft>,
+    membership_changes: Vec<MembershipChange>,
     /// The initial propagation delay of each direction.
     delays: Vec<Span>,
     join_latency: Span,
@@ -110,17 +110,17 @@ impl Network {
             paths: Paths::default(),
             groups: Vec::new(),
             pool: Pool::default(),
-            agenda: Agenda::default(),
+            events: EventQueue::default(),
             hops: 0,
             fans: Fans::default(),
-            holds: Holds::default(),
+            holds: HeldPackets::default(),
             capture: None,
         };
         Ok(Self {
             net,
             graph,
             routes: BTreeMap::new(),
-            grafts: Vec::new(),
+            membership_changes: Vec::new(),
             delays,
             join_latency: scenario.join_latency,
             leave_latency: scenario.leave_latency,
@@ -138,7 +138,7 @@ impl Network {
     fn route(&mut self, node: NodeIx) -> usize {
         let Self { net, graph, routes, .. } = self;
         let route = routes.entry(node.0).or_insert_with(|| {
-            net.routes.push(graph.ways_to(node.0, |l| DirIx(l).reverse().0));
+            net.routes.push(graph.routes_to(node.0, |l| DirIx(l).reverse().0));
             net.routes.len() as u32 - 1
         });
         *route as usize
@@ -148,7 +148,7 @@ impl Network {
     ///
     /// # Errors
     /// The first receiver without a path.
-    pub fn check_ways(&mut self, scenario: &Scenario, flow: &sc::Flow) -> Result<(), BuildError> {
+    pub fn check_paths(&mut self, scenario: &Scenario, flow: &sc::Flow) -> Result<(), BuildError> {
         let route = self.route(flow.from);
         let cut = |to: &&NodeIx| **to != flow.from && self.net.routes[route][to.0 as usize].is_none();
         flow.to.iter().find(cut).map_or(Ok(()), |to| {
@@ -179,7 +179,7 @@ impl Network {
     }
 
     /// Returns the directions that a flow's data takes to all its receivers, sorted and without duplicates.
-    fn directions_of(&mut self, flow: &sc::Flow) -> Vec<DirIx> {
+    fn all_directions_of(&mut self, flow: &sc::Flow) -> Vec<DirIx> {
         let (mut all, mut most) = (Vec::new(), 1 << 16);
         for to in &flow.to {
             all.extend(self.directions(flow.from, *to));
@@ -197,13 +197,13 @@ impl Network {
 
     /// Returns the directions that a flow's data takes, as numbers. A multicast flow has one list for all receivers,
     /// a unicast flow one per receiver.
-    pub fn ways_of(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
+    pub fn directions_of_flow(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
         let numbers = |directions: Vec<DirIx>| directions.into_iter().map(|direction| direction.0).collect();
         match flow.cast {
             sc::Cast::Unicast | sc::Cast::UnicastEach => {
                 flow.to.iter().map(|to| numbers(self.directions(flow.from, *to))).collect()
             }
-            sc::Cast::Multicast => vec![numbers(self.directions_of(flow))],
+            sc::Cast::Multicast => vec![numbers(self.all_directions_of(flow))],
         }
     }
 
@@ -238,36 +238,36 @@ impl Network {
 
     /// Schedules that a node joins or leaves a group at `at`. It takes effect when the message reaches the next
     /// router.
-    pub fn turn(&mut self, at: Time, group: u32, node: NodeIx, join: bool) {
-        let at = self.heard_at(at, group, node);
-        self.plan(at, Graft { group, node, join });
+    pub fn set_membership(&mut self, at: Time, group: u32, node: NodeIx, join: bool) {
+        let at = self.membership_effective_at(at, group, node);
+        self.plan(at, MembershipChange { group, node, join });
     }
 
     /// Returns when the next router receives a join or leave that a node sends at `at`.
-    pub fn heard_at(&self, at: Time, group: u32, node: NodeIx) -> Time {
+    pub fn membership_effective_at(&self, at: Time, group: u32, node: NodeIx) -> Time {
         let up = self.net.groups.get(group as usize).and_then(|g| g.tree.up(node.0));
         at + up.map_or(Span::ZERO, |link| self.delays[link as usize])
     }
 
-    fn plan(&mut self, at: Time, graft: Graft) {
-        let key = self.net.agenda.key(at, Due::Graft(self.grafts.len() as u32));
-        self.net.agenda.put(key);
-        self.grafts.push(graft);
+    fn plan(&mut self, at: Time, change: MembershipChange) {
+        let key = self.net.events.key(at, EventKind::MembershipChange(self.membership_changes.len() as u32));
+        self.net.events.put(key);
+        self.membership_changes.push(change);
     }
 
     /// Processes a join or leave at the next router now. Routers further up process it after the join or leave
     /// latency.
-    pub fn turn_now(&mut self, now: Time, group: u32, node: NodeIx, join: bool) {
+    pub fn apply_membership(&mut self, now: Time, group: u32, node: NodeIx, join: bool) {
         if let Some(Step { node, join }) = self.net.graft(group, Step { node: node.0, join }) {
             let latency = if join { self.join_latency } else { self.leave_latency };
-            self.turn(now + latency, group, NodeIx(node), join);
+            self.set_membership(now + latency, group, NodeIx(node), join);
         }
     }
 
     /// Returns the only agent that receives the group's packets arriving by this direction, if there is exactly one
     /// and no further branch.
-    pub fn leaf(&self, group: u32, direction: DirIx) -> Option<AgentIx> {
-        self.net.groups[group as usize].leaf(direction.0)
+    pub fn sole_receiver(&self, group: u32, direction: DirIx) -> Option<AgentIx> {
+        self.net.groups[group as usize].sole_receiver(direction.0)
     }
 
     /// Returns the node at which a direction begins.
@@ -277,12 +277,13 @@ impl Network {
     }
 
     /// Returns the directions that the group's packets take from the node at which this one begins, in order.
-    pub fn beside(&self, group: u32, direction: DirIx) -> impl Iterator<Item = DirIx> {
+    pub fn branches_beside(&self, group: u32, direction: DirIx) -> impl Iterator<Item = DirIx> {
         let branches = self.net.groups[group as usize].tree.branches(self.begins_at(direction).0);
         branches.iter().copied().map(DirIx)
     }
 
-    /// Returns how often the group's tree has changed. After a change [`Network::leaf`] may return something else.
+    /// Returns how often the group's tree has changed. After a change [`Network::sole_receiver`] may return something
+    /// else.
     pub fn changes(&self, group: u32) -> u64 {
         self.net.groups[group as usize].changes
     }
@@ -298,17 +299,17 @@ impl Network {
     #[inline]
     pub fn set_alarm(&mut self, at: Time, alarm: Alarm) {
         let due = match alarm {
-            Alarm::Agent(agent) => Due::Agent(agent.0),
-            Alarm::Entry(n) => Due::Entry(n),
+            Alarm::Agent(agent) => EventKind::Agent(agent.0),
+            Alarm::Entry(n) => EventKind::Entry(n),
         };
-        let key = self.net.agenda.key(at, due);
-        self.net.agenda.put(key);
+        let key = self.net.events.key(at, due);
+        self.net.events.put(key);
     }
 
     /// Returns the time of the next event; `Time::ZERO` while [`Network::delivered`] has packets. Valid only after
     /// [`Network::step`] has returned `None`.
     pub fn next(&self) -> Time {
-        if self.deliveries.is_empty() { self.net.agenda.next() } else { Time::ZERO }
+        if self.deliveries.is_empty() { self.net.events.next() } else { Time::ZERO }
     }
 
     /// Processes events up to and including `until`, or up to the next event for the driver. Returns that event and
@@ -316,26 +317,26 @@ impl Network {
     #[inline]
     pub fn step(&mut self, until: Time) -> Option<(Time, Event)> {
         loop {
-            let (at, due) = self.net.agenda.take(until)?;
+            let (at, due) = self.net.events.take(until)?;
             let event = match due {
-                Due::Lane(lane) => match self.net.arrive(at, lane, &mut self.deliveries) {
+                EventKind::Lane(lane) => match self.net.arrive(at, lane, &mut self.deliveries) {
                     Some(delivery) => Event::Arrived(delivery),
                     None => continue,
                 },
-                Due::Agent(agent) => Event::Alarm(Alarm::Agent(AgentIx(agent))),
-                Due::Entry(n) => Event::Alarm(Alarm::Entry(n)),
-                Due::Fan(n) => {
+                EventKind::Agent(agent) => Event::Alarm(Alarm::Agent(AgentIx(agent))),
+                EventKind::Entry(n) => Event::Alarm(Alarm::Entry(n)),
+                EventKind::Fan(n) => {
                     let fan = self.net.fans.take(n);
                     self.net.hops += fan.legs.len() as u64;
-                    Event::Together(fan)
+                    Event::FanOut(fan)
                 }
-                Due::Queue(link) => {
-                    self.net.ask(at, link);
+                EventKind::Queue(link) => {
+                    self.net.serve_queue(at, link);
                     continue;
                 }
-                Due::Graft(n) => {
-                    let Graft { group, node, join } = self.grafts[n as usize];
-                    self.turn_now(at, group, node, join);
+                EventKind::MembershipChange(n) => {
+                    let MembershipChange { group, node, join } = self.membership_changes[n as usize];
+                    self.apply_membership(at, group, node, join);
                     continue;
                 }
             };
@@ -365,8 +366,8 @@ impl Network {
     }
 
     /// Releases copies of a packet that were removed from a fan.
-    pub fn release_all(&mut self, ix: PacketIx, copies: u32) {
-        self.net.pool.release_all(ix, copies);
+    pub fn release_copies(&mut self, ix: PacketIx, copies: u32) {
+        self.net.pool.release_copies(ix, copies);
     }
 
     /// Returns the next packet that has reached an agent. The driver must release its copy by [`Network::release`].
@@ -435,7 +436,7 @@ impl Network {
     }
 
     /// Writes the packets that are offered to the captured links as pcapng: one stream per link, with both
-    /// directions. `open` gets a link's name; `who` describes each agent in order. A packet's time is that of its
+    /// directions. `open` gets a link's name; `agents` describes each agent in order. A packet's time is that of its
     /// arrival at the link's entry, or of its departure if the queue decides at dequeue. Dropped packets have a
     /// comment.
     ///
@@ -444,10 +445,10 @@ impl Network {
     pub fn capture(
         &mut self,
         scenario: &Scenario,
-        who: Vec<Who>,
+        agents: Vec<AgentInfo>,
         mut open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
     ) -> Result<(), (String, io::Error)> {
-        let mut taps = Taps::new(who);
+        let mut taps = Captures::new(agents);
         for link in &scenario.record.pcap {
             taps.open(scenario, *link, &mut open)?;
             for direction in [DirIx::forward(*link), DirIx::back(*link)] {
@@ -473,7 +474,7 @@ impl Network {
 
     /// Returns the links' records for the run until `now`, two directions per link.
     pub fn links(&self, now: Time) -> Vec<LinkRecord<'_>> {
-        let hops = self.net.links.iter().zip(self.net.under_way()).enumerate();
+        let hops = self.net.links.iter().zip(self.net.packets_on_links()).enumerate();
         hops.map(|(n, (hop, on_it))| LinkRecord {
             link: &hop.link,
             before: self.warm.get(n),

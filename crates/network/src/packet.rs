@@ -136,12 +136,12 @@ impl Pool {
     /// Removes one copy. Without copies the slot is free.
     #[inline]
     pub(crate) fn release(&mut self, ix: PacketIx) {
-        self.release_all(ix, 1);
+        self.release_copies(ix, 1);
     }
 
     /// Removes `less` copies.
     #[inline]
-    pub(crate) fn release_all(&mut self, ix: PacketIx, less: u32) {
+    pub(crate) fn release_copies(&mut self, ix: PacketIx, less: u32) {
         let copies = &mut self.packets[ix.0 as usize].0;
         *copies -= less;
         if *copies == 0 {

@@ -18,8 +18,8 @@ impl Graph {
 
     /// Returns the next link towards `target` for each node, by the fewest hops, ties by the first link. `None` at
     /// the target and where no path leads there. `reverse(l)` is the link opposite to `l`.
-    pub(crate) fn ways_to(&self, target: u32, reverse: impl Fn(u32) -> u32) -> Vec<Option<u32>> {
-        let mut ways = vec![None; self.out.len()];
+    pub(crate) fn routes_to(&self, target: u32, reverse: impl Fn(u32) -> u32) -> Vec<Option<u32>> {
+        let mut routes = vec![None; self.out.len()];
         let mut seen = vec![false; self.out.len()];
         seen[target as usize] = true;
         let mut queue = VecDeque::from([target]);
@@ -27,12 +27,12 @@ impl Graph {
             for &(link, other) in &self.out[node as usize] {
                 if !seen[other as usize] {
                     seen[other as usize] = true;
-                    ways[other as usize] = Some(reverse(link));
+                    routes[other as usize] = Some(reverse(link));
                     queue.push_back(other);
                 }
             }
         }
-        ways
+        routes
     }
 }
 

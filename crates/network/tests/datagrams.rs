@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_capture::{Address, Meta, udp};
 use steadycast_ends::LinkPoint;
 use steadycast_link::Ecn;
-use steadycast_network::{Datagrams, Passed, Target};
+use steadycast_network::{DatagramEvent, Datagrams, Target};
 use steadycast_scenario::Scenario;
 use steadycast_units::{Span, Time};
 
@@ -45,7 +45,7 @@ fn datagrams_of_other_hosts_are_told_apart_by_their_ports() {
             while network.next() <= until {
                 let due = network.next();
                 network.advance(due, |passed| {
-                    let Passed::Arrival(arrival) = passed else { return };
+                    let DatagramEvent::Arrival(arrival) = passed else { return };
                     all += 1;
                     if arrival.bytes[20..22] == 5002u16.to_be_bytes() {
                         small.push(arrival.at.since(arrival.sent));

@@ -52,13 +52,13 @@ struct Arrival {
 }
 
 /// The agents of a world, with their packet logs.
-pub(crate) struct Told<'a> {
+pub(crate) struct AgentsAndLogs<'a> {
     pub(crate) agents: &'a mut [Agent],
     pub(crate) logs: &'a mut [Option<Vec<PacketRow>>],
 }
 
 /// The most packets in a batch: one bit each in [`Sink::done`]. With more the memory access no longer dominates.
-const MOST: usize = u64::BITS as usize;
+const MAX_BATCH: usize = u64::BITS as usize;
 
 impl Batches {
     /// Takes the copies of a packet that can wait out of the fan. `armed` is the wake-up time of each agent.
@@ -68,7 +68,7 @@ impl Batches {
         fan: &mut Fan,
         armed: &[Time],
         network: &mut Network,
-        told: &mut Told<'_>,
+        agents_and_logs: &mut AgentsAndLogs<'_>,
     ) {
         let packet = network.packet(fan.packet());
         let (To::Group(group), Some(routine)) = (packet.head.to, Routine::of(&packet.body)) else { return };
@@ -78,36 +78,43 @@ impl Batches {
             Some(n) if self.batches[*n].changes == changes => *n,
             known => {
                 let n = known.copied().unwrap_or(self.batches.len());
-                self.look_up(n, key, first, network, told);
+                self.look_up(n, key, first, network, agents_and_logs);
                 n
             }
         };
         self.batches[n].take(now, fan, &routine, armed);
-        if self.batches[n].arrivals.len() == MOST {
-            self.batches[n].settle(network, told);
+        if self.batches[n].arrivals.len() == MAX_BATCH {
+            self.batches[n].flush(network, agents_and_logs);
         }
     }
 
     /// Looks up the sinks of a batch.
-    fn look_up(&mut self, n: usize, key: (u32, NodeIx), first: DirIx, network: &mut Network, told: &mut Told<'_>) {
+    fn look_up(
+        &mut self,
+        n: usize,
+        key: (u32, NodeIx),
+        first: DirIx,
+        network: &mut Network,
+        agents_and_logs: &mut AgentsAndLogs<'_>,
+    ) {
         let (group, _) = key;
         if n == self.batches.len() {
             self.batches.push(Batch::default());
             self.at.insert(key, n);
         }
-        self.places.resize(told.agents.len(), None);
+        self.places.resize(agents_and_logs.agents.len(), None);
         let batch = &mut self.batches[n];
-        batch.settle(network, told);
+        batch.flush(network, agents_and_logs);
         for sink in batch.sinks.drain(..) {
             self.places[sink.agent.0 as usize] = None;
         }
         batch.changes = network.changes(group);
-        for link in network.beside(group, first) {
-            let agent = network.leaf(group, link);
+        for link in network.branches_beside(group, first) {
+            let agent = network.sole_receiver(group, link);
             let Some(agent) = agent.filter(|agent| self.places[agent.0 as usize].is_none()) else { continue };
-            if let Agent::PlainSink(_) | Agent::VideoSink(_) = told.agents[agent.0 as usize] {
+            if let Agent::PlainSink(_) | Agent::VideoSink(_) = agents_and_logs.agents[agent.0 as usize] {
                 self.places[agent.0 as usize] = Some((n as u32, batch.sinks.len() as u32));
-                let patience = told.agents[agent.0 as usize].patience();
+                let patience = agents_and_logs.agents[agent.0 as usize].patience();
                 batch.sinks.push(Sink { link, agent, patience, done: 0 });
             }
         }
@@ -122,11 +129,11 @@ impl Batches {
 
     /// Delivers an agent's pending packets.
     #[inline]
-    pub(crate) fn settle_one(&mut self, agent: AgentIx, network: &Network, told: &mut Told<'_>) {
+    pub(crate) fn flush_agent(&mut self, agent: AgentIx, network: &Network, agents_and_logs: &mut AgentsAndLogs<'_>) {
         if let Some(Some((batch, place))) = self.places.get(agent.0 as usize) {
             let Batch { sinks, arrivals, .. } = &mut self.batches[*batch as usize];
             let sink = &mut sinks[*place as usize];
-            sink.settle(arrivals.iter().map(|arrival| arrival.arriving(network)), told);
+            sink.flush(arrivals.iter().map(|arrival| arrival.arriving(network)), agents_and_logs);
             // Only later arrivals are still to be delivered to this sink.
             sink.done = u64::MAX.checked_shr(u64::BITS - arrivals.len() as u32).unwrap_or(0);
         }
@@ -134,16 +141,16 @@ impl Batches {
 
     /// Updates what an agent can wait for, after something has happened to it.
     #[inline]
-    pub(crate) fn changed(&mut self, ix: AgentIx, agent: &Agent) {
+    pub(crate) fn update_patience(&mut self, ix: AgentIx, agent: &Agent) {
         if let Some(Some((batch, place))) = self.places.get(ix.0 as usize) {
             self.batches[*batch as usize].sinks[*place as usize].patience = agent.patience();
         }
     }
 
     /// Delivers all pending packets.
-    pub(crate) fn settle(&mut self, network: &mut Network, told: &mut Told<'_>) {
+    pub(crate) fn flush(&mut self, network: &mut Network, agents_and_logs: &mut AgentsAndLogs<'_>) {
         for batch in &mut self.batches {
-            batch.settle(network, told);
+            batch.flush(network, agents_and_logs);
         }
     }
 }
@@ -183,21 +190,21 @@ impl Batch {
         self.arrivals.push(Arrival { at: now, packet, copies, ecn });
     }
 
-    fn settle(&mut self, network: &mut Network, told: &mut Told<'_>) {
+    fn flush(&mut self, network: &mut Network, agents_and_logs: &mut AgentsAndLogs<'_>) {
         if self.arrivals.is_empty() {
             return;
         }
         let all: Vec<_> = self.arrivals.iter().map(|arrival| arrival.arriving(network)).collect();
-        let run = if told.logs.is_empty() { PlainRun::of(all.iter().copied()) } else { None };
+        let run = if agents_and_logs.logs.is_empty() { PlainRun::of(all.iter().copied()) } else { None };
         for sink in &mut self.sinks {
-            let at_once = run.as_ref().filter(|_| sink.done == 0);
-            if !at_once.is_some_and(|run| told.agents[sink.agent.0 as usize].catch_up_run(run)) {
-                sink.settle(all.iter().copied(), told);
+            let plain_run = run.as_ref().filter(|_| sink.done == 0);
+            if !plain_run.is_some_and(|run| agents_and_logs.agents[sink.agent.0 as usize].catch_up_run(run)) {
+                sink.flush(all.iter().copied(), agents_and_logs);
             }
             sink.done = 0;
         }
         for Arrival { packet, copies, .. } in self.arrivals.drain(..) {
-            network.release_all(packet, copies);
+            network.release_copies(packet, copies);
         }
     }
 }
@@ -211,18 +218,22 @@ impl Arrival {
 impl Sink {
     /// Delivers the arrivals of the batch that are not done.
     #[inline]
-    fn settle<'a>(&mut self, all: impl Iterator<Item = (Time, Arriving<'a>)> + Clone, told: &mut Told<'_>) {
+    fn flush<'a>(
+        &mut self,
+        all: impl Iterator<Item = (Time, Arriving<'a>)> + Clone,
+        agents_and_logs: &mut AgentsAndLogs<'_>,
+    ) {
         let (n, done) = (self.agent.0 as usize, self.done);
-        if done == 0 && told.logs.is_empty() {
-            return told.agents[n].catch_up(all);
+        if done == 0 && agents_and_logs.logs.is_empty() {
+            return agents_and_logs.agents[n].catch_up(all);
         }
         let new = all.enumerate().filter(|(place, _)| done & 1 << place == 0).map(|(_, arrival)| arrival);
-        if let Some(Some(log)) = told.logs.get_mut(n) {
+        if let Some(Some(log)) = agents_and_logs.logs.get_mut(n) {
             let row =
                 |(at, it): (Time, Arriving<'_>)| PacketRow::of(at, it.size, it.body, it.ecn, Some(at.since(it.sent)));
             log.extend(new.clone().filter_map(row));
         }
-        told.agents[n].catch_up(new);
+        agents_and_logs.agents[n].catch_up(new);
     }
 }
 
@@ -243,7 +254,7 @@ mod tests {
         ) {
             let (from, until) = (Time::ZERO + Span::millis(from), Time::ZERO + Span::millis(until));
             let sink = || Agent::PlainSink(Box::new(PlainSink::new(Intake::new(from, until))));
-            let (mut one_by_one, mut at_once) = (sink(), sink());
+            let (mut one_by_one, mut plain_run) = (sink(), sink());
             let (mut now, mut number) = (Time::ZERO, 0);
             for (n, run) in runs.iter().enumerate() {
                 // One packet is lost before this run.
@@ -258,23 +269,23 @@ mod tests {
                 let run = PlainRun::of(packets.iter().copied());
                 prop_assert!(run.is_some());
                 one_by_one.catch_up(packets.iter().copied());
-                if !run.is_some_and(|run| at_once.catch_up_run(&run)) {
-                    at_once.catch_up(packets.iter().copied());
+                if !run.is_some_and(|run| plain_run.catch_up_run(&run)) {
+                    plain_run.catch_up(packets.iter().copied());
                 }
                 // What came already counts once.
-                for sink in [&mut one_by_one, &mut at_once] {
+                for sink in [&mut one_by_one, &mut plain_run] {
                     sink.catch_up(packets.iter().copied().take(2));
                     sink.sample(now);
                 }
             }
-            let told = |agent: &Agent| {
+            let state = |agent: &Agent| {
                 let Agent::PlainSink(sink) = agent else { return None };
                 let Intake { bytes, delay, samples, digest, .. } = &sink.intake;
                 let tenth = |n: u32| delay.quantile(f64::from(n) / 10.0);
                 let quantiles: Vec<_> = (0..=10).map(tenth).collect();
                 Some((*bytes, quantiles, delay.mean(), delay.max(), samples.all().to_vec(), *digest, sink.expected()))
             };
-            prop_assert_eq!(told(&one_by_one), told(&at_once));
+            prop_assert_eq!(state(&one_by_one), state(&plain_run));
         }
     }
 }

@@ -46,7 +46,7 @@ impl<'a> Builder<'a> {
         for (n, entry) in plan.iter().enumerate() {
             network.set_alarm(entry.at(), Alarm::Entry(n as u32));
         }
-        let ways = scenario.flows.iter().map(|flow| network.ways_of(flow)).collect();
+        let ways = scenario.flows.iter().map(|flow| network.directions_of_flow(flow)).collect();
         let parts = Parts { network, agents, ports, plan, flows: ends, ways, viewers, slots };
         Ok(Simulation::new(scenario.clone(), parts))
     }
@@ -60,7 +60,7 @@ impl<'a> Builder<'a> {
 
     fn flow(&mut self, n: u32, flow: &sc::Flow) -> Result<PlacedFlow, BuildError> {
         let ends = self.cast.ends(n);
-        self.network.check_ways(self.scenario, flow)?;
+        self.network.check_paths(self.scenario, flow)?;
         let group = (flow.cast == sc::Cast::Multicast).then(|| self.network.add_group(flow.from));
         let makers = self.cast.makers(n, &ends)?;
         let mut placed = PlacedFlow { ends, group };
@@ -73,7 +73,7 @@ impl<'a> Builder<'a> {
         let each = flow.cast == sc::Cast::UnicastEach;
         let to_source = matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
         let PlacedFlow { ends, group } = placed;
-        // Without a path this destination is used; it is never reached, because `check_ways` has refused such flows.
+        // Without a path this destination is used; it is never reached, because `check_paths` has refused such flows.
         let nowhere = To::Group(group.unwrap_or(0));
         for (n, to) in flow.to.iter().enumerate() {
             let session = flow.session(n);
@@ -126,8 +126,8 @@ impl<'a> Builder<'a> {
                 self.plan.push(if starts { Entry::Start { at, agent } } else { Entry::Stop { at, agent } });
                 if let (Some(group), Does::Join | Does::Leave) = (group, turn.does) {
                     // The join or leave takes effect when the message reaches the next router.
-                    let at = self.network.heard_at(at, group, self.ports[agent.0 as usize].node);
-                    self.plan.push(Entry::Turn { at, group, agent, join: starts });
+                    let at = self.network.membership_effective_at(at, group, self.ports[agent.0 as usize].node);
+                    self.plan.push(Entry::MembershipChange { at, group, agent, join: starts });
                 }
             }
         }

@@ -1,13 +1,13 @@
 //! The simulator's event loop.
 
-use crate::batch::{Batches, Told};
+use crate::batch::{AgentsAndLogs, Batches};
 use crate::build::Builder;
 use crate::port::Port;
 use serde_json::Value;
 use std::io::{self, Write};
 use steadycast_ends::{Agent, AgentIx, Body, BuildError, FlowEnds, Inputs, Out, PacketRow, Record, Table, Viewer};
 use steadycast_link::Ecn;
-use steadycast_network::{Alarm, Delivery, Event, Fan, Head, Network, Packet, PacketIx, Shape, Who};
+use steadycast_network::{AgentInfo, Alarm, Delivery, Event, Fan, Head, Network, Packet, PacketIx, TcpShape};
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
@@ -24,7 +24,7 @@ pub(crate) enum Entry {
     },
     /// The next router learns that an agent's node joins or leaves a group. A leave waits until the agent has sent
     /// its RTCP BYE, which a large group delays (RFC 3550, section 6.3.7).
-    Turn {
+    MembershipChange {
         at: Time,
         group: u32,
         agent: AgentIx,
@@ -35,7 +35,7 @@ pub(crate) enum Entry {
 impl Entry {
     pub(crate) fn at(&self) -> Time {
         match self {
-            Self::Start { at, .. } | Self::Stop { at, .. } | Self::Turn { at, .. } => *at,
+            Self::Start { at, .. } | Self::Stop { at, .. } | Self::MembershipChange { at, .. } => *at,
         }
     }
 }
@@ -93,7 +93,7 @@ pub struct Simulation {
 const GRACE: Span = Span::secs(3);
 
 /// The longest virtual time between two calls of `go_on`.
-const ASK: Span = Span::millis(10);
+const MAX_STRIDE: Span = Span::millis(10);
 
 impl Simulation {
     /// Builds the simulation of a scenario.
@@ -142,14 +142,14 @@ impl Simulation {
         &mut self,
         open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
     ) -> Result<(), (String, io::Error)> {
-        let who = self.agents.iter().zip(&self.ports).map(|(agent, port)| Who {
+        let who = self.agents.iter().zip(&self.ports).map(|(agent, port)| AgentInfo {
             node: port.node,
             tcp: match agent {
-                Agent::TcpSource(source) => Some(Shape {
+                Agent::TcpSource(source) => Some(TcpShape {
                     packet: source.config.packet.get(),
                     header: source.config.header.get(),
                     handshake: source.config.handshake,
-                    stamps: source.config.timestamps,
+                    timestamps: source.config.timestamps,
                 }),
                 _ => None,
             },
@@ -214,14 +214,14 @@ impl Simulation {
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> bool {
         let end = self.end();
         while self.now < end {
-            self.stride(end);
+            self.advance_to_sample(end);
             if !go_on(self.now) {
-                self.settle();
+                self.flush();
                 return self.now >= end;
             }
         }
         self.drain(end);
-        self.settle();
+        self.flush();
         true
     }
 
@@ -231,17 +231,17 @@ impl Simulation {
     pub fn run_to(&mut self, until: Time) -> bool {
         let end = self.end();
         while self.now < until.min(end) {
-            self.stride(until);
+            self.advance_to_sample(until);
         }
         self.now >= end
     }
 
-    /// Advances to the next sample, at most to `until` and by [`ASK`].
-    fn stride(&mut self, until: Time) {
+    /// Advances to the next sample, at most to `until` and by [`MAX_STRIDE`].
+    fn advance_to_sample(&mut self, until: Time) {
         let end = self.end();
         let warm = Time::ZERO + self.scenario.warmup;
         let sample = self.sampled.min(end);
-        let mut until = until.min(sample).min(self.now + ASK);
+        let mut until = until.min(sample).min(self.now + MAX_STRIDE);
         if self.now < warm {
             until = until.min(warm);
         }
@@ -260,7 +260,7 @@ impl Simulation {
         self.network.end_run(end);
         for ix in 0..self.agents.len() {
             self.agents[ix].finish(end, &mut Out { packets: &mut self.outgoing });
-            self.after(AgentIx(ix as u32));
+            self.after_call(AgentIx(ix as u32));
         }
         self.deliver();
         // The count covers the run's duration only.
@@ -275,12 +275,12 @@ impl Simulation {
             self.now = at;
             match event {
                 Event::Arrived(delivery) => {
-                    self.hand_over(delivery);
+                    self.deliver_one(delivery);
                     self.deliver();
                 }
-                Event::Together(fan) => self.share_out(fan),
+                Event::FanOut(fan) => self.deliver_fan(fan),
                 Event::Alarm(Alarm::Agent(agent)) => self.wake(agent),
-                Event::Alarm(Alarm::Entry(entry)) => self.follow(entry),
+                Event::Alarm(Alarm::Entry(entry)) => self.run_entry(entry),
             }
         }
         self.now = until;
@@ -289,11 +289,11 @@ impl Simulation {
     /// Delivers the copies of a packet that have arrived together: to some sinks later in a batch, to the others one
     /// by one.
     #[inline(never)]
-    fn share_out(&mut self, mut fan: Fan) {
+    fn deliver_fan(&mut self, mut fan: Fan) {
         // A simulcast receiver decides by what has arrived, so its packets can't wait.
         if self.slots.is_empty() {
-            let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
-            self.batches.take(self.now, &mut fan, &self.armed, &mut self.network, &mut told);
+            let mut agents_and_logs = AgentsAndLogs { agents: &mut self.agents, logs: &mut self.logs };
+            self.batches.take(self.now, &mut fan, &self.armed, &mut self.network, &mut agents_and_logs);
         }
         let mut more = self.network.spread(self.now, Some(fan));
         while more {
@@ -304,31 +304,31 @@ impl Simulation {
 
     /// Delivers an agent's pending packets before another event reaches it.
     #[inline]
-    fn settle_one(&mut self, agent: AgentIx) {
+    fn flush_agent(&mut self, agent: AgentIx) {
         if self.batches.is_empty() {
             return;
         }
-        let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
-        self.batches.settle_one(agent, &self.network, &mut told);
+        let mut agents_and_logs = AgentsAndLogs { agents: &mut self.agents, logs: &mut self.logs };
+        self.batches.flush_agent(agent, &self.network, &mut agents_and_logs);
     }
 
     /// Delivers all pending packets.
-    fn settle(&mut self) {
-        let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
-        self.batches.settle(&mut self.network, &mut told);
+    fn flush(&mut self) {
+        let mut agents_and_logs = AgentsAndLogs { agents: &mut self.agents, logs: &mut self.logs };
+        self.batches.flush(&mut self.network, &mut agents_and_logs);
     }
 
     #[inline]
     fn deliver(&mut self) {
         while let Some(delivery) = self.network.delivered() {
-            self.hand_over(delivery);
+            self.deliver_one(delivery);
         }
     }
 
     /// Delivers a packet to an agent.
     #[inline(always)]
-    fn hand_over(&mut self, Delivery { agent: to, packet: ix, ecn }: Delivery) {
-        self.settle_one(to);
+    fn deliver_one(&mut self, Delivery { agent: to, packet: ix, ecn }: Delivery) {
+        self.flush_agent(to);
         if !self.logs.is_empty() {
             self.log(to, ix, ecn);
         }
@@ -398,14 +398,14 @@ impl Simulation {
         let packet = self.network.packet(ix);
         match (&mut self.agents[to.0 as usize], &packet.body) {
             (Agent::PlainSink(sink), Body::Plain(number)) => {
-                // A plain sink sends nothing and never wakes, so `after` is not needed.
+                // A plain sink sends nothing and never wakes, so `after_call` is not needed.
                 sink.on_packet(self.now, *number, packet.head.size, packet.head.sent);
                 return self.network.release(ix);
             }
             (agent, _) => agent.on_packet(self.now, &packet.arriving(ecn), &mut Out { packets: &mut self.outgoing }),
         }
         self.network.release(ix);
-        self.after(to);
+        self.after_call(to);
     }
 
     #[inline(never)]
@@ -415,7 +415,7 @@ impl Simulation {
             return; // An alarm that was overtaken by an earlier one.
         }
         self.armed[ix] = Time::NEVER;
-        self.settle_one(agent);
+        self.flush_agent(agent);
         while let Some(packet) = self.ports[ix].release(at) {
             let node = self.ports[ix].node;
             self.network.send(at, node, packet.head, || packet.body);
@@ -433,29 +433,29 @@ impl Simulation {
         if self.agents[ix].wake() <= at {
             self.agents[ix].on_wake(at, &mut Out { packets: &mut self.outgoing });
         }
-        self.after(agent);
+        self.after_call(agent);
         self.deliver();
     }
 
     #[inline(never)]
-    fn follow(&mut self, n: u32) {
+    fn run_entry(&mut self, n: u32) {
         match self.plan[n as usize] {
             Entry::Start { agent, .. } => {
-                self.settle_one(agent);
+                self.flush_agent(agent);
                 self.agents[agent.0 as usize].start(self.now, &mut Out { packets: &mut self.outgoing });
-                self.after(agent);
+                self.after_call(agent);
             }
             Entry::Stop { agent, .. } => {
-                self.settle_one(agent);
+                self.flush_agent(agent);
                 self.agents[agent.0 as usize].stop(self.now, &mut Out { packets: &mut self.outgoing });
-                self.after(agent);
+                self.after_call(agent);
             }
-            Entry::Turn { agent, join: false, .. } if self.agents[agent.0 as usize].leaving() => {
+            Entry::MembershipChange { agent, join: false, .. } if self.agents[agent.0 as usize].leaving() => {
                 let at = self.agents[agent.0 as usize].wake().max(self.now);
                 self.network.set_alarm(at, Alarm::Entry(n));
             }
-            Entry::Turn { group, agent, join, .. } => {
-                self.network.turn_now(self.now, group, self.ports[agent.0 as usize].node, join);
+            Entry::MembershipChange { group, agent, join, .. } => {
+                self.network.apply_membership(self.now, group, self.ports[agent.0 as usize].node, join);
             }
         }
         self.deliver();
@@ -463,7 +463,7 @@ impl Simulation {
 
     /// Lets a simulcast receiver change its group after its sink was called.
     #[inline(never)]
-    fn choose(&mut self, sink: AgentIx) {
+    fn switch_group(&mut self, sink: AgentIx) {
         let Some(slot) = self.slots[sink.0 as usize] else { return };
         let (now, over) = (self.now, self.now >= self.end());
         let viewer = &mut self.viewers[slot.viewer as usize];
@@ -472,17 +472,17 @@ impl Simulation {
         }
         if let Some((leaves, joins)) = viewer.look(now, &self.agents) {
             self.plan_now(Entry::Stop { at: now, agent: leaves });
-            self.plan_turn(leaves, false);
+            self.plan_membership(leaves, false);
             self.plan_now(Entry::Start { at: now, agent: joins });
-            self.plan_turn(joins, true);
+            self.plan_membership(joins, true);
         }
     }
 
     /// Schedules a sink's join or leave for when the message reaches the next router.
-    fn plan_turn(&mut self, agent: AgentIx, join: bool) {
+    fn plan_membership(&mut self, agent: AgentIx, join: bool) {
         let Some(SimulcastSlot { group, .. }) = self.slots[agent.0 as usize] else { return };
-        let at = self.network.heard_at(self.now, group, self.ports[agent.0 as usize].node);
-        self.plan_now(Entry::Turn { at, group, agent, join });
+        let at = self.network.membership_effective_at(self.now, group, self.ports[agent.0 as usize].node);
+        self.plan_now(Entry::MembershipChange { at, group, agent, join });
     }
 
     /// Adds an entry to the plan during the run.
@@ -492,7 +492,7 @@ impl Simulation {
     }
 
     /// Completes a call of an agent: sends its packets and schedules its next wake-up.
-    fn after(&mut self, from: AgentIx) {
+    fn after_call(&mut self, from: AgentIx) {
         if !self.outgoing.is_empty() {
             let mut outgoing = std::mem::take(&mut self.outgoing);
             for (size, ecn, body) in outgoing.drain(..) {
@@ -500,11 +500,11 @@ impl Simulation {
             }
             self.outgoing = outgoing;
         }
-        self.batches.changed(from, &self.agents[from.0 as usize]);
+        self.batches.update_patience(from, &self.agents[from.0 as usize]);
         let wake = self.agents[from.0 as usize].wake();
         self.arm(from, wake);
         if !self.slots.is_empty() {
-            self.choose(from);
+            self.switch_group(from);
         }
     }
 
@@ -514,14 +514,14 @@ impl Simulation {
         let port = &self.ports[from.0 as usize];
         let head = Head { to: port.to, from, size, sent: self.now, ecn };
         if port.jitters() || !self.logs.is_empty() {
-            self.send_slowly(Packet { head, body: body() });
+            self.send_on_slow_path(Packet { head, body: body() });
         } else {
             self.network.send(self.now, port.node, head, body);
         }
     }
 
     #[inline(never)]
-    fn send_slowly(&mut self, packet: Packet) {
+    fn send_on_slow_path(&mut self, packet: Packet) {
         let Packet { head, body } = packet;
         let from = head.from.0 as usize;
         if let Some(Some(log)) = self.logs.get_mut(from) {
@@ -548,7 +548,7 @@ impl Simulation {
     }
 
     fn sample(&mut self) {
-        self.settle();
+        self.flush();
         for agent in &mut self.agents {
             agent.sample(self.now);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use steadycast_media::FrameKind;
-use steadycast_media::{Bucket, Encoder, Evalvid, Ladder, PerFrame, Scale, Vbr, Waiting, bucket};
+use steadycast_media::{BacklogRule, Bucket, Encoder, Evalvid, Ladder, PerFrame, Scale, Vbr, bucket};
 use steadycast_units::{Bytes, Rate, Span};
 
 #[track_caller]
@@ -79,7 +79,7 @@ fn ladder() -> Arc<Ladder> {
 
 /// Quantizers of the first frames of some GoPs at a rate that never changes. Packets cost nothing.
 fn quantizers(vbr: Vbr, kbps: f64, gops: usize) -> Vec<u8> {
-    let mut encoder = Encoder::new(ladder(), vbr, Waiting::default(), 1_000_000, 0);
+    let mut encoder = Encoder::new(ladder(), vbr, BacklogRule::default(), 1_000_000, 0);
     let rate = Rate::from_bps_f64(kbps * 1000.0);
     (0..gops * 12).map(|_| encoder.next(rate, Bytes::ZERO)).filter(|c| c.index % 12 == 0).map(|c| c.quantizer).collect()
 }
@@ -126,7 +126,7 @@ fn the_bucket_comes_to_the_rung_of_its_rate_and_stays_near() {
 fn a_rate_below_or_above_the_ladder_is_survived() {
     for vbr in [Vbr::Ladder, Vbr::Bucket(Bucket { bucket: 1.5 })] {
         for rate in [Rate::ZERO, Rate::bps(1), Rate::MAX] {
-            let mut encoder = Encoder::new(ladder(), vbr, Waiting::Damped, 1, 60);
+            let mut encoder = Encoder::new(ladder(), vbr, BacklogRule::Damped, 1, 60);
             for _ in 0..100 {
                 let coded = encoder.next(rate, Bytes::new(1 << 40));
                 assert!((2..=31).contains(&coded.quantizer));
@@ -138,7 +138,7 @@ fn a_rate_below_or_above_the_ladder_is_survived() {
 
 #[test]
 fn after_a_pause_the_next_group_of_pictures_begins() {
-    let mut encoder = Encoder::new(ladder(), Vbr::Ladder, Waiting::default(), 1_000, 0);
+    let mut encoder = Encoder::new(ladder(), Vbr::Ladder, BacklogRule::default(), 1_000, 0);
     let take =
         |encoder: &mut Encoder, n: usize| (0..n).map(|_| encoder.next(Rate::mbps(1), Bytes::ZERO)).last().unwrap();
     assert_eq!(take(&mut encoder, 12).index, 11);
@@ -161,9 +161,9 @@ fn what_waits_takes_room_from_the_next_group() {
     };
     // 1 Mb/s are 60 kB per GoP: all of it q 4 (929), less 15 kB is 750 kb/s, q 5 (651), never less than half, q 6
     // (453).
-    assert_eq!([0, 15_000, 30_000, 600_000].map(|b| after(Waiting::Drained, b)), [4, 5, 6, 6]);
+    assert_eq!([0, 15_000, 30_000, 600_000].map(|b| after(BacklogRule::Drained, b)), [4, 5, 6, 6]);
     // e^(−15/1000) takes 1.5 % off, e^(−0.6) leaves 549 kb/s.
-    assert_eq!([0, 15_000, 600_000].map(|b| after(Waiting::Damped, b)), [4, 4, 6]);
+    assert_eq!([0, 15_000, 600_000].map(|b| after(BacklogRule::Damped, b)), [4, 4, 6]);
 }
 
 /// Groups of twelve whose I frame is as large as ten others, at 30 quantizers of which each is a tenth smaller than the
@@ -186,7 +186,7 @@ fn peaked() -> Arc<Ladder> {
 /// Plays `frames` at the rates of `rate`, drained `room` times as fast: the longest time from a frame to its last
 /// byte's leaving, and all bytes.
 fn played(room: f64, wait: Span, frames: u32, rate: impl Fn(u32) -> Rate) -> (Span, u64) {
-    let mut encoder = Encoder::new(peaked(), Vbr::Frame(PerFrame { wait, room }), Waiting::Drained, 1_000, 0);
+    let mut encoder = Encoder::new(peaked(), Vbr::Frame(PerFrame { wait, room }), BacklogRule::Drained, 1_000, 0);
     let (mut level, mut longest, mut all, mut last) = (0.0, Span::ZERO, 0, 2);
     for n in 0..frames {
         let coded = encoder.next(rate(n), Bytes::new(level as u64));
@@ -223,7 +223,7 @@ fn per_frame_a_rate_that_falls_within_a_group_is_followed_within_it() {
 fn per_frame_a_dip_of_a_fifth_within_a_group_is_owed_and_a_halved_rate_is_followed() {
     let quantizers = |dip: f64| {
         let vbr = Vbr::Frame(PerFrame { wait: Span::millis(100), room: 2.5 });
-        let mut encoder = Encoder::new(peaked(), vbr, Waiting::Drained, 1_000, 0);
+        let mut encoder = Encoder::new(peaked(), vbr, BacklogRule::Drained, 1_000, 0);
         let rate = |n: u32| Rate::kbps(500).scale(if n < 4 { 1.0 } else { dip });
         let mut chosen: Vec<u8> = (0..12).map(|n| encoder.next(rate(n), Bytes::ZERO).quantizer).collect();
         chosen.dedup();
