@@ -14,13 +14,13 @@ settings! {
     CoDel checked by target_below_interval {
         /// How much the queue holds.
         limit: Limit = Limit::Packets(1000),
-        /// How long packets may always have to wait.
+        /// The queueing delay that is always accepted.
         target: Span where (|span: &Span| takes_time(span, "5ms")) = Span::millis(5),
-        /// How long they may have to wait longer before the first is dropped.
+        /// How long the delay may exceed the target before the first packet is dropped.
         interval: Span where (|span: &Span| takes_time(span, "100ms")) = Span::millis(100),
         /// Mark packets that can be marked, instead of dropping them.
         ecn: bool = false,
-        /// Mark each ECT(1) packet that has waited longer, whatever `ecn` says (as Linux's `ce_threshold` does); L4S
+        /// Mark each ECT(1) packet that has waited longer, independent of `ecn` (as Linux's `ce_threshold` does); L4S
         /// senders want "1ms".
         ce_threshold: OrNone<Span> = OrNone::None,
     }
@@ -28,11 +28,11 @@ settings! {
     /// for all of them together, and what is beyond it is taken from the longest.
     #[derive(Copy)]
     FqCoDel {
-        /// For each queue.
+        /// The CoDel settings of each queue.
         [flat] codel: CoDel = CoDel { limit: Limit::Packets(10_240), ..CoDel::RFC },
         /// Queues that flows are hashed into.
         flows: u32 where (Within { least: 1, most: 65_536, remedy: "from 1 to 65536" }) = 1024,
-        /// What a queue may send in its turn.
+        /// The bytes that a queue may send per round.
         quantum: Bytes where (QUANTUM) = Bytes::new(1514),
     }
 }

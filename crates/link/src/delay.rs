@@ -14,8 +14,8 @@ words! {
         /// The absolute value of a normal distribution around zero, cut at three of its standard deviations, each 1.25
         /// times the mean: NR-BPDV of RFC 8868, 4.5.
         HalfNormal = "half-normal",
-        /// Wi-Fi beside others that send, by the law of C4's simulator: around a millisecond, and, where the mean is
-        /// above 1 ms, at times around 90 ms.
+        /// The Wi-Fi delay model of C4's simulator: around a millisecond and, where the mean is above 1 ms, at times
+        /// around 90 ms.
         Wifi = "wifi",
     }
 }
@@ -26,9 +26,9 @@ settings! {
     Jitter, short "mean" "\"5ms\"" {
         /// Its mean.
         mean: Span => "write for example mean = \"2ms\"",
-        /// Its distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of it,
+        /// The distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of it,
         /// half-normal is a normal distribution's absolute value (RFC 8868, 4.5). wifi is C4's: around a millisecond,
-        /// and as often around 90 ms as a mean above 1 ms takes.
+        /// and around 90 ms as often as a mean above 1 ms requires.
         dist: JitterDist = JitterDist::Exponential,
         /// Whether a packet may overtake another; otherwise it waits for the one before.
         reorder: bool = false,

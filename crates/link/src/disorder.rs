@@ -7,12 +7,12 @@ use steadycast_words::tree::Item;
 use steadycast_words::{Findings, settings};
 
 settings! {
-    /// Which packets come so late that others overtake them.
+    /// Packets that arrive late, so that later ones overtake them.
     #[derive(Copy, Default)]
     Reorder checked by comes_later {
-        /// The probability of each packet.
+        /// The probability that a packet is late.
         p: f64 where (probability) => "write a probability from 0 to 1",
-        /// By how much such a packet comes later than it would; needed where `p` is above 0.
+        /// The extra delay of a late packet; needed where `p` is above 0.
         by: Span = Span::ZERO,
     }
 }

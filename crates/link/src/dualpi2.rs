@@ -19,19 +19,19 @@ settings! {
         target: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
         /// How often the base probability p' is computed.
         t_update: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
-        /// What p' changes by in one update for each second that the delay is off `target`.
+        /// The change of p' in one update for each second by which the delay is off `target`.
         alpha: f64 where (GAIN) = 0.15,
-        /// What it changes by for each second that the delay has grown since the last update.
+        /// The change of p' for each second by which the delay has grown since the last update.
         beta: f64 where (GAIN) = 3.0,
         /// The coupling factor: L4S packets are marked with at least `k` p', Classic ones marked or dropped with p'².
         k: f64 where (COUPLING) = 2.0,
-        /// The wait from which the L4S queue marks by itself.
+        /// The sojourn time above which the L4S queue marks by itself.
         min_th: Span = Span::micros(800),
-        /// From `min_th` on the probability of such a mark rises to 1 over this further wait; "0s": at once.
+        /// From `min_th` on the probability of that mark rises to 1 over this further time; "0s": a step.
         range: Span = Span::micros(400),
-        /// A packet that finds fewer packets in the L4S queue is not marked for its wait.
+        /// A packet that arrives at fewer packets in the L4S queue is not marked for its sojourn time.
         th_len: u32 = 1,
-        /// The share of the link that the Classic queue has while packets wait in both (weighted round robin).
+        /// The share of the link for the Classic queue while both queues have packets (weighted round robin).
         classic_share: f64 where (SHARE) = 0.0625,
     }
 }

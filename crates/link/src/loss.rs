@@ -6,7 +6,7 @@ use steadycast_words::tree::{Item, Table, Value};
 use steadycast_words::{Declared, Findings, FromToml, Kind, Packets, Spanned, ToToml, kinds, settings};
 
 kinds! {
-    /// Which packets get lost, apart from the queue, in the order in which they are sent.
+    /// The packets that the link loses, apart from the queue, in the order in which they are sent.
     Loss for (), example "0.01, \"1%\" or { kind = \"run\", mean = \"50p\" }", short share {
         /// Each packet with the same probability, independently.
         "bernoulli" => Bernoulli(BernoulliLoss), "bernoulli loss";

@@ -16,13 +16,13 @@ settings! {
         target: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
         /// How often the drop probability is computed.
         t_update: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
-        /// What the drop probability changes by in one update for each second that the delay is off `target`.
+        /// The change of the drop probability in one update for each second by which the delay is off `target`.
         alpha: f64 where (GAIN) = 0.125,
-        /// What it changes by for each second that the delay has grown since the last update.
+        /// The change of the drop probability for each second by which the delay has grown since the last update.
         beta: f64 where (GAIN) = 1.25,
-        /// How long a queue that was empty may be too long before the first packet is dropped.
+        /// How long the delay of a queue that was empty may exceed the target before the first packet is dropped.
         max_burst: Span = Span::millis(150),
-        /// Mean packet size: a queue of two of them is never too long.
+        /// The mean packet size: a queue of two such packets is never too long.
         mean_packet: Bytes where (PACKET) = Bytes::new(1000),
         /// Mark packets that can be marked, instead of dropping them.
         ecn: bool = false,

@@ -7,7 +7,7 @@ use steadycast_words::tree::Item;
 use steadycast_words::{Findings, Kind, Settings, Within, field, settings, words};
 
 words! {
-    /// Where RED's parameters come from that are not given.
+    /// The source of RED parameters that are not set.
     pub enum RedPreset {
         /// Derived from the link's rate and delay, as ns-2.35 configures it by itself.
         Ns2 = "ns2",
@@ -33,7 +33,7 @@ settings! {
         max_p: f64 where (share) = 0.1,
         /// Weight of a sample in the average.
         weight: f64 where (share),
-        /// Between `max` and twice `max` the probability rises to 1, instead of at once.
+        /// Between `max` and twice `max` the probability rises to 1 linearly, instead of in one step.
         gentle: bool = true,
         /// Mark packets that can be marked, instead of dropping them.
         ecn: bool = false,

@@ -38,10 +38,10 @@ settings! {
         /// The quantizer that the stream would have were it not controlled; the first group has twice this.
         nominal: f64 where (Within { least: 1.0, most: 255.0, remedy: "from 1 to 255" }) = 2.0,
     }
-    /// How fast the frames have to leave that are chosen one by one.
+    /// Bounds on how fast each frame is sent, with a quantizer per frame.
     #[derive(Copy)]
     PerFrame {
-        /// The time from a frame's being ready to its last byte's leaving.
+        /// The time from a frame's being ready to the sending of its last byte.
         wait: Span where (WAIT) = Span::millis(100),
         /// How many times as fast as the target packets may leave, for a frame that is larger than others; the mean
         /// stays the target's.

@@ -13,11 +13,11 @@ words! {
         /// Predicted from both sides; nothing depends on it.
         B = "B",
     }
-    /// How packets of a frame leave.
+    /// How the packets of a frame are sent.
     pub enum Emit {
         /// Spread at the pacing rate.
         Paced = "paced",
-        /// All of them at once, as Evalvid-RA does.
+        /// All of them in one burst, as Evalvid-RA does.
         Burst = "burst",
     }
 }

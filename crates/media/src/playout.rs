@@ -21,7 +21,7 @@ const PLAYOUT: Within<Span> =
     Within { least: Span::millis(1), most: Span::secs(60), remedy: "from \"1ms\" to \"60s\"" };
 
 settings! {
-    /// Between what an adaptive play-out delay moves.
+    /// The bounds of an adaptive play-out delay.
     #[derive(Copy, Eq)]
     Bounds checked by Bounds::check {
         /// The shortest delay.
