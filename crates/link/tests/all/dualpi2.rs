@@ -1,4 +1,4 @@
-//! DualPI2 (RFC 9332) on a link: which packets wait where, and what becomes of them.
+//! DualPI2 (RFC 9332) on a link: the queue and the fate of each packet.
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use steadycast_link::{Config, Counts, Drop, Ecn, Fate, Line, Link, Queue, Service, Steps, Token};
@@ -19,7 +19,7 @@ fn config(keys: &str) -> Config {
     Config { service: Service::Rate(Steps::constant(rate)), queue, ..Config::default() }
 }
 
-/// A link and the packets that it holds, each with its number, size and field; what became of each.
+/// A link and the packets that it holds, each with its number, size and ECN field, and their fates.
 struct Driver {
     link: Link,
     held: BTreeMap<Token, (u64, Time, Ecn)>,
@@ -64,7 +64,7 @@ impl Driver {
         self.ask(now);
     }
 
-    /// Packets of these fields, one of each per turn, for so long.
+    /// Offers one packet per ECN field of `fields` every `gap`, from `from` until `until`.
     fn stream(&mut self, gap: Span, fields: &[Ecn], from: Time, until: Time) {
         let mut now = from;
         while now < until {
@@ -74,8 +74,8 @@ impl Driver {
         self.go(until);
     }
 
-    /// Of those that left with this field from `from` on: arrived unmarked, arrived marked, dropped early, and the mean
-    /// time under way.
+    /// Returns the shares of the packets with this field, sent from `from` on, that arrived unmarked, arrived marked,
+    /// and were dropped early, and their mean latency.
     fn share(&self, ecn: Ecn, from: Time) -> (f64, f64, f64, f64) {
         let all: Vec<_> = self.told.iter().filter(|t| t.sent_as == ecn && t.came >= from).collect();
         let count = |fits: &dyn Fn(Fate) -> bool| all.iter().filter(|t| fits(t.fate)).count() as f64;
@@ -98,7 +98,7 @@ fn at(ms: u64) -> Time {
 #[test]
 fn ect1_and_ce_wait_in_the_queue_of_little_delay_and_all_else_in_the_classic_one() {
     let mut driver = Driver::new("");
-    // 20 Classic packets, then one of each: two of the four overtake what waits.
+    // 20 Classic packets, then two of each kind: the L4S packets overtake the waiting Classic ones.
     (0..20).for_each(|_| driver.offer(at(0), PACKET, Ecn::NotEct));
     for ecn in [Ecn::Ect0, Ecn::Ect1, Ecn::NotEct, Ecn::Ce] {
         driver.offer(at(0), PACKET, ecn);
@@ -112,7 +112,8 @@ fn ect1_and_ce_wait_in_the_queue_of_little_delay_and_all_else_in_the_classic_one
 
 #[test]
 fn coupled_marks_are_twice_the_root_of_classic_drops() {
-    // 10 % more than fits, of Classic packets alone but for one L4S packet in twenty, whose own wait never marks.
+    // 10 % more than the link carries: Classic packets and one L4S packet in twenty, which is never marked for its
+    // sojourn time.
     let mut driver = Driver::new("min_th = \"10s\"\nlimit = \"10s\"");
     let mut turn = vec![Ecn::NotEct; 19];
     turn.push(Ecn::Ect1);
@@ -128,15 +129,15 @@ fn coupled_marks_are_twice_the_root_of_classic_drops() {
 fn a_classic_overload_is_dropped_until_the_delay_is_its_target_and_marked_only_below_the_largest_probability() {
     for (ecn, keys) in [(Ecn::NotEct, ""), (Ecn::Ect0, ""), (Ecn::Ect0, "k = 10")] {
         let mut driver = Driver::new(&format!("limit = \"10s\"\n{keys}"));
-        // A ninth more than fits, from a source that no mark slows down.
+        // A ninth more than the link carries, from a source that ignores marks.
         driver.stream(Span::micros(900), &[ecn], at(0), at(120_000));
         let (_, marked, early, wait) = driver.share(ecn, at(60_000));
         assert!((early - 0.1).abs() < 0.01, "{ecn:?} {keys}: {early} dropped");
         if ecn == Ecn::Ect0 && keys.is_empty() {
-            // p_C goes up to 1/k², where packets are dropped, and down again, where they are marked.
+            // p_C rises to 1/k², where packets are dropped, and falls again, where they are marked.
             assert!(marked > 0.05 && marked < 0.25, "{marked} marked");
         } else {
-            // A millisecond of it is the transmission. With k = 10 a tenth is above 1/k².
+            // One of these milliseconds is the transmission. With k = 10 a tenth of p is above 1/k².
             assert!((wait - 16.0).abs() < 1.5, "{wait} ms");
             assert_eq!(marked, 0.0, "{ecn:?} {keys}");
         }
@@ -146,15 +147,14 @@ fn a_classic_overload_is_dropped_until_the_delay_is_its_target_and_marked_only_b
 #[test]
 fn the_ramp_marks_l4s_packets_that_wait_though_the_classic_queue_is_empty() {
     let mut driver = Driver::new("");
-    // Ten at once: they wait 0, 1, … 9 ms. The second finds nothing before it in the queue but the packet on the
-    // transmitter.
+    // Ten packets together wait 0, 1, … 9 ms. The second one finds only the packet on the transmitter before it.
     (0..10).for_each(|_| driver.offer(at(0), PACKET, Ecn::Ect1));
     driver.go(at(50));
     let marked: Vec<_> =
         driver.told.iter().filter(|t| matches!(t.fate, Fate::Arrives { ecn: Ecn::Ce, .. })).map(|t| t.n).collect();
-    // Nothing marks packets 0 and 1; packet 2 waits 2 ms, and fills the count up to 1, which the next ones exceed.
+    // Packets 0 and 1 are not marked. Packet 2 waits 2 ms and raises the count to 1, which the next ones exceed.
     assert_eq!(marked, [3, 4, 5, 6, 7, 8, 9]);
-    // With a packet at a time none waits for another.
+    // One packet at a time: none waits for another.
     let mut calm = Driver::new("");
     calm.stream(GAP, &[Ecn::Ect1], at(0), at(1_000));
     assert_eq!((calm.link.counts(END).marked, calm.link.counts(END).dropped()), (0, 0));
@@ -163,7 +163,7 @@ fn the_ramp_marks_l4s_packets_that_wait_though_the_classic_queue_is_empty() {
 #[test]
 fn overload_drops_l4s_packets_too_and_marks_the_others() {
     let mut driver = Driver::new("limit = \"10s\"");
-    // Twice what fits, of L4S packets alone: p' rises past 1/k, and then half of them have to go.
+    // Twice what the link carries, of L4S packets alone: p' rises above 1/k, and then half of them must be dropped.
     driver.stream(Span::micros(500), &[Ecn::Ect1], at(0), at(120_000));
     let (unmarked, marked, early, wait) = driver.share(Ecn::Ect1, at(60_000));
     assert!((early - 0.5).abs() < 0.02 && unmarked < 0.001, "{unmarked} unmarked, {marked} marked, {early} dropped");
@@ -174,7 +174,7 @@ fn overload_drops_l4s_packets_too_and_marks_the_others() {
 #[test]
 fn while_both_wait_the_classic_queue_has_its_share() {
     for (keys, share) in [("", 1.0 / 16.0), ("classic_share = 0.25", 0.25)] {
-        // Both have more than fits, and nothing is dropped: the gains are 0.
+        // Both queues have more than their share, and the gains of 0 prevent drops.
         let mut driver = Driver::new(&format!("{keys}\nalpha = 0\nbeta = 0\nlimit = \"100s\""));
         driver.stream(GAP, &[Ecn::Ect1, Ecn::NotEct], at(0), at(8_000));
         let of = |ecn| driver.told.iter().filter(|t| t.sent_as == ecn).count() as f64;
@@ -197,8 +197,7 @@ fn it_drops_what_does_not_fit_into_both_queues_together() {
     assert_eq!(dual.limit, steadycast_link::Limit::Time(Span::millis(250)));
 }
 
-/// Packets in the transmitter's time: with nothing dropped, all leave as fast as those of a queue without any
-/// discipline.
+/// Offers packets by the transmitter's timing. Without drops, all leave at the same times as from a drop-tail queue.
 fn ends(link: &mut Link, packets: &[(u64, u64, u8)]) -> (Counts, Time) {
     let (mut now, mut last) = (Time::ZERO, Time::ZERO);
     let mut see = |fate: Fate| {

@@ -1,4 +1,4 @@
-//! A link's settings as text: what is read, written and described comes from one declaration.
+//! A link's settings as text: one declaration defines reading, writing and the schema.
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use steadycast_link::{Arq, Jitter, Limit, Line, Loss, Queue, Reorder};
@@ -23,7 +23,7 @@ fn text(value: &impl ToToml) -> String {
     table.iter().map(|(key, item)| format!("{key} = {}\n", item.value.to_toml())).collect()
 }
 
-/// Something that is read and written: the same comes back, and each key that is written stands in the schema.
+/// Checks that a value survives writing and reading, and that the schema has each written key.
 fn comes_back<T: FromToml + ToToml + PartialEq + std::fmt::Debug>(written: &str) {
     let mut out = Findings::new("link.toml");
     let first = T::read(&tree::from_toml(written, &mut out), &mut out).unwrap_or_else(|| panic!("{:?}", out.problems));
@@ -125,7 +125,7 @@ proptest! {
         for limit in [Limit::Packets(n), bytes, Limit::Time(Span::nanos(nanos))] {
             let written = limit.value().map(tree::Item::from).expect("a limit is written");
             let mut out = Findings::new("limit.toml");
-            // A number of packets goes by a float, and one above 10⁹ is refused.
+            // A number of packets is read as a float, and one above 10⁹ is refused.
             if !matches!(limit, Limit::Packets(n) if n > 1_000_000_000) {
                 prop_assert_eq!(Limit::read(&written, &mut out), Some(limit));
             }

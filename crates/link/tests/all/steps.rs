@@ -1,4 +1,4 @@
-//! Rates that change: what a link could have carried, and what it does while it carries nothing.
+//! Rates that change: the capacity of a link, and its behaviour during an outage.
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn of_steps(first: Rate, changes: &[(u64, Rate)]) -> Steps<Rate> {
     steps
 }
 
-/// The rate in each millisecond, one after the other: of changes at one time the last holds.
+/// Sums the rates of all milliseconds. Of several changes at one time the last one holds.
 fn by_milliseconds(first: Rate, changes: &[(u64, Rate)], from: u64, until: u64) -> f64 {
     let rate = |ms: u64| {
         changes
@@ -64,7 +64,7 @@ proptest! {
                 link.offer(Time::ZERO, Bytes::new(1500), Ecn::NotEct);
             }
             let until = from + more;
-            // What leaves at the very beginning is told from there on.
+            // Bytes that leave at time zero count in an interval that starts there.
             let before = if from == 0 { Bytes::ZERO } else { link.sent(at(from)) };
             let sent = link.sent(at(until)).saturating_sub(before);
             let could = link.capacity(at(from), at(until)).unwrap();
@@ -81,7 +81,7 @@ fn a_link_without_a_limit_for_a_while_could_carry_no_known_amount_then() {
     assert_eq!(link.capacity(at(0), at(100)), Some(Bytes::new(100_000)));
     assert_eq!((link.capacity(at(0), at(101)), link.capacity(at(150), at(300))), (None, None));
     assert_eq!(link.capacity(at(200), at(300)), Some(Bytes::new(100_000)));
-    // 1000 bytes take 1 ms, and in between next to nothing.
+    // 1000 bytes take 1 ms; the time between them is negligible.
     let mut done = |ms| match link.offer(at(ms), Bytes::new(1000), Ecn::NotEct) {
         Fate::Arrives { at, .. } => at.since(Time::ZERO + Span::millis(ms)),
         fate => panic!("{fate:?}"),
@@ -117,7 +117,7 @@ fn in_an_outage_nothing_leaves_whatever_the_discipline_and_the_queue_holds_and_o
             Fate::Dropped(_) => dropped += 1,
             Fate::Held(_) => held += 1,
         };
-        // A packet every 5 ms, of which each takes 1 ms.
+        // A packet every 5 ms, which takes 1 ms.
         let mut now = 0;
         while now < 1_000 {
             while let Some((_, fate)) = link.take(at(now)) {
@@ -134,10 +134,10 @@ fn in_an_outage_nothing_leaves_whatever_the_discipline_and_the_queue_holds_and_o
         let in_outage = arrivals.iter().filter(|t| **t > at(101) && **t <= at(400)).count();
         let after = arrivals.iter().filter(|t| **t > at(400) && **t <= at(420)).count();
         assert_eq!(in_outage, 0, "{queue:?}");
-        // 60 packets come in the outage, for ten of which there is room beside the one on the transmitter. Those ten,
-        // and four that come while they leave, may be dropped for having waited.
+        // 60 packets arrive in the outage, and the queue has room for ten beside the one on the transmitter. Those
+        // ten, and four that arrive while they leave, may be dropped for their delay.
         assert!((49..=74).contains(&dropped), "{queue:?}: {dropped} dropped");
-        // Ten, the one on the transmitter and the four that come, but for what a discipline drops.
+        // Ten, the one on the transmitter and the four that arrive, minus those that the discipline drops.
         assert!((1..=15).contains(&after), "{queue:?}: {after} leave within 20 ms after it");
         assert_eq!(arrivals.len() + dropped, 200, "{queue:?}: {held} held");
         assert_eq!(link.sent(at(400)).saturating_sub(link.sent(at(101))), Bytes::ZERO, "{queue:?}");
@@ -171,7 +171,7 @@ fn a_link_that_never_carries_anything_keeps_what_fits_and_drops_the_rest() {
 fn in_a_hole_of_a_table_nothing_leaves_and_what_waits_leaves_at_its_end_one_by_one() {
     let steps = of_steps(Rate::ZERO, &[(100, Rate::mbps(8)), (200, Rate::ZERO), (300, Rate::mbps(8))]);
     let service = Service::Table { steps, mean: Rate::mbps(4) };
-    // 20 ms at the mean are ten packets, though it begins with nothing.
+    // 20 ms at the mean rate are ten packets, although the rate starts at zero.
     let mut link = link(service, Queue::drop_tail(Limit::Time(Span::millis(20))));
     let mut offer = |ms: u64, n: usize| {
         let fates = (0..n).map(|_| link.offer(at(ms), Bytes::new(1000), Ecn::NotEct));

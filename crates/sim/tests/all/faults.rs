@@ -1,10 +1,10 @@
-//! What goes wrong on a path or with a clock, and what it does to those who use the path.
+//! Faults of a path or of a clock, and their effect on flows.
 
 use crate::lab;
 
 use lab::{between, num, run};
 
-/// A video from s to two receivers over one link, on which these lines hold.
+/// Returns a video from s to two receivers over one link with these lines.
 fn group(controller: &str, lines: &str, link: &str, seconds: u32) -> String {
     format!(
         "duration = \"{seconds}s\"\nnodes = [\"s\", \"hub\", \"r1\", \"r2\"]\n\
@@ -54,7 +54,7 @@ fn packets_that_come_late_are_not_lost() {
     between(num(&run.link("l", "forward").unwrap()["reordered_packets"]), 190.0, 310.0);
 }
 
-/// `asmp` with these clocks beside one whose clock is the sender's.
+/// Runs `asmp` with receivers that have these clocks, beside one that has the sender's clock.
 fn by_clocks(seconds: u32, clocks: &[&str]) {
     let one = |clock: &str| throughput(&group("asmp", clock, "", seconds));
     let right = one("");
