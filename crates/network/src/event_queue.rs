@@ -219,8 +219,8 @@ mod tests {
                     let until = now + until / 8;
                     let first = waiting.iter().min().copied().filter(|(at, ..)| *at <= until);
                     waiting.retain(|key| Some(*key) != first);
-                    let told = events.take(Time::from_nanos(until));
-                    prop_assert_eq!(told, first.map(|(at, n, flight)| (Time::from_nanos(at), due(n, flight))));
+                    let taken = events.take(Time::from_nanos(until));
+                    prop_assert_eq!(taken, first.map(|(at, n, flight)| (Time::from_nanos(at), due(n, flight))));
                     now = first.map_or(now, |(at, ..)| at);
                 }
             }

@@ -102,21 +102,21 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_in_flight_arrives_in_the_order_of_keys(steps in prop::collection::vec((0u64..30, 0u32..3), 1..100)) {
-            let (mut lane, mut events, mut told) = (Lane::default(), EventQueue::default(), Vec::new());
+            let (mut lane, mut events, mut expected) = (Lane::default(), EventQueue::default(), Vec::new());
             for (at, pops) in steps {
                 let key = events.key(Time::from_nanos(at), EventKind::Lane(0));
                 let flying = InFlight { key, packet: PacketIx::default(), size: 1, place: 0, ecn: Ecn::NotEct };
-                prop_assert_eq!(lane.put(flying), told.iter().all(|other| key < *other));
-                told.push(key);
-                told.sort_unstable();
+                prop_assert_eq!(lane.put(flying), expected.iter().all(|other| key < *other));
+                expected.push(key);
+                expected.sort_unstable();
                 for _ in 0..pops {
-                    prop_assert_eq!(lane.front().map(|f| f.key), told.first().copied());
-                    if !told.is_empty() {
+                    prop_assert_eq!(lane.front().map(|f| f.key), expected.first().copied());
+                    if !expected.is_empty() {
                         lane.pop();
-                        told.remove(0);
+                        expected.remove(0);
                     }
                 }
-                prop_assert_eq!(lane.iter().map(|f| f.key).collect::<Vec<_>>(), told.clone());
+                prop_assert_eq!(lane.iter().map(|f| f.key).collect::<Vec<_>>(), expected.clone());
             }
         }
     }

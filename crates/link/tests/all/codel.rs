@@ -31,18 +31,18 @@ struct Driver {
     link: Link,
     held: BTreeMap<Token, u64>,
     /// The fates that the link returned: the time, the packet's number, the fate.
-    told: Vec<(Time, u64, Fate)>,
+    fates: Vec<(Time, u64, Fate)>,
 }
 
 impl Driver {
     fn new(config: &Config) -> Self {
-        Self { link: Link::new(config, "test", Seed(1)), held: BTreeMap::new(), told: Vec::new() }
+        Self { link: Link::new(config, "test", Seed(1)), held: BTreeMap::new(), fates: Vec::new() }
     }
 
     fn ask(&mut self, now: Time) {
         while let Some((token, fate)) = self.link.take(now) {
             let n = self.held.remove(&token).expect("a token that was handed out");
-            self.told.push((now, n, fate));
+            self.fates.push((now, n, fate));
         }
     }
 
@@ -57,17 +57,17 @@ impl Driver {
         self.go(now);
         match self.link.offer_of(now, size, ecn, flow) {
             Fate::Held(token) => assert_eq!(self.held.insert(token, n), None, "a token is for one packet"),
-            fate => self.told.push((now, n, fate)),
+            fate => self.fates.push((now, n, fate)),
         }
         self.ask(now);
     }
 
     fn with(&self, wanted: Drop) -> Vec<Time> {
-        self.told.iter().filter(|(_, _, fate)| *fate == Fate::Dropped(wanted)).map(|(at, ..)| *at).collect()
+        self.fates.iter().filter(|(_, _, fate)| *fate == Fate::Dropped(wanted)).map(|(at, ..)| *at).collect()
     }
 
     fn arrived(&self) -> Vec<u64> {
-        self.told.iter().filter(|(_, _, fate)| matches!(fate, Fate::Arrives { .. })).map(|(_, n, _)| *n).collect()
+        self.fates.iter().filter(|(_, _, fate)| matches!(fate, Fate::Arrives { .. })).map(|(_, n, _)| *n).collect()
     }
 }
 
@@ -110,7 +110,7 @@ fn drops_follow_the_control_law_of_the_rfc() {
 fn what_can_be_marked_is_marked_at_the_times_of_the_drops() {
     let driver = overload(Ecn::Ect0, true, 800);
     assert_eq!(driver.with(Drop::Stale), []);
-    let marked = driver.told.iter().filter(|(_, _, fate)| matches!(fate, Fate::Arrives { ecn: Ecn::Ce, .. }));
+    let marked = driver.fates.iter().filter(|(_, _, fate)| matches!(fate, Fate::Arrives { ecn: Ecn::Ce, .. }));
     let times: Vec<Time> = marked.map(|(at, ..)| *at).collect();
     assert_eq!(times, expected(ms(110), ms(799)));
     assert_eq!(driver.link.counts(Time::NEVER).marked, times.len() as u64);
@@ -191,7 +191,7 @@ fn on_a_trace_packets_leave_at_its_opportunities() {
     (0..3).for_each(|n| driver.offer(ms(0), n, PACKET, Ecn::NotEct, 0));
     assert_eq!(driver.link.due(), Some(ms(10)));
     driver.go(ms(100));
-    let times: Vec<Fate> = driver.told.iter().map(|(_, _, fate)| *fate).collect();
+    let times: Vec<Fate> = driver.fates.iter().map(|(_, _, fate)| *fate).collect();
     // As with drop-tail: the 1500 B at 10 ms carry the first packet and half of the second.
     assert_eq!(times, [10, 20, 20].map(|at| Fate::Arrives { at: ms(at), ecn: Ecn::NotEct }));
 }
@@ -212,7 +212,7 @@ proptest! {
         }
         driver.go(now + Span::secs(10));
         prop_assert!(driver.held.is_empty());
-        let mut all: Vec<u64> = driver.told.iter().map(|(_, n, _)| *n).collect();
+        let mut all: Vec<u64> = driver.fates.iter().map(|(_, n, _)| *n).collect();
         all.sort_unstable();
         prop_assert_eq!(all, (0..packets.len() as u64).collect::<Vec<_>>());
         for flow in 0..6 {
@@ -238,9 +238,9 @@ proptest! {
             prop_assert_eq!(held.link.queued(now), link.queued(now));
         }
         held.go(now + Span::secs(1));
-        let told: BTreeMap<u64, Fate> = held.told.iter().map(|(_, n, fate)| (*n, *fate)).collect();
+        let collected: BTreeMap<u64, Fate> = held.fates.iter().map(|(_, n, fate)| (*n, *fate)).collect();
         prop_assume!(held.link.counts(Time::NEVER).early == 0);
-        prop_assert_eq!(told, fates);
+        prop_assert_eq!(collected, fates);
         prop_assert_eq!(format!("{:?}", held.link.counts(Time::NEVER)), format!("{:?}", link.counts(Time::NEVER)));
     }
 }

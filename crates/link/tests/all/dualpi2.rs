@@ -23,12 +23,12 @@ fn config(keys: &str) -> Config {
 struct Driver {
     link: Link,
     held: BTreeMap<Token, (u64, Time, Ecn)>,
-    told: Vec<Told>,
+    fates: Vec<PacketFate>,
     offered: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct PacketFate {
     n: u64,
     came: Time,
     sent_as: Ecn,
@@ -37,13 +37,13 @@ struct Told {
 
 impl Driver {
     fn new(keys: &str) -> Self {
-        Self { link: Link::new(&config(keys), "test", Seed(1)), held: BTreeMap::new(), told: Vec::new(), offered: 0 }
+        Self { link: Link::new(&config(keys), "test", Seed(1)), held: BTreeMap::new(), fates: Vec::new(), offered: 0 }
     }
 
     fn ask(&mut self, now: Time) {
         while let Some((token, fate)) = self.link.take(now) {
             let (n, came, sent_as) = self.held.remove(&token).expect("a token that was handed out");
-            self.told.push(Told { n, came, sent_as, fate });
+            self.fates.push(PacketFate { n, came, sent_as, fate });
         }
     }
 
@@ -59,7 +59,7 @@ impl Driver {
         self.offered += 1;
         match self.link.offer_of(now, size, ecn, 0) {
             Fate::Held(token) => assert_eq!(self.held.insert(token, (n, now, ecn)), None, "a token is for one packet"),
-            fate => self.told.push(Told { n, came: now, sent_as: ecn, fate }),
+            fate => self.fates.push(PacketFate { n, came: now, sent_as: ecn, fate }),
         }
         self.ask(now);
     }
@@ -77,7 +77,7 @@ impl Driver {
     /// Returns the shares of the packets with this field, sent from `from` on, that arrived unmarked, arrived marked,
     /// and were dropped early, and their mean latency.
     fn share(&self, ecn: Ecn, from: Time) -> (f64, f64, f64, f64) {
-        let all: Vec<_> = self.told.iter().filter(|t| t.sent_as == ecn && t.came >= from).collect();
+        let all: Vec<_> = self.fates.iter().filter(|t| t.sent_as == ecn && t.came >= from).collect();
         let count = |fits: &dyn Fn(Fate) -> bool| all.iter().filter(|t| fits(t.fate)).count() as f64;
         let marked = count(&|fate| matches!(fate, Fate::Arrives { ecn: Ecn::Ce, .. }));
         let arrived = count(&|fate| matches!(fate, Fate::Arrives { .. }));
@@ -104,7 +104,7 @@ fn ect1_and_ce_wait_in_the_queue_of_little_delay_and_all_else_in_the_classic_one
         driver.offer(at(0), PACKET, ecn);
     }
     driver.go(at(100));
-    let order: Vec<_> = driver.told.iter().map(|t| t.n).collect();
+    let order: Vec<_> = driver.fates.iter().map(|t| t.n).collect();
     assert_eq!(&order[..4], [0, 21, 23, 1], "the first was on the transmitter");
     assert_eq!(order.len(), 24);
     assert_eq!(&order[22..], [20, 22]);
@@ -151,7 +151,7 @@ fn the_ramp_marks_l4s_packets_that_wait_though_the_classic_queue_is_empty() {
     (0..10).for_each(|_| driver.offer(at(0), PACKET, Ecn::Ect1));
     driver.go(at(50));
     let marked: Vec<_> =
-        driver.told.iter().filter(|t| matches!(t.fate, Fate::Arrives { ecn: Ecn::Ce, .. })).map(|t| t.n).collect();
+        driver.fates.iter().filter(|t| matches!(t.fate, Fate::Arrives { ecn: Ecn::Ce, .. })).map(|t| t.n).collect();
     // Packets 0 and 1 are not marked. Packet 2 waits 2 ms and raises the count to 1, which the next ones exceed.
     assert_eq!(marked, [3, 4, 5, 6, 7, 8, 9]);
     // One packet at a time: none waits for another.
@@ -177,7 +177,7 @@ fn while_both_wait_the_classic_queue_has_its_share() {
         // Both queues have more than their share, and the gains of 0 prevent drops.
         let mut driver = Driver::new(&format!("{keys}\nalpha = 0\nbeta = 0\nlimit = \"100s\""));
         driver.stream(GAP, &[Ecn::Ect1, Ecn::NotEct], at(0), at(8_000));
-        let of = |ecn| driver.told.iter().filter(|t| t.sent_as == ecn).count() as f64;
+        let of = |ecn| driver.fates.iter().filter(|t| t.sent_as == ecn).count() as f64;
         let got = of(Ecn::NotEct) / (of(Ecn::NotEct) + of(Ecn::Ect1));
         assert!((got / share - 1.0).abs() < 0.02, "{got} instead of {share}");
     }
@@ -190,7 +190,7 @@ fn it_drops_what_does_not_fit_into_both_queues_together() {
         driver.offer(at(0), PACKET, ecn);
     }
     assert_eq!(
-        driver.told.iter().filter(|t| t.fate == Fate::Dropped(Drop::Full)).map(|t| t.n).collect::<Vec<_>>(),
+        driver.fates.iter().filter(|t| t.fate == Fate::Dropped(Drop::Full)).map(|t| t.n).collect::<Vec<_>>(),
         [5, 6]
     );
     let Queue::DualPi2(dual) = config("").queue else { panic!("not DualPI2") };
@@ -237,18 +237,18 @@ proptest! {
         driver.go(now + Span::secs(10));
         prop_assert!(driver.held.is_empty());
         prop_assert_eq!(driver.link.due(), None);
-        let mut all: Vec<u64> = driver.told.iter().map(|t| t.n).collect();
+        let mut all: Vec<u64> = driver.fates.iter().map(|t| t.n).collect();
         all.sort_unstable();
         prop_assert_eq!(all, (0..packets.len() as u64).collect::<Vec<_>>());
         for low in [false, true] {
-            let lane = driver.told.iter().filter(|t| (t.sent_as.bits() & 1 == 1) == low);
+            let lane = driver.fates.iter().filter(|t| (t.sent_as.bits() & 1 == 1) == low);
             let of: Vec<u64> = lane.filter(|t| matches!(t.fate, Fate::Arrives { .. })).map(|t| t.n).collect();
             prop_assert!(of.is_sorted());
         }
-        for told in &driver.told {
-            let Fate::Arrives { ecn, .. } = told.fate else { continue };
-            prop_assert!(ecn == told.sent_as || ecn == Ecn::Ce && told.sent_as.is_capable(), "{:?} became \
-                {:?}", told.sent_as, ecn);
+        for packet in &driver.fates {
+            let Fate::Arrives { ecn, .. } = packet.fate else { continue };
+            prop_assert!(ecn == packet.sent_as || ecn == Ecn::Ce && packet.sent_as.is_capable(), "{:?} became \
+                {:?}", packet.sent_as, ecn);
         }
     }
 

@@ -179,8 +179,8 @@ fn wifi_jitter_has_the_mean_and_the_tail_of_its_law() {
     for (mean, true_mean, late_share) in [(1, 0.684, 0.0), (7, 6.845, 6.64), (12, 11.979, 12.17)] {
         let jitter = Jitter { mean: Span::millis(mean), dist: JitterDist::Wifi, reorder: true };
         let late = late("forth", Steps::constant(Some(jitter)), 400_000);
-        let told = late.iter().sum::<f64>() / late.len() as f64;
-        assert!((told / true_mean - 1.0).abs() < 0.02, "J = {mean} ms: {told} ms for {true_mean}");
+        let measured = late.iter().sum::<f64>() / late.len() as f64;
+        assert!((measured / true_mean - 1.0).abs() < 0.02, "J = {mean} ms: {measured} ms for {true_mean}");
         let share = 100.0 * late.iter().filter(|ms| **ms > 50.0).count() as f64 / late.len() as f64;
         assert!((share - late_share).abs() < 0.3, "J = {mean} ms: {share} % for {late_share}");
     }

@@ -19,8 +19,8 @@ fn offer(link: &mut Link, gap: Span, from: Time, packets: u64) -> Vec<bool> {
         let now = from + gap * n;
         let fate = match link.offer_of(now, PACKET, Ecn::Ect1, n) {
             Fate::Held(token) => {
-                let (told, fate) = link.take(now).expect("nothing is before it");
-                assert_eq!(told, token);
+                let (taken, fate) = link.take(now).expect("nothing is before it");
+                assert_eq!(taken, token);
                 fate
             }
             fate => fate,

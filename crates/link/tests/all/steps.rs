@@ -42,10 +42,10 @@ proptest! {
         let changes: Vec<_> = changes.into_iter().map(|(ms, kbps)| (ms, Rate::kbps(kbps))).collect();
         let first = Rate::kbps(first);
         let link = link(Service::Rate(of_steps(first, &changes)), Queue::drop_tail(Limit::Packets(50)));
-        let told = link.capacity(at(from), at(from + more)).unwrap().as_f64();
+        let capacity = link.capacity(at(from), at(from + more)).unwrap().as_f64();
         let summed = by_milliseconds(first, &changes, from, from + more);
         // Each step is rounded down to the byte.
-        prop_assert!(told <= summed + 1e-6 && told + 13.0 >= summed, "{told} and {summed}");
+        prop_assert!(capacity <= summed + 1e-6 && capacity + 13.0 >= summed, "{capacity} and {summed}");
     }
 
     #[test]
@@ -112,7 +112,7 @@ fn in_an_outage_nothing_leaves_whatever_the_discipline_and_the_queue_holds_and_o
         let steps = of_steps(Rate::mbps(8), &[(100, Rate::ZERO), (400, Rate::mbps(8))]);
         let mut link = link(Service::Rate(steps), queue.clone());
         let (mut arrivals, mut dropped, mut held) = (Vec::new(), 0, 0);
-        let mut told = |fate: Fate| match fate {
+        let mut count = |fate: Fate| match fate {
             Fate::Arrives { at, .. } => arrivals.push(at),
             Fate::Dropped(_) => dropped += 1,
             Fate::Held(_) => held += 1,
@@ -121,15 +121,15 @@ fn in_an_outage_nothing_leaves_whatever_the_discipline_and_the_queue_holds_and_o
         let mut now = 0;
         while now < 1_000 {
             while let Some((_, fate)) = link.take(at(now)) {
-                told(fate);
+                count(fate);
             }
             if now % 5 == 0 {
-                told(link.offer_of(at(now), Bytes::new(1000), Ecn::NotEct, 1));
+                count(link.offer_of(at(now), Bytes::new(1000), Ecn::NotEct, 1));
             }
             now += 1;
         }
         while let Some((_, fate)) = link.take(at(now)) {
-            told(fate);
+            count(fate);
         }
         let in_outage = arrivals.iter().filter(|t| **t > at(101) && **t <= at(400)).count();
         let after = arrivals.iter().filter(|t| **t > at(400) && **t <= at(420)).count();

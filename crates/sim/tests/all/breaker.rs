@@ -4,7 +4,7 @@ use crate::lab::{rules, run};
 
 #[test]
 fn with_defences_the_circuit_breaker_ends_a_rate_that_nobody_reports_on_and_without_them_no_run_shows_one() {
-    let told = |defences: bool| {
+    let broken_at = |defences: bool| {
         let run = run(&format!(
             "duration = \"60s\"\n[topology]\nshape = \"dumbbell\"\n\
              bottleneck = {{ rate = \"2Mbps\", delay = \"20ms\" }}\n\
@@ -17,7 +17,7 @@ fn with_defences_the_circuit_breaker_ends_a_rate_that_nobody_reports_on_and_with
     };
     // RFC 8083, section 4.1: three reporting intervals of 5 s without a report, after the last one that arrived
     // before 10 s. There are ten reports per second.
-    let broke = told(true).expect("a breaker");
+    let broke = broken_at(true).expect("a breaker");
     assert!((24.5..26.0).contains(&broke), "{broke}");
-    assert_eq!(told(false), None);
+    assert_eq!(broken_at(false), None);
 }

@@ -22,15 +22,15 @@ fn busy(seed: u64, controller: &str) -> String {
     )
 }
 
-fn told(seed: u64, controller: &str) -> String {
+fn summary_of(seed: u64, controller: &str) -> String {
     run(&busy(seed, controller)).summary.to_string()
 }
 
 #[test]
 fn equal_runs_have_equal_summaries_to_the_last_byte_also_side_by_side() {
     for controller in ["asmp", "tfmcc", "tfrc"] {
-        let alone = told(1, controller);
-        let many: Vec<_> = (0..4).map(|_| std::thread::spawn(move || told(1, controller))).collect();
+        let alone = summary_of(1, controller);
+        let many: Vec<_> = (0..4).map(|_| std::thread::spawn(move || summary_of(1, controller))).collect();
         for run in many {
             assert_eq!(run.join().ok().as_ref(), Some(&alone), "{controller}");
         }

@@ -67,9 +67,9 @@ fn ect1_packets_of_a_video_come_out_marked_by_dualpi2_and_wait_less_than_classic
     between(ect1.1, 22.4, 25.0);
     between(ect0.1 - ect1.1, 2.0, 60.0);
     // Reports per packet lead to the same result.
-    let told = share("ect1", "rfc8888");
-    between(told.0 / ect1.0, 0.5, 2.0);
-    assert_eq!(told.2, 0.0);
+    let reported = share("ect1", "rfc8888");
+    between(reported.0 / ect1.0, 0.5, 2.0);
+    assert_eq!(reported.2, 0.0);
 }
 
 #[test]
@@ -83,12 +83,12 @@ fn a_path_that_clears_the_ecn_field_is_found_and_nothing_leaves_as_capable_any_m
              ecn = \"ect1\"\n"
         ))
     };
-    let told = |run: &lab::Run| {
+    let figures = |run: &lab::Run| {
         let (flow, to) = (run.flow("video").clone(), run.receiver("video", "video.dst1").clone());
         let marked = run.link("bottleneck", "forward").map_or(f64::NAN, |link| num(&link["marked_packets"]));
         (flow, to, marked)
     };
-    let ((kept, at_kept, marked), (cleared, at_cleared, none)) = (told(&run(false)), told(&run(true)));
+    let ((kept, at_kept, marked), (cleared, at_cleared, none)) = (figures(&run(false)), figures(&run(true)));
     assert_eq!((kept["ecn_path"].as_str(), cleared["ecn_path"].as_str()), (Some("kept"), Some("cleared")));
     assert_eq!(kept["ecn_sent_packets"], kept["sent_packets"]);
     assert_eq!(at_kept["ecn_marked_packets"], marked);

@@ -28,9 +28,9 @@ fn copies_cost_nobody_anything_and_are_counted_once() {
         let link = format!("queue = {{ kind = \"{queue}\" }}\nduplicate = 0.2");
         let run = run(&group("fixed", FIXED, &link, 20));
         for receiver in ["r1", "r2"] {
-            let told = run.receiver("video", receiver);
-            between(num(&told["throughput_bps"]), 0.99e6, 1.001e6);
-            assert_eq!(num(&told["loss_frac"]), 0.0, "{queue}");
+            let receiver_figures = run.receiver("video", receiver);
+            between(num(&receiver_figures["throughput_bps"]), 0.99e6, 1.001e6);
+            assert_eq!(num(&receiver_figures["loss_frac"]), 0.0, "{queue}");
         }
         let link = run.link("l", "forward").unwrap();
         // Of 2500 packets, and a few sender reports.
@@ -48,9 +48,9 @@ fn copies_cost_nobody_anything_and_are_counted_once() {
 #[test]
 fn packets_that_come_late_are_not_lost() {
     let run = run(&group("fixed", FIXED, "reorder = { p = 0.1, by = \"100ms\" }", 20));
-    let told = run.receiver("video", "r1");
-    between(num(&told["throughput_bps"]), 0.99e6, 1.001e6);
-    between(num(&told["delay_ms"]["p95"]), 120.0, 130.0);
+    let receiver_figures = run.receiver("video", "r1");
+    between(num(&receiver_figures["throughput_bps"]), 0.99e6, 1.001e6);
+    between(num(&receiver_figures["delay_ms"]["p95"]), 120.0, 130.0);
     between(num(&run.link("l", "forward").unwrap()["reordered_packets"]), 190.0, 310.0);
 }
 

@@ -19,14 +19,14 @@ fn tree(receivers: u32, lines: &str, reports: &str) -> String {
 #[test]
 fn five_hundred_receivers_that_report_to_the_source_alone_share_five_percent_as_if_they_heard_each_other() {
     let fixed = "controller = \"fixed\"\nparams.fixed = { rate = \"300kbps\" }";
-    let told = run(&tree(500, fixed, "source"));
-    let heard = run(&tree(500, fixed, "group"));
-    let (told, heard) = (told.flow("video"), heard.flow("video"));
-    for flow in [told, heard] {
+    let to_source = run(&tree(500, fixed, "source"));
+    let to_group = run(&tree(500, fixed, "group"));
+    let (to_source, to_group) = (to_source.flow("video"), to_group.flow("video"));
+    for flow in [to_source, to_group] {
         // Three quarters of 5 % of 2 Mb/s, apart from the start, when the group's size is not yet known.
         between(num(&flow["feedback_bps"]), 60e3, 90e3);
     }
-    between(num(&told["feedback_bps"]) / num(&heard["feedback_bps"]), 0.8, 1.25);
+    between(num(&to_source["feedback_bps"]) / num(&to_group["feedback_bps"]), 0.8, 1.25);
 }
 
 #[test]

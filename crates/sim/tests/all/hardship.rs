@@ -261,8 +261,8 @@ fn mean(rates: &[f64], from: f64, to: f64) -> f64 {
 /// Returns the promise that a controller breaks on a path, with a description.
 fn broken(controller: &Controller, path: &Path) -> Option<(Promise, String)> {
     let text = path.text(controller.name, true);
-    let told = run(&text);
-    let (sent, arrived) = (series(&told, "f.src"), series(&told, "f.dst1"));
+    let result = run(&text);
+    let (sent, arrived) = (series(&result, "f.src"), series(&result, "f.dst1"));
     let pause = sent.split(|rate| *rate > 0.0).map(<[f64]>::len).max().unwrap_or(0);
     if pause > PAUSE {
         return Some((Promise::Alive, format!("silent for {pause} s\n{text}")));

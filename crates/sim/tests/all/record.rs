@@ -67,7 +67,7 @@ fn the_same_scenario_and_seed_give_the_pinned_record() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let files: Vec<_> = FOLDERS.iter().flat_map(|folder| scenarios(&root.join(folder))).collect();
     let ladder = Arc::new(ladder());
-    let mut told = format!("# scenario, packet-hops in {SECONDS} s, record_sha256; a line per flow\n");
+    let mut records = format!("# scenario, packet-hops in {SECONDS} s, record_sha256; a line per flow\n");
     for file in files {
         let mut document = Document::read(&file).expect("it is TOML");
         document.set(&format!("duration={SECONDS}s")).expect("a key");
@@ -85,15 +85,15 @@ fn the_same_scenario_and_seed_give_the_pinned_record() {
         assert_eq!(simulation.record().tree(true).into_json(), summary.to_string(), "{}", file.display());
         let name = file.strip_prefix(&root).unwrap_or(&file).display();
         let sha = summary["record_sha256"].as_str().unwrap_or_default();
-        let _ = writeln!(told, "{name} {} {sha}", simulation.hops());
+        let _ = writeln!(records, "{name} {} {sha}", simulation.hops());
         for flow in summary["flows"].as_array().into_iter().flatten() {
-            let _ = writeln!(told, "{}", line(flow));
+            let _ = writeln!(records, "{}", line(flow));
         }
     }
     let pinned = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/records.txt");
     if std::env::var_os("STEADYCAST_PIN").is_some() {
-        fs::write(&pinned, &told).expect("it can be written");
+        fs::write(&pinned, &records).expect("it can be written");
     }
     let pinned = fs::read_to_string(&pinned).unwrap_or_default();
-    assert!(pinned == told, "the records are not those in tests/records.txt:\n{told}");
+    assert!(pinned == records, "the records are not those in tests/records.txt:\n{records}");
 }

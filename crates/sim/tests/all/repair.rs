@@ -108,8 +108,8 @@ fn at_one_percent_of_loss_a_third_of_the_frames_fail_and_with_repair_one_in_a_th
     between(not_ok(&pictures(0.01, "paced", "rtx")), 0.0, 0.01);
 }
 
-/// How many frames of 10,000 come too late or not whole: pictures of this rate, paced, with a quantizer per group or
-/// per `vbr`, over a path of 30 ms each way that loses 1 % of its packets.
+/// Returns how many frames of 10,000 are late or incomplete: pictures of this rate, paced, with a quantizer per group
+/// or per `vbr`, over a path of 30 ms each way that loses 1 % of its packets.
 fn late(mbps: u64, vbr: &str, seed: u64) -> u64 {
     let lost = bernoulli(0.01);
     let scenario = lab::scenario(&dumbbell(

@@ -106,13 +106,13 @@ fn down_goes_at_once_when_the_link_falls_and_up_again_after_the_hold() {
         let mut downs = Vec::new();
         for seed in 1..=5 {
             let run = controlled(&format!("seed = {seed}\n{}", network(&[1.2], 120, events)), controller);
-            let told = moves(&run);
-            let down = told.iter().find(|m| m.0 > 40.0 && m.3 == "low");
-            let down = down.unwrap_or_else(|| panic!("{controller}: {told:?}")).0;
+            let switches = moves(&run);
+            let down = switches.iter().find(|m| m.0 > 40.0 && m.3 == "low");
+            let down = down.unwrap_or_else(|| panic!("{controller}: {switches:?}")).0;
             between(down, 40.0, 46.0);
             downs.push(down);
-            let up = told.iter().find(|m| m.0 > down && m.0 > 60.0 && m.3 == "mid");
-            between(up.unwrap_or_else(|| panic!("{controller}: {told:?}")).0, 60.0, 100.0);
+            let up = switches.iter().find(|m| m.0 > down && m.0 > 60.0 && m.3 == "mid");
+            between(up.unwrap_or_else(|| panic!("{controller}: {switches:?}")).0, 60.0, 100.0);
         }
         downs.sort_by(f64::total_cmp);
         between(downs[2], 40.0, 44.0);
@@ -125,9 +125,9 @@ fn in_a_steady_network_moves_become_few() {
         // Each link's rate lies between two groups: the lower one has no loss, the next one too much. Each attempt to
         // join the next one doubles the hold time; with a constant hold of 10 s there would be about twenty attempts.
         let run = controlled(&network(&[0.55, 1.45], 300, ""), controller);
-        let told = moves(&run);
+        let switches = moves(&run);
         for name in ["r1", "r2"] {
-            let times: Vec<f64> = told.iter().filter(|m| m.1 == name).map(|m| m.0).collect();
+            let times: Vec<f64> = switches.iter().filter(|m| m.1 == name).map(|m| m.0).collect();
             let late = times.iter().filter(|at| **at > 150.0).count();
             assert!((2..=16).contains(&times.len()) && late <= 4, "{controller}: {name} at {times:?}");
         }
@@ -137,15 +137,15 @@ fn in_a_steady_network_moves_become_few() {
 #[test]
 fn a_group_without_receivers_is_not_sent_and_starts_when_one_comes() {
     let run = run(&network(&[4.0], 60, ""));
-    let told = moves(&run);
-    assert_eq!(told.iter().map(|m| m.3.as_str()).collect::<Vec<_>>(), ["mid", "high"]);
+    let switches = moves(&run);
+    assert_eq!(switches.iter().map(|m| m.3.as_str()).collect::<Vec<_>>(), ["mid", "high"]);
     let rates = sent(&run, "low");
     // It pauses five report intervals after the last report of any receiver.
-    let gone = told[0].0 as usize;
+    let gone = switches[0].0 as usize;
     assert!(rates[5] > 1e5 && rates[gone + 8..].iter().all(|r| *r == 0.0), "{rates:?}");
     // The receiver gets packets of the new group half a second after its join.
     let high = sent(&run, "high");
-    let joined = told[1].0 as usize;
+    let joined = switches[1].0 as usize;
     assert!(high[..joined - 1].iter().all(|r| *r == 0.0) && high[joined + 2] > 0.7e6, "{high:?}");
 }
 

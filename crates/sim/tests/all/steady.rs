@@ -62,16 +62,17 @@ fn in_a_queue_of_its_own_it_takes_no_part_in_what_tcp_does_to_its_own() {
 
 #[test]
 fn what_arrives_tells_a_queue_of_its_own_from_one_that_is_shared() {
-    let told = |run: &Run| rules(run).iter().filter(|(_, rule)| rule == "delay: a queue of its own").count();
+    let self_queue_count =
+        |run: &Run| rules(run).iter().filter(|(_, rule)| rule == "delay: a queue of its own").count();
     // With two of five seeds it never competes, or stops competing by another rule.
     let own = seeded(2, ("2Mbps", "28ms"), "{ kind = \"fq-codel\" }", &tcp(""));
-    between(told(&own) as f64, 1.0, 8.0);
+    between(self_queue_count(&own) as f64, 1.0, 8.0);
     // It lost 1.0 % before it could detect the queue.
     between(loss(&own), 0.0, 0.005);
     between(num(&own.flow("video")["share_of_fair"]), 0.88, 1.05);
     for queue in ["{ kind = \"droptail\", limit = \"27p\" }", "{ kind = \"codel\" }"] {
         let shared = on(queue, &tcp(""));
-        between(told(&shared) as f64, 0.0, 0.0);
+        between(self_queue_count(&shared) as f64, 0.0, 0.0);
         let competes = rules(&shared).iter().filter(|(_, rule)| rule.starts_with("compete")).count();
         between(competes as f64, 100.0, 1e6);
     }

@@ -138,8 +138,8 @@ fn a_tcp_whose_window_holds_less_than_its_share_is_a_warning_and_another_is_none
         let emulated = Record { world: "emulated", ..run.simulation.record() }.summary(true);
         for summary in [&run.summary, &emulated] {
             let said = summary["warnings"].to_string();
-            let told = "the window limits it, and not the network; make flow.tcp.window \\\"67p\\\" or more";
-            assert_eq!(said.contains(told), few, "{window}: {said}");
+            let expected = "the window limits it, and not the network; make flow.tcp.window \\\"67p\\\" or more";
+            assert_eq!(said.contains(expected), few, "{window}: {said}");
         }
     }
 }
@@ -153,7 +153,7 @@ fn the_kernels_window_limits_an_emulated_tcp_whatever_the_scenario_gives_it() {
          [[flow]]\nname = \"tcp\"\nkind = \"tcp\"\nwindow = \"6700p\"\n");
     let said = |world| Record { world, ..run.simulation.record() }.summary(true)["warnings"].to_string();
     assert!(!said("simulated").contains("the window limits it"), "{}", said("simulated"));
-    let told = "its window holds 6291000 bytes, and its fair share 10000000 in a round trip of 80ms: the window limits \
+    let expected = "its window holds 6291000 bytes, and its fair share 10000000 in a round trip of 80ms: the window limits \
                 it, and not the network; no larger one is opened here";
-    assert!(said("emulated").contains(told), "{}", said("emulated"));
+    assert!(said("emulated").contains(expected), "{}", said("emulated"));
 }

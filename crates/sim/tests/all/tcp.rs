@@ -298,13 +298,13 @@ fn version_1_beside_one_cubic_takes_the_share_that_its_window_of_two_round_trips
     for x in [2.0, 4.0, 8.0] {
         let packets = (x * 20e6 * 0.04 / 12e3) as u32;
         let cubics = 0.5 - 0.5 / x - 4.0 / f64::from(packets);
-        let told = (1.0 - cubics) * (1.0 - (x * 0.04 + 0.2 + 0.04) / 10.0);
+        let predicted = (1.0 - cubics) * (1.0 - (x * 0.04 + 0.2 + 0.04) / 10.0);
         let queue = format!("queue = {{ kind = \"droptail\", limit = \"{packets}p\" }}");
         let flow = "congestion = \"bbr1\"\n[[flow]]\nname = \"cubic\"\nkind = \"tcp\"\nfrom = \"a\"\nto = [\"b\"]\n";
         let done = run(&queue, flow, &["link.path.rate=20Mbps", "link.path.delay=20ms", "duration=180s"]);
         let rate = |n: usize| done.summary["flows"][n]["throughput_bps"].as_f64().expect("a rate");
         let share = rate(0) / (rate(0) + rate(1));
-        assert_between(&format!("{x} round trips"), share, told - 0.2, told + 0.2);
+        assert_between(&format!("{x} round trips"), share, predicted - 0.2, predicted + 0.2);
         assert_between("of both", share, 0.25, 0.75);
     }
 }

@@ -43,11 +43,11 @@ impl Replay {
 
     fn on_ack(&mut self, next: u32, sacks: [Block; 3]) {
         // A segment that has arrived was sent, although the model may be about to send it.
-        let told = sacks.iter().map(|block| block.end).fold(next, u32::max);
-        if told > self.sender.max {
-            self.sender.max = told;
-            self.sender.scoreboard.on_sent_to(told);
-            self.sent.resize(told as usize, self.now);
+        let sent_to = sacks.iter().map(|block| block.end).fold(next, u32::max);
+        if sent_to > self.sender.max {
+            self.sender.max = sent_to;
+            self.sender.scoreboard.on_sent_to(sent_to);
+            self.sent.resize(sent_to as usize, self.now);
         }
         let measured = if next > self.una { self.una } else { sacks[0].start };
         let echo = self.sent.get(measured as usize).copied().unwrap_or(self.now);
