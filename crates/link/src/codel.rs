@@ -2,7 +2,7 @@
 
 use crate::managed::{CongestionSignals, Departure, Managed, Waiting};
 use crate::queue::Discipline;
-use crate::{Drop, Ecn, Limit, Line};
+use crate::{Drop, Ecn, Limit, LinkProperties};
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_words::tree::Item;
@@ -64,8 +64,8 @@ impl CoDel {
     };
 }
 
-impl Kind<Line> for CoDel {}
-impl Kind<Line> for FqCoDel {}
+impl Kind<LinkProperties> for CoDel {}
+impl Kind<LinkProperties> for FqCoDel {}
 
 impl Discipline for CoDel {
     fn limit(&self) -> Limit {

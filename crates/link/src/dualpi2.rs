@@ -3,7 +3,7 @@
 
 use crate::managed::{CongestionSignals, Departure, Managed, Waiting};
 use crate::queue::Discipline;
-use crate::{Drop, Limit, Line};
+use crate::{Drop, Limit, LinkProperties};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_words::{Kind, Within, settings};
@@ -44,7 +44,7 @@ fn takes_time(span: Span) -> Option<(String, String)> {
     (span < Span::millis(1)).then(|| ("takes too little time".into(), "at least \"1ms\"; without it \"15ms\"".into()))
 }
 
-impl Kind<Line> for DualPi2 {}
+impl Kind<LinkProperties> for DualPi2 {}
 
 impl Discipline for DualPi2 {
     fn limit(&self) -> Limit {

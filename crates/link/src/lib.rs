@@ -38,7 +38,7 @@ pub use loss::{BernoulliLoss, GilbertLoss, ListLoss, Loss, PacketNumbers, RunLos
 pub use managed::Token;
 pub use pie::Pie;
 pub use policer::Policer;
-pub use queue::{DropTail, Line, Queue};
+pub use queue::{DropTail, LinkProperties, Queue};
 pub use red::{Red, RedPreset};
 pub use service::{Opportunities, Service};
 pub use shaper::Shaper;

@@ -2,7 +2,7 @@
 //! is computed from the queueing delay.
 
 use crate::queue::{Admission, Arrival, Discipline};
-use crate::{Drop, Ecn, Limit, Line};
+use crate::{Drop, Ecn, Limit, LinkProperties};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_words::{Kind, Within, settings};
 
@@ -39,7 +39,7 @@ fn takes_time(span: Span) -> Option<(String, String)> {
     (span < Span::micros(1)).then(|| ("takes no time".into(), "at least \"1us\"; without it \"15ms\"".into()))
 }
 
-impl Kind<Line> for Pie {}
+impl Kind<LinkProperties> for Pie {}
 
 impl Discipline for Pie {
     fn limit(&self) -> Limit {

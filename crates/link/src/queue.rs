@@ -15,7 +15,7 @@ use steadycast_words::{Findings, Kind, kinds, settings};
 
 kinds! {
     /// What waits for a link, and what is dropped.
-    Queue for Line, default "droptail",
+    Queue for LinkProperties, default "droptail",
         example "\"fq-codel\", \"100ms\" or { kind = \"fq-codel\", limit = \"100p\" }", short size {
         /// First come, first served; what does not fit is dropped.
         "droptail" => DropTail(DropTail), "a drop-tail queue";
@@ -61,7 +61,7 @@ impl Queue {
     }
 
     /// Reads the queue of a link. Problems are added to `out`.
-    pub fn read(item: &Item, line: &Line, out: &mut Findings) -> Option<Self> {
+    pub fn read(item: &Item, line: &LinkProperties, out: &mut Findings) -> Option<Self> {
         let queue = Self::read_for(item, line, out)?;
         needs_rate(queue.limit(), "limit", item, line, out).then_some(queue)
     }
@@ -69,7 +69,7 @@ impl Queue {
 
 /// The properties of the link from which queue settings are derived.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
+pub struct LinkProperties {
     /// The rate when the run starts, or the mean rate of a trace; `None` means unlimited.
     pub rate: Option<Rate>,
     /// The propagation delay.
@@ -77,7 +77,7 @@ pub struct Line {
 }
 
 /// Whether a limit is defined on this link: a limit in time needs a rate. Problems are added to `out`.
-pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &Line, out: &mut Findings) -> bool {
+pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &LinkProperties, out: &mut Findings) -> bool {
     let fine = line.rate.is_some() || !matches!(limit, Limit::Time(_));
     if !fine {
         let remedy = "give the link a rate, or write for example \"50p\" (packets) or \"64kB\"";
@@ -142,7 +142,7 @@ settings! {
     }
 }
 
-impl Kind<Line> for DropTail {}
+impl Kind<LinkProperties> for DropTail {}
 
 impl Discipline for DropTail {
     fn limit(&self) -> Limit {

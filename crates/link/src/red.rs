@@ -1,7 +1,7 @@
 //! Random early detection (Floyd and Jacobson 1993), with the gentle slope above the upper threshold.
 
 use crate::queue::{Admission, Arrival, Discipline, needs_rate};
-use crate::{Drop, Ecn, Limit, Line};
+use crate::{Drop, Ecn, Limit, LinkProperties};
 use steadycast_units::{Bytes, Chance, Rate, Span};
 use steadycast_words::tree::Item;
 use steadycast_words::{Findings, Kind, Settings, Within, field, settings, words};
@@ -112,8 +112,8 @@ impl Red {
     }
 }
 
-impl Kind<Line> for Red {
-    fn read_for(item: &Item, line: &Line, out: &mut Findings) -> Option<Self> {
+impl Kind<LinkProperties> for Red {
+    fn read_for(item: &Item, line: &LinkProperties, out: &mut Findings) -> Option<Self> {
         let preset = field::<RedPreset>(item, "preset", &[], out).ok()?.unwrap_or(RedPreset::Ns2);
         let mean_packet = field::<Bytes>(item, "mean_packet", &[&PACKET], out).ok()?;
         let explicit = ["min", "max", "weight"].iter().all(|key| item.get(key).is_some());

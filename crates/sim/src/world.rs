@@ -142,7 +142,7 @@ impl Simulation {
         &mut self,
         open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
     ) -> Result<(), (String, io::Error)> {
-        let who = self.agents.iter().zip(&self.ports).map(|(agent, port)| AgentInfo {
+        let infos = self.agents.iter().zip(&self.ports).map(|(agent, port)| AgentInfo {
             node: port.node,
             tcp: match agent {
                 Agent::TcpSource(source) => Some(TcpShape {
@@ -154,7 +154,7 @@ impl Simulation {
                 _ => None,
             },
         });
-        self.network.capture(&self.scenario, who.collect(), open)
+        self.network.capture(&self.scenario, infos.collect(), open)
     }
 
     /// Ends the captures, if there are any.

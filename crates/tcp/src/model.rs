@@ -41,7 +41,7 @@ pub(crate) struct Decision {
 
 /// The sender's loss recovery state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum RecoveryState {
     Open,
     Recovery,
     Loss,
@@ -56,7 +56,7 @@ pub(crate) struct Outstanding<'a, Again> {
 
 /// The sender's window, in segments, for a control that sets it.
 pub(crate) struct Window {
-    pub(crate) phase: Phase,
+    pub(crate) phase: RecoveryState,
     pub(crate) cwnd: f64,
     /// The receiver's window.
     pub(crate) most: f64,
@@ -76,7 +76,7 @@ pub(crate) struct Model {
     pub(crate) algorithm: Algorithm,
     pub(crate) pacer: Option<Pacer>,
     rate_estimator: RateEstimator,
-    phase: Phase,
+    phase: RecoveryState,
     /// The window counts as the limit until this many segments are delivered.
     limited_until: Option<u64>,
     limited: bool,
@@ -105,7 +105,7 @@ impl Model {
             algorithm,
             pacer,
             rate_estimator,
-            phase: Phase::Open,
+            phase: RecoveryState::Open,
             limited_until: None,
             limited: false,
             marks: 0,
@@ -198,7 +198,7 @@ impl Model {
     /// Records a time-out at a window of `cwnd`, after which `in_flight` segments are outstanding. Returns the
     /// window.
     pub(crate) fn on_timeout(&mut self, now: Time, cwnd: f64, in_flight: u32) -> f64 {
-        self.phase = Phase::Loss;
+        self.phase = RecoveryState::Loss;
         self.rate_estimator.on_timeout();
         let delivered = self.rate_estimator.delivered;
         match &mut self.algorithm {
@@ -228,7 +228,7 @@ impl Model {
         let sample = self.rate_estimator.on_ack(now, ack, scoreboard, again, min_rtt);
         let (delivered, in_flight) = (self.rate_estimator.delivered, scoreboard.pipe());
         if phase != self.phase {
-            if phase == Phase::Recovery {
+            if phase == RecoveryState::Recovery {
                 match &mut self.algorithm {
                     Algorithm::Bbr(bbr) => bbr.on_recovery(cwnd, delivered, false),
                     Algorithm::Bbr1(bbr) => bbr.on_recovery(cwnd, delivered, false),
@@ -253,7 +253,7 @@ impl Model {
             self.limited_until = Some(delivered + u64::from(in_flight));
         }
         let cwnd_limited = self.limited_until.is_some_and(|until| delivered <= until);
-        let recovering = phase == Phase::Recovery;
+        let recovering = phase == RecoveryState::Recovery;
         let event = AckEvent { now, sample, delivered, in_flight, cwnd, cwnd_limited, recovering };
         let losses = self.rate_estimator.losses();
         let decision = match &mut self.algorithm {

@@ -1,7 +1,7 @@
 use crate::config::{Config, Congestion, MAX_SEGMENTS, MAX_WINDOW};
 use crate::cubic::Cubic;
 use crate::hystart::{Advice, HystartState};
-use crate::model::{Algorithm, Model, Outstanding, Phase, Window};
+use crate::model::{Algorithm, Model, Outstanding, RecoveryState, Window};
 use crate::offload::{Offload, SendState};
 use crate::pacer::Pacer;
 use crate::prague::AckSample;
@@ -56,27 +56,27 @@ enum State {
 #[derive(Clone, Copy, Debug, Default)]
 struct ProportionalRateReduction {
     /// The outstanding segments when recovery began (RecoverFS).
-    from: u32,
-    delivered: u32,
-    out: u32,
+    recover_fs: u32,
+    prr_delivered: u32,
+    prr_out: u32,
 }
 
 impl ProportionalRateReduction {
     /// Returns how many segments may be sent after `fresh` more were delivered. `pipe` segments are in flight and the
     /// window must end at `goal` (ssthresh). `advanced` says whether the cumulative acknowledgment moved.
-    fn allow(&mut self, pipe: u32, goal: u32, fresh: u32, advanced: bool) -> u32 {
-        self.delivered += fresh;
+    fn segments_allowed(&mut self, pipe: u32, goal: u32, fresh: u32, advanced: bool) -> u32 {
+        self.prr_delivered += fresh;
         let allowed = if pipe > goal {
-            let share = u64::from(self.delivered) * u64::from(goal);
-            (share.div_ceil(u64::from(self.from.max(1))) as u32).saturating_sub(self.out)
+            let share = u64::from(self.prr_delivered) * u64::from(goal);
+            (share.div_ceil(u64::from(self.recover_fs.max(1))) as u32).saturating_sub(self.prr_out)
         } else {
             // Below the goal slow start leads back to it, but only while the cumulative acknowledgment advances (as
             // Linux's PRR-SSRB).
-            let most = self.delivered.saturating_sub(self.out).max(fresh) + u32::from(advanced);
+            let most = self.prr_delivered.saturating_sub(self.prr_out).max(fresh) + u32::from(advanced);
             most.min(goal - pipe)
         };
         // The first segment of a recovery is always sent: the fast retransmit.
-        allowed.max(u32::from(self.out == 0))
+        allowed.max(u32::from(self.prr_out == 0))
     }
 }
 
@@ -446,7 +446,7 @@ impl Sender {
         self.sent += 1;
         self.last_sent = now;
         if self.state == State::Recovery {
-            self.prr.out += 1;
+            self.prr.prr_out += 1;
         }
         if idle || self.timer.is_none() {
             self.timer = Some(now + self.rtt.rto());
@@ -513,9 +513,9 @@ impl Sender {
         match &mut model.algorithm {
             Algorithm::Bbr(_) | Algorithm::Bbr1(_) => {
                 let phase = match self.state {
-                    State::Open => Phase::Open,
-                    State::Recovery => Phase::Recovery,
-                    State::Loss => Phase::Loss,
+                    State::Open => RecoveryState::Open,
+                    State::Recovery => RecoveryState::Recovery,
+                    State::Loss => RecoveryState::Loss,
                 };
                 // BBR needs the recovery state, because it saves and restores the window itself.
                 let sent = Outstanding { scoreboard: &self.scoreboard, again: self.retransmissions.lost.iter() };
@@ -799,7 +799,7 @@ impl Sender {
         let delivered = fresh + sacked;
         if self.state == State::Recovery && self.config.proportional_reduction && delivered > 0 {
             let pipe = self.scoreboard.pipe();
-            let allowed = self.prr.allow(pipe, self.ssthresh as u32, delivered, acked > 0);
+            let allowed = self.prr.segments_allowed(pipe, self.ssthresh as u32, delivered, acked > 0);
             self.cwnd = f64::from(pipe + allowed).max(1.0);
         }
         if self.model.is_some() {
@@ -823,7 +823,7 @@ impl Sender {
         self.partial_seen = false;
         self.retransmit_first = true;
         self.reset_retransmissions();
-        self.prr = ProportionalRateReduction { from: self.max - self.una, delivered: 0, out: 0 };
+        self.prr = ProportionalRateReduction { recover_fs: self.max - self.una, prr_delivered: 0, prr_out: 0 };
         // Karn's rule: the timed segment may be among those that are retransmitted.
         self.timed = None;
         self.timer = Some(now + self.rtt.rto());

@@ -1,7 +1,7 @@
 //! DualPI2 (RFC 9332) on a link: the queue and the fate of each packet.
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use steadycast_link::{Config, Counts, Drop, Ecn, Fate, Line, Link, Queue, Service, Steps, Token};
+use steadycast_link::{Config, Counts, Drop, Ecn, Fate, Link, LinkProperties, Queue, Service, Steps, Token};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_words::{Findings, tree};
 
@@ -14,7 +14,7 @@ fn config(keys: &str) -> Config {
     let mut out = Findings::new("dualpi2.toml");
     let rate = Rate::mbps(8);
     let item = tree::from_toml(&format!("kind = \"dualpi2\"\n{keys}"), &mut out);
-    let queue = Queue::read(&item, &Line { rate: Some(rate), delay: Span::ZERO }, &mut out);
+    let queue = Queue::read(&item, &LinkProperties { rate: Some(rate), delay: Span::ZERO }, &mut out);
     let queue = queue.unwrap_or_else(|| panic!("{:?}", out.problems));
     Config { service: Service::Rate(Steps::constant(rate)), queue, ..Config::default() }
 }

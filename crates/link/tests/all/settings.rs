@@ -1,13 +1,13 @@
 //! A link's settings as text: one declaration defines reading, writing and the schema.
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use steadycast_link::{Arq, Jitter, Limit, Line, Loss, Queue, Reorder};
+use steadycast_link::{Arq, Jitter, Limit, LinkProperties, Loss, Queue, Reorder};
 use steadycast_units::{Rate, Span};
 use steadycast_words::{Declared, Findings, FromToml, ToToml, tree};
 
-const LINE: Line = Line { rate: Some(Rate::mbps(4)), delay: Span::millis(20) };
+const LINE: LinkProperties = LinkProperties { rate: Some(Rate::mbps(4)), delay: Span::millis(20) };
 
-fn queue(text: &str, line: &Line) -> Result<Queue, String> {
+fn queue(text: &str, line: &LinkProperties) -> Result<Queue, String> {
     let mut out = Findings::new("queue.toml");
     let item = tree::from_toml(text, &mut out);
     let read = Queue::read(&item, line, &mut out);
@@ -89,7 +89,7 @@ fn a_key_of_another_kind_is_refused_with_the_kinds_that_have_it() {
 
 #[test]
 fn a_limit_in_time_needs_a_rate() {
-    let unlimited = Line { rate: None, ..LINE };
+    let unlimited = LinkProperties { rate: None, ..LINE };
     let timed = "limit = \"100ms\"";
     assert_eq!(queue(timed, &LINE), Ok(Queue::drop_tail(Limit::Time(Span::millis(100)))));
     let refused = queue(timed, &unlimited).expect_err("no rate");

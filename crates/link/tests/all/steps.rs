@@ -95,7 +95,7 @@ fn disciplines() -> Vec<Queue> {
     let read = |text: &str| {
         let mut out = steadycast_words::Findings::new("queue.toml");
         let item = steadycast_words::tree::from_toml(text, &mut out);
-        let line = steadycast_link::Line { rate: Some(Rate::mbps(8)), delay: Span::millis(10) };
+        let line = steadycast_link::LinkProperties { rate: Some(Rate::mbps(8)), delay: Span::millis(10) };
         Queue::read(&item, &line, &mut out).unwrap_or_else(|| panic!("{text}"))
     };
     let kinds = ["droptail", "red", "codel", "fq-codel", "pie", "dualpi2"];

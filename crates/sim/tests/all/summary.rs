@@ -153,7 +153,7 @@ fn the_kernels_window_limits_an_emulated_tcp_whatever_the_scenario_gives_it() {
          [[flow]]\nname = \"tcp\"\nkind = \"tcp\"\nwindow = \"6700p\"\n");
     let said = |world| Record { world, ..run.simulation.record() }.summary(true)["warnings"].to_string();
     assert!(!said("simulated").contains("the window limits it"), "{}", said("simulated"));
-    let expected = "its window holds 6291000 bytes, and its fair share 10000000 in a round trip of 80ms: the window limits \
+    let want = "its window holds 6291000 bytes, and its fair share 10000000 in a round trip of 80ms: the window limits \
                 it, and not the network; no larger one is opened here";
-    assert!(said("emulated").contains(expected), "{}", said("emulated"));
+    assert!(said("emulated").contains(want), "{}", said("emulated"));
 }
