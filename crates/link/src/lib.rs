@@ -263,6 +263,7 @@ impl Link {
         let rate = config.sustained();
         let queue = QueueState::new(&config.queue, rate, config.mtu, part("queue"));
         let managed = queue::managed(&config.queue, rate, config.mtu, part("queue")).map(Box::new);
+        // The fast path of plain links holds only if every packet is treated alike: see [`Plain`].
         let has_plain_queue = queue.is_plain() && managed.is_none() && queue.limit.takes(0, 0, config.mtu);
         let has_constant_rate = match &config.service {
             Service::Unlimited => true,

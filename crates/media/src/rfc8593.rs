@@ -225,6 +225,7 @@ impl SyntheticCodec {
     fn burst_size(&self, mean: f64) -> f64 {
         let frames = f64::from(self.settings.k_d);
         let others = (frames - 1.0) * self.wire_size(MIN_FRAME);
+        // The rest of the burst must still fit into the bytes of K_d frames.
         let first = self.wire_size(self.settings.k_b.as_f64()).min(frames * mean - others);
         if self.burst == self.settings.k_d {
             self.frame_size(first)

@@ -137,6 +137,7 @@ impl EventQueue {
         }
         let near = &mut self.near[..];
         let Some(mut place) = near.len().checked_sub(1) else { return };
+        // Insertion sort from the near end. A new key usually passes only a few others.
         while place > 0 && near[place - 1] < key {
             near[place] = near[place - 1];
             place -= 1;

@@ -188,6 +188,7 @@ impl Bbr {
 
     /// Handles a transmission after an idle time that the application caused. Returns the window if it changes.
     pub(crate) fn on_restart(&mut self, now: Time, cwnd: f64) -> Option<f64> {
+        // ProbeRTT is not needed after an idle time: the next samples find an empty queue.
         self.idle_restart = true;
         self.aggregation.restart(now);
         match self.state {
@@ -326,6 +327,7 @@ impl Bbr {
     }
 
     fn check_full_bw(&mut self, sample: &Sample) {
+        // An application-limited round says nothing about the capacity of the path.
         if self.full_bw_now || !self.rounds.begun || sample.app_limited || sample.rate == 0.0 {
             return;
         }
@@ -372,6 +374,7 @@ impl Bbr {
     fn start_probe_bw_down(&mut self, event: &AckEvent) {
         (self.loss_in_round, self.bw_latest, self.inflight_latest) = (false, 0.0, 0.0);
         self.probe_up_count = f64::INFINITY;
+        // Random numbers keep flows with a common bottleneck from probing together.
         self.rounds_since_probe = u64::from(self.chance.bits32() & 1);
         self.probe_wait = PROBE_WAIT + self.chance.span_between(Span::ZERO, PROBE_WAIT_RANDOM);
         self.cycle_stamp = event.now;
@@ -423,10 +426,12 @@ impl Bbr {
     }
 
     fn time_to_cruise(&self, event: &AckEvent) -> bool {
+        // Cruise only when the queue is drained and headroom is left for other flows.
         f64::from(event.in_flight) <= self.inflight(1.0).min(self.with_headroom())
     }
 
     fn time_to_go_down(&mut self, event: &AckEvent) -> bool {
+        // The previous probe caused too much loss: this one stops at the limit that it set.
         if self.previous_too_high && f64::from(event.in_flight) >= self.inflight_longterm {
             self.stopped_risky = true;
             return true;
@@ -448,8 +453,10 @@ impl Bbr {
         if self.ack_phase == AckPhase::ProbeStopping && self.rounds.begun {
             (self.bw_probe_samples, self.ack_phase) = (false, AckPhase::Init);
             if in_probe_bw && !sample.app_limited && self.max_bw[1] > 0.0 {
+                // Start a new slot of the two-cycle maximum filter.
                 self.max_bw = [self.max_bw[1], 0.0];
             }
+            // The probe ended early only because of the old limit, which did no harm: probe again immediately.
             if in_probe_bw && self.stopped_risky && !self.previous_too_high {
                 self.start_probe_bw_refill(event);
                 return true;
@@ -467,6 +474,7 @@ impl Bbr {
     }
 
     fn grow_inflight_longterm(&mut self, event: &AckEvent) {
+        // The limit grows only while it is fully used.
         if !event.cwnd_limited || event.cwnd < self.inflight_longterm {
             return;
         }
@@ -482,6 +490,7 @@ impl Bbr {
     }
 
     fn raise_inflight_longterm_slope(&mut self, cwnd: f64) {
+        // The slope doubles in each round of the probe: 1, 2, 4 … segments per round trip.
         let growth = f64::from(1u32 << self.probe_up_rounds);
         self.probe_up_rounds = (self.probe_up_rounds + 1).min(30);
         self.probe_up_count = (cwnd / growth).max(1.0);
@@ -569,6 +578,7 @@ impl Bbr {
 
     fn set_pacing(&mut self) {
         let rate = self.pacing_gain * self.bw() * PACING_MARGIN;
+        // In Startup the rate must not fall: early samples are limited by the small window, not by the path.
         if rate > 0.0 && (self.full_bw_reached || rate > self.pacing) {
             self.pacing = rate;
         }

@@ -118,6 +118,7 @@ impl Bbr1 {
         let sample = &event.sample;
         if sample.fresh > 0 {
             self.rounds.on_ack(event);
+            // A sample that is limited by the application is a lower bound: it counts only if it raises the maximum.
             if sample.rate > 0.0 && (sample.rate >= self.bw() || !sample.app_limited) {
                 self.max_bw.add(self.rounds.count, MAX_BW_ROUNDS, sample.rate);
             }
@@ -135,6 +136,7 @@ impl Bbr1 {
         }
         let cwnd = self.probe_rtt(event);
         let rate = self.pacing_gain() * self.bw() * PACING_MARGIN;
+        // In Startup the rate must not fall: early samples are limited by the small window, not by the path.
         if rate > 0.0 && (self.full_bw_reached || rate > self.pacing) {
             self.pacing = rate;
         }
@@ -212,6 +214,8 @@ impl Bbr1 {
         // The segments in flight before this acknowledgment.
         let in_flight = f64::from(event.in_flight + event.sample.fresh);
         let gain = PACING_GAIN_CYCLE[phase];
+        // Probing lasts until it fills the pipe or causes losses, draining until the queue is empty, cruising one
+        // RTT.
         let over = if gain > 1.0 {
             elapsed && (losses > 0 || in_flight >= self.with_quantization_budget(self.bdp(gain)))
         } else if gain < 1.0 {
@@ -234,6 +238,7 @@ impl Bbr1 {
         {
             (self.min_rtt, self.min_rtt_stamp) = (rtt, now);
         }
+        // An idle flow has measured an empty queue, so it needs no ProbeRTT.
         if expired && !self.idle_restart && self.state != State::ProbeRtt {
             self.prior.save(event.cwnd, false);
             self.state = State::ProbeRtt;
@@ -259,6 +264,7 @@ impl Bbr1 {
     }
 
     fn window(&mut self, event: &AckEvent, cwnd: f64) -> f64 {
+        // During ACK aggregation the window must also cover the segments whose acknowledgments are delayed.
         let extra = if self.full_bw_reached { self.aggregation.extra().min(self.bw() * EXTRA_ACKED_MAX) } else { 0.0 };
         let most = self.with_quantization_budget(self.bdp(self.cwnd_gain()) + extra);
         let cwnd = self.prior.grown(event, cwnd, most, self.full_bw_reached, self.initial_cwnd);

@@ -570,6 +570,7 @@ impl Sender {
         if std::mem::take(&mut self.retransmit_first) {
             return Ok(self.una);
         }
+        // Limited transmit: each of the first two duplicates shows that a segment has left the network (RFC 3042).
         let early = self.dupacks > 0 && self.dupacks < DUP_THRESH;
         let limit = if early && self.config.limited_transmit {
             (self.cwnd + f64::from(self.dupacks)) as u32
@@ -622,6 +623,7 @@ impl Sender {
         }
         let (cwnd, in_flight) = (self.cwnd as u32, self.scoreboard.pipe());
         let room = in_flight < cwnd;
+        // The oldest hole goes first: a retransmission that is lost itself.
         if room && let Some(seq) = self.retransmissions.lost.pop_front() {
             self.scoreboard.set_lost_retransmissions(self.retransmissions.lost.len());
             self.retransmissions.sent.push_back((seq, self.max));
@@ -630,6 +632,7 @@ impl Sender {
         if room && let Some(seq) = self.scoreboard.next_lost() {
             return Ok(self.retransmit(seq));
         }
+        // NextSeg rule 2: new data before holes that may still arrive.
         if let Some(new) = self.next_new(now, cwnd, in_flight) {
             return new;
         }
@@ -686,11 +689,14 @@ impl Sender {
     fn on_ack_without_sack(&mut self, now: Time, ack: &Ack, marked: bool) {
         let acked = ack.next - self.una;
         if acked == 0 {
+            // Duplicates count only while data is outstanding (RFC 5681, section 2).
             if self.una < self.max {
                 self.on_duplicate(now);
             }
             return;
         }
+        // All but Reno stay in recovery until `recover` is acknowledged: a partial acknowledgment reveals the next
+        // loss.
         if self.state == State::Recovery && ack.next < self.recover && self.config.congestion != Congestion::Reno {
             self.on_partial(now, ack.next, acked);
             return;
@@ -715,11 +721,14 @@ impl Sender {
     fn on_duplicate(&mut self, now: Time) {
         self.dupacks += 1;
         if self.dupacks == DUP_THRESH {
+            // Duplicates of data below `recover` may stem from needless retransmissions after a time-out, so they
+            // start no recovery (RFC 6582, section 3.2).
             if !self.ignores_dupacks || self.una > self.recover {
                 self.enter_recovery(now);
                 self.inflation = DUP_THRESH;
             }
         } else if self.dupacks > DUP_THRESH && self.state == State::Recovery {
+            // One segment less is in the network, so one more may be sent (RFC 5681, section 3.2, step 4).
             self.inflation += 1;
         }
         if self.dupacks >= DUP_THRESH {
@@ -764,6 +773,7 @@ impl Sender {
                 self.restart_timer(now);
                 self.end_recovery();
                 self.dupacks = 0;
+                // PRR ends at ssthresh (RFC 6937, section 3).
                 if self.config.proportional_reduction {
                     self.cwnd = self.ssthresh;
                 }
@@ -794,6 +804,7 @@ impl Sender {
             self.enter_recovery(now);
         }
         if self.config.repeat_repairs && self.state == State::Recovery {
+            // A hole below a SACKed segment is lost, because FIFO paths do not reorder.
             self.scoreboard.lose_below_highest_sack();
         }
         let delivered = fresh + sacked;
