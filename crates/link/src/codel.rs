@@ -185,6 +185,7 @@ impl State {
             control.dropping = true;
             // If the last dropping state ended less than 16 intervals ago, resume near its drop rate (RFC 8289,
             // section 5.5).
+            // The drops of the last dropping state.
             let more = control.count - control.last_count;
             let lately = now.since(control.drop_next) < codel.interval * 16;
             control.count = if more > 1 && lately { more } else { 1 };
@@ -212,6 +213,7 @@ impl Departure for State {
             }
         }
         let (flows, quantum) = self.fair.unwrap_or((1, self.mtu));
+        // The salt gives each seed other collisions of flows.
         let n = (mix_bits(flow ^ self.salt) % u64::from(flows.max(1))) as u32;
         let queue = self.queues.entry(n).or_default();
         queue.bytes += packet.size.get();
@@ -237,6 +239,7 @@ impl Departure for State {
             }
             if let Some(head) = self.dequeue_from(n, now, out) {
                 if let Some(queue) = self.queues.get_mut(&n) {
+                    // The credit may become negative by less than one packet, which the next quantum repays.
                     queue.credit -= head.size.get() as i64;
                 }
                 return Some(head);

@@ -66,6 +66,7 @@ impl JitterState {
 impl Propagation {
     /// Creates the delay of a link. Without jitter no generator is kept, which saves memory with many links.
     pub(crate) fn new(steps: &Steps<Span>, jitter: &Steps<Option<Jitter>>, chance: Chance) -> Self {
+        // Most links have no jitter; they need no generator.
         let none = jitter.as_constant() == Some(&None);
         let jitter =
             (!none).then(|| Box::new(JitterState { steps: jitter.clone(), now: None, valid: Time::ZERO, chance }));
@@ -79,6 +80,7 @@ impl Propagation {
         if self.jitter.as_ref().and_then(|varying| varying.now).is_some_and(|jitter| jitter.reorder) {
             return at;
         }
+        // In-order delivery: a packet with less jitter waits for the one before.
         self.last = self.last.max(at);
         self.last
     }
@@ -97,8 +99,10 @@ fn draw(jitter: Jitter, chance: &mut Chance) -> Span {
     match jitter.dist {
         JitterDist::Exponential => jitter.mean.scale(chance.exponential(1.0)),
         JitterDist::Uniform => jitter.mean.scale(2.0 * chance.unit()),
+        // Clamped at both sides, so that the mean stays the mean.
         JitterDist::Normal => jitter.mean.scale((1.0 + normal(chance) / 3.0).clamp(0.0, 2.0)),
         JitterDist::HalfNormal => {
+            // The mean of |N(0, σ)| is σ·√(2/π), so σ = mean·√(π/2) ≈ 1.25 mean.
             let deviation = std::f64::consts::FRAC_PI_2.sqrt();
             jitter.mean.scale(deviation * normal(chance).abs().min(3.0))
         }
@@ -113,6 +117,7 @@ fn wifi(mean: Span, chance: &mut Chance) -> Span {
     const PAUSE: Span = Span::micros(7_500);
     let turns = poisson(E_TO_MINUS_1, chance);
     let mut delay = smoothed(TURN, turns, turns > 0, chance);
+    // A pause of about 12 · 7.5 ms minus a half one is 86 ms: its probability sets the mean.
     if chance.happens(mean.saturating_sub(TURN).ratio(Span::millis(84))) {
         let pauses = poisson(E_TO_MINUS_12, chance);
         delay += smoothed(PAUSE, pauses, pauses > 1, chance);

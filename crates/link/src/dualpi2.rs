@@ -69,6 +69,7 @@ impl Lane {
     /// `likelihood` signals (RFC 9332, appendix A.1).
     fn recur(&mut self, likelihood: f64) -> bool {
         self.count += likelihood;
+        // No random number: the fraction carries over, so marks are spread evenly.
         let happens = self.count > 1.0;
         if happens {
             self.count -= 1.0;
@@ -162,6 +163,7 @@ impl State {
     fn dequeue_l4s(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let (mut head, by_wait) = self.l4s.waiting.pop_front()?;
         let (p_c, p_cl) = self.probabilities();
+        // The L4S queue marks by the larger of its own ramp and the coupled probability (RFC 9332, section 2.4).
         let marks = if p_cl < 1.0 {
             let native = if by_wait { self.native_mark_probability(now.since(head.since)) } else { 0.0 };
             self.l4s.recur(native.max(p_cl))
@@ -199,6 +201,7 @@ impl State {
 impl Departure for State {
     fn enqueue(&mut self, packet: Waiting, _: u64, _: bool) {
         self.catch_up(packet.since);
+        // ECT(1) and CE both have the low bit set (RFC 9331, section 5.1).
         if packet.ecn.bits() & 1 == 1 {
             // The L4S queue's length counts at arrival, so that the last packet of a burst is marked as well.
             let by_wait = self.l4s.waiting.len() >= self.dual.th_len as usize;
@@ -221,6 +224,7 @@ impl Departure for State {
             let is_l4s = l4s && (!classic || self.credit <= 0.0);
             let head = if is_l4s { self.dequeue_l4s(now, out) } else { self.dequeue_classic(out) };
             if let Some(head) = head {
+                // Weighted round robin: credit is used only while both queues have packets.
                 self.credit += both * head.size.as_f64() * if is_l4s { share } else { share - 1.0 };
                 return Some(head);
             }

@@ -423,6 +423,7 @@ impl Link {
     #[inline]
     fn offer_to_plain(&mut self, now: Time, size: Bytes, ecn: Ecn, delay: Span) -> Fate {
         let (idle, rest) = (&mut self.idle, &mut *self.rest);
+        // The packets that passed on the fast path are counted now: their size is known only until it changes.
         rest.count_passed(idle);
         if size != idle.size {
             rest.change_size(now, size, idle);
@@ -446,6 +447,7 @@ impl Link {
             rest.counts.full += 1;
             return Fate::Dropped(Drop::Full);
         }
+        // The wait of a FIFO queue is known on arrival: everything before the packet is sent first.
         rest.waited = idle.free.since(now);
         rest.counts.wait.add(rest.waited);
         rest.counts.sent += size;
@@ -545,6 +547,7 @@ impl Link {
         let span = until.since(from);
         let traced = || self.capacity(from, until).filter(|_| !span.is_zero()).map(|bytes| bytes.per(span));
         let rate = self.rate(from).filter(|rate| *rate < Service::UNLIMITED && !self.is_traced());
+        // A trace has no rate at a time, so its mean over the interval counts.
         let own = rate.or_else(traced);
         let policer = self.rest.policer.as_ref().map(|bucket| bucket.rate());
         [own, policer, self.rest.transmitter.sustained()].into_iter().flatten().min()
@@ -613,6 +616,7 @@ impl Rest {
             }
             self.uniform_from = idle.free;
         }
+        // Flows alternate between few sizes (data and ACKs), so the last two transmission times are cached.
         let span = if size == self.before.0 { self.before.1 } else { self.transmitter.span(now, size) };
         self.before = (idle.size, idle.span);
         (idle.size, idle.span) = (size, span);
@@ -621,6 +625,7 @@ impl Rest {
     /// Returns why a packet is dropped before it reaches the queue, if it is.
     fn refusal(&mut self, now: Time, size: Bytes) -> Option<Drop> {
         self.counts.offered += 1;
+        // A packet that is too large uses no tokens.
         if size > self.mtu {
             self.counts.too_large += 1;
             return Some(Drop::TooLarge);
@@ -649,6 +654,7 @@ impl Rest {
             return Fate::Dropped(refused);
         }
         let ecn = self.entering(ecn);
+        // The queue decides before the transmitter: a dropped packet takes no link time.
         let ecn = match self.queue.admit(now, size, ecn, &self.transmitter) {
             Ok(marked) => {
                 self.counts.marked += u64::from(marked != ecn);
@@ -666,6 +672,7 @@ impl Rest {
         self.waited = start.since(now);
         self.counts.wait.add(self.waited);
         let before = self.counts.sent;
+        // A packet that the medium loses has used the link, so it is transmitted before its loss is drawn.
         let (done, lost) = self.transmit(start, size);
         self.queue.admitted(size, done, self.counts.sent.saturating_sub(before));
         if lost {
@@ -686,6 +693,7 @@ impl Rest {
         if let Some(arq) = self.arq {
             let mut tries = 1;
             while lost && tries < arq.tries {
+                // Link-layer retransmission blocks the packets behind it, as in Wi-Fi and LTE with in-order delivery.
                 done = self.transmitter.send(done + arq.per_try, size);
                 self.counts.sent += size;
                 lost = loses(done);
@@ -701,12 +709,14 @@ impl Rest {
         self.counts.reordered += self.reorder_counter.pass(done, at);
         let twice = self.disorder.as_mut().is_some_and(|disorder| disorder.is_duplicated(done));
         self.counts.duplicated += u64::from(twice);
+        // The copy draws its own jitter, so the two may arrive in either order.
         self.copy = twice.then(|| self.arrival(done));
         at
     }
 
     fn arrival(&mut self, done: Time) -> Time {
         match self.disorder.as_mut().and_then(|disorder| disorder.extra_delay(done)) {
+            // A late packet must not delay those behind it: they overtake it.
             Some(by) => self.propagation.unordered_arrival(done) + by,
             None => self.propagation.arrival(done),
         }
@@ -744,6 +754,7 @@ impl Rest {
             let before = self.counts.sent;
             let (done, lost) = self.transmit(now, head.size);
             managed.sending(done, head.size, self.counts.sent.saturating_sub(before));
+            // The loss is drawn at the departure, in order of sending, as on links that do not hold packets.
             let fate = if lost {
                 self.counts.lost += 1;
                 Fate::Dropped(Drop::Lost)

@@ -181,6 +181,7 @@ impl LossState {
     fn enter(&mut self, at: Time) {
         self.now = self.steps.at(at).clone();
         self.valid = self.steps.next_change(at);
+        // A change of the loss model starts in the good state.
         self.bad = false;
         if let Loss::Run(RunLoss { mean: Packets(mean) }) = self.now {
             self.next = self.packets as f64 + self.chance.exponential(mean).max(1.0);

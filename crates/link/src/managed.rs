@@ -144,6 +144,7 @@ impl Managed {
     /// Enqueues a packet. Returns `None` if it does not fit.
     pub(crate) fn enqueue(&mut self, now: Time, packet: Offered, counts: &mut Counts) -> Option<Token> {
         let Offered { size, ecn, flow } = packet;
+        // CoDel and DualPI2 refuse the packet; FQ-CoDel accepts it and drops from the longest queue.
         if !self.departure.drops_on_overflow() && self.exceeds(now, 1, size) {
             return None;
         }
@@ -151,6 +152,7 @@ impl Managed {
             self.tokens += 1;
             self.tokens - 1
         }));
+        // Before the packet is added: whether the transmitter has found all queues empty.
         let alone = self.length(now) == 0;
         self.departure.enqueue(Waiting { token, since: now, size, ecn }, flow, alone);
         self.len += 1;

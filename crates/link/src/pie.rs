@@ -88,7 +88,9 @@ impl State {
     fn update(&mut self, qdelay: Span) {
         let Pie { target, alpha, beta, .. } = self.pie;
         let seconds = |span: Span| span.as_secs_f64();
+        // Equation of section 4.2: the first term corrects the delay, the second its trend.
         let change = alpha * (seconds(qdelay) - seconds(target)) + beta * (seconds(qdelay) - seconds(self.qdelay_old));
+        // Small probabilities change in smaller steps: a fixed step would make light congestion oscillate.
         let scale = match self.drop_prob {
             p if p < 0.000_001 => 2048.0,
             p if p < 0.000_01 => 512.0,
@@ -104,9 +106,11 @@ impl State {
         }
         self.drop_prob += change;
         if qdelay.is_zero() && self.qdelay_old.is_zero() {
+            // An empty queue lets the probability decay exponentially.
             self.drop_prob *= 0.98;
         }
         self.drop_prob = self.drop_prob.clamp(0.0, 1.0);
+        // Bursts are allowed again only after a calm time.
         let calm = |delay: Span| delay < target / 2;
         self.burst_allowance = if self.drop_prob == 0.0 && calm(qdelay) && calm(self.qdelay_old) {
             self.pie.max_burst

@@ -78,6 +78,7 @@ pub struct LinkProperties {
 
 /// Whether a limit is defined on this link: a limit in time needs a rate. Problems are added to `out`.
 pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &LinkProperties, out: &mut Findings) -> bool {
+    // Without a rate a limit in time has no number of bytes.
     let fine = line.rate.is_some() || !matches!(limit, Limit::Time(_));
     if !fine {
         let remedy = "give the link a rate, or write for example \"50p\" (packets) or \"64kB\"";
@@ -228,6 +229,7 @@ impl QueueState {
     pub(crate) fn admit(&mut self, now: Time, size: Bytes, ecn: Ecn, link: &Transmitter) -> Result<Ecn, Drop> {
         let room = self.has_room(now, size);
         let Some(admission) = self.admission.as_deref_mut() else { return room.then_some(ecn).ok_or(Drop::Full) };
+        // An AQM sees the queue as it is when the packet arrives, without the packet.
         let packet = Arrival {
             now,
             size,

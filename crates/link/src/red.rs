@@ -201,11 +201,13 @@ impl State {
         } else {
             self.average += red.weight * (length - self.average);
         }
+        // Below the lower threshold the count restarts, so that drops stay spread after a quiet time.
         let average = self.average;
         if average < self.min {
             self.since = None;
             return false;
         }
+        // The first packet above the threshold only starts the count.
         let Some(since) = self.since else {
             self.since = Some(0);
             return false;

@@ -36,6 +36,7 @@ impl Opportunities {
     fn first_from(&self, from: Time, least: u64) -> u64 {
         let len = self.at.len() as u64;
         let last = self.at.last().map_or(0, |s| s.as_nanos());
+        // Start the search one period early, so that a long trace is not walked from its beginning.
         let mut n = least;
         if self.looped && last > 0 {
             n = n.max((from.as_nanos() / last).saturating_sub(1) * len);
@@ -145,10 +146,12 @@ impl Transmitter {
             // A rate change during the transmission splits it into parts.
             Service::Trace(trace) => {
                 let mut n = trace.first_from(start, self.opportunity);
+                // Unused bytes of an opportunity are lost, as in Mahimahi.
                 if n != self.opportunity {
                     self.left = Opportunities::BYTES;
                 }
                 let mut need = size.get();
+                // A packet larger than the rest of the opportunity continues in the next one.
                 while need > self.left {
                     need -= self.left;
                     self.left = Opportunities::BYTES;
@@ -168,11 +171,13 @@ impl Transmitter {
         match &self.service {
             Service::Trace(trace) => {
                 let n = trace.first_from(now, self.opportunity);
+                // An opportunity without bytes left can't start a packet.
                 let spent = n == self.opportunity && self.left == 0;
                 trace.time(n + u64::from(spent)).unwrap_or(Time::NEVER)
             }
             Service::Rate(steps) | Service::Table { steps, .. } => {
                 let mut at = now;
+                // During an outage transmission starts with the next rate above zero.
                 while *steps.at(at) == Rate::ZERO && at < Time::NEVER {
                     at = steps.next_change(at);
                 }
@@ -232,6 +237,8 @@ impl Transmitter {
                 let (mut now, mut sum) = (from, Bytes::ZERO);
                 while now < until {
                     let (rate, next) = (*steps.at(now), steps.next_change(now).min(until));
+                    // Part of the interval without a limit has an infinite capacity: no figure is better than a wrong
+                    // one.
                     sum += (rate < Service::UNLIMITED).then(|| rate.over(next.since(now)))?;
                     now = next;
                 }
@@ -248,6 +255,7 @@ impl Transmitter {
 
 /// Returns the end of a transmission during which the rate changes.
 fn end_across_rate_changes(steps: &Steps<Rate>, start: Time, size: Bytes) -> Time {
+    // Integer arithmetic in bits · 10⁻⁹ keeps the result exact over any number of changes.
     let (mut now, mut bits) = (start, u128::from(size.get()) * 8_000_000_000);
     loop {
         let rate = u128::from(steps.at(now).as_bps());
