@@ -32,6 +32,7 @@ impl DecodeChain {
     /// Returns the fate of the next frame in coding order, if it is in time. `whole` says whether all of it arrived.
     pub fn next(&mut self, kind: FrameKind, whole: bool) -> FrameFate {
         let referenced = kind == FrameKind::I || self.intact;
+        // No frame depends on a B frame.
         if kind != FrameKind::B {
             self.intact = whole && referenced;
         }
@@ -199,6 +200,7 @@ impl Assembly {
         let judge = |(n, frame): (usize, &SentFrame)| {
             let seen = self.seen(n);
             let bytes: u64 = self.bytes(sent, frame);
+            // All packets arrived, and the sender had sent the whole frame.
             let whole = frame.packets > 0 && seen.packets == frame.packets && bytes == frame.coded.size.get();
             match chain.next(frame.coded.kind, whole) {
                 FrameFate::Ok if schedule.due(frame.ready).is_some_and(|due| seen.last > due) => FrameFate::Late,

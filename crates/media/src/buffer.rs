@@ -78,6 +78,7 @@ impl PlayBuffer {
             return false;
         }
         if matches!(self.consume, Consume::Frames(_)) {
+            // Its frame has been played already.
             if self.playing.is_some() && frame < self.next.0 {
                 return false;
             }
@@ -95,6 +96,7 @@ impl PlayBuffer {
         let Some((since, played)) = self.playing else { return };
         match self.consume {
             Consume::Rate(rate) => {
+                // From the start of playback, so that rounding does not accumulate.
                 let due = rate.over(now.since(since));
                 let wanted = due.saturating_sub(played);
                 if wanted > self.level {

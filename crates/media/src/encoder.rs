@@ -151,6 +151,7 @@ impl Encoder {
     /// first frame.
     pub fn resume(&mut self) -> u32 {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
+        // Skip to the next GoP, or to the start of the clip after its last one.
         let within = self.next % frames;
         self.next += within.next_multiple_of(gop).min(frames) - within;
         (self.rate_sum, self.fill, self.sent, self.limited) = ((0.0, 0), None, Bytes::ZERO, false);
@@ -191,6 +192,7 @@ impl Encoder {
             display: (round * frames) as u32 + self.ladder.display[at],
             kind: self.ladder.kinds[at],
             quantizer: self.ladder.quantizers[self.rung],
+            // A frame without bytes would have no packet.
             size: Bytes::new(u64::from(size.max(1))),
         };
         let bytes = self.ladder.bytes(self.rung, at..at + 1, self.payload, self.overhead);
@@ -227,6 +229,7 @@ impl Encoder {
             (Vbr::Evalvid(rule), _) => self.evalvid_rung(rule, mean, budget.as_f64().max(1.0), |r| size(r).as_f64()),
             (Vbr::Bucket(_), None) => {
                 self.fill = Some(0.5);
+                // The first GoP is coarser by a factor of two, as in Evalvid-RA, because the bucket has no history.
                 let first = f64::from(self.ladder.quantizers[fitting.unwrap_or(cheapest)]);
                 self.quantizer = match self.ladder.scale {
                     Scale::Linear => first * 2.0,
@@ -239,6 +242,7 @@ impl Encoder {
                 let (share, target_bytes) = bucket(share, factor, r, self.sent.as_f64(), size(self.rung).as_f64());
                 self.fill = Some(share);
                 let open = size(self.rung).as_f64();
+                // Evalvid-RA keeps the quantizer while the GoP is within 5 % of its budget.
                 if (open / r - 1.0).abs() > 0.05 {
                     self.quantizer = match self.ladder.scale {
                         Scale::Linear => self.quantizer * open / target_bytes,
@@ -251,6 +255,7 @@ impl Encoder {
             }
         };
         self.sent = Bytes::ZERO;
+        // With a margin of 5 %, because GoPs differ in size.
         self.limited = self.rung == 0 && size(0).as_f64() < 0.95 * budget.as_f64();
     }
 

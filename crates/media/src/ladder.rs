@@ -72,6 +72,7 @@ impl Ladder {
             length("row of sizes", row.len(), frames)?;
         }
         let mut order = self.display.clone();
+        // Each display position must occur once.
         order.sort_unstable();
         if order.iter().enumerate().any(|(i, d)| *d as usize != i) {
             return Err(LadderError::Wrong("display order is not a permutation of its frames"));

@@ -95,11 +95,13 @@ impl Playout {
         }
         let rank = (self.sorted.len() as f64 * PERCENTILE).ceil() as usize;
         let usual = self.sorted.get(rank.saturating_sub(1)).copied().unwrap_or(took);
+        // A late frame raises the delay directly: the percentile would react only after several.
         let late = if took > self.delay { took + MARGIN } else { Span::ZERO };
         let wanted = (usual + self.repair + MARGIN).max(late).clamp(self.bounds.least, self.bounds.most);
         let before = self.delay;
         if wanted > self.delay {
             (self.delay, self.changed) = (wanted, now);
+        // A slow decrease keeps playback smooth.
         } else if now.since(self.changed) >= DECREASE_INTERVAL {
             (self.delay, self.changed) = (wanted.max(self.delay.saturating_sub(DECREASE_STEP)), now);
         }
@@ -134,6 +136,7 @@ impl Schedule {
     pub fn due(&self, ready: Time) -> Option<Time> {
         let from = self.place(ready);
         let due = |n: usize, (since, delay): (Time, Span)| {
+            // A frame can't be displayed before the change of the delay that makes it due.
             let due = (ready + delay).max(since);
             self.changes.get(n + 1).is_none_or(|(next, _)| due < *next).then_some(due)
         };

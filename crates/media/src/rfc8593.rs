@@ -109,6 +109,7 @@ impl Traces {
         let rate = |row| ladder.rates(row, payload, overhead).0.as_bps_f64();
         let mut rungs: Vec<_> = (0..ladder.quantizers.len()).map(|row| (rate(row), row)).collect();
         rungs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // Equal rates would make the interpolation divide by zero.
         rungs.dedup_by(|a, b| a.0 <= b.0);
         Self { rungs, ladder }
     }
@@ -196,6 +197,7 @@ impl SyntheticCodec {
         let of = &self.settings;
         self.limited = rate > of.r_max;
         let wanted = rate.as_bps_f64().min(of.r_max.as_bps_f64()).max(of.r_min.as_bps_f64());
+        // The trace model follows its target without delay (RFC 8593, section 6).
         if of.model == CodecModel::Trace {
             return wanted;
         }
@@ -236,6 +238,7 @@ impl SyntheticCodec {
 
     /// Draws from the Laplace distribution with mean zero.
     fn laplace(&mut self, scale: f64) -> f64 {
+        // Inverse transform sampling.
         let u = self.chance.unit_open() - 0.5;
         -scale * u.signum() * libm::log(1.0 - 2.0 * u.abs())
     }
@@ -249,6 +252,7 @@ impl Feed for SyntheticCodec {
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
         let now = self.due;
         let rate = self.request(now, rate);
+        // The mean frame size at this rate, in bytes on the wire.
         let mean = rate / 8.0 * self.settings.t0.as_secs_f64();
         let room = (1.0 - backlog.as_f64() * 8.0 / (rate * BACKLOG_DRAIN_S)).max(0.5);
         let by_trace = self.traces.as_ref().map(|traces| traces.size(self.place, rate * room));

@@ -160,11 +160,13 @@ impl Captures {
 impl Capture for Captures {
     fn on_packet(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate) {
         let Some(n) = self.files.iter().position(|tap| tap.links.contains(&link)) else { return };
+        // After an error nothing more is written; the error is returned at the end.
         if self.failed.is_some() {
             return;
         }
         self.datagram(packet, ecn);
         let tap = &mut self.files[n];
+        // The interface number tells the direction.
         let interface = u32::from(tap.links[1] == link);
         let comment = match fate {
             Fate::Arrives { ecn: after, .. } if after == ecn => None,

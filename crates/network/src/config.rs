@@ -27,6 +27,7 @@ pub(crate) fn link_config(
     };
     for event in &scenario.events {
         let sc::What::Set(change) = &event.what else { continue };
+        // An event may change one direction of a link only.
         let this_way = if way.is_back() { change.direction.back() } else { change.direction.forward() };
         if change.link != way.link() || !this_way {
             continue;
@@ -40,6 +41,7 @@ pub(crate) fn link_config(
         }
         let rate = change.rate.as_ref().map(|new| new.mean().unwrap_or(link::Service::UNLIMITED));
         if let Some(rate) = rate {
+            // A link without a rate gets one by this event: it is unlimited before.
             rates.get_or_insert(Steps::constant(link::Service::UNLIMITED)).then(event.at, rate);
         }
         if let Some(new) = change.delay {

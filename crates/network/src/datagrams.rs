@@ -103,6 +103,7 @@ impl Datagrams {
             }
             let Some(group) = new.add_group(flow.from) else { continue };
             new.add_member(group, flow.from);
+            // Receivers that an event adds join later.
             let outside = scenario.starts_outside(sc::FlowIx(n as u32));
             for (receiver, to) in flow.to.iter().enumerate() {
                 new.add_member(group, *to);
@@ -142,6 +143,7 @@ impl Datagrams {
     ///
     /// Returns the datagram's number, which counts offered datagrams from 0. `None` if the target does not exist.
     pub fn offer(&mut self, now: Time, from: NodeIx, to: Target, ecn: Ecn, bytes: Vec<u8>) -> Option<u32> {
+        // A driver's clock may lag behind the time that has been processed.
         let (now, sender) = (now.max(self.now), self.places.get(&from).copied()?);
         let to = match to {
             Target::Host(host) => {
@@ -155,6 +157,7 @@ impl Datagrams {
         self.offered += 1;
         let size = Bytes::new(bytes.len() as u64);
         let place = self.network.next_packet().0 as usize;
+        // Pool slots are reused, so the number is stored per slot.
         self.numbers.resize(self.numbers.len().max(place + 1), 0);
         self.numbers[place] = number;
         self.network.send(now, from, Head { to, from: sender, size, sent: now, ecn }, || Body::Raw(bytes));
@@ -172,6 +175,7 @@ impl Datagrams {
         while let Some(end) = self.end.filter(|end| self.sampled.min(*end) <= now) {
             let at = self.sampled.min(end);
             self.run_network(at, &mut on_event);
+            // The sample comes after the packets of its time, so that it counts them.
             if at == self.sampled {
                 self.network.sample(at);
                 self.network.end_warmup(at);

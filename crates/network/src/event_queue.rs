@@ -132,6 +132,7 @@ impl EventQueue {
     #[inline(always)]
     pub(crate) fn replace(&mut self, key: Key) {
         self.taken = false;
+        // The array must hold the smallest keys, and must stay short.
         if self.far_first < key || self.near.len() > NEAR_LEN {
             return self.insert_far(key);
         }
@@ -162,6 +163,7 @@ impl EventQueue {
     /// Refills half of the array from the heap. Returns the first key.
     #[inline(never)]
     fn refill(&mut self) -> Option<Key> {
+        // Half full: room is left for keys that are inserted soon.
         while self.near.len() < NEAR_LEN / 2
             && let Some(Reverse(key)) = self.far.pop()
         {
@@ -182,6 +184,7 @@ impl EventQueue {
     /// Takes the next key if it is due at or before `until`.
     #[inline]
     pub(crate) fn take(&mut self, until: Time) -> Option<(Time, EventKind)> {
+        // Nothing has replaced the key that was taken last: it is removed now.
         if std::mem::take(&mut self.taken) {
             self.near.pop();
         }

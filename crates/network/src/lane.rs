@@ -57,6 +57,7 @@ impl Lane {
         let slot = self.slot(others);
         self.slots[slot] = flying;
         self.len += 1;
+        // Reordering: only this case needs a search.
         if at < self.last {
             return self.sink();
         }
@@ -67,6 +68,7 @@ impl Lane {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
+        // A ring can only grow at its end, so it is unrolled first.
         self.slots.rotate_left(self.head);
         self.head = 0;
         self.slots.resize((2 * self.len).max(4), InFlight::default());

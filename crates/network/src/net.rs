@@ -348,6 +348,7 @@ impl Net {
         if key.at() > now {
             return None;
         }
+        // Only a lane's first packet has a key in the event queue, so the next one inherits the place.
         if let Some(next) = lane.pop() {
             self.events.replace(next);
         }
@@ -369,6 +370,7 @@ impl Net {
         out: &mut Vec<Delivery>,
     ) -> Option<Delivery> {
         let To::Group(group) = self.pool.get(packet).head.to else { return None };
+        // Most copies end at a leaf: the common case needs no look at members and branches.
         if let Some(agent) = self.groups[group as usize].sole_receiver[l as usize] {
             return Some(Delivery { agent, packet, ecn });
         }
@@ -383,6 +385,7 @@ impl Net {
         match self.paths.next(way) {
             NextStep::Agent(agent) => Some(Delivery { agent, packet, ecn }),
             NextStep::Link(link) => {
+                // The position after the link: what happens to the packet at its other end.
                 let place = way.0 + 1;
                 let hop = &mut self.links[link as usize];
                 match hop.pass(now, size) {
@@ -435,11 +438,13 @@ impl Net {
         let Head { from, size, .. } = self.pool.get(packet).head;
         let size = u32::try_from(size.get()).unwrap_or(u32::MAX);
         for &(g, agent) in &self.nodes[node as usize].members {
+            // A sender does not receive its own packet.
             if g == group && agent != from {
                 self.pool.copy(packet, 1);
                 out.push(Delivery { agent, packet, ecn });
             }
         }
+        // A packet is never sent back to where it came from.
         let back = via.map(|l| self.links[l as usize].reverse);
         // The branches are taken out because offering needs the whole network; the tree does not change meanwhile.
         let branches = self.groups[group as usize].tree.take_branches(node);
@@ -451,6 +456,7 @@ impl Net {
                 None => self.offer(now, link, Held { packet, size, place: MARK | link, ecn }),
             };
             let Some((at, ecn)) = offered else { continue };
+            // Copies with another arrival start a new fan.
             if at != together {
                 if !legs.is_empty() {
                     let spare = self.fans.spare();
@@ -494,6 +500,7 @@ impl Net {
                 Fate::Dropped(_) | Fate::Held(_) => None,
             };
         }
+        // Only fair queueing needs the flow, and hashing a datagram takes time.
         let flow = if hop.link.holds() { self.pool.get(packet).flow() } else { 0 };
         let fate = hop.link.offer_of(now, Bytes::new(u64::from(size)), ecn, flow);
         if let Fate::Held(token) = fate {
@@ -506,6 +513,7 @@ impl Net {
             self.schedule_duplicate(now, l, Held { ecn, ..held });
         }
         self.drain_queue(now, l);
+        // The offer may have let other held packets leave.
         match fate {
             Fate::Arrives { at, ecn } => Some((at, ecn)),
             Fate::Dropped(_) | Fate::Held(_) => None,
@@ -522,6 +530,7 @@ impl Net {
 
     /// Processes the key of a link that holds packets.
     pub(crate) fn serve_queue(&mut self, now: Time, l: u32) {
+        // An earlier key may have replaced this one: then it has nothing to do.
         if let Some(hold) = self.holds.links.get_mut(&l).filter(|hold| hold.armed <= now) {
             hold.armed = Time::NEVER;
             self.drain_queue(now, l);
@@ -625,6 +634,7 @@ impl Net {
         }
         for flying in self.lanes.lanes.iter().flat_map(Lane::iter) {
             let link = match flying.place {
+                // The position is that after the link.
                 place if place & MARK == 0 => self.paths.steps[place as usize - 1],
                 place => place & !MARK,
             };

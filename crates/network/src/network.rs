@@ -85,6 +85,7 @@ impl Network {
     /// # Errors
     /// An invalid link, or too many links.
     pub fn new(scenario: &Scenario) -> Result<Self, BuildError> {
+        // The event queue packs an index into 29 bits, and each link has two directions.
         if scenario.links.len() > 1 << 28 || scenario.nodes.len() > 1 << 28 {
             return Err(BuildError::new("links", "the scenario has too many of them"));
         }
@@ -259,6 +260,7 @@ impl Network {
     /// latency.
     pub fn apply_membership(&mut self, now: Time, group: u32, node: NodeIx, join: bool) {
         if let Some(Step { node, join }) = self.net.graft(group, Step { node: node.0, join }) {
+            // A router joins further up after the join latency; leaves take longer (RFC 3376, last member query).
             let latency = if join { self.join_latency } else { self.leave_latency };
             self.set_membership(now + latency, group, NodeIx(node), join);
         }
@@ -351,6 +353,7 @@ impl Network {
             self.spreading = Some((fan, 0));
         }
         let Some((fan, next)) = &mut self.spreading else { return false };
+        // All copies have arrived: the memory is reused by the next fan.
         let Some(leg) = fan.legs.get(*next).copied() else {
             let legs = std::mem::take(&mut fan.legs);
             self.net.fans.keep(legs);

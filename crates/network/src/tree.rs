@@ -23,6 +23,7 @@ impl Graph {
         let mut seen = vec![false; self.out.len()];
         seen[target as usize] = true;
         let mut queue = VecDeque::from([target]);
+        // Breadth-first search from the target gives the fewest hops.
         while let Some(node) = queue.pop_front() {
             for &(link, other) in &self.out[node as usize] {
                 if !seen[other as usize] {
@@ -97,6 +98,7 @@ impl Tree {
         let (parent, down) = ends(up);
         for (node, link) in [(step.node, up), (parent, down)] {
             let branches = &mut self.branches[node as usize];
+            // Sorted, so that copies leave in the order of links.
             match branches.binary_search(&link) {
                 Err(place) if step.join => branches.insert(place, link),
                 Ok(place) if !step.join => drop(branches.remove(place)),

@@ -76,6 +76,7 @@ impl Batches {
         let (key, changes) = ((group, network.begins_at(first)), network.changes(group));
         let n = match self.at.get(&key) {
             Some(n) if self.batches[*n].changes == changes => *n,
+            // The tree has changed, or this is the first packet from this node.
             known => {
                 let n = known.copied().unwrap_or(self.batches.len());
                 self.look_up(n, key, first, network, agents_and_logs);
@@ -105,12 +106,14 @@ impl Batches {
         self.places.resize(agents_and_logs.agents.len(), None);
         let batch = &mut self.batches[n];
         batch.flush(network, agents_and_logs);
+        // Its pending packets were delivered above, so no arrival is lost.
         for sink in batch.sinks.drain(..) {
             self.places[sink.agent.0 as usize] = None;
         }
         batch.changes = network.changes(group);
         for link in network.branches_beside(group, first) {
             let agent = network.sole_receiver(group, link);
+            // A sink can be in one batch only.
             let Some(agent) = agent.filter(|agent| self.places[agent.0 as usize].is_none()) else { continue };
             if let Agent::PlainSink(_) | Agent::VideoSink(_) = agents_and_logs.agents[agent.0 as usize] {
                 self.places[agent.0 as usize] = Some((n as u32, batch.sinks.len() as u32));
@@ -160,6 +163,7 @@ impl Batch {
         let bit = 1 << self.arrivals.len();
         let Some(ecn) = fan.legs().first().map(Leg::ecn) else { return };
         let (packet, before) = (fan.packet(), fan.legs().len());
+        // The packet reaches the same sinks as the last one: no leg needs a check.
         if self.all == fan.legs() && matches!(routine, Routine::Plain) {
             self.arrivals.push(Arrival { at: now, packet, copies: before as u32, ecn });
             return fan.keep(|_| false);
@@ -180,6 +184,7 @@ impl Batch {
         });
         sinks.for_each(|sink| sink.done |= bit);
         let copies = (before - fan.legs().len()) as u32;
+        // No copy can wait: the arrival is not stored, and its bit is free again.
         if copies == 0 {
             self.sinks.iter_mut().for_each(|sink| sink.done &= !bit);
             return;
@@ -195,6 +200,7 @@ impl Batch {
             return;
         }
         let all: Vec<_> = self.arrivals.iter().map(|arrival| arrival.arriving(network)).collect();
+        // A run of plain packets is summed once for all sinks.
         let run = if agents_and_logs.logs.is_empty() { PlainRun::of(all.iter().copied()) } else { None };
         for sink in &mut self.sinks {
             let plain_run = run.as_ref().filter(|_| sink.done == 0);

@@ -259,6 +259,7 @@ impl Simulation {
     fn drain(&mut self, end: Time) {
         self.network.end_run(end);
         for ix in 0..self.agents.len() {
+            // Agents may still send when they finish.
             self.agents[ix].finish(end, &mut Out { packets: &mut self.outgoing });
             self.after_call(AgentIx(ix as u32));
         }
@@ -450,6 +451,7 @@ impl Simulation {
                 self.agents[agent.0 as usize].stop(self.now, &mut Out { packets: &mut self.outgoing });
                 self.after_call(agent);
             }
+            // The BYE must be sent while the node is still in the group.
             Entry::MembershipChange { agent, join: false, .. } if self.agents[agent.0 as usize].leaving() => {
                 let at = self.agents[agent.0 as usize].wake().max(self.now);
                 self.network.set_alarm(at, Alarm::Entry(n));
@@ -467,6 +469,7 @@ impl Simulation {
         let Some(slot) = self.slots[sink.0 as usize] else { return };
         let (now, over) = (self.now, self.now >= self.end());
         let viewer = &mut self.viewers[slot.viewer as usize];
+        // Only the sink of the current group decides.
         if over || viewer.sink() != sink {
             return;
         }
@@ -494,6 +497,7 @@ impl Simulation {
     /// Completes a call of an agent: sends its packets and schedules its next wake-up.
     fn after_call(&mut self, from: AgentIx) {
         if !self.outgoing.is_empty() {
+            // Taken out, because `send` needs the whole simulation; its memory is kept.
             let mut outgoing = std::mem::take(&mut self.outgoing);
             for (size, ecn, body) in outgoing.drain(..) {
                 self.send(from, size, ecn, || body);
@@ -540,6 +544,7 @@ impl Simulation {
     fn arm(&mut self, agent: AgentIx, wake: Time) {
         let ix = agent.0 as usize;
         let wake = wake.min(self.ports[ix].wake());
+        // A later alarm stays in the event queue, and is ignored if an earlier one has replaced it.
         if wake < self.armed[ix] {
             let at = wake.max(self.now);
             self.armed[ix] = at;

@@ -56,6 +56,7 @@ impl Cubic {
 
     /// Records a congestion event. Returns the new slow-start threshold before its lower bound is applied.
     pub(crate) fn on_congestion(&mut self, cwnd: f64) -> f64 {
+        // The window is smaller than before: the flow gives up bandwidth for newer flows (RFC 9438, section 4.7).
         let released = self.fast_convergence && cwnd < self.w_max;
         self.w_max = if released { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.cwnd_prior = cwnd;
@@ -91,6 +92,7 @@ impl Cubic {
         let t = (self.time_in_epoch(now, cwnd) + min_rtt).as_secs_f64();
         let target = self.origin + self.above_plateau(t).trunc();
         let mut acks = if target > cwnd { (cwnd / (target - cwnd)).trunc() } else { PLATEAU_WINDOWS * cwnd };
+        // Before the first loss the plateau is unknown: growth is at least 5 % per round trip.
         if self.w_max == 0.0 {
             acks = acks.min(NO_LOSS_MAX_ACKS);
         }

@@ -24,6 +24,7 @@ impl Dctcp {
     pub(crate) fn on_ack(&mut self, una: u32, max: u32, fresh: u32, marked: u32) -> Option<f64> {
         self.acked += fresh;
         self.marked += marked.min(fresh);
+        // alpha is updated once per window of data.
         if una > self.window_end {
             if self.acked > 0 {
                 let part = f64::from(self.marked) / f64::from(self.acked);

@@ -95,6 +95,7 @@ impl RateEstimator {
 
     /// Records a transmission after which `in_flight` segments are outstanding.
     pub(crate) fn on_sent(&mut self, now: Time, seq: u32, in_flight: u32) {
+        // After an idle time the sample's interval must not include the idle time.
         if in_flight <= 1 {
             (self.first_sent, self.delivered_at) = (now, now);
         }
@@ -150,6 +151,7 @@ impl RateEstimator {
             self.lose(*seq, &mut last);
         }
         if self.app_limited > 0 && self.delivered > self.app_limited {
+            // The last application-limited segment is delivered.
             self.app_limited = 0;
         }
         let Some(PacketState {
@@ -172,6 +174,7 @@ impl RateEstimator {
         sample.in_flight = in_flight;
         sample.lost = self.lost - lost;
         sample.rtt = (!is_retransmission).then(|| now.since(sent));
+        // The next sample's send interval starts at this segment.
         self.first_sent = sent;
         // The longer of send and ACK interval: compressed acknowledgments must not inflate the rate.
         let interval = sent.since(first_sent).max(now.since(delivered_at));
@@ -202,6 +205,7 @@ impl RateEstimator {
             self.delivered += 1;
             self.delivered_at = now;
             sample.fresh += 1;
+            // The sample is that of the segment that was sent last, because its interval is the most recent.
             if newest.is_none_or(|n| (packet.delivered, packet.sent) >= (n.delivered, n.sent)) {
                 *newest = Some(*packet);
             }

@@ -102,6 +102,7 @@ impl HystartState {
     fn classic(&mut self, now: Time) -> Advice {
         if now.since(self.last_ack) <= TRAIN_GAP {
             self.last_ack = now;
+            // An ACK train as long as half the RTT means that the pipe is full.
             if now.since(self.round_start) > self.min_rtt / 2 {
                 return Advice::Leave;
             }
@@ -113,6 +114,7 @@ impl HystartState {
     /// Applies RFC 9406, section 4.2.
     fn plus_plus(&mut self) -> Advice {
         if let Some((baseline, _)) = self.conservative {
+            // The RTT has fallen again: it was a false alarm.
             if self.samples >= MIN_SAMPLES && self.round_min_rtt < baseline {
                 self.conservative = None;
                 return Advice::Grow(1.0);

@@ -99,6 +99,7 @@ impl Model {
             }
             _ => return None,
         };
+        // DCTCP is not paced in Linux.
         let pacer = (!matches!(algorithm, Algorithm::Dctcp(_))).then(Pacer::new);
         let rate_estimator = RateEstimator::default();
         Some(Self {
@@ -171,6 +172,7 @@ impl Model {
     pub(crate) fn on_sent(&mut self, now: Time, seq: u32, in_flight: u32, cwnd: f64) -> Option<f64> {
         let mut window = None;
         if self.owns_window() {
+            // The first segment after an idle time: BBR restarts its pacing (BBRHandleRestartFromIdle).
             if in_flight <= 1 && self.rate_estimator.is_app_limited() {
                 window = match &mut self.algorithm {
                     Algorithm::Bbr(bbr) => bbr.on_restart(now, cwnd),
@@ -211,6 +213,7 @@ impl Model {
             Algorithm::Dctcp(_) => {}
             Algorithm::Prague(prague) => prague.set(1.0),
         }
+        // After a time-out the window lets one segment out.
         f64::from(in_flight + 1)
     }
 
@@ -238,6 +241,7 @@ impl Model {
                 // delivered.
                 cwnd = f64::from(in_flight + sample.fresh.max(1));
             } else {
+                // Recovery is over: BBR restores the window that it had before.
                 cwnd = match &mut self.algorithm {
                     Algorithm::Bbr(bbr) => bbr.on_recovered(cwnd),
                     Algorithm::Bbr1(bbr) => bbr.on_recovered(cwnd),
@@ -252,6 +256,7 @@ impl Model {
         if std::mem::take(&mut self.limited) {
             self.limited_until = Some(delivered + u64::from(in_flight));
         }
+        // The flag holds for a round trip, until everything in flight at that time is delivered.
         let cwnd_limited = self.limited_until.is_some_and(|until| delivered <= until);
         let recovering = phase == RecoveryState::Recovery;
         let event = AckEvent { now, sample, delivered, in_flight, cwnd, cwnd_limited, recovering };

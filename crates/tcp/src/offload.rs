@@ -115,6 +115,7 @@ impl Offload {
 
     /// Whether a partial unit should wait for the next acknowledgment (`tcp_tso_should_defer`).
     fn should_defer(&self, now: Time, view: &SendState) -> bool {
+        // If nothing was sent lately, waiting would only delay the segment.
         let recent = self.last.is_some_and(|last| now.since(last) <= RECENTLY_SENT);
         if view.repairing || !recent || view.room >= view.cwnd.div_ceil(3) {
             return false;

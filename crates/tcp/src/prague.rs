@@ -70,6 +70,7 @@ impl Prague {
         self.seen |= marked > 0;
         (self.acked, self.marked) = (self.acked + fresh, self.marked + marked);
         let period = self.period(srtt);
+        // Once per round trip, or per virtual RTT for short ones.
         if una > self.round_end {
             self.round_end = max;
             self.rounds = if self.window < ssthresh { 0 } else { self.rounds.saturating_add(1) };
@@ -91,6 +92,7 @@ impl Prague {
             }
             .min(most);
         }
+        // At most one cut per round trip and virtual RTT.
         let again =
             una > self.cut_end && self.cut.is_none_or(|cut| !self.is_rtt_independent() || now.since(cut) >= period);
         let cut = marked > 0 && again && !sample.repairing;
@@ -113,6 +115,7 @@ impl Prague {
     /// Returns the pacing rate in segments per second, and the largest burst in segments.
     pub(crate) fn pacing(&self, cwnd: f64, ssthresh: f64, srtt: Option<Span>) -> (f64, u32) {
         let srtt = srtt.unwrap_or(Span::millis(1)).as_secs_f64().max(1e-6);
+        // Twice the rate while slow start doubles the window.
         let factor = if cwnd < ssthresh / 2.0 { 2.0 } else { 1.0 };
         let rate = factor * cwnd / srtt;
         (rate, (rate * BURST_DURATION) as u32)

@@ -73,6 +73,7 @@ impl Receiver {
         let seq = segment.seq;
         let mut changed = false;
         if self.mark_feedback == MarkFeedback::Latched {
+            // CWR before CE: a segment may carry both, and its mark starts a new report (RFC 3168, section 6.1.3).
             if segment.cwr {
                 self.ece = false;
             }
@@ -104,6 +105,7 @@ impl Receiver {
             // A segment that fills a gap is acknowledged immediately (RFC 5681, section 4.2).
             return Some(self.acknowledge());
         }
+        // A segment outside the window would need a bit outside the ring, so it is discarded.
         let inside = seq > self.next && seq - self.next < self.window && seq < MAX_SEGMENTS;
         if inside && self.is_new(seq) {
             self.count_arrival(segment);
@@ -177,6 +179,7 @@ impl Receiver {
             || self.quick_acks_left > 0
             || self.ece && self.mark_feedback == MarkFeedback::Latched
         {
+            // Linux acknowledges the first segments immediately, so that slow start is not delayed.
             self.quick_acks_left = self.quick_acks_left.saturating_sub(1);
             return Some(self.acknowledge());
         }
@@ -204,6 +207,7 @@ impl Receiver {
             .unwrap_or_else(|| self.out_of_order.last_clear(self.next, seq).map_or(self.next, |clear| clear + 1));
         let end = at_right.unwrap_or_else(|| self.out_of_order.first_clear(seq, self.top).unwrap_or(self.top));
         let mut blocks = [Block { start, end }, Block::default(), Block::default()];
+        // Blocks that the new one contains or touches are merged into it (RFC 2018, section 4).
         let others = self.blocks.iter().filter(|b| !b.is_empty() && (b.end <= start || b.start >= end));
         for (slot, other) in blocks[1..].iter_mut().zip(others) {
             *slot = *other;
@@ -219,6 +223,7 @@ impl Receiver {
         self.out_of_order_count -= end - from;
         self.next = end;
         self.top = self.top.max(end);
+        // Blocks below the new cumulative acknowledgment are obsolete.
         let mut kept = [Block::default(); 3];
         let still = self.blocks.iter().filter(|b| !b.is_empty() && b.start > end);
         for (slot, block) in kept.iter_mut().zip(still) {

@@ -58,6 +58,7 @@ pub(crate) struct PriorWindow {
 impl PriorWindow {
     /// Saves the window. If it is `lowered` already, the saved one is kept unless `cwnd` is larger.
     pub(crate) fn save(&mut self, cwnd: f64, lowered: bool) {
+        // During recovery or ProbeRTT the window is reduced on purpose.
         let keeps = self.conserve_until.is_some() || lowered;
         self.cwnd = if keeps { self.cwnd.max(cwnd) } else { cwnd };
     }
@@ -118,6 +119,7 @@ impl ProbeRttDuration {
             self.round |= rounds.begun;
         } else if f64::from(event.in_flight) <= target {
             *self = Self { until: Some(event.now + PROBE_RTT_DURATION), round: false };
+            // The round of ProbeRTT starts when the flight is down to the target.
             rounds.next = event.delivered;
         }
         self.round && self.is_over(event.now)

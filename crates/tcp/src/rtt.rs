@@ -94,11 +94,13 @@ impl RttEstimator {
 
     #[inline]
     pub(crate) fn rto(&self) -> Span {
+        // A time-out of less than two ticks could expire with the next tick.
         let least = self.min.max(Span::nanos(self.tick) * 2);
         (self.base.max(least) * u64::from(self.backoff)).min(self.max)
     }
 
     pub(crate) fn back_off(&mut self) {
+        // The factor stops growing once the time-out has reached its maximum.
         if self.rto() < self.max {
             self.backoff = self.backoff.saturating_mul(2);
         }

@@ -39,6 +39,7 @@ impl Scoreboard {
     #[inline]
     pub(crate) fn advance(&mut self, una: u32) -> u32 {
         let all = una - self.una;
+        // Without SACKs, losses and retransmissions the counts are zero, and nothing must be searched.
         let known = if self.sacked_count > 0 || self.lost_to.max(self.retransmitted_to) > self.una {
             self.remove_below(una)
         } else {
@@ -77,6 +78,8 @@ impl Scoreboard {
                 continue;
             }
             self.sacked.reserve(self.una, self.max);
+            // The counts are updated by the bits that change, so that a block costs time only in proportion to its
+            // news.
             let (lost_to, retransmitted_to) = (self.lost_to, self.retransmitted_to);
             let (mut lost, mut retransmitted) = (0, 0);
             let before = fresh_count;
@@ -119,6 +122,7 @@ impl Scoreboard {
     /// (RFC 2018, section 8).
     pub(crate) fn lose_all(&mut self) {
         self.sacked.reserve(self.una, self.max);
+        // The cumulative acknowledgment would have covered `una` if it had really arrived.
         if self.sacked_count > 0 && self.sacked.get(self.una) {
             self.sacked.clear_range(self.una, self.sacked_to);
             self.sacked_count = 0;
@@ -173,6 +177,7 @@ impl Scoreboard {
     /// Records the retransmission of `seq`, which [`Self::next_lost`] or [`Self::next_unretransmitted_hole`]
     /// returned, or which is the first unacknowledged segment.
     pub(crate) fn on_retransmit(&mut self, seq: u32) {
+        // Holes are retransmitted in ascending order. The fast retransmit of `una` may have happened already.
         if seq >= self.retransmitted_to.max(self.una) {
             self.retransmitted_to = seq + 1;
             self.retransmitted_count += 1;

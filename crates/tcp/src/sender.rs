@@ -265,6 +265,7 @@ impl Sender {
         // BBR restarts from idle by its own rules.
         let keeps = self.model.as_ref().is_some_and(|model| model.owns_window());
         if self.una == self.max && self.max > 0 && now.since(self.last_sent) > self.rtt.rto() && !keeps {
+            // The path's state is unknown after an idle time (RFC 5681, section 4.1).
             let restart = self.config.restart_window.clamp(1, MAX_WINDOW);
             self.cwnd = self.cwnd.min(f64::from(restart));
             self.set_prague_window();
@@ -283,6 +284,7 @@ impl Sender {
             return Poll::Done;
         }
         if self.model.is_some() {
+            // Pacing comes first: a segment that may not leave yet must not change the state of recovery.
             self.held = self.holds(now);
             if self.held.is_some() {
                 return Poll::Wait { until: self.wake(), limit: SendLimit::Pacing };
@@ -308,6 +310,7 @@ impl Sender {
             self.invalid_acks += 1;
             return;
         }
+        // Acknowledgments that were reordered carry nothing new.
         if ack.next < self.una || self.una >= self.end {
             return;
         }
@@ -354,6 +357,7 @@ impl Sender {
         }
         self.hystart.on_congestion();
         self.whole = WholeWindow::default();
+        // One segment after a time-out, the loss window (RFC 5681, section 3.1).
         let before = std::mem::replace(&mut self.cwnd, 1.0);
         self.state = State::Loss;
         self.recover = self.max;
@@ -377,6 +381,7 @@ impl Sender {
         }
         self.rtt.back_off();
         self.timed = None;
+        // The timer restarts with the doubled time-out (RFC 6298, section 5.6).
         self.timer = Some(now + self.rtt.rto());
     }
 
@@ -429,6 +434,7 @@ impl Sender {
     #[inline(always)]
     fn transmit(&mut self, seq: u32, now: Time) -> Segment {
         let idle = self.una == self.max;
+        // CUBIC's epoch does not include the idle time.
         if idle {
             self.cubic.pause(now, now.since(self.last_sent));
         }
@@ -448,6 +454,7 @@ impl Sender {
         if self.state == State::Recovery {
             self.prr.prr_out += 1;
         }
+        // RFC 6298, section 5.1: the timer starts with the first outstanding segment.
         if idle || self.timer.is_none() {
             self.timer = Some(now + self.rtt.rto());
         }
@@ -478,6 +485,7 @@ impl Sender {
     /// Returns the time until which pacing holds back a segment that the window would allow.
     fn holds(&self, now: Time) -> Option<Time> {
         let until = self.model.as_ref()?.pacer.as_ref()?.holds(now)?;
+        // Pacing is reported only if there is something that it holds back.
         let some = self.retransmit_first || self.state != State::Open || self.max < self.end;
         (some && (self.retransmit_first || f64::from(self.in_flight()) < self.cwnd.trunc())).then_some(until)
     }
@@ -505,6 +513,7 @@ impl Sender {
     fn run_model(&mut self, now: Time, ack: &Ack, acked: u32, fresh: u32) {
         let Some(mut model) = self.model.take() else { return };
         let most = f64::from(self.window);
+        // The SYN alone is acknowledged: the handshake gives the first RTT sample.
         let opens = self.config.handshake && acked > 0 && ack.next == acked;
         if opens {
             model.on_open(now, self.rtt.srtt());
@@ -934,6 +943,7 @@ impl Sender {
         if !self.config.validated_growth {
             return true;
         }
+        // A segment that waits for a larger unit counts as sent: the window is the limit.
         let defers = self.offload.as_ref().is_some_and(Offload::defers);
         let was_out = f64::from(self.max - self.una + acked + u32::from(defers));
         // In slow start half a window suffices, as in Linux (`tcp_is_cwnd_limited`).
@@ -953,6 +963,7 @@ impl Sender {
             // These set the window in `run_model`.
             return;
         }
+        // A window beyond the receiver's would only grow without being used.
         if self.cwnd >= most {
             self.cwnd = most;
             return;
@@ -960,6 +971,7 @@ impl Sender {
         if !self.is_cwnd_limited(acked) {
             return;
         }
+        // Without byte counting an acknowledgment counts as one segment, as in ns-2.
         let mut counted = if self.config.byte_counting { f64::from(acked) } else { 1.0 };
         if self.cwnd < self.ssthresh {
             match self.hystart.on_ack(now, ack.next, self.max, now.since(ack.echo), self.cwnd) {
