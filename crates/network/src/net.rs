@@ -381,12 +381,12 @@ impl Net {
 
     /// Forwards a unicast packet to the next link, or delivers it.
     #[inline(always)]
-    fn forward(&mut self, now: Time, way: PathIx, packet: PacketIx, size: u32, ecn: Ecn) -> Option<Delivery> {
-        match self.paths.next(way) {
+    fn forward(&mut self, now: Time, position: PathIx, packet: PacketIx, size: u32, ecn: Ecn) -> Option<Delivery> {
+        match self.paths.next(position) {
             NextStep::Agent(agent) => Some(Delivery { agent, packet, ecn }),
             NextStep::Link(link) => {
                 // The position after the link: what happens to the packet at its other end.
-                let place = way.0 + 1;
+                let place = position.0 + 1;
                 let hop = &mut self.links[link as usize];
                 match hop.pass(now, size) {
                     Some(latency) if hop.shared.latency == latency => {
