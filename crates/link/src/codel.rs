@@ -1,6 +1,6 @@
 //! CoDel (RFC 8289) and FQ-CoDel (RFC 8290).
 
-use crate::managed::{CongestionSignals, Departure, Managed, Waiting};
+use crate::managed::{CongestionSignals, DequeueAqm, Managed, Waiting};
 use crate::queue::Discipline;
 use crate::{Drop, Ecn, Limit, LinkProperties};
 use std::collections::{BTreeMap, VecDeque};
@@ -201,7 +201,7 @@ impl State {
     }
 }
 
-impl Departure for State {
+impl DequeueAqm for State {
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool) {
         if alone {
             // The queue is empty: a real transmitter would have polled all queues since and removed them from the lists

@@ -1,7 +1,7 @@
 //! The dual-queue coupled AQM DualPI2 (RFC 9332, appendix A). L4S packets have a separate low-delay queue. They are
 //! marked so often that L4S and Classic senders get about the same rate.
 
-use crate::managed::{CongestionSignals, Departure, Managed, Waiting};
+use crate::managed::{CongestionSignals, DequeueAqm, Managed, Waiting};
 use crate::queue::Discipline;
 use crate::{Drop, Limit, LinkProperties};
 use std::collections::VecDeque;
@@ -198,7 +198,7 @@ impl State {
     }
 }
 
-impl Departure for State {
+impl DequeueAqm for State {
     fn enqueue(&mut self, packet: Waiting, _: u64, _: bool) {
         self.catch_up(packet.since);
         // ECT(1) and CE both have the low bit set (RFC 9331, section 5.1).

@@ -198,7 +198,7 @@ impl Counts {
 #[derive(Debug)]
 pub struct Link {
     idle: Idle,
-    rest: Box<Rest>,
+    state: Box<LinkState>,
 }
 
 /// The state that is needed for a packet that finds a plain link idle. It fits into one cache line instead of ten,
@@ -213,7 +213,7 @@ struct Idle {
     span: Span,
     /// The time from offer to arrival of a packet of `size` on the idle link.
     latency: Span,
-    /// The packets of `size` that found the link idle and are not yet in [`Rest::counts`].
+    /// The packets of `size` that found the link idle and are not yet in [`LinkState::counts`].
     passed: u64,
     plain: Plain,
 }
@@ -227,7 +227,7 @@ enum Plain {
 }
 
 #[derive(Debug)]
-struct Rest {
+struct LinkState {
     mtu: Bytes,
     policer: Option<Box<TokenBucket>>,
     bleach: bool,
@@ -264,7 +264,7 @@ impl Link {
         let queue = QueueState::new(&config.queue, rate, config.mtu, part("queue"));
         let managed = queue::managed(&config.queue, rate, config.mtu, part("queue")).map(Box::new);
         // The fast path of plain links holds only if every packet is treated alike: see [`Plain`].
-        let has_plain_queue = queue.is_plain() && managed.is_none() && queue.limit.takes(0, 0, config.mtu);
+        let has_plain_queue = queue.is_plain() && managed.is_none() && queue.limit.fits(0, 0, config.mtu);
         let has_constant_rate = match &config.service {
             Service::Unlimited => true,
             Service::Rate(steps) => steps.as_constant().is_some_and(|rate| *rate > Rate::ZERO),
@@ -280,7 +280,7 @@ impl Link {
             _ => Plain::No,
         };
         let idle = Idle { free: Time::ZERO, size: NO_SIZE, span: Span::ZERO, latency: Span::ZERO, passed: 0, plain };
-        let rest = Rest {
+        let state = LinkState {
             mtu: config.mtu,
             policer: config.policer.map(|policer| Box::new(TokenBucket::new(policer.rate, policer.burst))),
             bleach: config.bleach,
@@ -298,7 +298,7 @@ impl Link {
             counts: Counts::default(),
             waited: Span::ZERO,
         };
-        Self { idle, rest: Box::new(rest) }
+        Self { idle, state: Box::new(state) }
     }
 
     /// Offers a packet at `now`. `now` must not be earlier than at the previous call.
@@ -368,45 +368,45 @@ impl Link {
     }
 
     /// Offers a packet as [`Link::offer`] does, with the number of its flow. Only FQ-CoDel uses the number.
-    pub fn offer_of(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
-        if self.rest.managed.is_some() { self.rest.enqueue(now, size, ecn, flow) } else { self.offer(now, size, ecn) }
+    pub fn offer_with_flow(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
+        if self.state.managed.is_some() { self.state.enqueue(now, size, ecn, flow) } else { self.offer(now, size, ecn) }
     }
 
     /// Whether the link may return [`Fate::Held`].
-    pub const fn holds(&self) -> bool {
-        self.rest.managed.is_some()
+    pub const fn holds_packets(&self) -> bool {
+        self.state.managed.is_some()
     }
 
     /// Whether the link may reorder or duplicate packets.
-    pub const fn disorders(&self) -> bool {
-        self.rest.disorder.is_some()
+    pub const fn can_disorder(&self) -> bool {
+        self.state.disorder.is_some()
     }
 
     /// Returns the arrival of the copy of the packet whose arrival [`Link::offer`] or [`Link::take`] returned last,
     /// if it was duplicated. Each copy is returned once.
     pub fn copy(&mut self) -> Option<Time> {
-        self.rest.copy.take()
+        self.state.copy.take()
     }
 
     /// Returns the time at which [`Link::take`] has the next fate if no more packets are offered; `None` if no packet
     /// is held.
     pub fn due(&self) -> Option<Time> {
-        self.rest.managed.as_ref().map(|managed| managed.next_fate_at()).filter(|at| *at < Time::NEVER)
+        self.state.managed.as_ref().map(|managed| managed.next_fate_at()).filter(|at| *at < Time::NEVER)
     }
 
     /// Returns the fate of the next held packet whose fate is known at `now`. Call it until it returns `None`, after
     /// each offer and at [`Link::due`].
     pub fn take(&mut self, now: Time) -> Option<(Token, Fate)> {
         loop {
-            let managed = self.rest.managed.as_mut()?;
+            let managed = self.state.managed.as_mut()?;
             if let Some((token, fate, copy)) = managed.next_fate() {
-                self.rest.copy = copy;
+                self.state.copy = copy;
                 return Some((token, fate));
             }
             if managed.due > now || managed.due == Time::NEVER {
                 return None;
             }
-            self.rest.serve();
+            self.state.serve();
         }
     }
 
@@ -414,53 +414,53 @@ impl Link {
     #[inline]
     pub fn offer_slowly(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
         match self.idle.plain {
-            Plain::Yes { delay } if size <= self.rest.mtu => self.offer_to_plain(now, size, ecn, delay),
-            _ => self.rest.offer(now, size, ecn),
+            Plain::Yes { delay } if size <= self.state.mtu => self.offer_to_plain(now, size, ecn, delay),
+            _ => self.state.offer(now, size, ecn),
         }
     }
 
-    /// The fast path of [`Rest::offer`], for plain links.
+    /// The fast path of [`LinkState::offer`], for plain links.
     #[inline]
     fn offer_to_plain(&mut self, now: Time, size: Bytes, ecn: Ecn, delay: Span) -> Fate {
-        let (idle, rest) = (&mut self.idle, &mut *self.rest);
+        let (idle, state) = (&mut self.idle, &mut *self.state);
         // The packets that passed on the fast path are counted now: their size is known only until it changes.
-        rest.count_passed(idle);
+        state.count_passed(idle);
         if size != idle.size {
-            rest.change_size(now, size, idle);
+            state.change_size(now, size, idle);
             idle.latency = idle.span + delay;
         }
         if now >= idle.free {
             (idle.free, idle.passed) = (now + idle.span, 1);
             return Fate::Arrives { at: idle.free + delay, ecn };
         }
-        rest.counts.offered += 1;
+        state.counts.offered += 1;
         // The queue holds packets of one size only: its length follows from the time at which the transmitter becomes
         // free, so the queue needs no update per packet.
-        let is_uniform = now >= rest.uniform_from;
+        let is_uniform = now >= state.uniform_from;
         let room = if is_uniform {
             let backlog = idle.backlog(now);
-            rest.queue.limit.takes(backlog as usize, backlog * size.get(), size)
+            state.queue.limit.fits(backlog as usize, backlog * size.get(), size)
         } else {
-            rest.queue.has_room(now, size)
+            state.queue.has_room(now, size)
         };
         if !room {
-            rest.counts.full += 1;
+            state.counts.full += 1;
             return Fate::Dropped(Drop::Full);
         }
         // The wait of a FIFO queue is known on arrival: everything before the packet is sent first.
-        rest.waited = idle.free.since(now);
-        rest.counts.wait.add(rest.waited);
-        rest.counts.sent += size;
+        state.waited = idle.free.since(now);
+        state.counts.wait.add(state.waited);
+        state.counts.sent += size;
         idle.free += idle.span;
         if !is_uniform {
-            rest.queue.admitted(size, idle.free, size);
+            state.queue.admitted(size, idle.free, size);
         }
         Fate::Arrives { at: idle.free + delay, ecn }
     }
 
     /// Returns the counters at `now`.
     pub fn counts(&self, now: Time) -> Counts {
-        let mut counts = self.rest.counts.clone();
+        let mut counts = self.state.counts.clone();
         counts.add_passed(&self.idle);
         counts.sent = self.sent(now);
         counts
@@ -468,42 +468,42 @@ impl Link {
 
     /// Returns [`Counts::sent`] at `now`: the bits that have left the transmitter, or whole packets over a trace.
     pub fn sent(&self, now: Time) -> Bytes {
-        let taken = self.rest.counts.sent + self.idle.bytes();
+        let taken = self.state.counts.sent + self.idle.bytes();
         taken.saturating_sub(self.unsent(now))
     }
 
     /// Returns the bytes that the transmitter has accepted and not sent at `now`.
     fn unsent(&self, now: Time) -> Bytes {
-        let unsent = |done: Time, spent: Bytes| self.rest.transmitter.unsent(now, done, spent);
-        if now >= self.rest.uniform_from {
+        let unsent = |done: Time, spent: Bytes| self.state.transmitter.unsent(now, done, spent);
+        if now >= self.state.uniform_from {
             let Idle { free, size, span, .. } = self.idle;
             let behind = self.idle.backlog(now).saturating_sub(1);
             return unsent(free.before(span * behind), size) + Bytes::new(size.get() * behind);
         }
-        if let Some(managed) = &self.rest.managed {
+        if let Some(managed) = &self.state.managed {
             let (done, spent) = managed.on_air();
             return unsent(done, spent);
         }
-        let mut waiting = self.rest.queue.unsent(now);
+        let mut waiting = self.state.queue.unsent(now);
         let first = waiting.next().map_or(Bytes::ZERO, |(done, spent)| unsent(done, spent));
         first + waiting.map(|(_, spent)| spent).sum()
     }
 
     /// Returns the packets that were accepted and not dropped, plus copies. Packets in flight are included.
     pub const fn arrived(&self) -> u64 {
-        let counts = &self.rest.counts;
+        let counts = &self.state.counts;
         counts.offered + counts.duplicated + self.idle.passed - counts.dropped()
     }
 
     /// Returns [`Counts::dropped`] so far.
     pub const fn dropped(&self) -> u64 {
-        self.rest.counts.dropped()
+        self.state.counts.dropped()
     }
 
     /// Returns how long the packet of the last [`Link::offer`] waits for the transmitter. If packets are held: how
     /// long the last dequeued packet waited.
     pub const fn waited(&self) -> Span {
-        if self.idle.passed > 0 { Span::ZERO } else { self.rest.waited }
+        if self.idle.passed > 0 { Span::ZERO } else { self.state.waited }
     }
 
     /// Whether the last accepted packet found this link idle and the link is plain. Its latency then depends on its
@@ -518,30 +518,30 @@ impl Link {
     #[inline]
     pub fn was_second(&self, latency: Span) -> bool {
         let Idle { passed, plain, span, .. } = self.idle;
-        passed == 0 && plain != Plain::No && self.rest.waited == span && latency == self.idle.latency + span
+        passed == 0 && plain != Plain::No && self.state.waited == span && latency == self.idle.latency + span
     }
 
     /// Returns the packets in the queue at `now`, the one on the transmitter included.
     pub fn queued(&mut self, now: Time) -> usize {
-        match &self.rest.managed {
+        match &self.state.managed {
             Some(managed) => managed.length(now),
-            None if now >= self.rest.uniform_from => self.idle.backlog(now) as usize,
-            None => self.rest.queue.length(now),
+            None if now >= self.state.uniform_from => self.idle.backlog(now) as usize,
+            None => self.state.queue.length(now),
         }
     }
 
     /// Returns the bytes that the link could have carried between `from` and `until`; `None` if its rate is
     /// unlimited.
     pub fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
-        self.rest.transmitter.capacity(from, until)
+        self.state.transmitter.capacity(from, until)
     }
 
     /// Returns the long-term throughput limit between two times between which the rate does not change: at most the
     /// policer's and the shaper's rate, zero while every packet is lost, and the mean of a trace. `None` if nothing
     /// limits it.
     // A loss rate of 1 is an outage: it limits throughput as a rate of zero does.
-    pub fn passes(&self, from: Time, until: Time) -> Option<Rate> {
-        if self.rest.loss.as_ref().is_some_and(|loss| loss.loses_all(from)) {
+    pub fn throughput_limit(&self, from: Time, until: Time) -> Option<Rate> {
+        if self.state.loss.as_ref().is_some_and(|loss| loss.loses_all(from)) {
             return Some(Rate::ZERO);
         }
         let span = until.since(from);
@@ -549,25 +549,25 @@ impl Link {
         let rate = self.rate(from).filter(|rate| *rate < Service::UNLIMITED && !self.is_traced());
         // A trace has no rate at a time, so its mean over the interval counts.
         let own = rate.or_else(traced);
-        let policer = self.rest.policer.as_ref().map(|bucket| bucket.rate());
-        [own, policer, self.rest.transmitter.sustained()].into_iter().flatten().min()
+        let policer = self.state.policer.as_ref().map(|bucket| bucket.rate());
+        [own, policer, self.state.transmitter.sustained()].into_iter().flatten().min()
     }
 
-    /// Returns the next change of [`Link::passes`] after `now`. The rates of a file change continually; they count as
-    /// constant.
+    /// Returns the next change of [`Link::throughput_limit`] after `now`. The rates of a file change continually;
+    /// they count as constant.
     pub fn next_change(&self, now: Time) -> Time {
-        let loss = self.rest.loss.as_ref().map_or(Time::NEVER, |loss| loss.next_change(now));
-        self.rest.transmitter.next_change(now).min(loss)
+        let loss = self.state.loss.as_ref().map_or(Time::NEVER, |loss| loss.next_change(now));
+        self.state.transmitter.next_change(now).min(loss)
     }
 
     /// Whether the rate comes from a file or a trace.
     pub const fn is_traced(&self) -> bool {
-        self.rest.transmitter.is_traced()
+        self.state.transmitter.is_traced()
     }
 
     /// Returns the rate at `now`; `None` if it is unlimited or given by a trace.
     pub fn rate(&self, now: Time) -> Option<Rate> {
-        self.rest.transmitter.rate(now)
+        self.state.transmitter.rate(now)
     }
 }
 
@@ -593,7 +593,7 @@ impl Counts {
     }
 }
 
-impl Rest {
+impl LinkState {
     #[inline]
     fn count_passed(&mut self, idle: &mut Idle) {
         if idle.passed > 0 {

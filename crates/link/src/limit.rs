@@ -29,7 +29,7 @@ impl Limit {
 
     /// Whether a packet of `size` fits behind `waiting` packets of `bytes` bytes.
     #[inline]
-    pub(crate) fn takes(self, waiting: usize, bytes: u64, size: Bytes) -> bool {
+    pub(crate) fn fits(self, waiting: usize, bytes: u64, size: Bytes) -> bool {
         match self {
             Self::Packets(most) => waiting < most as usize,
             Self::Bytes(most) => bytes + size.get() <= most.get(),

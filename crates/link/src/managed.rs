@@ -27,12 +27,12 @@ pub(crate) struct Offered {
 }
 
 /// An algorithm that stores packets and decides about them at dequeue.
-pub(crate) trait Departure: Debug + Send + Sync {
+pub(crate) trait DequeueAqm: Debug + Send + Sync {
     /// Enqueues a packet. `alone` means that the queue and the transmitter were empty.
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool);
     /// Returns the next packet to transmit at `now`. Packets that are dropped before it are reported to `out`.
     fn dequeue(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting>;
-    /// Whether a packet beyond the limit is accepted and others are dropped by [`Departure::shorten`]. Otherwise the
+    /// Whether a packet beyond the limit is accepted and others are dropped by [`DequeueAqm::shorten`]. Otherwise the
     /// packet is refused.
     fn drops_on_overflow(&self) -> bool {
         false
@@ -72,7 +72,7 @@ impl CongestionSignals<'_> {
 
 #[derive(Debug)]
 pub(crate) struct Managed {
-    departure: Box<dyn Departure>,
+    departure: Box<dyn DequeueAqm>,
     /// The limit, in packets or in bytes.
     limit: Limit,
     len: usize,
@@ -93,7 +93,7 @@ pub(crate) struct Managed {
 
 impl Managed {
     /// Creates an empty queue. `limit` is in packets or in bytes.
-    pub(crate) fn new(departure: Box<dyn Departure>, limit: Limit) -> Self {
+    pub(crate) fn new(departure: Box<dyn DequeueAqm>, limit: Limit) -> Self {
         Self {
             departure,
             limit,
@@ -176,7 +176,7 @@ impl Managed {
         &mut self,
         now: Time,
         counts: &mut Counts,
-        call: impl FnOnce(&mut dyn Departure, &mut CongestionSignals<'_>) -> T,
+        call: impl FnOnce(&mut dyn DequeueAqm, &mut CongestionSignals<'_>) -> T,
     ) -> T {
         let mut out = CongestionSignals { counts, fates: &mut self.fates, packets: 0, bytes: 0 };
         let answer = call(self.departure.as_mut(), &mut out);

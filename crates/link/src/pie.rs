@@ -1,7 +1,7 @@
 //! Proportional integral controller enhanced, PIE (RFC 8033). Packets are dropped on arrival with a probability that
 //! is computed from the queueing delay.
 
-use crate::queue::{Admission, Arrival, Discipline};
+use crate::queue::{Arrival, Discipline, EnqueueAqm};
 use crate::{Drop, Ecn, Limit, LinkProperties};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_words::{Kind, Within, settings};
@@ -45,7 +45,7 @@ impl Discipline for Pie {
     fn limit(&self) -> Limit {
         self.limit
     }
-    fn on_arrival(&self, _: Option<Rate>, _mtu: Bytes) -> Option<Box<dyn Admission>> {
+    fn on_arrival(&self, _: Option<Rate>, _mtu: Bytes) -> Option<Box<dyn EnqueueAqm>> {
         Some(Box::new(State::new(*self)))
     }
 }
@@ -140,7 +140,7 @@ impl State {
     }
 }
 
-impl Admission for State {
+impl EnqueueAqm for State {
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop> {
         self.catch_up(packet.now, packet.free);
         let early = self.early(packet.bytes - packet.on_air, chance);

@@ -95,7 +95,7 @@ pub(crate) trait Discipline {
     /// Returns how much the queue holds.
     fn limit(&self) -> Limit;
     /// Returns the algorithm that decides on arrival, if the discipline has one.
-    fn on_arrival(&self, _: Option<Rate>, _mtu: Bytes) -> Option<Box<dyn Admission>> {
+    fn on_arrival(&self, _: Option<Rate>, _mtu: Bytes) -> Option<Box<dyn EnqueueAqm>> {
         None
     }
     /// Returns the algorithm that decides at dequeue, if the discipline has one.
@@ -105,7 +105,7 @@ pub(crate) trait Discipline {
 }
 
 /// An algorithm that drops or marks packets on arrival.
-pub(crate) trait Admission: Debug + Send + Sync {
+pub(crate) trait EnqueueAqm: Debug + Send + Sync {
     /// Returns the ECN field that the packet has in the queue, or why it is dropped. A packet without room must be
     /// dropped.
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop>;
@@ -157,7 +157,7 @@ pub(crate) struct QueueState {
     /// The limit, in packets or in bytes.
     pub(crate) limit: Limit,
     /// The algorithm that decides on arrival, with its random generator. Boxed because most queues have none.
-    admission: Option<Box<(Box<dyn Admission>, Chance)>>,
+    admission: Option<Box<(Box<dyn EnqueueAqm>, Chance)>>,
     /// The packets that have been admitted and have not left.
     waiting: VecDeque<Waiting>,
     bytes: u64,
@@ -223,7 +223,7 @@ impl QueueState {
     #[inline]
     pub(crate) fn has_room(&mut self, now: Time, size: Bytes) -> bool {
         self.leave(now);
-        self.limit.takes(self.waiting.len(), self.bytes, size)
+        self.limit.fits(self.waiting.len(), self.bytes, size)
     }
 
     pub(crate) fn admit(&mut self, now: Time, size: Bytes, ecn: Ecn, link: &Transmitter) -> Result<Ecn, Drop> {

@@ -1,6 +1,6 @@
 //! Random early detection (Floyd and Jacobson 1993), with the gentle slope above the upper threshold.
 
-use crate::queue::{Admission, Arrival, Discipline, needs_rate};
+use crate::queue::{Arrival, Discipline, EnqueueAqm, needs_rate};
 use crate::{Drop, Ecn, Limit, LinkProperties};
 use steadycast_units::{Bytes, Chance, Rate, Span};
 use steadycast_words::tree::Item;
@@ -138,7 +138,7 @@ impl Discipline for Red {
         self.limit
     }
 
-    fn on_arrival(&self, rate: Option<Rate>, mtu: Bytes) -> Option<Box<dyn Admission>> {
+    fn on_arrival(&self, rate: Option<Rate>, mtu: Bytes) -> Option<Box<dyn EnqueueAqm>> {
         // Thresholds in bytes are converted to mean packets.
         let packets = |limit: Limit| match limit.on(rate, mtu) {
             Limit::Bytes(bytes) => bytes.as_f64() / self.mean_packet.as_f64(),
@@ -167,7 +167,7 @@ struct State {
     since: Option<u64>,
 }
 
-impl Admission for State {
+impl EnqueueAqm for State {
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop> {
         let early = self.early(packet, chance);
         if !packet.room {

@@ -11,7 +11,7 @@ words! {
         /// All of it arrived in time, and so did what it depends on.
         #[default]
         Ok = "ok",
-        /// Some of it did not come, or it was not sent at all.
+        /// A part of it did not arrive, or it was not sent.
         Lost = "lost",
         /// All of it arrived, too late to be shown at its time. What depends on it can be decoded.
         Late = "late",
@@ -180,7 +180,7 @@ impl Assembly {
         seen.packets += 1;
     }
 
-    fn has(&self, packet: u32) -> bool {
+    fn has_arrived(&self, packet: u32) -> bool {
         self.arrived.get(packet as usize / 64).is_some_and(|word| word & (1 << (packet % 64)) != 0)
     }
 
@@ -227,7 +227,7 @@ impl Assembly {
             for packet in frame.first_packet..frame.first_packet + frame.packets {
                 let fragment = sent.packets[packet as usize].1;
                 end = fragment.offset + u32::from(fragment.len);
-                if !self.has(packet) {
+                if !self.has_arrived(packet) {
                     missing.push(MissingBytes {
                         frame: n as u32,
                         offset: fragment.offset,

@@ -181,8 +181,8 @@ impl Encoder {
         let (round, clip) = (self.next / frames, self.next % frames);
         let begins = clip.is_multiple_of(u64::from(self.ladder.gop));
         match self.vbr {
-            Vbr::Frame(PerFrame { wait, room }) => self.choose_frame(clip, rate, backlog, wait, room),
-            _ if begins => self.choose(clip, rate, backlog),
+            Vbr::Frame(PerFrame { wait, room }) => self.choose_frame_quantizer(clip, rate, backlog, wait, room),
+            _ if begins => self.choose_gop_quantizer(clip, rate, backlog),
             _ => {}
         }
         let (at, size) = (clip as usize, self.ladder.sizes[self.rung][clip as usize]);
@@ -202,7 +202,7 @@ impl Encoder {
         coded
     }
 
-    fn choose(&mut self, clip: u64, rate: Rate, backlog: Bytes) {
+    fn choose_gop_quantizer(&mut self, clip: u64, rate: Rate, backlog: Bytes) {
         let range = self.ladder.gop_at(clip);
         let mean = self.mean(rate);
         let span = self.ladder.span(range.len() as u64);
@@ -284,7 +284,7 @@ impl Encoder {
         let level = bucket_level(last_gop.level, whole, last_gop.allowed, self.sent.as_f64());
         self.last_gop = Some(LastGop { mean, allowed, level });
         // Evalvid-RA keeps the quantizer while the GoP is within 5 % of its budget.
-        let open = size(self.rung_of(rule.nominal));
+        let open = size(self.rung_nearest_to(rule.nominal));
         if (open / allowed - 1.0).abs() > 0.05 {
             self.quantizer = libm::floor(coarser(open / target_bytes(level / whole, allowed, open)) + 0.5);
         }
@@ -292,7 +292,7 @@ impl Encoder {
     }
 
     /// Chooses the quantizer of frame `clip`, which starts a GoP or continues one.
-    fn choose_frame(&mut self, clip: u64, rate: Rate, backlog: Bytes, wait: Span, room: f64) {
+    fn choose_frame_quantizer(&mut self, clip: u64, rate: Rate, backlog: Bytes, wait: Span, room: f64) {
         let ladder = Arc::clone(&self.ladder);
         let (at, place) = (clip as usize, clip % u64::from(ladder.gop));
         let (begins, rest) = (place == 0, at..ladder.gop_at(clip - place).end);
@@ -335,11 +335,11 @@ impl Encoder {
         let quantizers = &self.ladder.quantizers;
         let (low, high) = (quantizers[0], quantizers[quantizers.len() - 1]);
         self.quantizer = self.quantizer.clamp(f64::from(low), f64::from(high));
-        self.rung_of(self.quantizer)
+        self.rung_nearest_to(self.quantizer)
     }
 
     /// Returns the rung whose quantizer is nearest.
-    fn rung_of(&self, quantizer: f64) -> usize {
+    fn rung_nearest_to(&self, quantizer: f64) -> usize {
         let quantizers = &self.ladder.quantizers;
         let off = |q: u8| (f64::from(q) - quantizer).abs();
         (0..quantizers.len()).min_by(|a, b| off(quantizers[*a]).total_cmp(&off(quantizers[*b]))).unwrap_or(0)

@@ -59,7 +59,7 @@ impl Lane {
         self.len += 1;
         // Reordering: only this case needs a search.
         if at < self.last {
-            return self.sink();
+            return self.sort_in_last();
         }
         self.last = at;
         others == 0
@@ -77,7 +77,7 @@ impl Lane {
     /// Moves the last inserted packet to its place in order of arrival. Returns whether it arrives first.
     #[cold]
     #[inline(never)]
-    fn sink(&mut self) -> bool {
+    fn sort_in_last(&mut self) -> bool {
         let mut place = self.len - 1;
         let newcomer = self.slots[self.slot(place)];
         while place > 0 && newcomer.key < self.slots[self.slot(place - 1)].key {

@@ -113,7 +113,7 @@ impl SharedLane {
 
 impl Hop {
     pub(crate) fn new(link: Link, to: u32, reverse: u32) -> Self {
-        let needs_slow_path = link.holds() || link.disorders();
+        let needs_slow_path = link.holds_packets() || link.can_disorder();
         Self { link, needs_slow_path, captured: false, to, reverse, shared: SharedLane::NONE, second: SharedLane::NONE }
     }
 
@@ -501,8 +501,8 @@ impl Net {
             };
         }
         // Only fair queueing needs the flow, and hashing a datagram takes time.
-        let flow = if hop.link.holds() { self.pool.get(packet).flow() } else { 0 };
-        let fate = hop.link.offer_of(now, Bytes::new(u64::from(size)), ecn, flow);
+        let flow = if hop.link.holds_packets() { self.pool.get(packet).flow() } else { 0 };
+        let fate = hop.link.offer_with_flow(now, Bytes::new(u64::from(size)), ecn, flow);
         if let Fate::Held(token) = fate {
             self.pool.copy(packet, 1);
             self.holds.put(l, token, held);

@@ -77,7 +77,7 @@ struct Carried {
 }
 
 /// The most directions that are recorded. A report on more would not be readable.
-const MOST_SERIES: usize = 512;
+const MAX_SERIES: usize = 512;
 
 impl Network {
     /// Creates the network of a scenario, without groups.
@@ -102,7 +102,7 @@ impl Network {
                 delays.push(direction.delay);
             }
         }
-        let recorded = if links.len() <= MOST_SERIES { links.len() } else { 0 };
+        let recorded = if links.len() <= MAX_SERIES { links.len() } else { 0 };
         let net = Net {
             lanes: Lanes::new(links.len()),
             links,

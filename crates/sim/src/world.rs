@@ -335,9 +335,9 @@ impl Simulation {
         }
         match &self.agents[to.0 as usize] {
             // The packets of TCP agents are sent directly. Through `outgoing` they would be copied twice more.
-            Agent::TcpSink(_) => self.take_segment(to, ix, ecn),
-            Agent::TcpSource(_) => self.take_ack(to, ix, ecn),
-            _ => self.take_other(to, ix, ecn),
+            Agent::TcpSink(_) => self.deliver_segment(to, ix, ecn),
+            Agent::TcpSource(_) => self.deliver_ack(to, ix, ecn),
+            _ => self.deliver_other(to, ix, ecn),
         }
     }
 
@@ -353,11 +353,11 @@ impl Simulation {
 
     /// Delivers a TCP segment, and sends the acknowledgment if there is one.
     #[inline(never)]
-    fn take_segment(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
+    fn deliver_segment(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
         let packet = self.network.packet(ix);
         let (Agent::TcpSink(sink), Body::Tcp(transfer, segment)) = (&mut self.agents[to.0 as usize], &packet.body)
         else {
-            return self.take_other(to, ix, ecn);
+            return self.deliver_other(to, ix, ecn);
         };
         let transfer = *transfer;
         let answer = sink.take(self.now, &packet.arriving(ecn), transfer, segment);
@@ -371,11 +371,11 @@ impl Simulation {
 
     /// Delivers a TCP acknowledgment, and sends the segments that it allows.
     #[inline(never)]
-    fn take_ack(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
+    fn deliver_ack(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
         let packet = self.network.packet(ix);
         let (Agent::TcpSource(source), Body::TcpAck(transfer, ack)) = (&mut self.agents[to.0 as usize], &packet.body)
         else {
-            return self.take_other(to, ix, ecn);
+            return self.deliver_other(to, ix, ecn);
         };
         let more = source.take(self.now, *transfer, ack);
         self.network.release(ix);
@@ -395,7 +395,7 @@ impl Simulation {
 
     /// Delivers a packet to any other agent.
     #[inline(never)]
-    fn take_other(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
+    fn deliver_other(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
         let packet = self.network.packet(ix);
         match (&mut self.agents[to.0 as usize], &packet.body) {
             (Agent::PlainSink(sink), Body::Plain(number)) => {

@@ -343,7 +343,7 @@ impl Bbr {
     /// Ends Startup if the round lost too much (BBRCheckStartupHighLoss).
     fn check_startup_high_loss(&mut self, event: &AckEvent) {
         let high_loss = exceeds_loss_thresh(event.sample.lost as f64, f64::from(event.sample.in_flight));
-        let settled = event.recovering && !self.prior.conserves(event);
+        let settled = event.recovering && !self.prior.is_conserving(event);
         if self.state == State::Startup && settled && high_loss && self.loss_ranges >= STARTUP_FULL_LOSS_COUNT {
             self.full_bw_reached = true;
             self.inflight_longterm = self.bdp(self.max_bw(), 1.0).max(self.inflight_latest).trunc();
@@ -586,7 +586,7 @@ impl Bbr {
 
     fn window(&mut self, event: &AckEvent, cwnd: f64) -> f64 {
         let most = self.with_quantization_budget(self.bdp(self.bw(), self.cwnd_gain) + self.aggregation.extra()).ceil();
-        let mut cwnd = self.prior.grown(event, cwnd, most, self.full_bw_reached, self.initial_cwnd);
+        let mut cwnd = self.prior.next_cwnd(event, cwnd, most, self.full_bw_reached, self.initial_cwnd);
         if self.state == State::ProbeRtt {
             cwnd = cwnd.min(self.probe_rtt_cwnd());
         }

@@ -267,7 +267,7 @@ impl Bbr1 {
         // During ACK aggregation the window must also cover the segments whose acknowledgments are delayed.
         let extra = if self.full_bw_reached { self.aggregation.extra().min(self.bw() * EXTRA_ACKED_MAX) } else { 0.0 };
         let most = self.with_quantization_budget(self.bdp(self.cwnd_gain()) + extra);
-        let cwnd = self.prior.grown(event, cwnd, most, self.full_bw_reached, self.initial_cwnd);
+        let cwnd = self.prior.next_cwnd(event, cwnd, most, self.full_bw_reached, self.initial_cwnd);
         if self.state == State::ProbeRtt { cwnd.min(MIN_PIPE_CWND) } else { cwnd }.trunc()
     }
 }

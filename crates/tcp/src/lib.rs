@@ -90,7 +90,6 @@
 
 mod bbr;
 mod bbr1;
-mod bits;
 mod config;
 mod cubic;
 mod dctcp;
@@ -106,6 +105,7 @@ mod rounds;
 mod rtt;
 mod scoreboard;
 mod sender;
+mod sliding_bitmap;
 mod whole_window;
 mod wire;
 

@@ -1,9 +1,9 @@
 use steadycast_units::{Span, Time};
 
 /// The minimum pacing rate, in segments per second: a segment leaves within ten seconds.
-const LEAST: f64 = 0.1;
+const MIN_RATE: f64 = 0.1;
 /// The maximum pacing rate: a gap is at least a nanosecond, so that time advances.
-const MOST: f64 = 1e9;
+const MAX_RATE: f64 = 1e9;
 
 /// A pacer: bursts of `quantum` segments, spaced so that `rate` results.
 #[derive(Clone, Debug)]
@@ -18,12 +18,12 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     pub(crate) fn new() -> Self {
-        Self { rate: MOST, quantum: 1, next: Time::ZERO, burst: (Time::ZERO, 0) }
+        Self { rate: MAX_RATE, quantum: 1, next: Time::ZERO, burst: (Time::ZERO, 0) }
     }
 
     /// Sets the rate, in segments per second, and the burst size.
     pub(crate) fn set(&mut self, rate: f64, quantum: u32) {
-        self.rate = rate.clamp(LEAST, MOST);
+        self.rate = rate.clamp(MIN_RATE, MAX_RATE);
         self.quantum = quantum.max(1);
     }
 
@@ -32,7 +32,7 @@ impl Pacer {
     }
 
     /// Returns the time until which no segment may leave, if that is after `now`.
-    pub(crate) fn holds(&self, now: Time) -> Option<Time> {
+    pub(crate) fn held_until(&self, now: Time) -> Option<Time> {
         let (began, left) = self.burst;
         (self.next > now && !(began == now && left > 0)).then_some(self.next)
     }
@@ -60,7 +60,7 @@ mod tests {
         let mut now = Time::ZERO + Span::secs(1);
         let mut left = vec![];
         while left.len() < 6 {
-            match pacer.holds(now) {
+            match pacer.held_until(now) {
                 Some(next) => now = next,
                 None => {
                     pacer.on_sent(now);
@@ -71,9 +71,9 @@ mod tests {
         assert_eq!(left, [0, 0, 2, 2, 4, 4]);
         now += Span::secs(1);
         for _ in 0..2 {
-            assert_eq!(pacer.holds(now), None);
+            assert_eq!(pacer.held_until(now), None);
             pacer.on_sent(now);
         }
-        assert_eq!(pacer.holds(now), Some(now + Span::millis(2)));
+        assert_eq!(pacer.held_until(now), Some(now + Span::millis(2)));
     }
 }

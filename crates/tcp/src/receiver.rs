@@ -1,5 +1,5 @@
-use crate::bits::Bits;
 use crate::config::{Config, Congestion, MAX_SEGMENTS, MAX_WINDOW};
+use crate::sliding_bitmap::SlidingBitmap;
 use crate::wire::{Ack, Block, Segment};
 use steadycast_units::{Bytes, Ecn, Span, Time};
 
@@ -29,7 +29,7 @@ pub struct Receiver {
     /// One past the highest segment that has arrived.
     top: u32,
     /// The segments that have arrived beyond `next`.
-    out_of_order: Bits,
+    out_of_order: SlidingBitmap,
     out_of_order_count: u32,
     /// The SACK blocks as last reported, the most recent first. Each is maximal: only an arrival adjacent to it can
     /// extend it.

@@ -82,10 +82,10 @@ impl PriorWindow {
 
     /// Returns the window after an acknowledgment. Once the pipe is `full` it grows to `most`. Before, it also grows
     /// beyond that while less than the `initial` window has been delivered.
-    pub(crate) fn grown(&self, event: &AckEvent, cwnd: f64, most: f64, full: bool, initial: f64) -> f64 {
+    pub(crate) fn next_cwnd(&self, event: &AckEvent, cwnd: f64, most: f64, full: bool, initial: f64) -> f64 {
         let fresh = f64::from(event.sample.fresh);
         // In the first round of recovery each delivered segment lets one segment out.
-        let grown = if self.conserves(event) {
+        let grown = if self.is_conserving(event) {
             cwnd.max(f64::from(event.in_flight) + fresh)
         } else if full {
             (cwnd + fresh).min(most)
@@ -98,7 +98,7 @@ impl PriorWindow {
     }
 
     /// Whether packet conservation applies: the acknowledgment belongs to the first round of a recovery.
-    pub(crate) fn conserves(&self, event: &AckEvent) -> bool {
+    pub(crate) fn is_conserving(&self, event: &AckEvent) -> bool {
         self.conserve_until.is_some_and(|end| event.sample.prior_delivered < end)
     }
 }

@@ -1,4 +1,4 @@
-use crate::bits::{Bits, below};
+use crate::sliding_bitmap::{SlidingBitmap, count_below};
 use crate::wire::Block;
 
 /// The segments that must arrive beyond a hole before it counts as lost (DupThresh of RFC 6675).
@@ -15,7 +15,7 @@ pub(crate) const DUP_THRESH: u32 = 3;
 pub(crate) struct Scoreboard {
     una: u32,
     max: u32,
-    sacked: Bits,
+    sacked: SlidingBitmap,
     sacked_count: u32,
     /// One past the highest SACKed segment.
     sacked_to: u32,
@@ -85,8 +85,8 @@ impl Scoreboard {
             let before = fresh_count;
             self.sacked.set_range(start, end, |word, fresh| {
                 fresh_count += fresh.count_ones();
-                lost += below(word, fresh, lost_to);
-                retransmitted += below(word, fresh, retransmitted_to);
+                lost += count_below(word, fresh, lost_to);
+                retransmitted += count_below(word, fresh, retransmitted_to);
             });
             self.sacked_count += fresh_count - before;
             self.lost_count -= lost;

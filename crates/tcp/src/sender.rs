@@ -285,7 +285,7 @@ impl Sender {
         }
         if self.model.is_some() {
             // Pacing comes first: a segment that may not leave yet must not change the state of recovery.
-            self.held = self.holds(now);
+            self.held = self.pacing_hold(now);
             if self.held.is_some() {
                 return Poll::Wait { until: self.wake(), limit: SendLimit::Pacing };
             }
@@ -399,7 +399,7 @@ impl Sender {
         self.model.as_ref()?.pacer.as_ref().map(Pacer::rate)
     }
     /// Returns the estimate alpha of the marked share of the data, if the congestion control has one.
-    pub fn marked_part(&self) -> Option<f64> {
+    pub fn marked_share(&self) -> Option<f64> {
         self.model.as_ref()?.alpha()
     }
     /// Returns the state of BBR: "startup", "drain", "probe-bw-cruise" and so on.
@@ -483,8 +483,8 @@ impl Sender {
     // ---- interface to BBR, DCTCP and Prague
 
     /// Returns the time until which pacing holds back a segment that the window would allow.
-    fn holds(&self, now: Time) -> Option<Time> {
-        let until = self.model.as_ref()?.pacer.as_ref()?.holds(now)?;
+    fn pacing_hold(&self, now: Time) -> Option<Time> {
+        let until = self.model.as_ref()?.pacer.as_ref()?.held_until(now)?;
         // Pacing is reported only if there is something that it holds back.
         let some = self.retransmit_first || self.state != State::Open || self.max < self.end;
         (some && (self.retransmit_first || f64::from(self.in_flight()) < self.cwnd.trunc())).then_some(until)

@@ -55,7 +55,7 @@ impl Driver {
 
     fn offer(&mut self, now: Time, n: u64, size: Bytes, ecn: Ecn, flow: u64) {
         self.go(now);
-        match self.link.offer_of(now, size, ecn, flow) {
+        match self.link.offer_with_flow(now, size, ecn, flow) {
             Fate::Held(token) => assert_eq!(self.held.insert(token, n), None, "a token is for one packet"),
             fate => self.fates.push((now, n, fate)),
         }

@@ -57,7 +57,7 @@ impl Driver {
         self.go(now);
         let n = self.offered;
         self.offered += 1;
-        match self.link.offer_of(now, size, ecn, 0) {
+        match self.link.offer_with_flow(now, size, ecn, 0) {
             Fate::Held(token) => assert_eq!(self.held.insert(token, (n, now, ecn)), None, "a token is for one packet"),
             fate => self.fates.push(PacketFate { n, came: now, sent_as: ecn, fate }),
         }
@@ -212,7 +212,7 @@ fn ends(link: &mut Link, packets: &[(u64, u64, u8)]) -> (Counts, Time) {
                 see(fate);
             }
         }
-        see(link.offer_of(now, Bytes::new(*size), Ecn::from_bits(*ecn), 0));
+        see(link.offer_with_flow(now, Bytes::new(*size), Ecn::from_bits(*ecn), 0));
     }
     while let Some(due) = link.due() {
         while let Some((_, fate)) = link.take(due) {

@@ -57,7 +57,7 @@ fn seen(queue: &str, fields: &[Ecn], gap: Span) -> Seen {
         if now > end {
             break;
         }
-        let fate = link.offer_of(now, PACKET, *ecn, 0);
+        let fate = link.offer_with_flow(now, PACKET, *ecn, 0);
         ask(&mut link, &mut held, Some((fate, *ecn)), now);
         now += gap;
     }
@@ -153,7 +153,7 @@ fn a_limit_of_a_queue_holds_for_every_codepoint() {
             let service = Service::Rate(Steps::constant(Rate::mbps(8)));
             let mut link = Link::new(&Config { service, queue, ..Config::default() }, "test", Seed(1));
             for n in 0..20 {
-                link.offer_of(Time::ZERO, PACKET, ecn, n);
+                link.offer_with_flow(Time::ZERO, PACKET, ecn, n);
                 while link.take(Time::ZERO).is_some() {}
             }
             assert!(link.queued(Time::ZERO) <= 5, "{kind} {ecn:?}");

@@ -17,7 +17,7 @@ fn offer(link: &mut Link, gap: Span, from: Time, packets: u64) -> Vec<bool> {
     let mut passed = Vec::new();
     for n in 0..packets {
         let now = from + gap * n;
-        let fate = match link.offer_of(now, PACKET, Ecn::Ect1, n) {
+        let fate = match link.offer_with_flow(now, PACKET, Ecn::Ect1, n) {
             Fate::Held(token) => {
                 let (taken, fate) = link.take(now).expect("nothing is before it");
                 assert_eq!(taken, token);

@@ -22,7 +22,7 @@ fn departures(link: &mut Link, offers: &[(Time, Bytes)]) -> Vec<(Time, Bytes)> {
     let mut passed = Vec::new();
     for (now, size) in offers {
         take(link, &mut held, *now);
-        match link.offer_of(*now, *size, Ecn::NotEct, 1) {
+        match link.offer_with_flow(*now, *size, Ecn::NotEct, 1) {
             Fate::Arrives { at, .. } => passed.push((at, *size)),
             Fate::Held(token) => drop(held.insert(token, *size)),
             Fate::Dropped(_) => {}
@@ -130,7 +130,7 @@ fn its_fair_part_and_its_capacity_are_those_of_the_sustained_rate() {
     let second = Time::ZERO + Span::secs(1);
     for (peak, passes) in [(None, 4), (Some(Rate::mbps(100)), 4), (Some(Rate::mbps(1)), 1)] {
         let link = link(&Queue::drop_tail(Limit::Packets(50)), peak, shaper);
-        assert_eq!(link.passes(Time::ZERO, second), Some(Rate::mbps(passes)));
+        assert_eq!(link.throughput_limit(Time::ZERO, second), Some(Rate::mbps(passes)));
         let most = [Some(Bytes::new(550_000)), peak.map(|peak| peak.over(Span::secs(1)))];
         assert_eq!(link.capacity(Time::ZERO, second), most.into_iter().flatten().min());
     }

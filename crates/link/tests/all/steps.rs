@@ -124,7 +124,7 @@ fn in_an_outage_nothing_leaves_whatever_the_discipline_and_the_queue_holds_and_o
                 count(fate);
             }
             if now % 5 == 0 {
-                count(link.offer_of(at(now), Bytes::new(1000), Ecn::NotEct, 1));
+                count(link.offer_with_flow(at(now), Bytes::new(1000), Ecn::NotEct, 1));
             }
             now += 1;
         }
@@ -150,7 +150,7 @@ fn a_link_that_never_carries_anything_keeps_what_fits_and_drops_the_rest() {
         let mut link = link(Service::Rate(Steps::constant(Rate::ZERO)), queue.clone());
         let mut dropped = 0;
         for ms in 0..100 {
-            let fate = link.offer_of(at(ms), Bytes::new(1000), Ecn::NotEct, 1);
+            let fate = link.offer_with_flow(at(ms), Bytes::new(1000), Ecn::NotEct, 1);
             dropped += usize::from(matches!(fate, Fate::Dropped(_)));
             assert!(!matches!(fate, Fate::Arrives { at, .. } if at < Time::NEVER), "{queue:?}");
             while let Some((_, fate)) = link.take(at(ms)) {

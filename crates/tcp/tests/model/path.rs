@@ -230,7 +230,7 @@ impl Run {
                         self.acks.push((at, ack));
                         self.windows.push((at, self.sender.cwnd, self.sender.ssthresh));
                         let state = self.sender.state_name().unwrap_or_default();
-                        let alpha = self.sender.marked_part().unwrap_or_default();
+                        let alpha = self.sender.marked_share().unwrap_or_default();
                         self.states.push((at, state, alpha, self.sender.in_flight()));
                     }
                     self.drain();

@@ -75,7 +75,7 @@ impl Bench {
         prop_assert!(self.sender.cwnd >= 1.0 && self.sender.cwnd.is_finite());
         prop_assert!(self.sender.ssthresh >= 2.0 && self.sender.ssthresh.is_finite());
         prop_assert!(self.sender.pacing().is_none_or(|rate| rate.is_finite() && rate > 0.0));
-        prop_assert!(self.sender.marked_part().is_none_or(|alpha| (0.0..=1.0).contains(&alpha)));
+        prop_assert!(self.sender.marked_share().is_none_or(|alpha| (0.0..=1.0).contains(&alpha)));
         prop_assert!(self.sender.in_flight() <= 2 * (1 << 20));
         prop_assert!(self.sender.rto() > Span::ZERO && self.sender.rto() <= Span::secs(120));
         if let Some(due) = self.receiver.wake() {

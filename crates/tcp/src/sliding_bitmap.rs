@@ -1,10 +1,10 @@
 /// A bit per segment of a sliding window, in a ring of words. Bits outside the window are clear.
 #[derive(Clone, Debug)]
-pub(crate) struct Bits {
+pub(crate) struct SlidingBitmap {
     words: Vec<u64>,
 }
 
-impl Default for Bits {
+impl Default for SlidingBitmap {
     fn default() -> Self {
         Self { words: vec![0; 4] }
     }
@@ -22,7 +22,7 @@ fn mask(word: u32, low: u32, high: u32) -> u64 {
     mask
 }
 
-impl Bits {
+impl SlidingBitmap {
     fn at(&self, word: u32) -> usize {
         word as usize & (self.words.len() - 1)
     }
@@ -129,7 +129,7 @@ impl Bits {
 }
 
 /// Returns how many of the bits `set` of word `word` stand for numbers below `limit`.
-pub(crate) fn below(word: u32, set: u64, limit: u32) -> u32 {
+pub(crate) fn count_below(word: u32, set: u64, limit: u32) -> u32 {
     let first = word << 6;
     if limit <= first {
         0
@@ -152,7 +152,7 @@ mod tests {
             base in 0u32..1000,
             steps in prop::collection::vec((0u32..400, 0u32..80, 0u32..30), 1..40),
         ) {
-            let mut bits = Bits::default();
+            let mut bits = SlidingBitmap::default();
             let mut set = BTreeSet::new();
             let mut low = base;
             let mut high = base;
@@ -165,7 +165,7 @@ mod tests {
                 let mut fresh_below = 0;
                 bits.set_range(start, end, |w, new| {
                     fresh += new.count_ones();
-                    fresh_below += below(w, new, split);
+                    fresh_below += count_below(w, new, split);
                 });
                 let new: Vec<u32> = (start..end).filter(|n| set.insert(*n)).collect();
                 prop_assert_eq!(fresh as usize, new.len());
