@@ -97,7 +97,7 @@ pub(crate) struct EventQueue {
     far: BinaryHeap<Reverse<Key>>,
     /// The first key of the heap; [`Key::LAST`] if the heap is empty.
     far_first: Key,
-    sequences: u64,
+    last_sequence: u64,
     /// Whether the first key has been taken but is still in its place. The next insertion overwrites it. Most events
     /// insert another one, so this halves the work.
     taken: bool,
@@ -108,7 +108,7 @@ const NEAR_LEN: usize = 16;
 
 impl Default for EventQueue {
     fn default() -> Self {
-        Self { near: Vec::new(), far: BinaryHeap::new(), far_first: Key::LAST, sequences: 0, taken: false }
+        Self { near: Vec::new(), far: BinaryHeap::new(), far_first: Key::LAST, last_sequence: 0, taken: false }
     }
 }
 
@@ -116,8 +116,8 @@ impl EventQueue {
     /// Creates a key to insert now or later. At equal times, keys that were created first come first.
     #[inline]
     pub(crate) fn key(&mut self, at: Time, due: EventKind) -> Key {
-        self.sequences += 1;
-        Key::new(at, self.sequences, due)
+        self.last_sequence += 1;
+        Key::new(at, self.last_sequence, due)
     }
 
     #[inline]
