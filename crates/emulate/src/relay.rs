@@ -16,7 +16,7 @@ use std::sync::{Arc, mpsc};
 use steadycast_capture::mark;
 use steadycast_link::Ecn;
 use steadycast_live::Clock;
-use steadycast_network::{Datagrams, Passed, Target, group_address};
+use steadycast_network::{DatagramEvent, Datagrams, Target, group_address};
 use steadycast_scenario::NodeIx;
 
 use steadycast_units::{Span, Spread, Time};
@@ -303,7 +303,7 @@ impl Relay {
     fn release(&mut self, now: Time) {
         let Self { network, gates, places, told, streams, tap, clock, .. } = self;
         network.advance(now, |passed| {
-            let Passed::Arrival(arrival) = passed else { return streams.sample() };
+            let DatagramEvent::Arrival(arrival) = passed else { return streams.sample() };
             let Some(gate) = places.get(&arrival.host).map(|n| &gates[*n]) else { return };
             // What a queue has marked, or a link has cleared, leaves so.
             let as_sent = arrival.bytes.get(1).is_none_or(|tos| Ecn::from_bits(*tos) == arrival.ecn);
@@ -351,11 +351,11 @@ impl Groups {
         if let Some(own) = self.own.get(&group) {
             // A program may listen to a flow of the scenario as well.
             network.add_member(*own, host);
-            network.turn(now, *own, host, join);
+            network.set_membership(now, *own, host, join);
         }
         let all = (group, NodeIx(0))..=(group, NodeIx(u32::MAX));
         for (_, other) in self.others.range(all) {
-            network.turn(now, *other, host, join);
+            network.set_membership(now, *other, host, join);
         }
     }
 
@@ -378,7 +378,7 @@ impl Groups {
         self.others.insert((group, from), new);
         gates.iter().for_each(|gate| network.add_member(new, gate.node));
         for ((_, host), _) in self.joined.range((group, NodeIx(0))..=(group, NodeIx(u32::MAX))) {
-            network.turn(now, new, *host, true);
+            network.set_membership(now, new, *host, true);
         }
         Some(new)
     }

@@ -216,7 +216,7 @@ mod tests {
     use proptest::prelude::*;
     use std::path::Path;
     use steadycast_link::Ecn;
-    use steadycast_network::{Datagrams, Passed, Target};
+    use steadycast_network::{DatagramEvent, Datagrams, Target};
     use steadycast_record::Values;
     use steadycast_units::{Bytes, Rate, Span};
 
@@ -241,8 +241,8 @@ mod tests {
     /// A tap of `tapped` while datagrams go from a to b, each the given time after the one before.
     fn tapped(network: &mut Datagrams, tapped: u32, gap: Span, datagrams: impl IntoIterator<Item = Vec<u8>>) -> Tap {
         let mut tap = Tap::new([NodeIx(tapped)].into(), None);
-        let note = |tap: &mut Tap, passed: Passed<'_>| {
-            if let Passed::Arrival(arrival) = passed {
+        let note = |tap: &mut Tap, passed: DatagramEvent<'_>| {
+            if let DatagramEvent::Arrival(arrival) = passed {
                 tap.arrived(&arrival);
             }
         };

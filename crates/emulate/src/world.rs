@@ -176,7 +176,7 @@ impl Emulation {
         let mtu = scenario.links.iter().flat_map(|l| [l.forward.mtu, l.back.mtu]).map(|m| m.get()).min();
         let mtu = mtu.unwrap_or(1500).clamp(68, 65_535) as u16;
         let (hosts, gates) = make_hosts(&scenario, &nodes, mtu)?;
-        let ways = scenario.flows.iter().map(|flow| network.ways_of(flow)).collect();
+        let ways = scenario.flows.iter().map(|flow| network.directions_of_flow(flow)).collect();
         let spaces = hosts.iter().map(|h| (h.node, Arc::clone(&h.namespace))).collect();
         let mut planner = Planner {
             scenario: &scenario,

@@ -181,7 +181,7 @@ impl Record<'_> {
             &edges,
             &from,
             |n, begin, _| streams[n].demand(begin),
-            |l, begin, end| link(l).and_then(|link| link.passes(begin, end)),
+            |l, begin, end| link(l).and_then(|link| link.throughput_limit(begin, end)),
         )
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use steadycast_control::registry::Factory;
 use steadycast_control::{FeedbackFormat, Mode, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{
-    CodecModel, CodecSettings, Consume, Encoder, Feed, Ladder, PerFrame, PlayBuffer, SyntheticCodec, Vbr, Waiting,
+    BacklogRule, CodecModel, CodecSettings, Consume, Encoder, Feed, Ladder, PerFrame, PlayBuffer, SyntheticCodec, Vbr,
 };
 use steadycast_scenario as sc;
 use steadycast_session::{
@@ -280,7 +280,7 @@ impl VideoPlan {
 
     /// Creates an encoder of this ladder.
     pub fn encoder(&self, ladder: &Arc<Ladder>) -> Encoder {
-        let waiting = if self.video.mode == Mode::Paper { Waiting::Damped } else { Waiting::Drained };
+        let waiting = if self.video.mode == Mode::Paper { BacklogRule::Damped } else { BacklogRule::Drained };
         Encoder::new(Arc::clone(ladder), self.video.vbr, waiting, self.payload, self.headers)
     }
 

@@ -1,4 +1,4 @@
-//! A link with a short queue, offered more than it carries: `cargo run -p steadycast-link --example queue`.
+//! A link with a short queue under overload: `cargo run -p steadycast-link --example queue`.
 
 use steadycast_link::{Config, Ecn, Fate, Limit, Link, Queue, Service, Steps};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};

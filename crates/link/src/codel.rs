@@ -1,8 +1,8 @@
 //! CoDel (RFC 8289) and FQ-CoDel (RFC 8290).
 
-use crate::managed::{Departure, GivenUp, Managed, Waiting};
+use crate::managed::{CongestionSignals, DequeueAqm, Managed, Waiting};
 use crate::queue::Discipline;
-use crate::{Drop, Ecn, Limit, Line};
+use crate::{Drop, Ecn, Limit, LinkProperties};
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_words::tree::Item;
@@ -14,13 +14,13 @@ settings! {
     CoDel checked by target_below_interval {
         /// How much the queue holds.
         limit: Limit = Limit::Packets(1000),
-        /// How long packets may always have to wait.
+        /// The queueing delay that is always accepted.
         target: Span where (|span: &Span| takes_time(span, "5ms")) = Span::millis(5),
-        /// How long they may have to wait longer before the first is dropped.
+        /// How long the delay may exceed the target before the first packet is dropped.
         interval: Span where (|span: &Span| takes_time(span, "100ms")) = Span::millis(100),
         /// Mark packets that can be marked, instead of dropping them.
         ecn: bool = false,
-        /// Mark each ECT(1) packet that has waited longer, whatever `ecn` says (as Linux's `ce_threshold` does); L4S
+        /// Mark each ECT(1) packet that has waited longer, independent of `ecn` (as Linux's `ce_threshold` does); L4S
         /// senders want "1ms".
         ce_threshold: OrNone<Span> = OrNone::None,
     }
@@ -28,11 +28,11 @@ settings! {
     /// for all of them together, and what is beyond it is taken from the longest.
     #[derive(Copy)]
     FqCoDel {
-        /// For each queue.
+        /// The CoDel settings of each queue.
         [flat] codel: CoDel = CoDel { limit: Limit::Packets(10_240), ..CoDel::RFC },
         /// Queues that flows are hashed into.
         flows: u32 where (Within { least: 1, most: 65_536, remedy: "from 1 to 65536" }) = 1024,
-        /// What a queue may send in its turn.
+        /// The bytes that a queue may send per round.
         quantum: Bytes where (QUANTUM) = Bytes::new(1514),
     }
 }
@@ -64,8 +64,8 @@ impl CoDel {
     };
 }
 
-impl Kind<Line> for CoDel {}
-impl Kind<Line> for FqCoDel {}
+impl Kind<LinkProperties> for CoDel {}
+impl Kind<LinkProperties> for FqCoDel {}
 
 impl Discipline for CoDel {
     fn limit(&self) -> Limit {
@@ -85,17 +85,17 @@ impl Discipline for FqCoDel {
     }
 }
 
-/// The largest batch that is dropped at once when the limit is exceeded: Linux's, which RFC 8290 describes.
-const BATCH: usize = 64;
+/// The most packets that one overflow drops, as in Linux and RFC 8290, section 4.1.
+const MAX_DROP_BATCH: usize = 64;
 
-/// FQ-CoDel's queues. CoDel alone is FQ-CoDel with one of them, but for what happens on overflow.
+/// The queues of FQ-CoDel. CoDel is FQ-CoDel with one queue, except for the handling of overflow.
 #[derive(Debug)]
 struct State {
     codel: CoDel,
-    /// The number of queues and the quantum of FQ-CoDel.
+    /// The number of queues and the quantum of FQ-CoDel; `None` for CoDel.
     fair: Option<(u32, Bytes)>,
     mtu: Bytes,
-    /// What flows are hashed with.
+    /// The salt of the flow hash.
     salt: u64,
     queues: BTreeMap<u32, Flow>,
     new: VecDeque<u32>,
@@ -106,15 +106,15 @@ struct State {
 struct Flow {
     waiting: VecDeque<Waiting>,
     bytes: u64,
-    /// Whether it is in one of the lists.
+    /// Whether the queue is in the list of new or of old queues.
     active: bool,
     credit: i64,
-    control: Control,
+    control: ControlState,
 }
 
-/// CoDel's state, with the names of RFC 8289, section 5.
+/// CoDel's control state, with the names of RFC 8289, section 5.
 #[derive(Debug, Default)]
-struct Control {
+struct ControlState {
     first_above: Option<Time>,
     drop_next: Time,
     count: u32,
@@ -123,7 +123,7 @@ struct Control {
 }
 
 impl State {
-    /// `fair`: the number of queues and the quantum of FQ-CoDel.
+    /// Creates the discipline. `fair` is the number of queues and the quantum of FQ-CoDel.
     fn managed(
         codel: CoDel,
         fair: Option<(u32, Bytes)>,
@@ -136,7 +136,7 @@ impl State {
         Managed::new(Box::new(state), codel.limit.on(rate, mtu))
     }
 
-    fn next(&mut self, fresh: bool) {
+    fn pop_queue(&mut self, fresh: bool) {
         if fresh {
             self.new.pop_front();
         } else {
@@ -144,12 +144,14 @@ impl State {
         }
     }
 
-    /// The next packet of a queue (RFC 8289, section 5.5), what comes before it dropped.
-    fn head(&mut self, n: u32, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting> {
+    /// Dequeues the next packet of queue `n` and drops the packets before it that CoDel gives up (RFC 8289, section
+    /// 5.5).
+    fn dequeue_from(&mut self, n: u32, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let Self { queues, codel, mtu, .. } = self;
         let queue = queues.get_mut(&n)?;
-        // Whether a sign is wanted, and this packet can carry it.
+        // Whether CoDel's congestion signal is a CE mark instead of a drop.
         let marks = |packet: &Waiting| codel.ecn && packet.ecn.is_capable();
+        // The flag in `head` says that the sojourn time was above the target for a whole interval.
         let mut marked = false;
         let mut head = queue.pop(now, codel, *mtu);
         let over = |head: &Option<(Waiting, bool)>| head.as_ref().is_some_and(|(_, over)| *over);
@@ -166,7 +168,7 @@ impl State {
                     queue.control.dropping = over(&head);
                 }
                 if queue.control.dropping {
-                    queue.control.drop_next = law(queue.control.drop_next, codel.interval, queue.control.count);
+                    queue.control.drop_next = control_law(queue.control.drop_next, codel.interval, queue.control.count);
                 }
                 if marked {
                     break;
@@ -181,11 +183,13 @@ impl State {
             }
             let control = &mut queue.control;
             control.dropping = true;
-            // It begins with the rate that was right a moment ago, if that is a moment ago.
+            // If the last dropping state ended less than 16 intervals ago, resume near its drop rate (RFC 8289,
+            // section 5.5).
+            // The drops of the last dropping state.
             let more = control.count - control.last_count;
             let lately = now.since(control.drop_next) < codel.interval * 16;
             control.count = if more > 1 && lately { more } else { 1 };
-            control.drop_next = law(now, codel.interval, control.count);
+            control.drop_next = control_law(now, codel.interval, control.count);
             control.last_count = control.count;
         }
         let (mut head, _) = head?;
@@ -197,10 +201,11 @@ impl State {
     }
 }
 
-impl Departure for State {
+impl DequeueAqm for State {
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool) {
         if alone {
-            // Since then the transmitter has asked all queues in vain.
+            // The queue is empty: a real transmitter would have polled all queues since and removed them from the lists
+            // (RFC 8290, section 4.2). Every flow is new again.
             for n in self.new.drain(..).chain(self.old.drain(..)) {
                 if let Some(queue) = self.queues.get_mut(&n) {
                     queue.active = false;
@@ -208,7 +213,8 @@ impl Departure for State {
             }
         }
         let (flows, quantum) = self.fair.unwrap_or((1, self.mtu));
-        let n = (mixed(flow ^ self.salt) % u64::from(flows.max(1))) as u32;
+        // The salt gives each seed other collisions of flows.
+        let n = (mix_bits(flow ^ self.salt) % u64::from(flows.max(1))) as u32;
         let queue = self.queues.entry(n).or_default();
         queue.bytes += packet.size.get();
         queue.waiting.push_back(packet);
@@ -218,27 +224,29 @@ impl Departure for State {
         }
     }
 
-    fn dequeue(&mut self, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting> {
+    fn dequeue(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let quantum = self.fair.map_or(self.mtu, |(_, quantum)| quantum).get().max(1) as i64;
         loop {
             let fresh = !self.new.is_empty();
             let n = *self.new.front().or(self.old.front())?;
             let queue = self.queues.entry(n).or_default();
+            // Deficit round robin: a queue without credit gets a quantum and moves behind the old queues.
             if queue.credit <= 0 {
                 queue.credit += quantum;
-                self.next(fresh);
+                self.pop_queue(fresh);
                 self.old.push_back(n);
                 continue;
             }
-            if let Some(head) = self.head(n, now, out) {
+            if let Some(head) = self.dequeue_from(n, now, out) {
                 if let Some(queue) = self.queues.get_mut(&n) {
+                    // The credit may become negative by less than one packet, which the next quantum repays.
                     queue.credit -= head.size.get() as i64;
                 }
                 return Some(head);
             }
-            self.next(fresh);
-            // A new flow that has nothing more waits behind the old ones: else it would be new again with its next
-            // packet.
+            self.pop_queue(fresh);
+            // A new queue that runs empty moves to the old queues first. Otherwise a flow that sends one packet at a
+            // time would stay new and always have priority (RFC 8290, section 4.2).
             if fresh && !self.old.is_empty() {
                 self.old.push_back(n);
             } else if let Some(queue) = self.queues.get_mut(&n) {
@@ -247,19 +255,20 @@ impl Departure for State {
         }
     }
 
-    fn sheds(&self) -> bool {
+    fn drops_on_overflow(&self) -> bool {
         self.fair.is_some()
     }
 
-    /// Drops half of the longest queue, from its head.
-    fn shorten(&mut self, out: &mut GivenUp<'_>) {
-        let Some(fat) = self.queues.values_mut().max_by_key(|queue| queue.bytes) else { return };
-        let goal = fat.bytes / 2;
-        for _ in 0..BATCH {
-            let Some(head) = fat.waiting.pop_front() else { break };
-            fat.bytes -= head.size.get();
+    /// Drops packets from the head of the longest queue until half of its bytes are gone, at most [`MAX_DROP_BATCH`]
+    /// packets.
+    fn shorten(&mut self, out: &mut CongestionSignals<'_>) {
+        let Some(longest) = self.queues.values_mut().max_by_key(|queue| queue.bytes) else { return };
+        let goal = longest.bytes / 2;
+        for _ in 0..MAX_DROP_BATCH {
+            let Some(head) = longest.waiting.pop_front() else { break };
+            longest.bytes -= head.size.get();
             out.drop(&head, Drop::Full);
-            if fat.bytes <= goal {
+            if longest.bytes <= goal {
                 break;
             }
         }
@@ -267,12 +276,13 @@ impl Departure for State {
 }
 
 impl Flow {
-    /// Its head, and whether the wait has been too long for an interval.
+    /// Returns the head, and whether the sojourn time has been above the target for an interval.
     fn pop(&mut self, now: Time, codel: &CoDel, mtu: Bytes) -> Option<(Waiting, bool)> {
         let Some(head) = self.waiting.pop_front() else {
             self.control.first_above = None;
             return None;
         };
+        // A queue of at most one MTU is never too long: it can't be shorter without idling the link.
         self.bytes -= head.size.get();
         if now.since(head.since) < codel.target || self.bytes <= mtu.get() {
             self.control.first_above = None;
@@ -283,13 +293,13 @@ impl Flow {
     }
 }
 
-/// CoDel's control law: the next drop comes an interval over the square root of the drops later.
-fn law(from: Time, interval: Span, count: u32) -> Time {
+/// Returns the time of the next drop: one interval divided by the square root of the drop count after `from`.
+fn control_law(from: Time, interval: Span, count: u32) -> Time {
     from + interval.scale(1.0 / f64::from(count.max(1)).sqrt())
 }
 
 /// Mixes a number's bits (the finalizer of SplitMix64: Steele, Lea and Flood 2014).
-const fn mixed(value: u64) -> u64 {
+const fn mix_bits(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

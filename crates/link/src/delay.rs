@@ -14,8 +14,8 @@ words! {
         /// The absolute value of a normal distribution around zero, cut at three of its standard deviations, each 1.25
         /// times the mean: NR-BPDV of RFC 8868, 4.5.
         HalfNormal = "half-normal",
-        /// Wi-Fi beside others that send, by the law of C4's simulator: around a millisecond, and, where the mean is
-        /// above 1 ms, at times around 90 ms.
+        /// The Wi-Fi delay model of C4's simulator: around a millisecond and, where the mean is above 1 ms, at times
+        /// around 90 ms.
         Wifi = "wifi",
     }
 }
@@ -26,9 +26,9 @@ settings! {
     Jitter, short "mean" "\"5ms\"" {
         /// Its mean.
         mean: Span => "write for example mean = \"2ms\"",
-        /// Its distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of it,
+        /// The distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of it,
         /// half-normal is a normal distribution's absolute value (RFC 8868, 4.5). wifi is C4's: around a millisecond,
-        /// and as often around 90 ms as a mean above 1 ms takes.
+        /// and around 90 ms as often as a mean above 1 ms requires.
         dist: JitterDist = JitterDist::Exponential,
         /// Whether a packet may overtake another; otherwise it waits for the one before.
         reorder: bool = false,
@@ -40,20 +40,20 @@ pub(crate) struct Propagation {
     steps: Steps<Span>,
     delay: Span,
     valid: Time,
-    jitter: Option<Box<Varying>>,
+    jitter: Option<Box<JitterState>>,
     last: Time,
 }
 
-/// A jitter that is there at some time.
+/// Jitter that is active during at least part of the run.
 #[derive(Debug)]
-struct Varying {
+struct JitterState {
     steps: Steps<Option<Jitter>>,
     now: Option<Jitter>,
     valid: Time,
     chance: Chance,
 }
 
-impl Varying {
+impl JitterState {
     fn draw(&mut self, departure: Time) -> Span {
         if departure >= self.valid {
             self.now = *self.steps.at(departure);
@@ -64,24 +64,29 @@ impl Varying {
 }
 
 impl Propagation {
+    /// Creates the delay of a link. Without jitter no generator is kept, which saves memory with many links.
     pub(crate) fn new(steps: &Steps<Span>, jitter: &Steps<Option<Jitter>>, chance: Chance) -> Self {
+        // Most links have no jitter; they need no generator.
         let none = jitter.as_constant() == Some(&None);
-        let jitter = (!none).then(|| Box::new(Varying { steps: jitter.clone(), now: None, valid: Time::ZERO, chance }));
+        let jitter =
+            (!none).then(|| Box::new(JitterState { steps: jitter.clone(), now: None, valid: Time::ZERO, chance }));
         Self { steps: steps.clone(), delay: Span::ZERO, valid: Time::ZERO, jitter, last: Time::ZERO }
     }
 
-    /// When a packet that left at `departure` arrives.
+    /// Returns the arrival of a packet that left at `departure`. It is not before the previous arrival unless the
+    /// jitter reorders.
     pub(crate) fn arrival(&mut self, departure: Time) -> Time {
-        let at = self.apart(departure);
+        let at = self.unordered_arrival(departure);
         if self.jitter.as_ref().and_then(|varying| varying.now).is_some_and(|jitter| jitter.reorder) {
             return at;
         }
+        // In-order delivery: a packet with less jitter waits for the one before.
         self.last = self.last.max(at);
         self.last
     }
 
-    /// The same for one for which nothing that comes after it waits.
-    pub(crate) fn apart(&mut self, departure: Time) -> Time {
+    /// Returns the arrival without regard to order: later packets do not wait for this one.
+    pub(crate) fn unordered_arrival(&mut self, departure: Time) -> Time {
         if departure >= self.valid {
             self.delay = *self.steps.at(departure);
             self.valid = self.steps.next_change(departure);
@@ -94,8 +99,10 @@ fn draw(jitter: Jitter, chance: &mut Chance) -> Span {
     match jitter.dist {
         JitterDist::Exponential => jitter.mean.scale(chance.exponential(1.0)),
         JitterDist::Uniform => jitter.mean.scale(2.0 * chance.unit()),
+        // Clamped at both sides, so that the mean stays the mean.
         JitterDist::Normal => jitter.mean.scale((1.0 + normal(chance) / 3.0).clamp(0.0, 2.0)),
         JitterDist::HalfNormal => {
+            // The mean of |N(0, σ)| is σ·√(2/π), so σ = mean·√(π/2) ≈ 1.25 mean.
             let deviation = std::f64::consts::FRAC_PI_2.sqrt();
             jitter.mean.scale(deviation * normal(chance).abs().min(3.0))
         }
@@ -103,30 +110,33 @@ fn draw(jitter: Jitter, chance: &mut Chance) -> Span {
     }
 }
 
-/// The law that C4's authors fitted to Wi-Fi in use (picoquic d199d45b, picoquic/sim_link.c). Its mean is
-/// 0.684 ms + 86.25 · (mean − 1 ms) / 84, where that is more.
+/// Draws from the Wi-Fi delay model of the C4 simulator (picoquic d199d45b, picoquic/sim_link.c), which its authors
+/// fitted to measurements. Its mean is 0.684 ms + 86.25 · (mean − 1 ms) / 84, where that is more.
 fn wifi(mean: Span, chance: &mut Chance) -> Span {
     const TURN: Span = Span::millis(1);
     const PAUSE: Span = Span::micros(7_500);
     let turns = poisson(E_TO_MINUS_1, chance);
-    let mut delay = smooth(TURN, turns, turns > 0, chance);
+    let mut delay = smoothed(TURN, turns, turns > 0, chance);
+    // A pause of about 12 · 7.5 ms minus a half one is 86 ms: its probability sets the mean.
     if chance.happens(mean.saturating_sub(TURN).ratio(Span::millis(84))) {
         let pauses = poisson(E_TO_MINUS_12, chance);
-        delay += smooth(PAUSE, pauses, pauses > 1, chance);
+        delay += smoothed(PAUSE, pauses, pauses > 1, chance);
     }
     delay
 }
 
-/// So many times `each`, of the last only a part where that is to be.
-fn smooth(each: Span, times: u64, partly: bool, chance: &mut Chance) -> Span {
+/// Returns `times` · `each`, minus a uniform part of one `each` if `partly`.
+fn smoothed(each: Span, times: u64, partly: bool, chance: &mut Chance) -> Span {
     let part = if partly { chance.span_between(Span::ZERO, each) } else { Span::ZERO };
     (each * times).saturating_sub(part)
 }
 
+/// e⁻¹: the probability of zero at a Poisson mean of 1.
 const E_TO_MINUS_1: f64 = 0.367_879_441_171_442_33;
+/// e⁻¹²: the probability of zero at a Poisson mean of 12.
 const E_TO_MINUS_12: f64 = 6.144_212_353_328_21e-6;
 
-/// Poisson's, whose probability of zero is `none`: by Knuth's product of uniform draws.
+/// Draws from the Poisson distribution whose probability of zero is `none`, by Knuth's product of uniform draws.
 fn poisson(none: f64, chance: &mut Chance) -> u64 {
     let (mut count, mut product) = (0, chance.unit());
     while product > none {
@@ -136,7 +146,7 @@ fn poisson(none: f64, chance: &mut Chance) -> u64 {
     count
 }
 
-/// Standard normal, by Box and Muller; one of the two values is enough.
+/// Draws from the standard normal distribution (Box and Muller). The second value is discarded.
 fn normal(chance: &mut Chance) -> f64 {
     let radius = (-2.0 * libm::log(chance.unit_open())).sqrt();
     radius * libm::cos(std::f64::consts::TAU * chance.unit())

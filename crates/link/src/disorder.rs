@@ -1,4 +1,5 @@
-//! What a path does to packets that it does deliver: some come late, so that others overtake them, and some come twice.
+//! Reordering and duplication: packets that arrive late, so that later ones overtake them, and packets that arrive
+//! twice.
 
 use crate::{Steps, probability};
 use steadycast_units::{Chance, Span, Time};
@@ -6,12 +7,12 @@ use steadycast_words::tree::Item;
 use steadycast_words::{Findings, settings};
 
 settings! {
-    /// Which packets come so late that others overtake them.
+    /// Packets that arrive late, so that later ones overtake them.
     #[derive(Copy, Default)]
     Reorder checked by comes_later {
-        /// The probability of each packet.
+        /// The probability that a packet is late.
         p: f64 where (probability) => "write a probability from 0 to 1",
-        /// By how much such a packet comes later than it would; needed where `p` is above 0.
+        /// The extra delay of a late packet; needed where `p` is above 0.
         by: Span = Span::ZERO,
     }
 }
@@ -35,7 +36,7 @@ pub(crate) struct Disorder {
 }
 
 impl Disorder {
-    /// Nothing where nothing is ever to come late or twice.
+    /// Creates the process; `None` if no packet is ever reordered or duplicated.
     pub(crate) fn new(reorder: &Steps<Reorder>, duplicate: &Steps<f64>, chance: Chance) -> Option<Self> {
         let none = reorder.as_constant().is_some_and(|r| r.p == 0.0) && duplicate.as_constant() == Some(&0.0);
         let (now, valid) = ((Reorder::default(), 0.0), Time::ZERO);
@@ -50,14 +51,14 @@ impl Disorder {
         self.now
     }
 
-    /// By how much later a packet comes whose transmission ends at `at`.
-    pub(crate) fn late(&mut self, at: Time) -> Option<Span> {
+    /// Returns the extra delay of a packet whose transmission ends at `at`, if it is reordered.
+    pub(crate) fn extra_delay(&mut self, at: Time) -> Option<Span> {
         let (reorder, _) = self.at(at);
         self.chance.happens(reorder.p).then_some(reorder.by)
     }
 
-    /// Whether it comes twice.
-    pub(crate) fn twice(&mut self, at: Time) -> bool {
+    /// Whether the packet is duplicated.
+    pub(crate) fn is_duplicated(&mut self, at: Time) -> bool {
         let (_, duplicate) = self.at(at);
         self.chance.happens(duplicate)
     }

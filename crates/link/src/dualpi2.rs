@@ -1,10 +1,9 @@
-//! Dual-queue coupled AQM with the PI² controller, DualPI2 (RFC 9332, appendix A): L4S packets have a queue of their
-//! own with little delay, and are marked as often as it takes for their senders and those of the Classic queue to get
-//! about the same rate.
+//! The dual-queue coupled AQM DualPI2 (RFC 9332, appendix A). L4S packets have a separate low-delay queue. They are
+//! marked so often that L4S and Classic senders get about the same rate.
 
-use crate::managed::{Departure, GivenUp, Managed, Waiting};
+use crate::managed::{CongestionSignals, DequeueAqm, Managed, Waiting};
 use crate::queue::Discipline;
-use crate::{Drop, Limit, Line};
+use crate::{Drop, Limit, LinkProperties};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_words::{Kind, Within, settings};
@@ -20,19 +19,19 @@ settings! {
         target: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
         /// How often the base probability p' is computed.
         t_update: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
-        /// What p' changes by in one update for each second that the delay is off `target`.
+        /// The change of p' in one update for each second by which the delay is off `target`.
         alpha: f64 where (GAIN) = 0.15,
-        /// What it changes by for each second that the delay has grown since the last update.
+        /// The change of p' for each second by which the delay has grown since the last update.
         beta: f64 where (GAIN) = 3.0,
         /// The coupling factor: L4S packets are marked with at least `k` p', Classic ones marked or dropped with p'².
         k: f64 where (COUPLING) = 2.0,
-        /// The wait from which the L4S queue marks by itself.
+        /// The sojourn time above which the L4S queue marks by itself.
         min_th: Span = Span::micros(800),
-        /// From `min_th` on the probability of such a mark rises to 1 over this further wait; "0s": at once.
+        /// From `min_th` on the probability of that mark rises to 1 over this further time; "0s": a step.
         range: Span = Span::micros(400),
-        /// A packet that finds fewer packets in the L4S queue is not marked for its wait.
+        /// A packet that arrives at fewer packets in the L4S queue is not marked for its sojourn time.
         th_len: u32 = 1,
-        /// The share of the link that the Classic queue has while packets wait in both (weighted round robin).
+        /// The share of the link for the Classic queue while both queues have packets (weighted round robin).
         classic_share: f64 where (SHARE) = 0.0625,
     }
 }
@@ -45,7 +44,7 @@ fn takes_time(span: Span) -> Option<(String, String)> {
     (span < Span::millis(1)).then(|| ("takes too little time".into(), "at least \"1ms\"; without it \"15ms\"".into()))
 }
 
-impl Kind<Line> for DualPi2 {}
+impl Kind<LinkProperties> for DualPi2 {}
 
 impl Discipline for DualPi2 {
     fn limit(&self) -> Limit {
@@ -59,16 +58,18 @@ impl Discipline for DualPi2 {
 /// One of the two queues.
 #[derive(Debug, Default)]
 struct Lane {
-    /// Each packet, and whether its own wait may mark it.
+    /// The packets, each with a flag that says whether its sojourn time may mark it.
     waiting: VecDeque<(Waiting, bool)>,
-    /// What is left of the probabilities of the packets before (`count` of `recur`).
+    /// The fraction of a signal that is carried over from earlier packets (`count` of RFC 9332's `recur`).
     count: f64,
 }
 
 impl Lane {
-    /// Whether something of this probability happens now: of n packets, n times the probability.
+    /// Returns whether a signal of this probability occurs now. The draws are deterministic: n packets get n ·
+    /// `likelihood` signals (RFC 9332, appendix A.1).
     fn recur(&mut self, likelihood: f64) -> bool {
         self.count += likelihood;
+        // No random number: the fraction carries over, so marks are spread evenly.
         let happens = self.count > 1.0;
         if happens {
             self.count -= 1.0;
@@ -76,70 +77,73 @@ impl Lane {
         happens
     }
 
-    /// How long its head has waited.
+    /// Returns how long the head has waited.
     fn sojourn(&self, now: Time) -> Span {
         self.waiting.front().map_or(Span::ZERO, |(head, _)| now.since(head.since))
     }
 }
 
-/// DualPI2's state, with the names of RFC 9332, appendix A, where they fit.
+/// The state of DualPI2, with the names of RFC 9332, appendix A, where they fit.
 #[derive(Debug)]
 struct State {
     dual: DualPi2,
-    /// p'.
-    base: f64,
+    /// The base probability p'.
+    base_probability: f64,
     prev_q: Span,
-    /// When the next update is due.
-    update: Time,
-    low: Lane,
+    /// The time of the next update of p'.
+    next_update: Time,
+    l4s: Lane,
     classic: Lane,
-    /// How many bytes the Classic queue is behind its share; above 0 it is its turn.
+    /// The bytes by which the Classic queue is behind its share. Above 0 the Classic queue is served next.
     credit: f64,
     mtu: Bytes,
 }
 
 impl State {
     fn new(dual: DualPi2, mtu: Bytes) -> Self {
-        let update = Time::ZERO + dual.t_update;
-        let (low, classic) = (Lane::default(), Lane::default());
-        let mut state = Self { dual, base: 0.0, prev_q: Span::ZERO, update, low, classic, credit: 0.0, mtu };
-        state.start_turns();
+        let next_update = Time::ZERO + dual.t_update;
+        let (l4s, classic) = (Lane::default(), Lane::default());
+        let mut state =
+            Self { dual, base_probability: 0.0, prev_q: Span::ZERO, next_update, l4s, classic, credit: 0.0, mtu };
+        state.reset_scheduler();
         state
     }
 
-    /// The L4S queue goes first, by one packet's worth of the Classic queue's share.
-    fn start_turns(&mut self) {
+    /// Resets the scheduler: the L4S queue is served first, by one packet's worth of the Classic queue's share.
+    fn reset_scheduler(&mut self) {
         self.credit = -self.mtu.as_f64() * (1.0 - self.dual.classic_share);
     }
 
-    /// Makes up for the updates until `now`, since which neither queue has changed.
+    /// Applies the updates until `now`. Neither queue has changed since the previous call.
     fn catch_up(&mut self, now: Time) {
         let DualPi2 { target, t_update, alpha, .. } = self.dual;
-        let empty = self.low.waiting.is_empty() && self.classic.waiting.is_empty();
-        while self.update <= now {
+        let empty = self.l4s.waiting.is_empty() && self.classic.waiting.is_empty();
+        while self.next_update <= now {
             if empty && self.prev_q.is_zero() {
-                // From here on each update takes the same away.
-                let missed = now.since(self.update).as_nanos() / t_update.as_nanos() + 1;
-                self.base = (self.base - alpha * target.as_secs_f64() * missed as f64).max(0.0);
-                self.update += t_update * missed;
+                // With both queues empty each further update subtracts the same amount, so they are applied as one.
+                let missed = now.since(self.next_update).as_nanos() / t_update.as_nanos() + 1;
+                self.base_probability = (self.base_probability - alpha * target.as_secs_f64() * missed as f64).max(0.0);
+                self.next_update += t_update * missed;
                 return;
             }
-            self.refresh(self.classic.sojourn(self.update).max(self.low.sojourn(self.update)));
-            self.update += t_update;
+            self.update_base_probability(
+                self.classic.sojourn(self.next_update).max(self.l4s.sojourn(self.next_update)),
+            );
+            self.next_update += t_update;
         }
     }
 
-    /// The base PI controller.
-    fn refresh(&mut self, q: Span) {
+    /// Updates p' with the base PI controller (RFC 9332, appendix A.1).
+    fn update_base_probability(&mut self, q: Span) {
         let DualPi2 { target, alpha, beta, .. } = self.dual;
         let seconds = |span: Span| span.as_secs_f64();
         let change = alpha * (seconds(q) - seconds(target)) + beta * (seconds(q) - seconds(self.prev_q));
-        self.base = (self.base + change).clamp(0.0, 1.0);
+        self.base_probability = (self.base_probability + change).clamp(0.0, 1.0);
         self.prev_q = q;
     }
 
-    /// The probability by which the L4S queue marks by itself (`laqm`).
-    fn ramp(&self, sojourn: Span) -> f64 {
+    /// Returns the probability of a mark by the L4S queue's own sojourn time (`laqm` of RFC 9332).
+    fn native_mark_probability(&self, sojourn: Span) -> f64 {
         let DualPi2 { min_th, range, .. } = self.dual;
         if sojourn >= min_th + range {
             1.0
@@ -150,25 +154,26 @@ impl State {
         }
     }
 
-    /// The probability of a Classic drop or mark, p_C, and that of a coupled mark, p_CL.
+    /// Returns the probability of a Classic drop or mark, p_C, and of a coupled L4S mark, p_CL.
     fn probabilities(&self) -> (f64, f64) {
-        (self.base * self.base, (self.dual.k * self.base).min(1.0))
+        (self.base_probability * self.base_probability, (self.dual.k * self.base_probability).min(1.0))
     }
 
-    /// What becomes of the L4S queue's head.
-    fn leaves_low(&mut self, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting> {
-        let (mut head, by_wait) = self.low.waiting.pop_front()?;
+    /// Dequeues the head of the L4S queue; `None` if it is dropped.
+    fn dequeue_l4s(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
+        let (mut head, by_wait) = self.l4s.waiting.pop_front()?;
         let (p_c, p_cl) = self.probabilities();
+        // The L4S queue marks by the larger of its own ramp and the coupled probability (RFC 9332, section 2.4).
         let marks = if p_cl < 1.0 {
-            let native = if by_wait { self.ramp(now.since(head.since)) } else { 0.0 };
-            self.low.recur(native.max(p_cl))
+            let native = if by_wait { self.native_mark_probability(now.since(head.since)) } else { 0.0 };
+            self.l4s.recur(native.max(p_cl))
         } else {
-            // Overload: L4S packets are dropped as often as Classic ones, and marked otherwise.
-            if self.low.recur(p_c) {
+            // Overload: L4S packets are dropped with the same probability as Classic ones, and marked otherwise.
+            if self.l4s.recur(p_c) {
                 out.drop(&head, Drop::Early);
                 return None;
             }
-            self.low.recur(p_cl)
+            self.l4s.recur(p_cl)
         };
         if marks {
             out.mark(&mut head);
@@ -176,10 +181,11 @@ impl State {
         Some(head)
     }
 
-    /// What becomes of the Classic queue's head.
-    fn leaves_classic(&mut self, out: &mut GivenUp<'_>) -> Option<Waiting> {
+    /// Dequeues the head of the Classic queue; `None` if it is dropped.
+    fn dequeue_classic(&mut self, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let (mut head, _) = self.classic.waiting.pop_front()?;
         let (p_c, _) = self.probabilities();
+        // Above this p_C the coupled probability has reached 1 (overload), and ECN can't be relied on: drop.
         if self.classic.recur(p_c) {
             let most = (1.0 / (self.dual.k * self.dual.k)).min(1.0);
             if !head.ecn.is_capable() || p_c >= most {
@@ -192,32 +198,34 @@ impl State {
     }
 }
 
-impl Departure for State {
+impl DequeueAqm for State {
     fn enqueue(&mut self, packet: Waiting, _: u64, _: bool) {
         self.catch_up(packet.since);
+        // ECT(1) and CE both have the low bit set (RFC 9331, section 5.1).
         if packet.ecn.bits() & 1 == 1 {
-            // Looked at as it comes, so that the last packet of a burst is not let off.
-            let by_wait = self.low.waiting.len() >= self.dual.th_len as usize;
-            self.low.waiting.push_back((packet, by_wait));
+            // The L4S queue's length counts at arrival, so that the last packet of a burst is marked as well.
+            let by_wait = self.l4s.waiting.len() >= self.dual.th_len as usize;
+            self.l4s.waiting.push_back((packet, by_wait));
         } else {
             self.classic.waiting.push_back((packet, false));
         }
     }
 
-    fn dequeue(&mut self, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting> {
+    fn dequeue(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         self.catch_up(now);
         let share = self.dual.classic_share;
         loop {
-            let (low, classic) = (!self.low.waiting.is_empty(), !self.classic.waiting.is_empty());
-            if !low && !classic {
-                self.start_turns();
+            let (l4s, classic) = (!self.l4s.waiting.is_empty(), !self.classic.waiting.is_empty());
+            if !l4s && !classic {
+                self.reset_scheduler();
                 return None;
             }
-            let both = if low && classic { 1.0 } else { 0.0 };
-            let is_low = low && (!classic || self.credit <= 0.0);
-            let head = if is_low { self.leaves_low(now, out) } else { self.leaves_classic(out) };
+            let both = if l4s && classic { 1.0 } else { 0.0 };
+            let is_l4s = l4s && (!classic || self.credit <= 0.0);
+            let head = if is_l4s { self.dequeue_l4s(now, out) } else { self.dequeue_classic(out) };
             if let Some(head) = head {
-                self.credit += both * head.size.as_f64() * if is_low { share } else { share - 1.0 };
+                // Weighted round robin: credit is used only while both queues have packets.
+                self.credit += both * head.size.as_f64() * if is_l4s { share } else { share - 1.0 };
                 return Some(head);
             }
         }
@@ -243,8 +251,8 @@ mod tests {
     fn the_base_probability_follows_the_delay_and_its_growth() {
         let mut state = state();
         for (q, wanted) in [(30, 0.092_25), (30, 0.094_5), (25, 0.081), (15, 0.051)] {
-            state.refresh(Span::millis(q));
-            near(state.base, wanted);
+            state.update_base_probability(Span::millis(q));
+            near(state.base_probability, wanted);
         }
         let (p_c, p_cl) = state.probabilities();
         near(p_c, 0.051 * 0.051);
@@ -254,21 +262,21 @@ mod tests {
     #[test]
     fn it_stays_between_0_and_1_and_an_empty_queue_takes_it_back_at_once_or_step_by_step() {
         let mut state = state();
-        state.refresh(Span::secs(1));
-        near(state.base, 1.0);
+        state.update_base_probability(Span::secs(1));
+        near(state.base_probability, 1.0);
         near(state.probabilities().1, 1.0);
         let mut one_by_one = super::tests::state();
         for state in [&mut state, &mut one_by_one] {
-            (state.base, state.prev_q) = (0.1, Span::ZERO);
+            (state.base_probability, state.prev_q) = (0.1, Span::ZERO);
         }
         state.catch_up(Time::ZERO + Span::millis(157));
         (1..=157).for_each(|ms| one_by_one.catch_up(Time::ZERO + Span::millis(ms)));
         // Ten updates of 0.15 · 15 ms.
-        near(state.base, 0.1 - 10.0 * 0.002_25);
-        near(one_by_one.base, state.base);
-        assert_eq!((state.update, one_by_one.update), (Time::ZERO + Span::millis(165), state.update));
+        near(state.base_probability, 0.1 - 10.0 * 0.002_25);
+        near(one_by_one.base_probability, state.base_probability);
+        assert_eq!((state.next_update, one_by_one.next_update), (Time::ZERO + Span::millis(165), state.next_update));
         state.catch_up(Time::ZERO + Span::secs(86_400 * 365));
-        near(state.base, 0.0);
+        near(state.base_probability, 0.0);
     }
 
     #[test]
@@ -277,11 +285,11 @@ mod tests {
         for (us, wanted) in
             [(0, 0.0), (800, 0.0), (900, 0.25), (1_000, 0.5), (1_199, 0.997_5), (1_200, 1.0), (9_000, 1.0)]
         {
-            near(state.ramp(Span::micros(us)), wanted);
+            near(state.native_mark_probability(Span::micros(us)), wanted);
         }
         (state.dual.min_th, state.dual.range) = (Span::millis(1), Span::ZERO);
-        near(state.ramp(Span::micros(999)), 0.0);
-        near(state.ramp(Span::micros(1_000)), 1.0);
+        near(state.native_mark_probability(Span::micros(999)), 0.0);
+        near(state.native_mark_probability(Span::micros(1_000)), 1.0);
     }
 
     #[test]

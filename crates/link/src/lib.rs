@@ -1,12 +1,12 @@
 //! One direction of a link: a queue, a transmitter, loss, and a propagation delay.
 //!
-//! A link is told when a packet is offered and answers at once with its fate: dropped, or the time at which it arrives
-//! at the other end. This is possible because all that will happen to the link (rate steps, trace, delay steps) is
-//! known when it is built, and a first-in-first-out queue owes nothing to packets that come later. So a hop costs one
-//! event in the simulator, and in real time the packet waits in one timer until its arrival; the code is the same.
+//! A link decides the fate of a packet when the packet is offered: it is dropped, or it arrives at the other end at a
+//! known time. This is possible because every change of the link (rate steps, trace, delay steps) is known when it is
+//! built, and because a FIFO queue does not depend on later packets. A hop therefore costs one event in the
+//! simulator. In real time the packet waits in one timer until its arrival; the code is the same.
 //!
-//! Queues that decide when a packet *leaves* (CoDel, FQ-CoDel, DualPI2) answer that it is [`Fate::Held`]. Its driver
-//! keeps it, and asks [`Link::take`] for fates: right after each offer, and when [`Link::due`] says.
+//! Queues that decide at dequeue (CoDel, FQ-CoDel, DualPI2) return [`Fate::Held`] instead. The driver stores the
+//! packet and collects its fate with [`Link::take`], after each offer and at [`Link::due`].
 //!
 //! ```text
 //! offer ─▶ mtu ─▶ policer ─▶ queue (drop-tail | RED | PIE | CoDel | FQ-CoDel | DualPI2) ─▶ shaper ─▶ transmitter
@@ -20,11 +20,11 @@ mod dualpi2;
 mod limit;
 mod loss;
 mod managed;
-mod overtaken;
 mod pie;
 mod policer;
 mod queue;
 mod red;
+mod reorder_counter;
 mod service;
 mod shaper;
 mod steps;
@@ -38,7 +38,7 @@ pub use loss::{BernoulliLoss, GilbertLoss, ListLoss, Loss, PacketNumbers, RunLos
 pub use managed::Token;
 pub use pie::Pie;
 pub use policer::Policer;
-pub use queue::{DropTail, Line, Queue};
+pub use queue::{DropTail, LinkProperties, Queue};
 pub use red::{Red, RedPreset};
 pub use service::{Opportunities, Service};
 pub use shaper::Shaper;
@@ -48,8 +48,8 @@ use delay::Propagation;
 use disorder::Disorder;
 use loss::LossState;
 use managed::{Managed, Offered};
-use overtaken::Overtaken;
 use queue::QueueState;
+use reorder_counter::ReorderCounter;
 use service::Transmitter;
 pub use steadycast_units::Ecn;
 use steadycast_units::{Bytes, Rate, Seed, Span, Spread, Time, TokenBucket};
@@ -60,41 +60,41 @@ settings! {
     /// 003).
     #[derive(Copy, Eq)]
     Arq {
-        /// How often a packet is sent at most, the first time included.
+        /// The most transmissions of a packet, the first included.
         tries: u32 where (TRIES) => "write for example tries = 7",
-        /// What each further try adds to the delay, beside sending the packet again.
+        /// The delay that each retransmission adds, beside the transmission itself.
         per_try: Span => "write for example per_try = \"1ms\"",
     }
 }
 
 const TRIES: Within<u32> = Within { least: 1, most: 1000, remedy: "from 1 (no retransmission) to 1000" };
 
-/// What a link is made of. Everything that changes during a run is known beforehand, as [`Steps`].
+/// The configuration of a link. Every change during a run is known beforehand and is described by [`Steps`].
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How fast it sends.
+    /// The transmission rate.
     pub service: Service,
-    /// Its propagation delay.
+    /// The propagation delay.
     pub delay: Steps<Span>,
-    /// What the delay varies by.
+    /// The random variation of the delay.
     pub jitter: Steps<Option<Jitter>>,
-    /// How it loses packets.
+    /// The random loss of the medium, apart from drops at the queue.
     pub loss: Steps<Loss>,
-    /// Whether it repeats what it loses.
+    /// The link-layer retransmission of packets that the medium loses, if there is any.
     pub arq: Option<Arq>,
-    /// Which packets come later than others that left after them.
+    /// The packets that arrive late, so that later ones overtake them.
     pub reorder: Steps<Reorder>,
-    /// Probability, 0…1, that a packet comes twice.
+    /// The probability, 0…1, that a packet arrives twice.
     pub duplicate: Steps<f64>,
-    /// What drops packets beyond a rate, before the queue.
+    /// The policer before the queue, which drops packets beyond its rate.
     pub policer: Option<Policer>,
-    /// What lets packets leave the queue by its tokens. Its burst is at least [`Config::mtu`].
+    /// The shaper behind the queue, a token bucket. Its burst is at least [`Config::mtu`].
     pub shaper: Option<Shaper>,
-    /// Whether it clears the ECN field of each packet at its entry, as some routers and tunnels do.
+    /// Whether the link clears the ECN field of each packet on entry, as some routers and tunnels do.
     pub bleach: bool,
-    /// Where packets wait.
+    /// The queue and its discipline.
     pub queue: Queue,
-    /// The largest packet it takes.
+    /// The largest packet, in bytes; larger ones are dropped.
     pub mtu: Bytes,
 }
 
@@ -118,76 +118,77 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The rate that the link keeps up: the transmitter's first or mean rate, at most its shaper's; `None`: unlimited.
+    /// Returns the rate that the link sustains: the transmitter's first or mean rate, at most the shaper's. `None`
+    /// means unlimited.
     fn sustained(&self) -> Option<Rate> {
         self.service.nominal().into_iter().chain(self.shaper.map(|shaper| shaper.rate)).min()
     }
 }
 
-/// Why a packet was dropped.
+/// The reason why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drop {
     /// The queue was full.
     Full,
-    /// RED, PIE or DualPI2 decided so before it was full.
+    /// RED, PIE or DualPI2 dropped the packet before the queue was full.
     Early,
-    /// The packet had waited too long, by CoDel's rule.
+    /// CoDel dropped the packet because packets had waited above the target for an interval.
     Stale,
-    /// The packet did not conform to the policer.
+    /// The policer's bucket did not hold enough tokens for the packet.
     Policed,
-    /// The medium lost it, in spite of any repetition.
+    /// The medium lost the packet, after all link-layer retransmissions.
     Lost,
     /// The packet was larger than the MTU.
     TooLarge,
 }
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The packet reaches the other end at `at`, with `ecn` in its header. Arrivals are in order unless the link
-    /// reorders. When a packet arrives twice, [`Link::copy`] tells the other arrival.
+    /// The packet reaches the other end. Arrivals are in order unless the link reorders. If the packet is duplicated,
+    /// [`Link::copy`] returns the arrival of the copy.
     Arrives {
-        /// When.
+        /// The time of arrival.
         at: Time,
-        /// Its ECN field then.
+        /// The ECN field at arrival.
         ecn: Ecn,
     },
-    /// The packet is lost, for this reason.
+    /// The packet is dropped, for this reason.
     Dropped(Drop),
-    /// The packet waits; [`Link::take`] will tell what becomes of it.
+    /// The packet waits in the queue; [`Link::take`] returns its fate later.
     Held(Token),
 }
 
-/// What a link has done so far.
+/// Counters of a link since its start.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Packets offered.
+    /// The packets offered.
     pub offered: u64,
-    /// Bytes that the transmitter has sent, those the medium lost and repetitions included. Inside of a link what it
-    /// has taken to send.
+    /// The bytes that the transmitter has sent, lost packets and link-layer retransmissions included. Inside the
+    /// link: the bytes that the transmitter has accepted.
     pub sent: Bytes,
-    /// Dropped because the queue was full.
+    /// The packets dropped because the queue was full.
     pub full: u64,
-    /// Dropped by the queue discipline, though there was room.
+    /// The packets dropped by the queue discipline although there was room.
     pub early: u64,
-    /// Marked by the queue discipline.
+    /// The packets marked CE by the queue discipline.
     pub marked: u64,
-    /// Dropped by the policer.
+    /// The packets dropped by the policer.
     pub policed: u64,
-    /// Lost by the medium.
+    /// The packets lost by the medium.
     pub lost: u64,
-    /// Refused as larger than the MTU.
+    /// The packets refused because they were larger than the MTU.
     pub too_large: u64,
-    /// Delivered after a packet that left later, for whatever reason; a copy is not counted.
+    /// The packets delivered after one that left later (RFC 4737). Copies are not counted.
     pub reordered: u64,
-    /// Delivered a second time.
+    /// The packets delivered a second time.
     pub duplicated: u64,
-    /// Time between offer and start of transmission.
+    /// The time from offer to start of transmission, per packet.
     pub wait: Spread,
 }
 
 impl Counts {
-    /// Packets that did not arrive, for whatever reason.
+    /// Returns the packets that did not arrive, for any reason.
     pub const fn dropped(&self) -> u64 {
         self.full + self.early + self.policed + self.lost + self.too_large
     }
@@ -197,28 +198,28 @@ impl Counts {
 #[derive(Debug)]
 pub struct Link {
     idle: Idle,
-    rest: Box<Rest>,
+    state: Box<LinkState>,
 }
 
-/// All that a packet needs which finds a plain link idle: one cache line instead of ten. Ten thousand receivers have
-/// ten thousand such links.
+/// The state that is needed for a packet that finds a plain link idle. It fits into one cache line instead of ten,
+/// which matters with ten thousand receivers and as many links.
 #[derive(Debug)]
 struct Idle {
-    /// When the transmitter has sent all it has taken. Of plain links only.
+    /// The time at which the transmitter will have sent everything that it has accepted. Used on plain links only.
     free: Time,
-    /// The last size, which the link takes; nothing on links that are not plain.
+    /// The size of the last packet; [`NO_SIZE`] on links that are not plain.
     size: Bytes,
-    /// How long the transmitter takes for it …
+    /// The transmission time of a packet of `size`.
     span: Span,
-    /// … and how long until it arrives.
+    /// The time from offer to arrival of a packet of `size` on the idle link.
     latency: Span,
-    /// Packets of this size that found the link idle, and of which nobody has been told.
+    /// The packets of `size` that found the link idle and are not yet in [`LinkState::counts`].
     passed: u64,
     plain: Plain,
 }
 
-/// Whether a link has constant rate and delay, a drop-tail queue, and nothing lost or varied: then all there is to know
-/// is when it becomes free.
+/// Whether a link is plain: constant rate and delay, a drop-tail queue, no loss, jitter, reordering, policer or
+/// shaper. The only state of a plain link is the time at which its transmitter becomes free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Yes { delay: Span },
@@ -226,79 +227,81 @@ enum Plain {
 }
 
 #[derive(Debug)]
-struct Rest {
+struct LinkState {
     mtu: Bytes,
     policer: Option<Box<TokenBucket>>,
     bleach: bool,
     arq: Option<Arq>,
     queue: QueueState,
-    /// On a plain link, when the last packet of another size than [`Idle::size`] leaves; NEVER on others. What waits
-    /// from then on follows from the time at which the link becomes free, and `queue` need not know of it.
-    odd: Time,
-    /// The size before that of [`Idle::size`], and how long the transmitter takes for it.
+    /// On a plain link: the departure of the last packet whose size differs from [`Idle::size`]. From then on the
+    /// queue length follows from [`Idle::free`] and `queue` is not maintained. NEVER on links that are not plain.
+    uniform_from: Time,
+    /// The size before [`Idle::size`] and its transmission time. Flows often alternate between two sizes.
     before: (Bytes, Span),
-    /// Instead of `queue`, where that decides when packets leave.
+    /// Replaces `queue` if the discipline decides at dequeue.
     managed: Option<Box<Managed>>,
     transmitter: Transmitter,
-    /// Of a link that loses packets at some time.
+    /// The loss process; `None` if the link never loses packets.
     loss: Option<Box<LossState>>,
     propagation: Propagation,
     disorder: Option<Box<Disorder>>,
-    overtaken: Overtaken,
-    /// The other arrival of the packet that was delivered last.
+    reorder_counter: ReorderCounter,
+    /// The arrival of the copy, if the last delivered packet was duplicated.
     copy: Option<Time>,
     counts: Counts,
     waited: Span,
 }
 
-/// The size of no packet.
+/// A size that no packet has.
 const NO_SIZE: Bytes = Bytes::new(u64::MAX);
 
 impl Link {
-    /// A link that draws from parts `<name>.queue`, `<name>.loss`, `<name>.jitter` and `<name>.disorder` of the seed.
+    /// Creates a link that draws from the parts `<name>.queue`, `<name>.loss`, `<name>.jitter` and `<name>.disorder`
+    /// of the seed.
     pub fn new(config: &Config, name: &str, seed: Seed) -> Self {
         let part = |what: &str| seed.part(&format!("link.{name}.{what}"));
         let rate = config.sustained();
         let queue = QueueState::new(&config.queue, rate, config.mtu, part("queue"));
         let managed = queue::managed(&config.queue, rate, config.mtu, part("queue")).map(Box::new);
-        let roomy = queue.is_plain() && managed.is_none() && queue.limit.takes(0, 0, config.mtu);
-        let steady = match &config.service {
+        // The fast path of plain links holds only if every packet is treated alike: see [`Plain`].
+        let has_plain_queue = queue.is_plain() && managed.is_none() && queue.limit.fits(0, 0, config.mtu);
+        let has_constant_rate = match &config.service {
             Service::Unlimited => true,
             Service::Rate(steps) => steps.as_constant().is_some_and(|rate| *rate > Rate::ZERO),
             Service::Table { .. } | Service::Trace(_) => false,
         };
         let disorder = Disorder::new(&config.reorder, &config.duplicate, part("disorder"));
         let lossless = config.loss.as_constant() == Some(&Loss::None) && config.arq.is_none();
-        let harmless =
+        let undisturbed =
             lossless && config.jitter.as_constant() == Some(&None) && disorder.is_none() && config.policer.is_none();
-        let harmless = harmless && !config.bleach && config.shaper.is_none();
+        let undisturbed = undisturbed && !config.bleach && config.shaper.is_none();
         let plain = match config.delay.as_constant() {
-            Some(delay) if roomy && steady && harmless => Plain::Yes { delay: *delay },
+            Some(delay) if has_plain_queue && has_constant_rate && undisturbed => Plain::Yes { delay: *delay },
             _ => Plain::No,
         };
         let idle = Idle { free: Time::ZERO, size: NO_SIZE, span: Span::ZERO, latency: Span::ZERO, passed: 0, plain };
-        let rest = Rest {
+        let state = LinkState {
             mtu: config.mtu,
             policer: config.policer.map(|policer| Box::new(TokenBucket::new(policer.rate, policer.burst))),
             bleach: config.bleach,
             arq: config.arq,
             queue,
-            odd: if plain == Plain::No { Time::NEVER } else { Time::ZERO },
+            uniform_from: if plain == Plain::No { Time::NEVER } else { Time::ZERO },
             before: (NO_SIZE, Span::ZERO),
             managed,
             transmitter: Transmitter::new(&config.service, config.shaper, config.mtu),
             loss: LossState::new(&config.loss, part("loss")).map(Box::new),
             propagation: Propagation::new(&config.delay, &config.jitter, part("jitter")),
             disorder: disorder.map(Box::new),
-            overtaken: Overtaken::default(),
+            reorder_counter: ReorderCounter::default(),
             copy: None,
             counts: Counts::default(),
             waited: Span::ZERO,
         };
-        Self { idle, rest: Box::new(rest) }
+        Self { idle, state: Box::new(state) }
     }
 
-    /// Offers a packet at `now`, which is never earlier than at the call before.
+    /// Offers a packet at `now`. `now` must not be earlier than at the previous call.
     ///
     /// ```
     /// use steadycast_link::{Config, Drop, Ecn, Fate, Limit, Link, Queue, Service, Steps};
@@ -319,7 +322,7 @@ impl Link {
     /// assert_eq!(offer(), Fate::Dropped(Drop::Full));
     /// ```
     ///
-    /// A queue that decides as packets leave keeps them: the driver asks for their fates.
+    /// A queue that decides at dequeue holds the packets; the driver collects their fates.
     ///
     /// ```
     /// use steadycast_link::{CoDel, Config, Ecn, Fate, Limit, Link, Queue, Service, Steps};
@@ -330,17 +333,17 @@ impl Link {
     /// let config = Config { service, queue, ..Config::default() };
     /// let mut link = Link::new(&config, "forth", Seed(1));
     /// let offered: Vec<_> = (0..2).map(|_| link.offer(Time::ZERO, Bytes::new(1000), Ecn::NotEct)).collect();
-    /// let mut told = Vec::new();
+    /// let mut fates = Vec::new();
     /// let mut now = Time::ZERO;
     /// loop {
     ///     while let Some((token, fate)) = link.take(now) {
-    ///         told.push((Fate::Held(token), fate));
+    ///         fates.push((Fate::Held(token), fate));
     ///     }
     ///     let Some(due) = link.due() else { break };
     ///     now = due;
     /// }
     /// let arrives = |ms| Fate::Arrives { at: Time::ZERO + Span::millis(ms), ecn: Ecn::NotEct };
-    /// assert_eq!(told, [(offered[0], arrives(8)), (offered[1], arrives(16))]);
+    /// assert_eq!(fates, [(offered[0], arrives(8)), (offered[1], arrives(16))]);
     /// ```
     #[inline]
     pub fn offer(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
@@ -350,8 +353,9 @@ impl Link {
         }
     }
 
-    /// Offers a packet if it finds a plain link idle and is as large as the one before that did; tells how long it is
-    /// under way. With `None` nothing has happened, and it remains to be offered.
+    /// Offers a packet on the fast path: a plain link that is idle, and a packet of the same size as the previous
+    /// one. Returns the time from offer to arrival. With `None` nothing has happened, and the packet must be offered
+    /// by [`Link::offer_slowly`].
     #[inline]
     pub fn pass(&mut self, now: Time, size: Bytes) -> Option<Span> {
         let idle = &mut self.idle;
@@ -363,208 +367,218 @@ impl Link {
         Some(idle.latency)
     }
 
-    /// The same as [`Link::offer`], with a number that tells flows apart, which only FQ-CoDel uses.
-    pub fn offer_of(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
-        if self.rest.managed.is_some() { self.rest.enqueue(now, size, ecn, flow) } else { self.offer(now, size, ecn) }
+    /// Offers a packet as [`Link::offer`] does, with the number of its flow. Only FQ-CoDel uses the number.
+    pub fn offer_with_flow(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
+        if self.state.managed.is_some() { self.state.enqueue(now, size, ecn, flow) } else { self.offer(now, size, ecn) }
     }
 
-    /// Whether it holds what it takes.
-    pub const fn holds(&self) -> bool {
-        self.rest.managed.is_some()
+    /// Whether the link may return [`Fate::Held`].
+    pub const fn holds_packets(&self) -> bool {
+        self.state.managed.is_some()
     }
 
-    /// Whether it may deliver packets out of turn, or twice.
-    pub const fn disorders(&self) -> bool {
-        self.rest.disorder.is_some()
+    /// Whether the link may reorder or duplicate packets.
+    pub const fn can_disorder(&self) -> bool {
+        self.state.disorder.is_some()
     }
 
-    /// When the packet of which it was just told that it arrives, by [`Link::offer`] or [`Link::take`], arrives again;
-    /// told once.
+    /// Returns the arrival of the copy of the packet whose arrival [`Link::offer`] or [`Link::take`] returned last,
+    /// if it was duplicated. Each copy is returned once.
     pub fn copy(&mut self) -> Option<Time> {
-        self.rest.copy.take()
+        self.state.copy.take()
     }
 
-    /// When [`Link::take`] will have something to tell, if nothing more is offered; `None` when nothing is held.
+    /// Returns the time at which [`Link::take`] has the next fate if no more packets are offered; `None` if no packet
+    /// is held.
     pub fn due(&self) -> Option<Time> {
-        self.rest.managed.as_ref().map(|managed| managed.asks()).filter(|at| *at < Time::NEVER)
+        self.state.managed.as_ref().map(|managed| managed.next_fate_at()).filter(|at| *at < Time::NEVER)
     }
 
-    /// What becomes of the next held packet of which that is known at `now`. To be asked until there is none: after
-    /// each offer, and at [`Link::due`].
+    /// Returns the fate of the next held packet whose fate is known at `now`. Call it until it returns `None`, after
+    /// each offer and at [`Link::due`].
     pub fn take(&mut self, now: Time) -> Option<(Token, Fate)> {
         loop {
-            let managed = self.rest.managed.as_mut()?;
+            let managed = self.state.managed.as_mut()?;
             if let Some((token, fate, copy)) = managed.next_fate() {
-                self.rest.copy = copy;
+                self.state.copy = copy;
                 return Some((token, fate));
             }
             if managed.due > now || managed.due == Time::NEVER {
                 return None;
             }
-            self.rest.serve();
+            self.state.serve();
         }
     }
 
-    /// Offers a packet of which [`Link::pass`] has said that it does not pass.
+    /// Offers a packet for which [`Link::pass`] returned `None`.
     #[inline]
     pub fn offer_slowly(&mut self, now: Time, size: Bytes, ecn: Ecn) -> Fate {
         match self.idle.plain {
-            Plain::Yes { delay } if size <= self.rest.mtu => self.offer_to_plain(now, size, ecn, delay),
-            _ => self.rest.offer(now, size, ecn),
+            Plain::Yes { delay } if size <= self.state.mtu => self.offer_to_plain(now, size, ecn, delay),
+            _ => self.state.offer(now, size, ecn),
         }
     }
 
-    /// The fast path of [`Rest::offer`], for plain links.
+    /// The fast path of [`LinkState::offer`], for plain links.
     #[inline]
     fn offer_to_plain(&mut self, now: Time, size: Bytes, ecn: Ecn, delay: Span) -> Fate {
-        let (idle, rest) = (&mut self.idle, &mut *self.rest);
-        rest.count_passed(idle);
+        let (idle, state) = (&mut self.idle, &mut *self.state);
+        // The packets that passed on the fast path are counted now: their size is known only until it changes.
+        state.count_passed(idle);
         if size != idle.size {
-            rest.turn_to(now, size, idle);
+            state.change_size(now, size, idle);
             idle.latency = idle.span + delay;
         }
         if now >= idle.free {
             (idle.free, idle.passed) = (now + idle.span, 1);
             return Fate::Arrives { at: idle.free + delay, ecn };
         }
-        rest.counts.offered += 1;
-        let alike = now >= rest.odd;
-        let room = if alike {
-            let line = idle.line(now);
-            rest.queue.limit.takes(line as usize, line * size.get(), size)
+        state.counts.offered += 1;
+        // The queue holds packets of one size only: its length follows from the time at which the transmitter becomes
+        // free, so the queue needs no update per packet.
+        let is_uniform = now >= state.uniform_from;
+        let room = if is_uniform {
+            let backlog = idle.backlog(now);
+            state.queue.limit.fits(backlog as usize, backlog * size.get(), size)
         } else {
-            rest.queue.has_room(now, size)
+            state.queue.has_room(now, size)
         };
         if !room {
-            rest.counts.full += 1;
+            state.counts.full += 1;
             return Fate::Dropped(Drop::Full);
         }
-        rest.waited = idle.free.since(now);
-        rest.counts.wait.add(rest.waited);
-        rest.counts.sent += size;
+        // The wait of a FIFO queue is known on arrival: everything before the packet is sent first.
+        state.waited = idle.free.since(now);
+        state.counts.wait.add(state.waited);
+        state.counts.sent += size;
         idle.free += idle.span;
-        if !alike {
-            rest.queue.admitted(size, idle.free, size);
+        if !is_uniform {
+            state.queue.admitted(size, idle.free, size);
         }
         Fate::Arrives { at: idle.free + delay, ecn }
     }
 
-    /// What it has done until `now`.
+    /// Returns the counters at `now`.
     pub fn counts(&self, now: Time) -> Counts {
-        let mut counts = self.rest.counts.clone();
+        let mut counts = self.state.counts.clone();
         counts.add_passed(&self.idle);
         counts.sent = self.sent(now);
         counts
     }
 
-    /// [`Counts::sent`] until `now`: what has left the transmitter, bit by bit; over a trace packet by packet.
+    /// Returns [`Counts::sent`] at `now`: the bits that have left the transmitter, or whole packets over a trace.
     pub fn sent(&self, now: Time) -> Bytes {
-        let taken = self.rest.counts.sent + self.idle.bytes();
+        let taken = self.state.counts.sent + self.idle.bytes();
         taken.saturating_sub(self.unsent(now))
     }
 
-    /// What it has taken to send, and at `now` not sent.
+    /// Returns the bytes that the transmitter has accepted and not sent at `now`.
     fn unsent(&self, now: Time) -> Bytes {
-        let rest = |done: Time, spent: Bytes| self.rest.transmitter.rest(now, done, spent);
-        if now >= self.rest.odd {
+        let unsent = |done: Time, spent: Bytes| self.state.transmitter.unsent(now, done, spent);
+        if now >= self.state.uniform_from {
             let Idle { free, size, span, .. } = self.idle;
-            let behind = self.idle.line(now).saturating_sub(1);
-            return rest(free.before(span * behind), size) + Bytes::new(size.get() * behind);
+            let behind = self.idle.backlog(now).saturating_sub(1);
+            return unsent(free.before(span * behind), size) + Bytes::new(size.get() * behind);
         }
-        if let Some(managed) = &self.rest.managed {
+        if let Some(managed) = &self.state.managed {
             let (done, spent) = managed.on_air();
-            return rest(done, spent);
+            return unsent(done, spent);
         }
-        let mut waiting = self.rest.queue.unsent(now);
-        let first = waiting.next().map_or(Bytes::ZERO, |(done, spent)| rest(done, spent));
+        let mut waiting = self.state.queue.unsent(now);
+        let first = waiting.next().map_or(Bytes::ZERO, |(done, spent)| unsent(done, spent));
         first + waiting.map(|(_, spent)| spent).sum()
     }
 
-    /// Packets that it took and did not drop, and copies of them: those that are still under way included.
+    /// Returns the packets that were accepted and not dropped, plus copies. Packets in flight are included.
     pub const fn arrived(&self) -> u64 {
-        let counts = &self.rest.counts;
+        let counts = &self.state.counts;
         counts.offered + counts.duplicated + self.idle.passed - counts.dropped()
     }
 
-    /// [`Counts::dropped`] so far.
+    /// Returns [`Counts::dropped`] so far.
     pub const fn dropped(&self) -> u64 {
-        self.rest.counts.dropped()
+        self.state.counts.dropped()
     }
 
-    /// How long the packet of the last [`Link::offer`] waits for the transmitter; where packets are held, the last that
-    /// left waited.
+    /// Returns how long the packet of the last [`Link::offer`] waits for the transmitter. If packets are held: how
+    /// long the last dequeued packet waited.
     pub const fn waited(&self) -> Span {
-        if self.idle.passed > 0 { Span::ZERO } else { self.rest.waited }
+        if self.idle.passed > 0 { Span::ZERO } else { self.state.waited }
     }
 
-    /// Whether the last packet that was taken found this link idle, and everything about the link constant: then how
-    /// long it is under way depends on its size alone.
+    /// Whether the last accepted packet found this link idle and the link is plain. Its latency then depends on its
+    /// size alone.
     #[inline]
     pub const fn was_idle(&self) -> bool {
         self.idle.passed > 0
     }
 
-    /// Whether the last packet that was taken, and is under way for so long, waited for one other of its size, which
-    /// came at the same time and found a plain link idle.
+    /// Whether the last accepted packet, with this latency, waited for exactly one packet of the same size, which was
+    /// offered at the same time and found a plain link idle.
     #[inline]
     pub fn was_second(&self, latency: Span) -> bool {
         let Idle { passed, plain, span, .. } = self.idle;
-        passed == 0 && plain != Plain::No && self.rest.waited == span && latency == self.idle.latency + span
+        passed == 0 && plain != Plain::No && self.state.waited == span && latency == self.idle.latency + span
     }
 
-    /// Packets in the queue at `now`, the one on the transmitter included.
+    /// Returns the packets in the queue at `now`, the one on the transmitter included.
     pub fn queued(&mut self, now: Time) -> usize {
-        match &self.rest.managed {
+        match &self.state.managed {
             Some(managed) => managed.length(now),
-            None if now >= self.rest.odd => self.idle.line(now) as usize,
-            None => self.rest.queue.length(now),
+            None if now >= self.state.uniform_from => self.idle.backlog(now) as usize,
+            None => self.state.queue.length(now),
         }
     }
 
-    /// What it could have carried from its start to `until`; `None` when its rate is unlimited.
+    /// Returns the bytes that the link could have carried between `from` and `until`; `None` if its rate is
+    /// unlimited.
     pub fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
-        self.rest.transmitter.capacity(from, until)
+        self.state.transmitter.capacity(from, until)
     }
 
-    /// The rate at which packets get through it for good between two times between which its rate does not change: at
-    /// most its policer's or its shaper's, none while every packet is lost, and a trace's mean. `None` when nothing limits it.
-    pub fn passes(&self, from: Time, until: Time) -> Option<Rate> {
-        if self.rest.loss.as_ref().is_some_and(|loss| loss.loses_all(from)) {
+    /// Returns the long-term throughput limit between two times between which the rate does not change: at most the
+    /// policer's and the shaper's rate, zero while every packet is lost, and the mean of a trace. `None` if nothing
+    /// limits it.
+    // A loss rate of 1 is an outage: it limits throughput as a rate of zero does.
+    pub fn throughput_limit(&self, from: Time, until: Time) -> Option<Rate> {
+        if self.state.loss.as_ref().is_some_and(|loss| loss.loses_all(from)) {
             return Some(Rate::ZERO);
         }
         let span = until.since(from);
         let traced = || self.capacity(from, until).filter(|_| !span.is_zero()).map(|bytes| bytes.per(span));
         let rate = self.rate(from).filter(|rate| *rate < Service::UNLIMITED && !self.is_traced());
+        // A trace has no rate at a time, so its mean over the interval counts.
         let own = rate.or_else(traced);
-        let policer = self.rest.policer.as_ref().map(|bucket| bucket.rate());
-        [own, policer, self.rest.transmitter.sustained()].into_iter().flatten().min()
+        let policer = self.state.policer.as_ref().map(|bucket| bucket.rate());
+        [own, policer, self.state.transmitter.sustained()].into_iter().flatten().min()
     }
 
-    /// When [`Link::passes`] next changes after `now`. A file's changes all the time, which counts as no change.
+    /// Returns the next change of [`Link::throughput_limit`] after `now`. The rates of a file change continually;
+    /// they count as constant.
     pub fn next_change(&self, now: Time) -> Time {
-        let loss = self.rest.loss.as_ref().map_or(Time::NEVER, |loss| loss.next_change(now));
-        self.rest.transmitter.next_change(now).min(loss)
+        let loss = self.state.loss.as_ref().map_or(Time::NEVER, |loss| loss.next_change(now));
+        self.state.transmitter.next_change(now).min(loss)
     }
 
-    /// Whether its rate is a file's.
+    /// Whether the rate comes from a file or a trace.
     pub const fn is_traced(&self) -> bool {
-        self.rest.transmitter.is_traced()
+        self.state.transmitter.is_traced()
     }
 
-    /// Its rate at `now`; `None` when unlimited or given by a trace.
+    /// Returns the rate at `now`; `None` if it is unlimited or given by a trace.
     pub fn rate(&self, now: Time) -> Option<Rate> {
-        self.rest.transmitter.rate(now)
+        self.state.transmitter.rate(now)
     }
 }
 
 impl Idle {
-    /// Of what passed.
+    /// Returns the bytes of the packets that are not yet counted.
     const fn bytes(&self) -> Bytes {
         Bytes::new(self.size.get().wrapping_mul(self.passed))
     }
 
-    /// How many packets of this size have not left at `now`, where there are no others.
-    fn line(&self, now: Time) -> u64 {
+    /// Returns the packets that have not left at `now`, provided that all have this size.
+    fn backlog(&self, now: Time) -> u64 {
         self.free.since(now).as_nanos().div_ceil(self.span.as_nanos().max(1))
     }
 }
@@ -579,7 +593,7 @@ impl Counts {
     }
 }
 
-impl Rest {
+impl LinkState {
     #[inline]
     fn count_passed(&mut self, idle: &mut Idle) {
         if idle.passed > 0 {
@@ -588,26 +602,30 @@ impl Rest {
         }
     }
 
-    /// A plain link turns to another size, with nothing passed that is not counted.
+    /// Changes the packet size that a plain link's fast path is prepared for. `count_passed` must have been called.
     #[inline(never)]
-    fn turn_to(&mut self, now: Time, size: Bytes, idle: &mut Idle) {
+    fn change_size(&mut self, now: Time, size: Bytes, idle: &mut Idle) {
         if now < idle.free {
-            if now >= self.odd {
+            // The fast path did not maintain the queue. Its packets all have the old size, so their departures are
+            // known.
+            if now >= self.uniform_from {
                 self.queue.clear();
-                for behind in (0..idle.line(now)).rev() {
+                for behind in (0..idle.backlog(now)).rev() {
                     self.queue.admitted(idle.size, idle.free.before(idle.span * behind), idle.size);
                 }
             }
-            self.odd = idle.free;
+            self.uniform_from = idle.free;
         }
+        // Flows alternate between few sizes (data and ACKs), so the last two transmission times are cached.
         let span = if size == self.before.0 { self.before.1 } else { self.transmitter.span(now, size) };
         self.before = (idle.size, idle.span);
         (idle.size, idle.span) = (size, span);
     }
 
-    /// Why a packet does not come as far as the queue.
-    fn refuses(&mut self, now: Time, size: Bytes) -> Option<Drop> {
+    /// Returns why a packet is dropped before it reaches the queue, if it is.
+    fn refusal(&mut self, now: Time, size: Bytes) -> Option<Drop> {
         self.counts.offered += 1;
+        // A packet that is too large uses no tokens.
         if size > self.mtu {
             self.counts.too_large += 1;
             return Some(Drop::TooLarge);
@@ -622,7 +640,7 @@ impl Rest {
         None
     }
 
-    /// The ECN field with which a packet enters the queue.
+    /// Returns the ECN field with which a packet enters the queue.
     const fn entering(&self, ecn: Ecn) -> Ecn {
         if self.bleach { Ecn::NotEct } else { ecn }
     }
@@ -632,10 +650,11 @@ impl Rest {
         if self.managed.is_some() {
             return self.enqueue(now, size, ecn, 0);
         }
-        if let Some(refused) = self.refuses(now, size) {
+        if let Some(refused) = self.refusal(now, size) {
             return Fate::Dropped(refused);
         }
         let ecn = self.entering(ecn);
+        // The queue decides before the transmitter: a dropped packet takes no link time.
         let ecn = match self.queue.admit(now, size, ecn, &self.transmitter) {
             Ok(marked) => {
                 self.counts.marked += u64::from(marked != ecn);
@@ -653,6 +672,7 @@ impl Rest {
         self.waited = start.since(now);
         self.counts.wait.add(self.waited);
         let before = self.counts.sent;
+        // A packet that the medium loses has used the link, so it is transmitted before its loss is drawn.
         let (done, lost) = self.transmit(start, size);
         self.queue.admitted(size, done, self.counts.sent.saturating_sub(before));
         if lost {
@@ -662,8 +682,8 @@ impl Rest {
         Fate::Arrives { at: self.deliver(done), ecn }
     }
 
-    /// Sends a packet, as often as it takes; tells when the last bit has left, and whether the medium has lost it all
-    /// the same.
+    /// Transmits a packet, with link-layer retransmissions. Returns the time at which the last bit has left, and
+    /// whether the medium has lost the packet after all of them.
     #[inline]
     fn transmit(&mut self, start: Time, size: Bytes) -> (Time, bool) {
         let mut done = self.transmitter.send(start, size);
@@ -673,6 +693,7 @@ impl Rest {
         if let Some(arq) = self.arq {
             let mut tries = 1;
             while lost && tries < arq.tries {
+                // Link-layer retransmission blocks the packets behind it, as in Wi-Fi and LTE with in-order delivery.
                 done = self.transmitter.send(done + arq.per_try, size);
                 self.counts.sent += size;
                 lost = loses(done);
@@ -682,54 +703,58 @@ impl Rest {
         (done, lost)
     }
 
-    /// When a packet arrives that has left at `done`; a copy of it is told by itself.
+    /// Returns the arrival of a packet that left at `done`. The arrival of a copy goes to `copy`.
     fn deliver(&mut self, done: Time) -> Time {
         let at = self.arrival(done);
-        self.counts.reordered += self.overtaken.pass(done, at);
-        let twice = self.disorder.as_mut().is_some_and(|disorder| disorder.twice(done));
+        self.counts.reordered += self.reorder_counter.pass(done, at);
+        let twice = self.disorder.as_mut().is_some_and(|disorder| disorder.is_duplicated(done));
         self.counts.duplicated += u64::from(twice);
+        // The copy draws its own jitter, so the two may arrive in either order.
         self.copy = twice.then(|| self.arrival(done));
         at
     }
 
     fn arrival(&mut self, done: Time) -> Time {
-        match self.disorder.as_mut().and_then(|disorder| disorder.late(done)) {
-            Some(by) => self.propagation.apart(done) + by,
+        match self.disorder.as_mut().and_then(|disorder| disorder.extra_delay(done)) {
+            // A late packet must not delay those behind it: they overtake it.
+            Some(by) => self.propagation.unordered_arrival(done) + by,
             None => self.propagation.arrival(done),
         }
     }
 
-    /// [`Rest::offer`] for a link that holds packets until they leave.
+    /// Offers a packet to a link that holds packets until they leave.
     fn enqueue(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
-        if let Some(refused) = self.refuses(now, size) {
+        if let Some(refused) = self.refusal(now, size) {
             return Fate::Dropped(refused);
         }
         let ecn = self.entering(ecn);
-        // A driver that asks late has all the same what was due before.
+        // A driver that calls late must still get what was due earlier, at the times at which it was due.
         while self.managed.as_ref().is_some_and(|managed| managed.due < now) {
             self.serve();
         }
         let Some(managed) = &mut self.managed else { return Fate::Dropped(Drop::Full) };
-        let Some(token) = managed.take_in(now, Offered { size, ecn, flow }, &mut self.counts) else {
+        let Some(token) = managed.enqueue(now, Offered { size, ecn, flow }, &mut self.counts) else {
             self.counts.full += 1;
             return Fate::Dropped(Drop::Full);
         };
+        // The transmitter was idle: it starts with this packet as soon as its service allows.
         if managed.due == Time::NEVER {
             managed.due = self.transmitter.ready(now);
         }
         Fate::Held(token)
     }
 
-    /// The transmitter takes the next held packet.
+    /// Dequeues the next held packet and transmits it.
     fn serve(&mut self) {
         let Some(mut managed) = self.managed.take() else { return };
         let now = managed.due;
-        if let Some(head) = managed.leave(now, &mut self.counts) {
+        if let Some(head) = managed.dequeue(now, &mut self.counts) {
             self.waited = now.since(head.since);
             self.counts.wait.add(self.waited);
             let before = self.counts.sent;
             let (done, lost) = self.transmit(now, head.size);
             managed.sending(done, head.size, self.counts.sent.saturating_sub(before));
+            // The loss is drawn at the departure, in order of sending, as on links that do not hold packets.
             let fate = if lost {
                 self.counts.lost += 1;
                 Fate::Dropped(Drop::Lost)

@@ -4,21 +4,21 @@ use steadycast_units::{Bytes, QuantityError, Rate, Span};
 use steadycast_words::tree::{Item, Value};
 use steadycast_words::{Declared, Findings, FromToml, Packets, ToToml, packets};
 
-/// How much a queue holds, or a threshold. The packet on the transmitter counts.
+/// A queue limit or a threshold. The packet on the transmitter counts as queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// In packets.
+    /// A number of packets.
     Packets(u32),
-    /// In bytes.
+    /// A number of bytes.
     Bytes(Bytes),
-    /// In bytes that the link sends in this time, at its rate when the run starts; at the mean rate of a file. At
+    /// The bytes that the link sends in this time, at its rate when the run starts or at the mean rate of a file. At
     /// least one MTU.
     Time(Span),
 }
 
 impl Limit {
-    /// The limit on a link of this rate and MTU, in packets or in bytes. Where the rate is unlimited, nothing ever
-    /// waits, and a time is as good as no limit.
+    /// Returns the limit on a link of this rate and MTU, in packets or in bytes. At an unlimited rate the queue is
+    /// always empty, so a time means no limit.
     pub(crate) fn on(self, rate: Option<Rate>, mtu: Bytes) -> Self {
         match (self, rate) {
             (Self::Time(span), Some(rate)) => Self::Bytes(rate.over(span).max(mtu)),
@@ -27,9 +27,9 @@ impl Limit {
         }
     }
 
-    /// Whether a packet of `size` fits behind these.
+    /// Whether a packet of `size` fits behind `waiting` packets of `bytes` bytes.
     #[inline]
-    pub(crate) fn takes(self, waiting: usize, bytes: u64, size: Bytes) -> bool {
+    pub(crate) fn fits(self, waiting: usize, bytes: u64, size: Bytes) -> bool {
         match self {
             Self::Packets(most) => waiting < most as usize,
             Self::Bytes(most) => bytes + size.get() <= most.get(),
@@ -39,7 +39,8 @@ impl Limit {
 }
 
 impl Service {
-    /// The rate by which a queue is measured: the first above 0, the mean of a file's; `None`: unlimited.
+    /// Returns the rate to which queue limits in time refer: the first rate above 0, or the mean of a file or trace.
+    /// `None` means unlimited.
     pub(crate) fn nominal(&self) -> Option<Rate> {
         match self {
             Self::Unlimited => None,

@@ -6,7 +6,7 @@ use steadycast_words::tree::{Item, Table, Value};
 use steadycast_words::{Declared, Findings, FromToml, Kind, Packets, Spanned, ToToml, kinds, settings};
 
 kinds! {
-    /// Which packets get lost, apart from the queue, in the order in which they are sent.
+    /// The packets that the link loses, apart from the queue, in the order in which they are sent.
     Loss for (), example "0.01, \"1%\" or { kind = \"run\", mean = \"50p\" }", short share {
         /// Each packet with the same probability, independently.
         "bernoulli" => Bernoulli(BernoulliLoss), "bernoulli loss";
@@ -65,7 +65,7 @@ impl FromToml for Loss {
     }
 }
 
-/// A probability alone is Bernoulli's: 0.01, or "1%".
+/// Reads a plain number such as 0.01 or "1%" as a Bernoulli loss.
 fn share(item: &Item) -> Option<Table> {
     let p = match &item.value {
         Value::Real(_) | Value::Whole(_) => item.value.clone(),
@@ -76,7 +76,7 @@ fn share(item: &Item) -> Option<Table> {
     Some(vec![("kind".to_owned(), kind.into()), ("p".to_owned(), p.into())])
 }
 
-/// What is wrong with a number as a probability, and what would be right.
+/// Checks that a number is a probability. Returns the problem and its remedy otherwise.
 pub fn probability(value: &f64) -> Option<(String, String)> {
     let remedy = match *value {
         p if (0.0..=1.0).contains(&p) => return None,
@@ -91,12 +91,12 @@ fn run(mean: &Packets) -> Option<(String, String)> {
     short.then(|| (format!("runs of {} packets", mean.0), "the mean run is at least \"1p\"".into()))
 }
 
-/// Numbers of packets: each once, rising, from 1.
+/// A set of packet numbers, counted from 1, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketNumbers(Arc<[u64]>);
 
 impl PacketNumbers {
-    /// Whether a number is among them.
+    /// Whether the set contains `number`.
     pub fn contains(&self, number: u64) -> bool {
         self.0.binary_search(&number).is_ok()
     }
@@ -146,12 +146,12 @@ pub(crate) struct LossState {
     chance: Chance,
     packets: u64,
     bad: bool,
-    /// `Run`: the position of the next loss, on a real line that rounds to packets.
+    /// The position of the next loss of a `Run`, as a real number of packets since the start.
     next: f64,
 }
 
 impl LossState {
-    /// `None` when nothing is ever lost.
+    /// Creates the loss process; `None` if no packet is ever lost.
     pub(crate) fn new(steps: &Steps<Loss>, chance: Chance) -> Option<Self> {
         if steps.as_constant() == Some(&Loss::None) {
             return None;
@@ -169,7 +169,7 @@ impl LossState {
         Some(state)
     }
 
-    /// Whether every packet sent at `now` is lost.
+    /// Whether every packet that is sent at `now` is lost.
     pub(crate) fn loses_all(&self, now: Time) -> bool {
         matches!(self.steps.at(now), Loss::Bernoulli(BernoulliLoss { p }) if *p >= 1.0)
     }
@@ -181,13 +181,14 @@ impl LossState {
     fn enter(&mut self, at: Time) {
         self.now = self.steps.at(at).clone();
         self.valid = self.steps.next_change(at);
+        // A change of the loss model starts in the good state.
         self.bad = false;
         if let Loss::Run(RunLoss { mean: Packets(mean) }) = self.now {
             self.next = self.packets as f64 + self.chance.exponential(mean).max(1.0);
         }
     }
 
-    /// Whether the packet whose transmission ends at `at` is lost.
+    /// Returns whether the packet whose transmission ends at `at` is lost.
     pub(crate) fn next(&mut self, at: Time) -> bool {
         if at >= self.valid {
             self.enter(at);
@@ -199,14 +200,15 @@ impl LossState {
             Loss::Run(RunLoss { mean: Packets(mean) }) => {
                 let lost = self.packets as f64 >= self.next;
                 if lost {
-                    // The line goes on from the drawn place, not from the packet it was rounded to: the mean stays
-                    // exact.
+                    // The next run starts at the drawn position, not at the packet to which it was rounded, so that
+                    // the mean is exact.
                     self.next = (self.next + self.chance.exponential(*mean)).max(self.packets as f64);
                 }
                 lost
             }
             Loss::Gilbert(GilbertLoss { p_bad, p_good, loss_good, loss_bad }) => {
                 let (turn, p) = if self.bad { (*p_good, *loss_bad) } else { (*p_bad, *loss_good) };
+                // The loss is drawn before the state changes, so `p_bad` and `p_good` act from the next packet on.
                 let lost = self.chance.happens(p);
                 if self.chance.happens(turn) {
                     self.bad = !self.bad;

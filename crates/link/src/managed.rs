@@ -1,12 +1,12 @@
-//! Packets that a link holds until they leave, and what a discipline that decides then has to say.
+//! Queues whose discipline decides at dequeue. The link holds their packets until they leave.
 
 use crate::{Counts, Drop, Ecn, Fate, Limit};
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use steadycast_units::{Bytes, Time};
 
-/// A packet that a link holds: the number under which its driver keeps it. Numbers are used again, so that they are
-/// fewer than the most packets that were ever held at once.
+/// The number under which the driver stores a held packet. Numbers are reused, so they stay below the largest number
+/// of packets that were held at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(pub u32);
 
@@ -18,7 +18,7 @@ pub(crate) struct Waiting {
     pub(crate) ecn: Ecn,
 }
 
-/// A packet that is offered, and the flow that it is of.
+/// An offered packet and its flow.
 #[derive(Clone, Copy)]
 pub(crate) struct Offered {
     pub(crate) size: Bytes,
@@ -26,31 +26,31 @@ pub(crate) struct Offered {
     pub(crate) flow: u64,
 }
 
-/// Keeps packets, and decides about them as they leave.
-pub(crate) trait Departure: Debug + Send + Sync {
-    /// Takes in a packet that has just come. `alone`: nothing waits, and nothing is on the transmitter.
+/// An algorithm that stores packets and decides about them at dequeue.
+pub(crate) trait DequeueAqm: Debug + Send + Sync {
+    /// Enqueues a packet. `alone` means that the queue and the transmitter were empty.
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool);
-    /// The next packet that the transmitter, free at `now`, sends; those that it gives up instead go to `out`.
-    fn dequeue(&mut self, now: Time, out: &mut GivenUp<'_>) -> Option<Waiting>;
-    /// Whether it takes in a packet beyond the limit and gives up others by [`Departure::shorten`], instead of refusing
-    /// the packet.
-    fn sheds(&self) -> bool {
+    /// Returns the next packet to transmit at `now`. Packets that are dropped before it are reported to `out`.
+    fn dequeue(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting>;
+    /// Whether a packet beyond the limit is accepted and others are dropped by [`DequeueAqm::shorten`]. Otherwise the
+    /// packet is refused.
+    fn drops_on_overflow(&self) -> bool {
         false
     }
-    /// Gives up packets, because there are more than the limit allows.
-    fn shorten(&mut self, _: &mut GivenUp<'_>) {}
+    /// Drops packets until the queue is within its limit.
+    fn shorten(&mut self, _: &mut CongestionSignals<'_>) {}
 }
 
-/// Where a discipline says what it gives up and what it marks.
-pub(crate) struct GivenUp<'a> {
+/// The drops and marks that a discipline reports during one call.
+pub(crate) struct CongestionSignals<'a> {
     counts: &'a mut Counts,
-    told: &'a mut VecDeque<(Token, Fate, Option<Time>)>,
+    fates: &'a mut VecDeque<(Token, Fate, Option<Time>)>,
     packets: usize,
     bytes: u64,
 }
 
-impl GivenUp<'_> {
-    /// Gives a packet up.
+impl CongestionSignals<'_> {
+    /// Records that a packet is dropped.
     pub(crate) fn drop(&mut self, packet: &Waiting, why: Drop) {
         match why {
             Drop::Full => self.counts.full += 1,
@@ -58,10 +58,10 @@ impl GivenUp<'_> {
         }
         self.packets += 1;
         self.bytes += packet.size.get();
-        self.told.push_back((packet.token, Fate::Dropped(why), None));
+        self.fates.push_back((packet.token, Fate::Dropped(why), None));
     }
 
-    /// Marks a packet that can be marked.
+    /// Marks an ECN-capable packet CE.
     pub(crate) fn mark(&mut self, packet: &mut Waiting) {
         if packet.ecn != Ecn::Ce {
             packet.ecn = Ecn::Ce;
@@ -72,28 +72,28 @@ impl GivenUp<'_> {
 
 #[derive(Debug)]
 pub(crate) struct Managed {
-    departure: Box<dyn Departure>,
-    /// How much the queue holds, in packets or in bytes.
+    departure: Box<dyn DequeueAqm>,
+    /// The limit, in packets or in bytes.
     limit: Limit,
     len: usize,
     bytes: u64,
-    /// What is on the transmitter, and until when.
+    /// The end of the current transmission, and the size of its packet.
     on_air: (Time, Bytes),
-    /// What the transmitter spends on it: more than its size when it is repeated.
+    /// The bytes that the transmitter sends for that packet: more than its size if it is retransmitted.
     spent: Bytes,
-    /// When the next packet leaves; NEVER: nothing waits.
+    /// The time of the next dequeue; NEVER if the queue is empty.
     pub(crate) due: Time,
-    /// Fates that the driver has not been told.
-    told: VecDeque<(Token, Fate, Option<Time>)>,
-    /// When the last of them was decided.
+    /// The fates that the driver has not collected, each with the arrival of a copy.
+    fates: VecDeque<(Token, Fate, Option<Time>)>,
+    /// The time at which the last of them was decided.
     decided: Time,
     free: Vec<u32>,
     tokens: u32,
 }
 
 impl Managed {
-    /// `limit` is in packets or in bytes.
-    pub(crate) fn new(departure: Box<dyn Departure>, limit: Limit) -> Self {
+    /// Creates an empty queue. `limit` is in packets or in bytes.
+    pub(crate) fn new(departure: Box<dyn DequeueAqm>, limit: Limit) -> Self {
         Self {
             departure,
             limit,
@@ -102,36 +102,36 @@ impl Managed {
             on_air: (Time::ZERO, Bytes::ZERO),
             spent: Bytes::ZERO,
             due: Time::NEVER,
-            told: VecDeque::new(),
+            fates: VecDeque::new(),
             decided: Time::ZERO,
             free: Vec::new(),
             tokens: 0,
         }
     }
 
-    /// Packets at `now`, the one on the transmitter included.
+    /// Returns the packets in the queue at `now`, the one on the transmitter included.
     pub(crate) fn length(&self, now: Time) -> usize {
         self.len + usize::from(self.on_air.0 > now)
     }
 
-    /// When the driver has to ask.
-    pub(crate) fn asks(&self) -> Time {
-        if self.told.is_empty() { self.due } else { self.decided }
+    /// Returns the time at which the driver can collect the next fate.
+    pub(crate) fn next_fate_at(&self) -> Time {
+        if self.fates.is_empty() { self.due } else { self.decided }
     }
 
-    /// The fate of a packet that has one, and when a copy of it arrives.
+    /// Returns the next fate, with the arrival of a copy if the packet is duplicated.
     pub(crate) fn next_fate(&mut self) -> Option<(Token, Fate, Option<Time>)> {
-        let told = self.told.pop_front()?;
-        self.free.push(told.0.0);
-        Some(told)
+        let next = self.fates.pop_front()?;
+        self.free.push(next.0.0);
+        Some(next)
     }
 
     pub(crate) fn decide(&mut self, now: Time, token: Token, fate: Fate, copy: Option<Time>) {
         self.decided = now;
-        self.told.push_back((token, fate, copy));
+        self.fates.push_back((token, fate, copy));
     }
 
-    /// Whether so many packets more, of this size together, would be too much.
+    /// Whether `more` further packets with `size` bytes in total exceed the limit.
     fn exceeds(&self, now: Time, more: usize, size: Bytes) -> bool {
         let on_air = if self.on_air.0 > now { self.on_air.1.get() } else { 0 };
         match self.limit {
@@ -141,56 +141,58 @@ impl Managed {
         }
     }
 
-    /// Takes a packet in; `None`: it does not fit.
-    pub(crate) fn take_in(&mut self, now: Time, packet: Offered, counts: &mut Counts) -> Option<Token> {
+    /// Enqueues a packet. Returns `None` if it does not fit.
+    pub(crate) fn enqueue(&mut self, now: Time, packet: Offered, counts: &mut Counts) -> Option<Token> {
         let Offered { size, ecn, flow } = packet;
-        if !self.departure.sheds() && self.exceeds(now, 1, size) {
+        // CoDel and DualPI2 refuse the packet; FQ-CoDel accepts it and drops from the longest queue.
+        if !self.departure.drops_on_overflow() && self.exceeds(now, 1, size) {
             return None;
         }
         let token = Token(self.free.pop().unwrap_or_else(|| {
             self.tokens += 1;
             self.tokens - 1
         }));
+        // Before the packet is added: whether the transmitter has found all queues empty.
         let alone = self.length(now) == 0;
         self.departure.enqueue(Waiting { token, since: now, size, ecn }, flow, alone);
         self.len += 1;
         self.bytes += size.get();
         if self.exceeds(now, 0, Bytes::ZERO) {
-            self.ask(now, counts, |departure, out| departure.shorten(out));
+            self.run(now, counts, |departure, out| departure.shorten(out));
         }
         Some(token)
     }
 
-    /// The transmitter is free at `now`: what it sends next.
-    pub(crate) fn leave(&mut self, now: Time, counts: &mut Counts) -> Option<Waiting> {
-        let head = self.ask(now, counts, |departure, out| departure.dequeue(now, out))?;
+    /// Dequeues the next packet to transmit at `now`.
+    pub(crate) fn dequeue(&mut self, now: Time, counts: &mut Counts) -> Option<Waiting> {
+        let head = self.run(now, counts, |departure, out| departure.dequeue(now, out))?;
         self.len -= 1;
         self.bytes -= head.size.get();
         Some(head)
     }
 
-    /// Asks the discipline, and takes note of what it gives up.
-    fn ask<T>(
+    /// Calls the discipline and updates length and bytes by the packets that it drops.
+    fn run<T>(
         &mut self,
         now: Time,
         counts: &mut Counts,
-        asked: impl FnOnce(&mut dyn Departure, &mut GivenUp<'_>) -> T,
+        call: impl FnOnce(&mut dyn DequeueAqm, &mut CongestionSignals<'_>) -> T,
     ) -> T {
-        let mut out = GivenUp { counts, told: &mut self.told, packets: 0, bytes: 0 };
-        let answer = asked(self.departure.as_mut(), &mut out);
-        let GivenUp { packets, bytes, .. } = out;
+        let mut out = CongestionSignals { counts, fates: &mut self.fates, packets: 0, bytes: 0 };
+        let answer = call(self.departure.as_mut(), &mut out);
+        let CongestionSignals { packets, bytes, .. } = out;
         self.len -= packets;
         self.bytes -= bytes;
         self.decided = now;
         answer
     }
 
-    /// A packet is on the transmitter.
+    /// Records that the transmitter sends a packet until `until`.
     pub(crate) fn sending(&mut self, until: Time, size: Bytes, spent: Bytes) {
         (self.on_air, self.spent) = ((until, size), spent);
     }
 
-    /// Until when the transmitter is busy, and with how much.
+    /// Returns the end of the current transmission and the bytes that are sent in it.
     pub(crate) const fn on_air(&self) -> (Time, Bytes) {
         (self.on_air.0, self.spent)
     }

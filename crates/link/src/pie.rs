@@ -1,8 +1,8 @@
-//! Proportional integral controller enhanced, PIE (RFC 8033): packets are dropped as they come, at a probability that
-//! follows the queueing delay.
+//! Proportional integral controller enhanced, PIE (RFC 8033). Packets are dropped on arrival with a probability that
+//! is computed from the queueing delay.
 
-use crate::queue::{Admission, Arrival, Discipline};
-use crate::{Drop, Ecn, Limit, Line};
+use crate::queue::{Arrival, Discipline, EnqueueAqm};
+use crate::{Drop, Ecn, Limit, LinkProperties};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 use steadycast_words::{Kind, Within, settings};
 
@@ -16,13 +16,13 @@ settings! {
         target: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
         /// How often the drop probability is computed.
         t_update: Span where (|span: &Span| takes_time(*span)) = Span::millis(15),
-        /// What the drop probability changes by in one update for each second that the delay is off `target`.
+        /// The change of the drop probability in one update for each second by which the delay is off `target`.
         alpha: f64 where (GAIN) = 0.125,
-        /// What it changes by for each second that the delay has grown since the last update.
+        /// The change of the drop probability for each second by which the delay has grown since the last update.
         beta: f64 where (GAIN) = 1.25,
-        /// How long a queue that was empty may be too long before the first packet is dropped.
+        /// How long the delay of a queue that was empty may exceed the target before the first packet is dropped.
         max_burst: Span = Span::millis(150),
-        /// Mean packet size: a queue of two of them is never too long.
+        /// The mean packet size: a queue of two such packets is never too long.
         mean_packet: Bytes where (PACKET) = Bytes::new(1000),
         /// Mark packets that can be marked, instead of dropping them.
         ecn: bool = false,
@@ -39,13 +39,13 @@ fn takes_time(span: Span) -> Option<(String, String)> {
     (span < Span::micros(1)).then(|| ("takes no time".into(), "at least \"1us\"; without it \"15ms\"".into()))
 }
 
-impl Kind<Line> for Pie {}
+impl Kind<LinkProperties> for Pie {}
 
 impl Discipline for Pie {
     fn limit(&self) -> Limit {
         self.limit
     }
-    fn on_arrival(&self, _: Option<Rate>, _mtu: Bytes) -> Option<Box<dyn Admission>> {
+    fn on_arrival(&self, _: Option<Rate>, _mtu: Bytes) -> Option<Box<dyn EnqueueAqm>> {
         Some(Box::new(State::new(*self)))
     }
 }
@@ -68,27 +68,29 @@ impl State {
         Self { pie, drop_prob: 0.0, accu_prob: 0.0, qdelay_old, burst_allowance, update: Time::ZERO + pie.t_update }
     }
 
-    /// Makes up for the updates until `now`. Since the packet before nothing was added to the queue, so that the delay
-    /// of each of those moments is known: what was left of the time until `free`.
+    /// Applies the updates until `now`. No packet has been added since the previous call, so the queueing delay at
+    /// each update is known: the time left until `free`.
     fn catch_up(&mut self, now: Time, free: Time) {
         while self.update <= now {
             let qdelay = free.since(self.update);
             self.update(qdelay);
             self.update += self.pie.t_update;
             if self.drop_prob == 0.0 && qdelay.is_zero() && self.qdelay_old.is_zero() {
-                // From here on each update finds the same.
+                // At zero drop probability and delay all further updates leave the state as it is.
                 let missed = now.since(self.update).as_nanos() / self.pie.t_update.as_nanos();
                 self.update += self.pie.t_update * missed;
             }
         }
     }
 
-    /// Section 4.2, with the scaling of section 4.2's table, the bound of section 5.5 and the burst allowance of
-    /// section 4.4.
+    /// Updates the drop probability (RFC 8033, section 4.2), with the scaling of that section, the bound of section
+    /// 5.5 and the burst allowance of section 4.4.
     fn update(&mut self, qdelay: Span) {
         let Pie { target, alpha, beta, .. } = self.pie;
         let seconds = |span: Span| span.as_secs_f64();
+        // Equation of section 4.2: the first term corrects the delay, the second its trend.
         let change = alpha * (seconds(qdelay) - seconds(target)) + beta * (seconds(qdelay) - seconds(self.qdelay_old));
+        // Small probabilities change in smaller steps: a fixed step would make light congestion oscillate.
         let scale = match self.drop_prob {
             p if p < 0.000_001 => 2048.0,
             p if p < 0.000_01 => 512.0,
@@ -104,9 +106,11 @@ impl State {
         }
         self.drop_prob += change;
         if qdelay.is_zero() && self.qdelay_old.is_zero() {
+            // An empty queue lets the probability decay exponentially.
             self.drop_prob *= 0.98;
         }
         self.drop_prob = self.drop_prob.clamp(0.0, 1.0);
+        // Bursts are allowed again only after a calm time.
         let calm = |delay: Span| delay < target / 2;
         self.burst_allowance = if self.drop_prob == 0.0 && calm(qdelay) && calm(self.qdelay_old) {
             self.pie.max_burst
@@ -116,8 +120,8 @@ impl State {
         self.qdelay_old = qdelay;
     }
 
-    /// Whether a packet is to be dropped that finds so many bytes waiting (section 4.1, derandomized as in section
-    /// 5.4).
+    /// Returns whether a packet that finds `waiting` bytes in the queue is dropped early (RFC 8033, section 4.1,
+    /// derandomized as in section 5.4).
     fn early(&mut self, waiting: u64, chance: &mut Chance) -> bool {
         let calm = self.qdelay_old < self.pie.target / 2 && self.drop_prob < 0.2;
         if !self.burst_allowance.is_zero() || calm || waiting <= 2 * self.pie.mean_packet.get() {
@@ -127,6 +131,7 @@ impl State {
             self.accu_prob = 0.0;
         }
         self.accu_prob += self.drop_prob;
+        // Derandomization: the accumulated probability must reach 0.85 before a drop, and 8.5 forces one.
         let drops = self.accu_prob >= 8.5 || self.accu_prob >= 0.85 && chance.happens(self.drop_prob);
         if drops {
             self.accu_prob = 0.0;
@@ -135,7 +140,7 @@ impl State {
     }
 }
 
-impl Admission for State {
+impl EnqueueAqm for State {
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop> {
         self.catch_up(packet.now, packet.free);
         let early = self.early(packet.bytes - packet.on_air, chance);

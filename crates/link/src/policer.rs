@@ -1,5 +1,5 @@
-//! A policer: packets beyond a rate are dropped as they come, and none waits. A packet passes if the bucket holds as
-//! many tokens as the packet has bytes.
+//! A policer drops packets beyond a rate on arrival and queues none. A packet passes if the bucket holds as many
+//! tokens as the packet has bytes.
 
 use steadycast_units::{Bytes, Rate};
 use steadycast_words::{Within, settings};

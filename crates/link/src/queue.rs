@@ -1,4 +1,4 @@
-//! Where packets wait: the one list of queue disciplines, and what a discipline tells a link.
+//! The registry of queue disciplines, and the interface between a discipline and its link.
 
 use crate::codel::{CoDel, FqCoDel};
 use crate::dualpi2::DualPi2;
@@ -15,7 +15,7 @@ use steadycast_words::{Findings, Kind, kinds, settings};
 
 kinds! {
     /// What waits for a link, and what is dropped.
-    Queue for Line, default "droptail",
+    Queue for LinkProperties, default "droptail",
         example "\"fq-codel\", \"100ms\" or { kind = \"fq-codel\", limit = \"100p\" }", short size {
         /// First come, first served; what does not fit is dropped.
         "droptail" => DropTail(DropTail), "a drop-tail queue";
@@ -32,7 +32,7 @@ kinds! {
     }
 }
 
-/// A limit alone is that of a drop-tail queue.
+/// Reads a plain limit such as "100ms" as that of a drop-tail queue.
 fn size(item: &Item) -> Option<Table> {
     let begins = item.text()?.trim_start().chars().next()?;
     begins.is_ascii_digit().then(|| vec![("limit".to_owned(), item.clone())])
@@ -50,34 +50,35 @@ impl Queue {
         }
     }
 
-    /// Drop-tail with this limit.
+    /// Creates a drop-tail queue with this limit.
     pub const fn drop_tail(limit: Limit) -> Self {
         Self::DropTail(DropTail { limit })
     }
 
-    /// How much the queue holds.
+    /// Returns how much the queue holds.
     pub fn limit(&self) -> Limit {
         self.discipline().limit()
     }
 
-    /// Reads it for a link; what is wrong goes to `out`.
-    pub fn read(item: &Item, line: &Line, out: &mut Findings) -> Option<Self> {
+    /// Reads the queue of a link. Problems are added to `out`.
+    pub fn read(item: &Item, line: &LinkProperties, out: &mut Findings) -> Option<Self> {
         let queue = Self::read_for(item, line, out)?;
         needs_rate(queue.limit(), "limit", item, line, out).then_some(queue)
     }
 }
 
-/// The link that a queue is for, as far as the queue's settings derive from it.
+/// The properties of the link from which queue settings are derived.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
-    /// Its rate when the run starts, or a trace's mean rate; `None`: unlimited.
+pub struct LinkProperties {
+    /// The rate when the run starts, or the mean rate of a trace; `None` means unlimited.
     pub rate: Option<Rate>,
-    /// Its propagation delay.
+    /// The propagation delay.
     pub delay: Span,
 }
 
-/// Whether a limit can be told on this link: a time needs a rate. What is wrong goes to `out`.
-pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &Line, out: &mut Findings) -> bool {
+/// Whether a limit is defined on this link: a limit in time needs a rate. Problems are added to `out`.
+pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &LinkProperties, out: &mut Findings) -> bool {
+    // Without a rate a limit in time has no number of bytes.
     let fine = line.rate.is_some() || !matches!(limit, Limit::Time(_));
     if !fine {
         let remedy = "give the link a rate, or write for example \"50p\" (packets) or \"64kB\"";
@@ -89,47 +90,47 @@ pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &Line, out:
     fine
 }
 
-/// What a queue's settings tell the link that is made with them. A discipline decides as packets come, or as they
-/// leave, or neither.
+/// A queue discipline's settings. A discipline decides on arrival, at dequeue, or not at all (drop-tail).
 pub(crate) trait Discipline {
-    /// How much the queue holds.
+    /// Returns how much the queue holds.
     fn limit(&self) -> Limit;
-    /// What decides as packets come.
-    fn on_arrival(&self, _: Option<Rate>, _mtu: Bytes) -> Option<Box<dyn Admission>> {
+    /// Returns the algorithm that decides on arrival, if the discipline has one.
+    fn on_arrival(&self, _: Option<Rate>, _mtu: Bytes) -> Option<Box<dyn EnqueueAqm>> {
         None
     }
-    /// What decides as packets leave.
+    /// Returns the algorithm that decides at dequeue, if the discipline has one.
     fn on_departure(&self, _: Option<Rate>, _mtu: Bytes, _: Chance) -> Option<Managed> {
         None
     }
 }
 
-/// Decides about packets as they come.
-pub(crate) trait Admission: Debug + Send + Sync {
-    /// The packet's ECN field in the queue, or why it is dropped. A packet for which there is no room can't be taken.
+/// An algorithm that drops or marks packets on arrival.
+pub(crate) trait EnqueueAqm: Debug + Send + Sync {
+    /// Returns the ECN field that the packet has in the queue, or why it is dropped. A packet without room must be
+    /// dropped.
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop>;
 }
 
-/// A packet that comes, and the queue that it finds.
+/// An arriving packet and the state of the queue that it finds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    /// When it comes.
+    /// The time of arrival.
     pub(crate) now: Time,
     pub(crate) size: Bytes,
     pub(crate) ecn: Ecn,
-    /// Whether it fits.
+    /// Whether the packet fits into the queue.
     pub(crate) room: bool,
-    /// Packets in the queue, the one on the transmitter included …
+    /// The packets in the queue, the one on the transmitter included.
     pub(crate) packets: usize,
-    /// … and their bytes.
+    /// The bytes in the queue, those of the packet on the transmitter included.
     pub(crate) bytes: u64,
-    /// Bytes of the packet on the transmitter.
+    /// The bytes of the packet on the transmitter.
     pub(crate) on_air: u64,
-    /// When the queue became empty last.
+    /// The time at which the queue last became empty.
     pub(crate) empty_since: Time,
-    /// When the transmitter will have sent all that it has taken.
+    /// The time at which the transmitter will have sent everything that it has accepted.
     pub(crate) free: Time,
-    /// The link's rate at present; `None`: unlimited, or given by a trace.
+    /// The link's current rate; `None` if it is unlimited or given by a trace.
     pub(crate) rate: Option<Rate>,
 }
 
@@ -142,7 +143,7 @@ settings! {
     }
 }
 
-impl Kind<Line> for DropTail {}
+impl Kind<LinkProperties> for DropTail {}
 
 impl Discipline for DropTail {
     fn limit(&self) -> Limit {
@@ -150,14 +151,14 @@ impl Discipline for DropTail {
     }
 }
 
-/// The queue of a link whose packets leave in the order in which they came, and never once they are in it.
+/// A FIFO queue. A packet in it is never dropped, so its departure is known when it is admitted.
 #[derive(Debug)]
 pub(crate) struct QueueState {
-    /// In packets or in bytes.
+    /// The limit, in packets or in bytes.
     pub(crate) limit: Limit,
-    /// With its generator; most queues have none.
-    admission: Option<Box<(Box<dyn Admission>, Chance)>>,
-    /// Each packet that has been admitted and not yet left.
+    /// The algorithm that decides on arrival, with its random generator. Boxed because most queues have none.
+    admission: Option<Box<(Box<dyn EnqueueAqm>, Chance)>>,
+    /// The packets that have been admitted and have not left.
     waiting: VecDeque<Waiting>,
     bytes: u64,
     empty_since: Time,
@@ -167,7 +168,7 @@ pub(crate) struct QueueState {
 struct Waiting {
     departure: Time,
     size: u32,
-    /// What the transmitter spends on it: more than its size when it is repeated.
+    /// The bytes that the transmitter sends for it: more than its size if it is retransmitted.
     spent: u32,
 }
 
@@ -183,7 +184,7 @@ impl QueueState {
         }
     }
 
-    /// Whether it takes all packets for which there is room.
+    /// Whether every packet for which there is room is admitted.
     pub(crate) const fn is_plain(&self) -> bool {
         self.admission.is_none()
     }
@@ -200,13 +201,14 @@ impl QueueState {
         }
     }
 
-    /// Forgets what it holds.
+    /// Empties the queue.
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
         self.bytes = 0;
     }
 
-    /// Departure of each packet that has not left at `now`, and what the transmitter spends on it.
+    /// Returns the packets that have not left at `now`: their departures and the bytes that the transmitter sends for
+    /// them.
     pub(crate) fn unsent(&self, now: Time) -> impl Iterator<Item = (Time, Bytes)> {
         let waiting = self.waiting.iter().skip_while(move |packet| packet.departure <= now);
         waiting.map(|packet| (packet.departure, Bytes::new(u64::from(packet.spent))))
@@ -217,16 +219,17 @@ impl QueueState {
         self.waiting.len()
     }
 
-    /// Whether there is room at `now`.
+    /// Whether there is room for a packet of `size` at `now`.
     #[inline]
     pub(crate) fn has_room(&mut self, now: Time, size: Bytes) -> bool {
         self.leave(now);
-        self.limit.takes(self.waiting.len(), self.bytes, size)
+        self.limit.fits(self.waiting.len(), self.bytes, size)
     }
 
     pub(crate) fn admit(&mut self, now: Time, size: Bytes, ecn: Ecn, link: &Transmitter) -> Result<Ecn, Drop> {
         let room = self.has_room(now, size);
         let Some(admission) = self.admission.as_deref_mut() else { return room.then_some(ecn).ok_or(Drop::Full) };
+        // An AQM sees the queue as it is when the packet arrives, without the packet.
         let packet = Arrival {
             now,
             size,
@@ -250,7 +253,7 @@ impl QueueState {
     }
 }
 
-/// What decides when packets leave, where a queue does.
+/// Returns the algorithm that decides at dequeue, if the discipline has one.
 pub(crate) fn managed(queue: &Queue, rate: Option<Rate>, mtu: Bytes, chance: Chance) -> Option<Managed> {
     queue.discipline().on_departure(rate, mtu, chance)
 }

@@ -1,13 +1,13 @@
 //! Random early detection (Floyd and Jacobson 1993), with the gentle slope above the upper threshold.
 
-use crate::queue::{Admission, Arrival, Discipline, needs_rate};
-use crate::{Drop, Ecn, Limit, Line};
+use crate::queue::{Arrival, Discipline, EnqueueAqm, needs_rate};
+use crate::{Drop, Ecn, Limit, LinkProperties};
 use steadycast_units::{Bytes, Chance, Rate, Span};
 use steadycast_words::tree::Item;
 use steadycast_words::{Findings, Kind, Settings, Within, field, settings, words};
 
 words! {
-    /// Where RED's parameters come from that are not given.
+    /// The source of RED parameters that are not set.
     pub enum RedPreset {
         /// Derived from the link's rate and delay, as ns-2.35 configures it by itself.
         Ns2 = "ns2",
@@ -33,7 +33,7 @@ settings! {
         max_p: f64 where (share) = 0.1,
         /// Weight of a sample in the average.
         weight: f64 where (share),
-        /// Between `max` and twice `max` the probability rises to 1, instead of at once.
+        /// Between `max` and twice `max` the probability rises to 1 linearly, instead of in one step.
         gentle: bool = true,
         /// Mark packets that can be marked, instead of dropping them.
         ecn: bool = false,
@@ -72,11 +72,11 @@ fn thresholds(red: &Red, item: &Item, out: &mut Findings) {
     }
 }
 
-/// ns-2's mean packet size for RED.
+/// The mean packet size of RED in ns-2.
 const NS2_MEAN_PACKET: Bytes = Bytes::new(500);
 
 impl Red {
-    /// What holds where a key says nothing, with parameters that derive from nothing.
+    /// The defaults of keys that are not set, without values derived from the link.
     const CLASSIC: Self = Self {
         limit: Limit::Packets(50),
         preset: RedPreset::Classic,
@@ -89,7 +89,7 @@ impl Red {
         mean_packet: Bytes::new(1000),
     };
 
-    /// ns-2's automatic configuration (ns-2.35, `queue/red.cc`).
+    /// Derives the parameters as ns-2's automatic configuration does (ns-2.35, `queue/red.cc`).
     ///
     /// ```text
     /// min = max(5, C · 5 ms / 2) packets of the mean size    max = 3 min
@@ -112,8 +112,8 @@ impl Red {
     }
 }
 
-impl Kind<Line> for Red {
-    fn read_for(item: &Item, line: &Line, out: &mut Findings) -> Option<Self> {
+impl Kind<LinkProperties> for Red {
+    fn read_for(item: &Item, line: &LinkProperties, out: &mut Findings) -> Option<Self> {
         let preset = field::<RedPreset>(item, "preset", &[], out).ok()?.unwrap_or(RedPreset::Ns2);
         let mean_packet = field::<Bytes>(item, "mean_packet", &[&PACKET], out).ok()?;
         let explicit = ["min", "max", "weight"].iter().all(|key| item.get(key).is_some());
@@ -138,8 +138,8 @@ impl Discipline for Red {
         self.limit
     }
 
-    fn on_arrival(&self, rate: Option<Rate>, mtu: Bytes) -> Option<Box<dyn Admission>> {
-        // Thresholds in bytes count as mean packets.
+    fn on_arrival(&self, rate: Option<Rate>, mtu: Bytes) -> Option<Box<dyn EnqueueAqm>> {
+        // Thresholds in bytes are converted to mean packets.
         let packets = |limit: Limit| match limit.on(rate, mtu) {
             Limit::Bytes(bytes) => bytes.as_f64() / self.mean_packet.as_f64(),
             Limit::Packets(n) => f64::from(n),
@@ -154,20 +154,20 @@ impl Discipline for Red {
 #[derive(Debug)]
 struct State {
     red: Red,
-    /// The link's rate, or the mean one of its trace.
+    /// The link's rate, or the mean rate of its trace.
     nominal: Option<Rate>,
-    /// Below this average nothing is dropped; in packets, or in mean packets when `by_bytes`.
+    /// The average queue below which nothing is dropped, in packets; in mean packets if `by_bytes`.
     min: f64,
-    /// At this average the drop probability is `max_p`.
+    /// The average queue at which the drop probability is `max_p`.
     max: f64,
-    /// The average is of bytes, and a packet's probability is in proportion to its size.
+    /// Whether the average counts bytes. A packet's drop probability is then proportional to its size.
     by_bytes: bool,
     average: f64,
-    /// Packets since the last drop; `None` below the lower threshold.
+    /// The packets since the last drop; `None` below the lower threshold.
     since: Option<u64>,
 }
 
-impl Admission for State {
+impl EnqueueAqm for State {
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop> {
         let early = self.early(packet, chance);
         if !packet.room {
@@ -183,28 +183,31 @@ impl Admission for State {
 }
 
 impl State {
-    /// Whether RED wants this packet gone; moves the average.
+    /// Returns whether RED drops or marks this packet. Updates the average queue.
     fn early(&mut self, packet: &Arrival, chance: &mut Chance) -> bool {
         let red = &self.red;
-        // As in ns-2 the packet on the transmitter is not part of the length that is averaged.
+        // As in ns-2, the packet on the transmitter is not part of the averaged length.
         let length = if self.by_bytes {
             (packet.bytes - packet.on_air) as f64 / red.mean_packet.as_f64()
         } else {
             packet.packets.saturating_sub(1) as f64
         };
         if packet.packets == 0 {
-            // While idle, the average ages as if empty places had been seen at the rate of mean packets.
+            // While the queue is idle the average decays as if empty queues had been sampled at the rate of mean
+            // packets.
             let one = packet.rate.or(self.nominal).map_or(0, |r| red.mean_packet.at(r).as_nanos()).max(1);
             let missed = packet.now.since(packet.empty_since).as_nanos() / one;
             self.average *= libm::pow(1.0 - red.weight, missed as f64 + 1.0);
         } else {
             self.average += red.weight * (length - self.average);
         }
+        // Below the lower threshold the count restarts, so that drops stay spread after a quiet time.
         let average = self.average;
         if average < self.min {
             self.since = None;
             return false;
         }
+        // The first packet above the threshold only starts the count.
         let Some(since) = self.since else {
             self.since = Some(0);
             return false;
@@ -219,7 +222,7 @@ impl State {
             1.0
         };
         let p = if self.by_bytes { base * packet.size.as_f64() / red.mean_packet.as_f64() } else { base };
-        // Drops are spread evenly: none within 1/p packets of the last one, certain within 2/p.
+        // Drops are spread evenly: none within 1/p packets after the last one, a certain one at 2/p.
         let count = since as f64 * p;
         let p = if base >= 1.0 || count >= 2.0 {
             1.0

@@ -2,21 +2,21 @@ use crate::{Shaper, Steps};
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Time, TokenBucket};
 
-/// Delivery opportunities of a recorded link, as Mahimahi's trace files have them: at each of these times up to 1500
+/// The delivery opportunities of a recorded link, as in Mahimahi's trace files: at each of these times up to 1500
 /// bytes leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
-    /// Times from the trace's start, not decreasing, at least one.
+    /// The times from the start of the trace: non-decreasing, at least one.
     pub at: Arc<[Span]>,
-    /// Whether the trace starts over after its last opportunity.
+    /// Whether the trace repeats after its last opportunity.
     pub looped: bool,
 }
 
 impl Opportunities {
-    /// What one opportunity carries.
+    /// The bytes of one opportunity.
     pub const BYTES: u64 = 1500;
 
-    /// The mean rate over one period, which is the time of the last opportunity; nothing where that is zero.
+    /// Returns the mean rate over one period, which ends at the last opportunity; `None` if the period is zero.
     pub fn mean_rate(&self) -> Option<Rate> {
         let period = self.at.last().filter(|last| !last.is_zero())?;
         Some(Bytes::new(Self::BYTES * self.at.len() as u64).per(*period))
@@ -32,10 +32,11 @@ impl Opportunities {
         Some(Time::ZERO + last * round + self.at[(n % len) as usize])
     }
 
-    /// The number of the first opportunity at or after `from`, and not before number `least`.
+    /// Returns the number of the first opportunity at or after `from`, at least `least`.
     fn first_from(&self, from: Time, least: u64) -> u64 {
         let len = self.at.len() as u64;
         let last = self.at.last().map_or(0, |s| s.as_nanos());
+        // Start the search one period early, so that a long trace is not walked from its beginning.
         let mut n = least;
         if self.looped && last > 0 {
             n = n.max((from.as_nanos() / last).saturating_sub(1) * len);
@@ -47,27 +48,27 @@ impl Opportunities {
     }
 }
 
-/// How fast a link sends.
+/// The transmission rate of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Service {
-    /// At once: only the delay counts.
+    /// Transmission takes no time; only the delay counts.
     Unlimited,
-    /// At a rate, constant or with steps. At a rate of 0 nothing leaves and the queue holds what it has;
-    /// [`Service::UNLIMITED`] is no limit.
+    /// A rate, constant or with steps. At a rate of 0 no packet leaves and the queue holds its packets.
+    /// [`Service::UNLIMITED`] means no limit.
     Rate(Steps<Rate>),
-    /// At the rates of a file, which change as often as a trace does.
+    /// The rates of a file, which change as often as a trace's do.
     Table {
-        /// The rates.
+        /// The rates over time.
         steps: Steps<Rate>,
-        /// Their mean.
+        /// The mean of the rates.
         mean: Rate,
     },
-    /// The opportunities of a recorded trace.
+    /// The delivery opportunities of a recorded trace.
     Trace(Opportunities),
 }
 
 impl Service {
-    /// The rate of a link that sends at once for a part of the run.
+    /// The rate that stands for "unlimited" during a part of the run.
     pub const UNLIMITED: Rate = Rate::mbps(1_000_000);
 }
 
@@ -75,19 +76,19 @@ impl Service {
 pub(crate) struct Transmitter {
     service: Service,
     free: Time,
-    // The rate that holds until `valid`, so that most packets need no search.
+    // The rate that holds until `valid`. It is cached so that most packets need no search in the steps.
     rate: Rate,
     valid: Time,
-    // The span of the last size at the current rate: packets of a flow are mostly of one size.
+    // The last packet size and its transmission time at the current rate. Most packets of a flow have one size.
     last: (Bytes, Span),
-    // Trace: the opportunity in use and the bytes left of it.
+    // Trace: the number of the current opportunity, and the bytes left in it.
     opportunity: u64,
     left: u64,
     shaping: Option<Box<Shaping>>,
 }
 
-/// A shaper's bucket. A packet leaves when the bucket holds one of the largest size: a queue that decides when packets
-/// leave decides then which one it is.
+/// A shaper's bucket. A packet leaves when the bucket holds tokens for the largest packet, because a queue that
+/// decides at dequeue chooses the packet only then.
 #[derive(Debug)]
 struct Shaping {
     bucket: TokenBucket,
@@ -111,18 +112,19 @@ impl Transmitter {
         }
     }
 
-    /// When it has sent all it has taken, and its shaper lets the next packet leave.
+    /// Returns the time at which the transmitter has sent everything and the shaper lets the next packet leave.
     pub(crate) fn free_at(&self) -> Time {
         let holds_at = self.shaping.as_ref().map(|shaping| shaping.bucket.holds_at(shaping.largest));
         holds_at.map_or(self.free, |at| at.max(self.free))
     }
 
-    /// The shaper's rate.
+    /// Returns the shaper's rate, if there is a shaper.
     pub(crate) fn sustained(&self) -> Option<Rate> {
         self.shaping.as_ref().map(|shaping| shaping.bucket.rate())
     }
 
-    /// Sends `size` from `start` on, which is not before it is free; returns when the last bit has left.
+    /// Transmits `size` bytes from `start` on; the transmitter must be free at `start`. Returns the time at which the
+    /// last bit has left.
     pub(crate) fn send(&mut self, start: Time, size: Bytes) -> Time {
         if let Some(shaping) = &mut self.shaping {
             shaping.bucket.take(start, size);
@@ -139,14 +141,17 @@ impl Transmitter {
                     self.last = (size, size.at(self.rate));
                 }
                 let done = start + self.last.1;
-                if done <= self.valid { done } else { across(steps, start, size) }
+                if done <= self.valid { done } else { end_across_rate_changes(steps, start, size) }
             }
+            // A rate change during the transmission splits it into parts.
             Service::Trace(trace) => {
                 let mut n = trace.first_from(start, self.opportunity);
+                // Unused bytes of an opportunity are lost, as in Mahimahi.
                 if n != self.opportunity {
                     self.left = Opportunities::BYTES;
                 }
                 let mut need = size.get();
+                // A packet larger than the rest of the opportunity continues in the next one.
                 while need > self.left {
                     need -= self.left;
                     self.left = Opportunities::BYTES;
@@ -160,17 +165,19 @@ impl Transmitter {
         self.free
     }
 
-    /// When it can begin to send, from `now` on.
+    /// Returns the earliest time from `now` on at which a transmission can start.
     pub(crate) fn ready(&self, now: Time) -> Time {
         let now = now.max(self.free_at());
         match &self.service {
             Service::Trace(trace) => {
                 let n = trace.first_from(now, self.opportunity);
+                // An opportunity without bytes left can't start a packet.
                 let spent = n == self.opportunity && self.left == 0;
                 trace.time(n + u64::from(spent)).unwrap_or(Time::NEVER)
             }
             Service::Rate(steps) | Service::Table { steps, .. } => {
                 let mut at = now;
+                // During an outage transmission starts with the next rate above zero.
                 while *steps.at(at) == Rate::ZERO && at < Time::NEVER {
                     at = steps.next_change(at);
                 }
@@ -180,17 +187,17 @@ impl Transmitter {
         }
     }
 
-    /// How long `size` takes at the rate of `now`.
+    /// Returns the transmission time of `size` at the current rate.
     pub(crate) fn span(&self, now: Time, size: Bytes) -> Span {
         self.rate(now).map_or(Span::ZERO, |rate| size.at(rate))
     }
 
-    /// How much of what it has sent at `done`, and may have begun, is not sent at `now`.
-    pub(crate) fn rest(&self, now: Time, done: Time, size: Bytes) -> Bytes {
+    /// Returns how many of the `size` bytes of a transmission that ends at `done` are not sent at `now`.
+    pub(crate) fn unsent(&self, now: Time, done: Time, size: Bytes) -> Bytes {
         match &self.service {
             Service::Unlimited => Bytes::ZERO,
             _ if done <= now => Bytes::ZERO,
-            // A trace sends a packet at once, when its opportunity comes.
+            // A trace sends a packet as a whole, at its opportunity.
             Service::Trace(_) => size,
             _ if done == Time::NEVER => size,
             Service::Rate(_) | Service::Table { .. } => self.transmits(now, done).unwrap_or(size).min(size),
@@ -215,14 +222,14 @@ impl Transmitter {
         matches!(self.service, Service::Trace(_) | Service::Table { .. })
     }
 
-    /// What can be sent after `from` and until `until`, both times included where `from` is the beginning; `None` where
-    /// there is no limit for a part of that time.
+    /// Returns the bytes that can be sent after `from` and until `until`, plus those at `from` if it is the start of
+    /// the run. `None` if the rate is unlimited during part of that time.
     pub(crate) fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
         let shaped = self.shaping.as_ref().map(|s| s.burst + s.bucket.rate().over(until.since(from)));
         [self.transmits(from, until), shaped].into_iter().flatten().min()
     }
 
-    /// [`Self::capacity`] without the shaper.
+    /// Returns [`Self::capacity`] without the shaper's limit.
     fn transmits(&self, from: Time, until: Time) -> Option<Bytes> {
         match &self.service {
             Service::Unlimited => None,
@@ -230,6 +237,8 @@ impl Transmitter {
                 let (mut now, mut sum) = (from, Bytes::ZERO);
                 while now < until {
                     let (rate, next) = (*steps.at(now), steps.next_change(now).min(until));
+                    // Part of the interval without a limit has an infinite capacity: no figure is better than a wrong
+                    // one.
                     sum += (rate < Service::UNLIMITED).then(|| rate.over(next.since(now)))?;
                     now = next;
                 }
@@ -244,8 +253,9 @@ impl Transmitter {
     }
 }
 
-/// The end of a transmission during which the rate changes.
-fn across(steps: &Steps<Rate>, start: Time, size: Bytes) -> Time {
+/// Returns the end of a transmission during which the rate changes.
+fn end_across_rate_changes(steps: &Steps<Rate>, start: Time, size: Bytes) -> Time {
+    // Integer arithmetic in bits · 10⁻⁹ keeps the result exact over any number of changes.
     let (mut now, mut bits) = (start, u128::from(size.get()) * 8_000_000_000);
     loop {
         let rate = u128::from(steps.at(now).as_bps());

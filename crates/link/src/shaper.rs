@@ -1,6 +1,7 @@
-//! A shaper: a token bucket between queue and transmitter, as a cable modem has one for its service class. A burst
-//! leaves at the link's rate, the peak rate, until the bucket is empty; then packets wait in the queue and leave at the
-//! sustained rate. DOCSIS names them peak traffic rate, maximum traffic burst and maximum sustained traffic rate.
+//! A shaper is a token bucket between queue and transmitter, as cable modems apply per service flow. A burst leaves
+//! at the link's rate, the peak rate, until the bucket is empty. Then packets wait in the queue and leave at the
+//! sustained rate. DOCSIS calls these values peak traffic rate, maximum traffic burst and maximum sustained traffic
+//! rate.
 
 use crate::policer::{BURST, RATE};
 use steadycast_units::{Bytes, Rate};

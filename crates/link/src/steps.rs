@@ -1,6 +1,6 @@
 use steadycast_units::Time;
 
-/// A value that changes at known times: at first one, from then on another.
+/// A value that changes at known times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps<T> {
     first: T,
@@ -8,15 +8,15 @@ pub struct Steps<T> {
 }
 
 impl<T> Steps<T> {
-    /// A value that never changes.
+    /// Creates a value that never changes.
     pub const fn constant(value: T) -> Self {
         Self { first: value, later: Vec::new() }
     }
-    /// The value, if it never changes.
+    /// Returns the value if it never changes.
     pub fn as_constant(&self) -> Option<&T> {
         self.later.is_empty().then_some(&self.first)
     }
-    /// From `at` on, `value`; steps are added in the order of time. Of several at one time the last holds.
+    /// Sets the value from `at` on. Steps must be added in order of time; the last one added for a time holds.
     pub fn then(&mut self, at: Time, value: T) {
         let place = self.later.partition_point(|(t, _)| *t < at);
         match self.later.get_mut(place).filter(|(t, _)| *t == at) {
@@ -25,17 +25,17 @@ impl<T> Steps<T> {
             None => self.later.insert(place, (at, value)),
         }
     }
-    /// The value at `now`.
+    /// Returns the value at `now`.
     pub fn at(&self, now: Time) -> &T {
         let place = self.later.partition_point(|(t, _)| *t <= now);
         place.checked_sub(1).map_or(&self.first, |i| &self.later[i].1)
     }
-    /// The first change after `now`.
+    /// Returns the time of the first change after `now`; NEVER if there is none.
     pub fn next_change(&self, now: Time) -> Time {
         let place = self.later.partition_point(|(t, _)| *t <= now);
         self.later.get(place).map_or(Time::NEVER, |(t, _)| *t)
     }
-    /// All values with the times from which they hold.
+    /// Returns all values with the times from which they hold.
     pub fn iter(&self) -> impl Iterator<Item = (Time, &T)> {
         std::iter::once((Time::ZERO, &self.first)).chain(self.later.iter().map(|(t, v)| (*t, v)))
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use steadycast_ends::{Fields, Kept, Row, Rows};
-use steadycast_media::{Chain, FrameFate};
+use steadycast_media::{DecodeChain, FrameFate};
 use steadycast_session::{FrameKind, UnusedReason};
 use steadycast_units::{Bytes, Span, Time};
 use steadycast_wire::ParseError;
@@ -201,7 +201,7 @@ pub struct Unpacker {
     format: PayloadFormat,
     payload_types: PayloadTypes,
     unused: Unused,
-    chain: Chain,
+    chain: DecodeChain,
     depacketiser: Depacketiser,
     held: BTreeMap<u64, Held>,
     /// How long a packet waits for one before it, and how many do at the most.
@@ -330,7 +330,7 @@ impl Unpacker {
             format,
             payload_types,
             unused: Unused::default(),
-            chain: Chain::default(),
+            chain: DecodeChain::default(),
             depacketiser: Depacketiser::new(format),
             held: BTreeMap::new(),
             patience: (REORDERED, HELD),
@@ -551,7 +551,7 @@ impl Unpacker {
         self.last_ticks = Some(self.last_ticks.map_or(ticks, |last| last.max(ticks)));
         let damaged = open.damaged || frame.damaged;
         if !same {
-            self.chain = Chain::default();
+            self.chain = DecodeChain::default();
         }
         let gap = open.after_gap || missing > 0;
         if gap {

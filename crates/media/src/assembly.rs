@@ -1,4 +1,4 @@
-//! What became of each frame at a receiver, from what the sender sent and which packets came when.
+//! The fate of each frame at a receiver, from the sender's record and the arrivals of packets.
 
 use crate::{Coded, Fragment, FrameKind, Schedule};
 use steadycast_units::{Bytes, Time};
@@ -8,30 +8,31 @@ words! {
     /// What became of a frame.
     #[derive(Default)]
     pub enum FrameFate {
-        /// All of it came in time, and so did what it depends on.
+        /// All of it arrived in time, and so did what it depends on.
         #[default]
         Ok = "ok",
-        /// Some of it did not come, or it was not sent at all.
+        /// A part of it did not arrive, or it was not sent.
         Lost = "lost",
-        /// All of it came, too late to be shown at its time. What depends on it can be decoded.
+        /// All of it arrived, too late to be shown at its time. What depends on it can be decoded.
         Late = "late",
-        /// All of it came in time, but not what it depends on.
+        /// All of it arrived in time, but not what it depends on.
         Undecodable = "undecodable",
     }
 }
 
-/// Which frames of a stream can be decoded. Groups of pictures are closed: one reference that is missing, and nothing
-/// behind it in its group can be.
+/// Tracks which frames can be decoded. Groups of pictures are closed: after a missing reference no later frame of the
+/// group can be decoded.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Chain {
-    /// All since the latest I frame came.
+pub struct DecodeChain {
+    /// Whether all reference frames since the latest I frame are complete.
     intact: bool,
 }
 
-impl Chain {
-    /// What becomes of the next frame in coding order, of which all came, or not; it is in time.
+impl DecodeChain {
+    /// Returns the fate of the next frame in coding order, if it is in time. `whole` says whether all of it arrived.
     pub fn next(&mut self, kind: FrameKind, whole: bool) -> FrameFate {
         let referenced = kind == FrameKind::I || self.intact;
+        // No frame depends on a B frame.
         if kind != FrameKind::B {
             self.intact = whole && referenced;
         }
@@ -43,69 +44,69 @@ impl Chain {
     }
 }
 
-/// A frame as the sender sent it, or skipped it.
+/// A frame as the sender sent or skipped it.
 #[derive(Clone, Copy, Debug)]
 pub struct SentFrame {
-    /// The frame.
+    /// The coded frame.
     pub coded: Coded,
-    /// When the encoder delivered it.
+    /// The time at which the encoder delivered it.
     pub ready: Time,
-    /// Number of its first packet among all packets of the flow.
+    /// The number of its first packet in the flow.
     pub first_packet: u32,
-    /// Its packets so far; none when it was skipped or still waits.
+    /// The packets sent so far; 0 if the frame was skipped or is still queued.
     pub packets: u32,
 }
 
 impl SentFrame {
-    /// Whether it only stands for a number that no frame has, since the flow paused: nobody was to get it.
+    /// Whether it fills a gap in the frame numbers that a pause of the flow left. It was never to be received.
     pub fn is_gap(&self) -> bool {
         self.ready == Time::NEVER
     }
 }
 
-/// All frames and packets of a flow, as the sender sent them.
+/// All frames and packets that the sender of a flow has sent.
 #[derive(Clone, Debug, Default)]
 pub struct SentFrames {
-    /// In coding order; of a lean list the latest.
+    /// The frames in coding order; only the latest ones if the list is lean.
     pub frames: Vec<SentFrame>,
-    /// How many there were before these.
+    /// The number of frames before these.
     gone: u32,
-    /// What each packet carried, in the order in which they left.
+    /// The fragment in each packet, in order of sending.
     pub packets: Vec<(Time, Fragment)>,
-    /// Nobody asks for `packets`, or for frames that have left.
+    /// Whether per-packet records and completed frames are not retained.
     lean: bool,
 }
 
-/// So many frames stay in a lean list, at the least: several seconds', as what leaves is of the latest second.
-const LATEST: usize = 1_024;
+/// The minimum number of frames that a lean list retains: several seconds of video, while late packets are of the
+/// last second.
+const LEAN_FRAMES: usize = 1_024;
 
 impl SentFrames {
-    /// The latest frames without a list of their packets, for a sender, which does not know what becomes of these.
+    /// Creates a lean list for a sender, which does not need the fates of frames.
     pub fn lean() -> Self {
         Self { lean: true, ..Self::default() }
     }
 
-    /// How many frames there were.
+    /// Returns the number of frames so far.
     pub const fn count(&self) -> u32 {
         self.gone + self.frames.len() as u32
     }
 
-    /// The frame with this number, in coding order.
+    /// Returns the frame with this number, in coding order.
     pub fn get(&self, frame: u32) -> Option<&SentFrame> {
         self.frames.get(frame.checked_sub(self.gone)? as usize)
     }
 
-    /// A frame is ready.
+    /// Adds a frame that is ready.
     pub fn ready(&mut self, now: Time, coded: Coded) {
-        if self.lean && self.frames.len() == 2 * LATEST {
-            self.frames.drain(..LATEST);
-            self.gone += LATEST as u32;
+        if self.lean && self.frames.len() == 2 * LEAN_FRAMES {
+            self.frames.drain(..LEAN_FRAMES);
+            self.gone += LEAN_FRAMES as u32;
         }
         self.frames.push(SentFrame { coded, ready: now, first_packet: self.packets.len() as u32, packets: 0 });
     }
 
-    /// The flow starts again after a pause, with frame number `index`: the numbers before it that no frame has are
-    /// gaps.
+    /// Resumes after a pause with frame number `index`. The numbers that were skipped are filled with gaps.
     pub fn skip_to(&mut self, index: u32) {
         for index in self.count()..index {
             let (kind, size) = (FrameKind::B, Bytes::ZERO);
@@ -115,7 +116,7 @@ impl SentFrames {
         }
     }
 
-    /// A packet has left.
+    /// Records a transmitted packet.
     pub fn sent(&mut self, now: Time, fragment: Fragment) {
         let place = fragment.frame.checked_sub(self.gone).map(|place| place as usize);
         if let Some(frame) = place.and_then(|place| self.frames.get_mut(place)) {
@@ -130,47 +131,48 @@ impl SentFrames {
     }
 }
 
-/// Bytes of a frame that are missing.
+/// The missing bytes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Missing {
-    /// The frame, in coding order.
+pub struct MissingBytes {
+    /// The frame's number in coding order.
     pub frame: u32,
-    /// First missing byte.
+    /// The offset of the first missing byte.
     pub offset: u32,
-    /// How many.
+    /// The number of missing bytes.
     pub len: u32,
 }
 
-/// What has arrived at one receiver.
+/// The packets that have arrived at one receiver.
 #[derive(Clone, Debug, Default)]
 pub struct Assembly {
-    came: Vec<u64>,
-    frames: Vec<Seen>,
+    arrived: Vec<u64>,
+    frames: Vec<FrameArrival>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct FrameArrival {
     first: Time,
     last: Time,
     packets: u32,
 }
 
-const NOT_SEEN: Seen = Seen { first: Time::NEVER, last: Time::ZERO, packets: 0 };
+const NOTHING_ARRIVED: FrameArrival = FrameArrival { first: Time::NEVER, last: Time::ZERO, packets: 0 };
 
 impl Assembly {
-    /// Packet number `packet` of the flow (its sequence number less the first one) has arrived; duplicates don't count.
+    /// Records the arrival of packet number `packet` of the flow: its sequence number minus the first one. Duplicates
+    /// are ignored.
     pub fn on_packet(&mut self, now: Time, packet: u64, fragment: Fragment) {
         let (word, bit) = ((packet / 64) as usize, 1 << (packet % 64));
-        if word >= self.came.len() {
-            self.came.resize(word + 1, 0);
+        if word >= self.arrived.len() {
+            self.arrived.resize(word + 1, 0);
         }
-        if self.came[word] & bit != 0 {
+        if self.arrived[word] & bit != 0 {
             return;
         }
-        self.came[word] |= bit;
+        self.arrived[word] |= bit;
         let frame = fragment.frame as usize;
         if frame >= self.frames.len() {
-            self.frames.resize(frame + 1, NOT_SEEN);
+            self.frames.resize(frame + 1, NOTHING_ARRIVED);
         }
         let seen = &mut self.frames[frame];
         seen.first = seen.first.min(now);
@@ -178,26 +180,27 @@ impl Assembly {
         seen.packets += 1;
     }
 
-    fn has(&self, packet: u32) -> bool {
-        self.came.get(packet as usize / 64).is_some_and(|word| word & (1 << (packet % 64)) != 0)
+    fn has_arrived(&self, packet: u32) -> bool {
+        self.arrived.get(packet as usize / 64).is_some_and(|word| word & (1 << (packet % 64)) != 0)
     }
 
-    fn seen(&self, frame: usize) -> Seen {
-        self.frames.get(frame).copied().unwrap_or(NOT_SEEN)
+    fn seen(&self, frame: usize) -> FrameArrival {
+        self.frames.get(frame).copied().unwrap_or(NOTHING_ARRIVED)
     }
 
-    /// When the first and the last packet of a frame came; `None` when none has.
+    /// Returns when the first and the last packet of a frame arrived; `None` if none has.
     pub fn arrival(&self, frame: u32) -> Option<(Time, Time)> {
         let seen = self.seen(frame as usize);
         (seen.packets > 0).then_some((seen.first, seen.last))
     }
 
-    /// What became of each frame: it is late when its last packet came after the frame was due.
+    /// Returns the fate of each frame. A frame is late if its last packet arrived after the frame's display time.
     pub fn fates(&self, sent: &SentFrames, schedule: &Schedule) -> Vec<FrameFate> {
-        let mut chain = Chain::default();
+        let mut chain = DecodeChain::default();
         let judge = |(n, frame): (usize, &SentFrame)| {
             let seen = self.seen(n);
             let bytes: u64 = self.bytes(sent, frame);
+            // All packets arrived, and the sender had sent the whole frame.
             let whole = frame.packets > 0 && seen.packets == frame.packets && bytes == frame.coded.size.get();
             match chain.next(frame.coded.kind, whole) {
                 FrameFate::Ok if schedule.due(frame.ready).is_some_and(|due| seen.last > due) => FrameFate::Late,
@@ -212,8 +215,8 @@ impl Assembly {
         sent.packets[packets].iter().map(|(_, f)| u64::from(f.len)).sum()
     }
 
-    /// The parts that are missing of frames of which something came: what a decoder has to conceal.
-    pub fn missing(&self, sent: &SentFrames) -> Vec<Missing> {
+    /// Returns the missing parts of frames of which at least one packet arrived: what a decoder has to conceal.
+    pub fn missing(&self, sent: &SentFrames) -> Vec<MissingBytes> {
         let mut missing = Vec::new();
         for (n, frame) in sent.frames.iter().enumerate() {
             let seen = self.seen(n);
@@ -224,14 +227,18 @@ impl Assembly {
             for packet in frame.first_packet..frame.first_packet + frame.packets {
                 let fragment = sent.packets[packet as usize].1;
                 end = fragment.offset + u32::from(fragment.len);
-                if !self.has(packet) {
-                    missing.push(Missing { frame: n as u32, offset: fragment.offset, len: u32::from(fragment.len) });
+                if !self.has_arrived(packet) {
+                    missing.push(MissingBytes {
+                        frame: n as u32,
+                        offset: fragment.offset,
+                        len: u32::from(fragment.len),
+                    });
                 }
             }
             let size = frame.coded.size.saturating_sub(Bytes::new(u64::from(end))).get() as u32;
             if size > 0 {
-                // The run ended before the frame had left.
-                missing.push(Missing { frame: n as u32, offset: end, len: size });
+                // The run ended before the whole frame was sent.
+                missing.push(MissingBytes { frame: n as u32, offset: end, len: size });
             }
         }
         missing

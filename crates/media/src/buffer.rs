@@ -1,41 +1,41 @@
-//! A receiver's buffer: what arrives fills it, the player empties it.
+//! A receiver's play-out buffer: arriving packets fill it, the player drains it.
 
 use std::collections::BTreeMap;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// How a buffer is emptied.
+/// How the player drains the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consume {
     /// At a constant rate, in IP bytes.
     Rate(Rate),
-    /// A frame in each period: what came of the frame whose turn it is leaves.
+    /// One frame per period: the bytes that arrived of the current frame are removed.
     Frames(Span),
 }
 
-/// Playing begins when this part of the buffer is filled, and again after each time that it ran empty (1/5).
-const BEGIN: u64 = 5;
+/// Playback starts, and restarts after an underflow, when 1/`START_FRACTION` of the buffer is filled.
+const START_FRACTION: u64 = 5;
 
 /// A play-out buffer, in IP bytes.
 ///
-/// It stands behind the RTP receiver: a packet that does not fit has arrived for RTP and its reports, and is lost for
-/// the player.
+/// It follows the RTP receiver. A packet that does not fit has arrived for RTP and RTCP reports, but is lost for the
+/// player.
 #[derive(Clone, Debug)]
 pub struct PlayBuffer {
     size: Bytes,
     consume: Consume,
     level: Bytes,
-    /// Since when it plays, and what it has played since (at a constant rate).
+    /// The start of playback, and the bytes played since then (constant rate only).
     playing: Option<(Time, Bytes)>,
-    /// What waits of each frame (frame by frame).
+    /// The buffered bytes of each frame (per-frame consumption only).
     frames: BTreeMap<u32, Bytes>,
-    /// The frame whose turn is next, and when.
+    /// The next frame to play, and its time.
     next: (u32, Time),
     underflows: u64,
     overflows: u64,
 }
 
 impl PlayBuffer {
-    /// An empty one.
+    /// Creates an empty buffer.
     pub fn new(size: Bytes, consume: Consume) -> Self {
         Self {
             size,
@@ -49,52 +49,54 @@ impl PlayBuffer {
         }
     }
 
-    /// What fits.
+    /// Returns the capacity.
     pub const fn size(&self) -> Bytes {
         self.size
     }
 
-    /// Times that it ran empty while it played.
+    /// Returns how often the buffer ran empty during playback.
     pub const fn underflows(&self) -> u64 {
         self.underflows
     }
 
-    /// Packets that did not fit.
+    /// Returns the packets that did not fit.
     pub const fn overflows(&self) -> u64 {
         self.overflows
     }
 
-    /// What is in it now.
+    /// Returns the buffered bytes at `now`.
     pub fn level(&mut self, now: Time) -> Bytes {
-        self.play(now);
+        self.advance(now);
         self.level
     }
 
-    /// A packet of `frame` has come. Whether the player gets it: it fits, and its frame's turn is not over.
+    /// Adds a packet of `frame`. Returns whether the player gets it: it fits, and its frame has not been played.
     pub fn offer(&mut self, now: Time, size: Bytes, frame: u32) -> bool {
-        self.play(now);
+        self.advance(now);
         if self.level + size > self.size {
             self.overflows += 1;
             return false;
         }
         if matches!(self.consume, Consume::Frames(_)) {
+            // Its frame has been played already.
             if self.playing.is_some() && frame < self.next.0 {
                 return false;
             }
             *self.frames.entry(frame).or_default() += size;
         }
         self.level += size;
-        if self.playing.is_none() && self.level.get() * BEGIN >= self.size.get() {
+        if self.playing.is_none() && self.level.get() * START_FRACTION >= self.size.get() {
             self.playing = Some((now, Bytes::ZERO));
             self.next = (self.frames.keys().next().copied().unwrap_or(0), now);
         }
         true
     }
 
-    fn play(&mut self, now: Time) {
+    fn advance(&mut self, now: Time) {
         let Some((since, played)) = self.playing else { return };
         match self.consume {
             Consume::Rate(rate) => {
+                // From the start of playback, so that rounding does not accumulate.
                 let due = rate.over(now.since(since));
                 let wanted = due.saturating_sub(played);
                 if wanted > self.level {
@@ -111,7 +113,7 @@ impl PlayBuffer {
                         return;
                     }
                     let (frame, at) = self.next;
-                    // What is left of frames before it came too late.
+                    // Bytes of earlier frames arrived too late and are removed as well.
                     let later = self.frames.split_off(&(frame + 1));
                     let gone = std::mem::replace(&mut self.frames, later);
                     let bytes = gone.values().fold(Bytes::ZERO, |sum, b| sum + *b);

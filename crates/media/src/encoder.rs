@@ -1,4 +1,4 @@
-//! The encoder's stand-in: it delivers coded frames in time and chooses the quantizer of each GoP, or of each frame.
+//! The model of an encoder: it delivers coded frames over time and chooses the quantizer of each GoP or frame.
 
 use crate::FrameKind;
 use crate::{Ladder, Scale};
@@ -13,7 +13,7 @@ kinds! {
         /// a quantizer once per group of pictures, by the leaky bucket of Evalvid-RA (SVBR, Hamdi and Roberts).
         "bucket" => Bucket(Bucket), "vbr = \"bucket\"";
         /// a quantizer once per group of pictures, by the rule of Evalvid-RA's published program: a leaky bucket kept
-        /// in bytes, and a nominal quantizer that the next group's size is told at.
+        /// in bytes, and a nominal quantizer at which the next group's size is read.
         "evalvid" => Evalvid(Evalvid), "vbr = \"evalvid\"";
         /// a quantizer once per group of pictures, the best one whose next group fits the rate.
         "ladder" => Ladder, "vbr = \"ladder\"";
@@ -38,10 +38,10 @@ settings! {
         /// The quantizer that the stream would have were it not controlled; the first group has twice this.
         nominal: f64 where (Within { least: 1.0, most: 255.0, remedy: "from 1 to 255" }) = 2.0,
     }
-    /// How fast the frames have to leave that are chosen one by one.
+    /// Bounds on how fast each frame is sent, with a quantizer per frame.
     #[derive(Copy)]
     PerFrame {
-        /// The time from a frame's being ready to its last byte's leaving.
+        /// The time from a frame's being ready to the sending of its last byte.
         wait: Span where (WAIT) = Span::millis(100),
         /// How many times as fast as the target packets may leave, for a frame that is larger than others; the mean
         /// stays the target's.
@@ -55,70 +55,70 @@ impl Kind<()> for Bucket {}
 impl Kind<()> for Evalvid {}
 impl Kind<()> for PerFrame {}
 
-/// What becomes of bytes that still wait in the pacer when a GoP begins.
+/// How the bytes that still wait in the pacer at the start of a GoP are taken into account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Waiting {
-    /// The next GoP makes room for them, as far as half of what it may have: they have left when it ends.
+pub enum BacklogRule {
+    /// They are subtracted from the GoP's budget, at most half of it: they are sent by the end of the GoP.
     #[default]
     Drained,
-    /// The rate is scaled by e^(−k/1000) for k packets, as in Evalvid-RA: at 20 packets per second a second of backlog
-    /// takes 2 % off it, and stays.
+    /// The rate is scaled by e^(−k/1000) for k packets, as in Evalvid-RA. At 20 packets per second a backlog of one
+    /// second reduces the rate by 2 %, and persists.
     Damped,
 }
 
-/// A coded frame as it leaves the encoder.
+/// A coded frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coded {
-    /// Its number in the flow, in coding order.
+    /// The number in the flow, in coding order.
     pub index: u32,
-    /// Its number in the clip, in coding order.
+    /// The number in the clip, in coding order.
     pub clip: u32,
-    /// Its number in the flow, in the order in which frames are shown.
+    /// The number in the flow, in display order.
     pub display: u32,
-    /// How it is coded.
+    /// The coding type.
     pub kind: FrameKind,
-    /// At which quantizer.
+    /// The quantizer.
     pub quantizer: u8,
-    /// Its size.
+    /// The size in bytes.
     pub size: Bytes,
 }
 
-/// What Evalvid-RA's program keeps from one group of pictures to the next.
+/// The state of Evalvid-RA's program after the previous group of pictures.
 #[derive(Clone, Copy, Debug)]
-struct Before {
-    /// The mean rate that the group was given, in bit/s.
+struct LastGop {
+    /// The group's mean rate in bit/s.
     mean: f64,
-    /// The bytes that it might have.
+    /// The group's byte budget.
     allowed: f64,
-    /// What the bucket held when it began, in bytes.
+    /// The bucket's level at the start of the group, in bytes.
     level: f64,
 }
 
-/// Delivers the frames of a ladder, looped, at quantizers that follow the rate it is told.
+/// Delivers the frames of a ladder in a loop, at quantizers that follow the target rate.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     ladder: Arc<Ladder>,
     vbr: Vbr,
-    waiting: Waiting,
+    waiting: BacklogRule,
     payload: u64,
     overhead: u64,
     next: u64,
     rung: usize,
-    /// Rates reported during the present GoP: their sum and number.
-    told: (f64, u32),
-    /// The quantizer that the bucket steers, between the rungs.
+    /// The sum and the number of the rates that the controller set during the current GoP.
+    rate_sum: (f64, u32),
+    /// The quantizer that the bucket controls; it may lie between the rungs.
     quantizer: f64,
     fill: Option<f64>,
-    before: Option<Before>,
+    last_gop: Option<LastGop>,
     sent: Bytes,
-    /// What the rate allowed beyond what was made, in bytes; negative: what was made beyond it.
-    saved: f64,
+    /// The bytes that the rate allowed beyond those that were coded; negative if more were coded.
+    credit: f64,
     limited: bool,
 }
 
 impl Encoder {
-    /// Frames go into packets of up to `payload` bytes that cost `overhead` bytes each.
-    pub fn new(ladder: Arc<Ladder>, vbr: Vbr, waiting: Waiting, payload: u64, overhead: u64) -> Self {
+    /// Creates an encoder. Frames are sent in packets of up to `payload` bytes with `overhead` bytes each.
+    pub fn new(ladder: Arc<Ladder>, vbr: Vbr, waiting: BacklogRule, payload: u64, overhead: u64) -> Self {
         Self {
             ladder,
             vbr,
@@ -127,41 +127,42 @@ impl Encoder {
             overhead,
             next: 0,
             rung: 0,
-            told: (0.0, 0),
+            rate_sum: (0.0, 0),
             quantizer: 0.0,
             fill: None,
-            before: None,
+            last_gop: None,
             sent: Bytes::ZERO,
-            saved: 0.0,
+            credit: 0.0,
             limited: false,
         }
     }
 
-    /// When the next frame is ready, from the flow's start.
+    /// Returns when the next frame is ready, from the start of the flow.
     pub fn due(&self) -> Span {
         self.ladder.time(self.next)
     }
 
-    /// When the frame that is shown in place `display` is sampled, from the flow's start.
+    /// Returns the sampling time of the frame at position `display` in display order, from the start of the flow.
     pub fn shown_at(&self, display: u32) -> Span {
         self.ladder.time(u64::from(display))
     }
 
-    /// Starts again after a pause, at the next group of pictures and with an empty memory; returns the number of its
+    /// Resumes after a pause at the next group of pictures, with the rate control reset. Returns the number of its
     /// first frame.
     pub fn resume(&mut self) -> u32 {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
+        // Skip to the next GoP, or to the start of the clip after its last one.
         let within = self.next % frames;
         self.next += within.next_multiple_of(gop).min(frames) - within;
-        (self.told, self.fill, self.sent, self.limited) = ((0.0, 0), None, Bytes::ZERO, false);
-        (self.saved, self.before) = (0.0, None);
+        (self.rate_sum, self.fill, self.sent, self.limited) = ((0.0, 0), None, Bytes::ZERO, false);
+        (self.credit, self.last_gop) = (0.0, None);
         self.next as u32
     }
 
-    /// The controller has decided on a new rate, as a rate of IP packets.
+    /// Records the controller's new rate, as a rate of IP packets.
     pub fn on_rate(&mut self, rate: Rate) {
-        self.told.0 += rate.as_bps_f64();
-        self.told.1 += 1;
+        self.rate_sum.0 += rate.as_bps_f64();
+        self.rate_sum.1 += 1;
     }
 
     /// Whether the best quantizer's GoP is smaller than the rate allows: the clip, not the network, limits the rate.
@@ -169,19 +170,19 @@ impl Encoder {
         self.limited
     }
 
-    /// The mean rate over the clip that the best quantizer needs, with packet overhead.
+    /// Returns the mean rate of the best quantizer over the clip, with packet overhead.
     pub fn best(&self) -> Rate {
         self.ladder.rates(0, self.payload, self.overhead).0
     }
 
-    /// The next frame. `rate` is the present target, `backlog` what waits in the pacer.
+    /// Returns the next frame. `rate` is the current target, `backlog` the bytes in the pacer.
     pub fn next(&mut self, rate: Rate, backlog: Bytes) -> Coded {
         let frames = self.ladder.frames();
         let (round, clip) = (self.next / frames, self.next % frames);
         let begins = clip.is_multiple_of(u64::from(self.ladder.gop));
         match self.vbr {
-            Vbr::Frame(PerFrame { wait, room }) => self.choose_frame(clip, rate, backlog, wait, room),
-            _ if begins => self.choose(clip, rate, backlog),
+            Vbr::Frame(PerFrame { wait, room }) => self.choose_frame_quantizer(clip, rate, backlog, wait, room),
+            _ if begins => self.choose_gop_quantizer(clip, rate, backlog),
             _ => {}
         }
         let (at, size) = (clip as usize, self.ladder.sizes[self.rung][clip as usize]);
@@ -191,25 +192,27 @@ impl Encoder {
             display: (round * frames) as u32 + self.ladder.display[at],
             kind: self.ladder.kinds[at],
             quantizer: self.ladder.quantizers[self.rung],
+            // A frame without bytes would have no packet.
             size: Bytes::new(u64::from(size.max(1))),
         };
         let bytes = self.ladder.bytes(self.rung, at..at + 1, self.payload, self.overhead);
         self.sent += bytes;
-        self.saved -= bytes.as_f64();
+        self.credit -= bytes.as_f64();
         self.next += 1;
         coded
     }
 
-    fn choose(&mut self, clip: u64, rate: Rate, backlog: Bytes) {
+    fn choose_gop_quantizer(&mut self, clip: u64, rate: Rate, backlog: Bytes) {
         let range = self.ladder.gop_at(clip);
         let mean = self.mean(rate);
         let span = self.ladder.span(range.len() as u64);
+        // The byte budget of the GoP: what the target rate sends in its duration, reduced by the backlog.
         let budget = match self.waiting {
-            Waiting::Drained => {
+            BacklogRule::Drained => {
                 let whole = Rate::from_bps_f64(mean).over(span);
                 whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2))
             }
-            Waiting::Damped => {
+            BacklogRule::Damped => {
                 let packets = backlog.get().div_ceil(1000) as f64;
                 Rate::from_bps_f64(mean * libm::exp(-packets / 1000.0)).over(span)
             }
@@ -218,84 +221,92 @@ impl Encoder {
         let (payload, overhead) = (self.payload, self.overhead);
         let size = |rung: usize| ladder.bytes(rung, range.clone(), payload, overhead);
         let rungs = self.ladder.quantizers.len();
-        // Ladders are not always monotone (Table 2 of paper 000): every rung is looked at.
+        // Ladders are not always monotone (Table 2 of paper 000), so every rung is tried.
         let fitting = (0..rungs).find(|r| size(*r) <= budget);
         let cheapest = (0..rungs).min_by_key(|r| size(*r)).unwrap_or(0);
         self.rung = match (self.vbr, self.fill) {
             (Vbr::Ladder | Vbr::Frame(_), _) => fitting.unwrap_or(cheapest),
-            (Vbr::Evalvid(rule), _) => self.by_nominal(rule, mean, budget.as_f64().max(1.0), |r| size(r).as_f64()),
+            (Vbr::Evalvid(rule), _) => self.evalvid_rung(rule, mean, budget.as_f64().max(1.0), |r| size(r).as_f64()),
             (Vbr::Bucket(_), None) => {
                 self.fill = Some(0.5);
+                // The first GoP is coarser by a factor of two, as in Evalvid-RA, because the bucket has no history.
                 let first = f64::from(self.ladder.quantizers[fitting.unwrap_or(cheapest)]);
                 self.quantizer = match self.ladder.scale {
                     Scale::Linear => first * 2.0,
                     Scale::Logarithmic(steps) => first + f64::from(steps),
                 };
-                self.nearest()
+                self.nearest_rung()
             }
             (Vbr::Bucket(Bucket { bucket: factor }), Some(share)) => {
                 let r = budget.as_f64().max(1.0);
-                let (share, wanted) = bucket(share, factor, r, self.sent.as_f64(), size(self.rung).as_f64());
+                let (share, target_bytes) = bucket(share, factor, r, self.sent.as_f64(), size(self.rung).as_f64());
                 self.fill = Some(share);
                 let open = size(self.rung).as_f64();
+                // Evalvid-RA keeps the quantizer while the GoP is within 5 % of its budget.
                 if (open / r - 1.0).abs() > 0.05 {
                     self.quantizer = match self.ladder.scale {
-                        Scale::Linear => self.quantizer * open / wanted,
-                        Scale::Logarithmic(steps) => self.quantizer + f64::from(steps) * libm::log2(open / wanted),
+                        Scale::Linear => self.quantizer * open / target_bytes,
+                        Scale::Logarithmic(steps) => {
+                            self.quantizer + f64::from(steps) * libm::log2(open / target_bytes)
+                        }
                     };
                 }
-                self.nearest()
+                self.nearest_rung()
             }
         };
         self.sent = Bytes::ZERO;
+        // With a margin of 5 %, because GoPs differ in size.
         self.limited = self.rung == 0 && size(0).as_f64() < 0.95 * budget.as_f64();
     }
 
-    /// The mean of the rates told during the last GoP; Evalvid-RA's program counts the mean before them as one more.
+    /// Returns the mean of the rates that were set during the last GoP. Evalvid-RA's program counts the previous mean
+    /// as one more value.
     fn mean(&mut self, rate: Rate) -> f64 {
-        let (sum, count) = std::mem::take(&mut self.told);
-        let (sum, count) = self.before.map_or((sum, count), |before| (sum + before.mean, count + 1));
+        let (sum, count) = std::mem::take(&mut self.rate_sum);
+        let (sum, count) = self.last_gop.map_or((sum, count), |last_gop| (sum + last_gop.mean, count + 1));
         if count == 0 { rate.as_bps_f64() } else { sum / f64::from(count) }
     }
 
-    /// The rung of the next GoP by Evalvid-RA's program. The bucket's level is in bytes, so that a new rate makes the
-    /// same level a larger or smaller share of it; R_o is the GoP's size at the nominal quantizer q, and
-    /// Q = q R_o / R'.
-    fn by_nominal(&mut self, rule: Evalvid, mean: f64, allowed: f64, size: impl Fn(usize) -> f64) -> usize {
+    /// Returns the rung of the next GoP by Evalvid-RA's program. The bucket's level is in bytes, so after a rate
+    /// change the same level is a larger or smaller share of it. R_o is the GoP's size at the nominal quantizer q,
+    /// and Q = q R_o / R'.
+    fn evalvid_rung(&mut self, rule: Evalvid, mean: f64, allowed: f64, size: impl Fn(usize) -> f64) -> usize {
         let coarser = |factor: f64| match self.ladder.scale {
             Scale::Linear => rule.nominal * factor,
             Scale::Logarithmic(steps) => rule.nominal + f64::from(steps) * libm::log2(factor),
         };
-        let Some(before) = self.before else {
+        let Some(last_gop) = self.last_gop else {
             self.quantizer = coarser(2.0);
-            self.before = Some(Before { mean, allowed, level: rule.bucket * allowed / 2.0 });
-            return self.nearest();
+            self.last_gop = Some(LastGop { mean, allowed, level: rule.bucket * allowed / 2.0 });
+            return self.nearest_rung();
         };
-        let whole = rule.bucket * before.allowed;
-        let level = filled(before.level, whole, before.allowed, self.sent.as_f64());
-        self.before = Some(Before { mean, allowed, level });
-        let open = size(self.rung_of(rule.nominal));
+        let whole = rule.bucket * last_gop.allowed;
+        let level = bucket_level(last_gop.level, whole, last_gop.allowed, self.sent.as_f64());
+        self.last_gop = Some(LastGop { mean, allowed, level });
+        // Evalvid-RA keeps the quantizer while the GoP is within 5 % of its budget.
+        let open = size(self.rung_nearest_to(rule.nominal));
         if (open / allowed - 1.0).abs() > 0.05 {
-            self.quantizer = libm::floor(coarser(open / wanted(level / whole, allowed, open)) + 0.5);
+            self.quantizer = libm::floor(coarser(open / target_bytes(level / whole, allowed, open)) + 0.5);
         }
-        self.nearest()
+        self.nearest_rung()
     }
 
-    /// Chooses the quantizer of the frame in place `clip`, which begins a GoP or goes on with one.
-    fn choose_frame(&mut self, clip: u64, rate: Rate, backlog: Bytes, wait: Span, room: f64) {
+    /// Chooses the quantizer of frame `clip`, which starts a GoP or continues one.
+    fn choose_frame_quantizer(&mut self, clip: u64, rate: Rate, backlog: Bytes, wait: Span, room: f64) {
         let ladder = Arc::clone(&self.ladder);
         let (at, place) = (clip as usize, clip % u64::from(ladder.gop));
         let (begins, rest) = (place == 0, at..ladder.gop_at(clip - place).end);
         let period = ladder.span(1);
         let (each, span) = (rate.over(period).as_f64(), rate.over(ladder.span(rest.len() as u64)).as_f64());
-        // What was saved serves what waits or one more frame; debt is paid within a GoP or two, and what waits is one.
-        // A begun group may owe a quarter of its share before it becomes coarser: the step costs pictures to its end.
+        // The budget of the rest of the GoP. Saved bytes may be spent on the backlog or on one more frame. Debt,
+        // including the backlog, is repaid within one or two GoPs. A started GoP may exceed its share by a quarter
+        // before it becomes coarser, because a coarser step degrades all its remaining pictures.
         let owes = rate.over(ladder.span(u64::from(ladder.gop))).as_f64() / 2.0;
-        self.saved = self.saved.clamp(-owes, each);
+        self.credit = self.credit.clamp(-owes, each);
         let waiting = backlog.as_f64();
         let spare = if begins { 0.0 } else { owes / 2.0 };
-        let budget = (span + self.saved.min(self.saved.max(0.0) - waiting)).max(span / 2.0) + spare;
-        self.saved += each;
+        let budget = (span + self.credit.min(self.credit.max(0.0) - waiting)).max(span / 2.0) + spare;
+        self.credit += each;
         let (drained, most) = (each * room, rate.scale(room).over(wait).as_f64());
         let size =
             |rung: usize, frame: usize| ladder.bytes(rung, frame..frame + 1, self.payload, self.overhead).as_f64();
@@ -319,25 +330,25 @@ impl Encoder {
         }
     }
 
-    /// The rung nearest to the steered quantizer, which is kept within the ladder.
-    fn nearest(&mut self) -> usize {
+    /// Returns the rung nearest to the controlled quantizer, which is clamped to the ladder.
+    fn nearest_rung(&mut self) -> usize {
         let quantizers = &self.ladder.quantizers;
         let (low, high) = (quantizers[0], quantizers[quantizers.len() - 1]);
         self.quantizer = self.quantizer.clamp(f64::from(low), f64::from(high));
-        self.rung_of(self.quantizer)
+        self.rung_nearest_to(self.quantizer)
     }
 
-    /// The rung whose quantizer is nearest.
-    fn rung_of(&self, quantizer: f64) -> usize {
+    /// Returns the rung whose quantizer is nearest.
+    fn rung_nearest_to(&self, quantizer: f64) -> usize {
         let quantizers = &self.ladder.quantizers;
         let off = |q: u8| (f64::from(q) - quantizer).abs();
         (0..quantizers.len()).min_by(|a, b| off(quantizers[*a]).total_cmp(&off(quantizers[*b]))).unwrap_or(0)
     }
 }
 
-/// One step of the leaky bucket: from its fill as a share of the bucket (`share`), the bucket's size in GoPs
-/// (`factor`), the bytes that a GoP may have (`r`), had (`sent`) and would have at the present quantizer (`open`), the
-/// new fill and the bytes that the next GoP should have.
+/// Performs one step of the leaky bucket. `share` is the level as a share of the bucket, `factor` the bucket's size
+/// in GoPs. `r` is the byte budget of a GoP, `sent` are the bytes of the last GoP, `open` those of the next one at
+/// the current quantizer. Returns the new share and the bytes that the next GoP should have.
 ///
 /// ```text
 ///   X ← min(b, max(0, X − r) + R),  x = X/b        e₁ = 1 − (1−x)⁵,  e₂ = x⁵
@@ -345,26 +356,26 @@ impl Encoder {
 /// ```
 pub fn bucket(share: f64, factor: f64, r: f64, sent: f64, open: f64) -> (f64, f64) {
     let b = factor * r;
-    let x = filled(share * b, b, r, sent) / b;
-    (x, wanted(x, r, open))
+    let x = bucket_level(share * b, b, r, sent) / b;
+    (x, target_bytes(x, r, open))
 }
 
-/// X: the level of a bucket of `whole` bytes out of which `r` leak while `sent` come in.
-fn filled(level: f64, whole: f64, r: f64, sent: f64) -> f64 {
+/// Returns X: the level of a bucket of `whole` bytes after `r` bytes leaked and `sent` bytes came in.
+fn bucket_level(level: f64, whole: f64, r: f64, sent: f64) -> f64 {
     ((level - r).max(0.0) + sent).min(whole)
 }
 
-/// R': the bytes that the next GoP should have where the bucket is filled to the share `x`.
-fn wanted(x: f64, r: f64, open: f64) -> f64 {
+/// Returns R': the bytes that the next GoP should have if the bucket is filled to the share `x`.
+fn target_bytes(x: f64, r: f64, open: f64) -> f64 {
     let fifth = |v: f64| v * v * v * v * v;
-    let wanted = if open > r {
+    let target_bytes = if open > r {
         let e1 = 1.0 - fifth(1.0 - x);
         (1.0 - e1) * open + e1 * r
     } else {
         let e2 = fifth(x);
         e2 * open + (1.0 - e2) * r
     };
-    wanted.max(1.0)
+    target_bytes.max(1.0)
 }
 
 #[cfg(test)]
@@ -374,7 +385,7 @@ mod tests {
 
     /// The bytes of the GoP that follows a steady one, while `backlog` waits, at 80 kb/s: a thousand bytes per frame of
     /// 0.1 s.
-    fn next_gop(waiting: Waiting, backlog: Bytes) -> u64 {
+    fn next_gop(waiting: BacklogRule, backlog: Bytes) -> u64 {
         let quantizers: Vec<u8> = (2..=31).collect();
         let ladder = Ladder {
             fps: (10, 1),
@@ -394,13 +405,13 @@ mod tests {
 
     #[test]
     fn a_gop_makes_room_for_what_waits_up_to_half_of_itself() {
-        assert_eq!(next_gop(Waiting::Drained, Bytes::ZERO), 10_000);
-        assert!((7_000..=8_000).contains(&next_gop(Waiting::Drained, Bytes::new(2_000))));
-        assert!((4_500..=5_000).contains(&next_gop(Waiting::Drained, Bytes::new(50_000))));
+        assert_eq!(next_gop(BacklogRule::Drained, Bytes::ZERO), 10_000);
+        assert!((7_000..=8_000).contains(&next_gop(BacklogRule::Drained, Bytes::new(2_000))));
+        assert!((4_500..=5_000).contains(&next_gop(BacklogRule::Drained, Bytes::new(50_000))));
     }
 
     #[test]
     fn damped_as_in_evalvid_ra_twenty_packets_take_a_fiftieth() {
-        assert!((8_500..10_000).contains(&next_gop(Waiting::Damped, Bytes::new(20_000))));
+        assert!((8_500..10_000).contains(&next_gop(BacklogRule::Damped, Bytes::new(20_000))));
     }
 }

@@ -3,42 +3,42 @@ use crate::{Coded, Encoder};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// What delivers coded frames in time: a ladder's [`Encoder`], or a real encoder behind a camera.
+/// A source of coded frames over time: a ladder's [`Encoder`], or a real encoder behind a camera.
 pub trait Feed: Send {
-    /// When the next frame is ready, from the flow's start; [`Span::MAX`] when that is not known yet.
+    /// Returns when the next frame is ready, from the start of the flow; [`Span::MAX`] if that is not known yet.
     fn due(&self) -> Span;
 
-    /// The next frame, once it is due; `None` when it is not there in spite of that: [`Feed::due`] then says when to
-    /// ask again. `rate` is the present target, `backlog` what waits in the pacer.
+    /// Returns the next frame once it is due. `None` if it is delayed; [`Feed::due`] then returns when to call again.
+    /// `rate` is the current target, `backlog` the bytes in the pacer.
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded>;
 
-    /// How the frame that was last delivered is cut into packets; empty where only its size counts.
+    /// Returns how the last frame is divided into packets; empty if only its size matters.
     fn parts(&mut self) -> VecDeque<Part> {
         VecDeque::new()
     }
 
-    /// When the frame that is shown in place `display` is sampled, from the flow's start.
+    /// Returns the sampling time of the frame at position `display` in display order, from the start of the flow.
     fn shown_at(&self, display: u32) -> Span;
 
-    /// How long a frame is shown, on average.
+    /// Returns the mean frame duration.
     fn period(&self) -> Span {
         self.shown_at(1)
     }
 
-    /// Starts again after a pause, at the next group of pictures; returns the number of its first frame.
+    /// Resumes after a pause at the next group of pictures. Returns the number of its first frame.
     fn resume(&mut self) -> u32;
 
-    /// A receiver needs a frame that needs no other: the next one that is not coded yet is to be one. Frames that were
-    /// made before stay as they are.
+    /// Requests a key frame: the next frame that is not coded yet is an intra frame. Frames that are coded already do
+    /// not change.
     fn key_frame(&mut self) {}
 
-    /// The controller has decided on a new rate, as a rate of IP packets.
+    /// Informs the feed of the controller's new rate, as a rate of IP packets.
     fn on_rate(&mut self, rate: Rate);
 
-    /// Whether the best quantizer needs less than the rate allows: the pictures, not the network, limit the rate.
+    /// Whether the best quantizer needs less than the rate allows: the content, not the network, limits the rate.
     fn limited(&self) -> bool;
 
-    /// The mean rate, as one of IP packets, that the best quantizer needs; `None` where that is not known beforehand.
+    /// Returns the mean rate of the best quantizer, as a rate of IP packets; `None` if it is not known beforehand.
     fn best(&self) -> Option<Rate> {
         None
     }

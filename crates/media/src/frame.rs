@@ -13,11 +13,11 @@ words! {
         /// Predicted from both sides; nothing depends on it.
         B = "B",
     }
-    /// How packets of a frame leave.
+    /// How the packets of a frame are sent.
     pub enum Emit {
         /// Spread at the pacing rate.
         Paced = "paced",
-        /// All of them at once, as Evalvid-RA does.
+        /// All of them in one burst, as Evalvid-RA does.
         Burst = "burst",
     }
 }
@@ -25,32 +25,34 @@ words! {
 /// A coded frame that is ready to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its number in the flow, in coding order.
+    /// The number in the flow, in coding order.
     pub index: u32,
-    /// How it is coded.
+    /// The coding type.
     pub kind: FrameKind,
-    /// Its size, without any header.
+    /// The size without headers.
     pub size: Bytes,
-    /// When it is to be shown, relative to other frames: the media clock, on the sender's clock.
+    /// The presentation time relative to other frames: the media clock, in the sender's time.
     pub sampled: Time,
 }
 
-/// How much of a frame goes into one packet, where the payload format says so: codecs' units are not divided at will.
+/// The part of a frame that one packet carries, if the payload format determines it: codec units are not divided
+/// anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Bytes of the frame that it stands for.
+    /// The bytes of the frame that it represents.
     pub len: u16,
-    /// Bytes of payload, the payload format's header included.
+    /// The bytes of RTP payload, the payload format's header included.
     pub payload: u16,
 }
 
-/// The part of a frame that a packet carries. It does not travel: an evaluation has it from the sender's record.
+/// The part of a frame that a packet carries. It is not transmitted; the evaluation takes it from the sender's
+/// record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragment {
     /// The frame's number in the flow.
     pub frame: u32,
-    /// Where in the frame it begins.
+    /// The offset of the part in the frame, in bytes.
     pub offset: u32,
-    /// How much of the frame it holds.
+    /// The length of the part in bytes.
     pub len: u16,
 }

@@ -2,49 +2,49 @@ use crate::FrameKind;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// What a step of the quantizer means for its step size.
+/// The relation of the quantizer to its step size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// The step size is in proportion to the quantizer: the MPEG family and H.263.
+    /// The step size is proportional to the quantizer (MPEG family, H.263).
     Linear,
-    /// This many steps double the step size, or halve the rate: six of the QP of H.264 and H.265.
+    /// This many quantizer steps double the step size and halve the rate: six QPs in H.264 and H.265.
     Logarithmic(u8),
 }
 
-/// The sizes of all frames of a clip at all quantizers. GoPs have one length and begin at the same frames in every
-/// rung.
+/// The sizes of all frames of a clip at all quantizers. All GoPs have one length and start at the same frames in
+/// every rung.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ladder {
-    /// Frames per second, as a fraction.
+    /// The frame rate in frames per second, as a fraction.
     pub fps: (u32, u32),
-    /// Frames in a group of pictures.
+    /// The frames in a group of pictures.
     pub gop: u32,
-    /// What a step of the quantizer means.
+    /// The relation of the quantizer to its step size.
     pub scale: Scale,
-    /// Quantizers, rising: the picture gets worse.
+    /// The quantizers in ascending order, from the best to the worst picture.
     pub quantizers: Vec<u8>,
-    /// How each frame is coded, in coding order.
+    /// The coding type of each frame, in coding order.
     pub kinds: Vec<FrameKind>,
-    /// The place in which each frame, in coding order, is shown.
+    /// The display position of each frame, in coding order.
     pub display: Vec<u32>,
-    /// Bytes of each frame: one row per quantizer, in coding order.
+    /// The bytes of each frame: one row per quantizer, in coding order.
     pub sizes: Vec<Arc<[u32]>>,
 }
 
-/// Why a ladder can't be used.
+/// The reason why a ladder can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LadderError {
     /// The ladder is empty.
     #[error("the ladder has no {0}")]
     Empty(&'static str),
-    /// Its parts do not fit together.
+    /// The parts of the ladder do not match.
     #[error("the ladder's {what} has {got} entries, {need} are needed")]
     Length {
-        /// Which part.
+        /// The part.
         what: &'static str,
-        /// Entries it has.
+        /// The entries that it has.
         got: usize,
-        /// Entries it should have.
+        /// The entries that it should have.
         need: usize,
     },
     /// The ladder can't be played.
@@ -53,10 +53,10 @@ pub enum LadderError {
 }
 
 impl Ladder {
-    /// Checks that its parts fit together.
+    /// Checks that the parts match.
     ///
     /// # Errors
-    /// Something is empty, of the wrong length, or out of range.
+    /// A part is empty, of the wrong length, or out of range.
     pub fn check(&self) -> Result<(), LadderError> {
         let frames = self.kinds.len();
         if frames == 0 {
@@ -72,6 +72,7 @@ impl Ladder {
             length("row of sizes", row.len(), frames)?;
         }
         let mut order = self.display.clone();
+        // Each display position must occur once.
         order.sort_unstable();
         if order.iter().enumerate().any(|(i, d)| *d as usize != i) {
             return Err(LadderError::Wrong("display order is not a permutation of its frames"));
@@ -88,35 +89,36 @@ impl Ladder {
         Ok(())
     }
 
-    /// When frame number `n` of the flow is due, from the flow's start.
+    /// Returns when frame `n` of the flow is due, from the start of the flow.
     pub fn time(&self, n: u64) -> Span {
         let ns = u128::from(n) * 1_000_000_000 * u128::from(self.fps.1) / u128::from(self.fps.0);
         Span::nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    /// How long a group of pictures of `frames` lasts.
+    /// Returns the duration of `frames` frames.
     pub fn span(&self, frames: u64) -> Span {
         self.time(frames)
     }
 
-    /// Number of frames of the clip, after which it starts over.
+    /// Returns the frames of the clip, after which it repeats.
     pub fn frames(&self) -> u64 {
         self.kinds.len() as u64
     }
 
-    /// The frames of the GoP that begins at frame `n` of the clip.
+    /// Returns the frames of the GoP that starts at frame `n` of the clip.
     pub fn gop_at(&self, n: u64) -> std::ops::Range<usize> {
         let n = n as usize;
         n..(n + self.gop as usize).min(self.kinds.len())
     }
 
-    /// Bytes of the frames in `range` at rung `rung`, with `overhead` for each packet that holds up to `payload` bytes.
+    /// Returns the bytes of the frames in `range` at rung `rung`, with `overhead` per packet of up to `payload`
+    /// bytes.
     pub fn bytes(&self, rung: usize, range: std::ops::Range<usize>, payload: u64, overhead: u64) -> Bytes {
         let wire = |size: u64| size + size.div_ceil(payload.max(1)) * overhead;
         Bytes::new(self.sizes[rung][range].iter().map(|s| wire(u64::from(*s))).sum())
     }
 
-    /// The rates of rung `rung`, with packet overhead: the mean over the clip, and the highest of its GoPs.
+    /// Returns the rates of rung `rung` with packet overhead: the mean over the clip, and that of its largest GoP.
     pub fn rates(&self, rung: usize, payload: u64, overhead: u64) -> (Rate, Rate) {
         let mean = self.bytes(rung, 0..self.kinds.len(), payload, overhead).per(self.span(self.frames()));
         let mut peak = Rate::ZERO;
@@ -130,8 +132,8 @@ impl Ladder {
         (mean, peak)
     }
 
-    /// The range of rates that the ladder can serve, with packet overhead: the lowest mean of a rung, and the highest
-    /// GoP of any.
+    /// Returns the rates that the ladder can serve, with packet overhead: the lowest mean of a rung, and the largest
+    /// GoP of any rung.
     pub fn range(&self, payload: u64, overhead: u64) -> (Rate, Rate) {
         let all: Vec<_> = (0..self.quantizers.len()).map(|r| self.rates(r, payload, overhead)).collect();
         let low = all.iter().map(|r| r.0).min().unwrap_or(Rate::ZERO);

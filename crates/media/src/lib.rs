@@ -1,6 +1,6 @@
-//! Frames, known by their sizes. No codec is linked here: a [`Ladder`] says how large each frame is at each quantizer,
-//! an [`Encoder`] chooses a quantizer per group of pictures, a [`SyntheticCodec`] draws frames as RFC 8593 has it, and
-//! an [`Assembly`] tells what became of each frame at a receiver.
+//! Frames, represented by their sizes; no codec is linked. A [`Ladder`] has the size of each frame at each quantizer,
+//! an [`Encoder`] chooses a quantizer per group of pictures, a [`SyntheticCodec`] draws frames by RFC 8593, and an
+//! [`Assembly`] determines the fate of each frame at a receiver.
 
 mod assembly;
 mod buffer;
@@ -11,9 +11,9 @@ mod ladder;
 mod playout;
 mod rfc8593;
 
-pub use assembly::{Assembly, Chain, FrameFate, Missing, SentFrame, SentFrames};
+pub use assembly::{Assembly, DecodeChain, FrameFate, MissingBytes, SentFrame, SentFrames};
 pub use buffer::{Consume, PlayBuffer};
-pub use encoder::{Bucket, Coded, Encoder, Evalvid, PerFrame, Vbr, Waiting, bucket};
+pub use encoder::{BacklogRule, Bucket, Coded, Encoder, Evalvid, PerFrame, Vbr, bucket};
 pub use feed::Feed;
 pub use frame::{Emit, Fragment, Frame, FrameKind, Part};
 pub use ladder::{Ladder, LadderError, Scale};

@@ -1,27 +1,27 @@
-//! How long a player waits with a frame from its being ready to showing it, and how this follows what the path and its
-//! repair take.
+//! Adaptive play-out: the time from a frame's being ready at the sender to its display, adapted to path delay and
+//! repair.
 
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
 use steadycast_words::tree::Item;
 use steadycast_words::{Findings, Kind, Within, settings};
 
-/// The delay follows the frames of this time.
+/// The frames of this period determine the delay.
 const WINDOW: Span = Span::secs(10);
-/// The share of these frames that comes in time without repair.
-const SHARE: f64 = 0.95;
-/// What is added to what frames and their repair take.
+/// The share of these frames that must arrive in time without repair.
+const PERCENTILE: f64 = 0.95;
+/// The margin that is added to the delay of frames and repair.
 const MARGIN: Span = Span::millis(10);
-/// The delay shrinks by this …
-const SHRINK: Span = Span::millis(10);
+/// The delay decreases by this …
+const DECREASE_STEP: Span = Span::millis(10);
 /// … once in this time.
-const EVERY: Span = Span::secs(1);
+const DECREASE_INTERVAL: Span = Span::secs(1);
 
 const PLAYOUT: Within<Span> =
     Within { least: Span::millis(1), most: Span::secs(60), remedy: "from \"1ms\" to \"60s\"" };
 
 settings! {
-    /// Between what an adaptive play-out delay moves.
+    /// The bounds of an adaptive play-out delay.
     #[derive(Copy, Eq)]
     Bounds checked by Bounds::check {
         /// The shortest delay.
@@ -33,7 +33,7 @@ settings! {
 
 impl Kind<()> for Bounds {}
 
-/// The bounds of a play-out delay that names none.
+/// The default bounds of an adaptive play-out delay.
 pub const ADAPTIVE: Bounds = Bounds { least: Span::millis(80), most: Span::millis(800) };
 
 impl Bounds {
@@ -46,40 +46,40 @@ impl Bounds {
     }
 }
 
-/// A play-out delay that adapts: the 95th percentile of what frames took in the last ten seconds, what a lost packet's
-/// repair takes, and a margin. It grows at once, also to what a frame took that came too late, and shrinks by 10 ms per
-/// second.
+/// An adaptive play-out delay: the 95th percentile of the frame delays of the last ten seconds, plus the repair time
+/// of a lost packet, plus a margin. It increases immediately, also to the delay of a frame that was late, and
+/// decreases by 10 ms per second.
 #[derive(Clone, Debug)]
 pub struct Playout {
     bounds: Bounds,
     delay: Span,
     repair: Span,
-    /// When frames became whole, in order, and what they took.
+    /// The completion time and delay of recent frames, in order of completion.
     recent: VecDeque<(Time, Span)>,
-    /// What they took, the shortest first.
+    /// The delays of recent frames in ascending order.
     sorted: Vec<Span>,
     changed: Time,
 }
 
 impl Playout {
-    /// A play-out that starts with the shortest delay of `bounds`.
+    /// Creates a play-out with the shortest delay of `bounds`.
     pub fn new(bounds: Bounds) -> Self {
         let (recent, sorted) = (VecDeque::new(), Vec::new());
         Self { bounds, delay: bounds.least, repair: Span::ZERO, recent, sorted, changed: Time::ZERO }
     }
 
-    /// The present delay.
+    /// Returns the current delay.
     pub const fn delay(&self) -> Span {
         self.delay
     }
 
-    /// What it takes from a packet's loss being seen to its repair being there.
+    /// Sets the time from the detection of a loss to the arrival of the repair.
     pub fn on_repair_time(&mut self, takes: Span) {
         self.repair = takes;
     }
 
-    /// A frame has become whole, this long after it was ready; `repaired`: with a packet that had been lost. Returns
-    /// the delay when it has changed.
+    /// Records that a frame is complete, `took` after it was ready. `repaired` says whether it needed a
+    /// retransmission or FEC. Returns the delay if it has changed.
     pub fn on_whole(&mut self, now: Time, took: Span, repaired: bool) -> Option<Span> {
         while self.recent.front().is_some_and(|(at, _)| now.since(*at) > WINDOW) {
             if let Some((_, old)) = self.recent.pop_front() {
@@ -87,59 +87,63 @@ impl Playout {
                 self.sorted.remove(place);
             }
         }
+        // Repaired frames are left out: the repair time is added as a whole.
         if !repaired {
             self.recent.push_back((now, took));
             let place = self.sorted.partition_point(|one| *one < took);
             self.sorted.insert(place, took);
         }
-        let rank = (self.sorted.len() as f64 * SHARE).ceil() as usize;
+        let rank = (self.sorted.len() as f64 * PERCENTILE).ceil() as usize;
         let usual = self.sorted.get(rank.saturating_sub(1)).copied().unwrap_or(took);
+        // A late frame raises the delay directly: the percentile would react only after several.
         let late = if took > self.delay { took + MARGIN } else { Span::ZERO };
         let wanted = (usual + self.repair + MARGIN).max(late).clamp(self.bounds.least, self.bounds.most);
         let before = self.delay;
         if wanted > self.delay {
             (self.delay, self.changed) = (wanted, now);
-        } else if now.since(self.changed) >= EVERY {
-            (self.delay, self.changed) = (wanted.max(self.delay.saturating_sub(SHRINK)), now);
+        // A slow decrease keeps playback smooth.
+        } else if now.since(self.changed) >= DECREASE_INTERVAL {
+            (self.delay, self.changed) = (wanted.max(self.delay.saturating_sub(DECREASE_STEP)), now);
         }
         (self.delay != before).then_some(self.delay)
     }
 }
 
-/// When frames are shown: the play-out delay over time.
+/// The play-out delay over time, by which frames are displayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// From when on which delay holds; nothing: frames are waited for.
+    /// The delays with the times from which they hold. Empty if each frame is waited for.
     changes: Vec<(Time, Span)>,
 }
 
 impl Schedule {
-    /// The same delay throughout; `None`: every frame is waited for.
+    /// Creates a schedule with one delay. With `None` every frame is waited for.
     pub fn fixed(delay: Option<Span>) -> Self {
         Self { changes: delay.map(|delay| (Time::ZERO, delay)).into_iter().collect() }
     }
 
-    /// Sets the delay from `now` on, which is no earlier than that of the last call.
+    /// Sets the delay from `now` on. `now` must not be earlier than at the previous call.
     pub fn change(&mut self, now: Time, delay: Span) {
         self.changes.push((now, delay));
     }
 
-    /// The delay at a time; `None`: frames are waited for.
+    /// Returns the delay at a time; `None` if frames are waited for.
     pub fn delay(&self, at: Time) -> Option<Span> {
         self.changes.get(self.place(at)).map(|(_, delay)| *delay)
     }
 
-    /// When a frame is shown that was ready at this time, by the delay that holds then; `None`: when it is there.
+    /// Returns the display time of a frame that was ready at `ready`; `None` if it is displayed when it is complete.
     pub fn due(&self, ready: Time) -> Option<Time> {
         let from = self.place(ready);
         let due = |n: usize, (since, delay): (Time, Span)| {
+            // A frame can't be displayed before the change of the delay that makes it due.
             let due = (ready + delay).max(since);
             self.changes.get(n + 1).is_none_or(|(next, _)| due < *next).then_some(due)
         };
         self.changes.iter().enumerate().skip(from).find_map(|(n, change)| due(n, *change))
     }
 
-    /// The place of the delay that holds at a time: before the first change, the first.
+    /// Returns the index of the delay that holds at a time; before the first change, that of the first.
     fn place(&self, at: Time) -> usize {
         self.changes.partition_point(|(since, _)| *since <= at).saturating_sub(1)
     }

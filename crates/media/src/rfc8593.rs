@@ -1,4 +1,4 @@
-//! RFC 8593's synthetic codec: what a live encoder does with the rates that it is asked for, without a picture.
+//! The synthetic codec of RFC 8593: a model of how a live encoder follows its target rate.
 
 use crate::{Coded, Feed, FrameKind, Ladder};
 use std::sync::Arc;
@@ -6,13 +6,12 @@ use steadycast_units::{Bytes, Chance, Rate, Span};
 use steadycast_words::tree::Item;
 use steadycast_words::{Findings, Within, positive, settings, words};
 
-/// The smallest frame (RFC 8593, 6.2.1).
-const SMALLEST: f64 = 10.0;
-/// The largest frame (RFC 8593, 6.2.1).
-const LARGEST: f64 = 1e6;
-/// The shortest time between two frames, as a share of the reference interval. The Laplace distribution has no lower
-/// end.
-const SHORTEST: f64 = 0.1;
+/// The minimum frame size in bytes (RFC 8593, section 6.2.1).
+const MIN_FRAME: f64 = 10.0;
+/// The maximum frame size in bytes (RFC 8593, section 6.2.1).
+const MAX_FRAME: f64 = 1e6;
+/// The shortest frame interval, as a share of the reference interval. The Laplace distribution has no lower bound.
+const MIN_INTERVAL_SHARE: f64 = 0.1;
 
 words! {
     /// Which of the RFC's models makes the frames.
@@ -75,7 +74,7 @@ fn rates(codec: &CodecSettings, item: &Item, out: &mut Findings) {
     }
 }
 
-/// The RFC's values, at 30 frames per second.
+/// The default values of the RFC, at 30 frames per second.
 pub const RFC8593: CodecSettings = CodecSettings {
     model: CodecModel::Statistical,
     t0: Span::nanos(1_000_000_000 / 30),
@@ -91,16 +90,16 @@ pub const RFC8593: CodecSettings = CodecSettings {
 };
 
 impl CodecSettings {
-    /// The RFC's values, at `fps` frames per second.
+    /// Returns the default values of the RFC at `fps` frames per second.
     pub fn at(fps: f64) -> Self {
         Self { t0: Span::from_secs_f64(1.0 / fps), ..RFC8593 }
     }
 }
 
-/// Frame sizes of one sequence at several rates: the RFC's map `Traces`.
+/// The frame sizes of one sequence at several rates: the map `Traces` of the RFC.
 #[derive(Clone, Debug)]
 struct Traces {
-    /// Each rate in bit/s, packet headers included, and its row in the ladder; rates rise.
+    /// The rates in bit/s in ascending order, packet headers included, each with its row in the ladder.
     rungs: Vec<(f64, usize)>,
     ladder: Arc<Ladder>,
 }
@@ -110,12 +109,13 @@ impl Traces {
         let rate = |row| ladder.rates(row, payload, overhead).0.as_bps_f64();
         let mut rungs: Vec<_> = (0..ladder.quantizers.len()).map(|row| (rate(row), row)).collect();
         rungs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // Equal rates would make the interpolation divide by zero.
         rungs.dedup_by(|a, b| a.0 <= b.0);
         Self { rungs, ladder }
     }
 
-    /// Frame `at` when `rate` is asked for: interpolated between two rungs, or in proportion beyond them (6.2.1, a to
-    /// c).
+    /// Returns the size of frame `at` at a target of `rate`: interpolated between two rungs, or proportional beyond
+    /// them (RFC 8593, section 6.2.1, a to c).
     fn size(&self, at: u64, rate: f64) -> f64 {
         let size = |row: usize| f64::from(self.ladder.sizes[row][at as usize]);
         let above = self.rungs.partition_point(|rung| rung.0 <= rate);
@@ -125,11 +125,11 @@ impl Traces {
                 size(*other) * part + size(row) * (1.0 - part)
             }
             (Some((edge, row)), None) | (None, Some(&(edge, row))) => size(row) * rate / edge.max(1.0),
-            (None, None) => SMALLEST,
+            (None, None) => MIN_FRAME,
         }
     }
 
-    /// The place after `at` (6.2.1): the beginning comes once only.
+    /// Returns the position after `at` (RFC 8593, section 6.2.1). The first `skip` frames occur once only.
     fn after(&self, at: u64, skip: u32) -> u64 {
         let (frames, skip) = (self.ladder.frames(), u64::from(skip));
         if skip >= frames {
@@ -139,12 +139,12 @@ impl Traces {
     }
 }
 
-/// The frames that follow make room for what waits at the pacer within this time, as far as half of what they may have:
-/// where the pacer lets no more go than is asked of the codec, what a burst leaves behind would wait for ever (RFC 8593
-/// has no pacer).
-const DRAINED: f64 = 0.4;
+/// The time in which the pacer's backlog is drained, in seconds: the following frames are smaller by the backlog, but
+/// at least half their size. Without this the backlog of a burst would persist if the pacer sends exactly at the
+/// target rate. RFC 8593 has no pacer.
+const BACKLOG_DRAIN_S: f64 = 0.4;
 
-/// A source of frames that have a size and nothing else. Each stands alone: the models do not say what depends on what.
+/// A source of frames without content. Each frame is independent, because the models say nothing about dependencies.
 #[derive(Clone, Debug)]
 pub struct SyntheticCodec {
     settings: CodecSettings,
@@ -152,22 +152,22 @@ pub struct SyntheticCodec {
     payload: f64,
     overhead: f64,
     chance: Chance,
-    /// When each frame was due.
+    /// The time at which each frame was due.
     times: Vec<Span>,
-    /// When the next one is.
+    /// The time of the next frame.
     due: Span,
-    /// The request R_v that holds, in bit/s, and until when no other is taken.
-    asked: Option<(f64, Span)>,
-    /// Frames of the burst that are still to come.
+    /// The current target R_v in bit/s, and the time until which it can't change.
+    target: Option<(f64, Span)>,
+    /// The frames of the burst that are still to come.
     burst: u32,
-    /// The place in the sequence, t_current.
+    /// The position in the sequence, t_current.
     place: u64,
     limited: bool,
 }
 
 impl SyntheticCodec {
-    /// Frames go into packets of up to `payload` bytes that cost `overhead` bytes each. The ladder has the sequence's
-    /// frame sizes, which [`CodecModel::Statistical`] does without: its rows are the encodings, each as its mean rate.
+    /// Creates a codec. Frames are sent in packets of up to `payload` bytes with `overhead` bytes each. The ladder
+    /// has the frame sizes of the sequence, one row per encoding; [`CodecModel::Statistical`] does not use it.
     pub fn new(
         settings: CodecSettings,
         ladder: Option<Arc<Ladder>>,
@@ -184,56 +184,61 @@ impl SyntheticCodec {
             chance,
             times: Vec::new(),
             due: Span::ZERO,
-            asked: None,
+            target: None,
             burst: 0,
             place: 0,
             limited: false,
         }
     }
 
-    /// Takes the request `rate` at `now`, unless it comes too soon after the one before, and returns the one that
+    /// Applies the target `rate` at `now`, unless it follows the previous one too soon. Returns the target that
     /// holds.
     fn request(&mut self, now: Span, rate: Rate) -> f64 {
         let of = &self.settings;
         self.limited = rate > of.r_max;
         let wanted = rate.as_bps_f64().min(of.r_max.as_bps_f64()).max(of.r_min.as_bps_f64());
+        // The trace model follows its target without delay (RFC 8593, section 6).
         if of.model == CodecModel::Trace {
             return wanted;
         }
-        match self.asked {
+        // An abrupt change starts a burst (RFC 8593, section 5.2).
+        match self.target {
             Some((held, until)) if now < until || held == wanted => return held,
             Some((held, _)) if (wanted / held - 1.0).abs() <= of.abrupt => {}
             _ => self.burst = of.k_d,
         }
-        self.asked = Some((wanted, now + of.tau_v));
+        self.target = Some((wanted, now + of.tau_v));
         wanted
     }
 
-    /// The frame that costs `bytes` on the wire.
-    fn within(&self, bytes: f64) -> f64 {
-        (bytes - libm::ceil(bytes / (self.payload + self.overhead)) * self.overhead).max(SMALLEST)
+    /// Returns the size of a frame that takes `bytes` on the wire.
+    fn frame_size(&self, bytes: f64) -> f64 {
+        (bytes - libm::ceil(bytes / (self.payload + self.overhead)) * self.overhead).max(MIN_FRAME)
     }
 
-    /// What a frame of `size` costs on the wire.
-    fn cost(&self, size: f64) -> f64 {
+    /// Returns the bytes on the wire of a frame of `size`.
+    fn wire_size(&self, size: f64) -> f64 {
         size + libm::ceil(size / self.payload) * self.overhead
     }
 
-    /// A burst's frame: the first is K_B, the others share what the burst has left of its K_d frames at the rate (5.2).
-    /// Where K_B is more than all of that, the first is as large as the others, at their smallest, leave room for.
+    /// Returns the size of the next frame of a burst. The first is K_B; the others share the remaining bytes of K_d
+    /// frames at the target (RFC 8593, section 5.2). If K_B exceeds all of that, the first frame leaves the minimum
+    /// size for the others.
     fn burst_size(&self, mean: f64) -> f64 {
         let frames = f64::from(self.settings.k_d);
-        let others = (frames - 1.0) * self.cost(SMALLEST);
-        let first = self.cost(self.settings.k_b.as_f64()).min(frames * mean - others);
+        let others = (frames - 1.0) * self.wire_size(MIN_FRAME);
+        // The rest of the burst must still fit into the bytes of K_d frames.
+        let first = self.wire_size(self.settings.k_b.as_f64()).min(frames * mean - others);
         if self.burst == self.settings.k_d {
-            self.within(first)
+            self.frame_size(first)
         } else {
-            self.within((frames * mean - first) / (frames - 1.0))
+            self.frame_size((frames * mean - first) / (frames - 1.0))
         }
     }
 
-    /// Zero mean, `scale` wide.
+    /// Draws from the Laplace distribution with mean zero.
     fn laplace(&mut self, scale: f64) -> f64 {
+        // Inverse transform sampling.
         let u = self.chance.unit_open() - 0.5;
         -scale * u.signum() * libm::log(1.0 - 2.0 * u.abs())
     }
@@ -247,13 +252,14 @@ impl Feed for SyntheticCodec {
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
         let now = self.due;
         let rate = self.request(now, rate);
+        // The mean frame size at this rate, in bytes on the wire.
         let mean = rate / 8.0 * self.settings.t0.as_secs_f64();
-        let room = (1.0 - backlog.as_f64() * 8.0 / (rate * DRAINED)).max(0.5);
+        let room = (1.0 - backlog.as_f64() * 8.0 / (rate * BACKLOG_DRAIN_S)).max(0.5);
         let by_trace = self.traces.as_ref().map(|traces| traces.size(self.place, rate * room));
         let (t, b) = match self.settings.model {
             CodecModel::Trace => (0.0, 0.0),
             CodecModel::Statistical | CodecModel::Hybrid => {
-                // Both are drawn for each frame, so that a burst shifts no later draw.
+                // Both are drawn for every frame, so that a burst does not shift later random numbers.
                 let t = self.laplace(self.settings.scale_t);
                 (t, self.laplace(self.settings.scale_b))
             }
@@ -261,7 +267,7 @@ impl Feed for SyntheticCodec {
         let size = match by_trace {
             _ if self.burst > 0 => self.burst_size(mean),
             Some(size) => size,
-            None => self.within(mean * room * (1.0 + b)),
+            None => self.frame_size(mean * room * (1.0 + b)),
         };
         let index = self.times.len() as u32;
         let coded = Coded {
@@ -270,14 +276,14 @@ impl Feed for SyntheticCodec {
             display: index,
             kind: FrameKind::I,
             quantizer: 0,
-            size: Bytes::new(libm::round(size.clamp(SMALLEST, LARGEST)) as u64),
+            size: Bytes::new(libm::round(size.clamp(MIN_FRAME, MAX_FRAME)) as u64),
         };
         self.burst = self.burst.saturating_sub(1);
         if let Some(traces) = &self.traces {
             self.place = traces.after(self.place, self.settings.skip_frames);
         }
         self.times.push(now);
-        self.due = now + self.settings.t0.scale((1.0 + t).max(SHORTEST));
+        self.due = now + self.settings.t0.scale((1.0 + t).max(MIN_INTERVAL_SHARE));
         Some(coded)
     }
 
@@ -290,11 +296,11 @@ impl Feed for SyntheticCodec {
     }
 
     fn resume(&mut self) -> u32 {
-        (self.asked, self.burst, self.place, self.limited) = (None, 0, 0, false);
+        (self.target, self.burst, self.place, self.limited) = (None, 0, 0, false);
         self.times.len() as u32
     }
 
-    /// Requests are taken with the frames: between two of them nothing could show.
+    /// The target is applied with the next frame; between two frames it has no effect.
     fn on_rate(&mut self, _rate: Rate) {}
 
     fn limited(&self) -> bool {

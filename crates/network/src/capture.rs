@@ -1,4 +1,4 @@
-//! What a captured link carries, as datagrams in a file.
+//! Captures of links: packets as datagrams in a pcapng file.
 
 use crate::net::Capture;
 use crate::packet::{Packet, To};
@@ -13,69 +13,69 @@ use steadycast_units::Time;
 
 const RTP: u16 = 5004;
 const RTCP: u16 = 5005;
-/// What plain packets and TCP's data are sent to: discard, and iperf's.
+/// The ports of plain packets (discard) and of TCP data (iperf).
 const DISCARD: u16 = 9;
 const IPERF: u16 = 5001;
-/// Where the ports begin that tell connections between the same hosts apart.
-const OWN_PORTS: u16 = 10_000;
-const IP_TCP: u64 = 40;
+/// The first of the ports that distinguish connections between the same hosts.
+const FIRST_AGENT_PORT: u16 = 10_000;
+const IP_TCP_HEADER: u64 = 40;
 
-/// What has to be known of an agent to write the headers of its packets.
+/// The properties of an agent that the headers of its packets need.
 #[derive(Clone, Copy)]
-pub struct Who {
-    /// The node that it sits on.
+pub struct AgentInfo {
+    /// The agent's node.
     pub node: NodeIx,
-    /// The shape of its connection's packets, when it is a TCP sender.
-    pub tcp: Option<Shape>,
+    /// The shape of the connection's packets, if the agent is a TCP sender.
+    pub tcp: Option<TcpShape>,
 }
 
-/// What TCP's numbers and options are made from: the model counts in segments.
+/// The data from which TCP sequence numbers and options are computed. The model counts in segments.
 #[derive(Clone, Copy)]
-pub struct Shape {
-    /// IP size of a full segment in bytes.
+pub struct TcpShape {
+    /// The IP size of a full segment in bytes.
     pub packet: u64,
-    /// The part of it that is IP and TCP headers, in bytes.
+    /// The IP and TCP headers in it, in bytes.
     pub header: u64,
-    /// Whether its first segment is a SYN.
+    /// Whether the first segment is a SYN.
     pub handshake: bool,
-    /// Whether it carries time stamps (RFC 7323).
-    pub stamps: bool,
+    /// Whether segments carry timestamps (RFC 7323).
+    pub timestamps: bool,
 }
 
-/// Writes what is offered to the captured links.
-pub(crate) struct Taps {
-    files: Vec<Tap>,
-    who: Vec<Who>,
+/// Writes the packets that are offered to the captured links.
+pub(crate) struct Captures {
+    files: Vec<LinkCapture>,
+    agents: Vec<AgentInfo>,
     datagram: Vec<u8>,
     bytes: Vec<u8>,
     failed: Option<(String, io::Error)>,
 }
 
-struct Tap {
+struct LinkCapture {
     name: String,
     /// The link's two directions.
     links: [u32; 2],
     file: CaptureFile,
 }
 
-impl Taps {
-    pub(crate) fn new(who: Vec<Who>) -> Self {
-        Self { files: Vec::new(), who, datagram: Vec::new(), bytes: Vec::new(), failed: None }
+impl Captures {
+    pub(crate) fn new(agents: Vec<AgentInfo>) -> Self {
+        Self { files: Vec::new(), agents, datagram: Vec::new(), bytes: Vec::new(), failed: None }
     }
 
-    /// A file for a link, which `open` is told the name of.
+    /// Opens the file of a link. `open` gets the link's name.
     pub(crate) fn open(
         &mut self,
         scenario: &Scenario,
         link: LinkIx,
         open: &mut impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
     ) -> Result<(), (String, io::Error)> {
-        let told = &scenario.links[link.0 as usize];
-        let (a, b) = (scenario.node_name(told.a), scenario.node_name(told.b));
-        let directions = [format!("{} {a} to {b}", told.name), format!("{} {b} to {a}", told.name)];
-        let out = open(&told.name).map_err(|error| (told.name.clone(), error))?;
+        let spec = &scenario.links[link.0 as usize];
+        let (a, b) = (scenario.node_name(spec.a), scenario.node_name(spec.b));
+        let directions = [format!("{} {a} to {b}", spec.name), format!("{} {b} to {a}", spec.name)];
+        let out = open(&spec.name).map_err(|error| (spec.name.clone(), error))?;
         let links = [DirIx::forward(link).0, DirIx::back(link).0];
-        self.add(&told.name, links, directions, out).map_err(|error| (told.name.clone(), error))
+        self.add(&spec.name, links, directions, out).map_err(|error| (spec.name.clone(), error))
     }
 
     fn add(
@@ -87,29 +87,29 @@ impl Taps {
     ) -> io::Result<()> {
         let program = concat!("steadycast ", env!("CARGO_PKG_VERSION"));
         let file = CaptureFile::new(out, program, &directions)?;
-        self.files.push(Tap { name: name.to_owned(), links, file });
+        self.files.push(LinkCapture { name: name.to_owned(), links, file });
         Ok(())
     }
 
     fn datagram(&mut self, packet: &Packet, ecn: Ecn) {
         if let Body::Raw(bytes) = &packet.body {
             self.datagram.clone_from(bytes);
-            // A link on the way may have marked or cleared it since it was offered.
+            // An earlier link may have marked the packet, or cleared its ECN field, since it was sent.
             mark(&mut self.datagram, ecn);
             return;
         }
-        let sender = self.who[packet.head.from.0 as usize];
+        let sender = self.agents[packet.head.from.0 as usize];
         let (to, peer) = match packet.head.to {
             To::One { agent, .. } => {
-                let who = self.who[agent.0 as usize];
-                (host_address(who.node), Some((agent, who)))
+                let info = self.agents[agent.0 as usize];
+                (host_address(info.node), Some((agent, info)))
             }
             To::Group(group) => (group_address(group), None),
         };
         let ports = match &packet.body {
-            Body::Plain(_) => (own_port(packet.head.from.0), DISCARD),
-            Body::Tcp(..) => (own_port(packet.head.from.0), IPERF),
-            Body::TcpAck(..) => (IPERF, peer.map_or(OWN_PORTS, |(agent, _)| own_port(agent.0))),
+            Body::Plain(_) => (agent_port(packet.head.from.0), DISCARD),
+            Body::Tcp(..) => (agent_port(packet.head.from.0), IPERF),
+            Body::TcpAck(..) => (IPERF, peer.map_or(FIRST_AGENT_PORT, |(agent, _)| agent_port(agent.0))),
             Body::Rtp(_) | Body::Parity(_) => (RTP, RTP),
             Body::Raw(_) => return,
             Body::Rtcp { .. } => (RTCP, RTCP),
@@ -128,7 +128,7 @@ impl Taps {
             }
             Body::Raw(_) => {}
             Body::Rtp(media) => {
-                // The model has no picture's bytes: the right number of zeros stands for them.
+                // The model has no media data; zeros of the right length replace it.
                 let payload = vec![0; media.payload_len()];
                 self.bytes.clear();
                 media.encode(&payload, &mut self.bytes);
@@ -149,7 +149,7 @@ impl Taps {
                 tcp(&meta, &header, size, &mut self.datagram);
             }
             Body::TcpAck(_, ack) => {
-                let shape = peer.and_then(|(_, who)| who.tcp);
+                let shape = peer.and_then(|(_, info)| info.tcp);
                 let header = shape.map_or_else(TcpHeader::default, |shape| shape.acknowledgment(ack, size as u64));
                 tcp(&meta, &header, size, &mut self.datagram);
             }
@@ -157,14 +157,16 @@ impl Taps {
     }
 }
 
-impl Capture for Taps {
-    fn seen(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate) {
+impl Capture for Captures {
+    fn on_packet(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate) {
         let Some(n) = self.files.iter().position(|tap| tap.links.contains(&link)) else { return };
+        // After an error nothing more is written; the error is returned at the end.
         if self.failed.is_some() {
             return;
         }
         self.datagram(packet, ecn);
         let tap = &mut self.files[n];
+        // The interface number tells the direction.
         let interface = u32::from(tap.links[1] == link);
         let comment = match fate {
             Fate::Arrives { ecn: after, .. } if after == ecn => None,
@@ -194,20 +196,20 @@ impl Capture for Taps {
     }
 }
 
-impl Shape {
+impl TcpShape {
     fn payload(self) -> u32 {
         self.packet.saturating_sub(self.header).max(1) as u32
     }
 
-    /// Number of a segment's first byte; the first connection's SYN has number 0.
+    /// Returns the sequence number of a segment's first byte. The SYN has number 0.
     fn byte(self, segment: u32) -> u32 {
         let data = if self.handshake { segment.saturating_sub(1) } else { segment };
         let syn = u32::from(!self.handshake || segment > 0);
         data.wrapping_mul(self.payload()).wrapping_add(syn)
     }
 
-    fn stamps(self, value: Time, echo: Time) -> Option<(u32, u32)> {
-        self.stamps.then(|| (millis(value), millis(echo)))
+    fn timestamps(self, value: Time, echo: Time) -> Option<(u32, u32)> {
+        self.timestamps.then(|| (millis(value), millis(echo)))
     }
 
     fn data(self, segment: &Segment) -> TcpHeader {
@@ -217,9 +219,9 @@ impl Shape {
             ack: u32::from(!syn),
             flags: Flags { syn, ack: !syn, ece: false, cwr: segment.cwr, psh: segment.push },
             window: u16::MAX,
-            stamps: self.stamps(segment.sent, Time::ZERO),
+            stamps: self.timestamps(segment.sent, Time::ZERO),
             sacks: [(0, 0); 3],
-            room: self.header.saturating_sub(IP_TCP) as usize,
+            room: self.header.saturating_sub(IP_TCP_HEADER) as usize,
         }
     }
 
@@ -229,9 +231,9 @@ impl Shape {
             ack: self.byte(ack.next),
             flags: Flags { ack: true, ece: ack.ece, ..Flags::default() },
             window: u16::MAX,
-            stamps: self.stamps(ack.echo, ack.echo),
+            stamps: self.timestamps(ack.echo, ack.echo),
             sacks: ack.sacks.map(|b| if b.is_empty() { (0, 0) } else { (self.byte(b.start), self.byte(b.end)) }),
-            room: size.saturating_sub(IP_TCP) as usize,
+            room: size.saturating_sub(IP_TCP_HEADER) as usize,
         }
     }
 }
@@ -240,16 +242,16 @@ fn millis(at: Time) -> u32 {
     (at.as_nanos() / 1_000_000) as u32
 }
 
-/// The address of a node's host: in captures, and in emulations.
+/// Returns the IPv4 address of a node, in captures and in emulations.
 pub fn host_address(node: NodeIx) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 | node.0.wrapping_add(1) & 0x00ff_ffff)
 }
 
-/// The address of a group: administratively scoped (RFC 2365).
+/// Returns the multicast address of a group, administratively scoped (RFC 2365).
 pub fn group_address(group: u32) -> Ipv4Addr {
     Ipv4Addr::from(0xef00_0000 | group.wrapping_add(1) & 0x00ff_ffff)
 }
 
-fn own_port(agent: u32) -> u16 {
-    OWN_PORTS + (agent % 50_000) as u16
+fn agent_port(agent: u32) -> u16 {
+    FIRST_AGENT_PORT + (agent % 50_000) as u16
 }

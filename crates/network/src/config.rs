@@ -1,4 +1,4 @@
-//! From a scenario's link to the settings of its two directions.
+//! Conversion of a scenario's link into the settings of its two directions.
 
 use steadycast_ends::BuildError;
 use steadycast_link::{self as link, BernoulliLoss, Loss, Steps};
@@ -8,7 +8,7 @@ use steadycast_units::{Rate, Span};
 pub(crate) fn link_config(
     direction: &sc::Direction,
     scenario: &sc::Scenario,
-    way: DirIx,
+    direction_ix: DirIx,
 ) -> Result<link::Config, BuildError> {
     let mut delay = match &direction.delay_trace {
         Some(series) => series.steps(scenario.duration, Span::from_secs_f64),
@@ -27,8 +27,9 @@ pub(crate) fn link_config(
     };
     for event in &scenario.events {
         let sc::What::Set(change) = &event.what else { continue };
-        let this_way = if way.is_back() { change.direction.back() } else { change.direction.forward() };
-        if change.link != way.link() || !this_way {
+        // An event may change one direction of a link only.
+        let applies = if direction_ix.is_back() { change.direction.back() } else { change.direction.forward() };
+        if change.link != direction_ix.link() || !applies {
             continue;
         }
         let traced = |rate: &sc::RateSpec| matches!(rate, sc::RateSpec::Trace(..) | sc::RateSpec::Table(_));
@@ -36,10 +37,11 @@ pub(crate) fn link_config(
         let lost = change.loss.is_some() && direction.loss_trace.is_some();
         if change.rate.as_ref().is_some_and(|new| traced(new) || traced(&direction.rate)) || delayed || lost {
             let what = "a trace holds for a whole run; an event can set a constant rate on a link with a constant rate";
-            return Err(BuildError::new(format!("link.{}", scenario.links[way.link().0 as usize].name), what));
+            return Err(BuildError::new(format!("link.{}", scenario.links[direction_ix.link().0 as usize].name), what));
         }
         let rate = change.rate.as_ref().map(|new| new.mean().unwrap_or(link::Service::UNLIMITED));
         if let Some(rate) = rate {
+            // A link without a rate gets one by this event: it is unlimited before.
             rates.get_or_insert(Steps::constant(link::Service::UNLIMITED)).then(event.at, rate);
         }
         if let Some(new) = change.delay {

@@ -1,8 +1,8 @@
-//! The network for hosts that are not ours: datagrams as bytes over the same links, trees and events.
+//! The network for external hosts: datagrams as bytes over the same links, trees and events.
 //!
-//! Its driver offers what a host sends ([`Datagrams::offer`]), comes back at [`Datagrams::next`] and takes what has
-//! arrived from [`Datagrams::advance`]. Every hop inside happens at the time at which it is due, and each step of the
-//! series is counted at its end: only the coming back is late, and lateness does not add up.
+//! The driver offers what a host sends ([`Datagrams::offer`]), calls [`Datagrams::advance`] at [`Datagrams::next`],
+//! and gets what has arrived. Inside, every hop happens at its exact time, and each step of the series is counted at
+//! its end. Only the driver's call can be late, and its lateness does not accumulate.
 
 use crate::net::Delivery;
 use crate::network::{Event, Network};
@@ -18,68 +18,68 @@ use steadycast_units::{Bytes, Span, Time};
 /// A network that carries datagrams between hosts.
 pub struct Datagrams {
     network: Network,
-    /// Nodes that can send and receive. For the network each is an agent, by its place here.
+    /// The nodes that can send and receive. In the network each is an agent; its number is the index here.
     hosts: Vec<NodeIx>,
-    /// A node's place among the hosts.
+    /// The index of each node in `hosts`.
     places: BTreeMap<NodeIx, AgentIx>,
-    /// Where packets between two hosts go, of those that have sent.
+    /// The paths between two hosts, for those that have sent.
     paths: BTreeMap<(AgentIx, NodeIx), Option<To>>,
     offered: u32,
-    /// The numbers of those under way, by their places in the pool.
+    /// The numbers of the datagrams in flight, by their pool index.
     numbers: Vec<u32>,
-    /// What has happened until now stays: a driver that names an earlier time means this one.
+    /// The time that has been processed. An earlier time that the driver passes is treated as this one.
     now: Time,
     step: Span,
     /// The end of the series' next step.
     sampled: Time,
-    /// The end of the run, until it has come. What waits in the links then still arrives, and is not part of the run.
+    /// The end of the run; `None` once it is reached. Packets that arrive later are delivered but not part of the
+    /// run.
     end: Option<Time>,
 }
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A host.
     Host(NodeIx),
-    /// A group, by its number: those of the scenario's multicast flows in their order, then those of
-    /// [`Datagrams::add_group`].
+    /// A group, by its number: first the scenario's multicast flows in order, then those of [`Datagrams::add_group`].
     Group(u32),
 }
 
-/// What [`Datagrams::advance`] tells, in the order of time.
+/// The events of [`Datagrams::advance`], in order of time.
 #[derive(Clone, Copy, Debug)]
-pub enum Passed<'a> {
+pub enum DatagramEvent<'a> {
     /// A datagram has arrived at a host.
     Arrival(DatagramArrival<'a>),
-    /// A step of the links' series is over.
+    /// A step of the links' series has ended.
     Step,
 }
 
-/// A datagram at a host.
+/// A datagram that has arrived at a host.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramArrival<'a> {
-    /// As [`Datagrams::offer`] said: its copies have the same.
+    /// The number that [`Datagrams::offer`] returned; copies have the same.
     pub number: u32,
-    /// When it was due.
+    /// The time of arrival.
     pub at: Time,
-    /// When it was offered.
+    /// The time at which it was offered.
     pub sent: Time,
-    /// At which host.
+    /// The receiving host.
     pub host: NodeIx,
-    /// From which host.
+    /// The sending host.
     pub from: NodeIx,
-    /// Its ECN field now.
+    /// The ECN field at arrival.
     pub ecn: Ecn,
     /// The datagram as it was offered.
     pub bytes: &'a [u8],
 }
 
 impl Datagrams {
-    /// The network of a scenario between `hosts`, with a group for each multicast flow. Receivers that no event brings
-    /// in are in their groups.
+    /// Creates the network of a scenario between `hosts`, with a group for each multicast flow. Receivers are members
+    /// from the start unless an event adds them.
     ///
     /// # Errors
-    /// A link that can't be, or no way from a flow's source to a receiver.
+    /// An invalid link, or a receiver without a path from its flow's source.
     pub fn new(scenario: &Scenario, hosts: &[NodeIx]) -> Result<Self, BuildError> {
         let places = hosts.iter().enumerate().map(|(n, host)| (*host, AgentIx(n as u32))).collect();
         let network = Network::new(scenario)?;
@@ -97,12 +97,13 @@ impl Datagrams {
             end: Some(Time::ZERO + scenario.duration),
         };
         for (n, flow) in scenario.flows.iter().enumerate() {
-            new.network.check_ways(scenario, flow)?;
+            new.network.check_paths(scenario, flow)?;
             if flow.cast != sc::Cast::Multicast {
                 continue;
             }
             let Some(group) = new.add_group(flow.from) else { continue };
             new.add_member(group, flow.from);
+            // Receivers that an event adds join later.
             let outside = scenario.starts_outside(sc::FlowIx(n as u32));
             for (receiver, to) in flow.to.iter().enumerate() {
                 new.add_member(group, *to);
@@ -114,34 +115,35 @@ impl Datagrams {
         Ok(new)
     }
 
-    /// Makes a further group with this source; `None` when the source is no host.
+    /// Adds a group with this source; `None` if the source is not a host.
     pub fn add_group(&mut self, source: NodeIx) -> Option<u32> {
         self.places.contains_key(&source).then(|| self.network.add_group(source))
     }
 
-    /// Groups so far.
+    /// Returns the number of groups.
     pub fn groups(&self) -> u32 {
         self.network.groups()
     }
 
-    /// What reaches this host for the group is delivered to it. Whether anything reaches it is decided by joins.
+    /// Delivers the group's packets that reach this host to it. Joins decide whether packets reach the host.
     pub fn add_member(&mut self, group: u32, host: NodeIx) {
         if let Some(place) = self.places.get(&host) {
             self.network.add_member(group, host, *place);
         }
     }
 
-    /// A host joins a group or leaves it now. It takes effect where the next router hears of it.
-    pub fn turn(&mut self, now: Time, group: u32, host: NodeIx, join: bool) {
+    /// Lets a host join or leave a group now. It takes effect when the message reaches the next router.
+    pub fn set_membership(&mut self, now: Time, group: u32, host: NodeIx, join: bool) {
         if group < self.groups() {
-            self.network.turn(now.max(self.now), group, host, join);
+            self.network.set_membership(now.max(self.now), group, host, join);
         }
     }
 
-    /// A host sends a datagram. What was due before `now` has to be taken out first, by [`Datagrams::advance`].
+    /// Sends a datagram from a host. Events before `now` must have been processed by [`Datagrams::advance`].
     ///
-    /// Returns the datagram's number: how many were offered before it. `None` where there is no such target.
+    /// Returns the datagram's number, which counts offered datagrams from 0. `None` if the target does not exist.
     pub fn offer(&mut self, now: Time, from: NodeIx, to: Target, ecn: Ecn, bytes: Vec<u8>) -> Option<u32> {
+        // A driver's clock may lag behind the time that has been processed.
         let (now, sender) = (now.max(self.now), self.places.get(&from).copied()?);
         let to = match to {
             Target::Host(host) => {
@@ -155,27 +157,29 @@ impl Datagrams {
         self.offered += 1;
         let size = Bytes::new(bytes.len() as u64);
         let place = self.network.next_packet().0 as usize;
+        // Pool slots are reused, so the number is stored per slot.
         self.numbers.resize(self.numbers.len().max(place + 1), 0);
         self.numbers[place] = number;
         self.network.send(now, from, Head { to, from: sender, size, sent: now, ecn }, || Body::Raw(bytes));
         Some(number)
     }
 
-    /// When something is due next. It is there to be taken by [`Datagrams::advance`] from then on.
+    /// Returns the time of the next event, at which [`Datagrams::advance`] should be called.
     pub fn next(&self) -> Time {
         self.end.map_or(Time::NEVER, |end| self.sampled.min(end)).min(self.network.next())
     }
 
-    /// Goes on to `now`, which is included; `told` hears of each datagram that has arrived at a host, and of the ends
-    /// of the series' steps, in the order of time.
-    pub fn advance(&mut self, now: Time, mut told: impl FnMut(Passed<'_>)) {
+    /// Processes events up to and including `now`. `on_event` is called for each arriving datagram and at the end of
+    /// each step of the series, in order of time.
+    pub fn advance(&mut self, now: Time, mut on_event: impl FnMut(DatagramEvent<'_>)) {
         while let Some(end) = self.end.filter(|end| self.sampled.min(*end) <= now) {
             let at = self.sampled.min(end);
-            self.carry(at, &mut told);
+            self.run_network(at, &mut on_event);
+            // The sample comes after the packets of its time, so that it counts them.
             if at == self.sampled {
                 self.network.sample(at);
                 self.network.end_warmup(at);
-                told(Passed::Step);
+                on_event(DatagramEvent::Step);
                 self.sampled += self.step;
             }
             if at == end {
@@ -183,93 +187,101 @@ impl Datagrams {
                 self.end = None;
             }
         }
-        self.carry(now, &mut told);
+        self.run_network(now, &mut on_event);
         self.now = self.now.max(now);
     }
 
-    /// Has the links carry what is due until `now`.
-    fn carry(&mut self, now: Time, told: &mut impl FnMut(Passed<'_>)) {
-        // What a host sent to itself.
-        self.deliver(now, told);
+    /// Processes the network's events up to and including `now`.
+    fn run_network(&mut self, now: Time, on_event: &mut impl FnMut(DatagramEvent<'_>)) {
+        // Datagrams that a host sent to itself.
+        self.deliver(now, on_event);
         while let Some((at, event)) = self.network.step(now) {
             match event {
-                Event::Arrived(delivery) => self.hand_over(at, delivery, told),
-                Event::Together(fan) => {
+                Event::Arrived(delivery) => self.deliver_one(at, delivery, on_event),
+                Event::FanOut(fan) => {
                     let mut more = self.network.spread(at, Some(fan));
                     while more {
-                        self.deliver(at, told);
+                        self.deliver(at, on_event);
                         more = self.network.spread(at, None);
                     }
                 }
                 Event::Alarm(_) => debug_assert!(false, "datagrams set no alarms"),
             }
-            self.deliver(at, told);
+            self.deliver(at, on_event);
         }
     }
 
-    fn deliver(&mut self, at: Time, told: &mut impl FnMut(Passed<'_>)) {
+    fn deliver(&mut self, at: Time, on_event: &mut impl FnMut(DatagramEvent<'_>)) {
         while let Some(delivery) = self.network.delivered() {
-            self.hand_over(at, delivery, told);
+            self.deliver_one(at, delivery, on_event);
         }
     }
 
-    fn hand_over(&mut self, at: Time, delivery: Delivery, told: &mut impl FnMut(Passed<'_>)) {
+    fn deliver_one(&mut self, at: Time, delivery: Delivery, on_event: &mut impl FnMut(DatagramEvent<'_>)) {
         let packet = self.network.packet(delivery.packet);
         if let Body::Raw(bytes) = &packet.body {
             let Head { from, sent, .. } = packet.head;
             let number = self.numbers[delivery.packet.0 as usize];
             let (host, from) = (self.hosts[delivery.agent.0 as usize], self.hosts[from.0 as usize]);
-            told(Passed::Arrival(DatagramArrival { number, at, sent, host, from, ecn: delivery.ecn, bytes }));
+            on_event(DatagramEvent::Arrival(DatagramArrival {
+                number,
+                at,
+                sent,
+                host,
+                from,
+                ecn: delivery.ecn,
+                bytes,
+            }));
         }
         self.network.release(delivery.packet);
     }
 
-    /// The older part of the links' series is to go there.
+    /// Stores the older part of the links' series in `store`.
     pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
         self.network.keep_in(store);
     }
 
-    /// The run is over: fetches the links' series.
+    /// Reads the links' series back at the end of the run.
     ///
     /// # Errors
-    /// The store's.
+    /// An error of the store.
     pub fn recall(&mut self) -> io::Result<()> {
         self.network.recall()
     }
 
-    /// Has what is offered to the links that the scenario captures written as pcapng: see [`Network::capture`].
+    /// Writes the packets that are offered to the captured links as pcapng; see [`Network::capture`].
     ///
     /// # Errors
-    /// The streams', with the link's name.
+    /// An error of a stream, with the link's name.
     pub fn capture(
         &mut self,
         scenario: &Scenario,
         open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
     ) -> Result<(), (String, io::Error)> {
-        // Datagrams bring their headers along.
+        // Datagrams contain their headers, so no agents need to be described.
         self.network.capture(scenario, Vec::new(), open)
     }
 
-    /// Ends the captures; without any it does nothing.
+    /// Ends the captures, if there are any.
     ///
     /// # Errors
-    /// The first that a stream had during the run, with the link's name.
+    /// The first error of a stream during the run, with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.network.end_capture()
     }
 
-    /// Packets that have left a link so far.
+    /// Returns the number of packets that have left a link.
     pub fn hops(&self) -> u64 {
         self.network.hops()
     }
 
-    /// The links as a record of the run until `now` shows them, two directions each.
+    /// Returns the links' records for the run until `now`, two directions per link.
     pub fn links(&self, now: Time) -> Vec<LinkRecord<'_>> {
         self.network.links(now)
     }
 
-    /// As [`Network::ways_of`].
-    pub fn ways_of(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
-        self.network.ways_of(flow)
+    /// Returns what [`Network::directions_of_flow`] returns.
+    pub fn directions_of_flow(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
+        self.network.directions_of_flow(flow)
     }
 }

@@ -1,30 +1,30 @@
-//! Packets in flight, in the order of arrival.
+//! Queues of packets in flight, in order of arrival.
 
-use crate::agenda::Key;
+use crate::event_queue::Key;
 use crate::packet::PacketIx;
 use steadycast_link::Ecn;
 use steadycast_units::Time;
 
-/// One copy of a packet between two nodes.
+/// A copy of a packet between two nodes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct InFlight {
-    /// When it arrives.
+    /// The key of its arrival.
     pub(crate) key: Key,
     pub(crate) packet: PacketIx,
     pub(crate) size: u32,
-    /// What comes behind the link that it is on.
+    /// What follows the link: the position on the unicast path, or a marked link of a tree.
     pub(crate) place: u32,
     pub(crate) ecn: Ecn,
 }
 
-/// A ring, which a hop reads and writes once: shorter code than that of the standard one.
+/// A ring buffer. A hop writes and reads it once, so its code is shorter than that of `VecDeque`.
 #[derive(Default)]
 pub(crate) struct Lane {
-    /// Their number is a power of two, or 0.
+    /// The slots; their number is a power of two, or 0.
     slots: Vec<InFlight>,
     head: usize,
     len: usize,
-    /// When the last of them arrives.
+    /// The latest arrival among them.
     last: Time,
 }
 
@@ -39,7 +39,7 @@ impl Lane {
         if self.len == 0 { None } else { self.slots.get(self.head) }
     }
 
-    /// Takes the first one out; the key of the next.
+    /// Removes the first packet. Returns the key of the next one.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Key> {
         self.head = self.slot(1);
@@ -47,7 +47,7 @@ impl Lane {
         self.front().map(|next| next.key)
     }
 
-    /// Puts one in, whose key was made after those of all others; returns whether it arrives first.
+    /// Inserts a packet whose key is newer than all others. Returns whether it arrives first.
     #[inline(always)]
     pub(crate) fn put(&mut self, flying: InFlight) -> bool {
         let (at, others) = (flying.key.at(), self.len);
@@ -57,8 +57,9 @@ impl Lane {
         let slot = self.slot(others);
         self.slots[slot] = flying;
         self.len += 1;
+        // Reordering: only this case needs a search.
         if at < self.last {
-            return self.sink();
+            return self.sort_in_last();
         }
         self.last = at;
         others == 0
@@ -67,15 +68,16 @@ impl Lane {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
+        // A ring can only grow at its end, so it is unrolled first.
         self.slots.rotate_left(self.head);
         self.head = 0;
         self.slots.resize((2 * self.len).max(4), InFlight::default());
     }
 
-    /// Moves the one that came in last to where it belongs; returns whether it arrives first.
+    /// Moves the last inserted packet to its place in order of arrival. Returns whether it arrives first.
     #[cold]
     #[inline(never)]
-    fn sink(&mut self) -> bool {
+    fn sort_in_last(&mut self) -> bool {
         let mut place = self.len - 1;
         let newcomer = self.slots[self.slot(place)];
         while place > 0 && newcomer.key < self.slots[self.slot(place - 1)].key {
@@ -96,27 +98,27 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agenda::{Agenda, Due};
+    use crate::event_queue::{EventKind, EventQueue};
     use proptest::prelude::*;
 
     proptest! {
         #[test]
         fn what_is_in_flight_arrives_in_the_order_of_keys(steps in prop::collection::vec((0u64..30, 0u32..3), 1..100)) {
-            let (mut lane, mut agenda, mut told) = (Lane::default(), Agenda::default(), Vec::new());
+            let (mut lane, mut events, mut expected) = (Lane::default(), EventQueue::default(), Vec::new());
             for (at, pops) in steps {
-                let key = agenda.key(Time::from_nanos(at), Due::Lane(0));
+                let key = events.key(Time::from_nanos(at), EventKind::Lane(0));
                 let flying = InFlight { key, packet: PacketIx::default(), size: 1, place: 0, ecn: Ecn::NotEct };
-                prop_assert_eq!(lane.put(flying), told.iter().all(|other| key < *other));
-                told.push(key);
-                told.sort_unstable();
+                prop_assert_eq!(lane.put(flying), expected.iter().all(|other| key < *other));
+                expected.push(key);
+                expected.sort_unstable();
                 for _ in 0..pops {
-                    prop_assert_eq!(lane.front().map(|f| f.key), told.first().copied());
-                    if !told.is_empty() {
+                    prop_assert_eq!(lane.front().map(|f| f.key), expected.first().copied());
+                    if !expected.is_empty() {
                         lane.pop();
-                        told.remove(0);
+                        expected.remove(0);
                     }
                 }
-                prop_assert_eq!(lane.iter().map(|f| f.key).collect::<Vec<_>>(), told.clone());
+                prop_assert_eq!(lane.iter().map(|f| f.key).collect::<Vec<_>>(), expected.clone());
             }
         }
     }

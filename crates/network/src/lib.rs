@@ -1,20 +1,20 @@
-//! The network of every world: links, ways and trees, and how packets get from one agent to others.
+//! The network of every world: links, paths, multicast trees, and the forwarding of packets between agents.
 //!
-//! [`Network`] is built from a scenario and driven event by event; the simulated world stands on it. [`Datagrams`] is
-//! the same network for hosts that are not ours: it carries bytes between them, driven by a clock.
+//! [`Network`] is built from a scenario and driven event by event; the simulator runs on it. [`Datagrams`] is the
+//! same network for external hosts: it carries datagrams as bytes, driven by a clock.
 
-mod agenda;
 mod capture;
 mod config;
 mod datagrams;
+mod event_queue;
 mod lane;
 mod net;
 mod network;
 mod packet;
 mod tree;
 
-pub use capture::{Shape, Who, group_address, host_address};
-pub use datagrams::{DatagramArrival, Datagrams, Passed, Target};
+pub use capture::{AgentInfo, TcpShape, group_address, host_address};
+pub use datagrams::{DatagramArrival, DatagramEvent, Datagrams, Target};
 pub use net::{Delivery, Fan, Leg, PathIx};
 pub use network::{Alarm, Event, Network};
 pub use packet::{Head, Packet, PacketIx, To};

@@ -1,18 +1,19 @@
-//! Nodes and links: how a packet gets from one agent to others.
+//! Nodes and links: the forwarding of packets between agents.
 //!
-//! A link tells a packet's arrival when it is offered, so a hop is one event: the packet waits in a lane, a list in the
-//! order of arrival, and only the first of each lane stands in the agenda. Each link has a lane of its own. What takes
-//! equally long on whatever link arrives in the order in which it was offered, so idle links share a lane per latency,
-//! as do those with one packet before: the agenda then holds a few keys instead of one per link. Copies that a
-//! branching node sends on at once mostly arrive at once, too: they are one event together, a [`Fan`].
+//! A link returns a packet's arrival when it is offered, so a hop is one event. The packet waits in a lane, a queue
+//! in order of arrival, and only the first packet of each lane has a key in the event queue. Each link has a lane.
+//! Packets with equal latency arrive in the order in which they were offered, on any link. Idle links therefore share
+//! a lane per latency, as do links on which one other packet is ahead. The event queue then holds a few keys instead
+//! of one per link. Copies that a branching node forwards mostly arrive at the same time: they are one event, a
+//! [`Fan`].
 //!
-//! A link whose queue decides when packets leave answers that it holds a packet: that waits under the link's token
-//! until the link tells its fate, and the agenda has a key for when the link is to be asked.
+//! A link whose queue decides at dequeue holds packets. A held packet is stored under the link's token until the link
+//! returns its fate. The event queue has a key for the time of the next fate.
 //!
-//! What is in flight knows all that the next link asks, and where it goes from there; the packet itself is looked at
-//! only at its destination.
+//! A packet in flight carries everything that the next hop needs. The packet itself is accessed only at its
+//! destination.
 
-use crate::agenda::{Agenda, Due};
+use crate::event_queue::{EventKind, EventQueue};
 use crate::lane::{InFlight, Lane};
 use crate::packet::{Head, Packet, PacketIx, Pool, To};
 use crate::tree::{Step, Tree};
@@ -26,29 +27,29 @@ pub(crate) struct Net {
     pub(crate) links: Vec<Hop>,
     pub(crate) lanes: Lanes,
     pub(crate) nodes: Vec<Node>,
-    /// Paths to the hosts that unicast packets go to: for each, the link to take from each node.
+    /// The routes to the nodes that unicast packets go to: for each target, the link to take from each node.
     pub(crate) routes: Vec<Vec<Option<u32>>>,
     pub(crate) paths: Paths,
     pub(crate) groups: Vec<Group>,
     pub(crate) pool: Pool,
-    pub(crate) agenda: Agenda,
+    pub(crate) events: EventQueue,
     pub(crate) hops: u64,
     pub(crate) fans: Fans,
-    pub(crate) holds: Holds,
+    pub(crate) holds: HeldPackets,
     pub(crate) capture: Option<Box<dyn Capture>>,
 }
 
-/// Packets that links hold.
+/// The packets that links hold.
 #[derive(Default)]
-pub(crate) struct Holds {
-    /// For each link that holds packets.
-    links: BTreeMap<u32, Hold>,
+pub(crate) struct HeldPackets {
+    /// The held packets of each link that holds some.
+    links: BTreeMap<u32, LinkHolds>,
 }
 
-struct Hold {
-    /// By token.
+struct LinkHolds {
+    /// The held packets, by token.
     packets: Vec<Option<Held>>,
-    /// When its key in the agenda is due; NEVER: it has none.
+    /// The time of the link's key in the event queue; NEVER if it has none.
     armed: Time,
 }
 
@@ -61,9 +62,9 @@ struct Held {
     ecn: Ecn,
 }
 
-impl Holds {
+impl HeldPackets {
     fn put(&mut self, link: u32, Token(n): Token, held: Held) {
-        let hold = self.links.entry(link).or_insert(Hold { packets: Vec::new(), armed: Time::NEVER });
+        let hold = self.links.entry(link).or_insert(LinkHolds { packets: Vec::new(), armed: Time::NEVER });
         let n = n as usize;
         if n >= hold.packets.len() {
             hold.packets.resize(n + 1, None);
@@ -76,80 +77,80 @@ impl Holds {
     }
 }
 
-/// Sees every packet that is offered to a captured link, when its fate is known.
+/// Observes every packet that is offered to a captured link, once its fate is known.
 pub(crate) trait Capture: Send {
-    /// `ecn` is what the packet's header says at the link's entry.
-    fn seen(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate);
+    /// Records a packet. `ecn` is its ECN field at the link's entry.
+    fn on_packet(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate);
 
-    /// Ends the files; tells the first that failed.
+    /// Ends the files. Returns the first error.
     fn finish(self: Box<Self>) -> Result<(), (String, std::io::Error)>;
 }
 
 /// One direction of a link.
 pub(crate) struct Hop {
     pub(crate) link: Link,
-    /// It is captured, holds packets or disorders them.
-    special: bool,
+    /// Whether the link is captured, holds packets or disorders them, and so needs the slow path.
+    needs_slow_path: bool,
     captured: bool,
     pub(crate) to: u32,
     pub(crate) reverse: u32,
-    /// The latency of the lane that it shared last, and that lane.
-    shared: Shared,
-    /// The same of packets that came together with another one.
-    second: Shared,
+    /// The shared lane that this link used last.
+    shared: SharedLane,
+    /// The shared lane that it used last for packets with one other packet ahead.
+    second: SharedLane,
 }
 
-/// A lane that links share, and how long what is in it is under way.
+/// A shared lane and the latency of its packets.
 #[derive(Clone, Copy)]
-struct Shared {
+struct SharedLane {
     latency: Span,
     lane: u32,
 }
 
-impl Shared {
+impl SharedLane {
     const NONE: Self = Self { latency: Span::MAX, lane: 0 };
 }
 
 impl Hop {
     pub(crate) fn new(link: Link, to: u32, reverse: u32) -> Self {
-        let special = link.holds() || link.disorders();
-        Self { link, special, captured: false, to, reverse, shared: Shared::NONE, second: Shared::NONE }
+        let needs_slow_path = link.holds_packets() || link.can_disorder();
+        Self { link, needs_slow_path, captured: false, to, reverse, shared: SharedLane::NONE, second: SharedLane::NONE }
     }
 
-    /// What is offered to it is to be shown from now on.
+    /// Captures what is offered to the link from now on.
     pub(crate) fn capture(&mut self) {
-        (self.special, self.captured) = (true, true);
+        (self.needs_slow_path, self.captured) = (true, true);
     }
 
-    /// How long a packet is under way that finds the link idle, and is as large as the one before that did. `None`: it
-    /// is to be offered.
+    /// Returns the latency of a packet on the fast path: the link is idle, and the packet is as large as the previous
+    /// one. With `None` it must be offered.
     #[inline(always)]
     fn pass(&mut self, now: Time, size: u32) -> Option<Span> {
-        if self.special { None } else { self.link.pass(now, Bytes::new(u64::from(size))) }
+        if self.needs_slow_path { None } else { self.link.pass(now, Bytes::new(u64::from(size))) }
     }
 }
 
-/// Unicast ways, link by link.
+/// The unicast paths, link by link.
 #[derive(Default)]
 pub(crate) struct Paths {
-    /// Links; each way ends with the agent, marked as one.
+    /// The links of all paths; each path ends with the agent, marked by [`MARK`].
     steps: Vec<u32>,
 }
 
-/// A place on a unicast path: what comes next.
+/// A position on a unicast path: the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathIx(u32);
 
-enum Next {
+enum NextStep {
     Link(u32),
     Agent(AgentIx),
 }
 
-/// Marks what is not a link, or not on a way. Links and agents are fewer than 2³⁰.
+/// Marks a step that is an agent, or a position that is not on a unicast path. Links and agents are fewer than 2³⁰.
 const MARK: u32 = 1 << 31;
 
 impl Paths {
-    /// A way to an agent over these links; returns its beginning.
+    /// Adds a path over these links to an agent. Returns its first position.
     pub(crate) fn add(&mut self, links: impl Iterator<Item = u32>, agent: AgentIx) -> PathIx {
         let begin = PathIx(self.steps.len() as u32);
         self.steps.extend(links);
@@ -158,21 +159,21 @@ impl Paths {
     }
 
     #[inline]
-    fn next(&self, place: PathIx) -> Next {
+    fn next(&self, place: PathIx) -> NextStep {
         match self.steps[place.0 as usize] {
-            step if step & MARK == 0 => Next::Link(step),
-            step => Next::Agent(AgentIx(step & !MARK)),
+            step if step & MARK == 0 => NextStep::Link(step),
+            step => NextStep::Agent(AgentIx(step & !MARK)),
         }
     }
 }
 
-/// Packets in flight. The first lanes are those of the links, then come the shared ones.
+/// The packets in flight. The first lanes are those of the links; the shared lanes follow.
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     shared: BTreeMap<Span, u32>,
 }
 
-/// Packets of many sizes on links of many kinds could make any number of shared lanes; more than this share none.
+/// The most shared lanes. Packets of many sizes on many kinds of links would otherwise create an unbounded number.
 const SHARED_LANES: usize = 64;
 
 impl Lanes {
@@ -180,9 +181,9 @@ impl Lanes {
         Self { lanes: (0..links).map(|_| Lane::default()).collect(), shared: BTreeMap::new() }
     }
 
-    /// The shared lane of a latency, or the link's own where there are too many.
+    /// Returns the shared lane of a latency, or the link's lane if there are too many.
     #[inline(never)]
-    fn shared(&mut self, latency: Span, link: u32) -> Shared {
+    fn shared(&mut self, latency: Span, link: u32) -> SharedLane {
         let lane = match self.shared.get(&latency) {
             Some(lane) => *lane,
             None if self.shared.len() >= SHARED_LANES => link,
@@ -193,47 +194,48 @@ impl Lanes {
                 lane
             }
         };
-        Shared { latency, lane }
+        SharedLane { latency, lane }
     }
 }
 
 #[derive(Default)]
 pub(crate) struct Node {
-    /// Agents on this node that are members of a group.
+    /// The agents on this node that are members of a group.
     pub(crate) members: Vec<(u32, AgentIx)>,
 }
 
 pub(crate) struct Group {
     pub(crate) tree: Tree,
-    /// For each link the one agent that a packet of the group is for which arrives by it, where that is all it is for.
-    leaf: Vec<Option<AgentIx>>,
-    /// How often the tree has changed.
+    /// For each link, the only agent that receives the group's packets arriving by it, if there is exactly one and no
+    /// further branch.
+    sole_receiver: Vec<Option<AgentIx>>,
+    /// The number of changes of the tree.
     pub(crate) changes: u64,
 }
 
 impl Group {
     pub(crate) fn new(tree: Tree, links: usize) -> Self {
-        Self { tree, leaf: vec![None; links], changes: 0 }
+        Self { tree, sole_receiver: vec![None; links], changes: 0 }
     }
 
-    /// See [`Group::leaf`].
-    pub(crate) fn leaf(&self, link: u32) -> Option<AgentIx> {
-        self.leaf[link as usize]
+    /// Returns the only receiver behind a link; see the field.
+    pub(crate) fn sole_receiver(&self, link: u32) -> Option<AgentIx> {
+        self.sole_receiver[link as usize]
     }
 }
 
 /// A packet at its destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
-    /// The agent that it is for.
+    /// The receiving agent.
     pub agent: AgentIx,
     /// The packet.
     pub packet: PacketIx,
-    /// Its ECN field on arrival.
+    /// The ECN field at arrival.
     pub ecn: Ecn,
 }
 
-/// Copies of one packet that arrive at the same time, and in turns that follow each other, on several links.
+/// Copies of one packet that arrive on several links at the same time, with nothing between them in the event order.
 #[derive(Default)]
 pub struct Fan {
     pub(crate) packet: PacketIx,
@@ -248,36 +250,36 @@ pub struct Leg {
 }
 
 impl Leg {
-    /// The direction by which it arrives.
+    /// Returns the direction by which it arrives.
     pub const fn direction(&self) -> DirIx {
         DirIx(self.link)
     }
 
-    /// Its ECN field on arrival.
+    /// Returns the ECN field at arrival.
     pub const fn ecn(&self) -> Ecn {
         self.ecn
     }
 }
 
 impl Fan {
-    /// The packet of which these are copies.
+    /// Returns the packet of the copies.
     pub const fn packet(&self) -> PacketIx {
         self.packet
     }
 
-    /// The copies, in the order of the directions by which they arrive.
+    /// Returns the copies, in the order of the directions by which they arrive.
     pub fn legs(&self) -> &[Leg] {
         &self.legs
     }
 
-    /// Leaves those of which `keep` says so. The others are the caller's, who gives them back by
-    /// [`crate::Network::release_all`].
+    /// Retains the copies for which `keep` returns true. The caller must release the others by
+    /// [`crate::Network::release_copies`].
     pub fn keep(&mut self, keep: impl FnMut(&Leg) -> bool) {
         self.legs.retain(keep);
     }
 }
 
-/// Fans under way. PathIxs and the memory of legs are used again.
+/// The fans in flight. Slots and the memory of legs are reused.
 #[derive(Default)]
 pub(crate) struct Fans {
     fans: Vec<Fan>,
@@ -304,7 +306,7 @@ impl Fans {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Keeps the memory of legs that have arrived.
+    /// Stores the memory of legs that have arrived for reuse.
     pub(crate) fn keep(&mut self, mut legs: Vec<Leg>) {
         legs.clear();
         self.spare.push(legs);
@@ -312,8 +314,8 @@ impl Fans {
 }
 
 impl Net {
-    /// A packet leaves the agent on `node`. Deliveries to agents on the node itself are put into `out`; each holds one
-    /// copy, which the caller releases.
+    /// Sends a packet from an agent on `node`. Deliveries to agents on the node itself are added to `out`. Each holds
+    /// one copy, which the caller must release.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -336,17 +338,19 @@ impl Net {
         }
     }
 
-    /// The first packet of a lane has arrived, and is delivered or goes on.
+    /// Processes the arrival of a lane's first packet: it is delivered or forwarded.
     #[inline(always)]
     pub(crate) fn arrive(&mut self, now: Time, lane: u32, out: &mut Vec<Delivery>) -> Option<Delivery> {
         let lane = &mut self.lanes.lanes[lane as usize];
         let InFlight { key, packet, size, place, ecn } = *lane.front()?;
-        // After an overtaking the agenda has a key too many for this lane: it comes too early, or for nothing.
+        // After an overtaking the event queue has an extra key for this lane, which expires early or finds the lane
+        // empty.
         if key.at() > now {
             return None;
         }
+        // Only a lane's first packet has a key in the event queue, so the next one inherits the place.
         if let Some(next) = lane.pop() {
-            self.agenda.replace(next);
+            self.events.replace(next);
         }
         self.hops += 1;
         if place & MARK != 0 {
@@ -355,7 +359,7 @@ impl Net {
         self.forward(now, PathIx(place), packet, size, ecn)
     }
 
-    /// A copy of a group's packet has arrived by link `l`.
+    /// Processes the arrival of a group packet's copy by link `l`.
     #[inline]
     pub(crate) fn arrive_in_group(
         &mut self,
@@ -366,7 +370,8 @@ impl Net {
         out: &mut Vec<Delivery>,
     ) -> Option<Delivery> {
         let To::Group(group) = self.pool.get(packet).head.to else { return None };
-        if let Some(agent) = self.groups[group as usize].leaf[l as usize] {
+        // Most copies end at a leaf: the common case needs no look at members and branches.
+        if let Some(agent) = self.groups[group as usize].sole_receiver[l as usize] {
             return Some(Delivery { agent, packet, ecn });
         }
         let node = self.links[l as usize].to;
@@ -374,33 +379,34 @@ impl Net {
         out.pop()
     }
 
-    /// Sends a unicast packet on, or delivers it.
+    /// Forwards a unicast packet to the next link, or delivers it.
     #[inline(always)]
-    fn forward(&mut self, now: Time, way: PathIx, packet: PacketIx, size: u32, ecn: Ecn) -> Option<Delivery> {
-        match self.paths.next(way) {
-            Next::Agent(agent) => Some(Delivery { agent, packet, ecn }),
-            Next::Link(link) => {
-                let place = way.0 + 1;
+    fn forward(&mut self, now: Time, position: PathIx, packet: PacketIx, size: u32, ecn: Ecn) -> Option<Delivery> {
+        match self.paths.next(position) {
+            NextStep::Agent(agent) => Some(Delivery { agent, packet, ecn }),
+            NextStep::Link(link) => {
+                // The position after the link: what happens to the packet at its other end.
+                let place = position.0 + 1;
                 let hop = &mut self.links[link as usize];
                 match hop.pass(now, size) {
                     Some(latency) if hop.shared.latency == latency => {
                         let lane = hop.shared.lane;
-                        self.fly(now + latency, lane, packet, size, place, ecn);
+                        self.put_in_lane(now + latency, lane, packet, size, place, ecn);
                     }
-                    passed => self.forward_slowly(now, link, passed, Held { packet, size, place, ecn }),
+                    passed => self.forward_on_slow_path(now, link, passed, Held { packet, size, place, ecn }),
                 }
                 None
             }
         }
     }
 
-    /// Sends a packet on that does not find the link as the one before it.
+    /// Forwards a packet for which the fast path does not apply.
     #[inline(never)]
-    fn forward_slowly(&mut self, now: Time, link: u32, passed: Option<Span>, held: Held) {
+    fn forward_on_slow_path(&mut self, now: Time, link: u32, passed: Option<Span>, held: Held) {
         let hop = &mut self.links[link as usize];
         let fate = match passed {
             Some(latency) => Fate::Arrives { at: now + latency, ecn: held.ecn },
-            None if hop.special => return self.forward_specially(now, link, held),
+            None if hop.needs_slow_path => return self.forward_on_special_link(now, link, held),
             None => hop.link.offer_slowly(now, Bytes::new(u64::from(held.size)), held.ecn),
         };
         match fate {
@@ -410,15 +416,14 @@ impl Net {
     }
 
     #[inline(never)]
-    fn forward_specially(&mut self, now: Time, link: u32, held: Held) {
+    fn forward_on_special_link(&mut self, now: Time, link: u32, held: Held) {
         match self.offer(now, link, held) {
             Some((at, ecn)) => self.depart(now, at, link, Held { ecn, ..held }),
             None => self.pool.release(held.packet),
         }
     }
 
-    /// Sends as many copies of a group's packet on from `node` as there are branches, and delivers it to the members
-    /// there.
+    /// Forwards copies of a group's packet from `node` on all branches, and delivers it to the members there.
     #[allow(clippy::too_many_arguments, reason = "an inner call: a struct would be built and taken apart per hop")]
     fn spread(
         &mut self,
@@ -433,15 +438,17 @@ impl Net {
         let Head { from, size, .. } = self.pool.get(packet).head;
         let size = u32::try_from(size.get()).unwrap_or(u32::MAX);
         for &(g, agent) in &self.nodes[node as usize].members {
+            // A sender does not receive its own packet.
             if g == group && agent != from {
                 self.pool.copy(packet, 1);
                 out.push(Delivery { agent, packet, ecn });
             }
         }
+        // A packet is never sent back to where it came from.
         let back = via.map(|l| self.links[l as usize].reverse);
-        // Taken out, since offering needs the whole net; the tree does not change meanwhile.
+        // The branches are taken out because offering needs the whole network; the tree does not change meanwhile.
         let branches = self.groups[group as usize].tree.take_branches(node);
-        // Those that arrive together, so far.
+        // The copies so far that arrive at the same time.
         let (mut together, mut legs) = (Time::NEVER, self.fans.spare());
         for &link in branches.iter().filter(|link| Some(**link) != back) {
             let offered = match self.links[link as usize].pass(now, size) {
@@ -449,11 +456,12 @@ impl Net {
                 None => self.offer(now, link, Held { packet, size, place: MARK | link, ecn }),
             };
             let Some((at, ecn)) = offered else { continue };
+            // Copies with another arrival start a new fan.
             if at != together {
                 if !legs.is_empty() {
                     let spare = self.fans.spare();
                     let legs = std::mem::replace(&mut legs, spare);
-                    self.send_off(now, legs, together, packet, size);
+                    self.put_in_flight(now, legs, together, packet, size);
                 }
                 together = at;
             }
@@ -462,80 +470,83 @@ impl Net {
         if legs.is_empty() {
             self.fans.keep(legs);
         } else {
-            self.send_off(now, legs, together, packet, size);
+            self.put_in_flight(now, legs, together, packet, size);
         }
         self.groups[group as usize].tree.give_branches_back(node, branches);
         self.pool.release(packet);
     }
 
-    /// These copies are on their way.
-    fn send_off(&mut self, now: Time, legs: Vec<Leg>, at: Time, packet: PacketIx, size: u32) {
+    /// Puts the copies in flight that arrive at `at`.
+    fn put_in_flight(&mut self, now: Time, legs: Vec<Leg>, at: Time, packet: PacketIx, size: u32) {
         self.pool.copy(packet, legs.len() as u32);
         if let [Leg { link, ecn }] = legs[..] {
             self.fans.keep(legs);
             self.depart(now, at, link, Held { packet, size, place: MARK | link, ecn });
         } else {
             let n = self.fans.put(Fan { packet, legs });
-            let key = self.agenda.key(at, Due::Fan(n));
-            self.agenda.put(key);
+            let key = self.events.key(at, EventKind::Fan(n));
+            self.events.put(key);
         }
     }
 
-    /// When a packet that link `l` has not let pass arrives, and with which mark; `None`: it does not, or the link
-    /// holds it, with a copy of its own.
+    /// Offers a packet to link `l`. Returns its arrival and its ECN field then. `None` if the packet is dropped, or
+    /// if the link holds a copy of it.
     fn offer(&mut self, now: Time, l: u32, held: Held) -> Option<(Time, Ecn)> {
         let Held { packet, size, ecn, .. } = held;
         let hop = &mut self.links[l as usize];
-        if !hop.special {
+        if !hop.needs_slow_path {
             return match hop.link.offer_slowly(now, Bytes::new(u64::from(size)), ecn) {
                 Fate::Arrives { at, ecn } => Some((at, ecn)),
                 Fate::Dropped(_) | Fate::Held(_) => None,
             };
         }
-        let flow = if hop.link.holds() { self.pool.get(packet).flow() } else { 0 };
-        let fate = hop.link.offer_of(now, Bytes::new(u64::from(size)), ecn, flow);
+        // Only fair queueing needs the flow, and hashing a datagram takes time.
+        let flow = if hop.link.holds_packets() { self.pool.get(packet).flow() } else { 0 };
+        let fate = hop.link.offer_with_flow(now, Bytes::new(u64::from(size)), ecn, flow);
         if let Fate::Held(token) = fate {
             self.pool.copy(packet, 1);
             self.holds.put(l, token, held);
         } else if hop.captured {
-            self.show(now, l, packet, ecn, fate);
+            self.record_capture(now, l, packet, ecn, fate);
         }
         if let Fate::Arrives { ecn, .. } = fate {
-            self.repeat(now, l, Held { ecn, ..held });
+            self.schedule_duplicate(now, l, Held { ecn, ..held });
         }
         self.drain_queue(now, l);
+        // The offer may have let other held packets leave.
         match fate {
             Fate::Arrives { at, ecn } => Some((at, ecn)),
             Fate::Dropped(_) | Fate::Held(_) => None,
         }
     }
 
-    /// Schedules the duplicate of the packet that link `l` has just accepted, if the link makes one.
-    fn repeat(&mut self, now: Time, l: u32, held: Held) {
+    /// Puts the duplicate of a packet in flight that link `l` has just accepted, if the link makes one.
+    fn schedule_duplicate(&mut self, now: Time, l: u32, held: Held) {
         if let Some(at) = self.links[l as usize].link.copy() {
             self.pool.copy(held.packet, 1);
             self.depart(now, at, l, held);
         }
     }
 
-    /// The key of a link that holds packets is due.
-    pub(crate) fn ask(&mut self, now: Time, l: u32) {
+    /// Processes the key of a link that holds packets.
+    pub(crate) fn serve_queue(&mut self, now: Time, l: u32) {
+        // An earlier key may have replaced this one: then it has nothing to do.
         if let Some(hold) = self.holds.links.get_mut(&l).filter(|hold| hold.armed <= now) {
             hold.armed = Time::NEVER;
             self.drain_queue(now, l);
         }
     }
 
-    /// Has a link tell what becomes of the packets that it holds, as far as that is known, and when to ask again.
+    /// Processes the fates that link `l` knows by now, and schedules the time of the next one.
     fn drain_queue(&mut self, now: Time, l: u32) {
         while let Some((token, fate)) = self.links[l as usize].link.take(now) {
             let Some(held) = self.holds.take(l, token) else { continue };
             if self.links[l as usize].captured {
-                self.show(now, l, held.packet, held.ecn, fate);
+                self.record_capture(now, l, held.packet, held.ecn, fate);
             }
             match fate {
                 Fate::Arrives { at, ecn } => {
-                    self.repeat(now, l, Held { ecn, ..held });
+                    self.schedule_duplicate(now, l, Held { ecn, ..held });
                     self.depart(now, at, l, Held { ecn, ..held });
                 }
                 Fate::Dropped(_) | Fate::Held(_) => self.pool.release(held.packet),
@@ -545,23 +556,25 @@ impl Net {
             && due < hold.armed
         {
             hold.armed = due;
-            let key = self.agenda.key(due, Due::Queue(l));
-            self.agenda.put(key);
+            let key = self.events.key(due, EventKind::Queue(l));
+            self.events.put(key);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn show(&mut self, now: Time, l: u32, packet: PacketIx, ecn: Ecn, fate: Fate) {
+    fn record_capture(&mut self, now: Time, l: u32, packet: PacketIx, ecn: Ecn, fate: Fate) {
         if let Some(capture) = &mut self.capture {
-            capture.seen(l, now, self.pool.get(packet), ecn, fate);
+            capture.on_packet(l, now, self.pool.get(packet), ecn, fate);
         }
     }
 
-    /// A packet was just offered to `link` and arrives at `at`: it goes into its lane.
+    /// Puts a packet in flight that was just offered to `link` and arrives at `at`.
     #[inline]
     fn depart(&mut self, now: Time, at: Time, link: u32, Held { packet, size, place, ecn }: Held) {
         let (latency, hop) = (at.since(now), &mut self.links[link as usize]);
+        // Packets of equal latency arrive in the order in which they were offered, so they share a lane. All others use
+        // their link's lane.
         let idle = hop.link.was_idle();
         let lane = if idle || hop.link.was_second(latency) {
             let shared = if idle { &mut hop.shared } else { &mut hop.second };
@@ -572,39 +585,39 @@ impl Net {
         } else {
             link
         };
-        self.fly(at, lane, packet, size, place, ecn);
+        self.put_in_lane(at, lane, packet, size, place, ecn);
     }
 
-    /// A packet is in a lane until `at`.
+    /// Puts a packet into a lane until `at`.
     #[inline(always)]
-    fn fly(&mut self, at: Time, lane: u32, packet: PacketIx, size: u32, place: u32, ecn: Ecn) {
-        let key = self.agenda.key(at, Due::Lane(lane));
-        // Where a jitter that reorders has let it overtake all others, the agenda still has the key of the one that was
-        // first.
+    fn put_in_lane(&mut self, at: Time, lane: u32, packet: PacketIx, size: u32, place: u32, ecn: Ecn) {
+        let key = self.events.key(at, EventKind::Lane(lane));
+        // If reordering lets it overtake all others in the lane, the event queue still has the key of the former
+        // first packet.
         if self.lanes.lanes[lane as usize].put(InFlight { key, packet, size, place, ecn }) {
-            self.agenda.put(key);
+            self.events.put(key);
         }
     }
 
-    /// Takes one step of a join or leave of a group; returns the next one, if the tree changes further up.
+    /// Applies one step of a join or leave of a group. Returns the next step if the tree changes further up.
     pub(crate) fn graft(&mut self, group: u32, step: Step) -> Option<Step> {
         let links = &self.links;
-        let Group { tree, leaf, changes } = &mut self.groups[group as usize];
+        let Group { tree, sole_receiver, changes } = &mut self.groups[group as usize];
         *changes += 1;
         let next = tree.step(step, |l| (links[l as usize].to, links[l as usize].reverse));
         let up = tree.up(step.node)?;
         let (parent, down) = (links[up as usize].to, links[up as usize].reverse);
         for (node, out, back) in [(step.node, up, down), (parent, down, up)] {
             debug_assert_eq!(links[out as usize].reverse, back);
-            leaf[back as usize] = None;
+            sole_receiver[back as usize] = None;
             let mut members = self.nodes[node as usize].members.iter().filter(|(g, _)| *g == group);
             let only = members.next().filter(|_| members.next().is_none()).map(|(_, agent)| *agent);
-            // Where there are more than two branches none was a leaf's before, and none is now.
+            // With more than two branches none had a single receiver before, and none has now.
             match *tree.branches(node) {
-                [one] => leaf[links[one as usize].reverse as usize] = only,
+                [one] => sole_receiver[links[one as usize].reverse as usize] = only,
                 [one, other] => {
                     for branch in [one, other] {
-                        leaf[links[branch as usize].reverse as usize] = None;
+                        sole_receiver[links[branch as usize].reverse as usize] = None;
                     }
                 }
                 _ => {}
@@ -613,14 +626,15 @@ impl Net {
         next
     }
 
-    /// For each link how many packets are on it.
-    pub(crate) fn under_way(&self) -> Vec<u64> {
+    /// Returns the number of packets on each link.
+    pub(crate) fn packets_on_links(&self) -> Vec<u64> {
         let mut on = vec![0; self.links.len()];
         for (link, hold) in &self.holds.links {
             on[*link as usize] += hold.packets.iter().flatten().count() as u64;
         }
         for flying in self.lanes.lanes.iter().flat_map(Lane::iter) {
             let link = match flying.place {
+                // The position is that after the link.
                 place if place & MARK == 0 => self.paths.steps[place as usize - 1],
                 place => place & !MARK,
             };

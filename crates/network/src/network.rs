@@ -1,13 +1,13 @@
-//! A scenario's network: links, ways between nodes, groups with their trees, and what happens to packets on them.
+//! The network of a scenario: links, paths between nodes, groups with their trees, and the forwarding of packets.
 //!
-//! A driver calls [`Network::step`] for one event of its own after the other, and takes after each what was delivered
-//! from [`Network::delivered`]. The events are the network's own and the alarms that the driver has set for itself
-//! ([`Network::set_alarm`]): one agenda orders both, ties by the order of scheduling.
+//! A driver calls [`Network::step`] for the next event and then takes everything that was delivered from
+//! [`Network::delivered`]. Events are the network's own and the driver's alarms ([`Network::set_alarm`]). One event
+//! queue orders both; ties are in the order of scheduling.
 
-use crate::agenda::{Agenda, Due};
-use crate::capture::{Taps, Who};
+use crate::capture::{AgentInfo, Captures};
 use crate::config::link_config;
-use crate::net::{Capture, Delivery, Fan, Fans, Group, Holds, Hop, Lanes, Net, Node, Paths};
+use crate::event_queue::{EventKind, EventQueue};
+use crate::net::{Capture, Delivery, Fan, Fans, Group, HeldPackets, Hop, Lanes, Net, Node, Paths};
 use crate::packet::{Head, Packet, PacketIx, Pool, To};
 use crate::tree::{Graph, Step, Tree};
 use std::collections::BTreeMap;
@@ -18,74 +18,74 @@ use steadycast_link::{Counts, Link};
 use steadycast_scenario::{self as sc, DirIx, NodeIx, Scenario};
 use steadycast_units::{Bytes, Span, Time};
 
-/// What a driver has asked to be reminded of.
+/// A timer of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarm {
-    /// An agent wants to be called.
+    /// The timer of an agent.
     Agent(AgentIx),
-    /// An entry of the driver's plan is due, by its place there.
+    /// The timer of an entry of the driver's plan, by its index.
     Entry(u32),
 }
 
-/// What [`Network::step`] has done.
+/// An event that [`Network::step`] returns.
 pub enum Event {
-    /// A packet has reached an agent. [`Network::delivered`] has what else has arrived with it.
+    /// A packet has reached an agent. [`Network::delivered`] returns what has arrived with it.
     Arrived(Delivery),
-    /// Copies of one packet arrive together. They wait until the driver says what becomes of them: [`Network::spread`]
-    /// or [`Network::absorb`].
-    Together(Fan),
-    /// An alarm of the driver is due.
+    /// Copies of one packet arrive together. They wait until the driver calls [`Network::spread`].
+    FanOut(Fan),
+    /// A timer of the driver has expired.
     Alarm(Alarm),
 }
 
-/// A join or a leave on its way to the next router.
+/// A join or leave that travels to the next router.
 #[derive(Clone, Copy)]
-struct Graft {
+struct MembershipChange {
     group: u32,
     node: NodeIx,
     join: bool,
 }
 
-/// A scenario's links, ways and trees, with all packets that are under way.
+/// The links, paths and trees of a scenario, with all packets in flight.
 pub struct Network {
     net: Net,
     graph: Graph,
-    /// Routes that have been computed, by their target node.
+    /// The index of each computed route, by target node.
     routes: BTreeMap<u32, u32>,
-    grafts: Vec<Graft>,
-    /// The propagation delay of each direction at the start.
+    membership_changes: Vec<MembershipChange>,
+    /// The initial propagation delay of each direction.
     delays: Vec<Span>,
     join_latency: Span,
     leave_latency: Span,
     warmup: Span,
-    /// For each direction that is recorded.
+    /// The time series of each recorded direction.
     series: Vec<Rows<LinkPoint>>,
     last: Vec<Carried>,
-    /// What the links had counted when the warm-up was over; empty until then, and without one.
+    /// The links' counters at the end of the warm-up; empty before, and without a warm-up.
     warm: Vec<Counts>,
-    /// What the links had sent when the run was over; empty until then.
+    /// The bytes that each link had sent at the end of the run; empty before.
     ended: Vec<Bytes>,
     deliveries: Vec<Delivery>,
-    /// The copies that [`Network::spread`] has still to let arrive.
+    /// The copies of a fan that [`Network::spread`] has not yet let arrive, with the next index.
     spreading: Option<(Fan, usize)>,
 }
 
-/// What a direction of a link has carried and dropped so far.
+/// The totals of a direction at the previous sample.
 #[derive(Clone, Copy, Default)]
 struct Carried {
     bytes: u64,
     dropped: u64,
 }
 
-/// Directions are recorded when there are no more than this: a report with more would show nothing.
-const MOST_SERIES: usize = 512;
+/// The most directions that are recorded. A report on more would not be readable.
+const MAX_SERIES: usize = 512;
 
 impl Network {
-    /// The network of a scenario, without groups.
+    /// Creates the network of a scenario, without groups.
     ///
     /// # Errors
-    /// A link that can't be, or too many of them.
+    /// An invalid link, or too many links.
     pub fn new(scenario: &Scenario) -> Result<Self, BuildError> {
+        // The event queue packs an index into 29 bits, and each link has two directions.
         if scenario.links.len() > 1 << 28 || scenario.nodes.len() > 1 << 28 {
             return Err(BuildError::new("links", "the scenario has too many of them"));
         }
@@ -102,7 +102,7 @@ impl Network {
                 delays.push(direction.delay);
             }
         }
-        let recorded = if links.len() <= MOST_SERIES { links.len() } else { 0 };
+        let recorded = if links.len() <= MAX_SERIES { links.len() } else { 0 };
         let net = Net {
             lanes: Lanes::new(links.len()),
             links,
@@ -111,17 +111,17 @@ impl Network {
             paths: Paths::default(),
             groups: Vec::new(),
             pool: Pool::default(),
-            agenda: Agenda::default(),
+            events: EventQueue::default(),
             hops: 0,
             fans: Fans::default(),
-            holds: Holds::default(),
+            holds: HeldPackets::default(),
             capture: None,
         };
         Ok(Self {
             net,
             graph,
             routes: BTreeMap::new(),
-            grafts: Vec::new(),
+            membership_changes: Vec::new(),
             delays,
             join_latency: scenario.join_latency,
             leave_latency: scenario.leave_latency,
@@ -135,21 +135,21 @@ impl Network {
         })
     }
 
-    /// The place of the ways towards `node` among the routes; they are computed once.
+    /// Returns the index of the routes towards `node`. They are computed at the first call.
     fn route(&mut self, node: NodeIx) -> usize {
         let Self { net, graph, routes, .. } = self;
         let route = routes.entry(node.0).or_insert_with(|| {
-            net.routes.push(graph.ways_to(node.0, |l| DirIx(l).reverse().0));
+            net.routes.push(graph.routes_to(node.0, |l| DirIx(l).reverse().0));
             net.routes.len() as u32 - 1
         });
         *route as usize
     }
 
-    /// Checks that a way leads from a flow's source to each of its receivers.
+    /// Checks that a path leads from a flow's source to each of its receivers.
     ///
     /// # Errors
-    /// The first receiver to which none leads.
-    pub fn check_ways(&mut self, scenario: &Scenario, flow: &sc::Flow) -> Result<(), BuildError> {
+    /// The first receiver without a path.
+    pub fn check_paths(&mut self, scenario: &Scenario, flow: &sc::Flow) -> Result<(), BuildError> {
         let route = self.route(flow.from);
         let cut = |to: &&NodeIx| **to != flow.from && self.net.routes[route][to.0 as usize].is_none();
         flow.to.iter().find(cut).map_or(Ok(()), |to| {
@@ -158,7 +158,8 @@ impl Network {
         })
     }
 
-    /// Where packets from the node `from` go to `agent` on the node `to`; `None` where no way leads there.
+    /// Returns the destination of packets from the node `from` to `agent` on the node `to`; `None` if no path leads
+    /// there.
     pub fn path(&mut self, from: NodeIx, to: NodeIx, agent: AgentIx) -> Option<To> {
         let route = self.route(to);
         let Net { routes, links, paths, .. } = &mut self.net;
@@ -170,7 +171,7 @@ impl Network {
         Some(To::One { agent, path: paths.add(steps.map(|(link, _)| link), agent) })
     }
 
-    /// The directions that packets from `source` take to a receiver's node, the last one first.
+    /// Returns the directions on the path from `source` to a receiver's node, the last one first.
     pub fn directions(&mut self, source: NodeIx, receiver: NodeIx) -> Vec<DirIx> {
         let route = self.route(source);
         let Net { routes, links, .. } = &self.net;
@@ -178,11 +179,12 @@ impl Network {
         std::iter::successors(step(receiver.0), |(_, node)| step(*node)).map(|(up, _)| DirIx(up).reverse()).collect()
     }
 
-    /// The directions that a flow's data takes to all its receivers, in order, each once.
-    fn directions_of(&mut self, flow: &sc::Flow) -> Vec<DirIx> {
+    /// Returns the directions that a flow's data takes to all its receivers, sorted and without duplicates.
+    fn all_directions_of(&mut self, flow: &sc::Flow) -> Vec<DirIx> {
         let (mut all, mut most) = (Vec::new(), 1 << 16);
         for to in &flow.to {
             all.extend(self.directions(flow.from, *to));
+            // Duplicates are removed now and then, so that the memory stays in proportion to the result.
             if all.len() > most {
                 all.sort_unstable();
                 all.dedup();
@@ -194,20 +196,19 @@ impl Network {
         all
     }
 
-    /// The directions that a flow's data takes, as numbers: to all its receivers together, or to each of them where
-    /// each is served by a
-    /// stream of its own.
-    pub fn ways_of(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
+    /// Returns the directions that a flow's data takes, as numbers. A multicast flow has one list for all receivers,
+    /// a unicast flow one per receiver.
+    pub fn directions_of_flow(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
         let numbers = |directions: Vec<DirIx>| directions.into_iter().map(|direction| direction.0).collect();
         match flow.cast {
             sc::Cast::Unicast | sc::Cast::UnicastEach => {
                 flow.to.iter().map(|to| numbers(self.directions(flow.from, *to))).collect()
             }
-            sc::Cast::Multicast => vec![numbers(self.directions_of(flow))],
+            sc::Cast::Multicast => vec![numbers(self.all_directions_of(flow))],
         }
     }
 
-    /// Makes a group with this source; returns its number.
+    /// Adds a group with this source. Returns its number.
     pub fn add_group(&mut self, source: NodeIx) -> u32 {
         let route = self.route(source);
         let up = self.net.routes[route].clone();
@@ -215,12 +216,12 @@ impl Network {
         self.groups() - 1
     }
 
-    /// Groups so far.
+    /// Returns the number of groups.
     pub fn groups(&self) -> u32 {
         self.net.groups.len() as u32
     }
 
-    /// What reaches this node for the group is delivered to `agent`. Whether anything reaches it is decided by joins.
+    /// Delivers the group's packets that reach this node to `agent`. Joins decide whether packets reach the node.
     pub fn add_member(&mut self, group: u32, node: NodeIx, agent: AgentIx) {
         let members = &mut self.net.nodes[node.0 as usize].members;
         if !members.contains(&(group, agent)) {
@@ -228,7 +229,7 @@ impl Network {
         }
     }
 
-    /// A node is in the group from now on, up to the source, without any delay.
+    /// Adds a node to the group immediately, up to the source.
     pub fn graft(&mut self, group: u32, node: NodeIx) {
         let mut step = Some(Step { node: node.0, join: true });
         while let Some(now) = step {
@@ -236,103 +237,108 @@ impl Network {
         }
     }
 
-    /// A node joins a group or leaves it at `at`. It takes effect where the next router hears of it.
-    pub fn turn(&mut self, at: Time, group: u32, node: NodeIx, join: bool) {
-        let at = self.heard_at(at, group, node);
-        self.plan(at, Graft { group, node, join });
+    /// Schedules that a node joins or leaves a group at `at`. It takes effect when the message reaches the next
+    /// router.
+    pub fn set_membership(&mut self, at: Time, group: u32, node: NodeIx, join: bool) {
+        let at = self.membership_effective_at(at, group, node);
+        self.plan(at, MembershipChange { group, node, join });
     }
 
-    /// When the next router hears of a join or leave that a node says at `at`.
-    pub fn heard_at(&self, at: Time, group: u32, node: NodeIx) -> Time {
+    /// Returns when the next router receives a join or leave that a node sends at `at`.
+    pub fn membership_effective_at(&self, at: Time, group: u32, node: NodeIx) -> Time {
         let up = self.net.groups.get(group as usize).and_then(|g| g.tree.up(node.0));
         at + up.map_or(Span::ZERO, |link| self.delays[link as usize])
     }
 
-    fn plan(&mut self, at: Time, graft: Graft) {
-        let key = self.net.agenda.key(at, Due::Graft(self.grafts.len() as u32));
-        self.net.agenda.put(key);
-        self.grafts.push(graft);
+    fn plan(&mut self, at: Time, change: MembershipChange) {
+        let key = self.net.events.key(at, EventKind::MembershipChange(self.membership_changes.len() as u32));
+        self.net.events.put(key);
+        self.membership_changes.push(change);
     }
 
-    /// The next router hears now that a node joins a group or leaves it. Routers further up hear of it later.
-    pub fn turn_now(&mut self, now: Time, group: u32, node: NodeIx, join: bool) {
+    /// Processes a join or leave at the next router now. Routers further up process it after the join or leave
+    /// latency.
+    pub fn apply_membership(&mut self, now: Time, group: u32, node: NodeIx, join: bool) {
         if let Some(Step { node, join }) = self.net.graft(group, Step { node: node.0, join }) {
+            // A router joins further up after the join latency; leaves take longer (RFC 3376, last member query).
             let latency = if join { self.join_latency } else { self.leave_latency };
-            self.turn(now + latency, group, NodeIx(node), join);
+            self.set_membership(now + latency, group, NodeIx(node), join);
         }
     }
 
-    /// The one agent that a packet of the group is for which arrives by this direction, where that is all it is for.
-    pub fn leaf(&self, group: u32, direction: DirIx) -> Option<AgentIx> {
-        self.net.groups[group as usize].leaf(direction.0)
+    /// Returns the only agent that receives the group's packets arriving by this direction, if there is exactly one
+    /// and no further branch.
+    pub fn sole_receiver(&self, group: u32, direction: DirIx) -> Option<AgentIx> {
+        self.net.groups[group as usize].sole_receiver(direction.0)
     }
 
-    /// The node at which a direction begins.
+    /// Returns the node at which a direction begins.
     pub fn begins_at(&self, direction: DirIx) -> NodeIx {
         let links = &self.net.links;
         NodeIx(links[links[direction.0 as usize].reverse as usize].to)
     }
 
-    /// The directions that packets of the group take from the node at which this one begins, in order.
-    pub fn beside(&self, group: u32, direction: DirIx) -> impl Iterator<Item = DirIx> {
+    /// Returns the directions that the group's packets take from the node at which this one begins, in order.
+    pub fn branches_beside(&self, group: u32, direction: DirIx) -> impl Iterator<Item = DirIx> {
         let branches = self.net.groups[group as usize].tree.branches(self.begins_at(direction).0);
         branches.iter().copied().map(DirIx)
     }
 
-    /// How often the group's tree has changed: what [`Network::leaf`] has told may be otherwise after a change.
+    /// Returns how often the group's tree has changed. After a change [`Network::sole_receiver`] may return something
+    /// else.
     pub fn changes(&self, group: u32) -> u64 {
         self.net.groups[group as usize].changes
     }
 
-    /// A packet leaves its agent on `node`. What it is for on the same node is delivered at once.
+    /// Sends a packet from an agent on `node`. Receivers on the same node get it immediately.
     #[inline(always)]
     pub fn send(&mut self, now: Time, node: NodeIx, head: Head, body: impl FnOnce() -> Body) {
         self.net.send(now, node.0, head, body, &mut self.deliveries);
     }
 
-    /// Has [`Network::step`] return an alarm at `at`. Among equal times, alarms and packets come in the order of their
-    /// making.
+    /// Schedules an alarm at `at`, which [`Network::step`] returns. At equal times alarms and packets come in the
+    /// order of scheduling.
     #[inline]
     pub fn set_alarm(&mut self, at: Time, alarm: Alarm) {
         let due = match alarm {
-            Alarm::Agent(agent) => Due::Agent(agent.0),
-            Alarm::Entry(n) => Due::Entry(n),
+            Alarm::Agent(agent) => EventKind::Agent(agent.0),
+            Alarm::Entry(n) => EventKind::Entry(n),
         };
-        let key = self.net.agenda.key(at, due);
-        self.net.agenda.put(key);
+        let key = self.net.events.key(at, due);
+        self.net.events.put(key);
     }
 
-    /// When something is due next; `Time::ZERO` when something waits to be taken from [`Network::delivered`]. To be
-    /// asked when [`Network::step`] has returned nothing.
+    /// Returns the time of the next event; `Time::ZERO` while [`Network::delivered`] has packets. Valid only after
+    /// [`Network::step`] has returned `None`.
     pub fn next(&self) -> Time {
-        if self.deliveries.is_empty() { self.net.agenda.next() } else { Time::ZERO }
+        if self.deliveries.is_empty() { self.net.events.next() } else { Time::ZERO }
     }
 
-    /// Goes on up to and including `until`, or to the next event that is the driver's; tells its time. `None`: nothing
-    /// is due until then.
+    /// Processes events up to and including `until`, or up to the next event for the driver. Returns that event and
+    /// its time; `None` if nothing is due.
     #[inline]
     pub fn step(&mut self, until: Time) -> Option<(Time, Event)> {
         loop {
-            let (at, due) = self.net.agenda.take(until)?;
+            let (at, due) = self.net.events.take(until)?;
             let event = match due {
-                Due::Lane(lane) => match self.net.arrive(at, lane, &mut self.deliveries) {
+                EventKind::Lane(lane) => match self.net.arrive(at, lane, &mut self.deliveries) {
                     Some(delivery) => Event::Arrived(delivery),
                     None => continue,
                 },
-                Due::Agent(agent) => Event::Alarm(Alarm::Agent(AgentIx(agent))),
-                Due::Entry(n) => Event::Alarm(Alarm::Entry(n)),
-                Due::Fan(n) => {
+                EventKind::Agent(agent) => Event::Alarm(Alarm::Agent(AgentIx(agent))),
+                EventKind::Entry(n) => Event::Alarm(Alarm::Entry(n)),
+                EventKind::Fan(n) => {
                     let fan = self.net.fans.take(n);
                     self.net.hops += fan.legs.len() as u64;
-                    Event::Together(fan)
+                    Event::FanOut(fan)
                 }
-                Due::Queue(link) => {
-                    self.net.ask(at, link);
+                EventKind::Queue(link) => {
+                    self.net.serve_queue(at, link);
                     continue;
                 }
-                Due::Graft(n) => {
-                    let Graft { group, node, join } = self.grafts[n as usize];
-                    self.turn_now(at, group, node, join);
+                EventKind::MembershipChange(n) => {
+                    let MembershipChange { group, node, join } = self.membership_changes[n as usize];
+                    self.apply_membership(at, group, node, join);
                     continue;
                 }
             };
@@ -340,13 +346,14 @@ impl Network {
         }
     }
 
-    /// Copies that have arrived together are delivered and go on, each where it is: to be called until it returns
-    /// `false`. What each has brought is taken from [`Network::delivered`] in between.
+    /// Delivers and forwards the copies of a fan, one per call, until it returns `false`. Between calls take each
+    /// copy's deliveries from [`Network::delivered`].
     pub fn spread(&mut self, now: Time, fan: Option<Fan>) -> bool {
         if let Some(fan) = fan {
             self.spreading = Some((fan, 0));
         }
         let Some((fan, next)) = &mut self.spreading else { return false };
+        // All copies have arrived: the memory is reused by the next fan.
         let Some(leg) = fan.legs.get(*next).copied() else {
             let legs = std::mem::take(&mut fan.legs);
             self.net.fans.keep(legs);
@@ -356,48 +363,48 @@ impl Network {
         *next += 1;
         let packet = fan.packet;
         let delivery = self.net.arrive_in_group(now, leg.link, packet, leg.ecn, &mut self.deliveries);
-        // It comes first: what lies there was put in by this call, or by none.
+        // The list is empty apart from what this call has added, so this delivery comes first.
         self.deliveries.extend(delivery);
         true
     }
 
-    /// Gives copies of a packet back that were taken out of a fan.
-    pub fn release_all(&mut self, ix: PacketIx, copies: u32) {
-        self.net.pool.release_all(ix, copies);
+    /// Releases copies of a packet that were removed from a fan.
+    pub fn release_copies(&mut self, ix: PacketIx, copies: u32) {
+        self.net.pool.release_copies(ix, copies);
     }
 
-    /// The next packet that has reached an agent. Its copy is the driver's: it gives it back by [`Network::release`].
+    /// Returns the next packet that has reached an agent. The driver must release its copy by [`Network::release`].
     #[inline]
     pub fn delivered(&mut self) -> Option<Delivery> {
         self.deliveries.pop()
     }
 
-    /// The place of the packet that is sent next.
+    /// Returns the pool index of the packet that is sent next.
     pub(crate) fn next_packet(&self) -> PacketIx {
         self.net.pool.next()
     }
 
-    /// A packet.
+    /// Returns a packet.
     #[inline]
     pub fn packet(&self, ix: PacketIx) -> &Packet {
         self.net.pool.get(ix)
     }
 
-    /// Gives a delivered copy of a packet back.
+    /// Releases a delivered copy of a packet.
     #[inline]
     pub fn release(&mut self, ix: PacketIx) {
         self.net.pool.release(ix);
     }
 
-    /// The older part of the links' series is to go there.
+    /// Stores the older part of the links' series in `store`.
     pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
         self.series.iter_mut().for_each(|series| series.keep_in(store));
     }
 
-    /// The run is over: fetches the links' series.
+    /// Reads the links' series back at the end of the run.
     ///
     /// # Errors
-    /// The store's.
+    /// An error of the store.
     pub fn recall(&mut self) -> io::Result<()> {
         self.series.iter_mut().try_for_each(Kept::recall)
     }
@@ -419,32 +426,32 @@ impl Network {
         }
     }
 
-    /// Keeps what the links have counted, once: when the warm-up is over. Means leave it out.
+    /// Saves the links' counters once, at the end of the warm-up, so that means can exclude it.
     pub fn end_warmup(&mut self, now: Time) {
         if self.warm.is_empty() && !self.warmup.is_zero() && now >= Time::ZERO + self.warmup {
             self.warm = self.net.links.iter().map(|hop| hop.link.counts(now)).collect();
         }
     }
 
-    /// Keeps what the links have sent: the run is over, and what still leaves is not part of it.
+    /// Saves the bytes that the links have sent at the end of the run. What is sent later is not part of it.
     pub fn end_run(&mut self, now: Time) {
         self.ended = self.net.links.iter().map(|hop| hop.link.sent(now)).collect();
     }
 
-    /// Has what is offered to the links that the scenario captures written as pcapng: one stream per link, both
-    /// directions in it. `open` is told a link's name; `who` is told of each agent in order. Packets stand in it at the
-    /// time at which they come to the link's entry, or, where its queue decides when they leave, at which they do;
-    /// those that it drops with a comment.
+    /// Writes the packets that are offered to the captured links as pcapng: one stream per link, with both
+    /// directions. `open` gets a link's name; `agents` describes each agent in order. A packet's time is that of its
+    /// arrival at the link's entry, or of its departure if the queue decides at dequeue. Dropped packets have a
+    /// comment.
     ///
     /// # Errors
-    /// The streams', with the link's name.
+    /// An error of a stream, with the link's name.
     pub fn capture(
         &mut self,
         scenario: &Scenario,
-        who: Vec<Who>,
+        agents: Vec<AgentInfo>,
         mut open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
     ) -> Result<(), (String, io::Error)> {
-        let mut taps = Taps::new(who);
+        let mut taps = Captures::new(agents);
         for link in &scenario.record.pcap {
             taps.open(scenario, *link, &mut open)?;
             for direction in [DirIx::forward(*link), DirIx::back(*link)] {
@@ -455,22 +462,22 @@ impl Network {
         Ok(())
     }
 
-    /// Ends the captures; without any it does nothing.
+    /// Ends the captures, if there are any.
     ///
     /// # Errors
-    /// The first that a stream had during the run, with the link's name.
+    /// The first error of a stream during the run, with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.net.capture.take().map_or(Ok(()), Capture::finish)
     }
 
-    /// Packets that have left a link so far.
+    /// Returns the number of packets that have left a link.
     pub fn hops(&self) -> u64 {
         self.net.hops
     }
 
-    /// The links as a record of the run until `now` shows them, two directions each.
+    /// Returns the links' records for the run until `now`, two directions per link.
     pub fn links(&self, now: Time) -> Vec<LinkRecord<'_>> {
-        let hops = self.net.links.iter().zip(self.net.under_way()).enumerate();
+        let hops = self.net.links.iter().zip(self.net.packets_on_links()).enumerate();
         hops.map(|(n, (hop, on_it))| LinkRecord {
             link: &hop.link,
             before: self.warm.get(n),

@@ -1,57 +1,57 @@
-//! What travels: one body in a pool, however many copies of it are on their way.
+//! Packets in a pool: one body per packet, with a count of the copies in flight.
 
 use crate::net::PathIx;
 use steadycast_ends::{AgentIx, Arriving, Body};
 use steadycast_link::Ecn;
 use steadycast_units::{Bytes, Time};
 
-/// Where a packet goes.
+/// The destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
-    /// To this agent, on this path.
+    /// One agent, on this path.
     One {
-        /// The agent.
+        /// The receiving agent.
         agent: AgentIx,
-        /// The links on the way to it.
+        /// The links to it.
         path: PathIx,
     },
-    /// To all members of this group but the one that sent it.
+    /// All members of this group except the sender.
     Group(u32),
 }
 
-/// What is known of a packet besides its body.
+/// A packet's header fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    /// Where it goes.
+    /// The destination.
     pub to: To,
-    /// The agent that sent it.
+    /// The sending agent.
     pub from: AgentIx,
-    /// IP size.
+    /// The size of the IP packet.
     pub size: Bytes,
-    /// When it left its agent.
+    /// The time at which the agent sent it.
     pub sent: Time,
-    /// Its ECN field as it was sent.
+    /// The ECN field as it was sent.
     pub ecn: Ecn,
 }
 
-/// A packet: what the network knows of it, and what it carries.
+/// A packet: header and body.
 #[derive(Clone, Debug)]
 pub struct Packet {
-    /// What the network knows of it.
+    /// The header fields.
     pub head: Head,
-    /// What it carries.
+    /// The body.
     pub body: Body,
 }
 
 impl Packet {
-    /// The packet as it reaches an agent, with the ECN field that it has by then.
+    /// Returns the packet as an agent receives it, with the ECN field at arrival.
     #[inline]
     pub fn arriving(&self, ecn: Ecn) -> Arriving<'_> {
         let Head { from, size, sent, .. } = self.head;
         Arriving { from, size, sent, ecn, body: &self.body }
     }
 
-    /// A number that tells flows apart, for queues that do: who sent it, or what a datagram's headers say.
+    /// Returns the flow number for fair queueing: the sending agent, or a hash of a datagram's addresses and ports.
     pub(crate) fn flow(&self) -> u64 {
         match &self.body {
             Body::Raw(bytes) => datagram_flow(bytes),
@@ -60,8 +60,8 @@ impl Packet {
     }
 }
 
-/// Addresses, protocol and ports of an IPv4 datagram, mixed (FNV-1a). Fragments beyond the first show no ports: none
-/// has any here.
+/// Hashes addresses, protocol and ports of an IPv4 datagram (FNV-1a). The ports of a fragmented datagram are ignored,
+/// because only its first fragment has them.
 fn datagram_flow(bytes: &[u8]) -> u64 {
     let header = 4 * usize::from(bytes.first().map_or(0, |b| b & 15));
     let protocol = bytes.get(9).copied().unwrap_or_default();
@@ -73,20 +73,20 @@ fn datagram_flow(bytes: &[u8]) -> u64 {
     all.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// A packet's place in the pool.
+/// A packet's index in the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketIx(pub(crate) u32);
 
-/// Packets that are on their way, each with the number of its copies. Places are used again, so that the pool is as
-/// large as the most packets that were ever under way at once.
+/// The packets in flight, each with the number of its copies. Slots are reused, so the pool is as large as the
+/// largest number of packets that were in flight together.
 pub(crate) struct Pool {
-    /// Each with the number of its copies; a free one with the place of the next free one instead.
+    /// The packets with their copy counts. A free slot holds the index of the next free slot instead.
     packets: Vec<(u32, Packet)>,
-    /// The first free place, or [`NONE`].
+    /// The first free slot, or [`NONE`].
     free: u32,
 }
 
-/// No place.
+/// No slot.
 const NONE: u32 = u32::MAX;
 
 impl Default for Pool {
@@ -96,9 +96,9 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Takes a packet in, with one copy.
+    /// Adds a packet with one copy.
     ///
-    /// The body is made where it is to stand: made before, it would be put together in memory, read back at once and
+    /// The body is constructed in its slot. Constructed before, it would be written to the stack, read back and
     /// written again.
     #[inline(always)]
     pub(crate) fn put(&mut self, head: Head, body: impl FnOnce() -> Body) -> PacketIx {
@@ -109,7 +109,7 @@ impl Pool {
         };
         self.free = std::mem::replace(copies, 1);
         packet.head = head;
-        // What owns no memory needs not be dropped.
+        // A body without heap memory needs no drop.
         if let Body::Tcp(..) | Body::TcpAck(..) | Body::Plain(..) = packet.body {
             std::mem::forget(std::mem::replace(&mut packet.body, body()));
         } else {
@@ -118,7 +118,7 @@ impl Pool {
         PacketIx(ix)
     }
 
-    /// Where the next packet will be.
+    /// Returns the index of the next packet.
     pub(crate) fn next(&self) -> PacketIx {
         PacketIx(self.free.min(self.packets.len() as u32))
     }
@@ -133,15 +133,15 @@ impl Pool {
         self.packets[ix.0 as usize].0 += more;
     }
 
-    /// One copy less; without any the place is free.
+    /// Removes one copy. Without copies the slot is free.
     #[inline]
     pub(crate) fn release(&mut self, ix: PacketIx) {
-        self.release_all(ix, 1);
+        self.release_copies(ix, 1);
     }
 
-    /// Takes `less` copies away.
+    /// Removes `less` copies.
     #[inline]
-    pub(crate) fn release_all(&mut self, ix: PacketIx, less: u32) {
+    pub(crate) fn release_copies(&mut self, ix: PacketIx, less: u32) {
         let copies = &mut self.packets[ix.0 as usize].0;
         *copies -= less;
         if *copies == 0 {

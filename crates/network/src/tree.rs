@@ -1,8 +1,8 @@
-//! Source-rooted multicast trees, and the unicast ways they are made of.
+//! Source-rooted multicast trees, and the unicast routes on which they are built.
 
 use std::collections::VecDeque;
 
-/// Which link leads where: for each node the links out of it, as (link, other end), in the order of links.
+/// The links of a network: for each node its outgoing links as (link, other end), in the order of links.
 pub(crate) struct Graph {
     out: Vec<Vec<(u32, u32)>>,
 }
@@ -16,65 +16,66 @@ impl Graph {
         Self { out }
     }
 
-    /// For each node the link to take towards `target` by the fewest hops, ties by the first link; `None` at the target
-    /// itself and where no way leads there. `reverse[l]` is the link opposite to `l`.
-    pub(crate) fn ways_to(&self, target: u32, reverse: impl Fn(u32) -> u32) -> Vec<Option<u32>> {
-        let mut ways = vec![None; self.out.len()];
+    /// Returns the next link towards `target` for each node, by the fewest hops, ties by the first link. `None` at
+    /// the target and where no path leads there. `reverse(l)` is the link opposite to `l`.
+    pub(crate) fn routes_to(&self, target: u32, reverse: impl Fn(u32) -> u32) -> Vec<Option<u32>> {
+        let mut routes = vec![None; self.out.len()];
         let mut seen = vec![false; self.out.len()];
         seen[target as usize] = true;
         let mut queue = VecDeque::from([target]);
+        // Breadth-first search from the target gives the fewest hops.
         while let Some(node) = queue.pop_front() {
             for &(link, other) in &self.out[node as usize] {
                 if !seen[other as usize] {
                     seen[other as usize] = true;
-                    ways[other as usize] = Some(reverse(link));
+                    routes[other as usize] = Some(reverse(link));
                     queue.push_back(other);
                 }
             }
         }
-        ways
+        routes
     }
 }
 
-/// The links along which a group's packets go, grown and cut hop by hop from the members' side.
+/// The links on which a group's packets are forwarded. It grows and shrinks hop by hop, starting at the members.
 ///
-/// Packets of the source go down; what a member sends goes up and down all other branches, so that a group's RTCP
-/// reaches all.
+/// Packets of the source are forwarded down. A member's packets are forwarded up and down all other branches, so that
+/// the group's RTCP reaches every member.
 pub(crate) struct Tree {
-    /// For each node the link towards the source.
+    /// For each node, the link towards the source.
     up: Vec<Option<u32>>,
-    /// For each node its branches in use, towards members and towards the source.
+    /// For each node, its active branches towards members and towards the source.
     branches: Vec<Vec<u32>>,
-    /// For each node how many members and used branches are below it.
+    /// For each node, the number of members and active branches below it.
     below: Vec<u32>,
 }
 
-/// What remains to be done of a join or a leave, one hop further up.
+/// The next step of a join or leave, one hop further up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// The node whose link towards the source is to be added or taken away.
+    /// The node whose link towards the source is added or removed.
     pub(crate) node: u32,
     pub(crate) join: bool,
 }
 
 impl Tree {
-    /// The tree of a source to which `up` leads from each node, without members.
+    /// Creates the tree of a source without members. `up` is the link towards the source of each node.
     pub(crate) fn new(up: Vec<Option<u32>>) -> Self {
         let nodes = up.len();
         Self { up, branches: vec![Vec::new(); nodes], below: vec![0; nodes] }
     }
 
-    /// The link towards the source.
+    /// Returns the link towards the source.
     pub(crate) fn up(&self, node: u32) -> Option<u32> {
         self.up[node as usize]
     }
 
-    /// The branches at a node.
+    /// Returns the active branches at a node.
     pub(crate) fn branches(&self, node: u32) -> &[u32] {
         &self.branches[node as usize]
     }
 
-    /// The branches at a node, until they are given back.
+    /// Takes the branches of a node out; [`Tree::give_branches_back`] must follow.
     pub(crate) fn take_branches(&mut self, node: u32) -> Vec<u32> {
         std::mem::take(&mut self.branches[node as usize])
     }
@@ -83,12 +84,13 @@ impl Tree {
         self.branches[node as usize] = branches;
     }
 
-    /// Takes one step of a join or leave; returns the next one, if the tree changes further up. `ends` gives a link's
-    /// other end and the link opposite to it.
+    /// Applies one step of a join or leave. Returns the next step if the tree changes further up. `ends` returns a
+    /// link's other end and the link opposite to it.
     pub(crate) fn step(&mut self, step: Step, ends: impl Fn(u32) -> (u32, u32)) -> Option<Step> {
         let below = &mut self.below[step.node as usize];
         let (before, after) = if step.join { (*below, *below + 1) } else { (*below, below.saturating_sub(1)) };
         *below = after;
+        // Only the first member below a node, or the last one to leave, changes the tree further up.
         if (before == 0) == (after == 0) {
             return None;
         }
@@ -96,6 +98,7 @@ impl Tree {
         let (parent, down) = ends(up);
         for (node, link) in [(step.node, up), (parent, down)] {
             let branches = &mut self.branches[node as usize];
+            // Sorted, so that copies leave in the order of links.
             match branches.binary_search(&link) {
                 Err(place) if step.join => branches.insert(place, link),
                 Ok(place) if !step.join => drop(branches.remove(place)),

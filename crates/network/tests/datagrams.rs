@@ -1,4 +1,4 @@
-//! Datagrams of hosts that are not ours, carried by the links of a scenario.
+//! Datagrams of external hosts over the links of a scenario.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_capture::{Address, Meta, udp};
 use steadycast_ends::LinkPoint;
 use steadycast_link::Ecn;
-use steadycast_network::{Datagrams, Passed, Target};
+use steadycast_network::{DatagramEvent, Datagrams, Target};
 use steadycast_scenario::Scenario;
 use steadycast_units::{Span, Time};
 
-/// A UDP datagram of this size in all, from this port.
+/// Returns a UDP datagram of this total size from this port.
 fn datagram(port: u16, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; size];
     (bytes[0], bytes[9]) = (0x45, 17);
@@ -37,7 +37,7 @@ fn datagrams_of_other_hosts_are_told_apart_by_their_ports() {
         let (a, b) = (scenario.links[0].a, scenario.links[0].b);
         let mut network = Datagrams::new(&scenario, &[a, b]).unwrap_or_else(|e| panic!("{e}"));
         let mut offers = BTreeMap::new();
-        // A quarter more than fits, and beside it 50 small ones per second.
+        // A quarter more than the link carries, and 50 small datagrams per second.
         (0..4000u64).for_each(|n| drop(offers.insert(n * 800, datagram(5001, 1000))));
         (0..150u64).for_each(|n| drop(offers.insert(n * 20_000 + 1, datagram(5002, 200))));
         let (mut small, mut all) = (Vec::new(), 0);
@@ -45,7 +45,7 @@ fn datagrams_of_other_hosts_are_told_apart_by_their_ports() {
             while network.next() <= until {
                 let due = network.next();
                 network.advance(due, |passed| {
-                    let Passed::Arrival(arrival) = passed else { return };
+                    let DatagramEvent::Arrival(arrival) = passed else { return };
                     all += 1;
                     if arrival.bytes[20..22] == 5002u16.to_be_bytes() {
                         small.push(arrival.at.since(arrival.sent));
@@ -112,7 +112,7 @@ proptest! {
     }
 }
 
-/// A file that is looked at later.
+/// A file whose content is read later.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<u8>>>);
 
@@ -128,7 +128,7 @@ impl Write for Seen {
 
 #[test]
 fn a_capture_shows_what_the_links_before_it_have_made_of_a_datagrams_ecn_field() {
-    // The first link marks whatever waits, the second clears everything.
+    // The first link marks all packets that wait, the second one clears the ECN field of all.
     let text = "duration = '1s'\nnodes = ['a', 'b', 'c', 'd']\n\
                 [[link]]\nname = 'first'\nbetween = ['a', 'b']\nrate = '8Mbps'\nqueue = { kind = 'codel', \
                 ce_threshold = '0ms' }\n\

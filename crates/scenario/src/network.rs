@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use steadycast_control::registry::Registry;
-use steadycast_link::{self as link, Limit, Line, Loss, Opportunities, Policer, Queue, Shaper};
+use steadycast_link::{self as link, Limit, LinkProperties, Loss, Opportunities, Policer, Queue, Shaper};
 use steadycast_units::{Bytes, Rate, Span};
 use steadycast_words::tree::{Item, Place, Value, quoted};
 use steadycast_words::{Deferred, Findings, FromToml, OrNone, Spanned};
@@ -701,7 +701,7 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     let shaper = spec.shaper.as_ref().and_then(|said| said.value.as_option().map(|shaper| (said, *shaper)));
     // A queue's limit that is a time is one at the rate at which it drains for good.
     let drains = steady.into_iter().chain(shaper.map(|(_, shaper)| shaper.rate)).min();
-    let line = Line { rate: drains, delay };
+    let line = LinkProperties { rate: drains, delay };
     let queue = match &spec.queue {
         Some(said) => Queue::read(&said.item, &line, out),
         None => Some(Queue::drop_tail(Limit::Packets(50))),

@@ -1,5 +1,5 @@
-//! What a scenario costs, without Python, for a profiler to watch: `cargo run --release --example hops -- FILE
-//! [PATH=VALUE …]`. Video flows must be greedy: all other frames come from Python.
+//! Measures the cost of a scenario without Python, for example under a profiler: `cargo run --release --example hops
+//! -- FILE [PATH=VALUE …]`. Video flows must be greedy, because all other frames come from Python.
 
 use std::io;
 use std::path::Path;
@@ -7,13 +7,13 @@ use steadycast_record::run;
 use steadycast_scenario::Document;
 use steadycast_sim::{Inputs, Simulation};
 
-/// CPU time of this thread so far in seconds; Linux only.
+/// Returns the CPU time of this thread so far in seconds; Linux only.
 fn cpu_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).map_or(f64::NAN, |ns| ns / 1e9)
 }
 
-/// The most memory that this process had so far in MB; Linux only.
+/// Returns the peak memory of this process so far in MB; Linux only.
 fn peak_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kb =

@@ -1,4 +1,4 @@
-//! A controller of one's own in a scenario, beside TCP: `cargo run --release -p steadycast-sim --example own`.
+//! A user-defined controller in a scenario, beside TCP: `cargo run --release -p steadycast-sim --example own`.
 
 use std::error::Error;
 use std::path::Path;
@@ -8,7 +8,7 @@ use steadycast_scenario::Document;
 use steadycast_sim::{Inputs, Simulation};
 use steadycast_units::Rate;
 
-/// Its entry: the name by which scenarios call it, its parameters, and how its halves are made.
+/// The controller's entry: its name in scenarios, its parameters, and the constructors of its halves.
 static HALVING: Controller = Controller {
     name: "halving",
     about: "halves its rate with each report of a loss, and raises it by a step with each other one",
@@ -37,7 +37,7 @@ impl SenderHalf for Halving {
     fn on_sent(&mut self, _: &Sent) {}
 
     fn on_report(&mut self, report: &Report<'_>) {
-        // A body comes from the network: what has another length is no report.
+        // A body comes from the network: one of another length is invalid and ignored.
         let Some(&[0, 0, 0, lost]) = report.body.map(|body| &body.bytes[..]) else { return };
         let rate = if lost > 0 { self.rate.scale(0.5) } else { self.rate + self.step };
         self.rate = rate.max(self.floor).min(self.cap);
@@ -75,7 +75,7 @@ name = "tcp"
 kind = "tcp"
 "#;
 
-/// What each flow's receiver got, in bit/s.
+/// Returns the throughput at each flow's receiver, in bit/s.
 pub(crate) fn run() -> Result<Vec<(String, f64)>, Box<dyn Error>> {
     let registry = Registry::default().with(&HALVING);
     let loaded = Document::parse(SCENARIO, Path::new("own.toml"))?.check_with(registry)?;

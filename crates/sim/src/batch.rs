@@ -1,9 +1,9 @@
-//! Packets of a group that have arrived and of which sinks have not been told.
+//! Batched delivery of a group's packets to its sinks.
 //!
-//! Ten thousand sinks do not fit a cache. To go round all of them once for many packets costs a fraction of going round
-//! for each: what a sink keeps comes out of memory once per batch. A sink is told at once of what could make it send
-//! something, or wake earlier ([`Agent::batchable`]), and of all that came before; nothing that can be seen depends on
-//! when it is told of the rest.
+//! The state of ten thousand sinks does not fit into the CPU cache. One pass over all sinks for a batch of packets
+//! costs a fraction of one pass per packet, because each sink's state is loaded once per batch. A packet that could
+//! make a sink send something, or wake earlier ([`Agent::batchable`]), is delivered immediately, after all packets
+//! before it. Nothing observable depends on when the other packets are delivered.
 
 use std::collections::BTreeMap;
 use steadycast_ends::{Agent, AgentIx, Arriving, BatchKey, Batchable, PacketRow, PlainRun};
@@ -12,24 +12,24 @@ use steadycast_network::{Fan, Leg, Network, PacketIx, To};
 use steadycast_scenario::{DirIx, NodeIx};
 use steadycast_units::Time;
 
-/// What sinks have not been told, for each node from which a group's packets branch off to them.
+/// The undelivered packets, for each node from which a group's packets branch to sinks.
 #[derive(Default)]
 pub(crate) struct Batches {
     batches: Vec<Batch>,
-    /// Their places, by group and node.
+    /// The index of the batch of each group and node.
     at: BTreeMap<(u32, NodeIx), usize>,
-    /// For each agent its batch and its place there; empty as long as there are no batches.
+    /// The batch of each agent and the agent's index in it; empty while there are no batches.
     places: Vec<Option<(u32, u32)>>,
 }
 
-/// Arrivals at the sinks to which the links from one node lead.
+/// The arrivals at the sinks behind the links of one node.
 #[derive(Default)]
 struct Batch {
-    /// What [`Network::changes`] told when the sinks were looked up.
+    /// [`Network::changes`] at the time when the sinks were looked up.
     changes: u64,
-    /// In the order of links.
+    /// The sinks, in the order of links.
     sinks: Vec<Sink>,
-    /// The legs of a packet that reaches all sinks, as the last one that did had them.
+    /// The legs of the last packet that reached all sinks.
     all: Vec<Leg>,
     arrivals: Vec<Arrival>,
 }
@@ -38,37 +38,37 @@ struct Sink {
     link: DirIx,
     agent: AgentIx,
     batchable: Option<Batchable>,
-    /// Bit by bit the arrivals of which it is not to be told, or has been.
+    /// A bit per arrival that is not to be delivered to this sink, or has been.
     done: u64,
 }
 
-/// A packet that has arrived.
+/// A packet that has arrived at the sinks of a batch.
 struct Arrival {
     at: Time,
     packet: PacketIx,
-    /// Copies of it that belong to the batch.
+    /// The copies of it that belong to the batch.
     copies: u32,
     ecn: Ecn,
 }
 
-/// The agents of a world, with the packets that are recorded of each.
-pub(crate) struct Told<'a> {
+/// The agents of a world, with their packet logs.
+pub(crate) struct AgentsAndLogs<'a> {
     pub(crate) agents: &'a mut [Agent],
     pub(crate) logs: &'a mut [Option<Vec<PacketRow>>],
 }
 
-/// The largest number of packets that wait: with more, memory is no longer what costs time.
-const MOST: usize = u64::BITS as usize;
+/// The most packets in a batch: one bit each in [`Sink::done`]. With more the memory access no longer dominates.
+const MAX_BATCH: usize = u64::BITS as usize;
 
 impl Batches {
-    /// Takes those copies of a packet in that can wait; what is left of the fan cannot. `armed`: when each agent wakes.
+    /// Takes the copies of a packet that can wait out of the fan. `armed` is the wake-up time of each agent.
     pub(crate) fn take(
         &mut self,
         now: Time,
         fan: &mut Fan,
         armed: &[Time],
         network: &mut Network,
-        told: &mut Told<'_>,
+        agents_and_logs: &mut AgentsAndLogs<'_>,
     ) {
         let packet = network.packet(fan.packet());
         let (To::Group(group), Some(batch_key)) = (packet.head.to, BatchKey::of(&packet.body)) else { return };
@@ -76,74 +76,84 @@ impl Batches {
         let (key, changes) = ((group, network.begins_at(first)), network.changes(group));
         let n = match self.at.get(&key) {
             Some(n) if self.batches[*n].changes == changes => *n,
+            // The tree has changed, or this is the first packet from this node.
             known => {
                 let n = known.copied().unwrap_or(self.batches.len());
-                self.look_up(n, key, first, network, told);
+                self.look_up(n, key, first, network, agents_and_logs);
                 n
             }
         };
         self.batches[n].take(now, fan, &batch_key, armed);
-        if self.batches[n].arrivals.len() == MOST {
-            self.batches[n].settle(network, told);
+        if self.batches[n].arrivals.len() == MAX_BATCH {
+            self.batches[n].flush(network, agents_and_logs);
         }
     }
 
-    /// Finds the sinks of a batch.
-    fn look_up(&mut self, n: usize, key: (u32, NodeIx), first: DirIx, network: &mut Network, told: &mut Told<'_>) {
+    /// Looks up the sinks of a batch.
+    fn look_up(
+        &mut self,
+        n: usize,
+        key: (u32, NodeIx),
+        first: DirIx,
+        network: &mut Network,
+        agents_and_logs: &mut AgentsAndLogs<'_>,
+    ) {
         let (group, _) = key;
         if n == self.batches.len() {
             self.batches.push(Batch::default());
             self.at.insert(key, n);
         }
-        self.places.resize(told.agents.len(), None);
+        self.places.resize(agents_and_logs.agents.len(), None);
         let batch = &mut self.batches[n];
-        batch.settle(network, told);
+        batch.flush(network, agents_and_logs);
+        // Its pending packets were delivered above, so no arrival is lost.
         for sink in batch.sinks.drain(..) {
             self.places[sink.agent.0 as usize] = None;
         }
         batch.changes = network.changes(group);
-        for link in network.beside(group, first) {
-            let agent = network.leaf(group, link);
+        for link in network.branches_beside(group, first) {
+            let agent = network.sole_receiver(group, link);
+            // A sink can be in one batch only.
             let Some(agent) = agent.filter(|agent| self.places[agent.0 as usize].is_none()) else { continue };
-            if let Agent::PlainSink(_) | Agent::VideoSink(_) = told.agents[agent.0 as usize] {
+            if let Agent::PlainSink(_) | Agent::VideoSink(_) = agents_and_logs.agents[agent.0 as usize] {
                 self.places[agent.0 as usize] = Some((n as u32, batch.sinks.len() as u32));
-                let batchable = told.agents[agent.0 as usize].batchable();
+                let batchable = agents_and_logs.agents[agent.0 as usize].batchable();
                 batch.sinks.push(Sink { link, agent, batchable, done: 0 });
             }
         }
         batch.all.clear();
     }
 
-    /// Whether nobody has ever waited.
+    /// Whether no packet has ever been batched.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Tells an agent what it has not been told.
+    /// Delivers an agent's pending packets.
     #[inline]
-    pub(crate) fn settle_one(&mut self, agent: AgentIx, network: &Network, told: &mut Told<'_>) {
+    pub(crate) fn flush_agent(&mut self, agent: AgentIx, network: &Network, agents_and_logs: &mut AgentsAndLogs<'_>) {
         if let Some(Some((batch, place))) = self.places.get(agent.0 as usize) {
             let Batch { sinks, arrivals, .. } = &mut self.batches[*batch as usize];
             let sink = &mut sinks[*place as usize];
-            sink.settle(arrivals.iter().map(|arrival| arrival.arriving(network)), told);
-            // Of what comes from here on it is still to be told.
+            sink.flush(arrivals.iter().map(|arrival| arrival.arriving(network)), agents_and_logs);
+            // Only later arrivals are still to be delivered to this sink.
             sink.done = u64::MAX.checked_shr(u64::BITS - arrivals.len() as u32).unwrap_or(0);
         }
     }
 
-    /// Updates the packets that an agent accepts later, after an event at the agent.
+    /// Updates what an agent can wait for, after something has happened to it.
     #[inline]
-    pub(crate) fn changed(&mut self, ix: AgentIx, agent: &Agent) {
+    pub(crate) fn update_patience(&mut self, ix: AgentIx, agent: &Agent) {
         if let Some(Some((batch, place))) = self.places.get(ix.0 as usize) {
             self.batches[*batch as usize].sinks[*place as usize].batchable = agent.batchable();
         }
     }
 
-    /// Tells all sinks what they have not been told.
-    pub(crate) fn settle(&mut self, network: &mut Network, told: &mut Told<'_>) {
+    /// Delivers all pending packets.
+    pub(crate) fn flush(&mut self, network: &mut Network, agents_and_logs: &mut AgentsAndLogs<'_>) {
         for batch in &mut self.batches {
-            batch.settle(network, told);
+            batch.flush(network, agents_and_logs);
         }
     }
 }
@@ -153,12 +163,13 @@ impl Batch {
         let bit = 1 << self.arrivals.len();
         let Some(ecn) = fan.legs().first().map(Leg::ecn) else { return };
         let (packet, before) = (fan.packet(), fan.legs().len());
+        // The packet reaches the same sinks as the last one: no leg needs a check.
         if self.all == fan.legs() && matches!(batch_key, BatchKey::Plain) {
             self.arrivals.push(Arrival { at: now, packet, copies: before as u32, ecn });
             return fan.keep(|_| false);
         }
         let legs = (before == self.sinks.len()).then(|| fan.legs().to_vec());
-        // Both go by the order of links.
+        // Legs and sinks are both in the order of links.
         let mut sinks = self.sinks.iter_mut().peekable();
         fan.keep(|leg| {
             while let Some(sink) = sinks.next_if(|sink| sink.link < leg.direction()) {
@@ -167,12 +178,13 @@ impl Batch {
             let Some(sink) = sinks.next_if(|sink| sink.link == leg.direction()) else { return true };
             let waits = leg.ecn() == ecn
                 && armed[sink.agent.0 as usize] > now
-                && sink.batchable.as_mut().is_some_and(|batchable| batchable.accepts(batch_key));
+                && sink.batchable.as_mut().is_some_and(|batchable| batchable.bears(batch_key));
             sink.done |= if waits { 0 } else { bit };
             !waits
         });
         sinks.for_each(|sink| sink.done |= bit);
         let copies = (before - fan.legs().len()) as u32;
+        // No copy can wait: the arrival is not stored, and its bit is free again.
         if copies == 0 {
             self.sinks.iter_mut().for_each(|sink| sink.done &= !bit);
             return;
@@ -183,21 +195,22 @@ impl Batch {
         self.arrivals.push(Arrival { at: now, packet, copies, ecn });
     }
 
-    fn settle(&mut self, network: &mut Network, told: &mut Told<'_>) {
+    fn flush(&mut self, network: &mut Network, agents_and_logs: &mut AgentsAndLogs<'_>) {
         if self.arrivals.is_empty() {
             return;
         }
         let all: Vec<_> = self.arrivals.iter().map(|arrival| arrival.arriving(network)).collect();
-        let run = if told.logs.is_empty() { PlainRun::of(all.iter().copied()) } else { None };
+        // A run of plain packets is summed once for all sinks.
+        let run = if agents_and_logs.logs.is_empty() { PlainRun::of(all.iter().copied()) } else { None };
         for sink in &mut self.sinks {
-            let at_once = run.as_ref().filter(|_| sink.done == 0);
-            if !at_once.is_some_and(|run| told.agents[sink.agent.0 as usize].catch_up_run(run)) {
-                sink.settle(all.iter().copied(), told);
+            let plain_run = run.as_ref().filter(|_| sink.done == 0);
+            if !plain_run.is_some_and(|run| agents_and_logs.agents[sink.agent.0 as usize].catch_up_run(run)) {
+                sink.flush(all.iter().copied(), agents_and_logs);
             }
             sink.done = 0;
         }
         for Arrival { packet, copies, .. } in self.arrivals.drain(..) {
-            network.release_all(packet, copies);
+            network.release_copies(packet, copies);
         }
     }
 }
@@ -209,20 +222,24 @@ impl Arrival {
 }
 
 impl Sink {
-    /// Of all arrivals of the batch it is told of those that it has not been told of.
+    /// Delivers the arrivals of the batch that are not done.
     #[inline]
-    fn settle<'a>(&mut self, all: impl Iterator<Item = (Time, Arriving<'a>)> + Clone, told: &mut Told<'_>) {
+    fn flush<'a>(
+        &mut self,
+        all: impl Iterator<Item = (Time, Arriving<'a>)> + Clone,
+        agents_and_logs: &mut AgentsAndLogs<'_>,
+    ) {
         let (n, done) = (self.agent.0 as usize, self.done);
-        if done == 0 && told.logs.is_empty() {
-            return told.agents[n].catch_up(all);
+        if done == 0 && agents_and_logs.logs.is_empty() {
+            return agents_and_logs.agents[n].catch_up(all);
         }
         let new = all.enumerate().filter(|(place, _)| done & 1 << place == 0).map(|(_, arrival)| arrival);
-        if let Some(Some(log)) = told.logs.get_mut(n) {
+        if let Some(Some(log)) = agents_and_logs.logs.get_mut(n) {
             let row =
                 |(at, it): (Time, Arriving<'_>)| PacketRow::of(at, it.size, it.body, it.ecn, Some(at.since(it.sent)));
             log.extend(new.clone().filter_map(row));
         }
-        told.agents[n].catch_up(new);
+        agents_and_logs.agents[n].catch_up(new);
     }
 }
 
@@ -243,7 +260,7 @@ mod tests {
         ) {
             let (from, until) = (Time::ZERO + Span::millis(from), Time::ZERO + Span::millis(until));
             let sink = || Agent::PlainSink(Box::new(PlainSink::new(Intake::new(from, until))));
-            let (mut one_by_one, mut at_once) = (sink(), sink());
+            let (mut one_by_one, mut plain_run) = (sink(), sink());
             let (mut now, mut number) = (Time::ZERO, 0);
             for (n, run) in runs.iter().enumerate() {
                 // One packet is lost before this run.
@@ -258,23 +275,23 @@ mod tests {
                 let run = PlainRun::of(packets.iter().copied());
                 prop_assert!(run.is_some());
                 one_by_one.catch_up(packets.iter().copied());
-                if !run.is_some_and(|run| at_once.catch_up_run(&run)) {
-                    at_once.catch_up(packets.iter().copied());
+                if !run.is_some_and(|run| plain_run.catch_up_run(&run)) {
+                    plain_run.catch_up(packets.iter().copied());
                 }
                 // What came already counts once.
-                for sink in [&mut one_by_one, &mut at_once] {
+                for sink in [&mut one_by_one, &mut plain_run] {
                     sink.catch_up(packets.iter().copied().take(2));
                     sink.sample(now);
                 }
             }
-            let told = |agent: &Agent| {
+            let state = |agent: &Agent| {
                 let Agent::PlainSink(sink) = agent else { return None };
                 let Intake { bytes, delay, samples, digest, .. } = &sink.intake;
                 let tenth = |n: u32| delay.quantile(f64::from(n) / 10.0);
                 let quantiles: Vec<_> = (0..=10).map(tenth).collect();
                 Some((*bytes, quantiles, delay.mean(), delay.max(), samples.all().to_vec(), *digest, sink.expected()))
             };
-            prop_assert_eq!(told(&one_by_one), told(&at_once));
+            prop_assert_eq!(state(&one_by_one), state(&plain_run));
         }
     }
 }

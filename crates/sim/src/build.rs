@@ -1,16 +1,16 @@
-//! From a scenario to a world that is ready to run.
+//! Construction of a simulation from a scenario.
 
 use crate::port::Port;
 use crate::world::{Entry, Parts, Simulation, SimulcastSlot};
-use steadycast_ends::{Action, Agent, AgentFactory, AgentIx, BuildError, End, FlowEnds, Inputs, Makers, Viewer, plan};
+use steadycast_ends::{Agent, AgentFactory, AgentIx, BuildError, Does, End, FlowEnds, Inputs, Makers, Viewer, plan};
 use steadycast_network::{Alarm, Network, To};
 use steadycast_scenario as sc;
 use steadycast_units::{Seed, Span};
 
-/// A flow that has its place in the network.
+/// A flow whose agents are attached to the network.
 struct PlacedFlow {
     ends: FlowEnds,
-    /// The group of a multicast flow.
+    /// The multicast group, if the flow is multicast.
     group: Option<u32>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Builder<'a> {
         for (n, entry) in plan.iter().enumerate() {
             network.set_alarm(entry.at(), Alarm::Entry(n as u32));
         }
-        let ways = scenario.flows.iter().map(|flow| network.ways_of(flow)).collect();
+        let ways = scenario.flows.iter().map(|flow| network.directions_of_flow(flow)).collect();
         let parts = Parts { network, agents, ports, plan, flows: ends, ways, viewers, slots };
         Ok(Simulation::new(scenario.clone(), parts))
     }
@@ -60,7 +60,7 @@ impl<'a> Builder<'a> {
 
     fn flow(&mut self, n: u32, flow: &sc::Flow) -> Result<PlacedFlow, BuildError> {
         let ends = self.cast.ends(n);
-        self.network.check_ways(self.scenario, flow)?;
+        self.network.check_paths(self.scenario, flow)?;
         let group = (flow.cast == sc::Cast::Multicast).then(|| self.network.add_group(flow.from));
         let makers = self.cast.makers(n, &ends)?;
         let mut placed = PlacedFlow { ends, group };
@@ -68,18 +68,19 @@ impl<'a> Builder<'a> {
         Ok(placed)
     }
 
-    /// Adds a source and its sinks, or a source for each sink.
+    /// Adds the flow's source and sinks; one source per sink if each receiver has its own stream.
     fn sessions(&mut self, flow: &sc::Flow, placed: &mut PlacedFlow, mut make: Makers<'_>) {
         let each = flow.cast == sc::Cast::UnicastEach;
         let to_source = matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
         let PlacedFlow { ends, group } = placed;
-        // Where no way leads, the group of the flow's own place stands in: `check_ways` has refused such flows.
+        // Without a path this destination is used; it is never reached, because `check_paths` has refused such flows.
         let nowhere = To::Group(group.unwrap_or(0));
         for (n, to) in flow.to.iter().enumerate() {
             let session = flow.session(n);
+            // One source for all receivers, unless each has its own stream.
             if n == 0 || each {
                 let agent = (make.source)(&session);
-                // A unicast source is told where to when its receiver is known.
+                // The destination of a unicast source is set below, when its receiver has an index.
                 let ix = self.add(agent, flow.from, nowhere, flow.send_jitter, &format!("flow.{session}.src"));
                 ends.sources.push(ix);
             }
@@ -97,12 +98,12 @@ impl<'a> Builder<'a> {
             }
         }
         if let Some(group) = *group {
-            // The source hears what members send.
+            // The source is a member too: it receives the members' RTCP.
             self.network.add_member(group, flow.from, ends.sources[0]);
         }
     }
 
-    /// Receivers that no event brings in are in their groups from the start.
+    /// Adds the receivers that no event adds to their groups at the start.
     fn graft(&mut self, flows: &[PlacedFlow]) {
         for (n, (flow, placed)) in self.scenario.flows.iter().zip(flows).enumerate() {
             let Some(group) = placed.group else { continue };
@@ -113,7 +114,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Turns the scenario's plan into entries for agents.
+    /// Converts the scenario's plan into entries for agents.
     fn plan(&mut self, flows: &[FlowEnds], groups: &[Option<u32>]) {
         for turn in plan(self.scenario, flows) {
             let (ends, group) = (&flows[turn.flow.0 as usize], groups[turn.flow.0 as usize]);
@@ -124,16 +125,16 @@ impl<'a> Builder<'a> {
             for agent in agents {
                 let (at, agent, starts) = (turn.at, *agent, turn.does.begins());
                 self.plan.push(if starts { Entry::Start { at, agent } } else { Entry::Stop { at, agent } });
-                if let (Some(group), Action::Join | Action::Leave) = (group, turn.does) {
-                    // It takes effect where the next router hears of it.
-                    let at = self.network.heard_at(at, group, self.ports[agent.0 as usize].node);
-                    self.plan.push(Entry::Turn { at, group, agent, join: starts });
+                if let (Some(group), Does::Join | Does::Leave) = (group, turn.does) {
+                    // The join or leave takes effect when the message reaches the next router.
+                    let at = self.network.membership_effective_at(at, group, self.ports[agent.0 as usize].node);
+                    self.plan.push(Entry::MembershipChange { at, group, agent, join: starts });
                 }
             }
         }
     }
 
-    /// The receivers of simulcasts, and for each agent which it is of.
+    /// Creates the receivers of simulcasts. Returns them, and the slot of each agent in a simulcast.
     fn simulcasts(&mut self, flows: &[PlacedFlow]) -> (Vec<Viewer>, Vec<Option<SimulcastSlot>>) {
         let (mut viewers, mut slots) = (Vec::new(), Vec::new());
         for (n, spec) in self.scenario.simulcasts.iter().enumerate() {

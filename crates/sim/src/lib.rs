@@ -1,7 +1,7 @@
-//! The simulated world: a scenario goes in, a record comes out, in virtual time.
+//! The simulator: it runs a scenario in virtual time and produces a record.
 //!
-//! A [`Simulation`] is built from a scenario and what it needs ([`Inputs`]), run, and then asked for its summary and
-//! tables. Everything in it is determined by the scenario and its seed.
+//! Build a [`Simulation`] from a scenario and its [`Inputs`], run it, then read its summary and tables. The result is
+//! determined by the scenario and its seed.
 
 mod batch;
 mod build;

@@ -1,11 +1,11 @@
-//! Where an agent meets the network.
+//! The attachment of an agent to the network.
 
 use std::collections::VecDeque;
 use steadycast_network::{Packet, To};
 use steadycast_scenario::NodeIx;
 use steadycast_units::{Chance, Span, Time};
 
-/// Where an agent sits: its node, where its packets go, and the jitter with which they leave.
+/// An agent's attachment: its node, the destination of its packets, and the jitter with which they are sent.
 pub(crate) struct Port {
     pub(crate) node: NodeIx,
     pub(crate) to: To,
@@ -23,8 +23,8 @@ impl Port {
         !self.jitter.is_zero()
     }
 
-    /// Holds a packet back for a time uniform in 0 … jitter. What comes meanwhile leaves with it, so that bursts stay
-    /// bursts: the jitter is that of a busy host, and ns-2's (`overhead_`).
+    /// Delays a packet by a time that is uniform in 0 … jitter. Packets that follow meanwhile are sent with it, so
+    /// that bursts stay bursts: this models a busy host, as ns-2's `overhead_` does.
     pub(crate) fn hold(&mut self, now: Time, packet: Packet) {
         let until = match self.held.back() {
             Some((until, _)) => *until,

@@ -1,17 +1,17 @@
-//! The simulated world: time goes from one event to the next.
+//! The simulator's event loop.
 
-use crate::batch::{Batches, Told};
+use crate::batch::{AgentsAndLogs, Batches};
 use crate::build::Builder;
 use crate::port::Port;
 use serde_json::Value;
 use std::io::{self, Write};
 use steadycast_ends::{Agent, AgentIx, Body, BuildError, FlowEnds, Inputs, Out, PacketRow, Record, Table, Viewer};
 use steadycast_link::Ecn;
-use steadycast_network::{Alarm, Delivery, Event, Fan, Head, Network, Packet, PacketIx, Shape, Who};
+use steadycast_network::{AgentInfo, Alarm, Delivery, Event, Fan, Head, Network, Packet, PacketIx, TcpShape};
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
-/// An entry of the run's plan: known from the start, or made by a receiver that goes from group to group.
+/// An entry of the run's plan. It is known from the start, or added by a simulcast receiver that changes its group.
 #[derive(Clone, Copy)]
 pub(crate) enum Entry {
     Start {
@@ -22,9 +22,9 @@ pub(crate) enum Entry {
         at: Time,
         agent: AgentIx,
     },
-    /// The next router hears that an agent's node joins a group or leaves it. A leave waits until the agent's BYE is
-    /// out, which in a large group has to wait its turn.
-    Turn {
+    /// The next router learns that an agent's node joins or leaves a group. A leave waits until the agent has sent
+    /// its RTCP BYE, which a large group delays (RFC 3550, section 6.3.7).
+    MembershipChange {
         at: Time,
         group: u32,
         agent: AgentIx,
@@ -35,21 +35,21 @@ pub(crate) enum Entry {
 impl Entry {
     pub(crate) fn at(&self) -> Time {
         match self {
-            Self::Start { at, .. } | Self::Stop { at, .. } | Self::Turn { at, .. } => *at,
+            Self::Start { at, .. } | Self::Stop { at, .. } | Self::MembershipChange { at, .. } => *at,
         }
     }
 }
 
-/// A sink's place in a simulcast.
+/// A sink's role in a simulcast.
 #[derive(Clone, Copy)]
 pub(crate) struct SimulcastSlot {
-    /// The viewer that it belongs to.
+    /// The simulcast receiver that it belongs to.
     pub(crate) viewer: u32,
     /// Its group in the network.
     pub(crate) group: u32,
 }
 
-/// What a simulation is made of, as [`Simulation`] has it.
+/// The parts of which a [`Simulation`] is built.
 pub(crate) struct Parts {
     pub(crate) network: Network,
     pub(crate) agents: Vec<Agent>,
@@ -69,37 +69,37 @@ pub struct Simulation {
     ports: Vec<Port>,
     plan: Vec<Entry>,
     flows: Vec<FlowEnds>,
-    /// For each flow the directions of links that its data takes.
+    /// For each flow, the directions of links that its data takes.
     ways: Vec<Vec<Vec<u32>>>,
     viewers: Vec<Viewer>,
-    /// For each agent what it is in a simulcast; empty without one.
+    /// The simulcast role of each agent; empty without a simulcast.
     slots: Vec<Option<SimulcastSlot>>,
-    /// When each agent's alarm is due; NEVER: it has none.
+    /// The time of each agent's alarm; NEVER if it has none.
     armed: Vec<Time>,
     now: Time,
     step: Span,
-    /// When the record's next sample is due.
+    /// The time of the next sample.
     sampled: Time,
-    /// Packets that had left a link when the run's duration was over.
+    /// The packets that had left a link at the end of the run.
     hops: Option<u64>,
-    /// Packets sent and arrived, of agents whose flow is to be recorded packet by packet; empty when there are none.
+    /// The packets sent and received by agents whose flow is recorded per packet; empty if there are none.
     logs: Vec<Option<Vec<PacketRow>>>,
-    /// What sinks have not been told.
+    /// The arrivals that are not yet delivered to sinks.
     batches: Batches,
     outgoing: Vec<(Bytes, Ecn, Body)>,
 }
 
-/// How long packets may be under way after the end.
+/// The longest time for which packets are still delivered after the end.
 const GRACE: Span = Span::secs(3);
 
-/// How long a run goes on without asking whether it may.
-const ASK: Span = Span::millis(10);
+/// The longest virtual time between two calls of `go_on`.
+const MAX_STRIDE: Span = Span::millis(10);
 
 impl Simulation {
     /// Builds the simulation of a scenario.
     ///
     /// # Errors
-    /// A controller, a TCP or a ladder can't be made, or no way leads from a source to a receiver.
+    /// A controller, a TCP or a ladder is invalid, or no path leads from a source to a receiver.
     pub fn build(scenario: &Scenario, inputs: &Inputs) -> Result<Self, BuildError> {
         Builder::build(scenario, inputs)
     }
@@ -134,48 +134,48 @@ impl Simulation {
         }
     }
 
-    /// Writes the packets that are offered to the captured links as pcapng from now on: see [`Network::capture`].
+    /// Writes the packets that are offered to the captured links as pcapng from now on; see [`Network::capture`].
     ///
     /// # Errors
-    /// A stream can't be opened or written; the error comes with the link's name.
+    /// A stream can't be opened or written; the error names the link.
     pub fn capture(
         &mut self,
         open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
     ) -> Result<(), (String, io::Error)> {
-        let who = self.agents.iter().zip(&self.ports).map(|(agent, port)| Who {
+        let infos = self.agents.iter().zip(&self.ports).map(|(agent, port)| AgentInfo {
             node: port.node,
             tcp: match agent {
-                Agent::TcpSource(source) => Some(Shape {
+                Agent::TcpSource(source) => Some(TcpShape {
                     packet: source.config.packet.get(),
                     header: source.config.header.get(),
                     handshake: source.config.handshake,
-                    stamps: source.config.timestamps,
+                    timestamps: source.config.timestamps,
                 }),
                 _ => None,
             },
         });
-        self.network.capture(&self.scenario, who.collect(), open)
+        self.network.capture(&self.scenario, infos.collect(), open)
     }
 
-    /// Ends the captures; without any it does nothing.
+    /// Ends the captures, if there are any.
     ///
     /// # Errors
-    /// The first error that a stream had during the run, with the link's name.
+    /// The first error of a stream during the run, with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.network.end_capture()
     }
 
-    /// When the run ends.
+    /// Returns the end of the run.
     pub fn end(&self) -> Time {
         Time::ZERO + self.scenario.duration
     }
 
-    /// The present time in the run.
+    /// Returns the current time of the run.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// What it has left behind so far.
+    /// Returns the record of the run so far.
     pub fn record(&self) -> Record<'_> {
         Record {
             world: "simulated",
@@ -192,59 +192,60 @@ impl Simulation {
         }
     }
 
-    /// The summary of the run so far, without what needs pixels. `complete` says whether its end was reached.
+    /// Returns the summary of the run so far, without the figures that need decoded pictures. `complete` says whether
+    /// the end was reached.
     pub fn summary(&self, complete: bool) -> Value {
         self.record().summary(complete)
     }
 
-    /// The table called `name`; `None` for a name that no table has.
+    /// Returns the table `name`; `None` if there is no such table.
     pub fn table(&self, name: &str) -> Option<Table> {
         self.record().table(name)
     }
 
-    /// Packets that have left a link so far.
+    /// Returns the number of packets that have left a link.
     pub fn hops(&self) -> u64 {
         self.hops.unwrap_or_else(|| self.network.hops())
     }
 
-    /// Runs to the end, as long as `go_on` says so; it is asked every 10 ms of the run or more often.
+    /// Runs to the end, as long as `go_on` returns true. `go_on` is called at least every 10 ms of virtual time.
     ///
     /// Returns whether the end was reached.
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> bool {
         let end = self.end();
         while self.now < end {
-            self.stride(end);
+            self.advance_to_sample(end);
             if !go_on(self.now) {
-                self.settle();
+                self.flush();
                 return self.now >= end;
             }
         }
         self.drain(end);
-        self.settle();
+        self.flush();
         true
     }
 
-    /// Runs to `until`, or to the end, and waits there: [`Simulation::run`] goes on.
+    /// Runs to `until` or to the end and stops there; [`Simulation::run`] continues.
     ///
     /// Returns whether the end was reached.
     pub fn run_to(&mut self, until: Time) -> bool {
         let end = self.end();
         while self.now < until.min(end) {
-            self.stride(until);
+            self.advance_to_sample(until);
         }
         self.now >= end
     }
 
-    /// Goes on to the next sample, and not further than `until` and [`ASK`].
-    fn stride(&mut self, until: Time) {
+    /// Advances to the next sample, at most to `until` and by [`MAX_STRIDE`].
+    fn advance_to_sample(&mut self, until: Time) {
         let end = self.end();
         let warm = Time::ZERO + self.scenario.warmup;
         let sample = self.sampled.min(end);
-        let mut until = until.min(sample).min(self.now + ASK);
+        let mut until = until.min(sample).min(self.now + MAX_STRIDE);
         if self.now < warm {
             until = until.min(warm);
         }
-        // A run of 10 s ends before the packet that would leave after 10 s.
+        // The end is exclusive: a run of 10 s does not include a packet that is sent at 10 s.
         self.advance(if until == end { end.before(Span::nanos(1)) } else { until });
         self.now = until;
         self.network.end_warmup(self.now);
@@ -254,44 +255,46 @@ impl Simulation {
         }
     }
 
-    /// Lets arrive what is under way at the end, so that the last frames are not counted as lost.
+    /// Delivers the packets in flight at the end, so that the last frames do not count as lost.
     fn drain(&mut self, end: Time) {
         self.network.end_run(end);
         for ix in 0..self.agents.len() {
+            // Agents may still send when they finish.
             self.agents[ix].finish(end, &mut Out { packets: &mut self.outgoing });
-            self.after(AgentIx(ix as u32));
+            self.after_call(AgentIx(ix as u32));
         }
         self.deliver();
-        // The run's figures are those of its duration.
+        // The count covers the run's duration only.
         self.hops = Some(self.network.hops());
         self.advance(end + GRACE);
         self.now = end;
     }
 
-    /// Goes on to `until`, which is included.
+    /// Processes events up to and including `until`.
     fn advance(&mut self, until: Time) {
         while let Some((at, event)) = self.network.step(until) {
             self.now = at;
             match event {
                 Event::Arrived(delivery) => {
-                    self.hand_over(delivery);
+                    self.deliver_one(delivery);
                     self.deliver();
                 }
-                Event::Together(fan) => self.share_out(fan),
+                Event::FanOut(fan) => self.deliver_fan(fan),
                 Event::Alarm(Alarm::Agent(agent)) => self.wake(agent),
-                Event::Alarm(Alarm::Entry(entry)) => self.follow(entry),
+                Event::Alarm(Alarm::Entry(entry)) => self.run_entry(entry),
             }
         }
         self.now = until;
     }
 
-    /// Copies of one packet have arrived: sinks are told of those that can wait later, of the others one by one.
+    /// Delivers the copies of a packet that have arrived together: to some sinks later in a batch, to the others one
+    /// by one.
     #[inline(never)]
-    fn share_out(&mut self, mut fan: Fan) {
-        // Who chooses among groups looks at what has come.
+    fn deliver_fan(&mut self, mut fan: Fan) {
+        // A simulcast receiver decides by what has arrived, so its packets can't wait.
         if self.slots.is_empty() {
-            let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
-            self.batches.take(self.now, &mut fan, &self.armed, &mut self.network, &mut told);
+            let mut agents_and_logs = AgentsAndLogs { agents: &mut self.agents, logs: &mut self.logs };
+            self.batches.take(self.now, &mut fan, &self.armed, &mut self.network, &mut agents_and_logs);
         }
         let mut more = self.network.spread(self.now, Some(fan));
         while more {
@@ -300,45 +303,45 @@ impl Simulation {
         }
     }
 
-    /// Tells an agent what came before, as something else is about to happen to it.
+    /// Delivers an agent's pending packets before another event reaches it.
     #[inline]
-    fn settle_one(&mut self, agent: AgentIx) {
+    fn flush_agent(&mut self, agent: AgentIx) {
         if self.batches.is_empty() {
             return;
         }
-        let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
-        self.batches.settle_one(agent, &self.network, &mut told);
+        let mut agents_and_logs = AgentsAndLogs { agents: &mut self.agents, logs: &mut self.logs };
+        self.batches.flush_agent(agent, &self.network, &mut agents_and_logs);
     }
 
-    /// Tells all sinks what they have not been told.
-    fn settle(&mut self) {
-        let mut told = Told { agents: &mut self.agents, logs: &mut self.logs };
-        self.batches.settle(&mut self.network, &mut told);
+    /// Delivers all pending packets.
+    fn flush(&mut self) {
+        let mut agents_and_logs = AgentsAndLogs { agents: &mut self.agents, logs: &mut self.logs };
+        self.batches.flush(&mut self.network, &mut agents_and_logs);
     }
 
     #[inline]
     fn deliver(&mut self) {
         while let Some(delivery) = self.network.delivered() {
-            self.hand_over(delivery);
+            self.deliver_one(delivery);
         }
     }
 
-    /// A packet has reached an agent.
+    /// Delivers a packet to an agent.
     #[inline(always)]
-    fn hand_over(&mut self, Delivery { agent: to, packet: ix, ecn }: Delivery) {
-        self.settle_one(to);
+    fn deliver_one(&mut self, Delivery { agent: to, packet: ix, ecn }: Delivery) {
+        self.flush_agent(to);
         if !self.logs.is_empty() {
             self.log(to, ix, ecn);
         }
         match &self.agents[to.0 as usize] {
-            // What these send goes straight on its way: by way of `outgoing` it would be moved twice more.
-            Agent::TcpSink(_) => self.take_segment(to, ix, ecn),
-            Agent::TcpSource(_) => self.take_ack(to, ix, ecn),
-            _ => self.take_other(to, ix, ecn),
+            // The packets of TCP agents are sent directly. Through `outgoing` they would be copied twice more.
+            Agent::TcpSink(_) => self.deliver_segment(to, ix, ecn),
+            Agent::TcpSource(_) => self.deliver_ack(to, ix, ecn),
+            _ => self.deliver_other(to, ix, ecn),
         }
     }
 
-    /// Records a packet that arrives, where packets are recorded.
+    /// Records an arriving packet if the agent's packets are recorded.
     #[inline(never)]
     fn log(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
         if let Some(log) = &mut self.logs[to.0 as usize] {
@@ -348,13 +351,13 @@ impl Simulation {
         }
     }
 
-    /// A segment has reached a TCP's receiving end, which may answer.
+    /// Delivers a TCP segment, and sends the acknowledgment if there is one.
     #[inline(never)]
-    fn take_segment(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
+    fn deliver_segment(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
         let packet = self.network.packet(ix);
         let (Agent::TcpSink(sink), Body::Tcp(transfer, segment)) = (&mut self.agents[to.0 as usize], &packet.body)
         else {
-            return self.take_other(to, ix, ecn);
+            return self.deliver_other(to, ix, ecn);
         };
         let transfer = *transfer;
         let answer = sink.take(self.now, &packet.arriving(ecn), transfer, segment);
@@ -366,13 +369,13 @@ impl Simulation {
         self.arm(to, wake);
     }
 
-    /// An acknowledgement has reached a TCP's sending end: what it lets out leaves.
+    /// Delivers a TCP acknowledgment, and sends the segments that it allows.
     #[inline(never)]
-    fn take_ack(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
+    fn deliver_ack(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
         let packet = self.network.packet(ix);
         let (Agent::TcpSource(source), Body::TcpAck(transfer, ack)) = (&mut self.agents[to.0 as usize], &packet.body)
         else {
-            return self.take_other(to, ix, ecn);
+            return self.deliver_other(to, ix, ecn);
         };
         let more = source.take(self.now, *transfer, ack);
         self.network.release(ix);
@@ -390,20 +393,20 @@ impl Simulation {
         }
     }
 
-    /// Any other packet has reached an agent.
+    /// Delivers a packet to any other agent.
     #[inline(never)]
-    fn take_other(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
+    fn deliver_other(&mut self, to: AgentIx, ix: PacketIx, ecn: Ecn) {
         let packet = self.network.packet(ix);
         match (&mut self.agents[to.0 as usize], &packet.body) {
             (Agent::PlainSink(sink), Body::Plain(number)) => {
-                // It sends nothing and never wakes: there is no after.
+                // A plain sink sends nothing and never wakes, so `after_call` is not needed.
                 sink.on_packet(self.now, *number, packet.head.size, packet.head.sent);
                 return self.network.release(ix);
             }
             (agent, _) => agent.on_packet(self.now, &packet.arriving(ecn), &mut Out { packets: &mut self.outgoing }),
         }
         self.network.release(ix);
-        self.after(to);
+        self.after_call(to);
     }
 
     #[inline(never)]
@@ -413,13 +416,13 @@ impl Simulation {
             return; // An alarm that was overtaken by an earlier one.
         }
         self.armed[ix] = Time::NEVER;
-        self.settle_one(agent);
+        self.flush_agent(agent);
         while let Some(packet) = self.ports[ix].release(at) {
             let node = self.ports[ix].node;
             self.network.send(at, node, packet.head, || packet.body);
         }
         if let Agent::PlainSource(source) = &mut self.agents[ix] {
-            // As TCP's, its packet goes straight on its way.
+            // As with TCP, the packet is sent directly.
             let (packet, number) = (source.packet(), source.poll(at));
             let wake = source.wake();
             if let Some(number) = number {
@@ -431,95 +434,98 @@ impl Simulation {
         if self.agents[ix].wake() <= at {
             self.agents[ix].on_wake(at, &mut Out { packets: &mut self.outgoing });
         }
-        self.after(agent);
+        self.after_call(agent);
         self.deliver();
     }
 
     #[inline(never)]
-    fn follow(&mut self, n: u32) {
+    fn run_entry(&mut self, n: u32) {
         match self.plan[n as usize] {
             Entry::Start { agent, .. } => {
-                self.settle_one(agent);
+                self.flush_agent(agent);
                 self.agents[agent.0 as usize].start(self.now, &mut Out { packets: &mut self.outgoing });
-                self.after(agent);
+                self.after_call(agent);
             }
             Entry::Stop { agent, .. } => {
-                self.settle_one(agent);
+                self.flush_agent(agent);
                 self.agents[agent.0 as usize].stop(self.now, &mut Out { packets: &mut self.outgoing });
-                self.after(agent);
+                self.after_call(agent);
             }
-            Entry::Turn { agent, join: false, .. } if self.agents[agent.0 as usize].leaving() => {
+            // The BYE must be sent while the node is still in the group.
+            Entry::MembershipChange { agent, join: false, .. } if self.agents[agent.0 as usize].leaving() => {
                 let at = self.agents[agent.0 as usize].wake().max(self.now);
                 self.network.set_alarm(at, Alarm::Entry(n));
             }
-            Entry::Turn { group, agent, join, .. } => {
-                self.network.turn_now(self.now, group, self.ports[agent.0 as usize].node, join);
+            Entry::MembershipChange { group, agent, join, .. } => {
+                self.network.apply_membership(self.now, group, self.ports[agent.0 as usize].node, join);
             }
         }
         self.deliver();
     }
 
-    /// A receiver of a simulcast may want to go to another group, now that its sink was called.
+    /// Lets a simulcast receiver change its group after its sink was called.
     #[inline(never)]
-    fn choose(&mut self, sink: AgentIx) {
+    fn switch_group(&mut self, sink: AgentIx) {
         let Some(slot) = self.slots[sink.0 as usize] else { return };
         let (now, over) = (self.now, self.now >= self.end());
         let viewer = &mut self.viewers[slot.viewer as usize];
+        // Only the sink of the current group decides.
         if over || viewer.sink() != sink {
             return;
         }
         if let Some((leaves, joins)) = viewer.look(now, &self.agents) {
             self.plan_now(Entry::Stop { at: now, agent: leaves });
-            self.plan_turn(leaves, false);
+            self.plan_membership(leaves, false);
             self.plan_now(Entry::Start { at: now, agent: joins });
-            self.plan_turn(joins, true);
+            self.plan_membership(joins, true);
         }
     }
 
-    /// A sink's join or leave takes effect where the next router hears of it.
-    fn plan_turn(&mut self, agent: AgentIx, join: bool) {
+    /// Schedules a sink's join or leave for when the message reaches the next router.
+    fn plan_membership(&mut self, agent: AgentIx, join: bool) {
         let Some(SimulcastSlot { group, .. }) = self.slots[agent.0 as usize] else { return };
-        let at = self.network.heard_at(self.now, group, self.ports[agent.0 as usize].node);
-        self.plan_now(Entry::Turn { at, group, agent, join });
+        let at = self.network.membership_effective_at(self.now, group, self.ports[agent.0 as usize].node);
+        self.plan_now(Entry::MembershipChange { at, group, agent, join });
     }
 
-    /// Puts an entry into the plan while it is followed.
+    /// Adds an entry to the plan during the run.
     fn plan_now(&mut self, entry: Entry) {
         self.network.set_alarm(entry.at(), Alarm::Entry(self.plan.len() as u32));
         self.plan.push(entry);
     }
 
-    /// After an agent was called: its packets leave, and its next wake is put into the agenda.
-    fn after(&mut self, from: AgentIx) {
+    /// Completes a call of an agent: sends its packets and schedules its next wake-up.
+    fn after_call(&mut self, from: AgentIx) {
         if !self.outgoing.is_empty() {
+            // Taken out, because `send` needs the whole simulation; its memory is kept.
             let mut outgoing = std::mem::take(&mut self.outgoing);
             for (size, ecn, body) in outgoing.drain(..) {
                 self.send(from, size, ecn, || body);
             }
             self.outgoing = outgoing;
         }
-        self.batches.changed(from, &self.agents[from.0 as usize]);
+        self.batches.update_patience(from, &self.agents[from.0 as usize]);
         let wake = self.agents[from.0 as usize].wake();
         self.arm(from, wake);
         if !self.slots.is_empty() {
-            self.choose(from);
+            self.switch_group(from);
         }
     }
 
-    /// A packet leaves an agent.
+    /// Sends a packet from an agent.
     #[inline(always)]
     fn send(&mut self, from: AgentIx, size: Bytes, ecn: Ecn, body: impl FnOnce() -> Body) {
         let port = &self.ports[from.0 as usize];
         let head = Head { to: port.to, from, size, sent: self.now, ecn };
         if port.jitters() || !self.logs.is_empty() {
-            self.send_slowly(Packet { head, body: body() });
+            self.send_on_slow_path(Packet { head, body: body() });
         } else {
             self.network.send(self.now, port.node, head, body);
         }
     }
 
     #[inline(never)]
-    fn send_slowly(&mut self, packet: Packet) {
+    fn send_on_slow_path(&mut self, packet: Packet) {
         let Packet { head, body } = packet;
         let from = head.from.0 as usize;
         if let Some(Some(log)) = self.logs.get_mut(from) {
@@ -533,11 +539,12 @@ impl Simulation {
         }
     }
 
-    /// Has an agent woken when it wants to, or when its port has something to release.
+    /// Schedules an agent's wake-up, or that of its port if that is earlier.
     #[inline]
     fn arm(&mut self, agent: AgentIx, wake: Time) {
         let ix = agent.0 as usize;
         let wake = wake.min(self.ports[ix].wake());
+        // A later alarm stays in the event queue, and is ignored if an earlier one has replaced it.
         if wake < self.armed[ix] {
             let at = wake.max(self.now);
             self.armed[ix] = at;
@@ -546,7 +553,7 @@ impl Simulation {
     }
 
     fn sample(&mut self) {
-        self.settle();
+        self.flush();
         for agent in &mut self.agents {
             agent.sample(self.now);
         }

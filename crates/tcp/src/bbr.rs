@@ -1,33 +1,48 @@
-//! BBR version 3 (draft-ietf-ccwg-bbr), counted in segments; names are the draft's where it has one.
+//! BBR version 3 (draft-ietf-ccwg-bbr), counted in segments. Names are those of the draft where it has one.
 
 use crate::delivery::{Loss, Sample};
-use crate::filter::Aggregation;
-use crate::model::{Seen, Wish};
-use crate::rounds::{EXTRA_ACKED_ROUNDS, FULL_BW, LEAST, MARGIN, MIN_RTT_FILTER, PriorWindow, Rounds, Stay, quantum};
+use crate::filter::AckAggregation;
+use crate::model::{AckEvent, Decision};
+use crate::rounds::{
+    EXTRA_ACKED_ROUNDS, FULL_BW, MIN_PIPE_CWND, MIN_RTT_FILTER, PACING_MARGIN, PriorWindow, ProbeRttDuration, Rounds,
+    quantum,
+};
 use steadycast_units::{Chance, Span, Time};
 use steadycast_words::words;
 
-/// Pacing and window gains of Startup.
-const STARTUP: (f64, f64) = (2.77, 2.0);
-const DRAIN_PACING: f64 = 0.5;
-const DOWN_PACING: f64 = 0.9;
-const UP: (f64, f64) = (1.25, 2.25);
-const CWND: f64 = 2.0;
-const PROBE_RTT_CWND: f64 = 0.5;
+/// The pacing and window gains of Startup.
+const STARTUP_GAINS: (f64, f64) = (2.77, 2.0);
+/// The pacing gain of Drain.
+const DRAIN_PACING_GAIN: f64 = 0.5;
+/// The pacing gain of ProbeBW_DOWN.
+const DOWN_PACING_GAIN: f64 = 0.9;
+/// The pacing and window gains of ProbeBW_UP.
+const UP_GAINS: (f64, f64) = (1.25, 2.25);
+/// The window gain of all other states (BBR.DefaultCwndGain).
+const CWND_GAIN: f64 = 2.0;
+/// The window gain of ProbeRTT.
+const PROBE_RTT_CWND_GAIN: f64 = 0.5;
+/// The loss rate per round above which the bandwidth probe is too high (BBR.LossThresh).
 const LOSS_THRESH: f64 = 0.02;
+/// The multiplicative decrease after loss (BBR.Beta).
 const BETA: f64 = 0.7;
+/// The share of inflight_longterm that is left to other flows (BBR.Headroom).
 const HEADROOM: f64 = 0.15;
+/// The time between two ProbeRTT (BBR.ProbeRTTInterval).
 const PROBE_RTT_INTERVAL: Span = Span::secs(5);
-const STARTUP_FULL_LOSSES: u32 = 6;
-const DRAIN_ROUNDS: u64 = 3;
-/// Rounds between two probes are at most this, so that Reno's growth finds room.
-const RENO_ROUNDS: f64 = 63.0;
-/// Between two probes: this and up to [`WAIT_MORE`].
-const WAIT: Span = Span::secs(2);
-const WAIT_MORE: Span = Span::secs(1);
+/// The loss ranges in a round that end Startup (BBR.StartupFullLossCnt).
+const STARTUP_FULL_LOSS_COUNT: u32 = 6;
+/// The most rounds in Drain.
+const MAX_DRAIN_ROUNDS: u64 = 3;
+/// The most rounds between two bandwidth probes, so that Reno flows can take their share.
+const MAX_PROBE_ROUNDS: f64 = 63.0;
+/// The minimum time between two bandwidth probes.
+const PROBE_WAIT: Span = Span::secs(2);
+/// The random addition to [`PROBE_WAIT`], at most.
+const PROBE_WAIT_RANDOM: Span = Span::secs(1);
 
 words! {
-    /// Where its cycle is.
+    /// The state machine of BBR.
     pub(crate) enum State {
         Startup = "startup",
         Drain = "drain",
@@ -39,9 +54,9 @@ words! {
     }
 }
 
-/// What the acknowledgments that arrive now are answers to (BBR.ack_phase).
+/// What the current acknowledgments are feedback on (BBR.ack_phase).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Acks {
+enum AckPhase {
     Init,
     Refilling,
     ProbeStarting,
@@ -52,7 +67,7 @@ enum Acks {
 #[derive(Clone, Debug)]
 pub(crate) struct Bbr {
     chance: Chance,
-    initial: f64,
+    initial_cwnd: f64,
     state: State,
     pacing_gain: f64,
     cwnd_gain: f64,
@@ -62,17 +77,18 @@ pub(crate) struct Bbr {
     rounds: Rounds,
 
     // The path.
-    /// Largest delivery rate of the previous cycle of ProbeBW and of this one.
+    /// The maximum delivery rate of the previous ProbeBW cycle and of the current one.
     max_bw: [f64; 2],
     bw_shortterm: f64,
     min_rtt: Span,
     min_rtt_stamp: Time,
     probe_rtt_min: Span,
     probe_rtt_stamp: Time,
-    /// Whole segments, as the window: it grows when the window has reached it.
+    /// The long-term limit on segments in flight. It is a whole number like the window, and grows when the window has
+    /// reached it.
     inflight_longterm: f64,
     inflight_shortterm: f64,
-    aggregation: Aggregation,
+    aggregation: AckAggregation,
 
     // What this round delivers and loses.
     bw_latest: f64,
@@ -92,32 +108,32 @@ pub(crate) struct Bbr {
     drained_since: u64,
     cycle_stamp: Time,
     rounds_since_probe: u64,
-    wait: Span,
-    acks: Acks,
-    /// Samples tell of a probe.
-    probing: bool,
-    up_rounds: u32,
-    up_acks: f64,
-    up_count: f64,
+    probe_wait: Span,
+    ack_phase: AckPhase,
+    /// Whether the current samples are feedback on a bandwidth probe (BBR.bw_probe_samples).
+    bw_probe_samples: bool,
+    probe_up_rounds: u32,
+    probe_up_acks: f64,
+    probe_up_count: f64,
     stopped_risky: bool,
     previous_too_high: bool,
 
     // ProbeRTT, and pauses.
-    stay: Stay,
+    probe_rtt_duration: ProbeRttDuration,
     prior: PriorWindow,
     idle_restart: bool,
 }
 
 impl Bbr {
-    /// `initial` segments leave before anything is known.
-    pub(crate) fn new(chance: Chance, initial: f64) -> Self {
+    /// Creates the control. `initial_cwnd` is the window before the first measurement, in segments.
+    pub(crate) fn new(chance: Chance, initial_cwnd: f64) -> Self {
         Self {
             chance,
-            initial,
+            initial_cwnd,
             state: State::Startup,
-            pacing_gain: STARTUP.0,
-            cwnd_gain: STARTUP.1,
-            pacing: STARTUP.0 * initial / 0.001,
+            pacing_gain: STARTUP_GAINS.0,
+            cwnd_gain: STARTUP_GAINS.1,
+            pacing: STARTUP_GAINS.0 * initial_cwnd / 0.001,
             rounds: Rounds::default(),
             max_bw: [0.0; 2],
             bw_shortterm: f64::INFINITY,
@@ -127,7 +143,7 @@ impl Bbr {
             probe_rtt_stamp: Time::ZERO,
             inflight_longterm: f64::INFINITY,
             inflight_shortterm: f64::INFINITY,
-            aggregation: Aggregation::default(),
+            aggregation: AckAggregation::default(),
             bw_latest: 0.0,
             inflight_latest: 0.0,
             loss_round_end: 0,
@@ -141,15 +157,15 @@ impl Bbr {
             drained_since: 0,
             cycle_stamp: Time::ZERO,
             rounds_since_probe: 0,
-            wait: WAIT,
-            acks: Acks::Init,
-            probing: false,
-            up_rounds: 0,
-            up_acks: 0.0,
-            up_count: f64::INFINITY,
+            probe_wait: PROBE_WAIT,
+            ack_phase: AckPhase::Init,
+            bw_probe_samples: false,
+            probe_up_rounds: 0,
+            probe_up_acks: 0.0,
+            probe_up_count: f64::INFINITY,
             stopped_risky: false,
             previous_too_high: false,
-            stay: Stay::default(),
+            probe_rtt_duration: ProbeRttDuration::default(),
             prior: PriorWindow::default(),
             idle_restart: false,
         }
@@ -159,10 +175,10 @@ impl Bbr {
         self.state.word()
     }
 
-    /// The connection is open; the handshake took `rtt`.
+    /// Starts pacing by the handshake's `rtt`, once the connection is open.
     pub(crate) fn on_open(&mut self, now: Time, rtt: Option<Span>) {
         let took = rtt.unwrap_or(Span::millis(1)).max(Span::micros(1));
-        self.pacing = STARTUP.0 * self.initial / took.as_secs_f64();
+        self.pacing = STARTUP_GAINS.0 * self.initial_cwnd / took.as_secs_f64();
         if let Some(rtt) = rtt {
             (self.min_rtt, self.probe_rtt_min) = (rtt, rtt);
         }
@@ -170,51 +186,57 @@ impl Bbr {
         self.aggregation.restart(now);
     }
 
-    /// Something leaves after nothing was under way, because the application had nothing.
+    /// Handles a transmission after an idle time that the application caused. Returns the window if it changes.
     pub(crate) fn on_restart(&mut self, now: Time, cwnd: f64) -> Option<f64> {
+        // ProbeRTT is not needed after an idle time: the next samples find an empty queue.
         self.idle_restart = true;
         self.aggregation.restart(now);
         match self.state {
             State::Down | State::Cruise | State::Refill | State::Up => {
-                self.pacing = MARGIN * self.bw();
+                self.pacing = PACING_MARGIN * self.bw();
                 None
             }
-            State::ProbeRtt => self.stay.is_over(now).then(|| self.leave_probe_rtt(now, 0, cwnd)),
+            State::ProbeRtt => self.probe_rtt_duration.is_over(now).then(|| self.leave_probe_rtt(now, 0, cwnd)),
             State::Startup | State::Drain => None,
         }
     }
 
-    /// Recovery begins (`timeout`: after one) with a window of `cwnd`.
+    /// Records the begin of a recovery at a window of `cwnd`; `timeout` if a time-out started it.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, delivered: u64, timeout: bool) {
         self.prior.on_recovery(cwnd, self.state == State::ProbeRtt, delivered, timeout);
     }
 
-    /// Recovery is over: the window.
+    /// Ends a recovery. Returns the window.
     pub(crate) fn on_recovered(&mut self, cwnd: f64) -> f64 {
         self.prior.on_recovered(cwnd)
     }
 
-    /// What an acknowledgment and the losses that it tells of ask for. `seen.cwnd` is the window so far.
-    pub(crate) fn on_ack(&mut self, seen: &Seen, losses: &[Loss]) -> Wish {
-        self.on_losses(seen, losses);
-        let sample = seen.sample;
+    /// Processes an acknowledgment and the losses that it reveals. `cwnd` of the event is the current window.
+    pub(crate) fn on_ack(&mut self, event: &AckEvent, losses: &[Loss]) -> Decision {
+        self.on_losses(event, losses);
+        let sample = event.sample;
         if sample.fresh > 0 {
-            self.latest(seen);
-            self.congestion_signals(seen);
+            self.update_latest_delivery_signals(event);
+            self.update_congestion_signals(event);
             let length = if self.full_bw_reached { EXTRA_ACKED_ROUNDS } else { 1 };
-            self.aggregation.on_ack(seen.now, self.bw(), sample.fresh, seen.cwnd, self.rounds.count, length);
+            self.aggregation.on_ack(event.now, self.bw(), sample.fresh, event.cwnd, self.rounds.count, length);
             self.check_full_bw(&sample);
-            self.check_startup_done(seen);
-            self.check_drain_done(seen);
-            self.cycle(seen);
+            self.check_startup_done(event);
+            self.check_drain_done(event);
+            self.update_probe_bw_cycle(event);
         }
-        let cwnd = self.probe_rtt(seen);
+        let cwnd = self.probe_rtt(event);
         if self.loss_round_start {
             (self.bw_latest, self.inflight_latest) = (sample.rate, sample.delivered as f64);
         }
         self.set_pacing();
-        let cwnd = self.window(seen, cwnd.unwrap_or(seen.cwnd));
-        Wish { cwnd, pacing: self.pacing, quantum: quantum(self.pacing), limits_itself: self.state == State::ProbeRtt }
+        let cwnd = self.window(event, cwnd.unwrap_or(event.cwnd));
+        Decision {
+            cwnd,
+            pacing: self.pacing,
+            quantum: quantum(self.pacing),
+            is_self_limited: self.state == State::ProbeRtt,
+        }
     }
 
     // ---- the model
@@ -228,45 +250,46 @@ impl Bbr {
     }
 
     fn bdp(&self, bw: f64, gain: f64) -> f64 {
-        if self.min_rtt == Span::MAX { self.initial } else { gain * bw * self.min_rtt.as_secs_f64() }
+        if self.min_rtt == Span::MAX { self.initial_cwnd } else { gain * bw * self.min_rtt.as_secs_f64() }
     }
 
-    /// Room for the bursts that leave, wait for company at the receiver, and arrive.
-    fn quantised(&self, inflight: f64) -> f64 {
+    /// Adds the quantization budget: room for bursts at the sender, at the receiver, and on the path.
+    fn with_quantization_budget(&self, inflight: f64) -> f64 {
         let budget = 3.0 * f64::from(quantum(self.pacing));
-        inflight.max(budget).max(LEAST) + if self.state == State::Up { 2.0 } else { 0.0 }
+        inflight.max(budget).max(MIN_PIPE_CWND) + if self.state == State::Up { 2.0 } else { 0.0 }
     }
 
     fn inflight(&self, gain: f64) -> f64 {
-        self.quantised(self.bdp(self.max_bw(), gain))
+        self.with_quantization_budget(self.bdp(self.max_bw(), gain))
     }
 
     fn with_headroom(&self) -> f64 {
         if self.inflight_longterm.is_infinite() {
             return f64::INFINITY;
         }
-        (self.inflight_longterm - (HEADROOM * self.inflight_longterm).max(1.0)).max(LEAST)
+        (self.inflight_longterm - (HEADROOM * self.inflight_longterm).max(1.0)).max(MIN_PIPE_CWND)
     }
 
-    /// How much is to be under way, at most what the window allows.
+    /// Returns the target for segments in flight, at most the window (BBRTargetInflight).
     fn target(&self, cwnd: f64) -> f64 {
         self.bdp(self.bw(), 1.0).min(cwnd)
     }
 
-    fn latest(&mut self, seen: &Seen) {
-        let sample = &seen.sample;
+    fn update_latest_delivery_signals(&mut self, event: &AckEvent) {
+        let sample = &event.sample;
         self.loss_round_start = false;
         self.bw_latest = self.bw_latest.max(sample.rate);
         self.inflight_latest = self.inflight_latest.max(sample.delivered as f64);
         if sample.prior_delivered >= self.loss_round_end {
-            (self.loss_round_end, self.loss_round_start) = (seen.delivered, true);
+            (self.loss_round_end, self.loss_round_start) = (event.delivered, true);
         }
     }
 
-    fn congestion_signals(&mut self, seen: &Seen) {
-        let sample = &seen.sample;
-        self.rounds.on_ack(seen);
+    fn update_congestion_signals(&mut self, event: &AckEvent) {
+        let sample = &event.sample;
+        self.rounds.on_ack(event);
         self.rounds_since_probe += u64::from(self.rounds.begun);
+        // A sample that is limited by the application is a lower bound: it counts only if it raises the maximum.
         if sample.rate > 0.0 && (sample.rate >= self.max_bw() || !sample.app_limited) {
             self.max_bw[1] = self.max_bw[1].max(sample.rate);
         }
@@ -274,21 +297,22 @@ impl Bbr {
             return;
         }
         let probes = matches!(self.state, State::Startup | State::Refill | State::Up);
+        // Without a probe, losses lower the short-term bounds by beta, but not below what was delivered in the round.
         if self.loss_in_round && !probes {
             let (bw, inflight) = (self.bw_shortterm, self.inflight_shortterm);
             let (bw, inflight) = (
                 if bw.is_infinite() { self.max_bw() } else { bw },
-                if inflight.is_infinite() { seen.cwnd } else { inflight },
+                if inflight.is_infinite() { event.cwnd } else { inflight },
             );
             self.bw_shortterm = self.bw_latest.max(BETA * bw);
             self.inflight_shortterm = self.inflight_latest.max(BETA * inflight);
         }
-        self.startup_losses(seen);
+        self.check_startup_high_loss(event);
         self.loss_in_round = false;
         self.loss_ranges = 0;
     }
 
-    fn reset_short_term(&mut self) {
+    fn reset_short_term_model(&mut self) {
         (self.bw_shortterm, self.inflight_shortterm) = (f64::INFINITY, f64::INFINITY);
     }
 
@@ -303,6 +327,7 @@ impl Bbr {
     }
 
     fn check_full_bw(&mut self, sample: &Sample) {
+        // An application-limited round says nothing about the capacity of the path.
         if self.full_bw_now || !self.rounds.begun || sample.app_limited || sample.rate == 0.0 {
             return;
         }
@@ -315,28 +340,28 @@ impl Bbr {
         self.full_bw_reached |= self.full_bw_now;
     }
 
-    /// At the end of a round of Startup: whether it lost too much.
-    fn startup_losses(&mut self, seen: &Seen) {
-        let much = too_much(seen.sample.lost as f64, f64::from(seen.sample.in_flight));
-        let settled = seen.recovering && !self.prior.conserves(seen);
-        if self.state == State::Startup && settled && much && self.loss_ranges >= STARTUP_FULL_LOSSES {
+    /// Ends Startup if the round lost too much (BBRCheckStartupHighLoss).
+    fn check_startup_high_loss(&mut self, event: &AckEvent) {
+        let high_loss = exceeds_loss_thresh(event.sample.lost as f64, f64::from(event.sample.in_flight));
+        let settled = event.recovering && !self.prior.is_conserving(event);
+        if self.state == State::Startup && settled && high_loss && self.loss_ranges >= STARTUP_FULL_LOSS_COUNT {
             self.full_bw_reached = true;
             self.inflight_longterm = self.bdp(self.max_bw(), 1.0).max(self.inflight_latest).trunc();
         }
     }
 
-    fn check_startup_done(&mut self, seen: &Seen) {
+    fn check_startup_done(&mut self, event: &AckEvent) {
         if self.state == State::Startup && self.full_bw_reached {
-            self.enter(State::Drain, DRAIN_PACING, CWND);
+            self.enter(State::Drain, DRAIN_PACING_GAIN, CWND_GAIN);
             self.drained_since = self.rounds.count;
-            self.start_round(seen.delivered);
+            self.start_round(event.delivered);
         }
     }
 
-    fn check_drain_done(&mut self, seen: &Seen) {
-        let drained = f64::from(seen.in_flight) <= self.inflight(1.0);
-        if self.state == State::Drain && (drained || self.rounds.count > self.drained_since + DRAIN_ROUNDS) {
-            self.down(seen);
+    fn check_drain_done(&mut self, event: &AckEvent) {
+        let drained = f64::from(event.in_flight) <= self.inflight(1.0);
+        if self.state == State::Drain && (drained || self.rounds.count > self.drained_since + MAX_DRAIN_ROUNDS) {
+            self.start_probe_bw_down(event);
         }
     }
 
@@ -346,160 +371,169 @@ impl Bbr {
 
     // ---- ProbeBW
 
-    fn down(&mut self, seen: &Seen) {
+    fn start_probe_bw_down(&mut self, event: &AckEvent) {
         (self.loss_in_round, self.bw_latest, self.inflight_latest) = (false, 0.0, 0.0);
-        self.up_count = f64::INFINITY;
+        self.probe_up_count = f64::INFINITY;
+        // Random numbers keep flows with a common bottleneck from probing together.
         self.rounds_since_probe = u64::from(self.chance.bits32() & 1);
-        self.wait = WAIT + self.chance.span_between(Span::ZERO, WAIT_MORE);
-        self.cycle_stamp = seen.now;
-        self.acks = Acks::ProbeStopping;
-        self.start_round(seen.delivered);
-        self.enter(State::Down, DOWN_PACING, CWND);
+        self.probe_wait = PROBE_WAIT + self.chance.span_between(Span::ZERO, PROBE_WAIT_RANDOM);
+        self.cycle_stamp = event.now;
+        self.ack_phase = AckPhase::ProbeStopping;
+        self.start_round(event.delivered);
+        self.enter(State::Down, DOWN_PACING_GAIN, CWND_GAIN);
     }
 
-    fn refill(&mut self, seen: &Seen) {
-        self.reset_short_term();
-        (self.up_rounds, self.up_acks, self.stopped_risky) = (0, 0.0, false);
-        self.acks = Acks::Refilling;
-        self.start_round(seen.delivered);
-        self.enter(State::Refill, 1.0, CWND);
+    fn start_probe_bw_refill(&mut self, event: &AckEvent) {
+        self.reset_short_term_model();
+        (self.probe_up_rounds, self.probe_up_acks, self.stopped_risky) = (0, 0.0, false);
+        self.ack_phase = AckPhase::Refilling;
+        self.start_round(event.delivered);
+        self.enter(State::Refill, 1.0, CWND_GAIN);
     }
 
-    fn up(&mut self, seen: &Seen) {
-        self.acks = Acks::ProbeStarting;
-        self.start_round(seen.delivered);
-        self.reset_full_bw(seen.sample.rate);
-        self.raise_slope(seen.cwnd);
-        self.enter(State::Up, UP.0, UP.1);
+    fn start_probe_bw_up(&mut self, event: &AckEvent) {
+        self.ack_phase = AckPhase::ProbeStarting;
+        self.start_round(event.delivered);
+        self.reset_full_bw(event.sample.rate);
+        self.raise_inflight_longterm_slope(event.cwnd);
+        self.enter(State::Up, UP_GAINS.0, UP_GAINS.1);
     }
 
-    fn cycle(&mut self, seen: &Seen) {
-        if !self.full_bw_reached || self.adapt_long_term(seen) {
+    fn update_probe_bw_cycle(&mut self, event: &AckEvent) {
+        if !self.full_bw_reached || self.adapt_long_term_model(event) {
             return;
         }
         let state = self.state;
         match state {
-            State::Down | State::Cruise if self.time_to_probe(seen) => self.refill(seen),
-            State::Down if self.time_to_cruise(seen) => self.enter(State::Cruise, 1.0, CWND),
+            State::Down | State::Cruise if self.time_to_probe(event) => self.start_probe_bw_refill(event),
+            State::Down if self.time_to_cruise(event) => self.enter(State::Cruise, 1.0, CWND_GAIN),
             State::Refill if self.rounds.begun => {
-                self.probing = true;
-                self.up(seen);
+                self.bw_probe_samples = true;
+                self.start_probe_bw_up(event);
             }
-            State::Up if self.time_to_go_down(seen) => {
+            State::Up if self.time_to_go_down(event) => {
                 self.previous_too_high = false;
-                self.down(seen);
+                self.start_probe_bw_down(event);
             }
             _ => {}
         }
     }
 
-    fn time_to_probe(&self, seen: &Seen) -> bool {
-        let reno = self.target(seen.cwnd).min(RENO_ROUNDS);
-        seen.now.since(self.cycle_stamp) > self.wait || self.rounds_since_probe as f64 >= reno
+    fn time_to_probe(&self, event: &AckEvent) -> bool {
+        // The wait in rounds is what Reno would need to grow by the BDP, so that BBR and Reno can coexist.
+        let reno = self.target(event.cwnd).min(MAX_PROBE_ROUNDS);
+        event.now.since(self.cycle_stamp) > self.probe_wait || self.rounds_since_probe as f64 >= reno
     }
 
-    fn time_to_cruise(&self, seen: &Seen) -> bool {
-        f64::from(seen.in_flight) <= self.inflight(1.0).min(self.with_headroom())
+    fn time_to_cruise(&self, event: &AckEvent) -> bool {
+        // Cruise only when the queue is drained and headroom is left for other flows.
+        f64::from(event.in_flight) <= self.inflight(1.0).min(self.with_headroom())
     }
 
-    fn time_to_go_down(&mut self, seen: &Seen) -> bool {
-        if self.previous_too_high && f64::from(seen.in_flight) >= self.inflight_longterm {
+    fn time_to_go_down(&mut self, event: &AckEvent) -> bool {
+        // The previous probe caused too much loss: this one stops at the limit that it set.
+        if self.previous_too_high && f64::from(event.in_flight) >= self.inflight_longterm {
             self.stopped_risky = true;
             return true;
         }
-        if seen.cwnd_limited && seen.cwnd >= self.inflight_longterm {
-            self.reset_full_bw(seen.sample.rate);
+        if event.cwnd_limited && event.cwnd >= self.inflight_longterm {
+            self.reset_full_bw(event.sample.rate);
             return false;
         }
         self.full_bw_now
     }
 
-    /// Whether it has begun another probe at once.
-    fn adapt_long_term(&mut self, seen: &Seen) -> bool {
-        let sample = &seen.sample;
+    /// Adapts the long-term model (BBRAdaptLongTermModel). Returns whether another probe has started.
+    fn adapt_long_term_model(&mut self, event: &AckEvent) -> bool {
+        let sample = &event.sample;
         let in_probe_bw = matches!(self.state, State::Down | State::Cruise | State::Refill | State::Up);
-        if self.acks == Acks::ProbeStarting && self.rounds.begun {
-            self.acks = Acks::ProbeFeedback;
+        if self.ack_phase == AckPhase::ProbeStarting && self.rounds.begun {
+            self.ack_phase = AckPhase::ProbeFeedback;
         }
-        if self.acks == Acks::ProbeStopping && self.rounds.begun {
-            (self.probing, self.acks) = (false, Acks::Init);
+        if self.ack_phase == AckPhase::ProbeStopping && self.rounds.begun {
+            (self.bw_probe_samples, self.ack_phase) = (false, AckPhase::Init);
             if in_probe_bw && !sample.app_limited && self.max_bw[1] > 0.0 {
+                // Start a new slot of the two-cycle maximum filter.
                 self.max_bw = [self.max_bw[1], 0.0];
             }
+            // The probe ended early only because of the old limit, which did no harm: probe again immediately.
             if in_probe_bw && self.stopped_risky && !self.previous_too_high {
-                self.refill(seen);
+                self.start_probe_bw_refill(event);
                 return true;
             }
         }
-        if self.inflight_longterm.is_infinite() || too_much(sample.lost as f64, f64::from(sample.in_flight)) {
+        if self.inflight_longterm.is_infinite() || exceeds_loss_thresh(sample.lost as f64, f64::from(sample.in_flight))
+        {
             return false;
         }
         self.inflight_longterm = self.inflight_longterm.max(f64::from(sample.in_flight));
         if self.state == State::Up {
-            self.grow_long_term(seen);
+            self.grow_inflight_longterm(event);
         }
         false
     }
 
-    fn grow_long_term(&mut self, seen: &Seen) {
-        if !seen.cwnd_limited || seen.cwnd < self.inflight_longterm {
+    fn grow_inflight_longterm(&mut self, event: &AckEvent) {
+        // The limit grows only while it is fully used.
+        if !event.cwnd_limited || event.cwnd < self.inflight_longterm {
             return;
         }
-        self.up_acks += f64::from(seen.sample.fresh);
-        if self.up_acks >= self.up_count {
-            let steps = (self.up_acks / self.up_count).trunc();
-            self.up_acks -= steps * self.up_count;
+        self.probe_up_acks += f64::from(event.sample.fresh);
+        if self.probe_up_acks >= self.probe_up_count {
+            let steps = (self.probe_up_acks / self.probe_up_count).trunc();
+            self.probe_up_acks -= steps * self.probe_up_count;
             self.inflight_longterm += steps;
         }
         if self.rounds.begun {
-            self.raise_slope(seen.cwnd);
+            self.raise_inflight_longterm_slope(event.cwnd);
         }
     }
 
-    fn raise_slope(&mut self, cwnd: f64) {
-        let growth = f64::from(1u32 << self.up_rounds);
-        self.up_rounds = (self.up_rounds + 1).min(30);
-        self.up_count = (cwnd / growth).max(1.0);
+    fn raise_inflight_longterm_slope(&mut self, cwnd: f64) {
+        // The slope doubles in each round of the probe: 1, 2, 4 … segments per round trip.
+        let growth = f64::from(1u32 << self.probe_up_rounds);
+        self.probe_up_rounds = (self.probe_up_rounds + 1).min(30);
+        self.probe_up_count = (cwnd / growth).max(1.0);
     }
 
     // ---- losses
 
-    pub(crate) fn on_losses(&mut self, seen: &Seen, losses: &[Loss]) {
+    pub(crate) fn on_losses(&mut self, event: &AckEvent, losses: &[Loss]) {
         for loss in losses {
-            self.on_loss(seen, loss);
+            self.on_loss(event, loss);
         }
     }
 
-    fn on_loss(&mut self, seen: &Seen, loss: &Loss) {
+    fn on_loss(&mut self, event: &AckEvent, loss: &Loss) {
         if !self.loss_in_round {
-            self.loss_round_end = seen.delivered;
+            self.loss_round_end = event.delivered;
             self.loss_in_round = true;
         }
         self.loss_ranges += u32::from(loss.begins);
         let (lost, in_flight) = (loss.lost as f64, f64::from(loss.in_flight));
-        if !self.probing || !too_much(lost, in_flight) {
+        if !self.bw_probe_samples || !exceeds_loss_thresh(lost, in_flight) {
             return;
         }
-        self.probing = false;
+        self.bw_probe_samples = false;
         self.previous_too_high = true;
         if !loss.app_limited {
-            // What was under way when the loss rate passed the threshold.
+            // The segments in flight when the loss rate crossed the threshold (BBRInflightAtLoss).
             let (inflight, lost) = (in_flight - 1.0, lost - 1.0);
             let prefix = ((LOSS_THRESH * inflight - lost) / (1.0 - LOSS_THRESH)).max(0.0);
-            self.inflight_longterm = (inflight + prefix).max(self.target(seen.cwnd) * BETA).trunc();
+            self.inflight_longterm = (inflight + prefix).max(self.target(event.cwnd) * BETA).trunc();
         }
         if self.state == State::Up {
-            self.down(seen);
+            self.start_probe_bw_down(event);
         }
     }
 
     // ---- ProbeRTT
 
-    /// The window, where ProbeRTT ends.
-    fn probe_rtt(&mut self, seen: &Seen) -> Option<f64> {
-        let now = seen.now;
+    /// Updates the minimum RTT and enters or leaves ProbeRTT. Returns the window if ProbeRTT ends.
+    fn probe_rtt(&mut self, event: &AckEvent) -> Option<f64> {
+        let now = event.now;
         let expired = now > self.probe_rtt_stamp + PROBE_RTT_INTERVAL;
-        if let Some(rtt) = seen.sample.rtt
+        if let Some(rtt) = event.sample.rtt
             && (rtt < self.probe_rtt_min || expired)
         {
             (self.probe_rtt_min, self.probe_rtt_stamp) = (rtt, now);
@@ -508,34 +542,34 @@ impl Bbr {
             (self.min_rtt, self.min_rtt_stamp) = (self.probe_rtt_min, self.probe_rtt_stamp);
         }
         if self.state != State::ProbeRtt && expired && !self.idle_restart {
-            self.prior.save(seen.cwnd, false);
-            self.enter(State::ProbeRtt, 1.0, PROBE_RTT_CWND);
-            self.stay = Stay::default();
-            self.acks = Acks::ProbeStopping;
-            self.start_round(seen.delivered);
+            self.prior.save(event.cwnd, false);
+            self.enter(State::ProbeRtt, 1.0, PROBE_RTT_CWND_GAIN);
+            self.probe_rtt_duration = ProbeRttDuration::default();
+            self.ack_phase = AckPhase::ProbeStopping;
+            self.start_round(event.delivered);
         }
         let few = self.probe_rtt_cwnd();
-        let over = self.state == State::ProbeRtt && self.stay.on_ack(seen, &mut self.rounds, few);
-        let cwnd = over.then(|| self.leave_probe_rtt(now, seen.delivered, seen.cwnd));
-        if seen.sample.fresh > 0 {
+        let over = self.state == State::ProbeRtt && self.probe_rtt_duration.on_ack(event, &mut self.rounds, few);
+        let cwnd = over.then(|| self.leave_probe_rtt(now, event.delivered, event.cwnd));
+        if event.sample.fresh > 0 {
             self.idle_restart = false;
         }
         cwnd
     }
 
     fn probe_rtt_cwnd(&self) -> f64 {
-        self.bdp(self.bw(), PROBE_RTT_CWND).max(LEAST)
+        self.bdp(self.bw(), PROBE_RTT_CWND_GAIN).max(MIN_PIPE_CWND)
     }
 
     fn leave_probe_rtt(&mut self, now: Time, delivered: u64, cwnd: f64) -> f64 {
         self.probe_rtt_stamp = now;
-        self.reset_short_term();
+        self.reset_short_term_model();
         if self.full_bw_reached {
-            let seen = Seen { now, delivered: delivered.max(self.rounds.next), ..Seen::default() };
-            self.down(&seen);
-            self.enter(State::Cruise, 1.0, CWND);
+            let event = AckEvent { now, delivered: delivered.max(self.rounds.next), ..AckEvent::default() };
+            self.start_probe_bw_down(&event);
+            self.enter(State::Cruise, 1.0, CWND_GAIN);
         } else {
-            self.enter(State::Startup, STARTUP.0, STARTUP.1);
+            self.enter(State::Startup, STARTUP_GAINS.0, STARTUP_GAINS.1);
         }
         self.prior.restored(cwnd)
     }
@@ -543,15 +577,16 @@ impl Bbr {
     // ---- what follows
 
     fn set_pacing(&mut self) {
-        let rate = self.pacing_gain * self.bw() * MARGIN;
+        let rate = self.pacing_gain * self.bw() * PACING_MARGIN;
+        // In Startup the rate must not fall: early samples are limited by the small window, not by the path.
         if rate > 0.0 && (self.full_bw_reached || rate > self.pacing) {
             self.pacing = rate;
         }
     }
 
-    fn window(&mut self, seen: &Seen, cwnd: f64) -> f64 {
-        let most = self.quantised(self.bdp(self.bw(), self.cwnd_gain) + self.aggregation.extra()).ceil();
-        let mut cwnd = self.prior.grown(seen, cwnd, most, self.full_bw_reached, self.initial);
+    fn window(&mut self, event: &AckEvent, cwnd: f64) -> f64 {
+        let most = self.with_quantization_budget(self.bdp(self.bw(), self.cwnd_gain) + self.aggregation.extra()).ceil();
+        let mut cwnd = self.prior.next_cwnd(event, cwnd, most, self.full_bw_reached, self.initial_cwnd);
         if self.state == State::ProbeRtt {
             cwnd = cwnd.min(self.probe_rtt_cwnd());
         }
@@ -561,10 +596,10 @@ impl Bbr {
             State::Drain | State::Down | State::Refill | State::Up => self.inflight_longterm,
         };
         let shortterm = if self.state == State::Startup { f64::INFINITY } else { self.inflight_shortterm };
-        cwnd.min(cap.min(shortterm).max(LEAST)).trunc()
+        cwnd.min(cap.min(shortterm).max(MIN_PIPE_CWND)).trunc()
     }
 }
 
-fn too_much(lost: f64, in_flight: f64) -> bool {
+fn exceeds_loss_thresh(lost: f64, in_flight: f64) -> bool {
     lost > in_flight * LOSS_THRESH
 }

@@ -1,18 +1,24 @@
-//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00, and Linux's tcp_bbr.c for the window's extra),
-//! counted in segments.
+//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), counted in segments. The window's allowance for
+//! ACK aggregation follows Linux's tcp_bbr.c.
 
-use crate::filter::{Aggregation, Largest};
-use crate::model::{Seen, Wish};
-use crate::rounds::{EXTRA_ACKED_ROUNDS, FULL_BW, LEAST, MARGIN, MIN_RTT_FILTER, PriorWindow, Rounds, Stay, quantum};
+use crate::filter::{AckAggregation, MaxFilter};
+use crate::model::{AckEvent, Decision};
+use crate::rounds::{
+    EXTRA_ACKED_ROUNDS, FULL_BW, MIN_PIPE_CWND, MIN_RTT_FILTER, PACING_MARGIN, PriorWindow, ProbeRttDuration, Rounds,
+    quantum,
+};
 use steadycast_units::{Chance, Span, Time};
 
-/// 2/ln 2: the least gain that doubles the rate each round.
-const HIGH: f64 = 2.885;
-const CWND: f64 = 2.0;
-const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// The gain of Startup, 2/ln 2: the smallest gain that doubles the rate per round.
+const HIGH_GAIN: f64 = 2.885;
+/// The window gain of ProbeBW.
+const CWND_GAIN: f64 = 2.0;
+/// The pacing gains of the eight phases of ProbeBW.
+const PACING_GAIN_CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// The length of the bandwidth filter, in rounds.
 const MAX_BW_ROUNDS: u64 = 10;
-/// Most of the window's extra, as a time at the bandwidth, in seconds.
-const EXTRA_MOST: f64 = 0.1;
+/// The maximum of the allowance for ACK aggregation, as a time at the bandwidth, in seconds.
+const EXTRA_ACKED_MAX: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -25,41 +31,41 @@ enum State {
 #[derive(Clone, Debug)]
 pub(crate) struct Bbr1 {
     chance: Chance,
-    initial: f64,
+    initial_cwnd: f64,
     state: State,
     pacing: f64,
     rounds: Rounds,
-    max_bw: Largest,
+    max_bw: MaxFilter,
     min_rtt: Span,
     min_rtt_stamp: Time,
-    aggregation: Aggregation,
+    aggregation: AckAggregation,
     full_bw: f64,
     full_bw_count: u32,
-    full: bool,
+    full_bw_reached: bool,
     cycle_stamp: Time,
-    stay: Stay,
+    probe_rtt_duration: ProbeRttDuration,
     prior: PriorWindow,
     idle_restart: bool,
 }
 
 impl Bbr1 {
-    /// `initial` segments leave before anything is known.
-    pub(crate) fn new(chance: Chance, initial: f64) -> Self {
+    /// Creates the control. `initial_cwnd` is the window before the first measurement, in segments.
+    pub(crate) fn new(chance: Chance, initial_cwnd: f64) -> Self {
         Self {
             chance,
-            initial,
+            initial_cwnd,
             state: State::Startup,
-            pacing: HIGH * initial / 0.001,
+            pacing: HIGH_GAIN * initial_cwnd / 0.001,
             rounds: Rounds::default(),
-            max_bw: Largest::default(),
+            max_bw: MaxFilter::default(),
             min_rtt: Span::MAX,
             min_rtt_stamp: Time::ZERO,
-            aggregation: Aggregation::default(),
+            aggregation: AckAggregation::default(),
             full_bw: 0.0,
             full_bw_count: 0,
-            full: false,
+            full_bw_reached: false,
             cycle_stamp: Time::ZERO,
-            stay: Stay::default(),
+            probe_rtt_duration: ProbeRttDuration::default(),
             prior: PriorWindow::default(),
             idle_restart: false,
         }
@@ -74,66 +80,73 @@ impl Bbr1 {
         }
     }
 
-    /// The connection is open; the handshake took `rtt`.
+    /// Starts pacing by the handshake's `rtt`, once the connection is open.
     pub(crate) fn on_open(&mut self, now: Time, rtt: Option<Span>) {
         let took = rtt.unwrap_or(Span::millis(1)).max(Span::micros(1));
-        self.pacing = HIGH * self.initial / took.as_secs_f64();
+        self.pacing = HIGH_GAIN * self.initial_cwnd / took.as_secs_f64();
         self.min_rtt = rtt.unwrap_or(Span::MAX);
         self.min_rtt_stamp = now;
         self.aggregation.restart(now);
     }
 
-    /// Something leaves after nothing was under way, because the application had nothing.
+    /// Handles a transmission after an idle time that the application caused. Returns the window if it changes.
     pub(crate) fn on_restart(&mut self, now: Time, cwnd: f64) -> Option<f64> {
         self.idle_restart = true;
         self.aggregation.restart(now);
         match self.state {
             State::ProbeBw(_) => {
-                self.pacing = MARGIN * self.bw();
+                self.pacing = PACING_MARGIN * self.bw();
                 None
             }
-            State::ProbeRtt => self.stay.is_over(now).then(|| self.leave_probe_rtt(now, cwnd)),
+            State::ProbeRtt => self.probe_rtt_duration.is_over(now).then(|| self.leave_probe_rtt(now, cwnd)),
             State::Startup | State::Drain => None,
         }
     }
 
-    /// Recovery begins (`timeout`: after one) with a window of `cwnd`.
+    /// Records the begin of a recovery at a window of `cwnd`; `timeout` if a time-out started it.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, delivered: u64, timeout: bool) {
         self.prior.on_recovery(cwnd, self.state == State::ProbeRtt, delivered, timeout);
     }
 
-    /// Recovery is over: the window.
+    /// Ends a recovery. Returns the window.
     pub(crate) fn on_recovered(&mut self, cwnd: f64) -> f64 {
         self.prior.on_recovered(cwnd)
     }
 
-    /// What an acknowledgment that tells of `losses` losses asks for.
-    pub(crate) fn on_ack(&mut self, seen: &Seen, losses: usize) -> Wish {
-        let sample = &seen.sample;
+    /// Processes an acknowledgment that reveals `losses` losses.
+    pub(crate) fn on_ack(&mut self, event: &AckEvent, losses: usize) -> Decision {
+        let sample = &event.sample;
         if sample.fresh > 0 {
-            self.rounds.on_ack(seen);
+            self.rounds.on_ack(event);
+            // A sample that is limited by the application is a lower bound: it counts only if it raises the maximum.
             if sample.rate > 0.0 && (sample.rate >= self.bw() || !sample.app_limited) {
                 self.max_bw.add(self.rounds.count, MAX_BW_ROUNDS, sample.rate);
             }
             self.aggregation.on_ack(
-                seen.now,
+                event.now,
                 self.bw(),
                 sample.fresh,
-                seen.cwnd,
+                event.cwnd,
                 self.rounds.count,
                 EXTRA_ACKED_ROUNDS,
             );
-            self.cycle(seen, losses);
-            self.check_full(seen);
-            self.check_drain(seen);
+            self.cycle(event, losses);
+            self.check_full(event);
+            self.check_drain(event);
         }
-        let cwnd = self.probe_rtt(seen);
-        let rate = self.pacing_gain() * self.bw() * MARGIN;
-        if rate > 0.0 && (self.full || rate > self.pacing) {
+        let cwnd = self.probe_rtt(event);
+        let rate = self.pacing_gain() * self.bw() * PACING_MARGIN;
+        // In Startup the rate must not fall: early samples are limited by the small window, not by the path.
+        if rate > 0.0 && (self.full_bw_reached || rate > self.pacing) {
             self.pacing = rate;
         }
-        let cwnd = self.window(seen, cwnd.unwrap_or(seen.cwnd));
-        Wish { cwnd, pacing: self.pacing, quantum: quantum(self.pacing), limits_itself: self.state == State::ProbeRtt }
+        let cwnd = self.window(event, cwnd.unwrap_or(event.cwnd));
+        Decision {
+            cwnd,
+            pacing: self.pacing,
+            quantum: quantum(self.pacing),
+            is_self_limited: self.state == State::ProbeRtt,
+        }
     }
 
     fn bw(&self) -> f64 {
@@ -142,94 +155,99 @@ impl Bbr1 {
 
     fn pacing_gain(&self) -> f64 {
         match self.state {
-            State::Startup => HIGH,
-            State::Drain => 1.0 / HIGH,
-            State::ProbeBw(phase) => CYCLE[phase],
+            State::Startup => HIGH_GAIN,
+            State::Drain => 1.0 / HIGH_GAIN,
+            State::ProbeBw(phase) => PACING_GAIN_CYCLE[phase],
             State::ProbeRtt => 1.0,
         }
     }
 
     fn cwnd_gain(&self) -> f64 {
         match self.state {
-            State::Startup | State::Drain => HIGH,
-            State::ProbeBw(_) => CWND,
+            State::Startup | State::Drain => HIGH_GAIN,
+            State::ProbeBw(_) => CWND_GAIN,
             State::ProbeRtt => 1.0,
         }
     }
 
     fn bdp(&self, gain: f64) -> f64 {
-        if self.min_rtt == Span::MAX { self.initial } else { gain * self.bw() * self.min_rtt.as_secs_f64() }
+        if self.min_rtt == Span::MAX { self.initial_cwnd } else { gain * self.bw() * self.min_rtt.as_secs_f64() }
     }
 
-    /// With room for bursts at both ends, even, and two more while it probes.
-    fn quantised(&self, inflight: f64) -> f64 {
+    /// Adds the quantization budget: room for bursts at both ends, rounded up to even, and two more in the probing
+    /// phase.
+    fn with_quantization_budget(&self, inflight: f64) -> f64 {
         let even = ((inflight.ceil() + 3.0 * f64::from(quantum(self.pacing))) / 2.0).ceil() * 2.0;
         even + if self.state == State::ProbeBw(0) { 2.0 } else { 0.0 }
     }
 
-    fn check_full(&mut self, seen: &Seen) {
-        if !self.full && self.rounds.begun && !seen.sample.app_limited {
+    fn check_full(&mut self, event: &AckEvent) {
+        if !self.full_bw_reached && self.rounds.begun && !event.sample.app_limited {
             if self.bw() >= self.full_bw * FULL_BW.0 {
                 (self.full_bw, self.full_bw_count) = (self.bw(), 0);
             } else {
                 self.full_bw_count += 1;
-                self.full = self.full_bw_count >= FULL_BW.1;
+                self.full_bw_reached = self.full_bw_count >= FULL_BW.1;
             }
         }
-        if self.state == State::Startup && self.full {
+        if self.state == State::Startup && self.full_bw_reached {
             self.state = State::Drain;
         }
     }
 
-    fn check_drain(&mut self, seen: &Seen) {
-        if self.state == State::Drain && f64::from(seen.in_flight) <= self.quantised(self.bdp(1.0)) {
-            self.enter_probe_bw(seen.now);
+    fn check_drain(&mut self, event: &AckEvent) {
+        if self.state == State::Drain && f64::from(event.in_flight) <= self.with_quantization_budget(self.bdp(1.0)) {
+            self.enter_probe_bw(event.now);
         }
     }
 
-    /// A cycle begins anywhere but where the rate is low.
+    /// Enters ProbeBW in a random phase other than the one with the low gain.
     fn enter_probe_bw(&mut self, now: Time) {
         let drawn = (self.chance.unit() * 7.0) as usize % 7;
         self.state = State::ProbeBw(if drawn == 0 { 0 } else { drawn + 1 });
         self.cycle_stamp = now;
     }
 
-    fn cycle(&mut self, seen: &Seen, losses: usize) {
+    fn cycle(&mut self, event: &AckEvent, losses: usize) {
         let State::ProbeBw(phase) = self.state else { return };
-        let elapsed = seen.now.since(self.cycle_stamp) > self.min_rtt;
-        // What was under way before this acknowledgment.
-        let in_flight = f64::from(seen.in_flight + seen.sample.fresh);
-        let gain = CYCLE[phase];
+        let elapsed = event.now.since(self.cycle_stamp) > self.min_rtt;
+        // The segments in flight before this acknowledgment.
+        let in_flight = f64::from(event.in_flight + event.sample.fresh);
+        let gain = PACING_GAIN_CYCLE[phase];
+        // Probing lasts until it fills the pipe or causes losses, draining until the queue is empty, cruising one
+        // RTT.
         let over = if gain > 1.0 {
-            elapsed && (losses > 0 || in_flight >= self.quantised(self.bdp(gain)))
+            elapsed && (losses > 0 || in_flight >= self.with_quantization_budget(self.bdp(gain)))
         } else if gain < 1.0 {
-            elapsed || in_flight <= self.quantised(self.bdp(1.0))
+            elapsed || in_flight <= self.with_quantization_budget(self.bdp(1.0))
         } else {
             elapsed
         };
         if over {
-            self.state = State::ProbeBw((phase + 1) % CYCLE.len());
-            self.cycle_stamp = seen.now;
+            self.state = State::ProbeBw((phase + 1) % PACING_GAIN_CYCLE.len());
+            self.cycle_stamp = event.now;
         }
     }
 
-    /// The window, where ProbeRTT ends.
-    fn probe_rtt(&mut self, seen: &Seen) -> Option<f64> {
-        let now = seen.now;
+    /// Updates the minimum RTT and enters or leaves ProbeRTT. Returns the window if ProbeRTT ends.
+    fn probe_rtt(&mut self, event: &AckEvent) -> Option<f64> {
+        let now = event.now;
         let expired = now > self.min_rtt_stamp + MIN_RTT_FILTER;
-        if let Some(rtt) = seen.sample.rtt
+        if let Some(rtt) = event.sample.rtt
             && (rtt <= self.min_rtt || expired)
         {
             (self.min_rtt, self.min_rtt_stamp) = (rtt, now);
         }
+        // An idle flow has measured an empty queue, so it needs no ProbeRTT.
         if expired && !self.idle_restart && self.state != State::ProbeRtt {
-            self.prior.save(seen.cwnd, false);
+            self.prior.save(event.cwnd, false);
             self.state = State::ProbeRtt;
-            self.stay = Stay::default();
+            self.probe_rtt_duration = ProbeRttDuration::default();
         }
-        let over = self.state == State::ProbeRtt && self.stay.on_ack(seen, &mut self.rounds, LEAST);
-        let cwnd = over.then(|| self.leave_probe_rtt(now, seen.cwnd));
-        if seen.sample.fresh > 0 {
+        let over =
+            self.state == State::ProbeRtt && self.probe_rtt_duration.on_ack(event, &mut self.rounds, MIN_PIPE_CWND);
+        let cwnd = over.then(|| self.leave_probe_rtt(now, event.cwnd));
+        if event.sample.fresh > 0 {
             self.idle_restart = false;
         }
         cwnd
@@ -237,7 +255,7 @@ impl Bbr1 {
 
     fn leave_probe_rtt(&mut self, now: Time, cwnd: f64) -> f64 {
         self.min_rtt_stamp = now;
-        if self.full {
+        if self.full_bw_reached {
             self.enter_probe_bw(now);
         } else {
             self.state = State::Startup;
@@ -245,10 +263,11 @@ impl Bbr1 {
         self.prior.restored(cwnd)
     }
 
-    fn window(&mut self, seen: &Seen, cwnd: f64) -> f64 {
-        let extra = if self.full { self.aggregation.extra().min(self.bw() * EXTRA_MOST) } else { 0.0 };
-        let most = self.quantised(self.bdp(self.cwnd_gain()) + extra);
-        let cwnd = self.prior.grown(seen, cwnd, most, self.full, self.initial);
-        if self.state == State::ProbeRtt { cwnd.min(LEAST) } else { cwnd }.trunc()
+    fn window(&mut self, event: &AckEvent, cwnd: f64) -> f64 {
+        // During ACK aggregation the window must also cover the segments whose acknowledgments are delayed.
+        let extra = if self.full_bw_reached { self.aggregation.extra().min(self.bw() * EXTRA_ACKED_MAX) } else { 0.0 };
+        let most = self.with_quantization_budget(self.bdp(self.cwnd_gain()) + extra);
+        let cwnd = self.prior.next_cwnd(event, cwnd, most, self.full_bw_reached, self.initial_cwnd);
+        if self.state == State::ProbeRtt { cwnd.min(MIN_PIPE_CWND) } else { cwnd }.trunc()
     }
 }

@@ -1,4 +1,4 @@
-use crate::rtt::Floor;
+use crate::rtt::RtoFloor;
 use crate::wire::Ack;
 use serde_json::{Value as Json, json};
 use std::fmt;
@@ -6,43 +6,44 @@ use steadycast_units::{Bytes, Seed, Span};
 use steadycast_words::tree::{Item, Value};
 use steadycast_words::{Declared, Findings, FromToml, Packets, Settings, ToToml, field, settings, words};
 
-/// How the window is governed, and how losses are repaired where SACK is off.
+/// The congestion control, and the loss recovery without SACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
-    /// RFC 5681: leaves fast recovery at the first acknowledgment of new data.
+    /// RFC 5681: fast recovery ends at the first acknowledgment of new data.
     Reno,
-    /// RFC 6582: stays until all that was outstanding is acknowledged, one repair per round trip.
+    /// RFC 6582: fast recovery ends when everything that was outstanding is acknowledged; one retransmission per
+    /// round trip.
     NewReno,
-    /// Reno's window; RFC 6675's scoreboard and pipe, whatever [`Config::sack`] says.
+    /// Reno's window with RFC 6675's scoreboard and pipe, regardless of [`Config::sack`].
     Sack,
-    /// RFC 9438's window; repairs as NewReno, or by the scoreboard with [`Config::sack`].
+    /// RFC 9438's window; recovery as NewReno, or by the scoreboard with [`Config::sack`].
     Cubic,
-    /// BBR version 3 (draft-ietf-ccwg-bbr); always with SACK, and paced.
+    /// BBR version 3 (draft-ietf-ccwg-bbr), always with SACK and pacing.
     Bbr,
-    /// BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00); always with SACK, and paced.
+    /// BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), always with SACK and pacing.
     Bbr1,
-    /// RFC 8257: reduces in proportion to the marked part of the data.
+    /// RFC 8257: the window is reduced in proportion to the marked share of the data.
     Dctcp,
-    /// TCP Prague (draft-briscoe-iccrg-prague-congestion-control): DCTCP for L4S, with ECT(1), accurate marks and
-    /// pacing.
+    /// TCP Prague (draft-briscoe-iccrg-prague-congestion-control): DCTCP for L4S, with ECT(1), accurate ECN feedback
+    /// and pacing.
     Prague,
-    /// One that only a kernel has, by its name there: [`Config::check`] refuses it.
+    /// A congestion control that only a kernel has, by its name there; [`Config::check`] rejects it.
     Kernel(&'static str),
 }
 
-/// How slow start ends before the first loss.
+/// The condition that ends slow start before the first loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hystart {
-    /// Slow start ends with a loss only.
+    /// Only a loss ends slow start.
     Off,
-    /// At the first sign of a growing delay or of a train of acknowledgments as long as the round trip, as in Linux.
+    /// An increase of the delay, or an ACK train as long as half the RTT, as in Linux (HyStart).
     Classic,
-    /// RFC 9406: by delay, through a conservative slow start that takes a false alarm back.
+    /// RFC 9406 (HyStart++): an increase of the delay, with conservative slow start to detect false alarms.
     PlusPlus,
 }
 
 words! {
-    /// Named sets of defaults; [`Config::new`] tells what each holds.
+    /// Named sets of defaults; see [`Config::new`].
     pub enum Preset {
         /// A kernel of today, as far as it is modelled.
         Linux = "linux",
@@ -54,10 +55,10 @@ words! {
 }
 
 impl Preset {
-    /// All there are.
+    /// All presets.
     pub const ALL: [Self; 3] = [Self::Ns2, Self::Ns2Old, Self::Linux];
 
-    /// The congestion control where none is named.
+    /// Returns the default congestion control.
     const fn congestion(self) -> Congestion {
         match self {
             Self::Ns2 | Self::Ns2Old => Congestion::Reno,
@@ -66,7 +67,7 @@ impl Preset {
     }
 }
 
-/// Congestion controls that a Linux kernel may have beside those that are modelled.
+/// The congestion controls of Linux that are not modelled.
 const KERNEL: &[&str] = &[
     "bic",
     "cdg",
@@ -84,11 +85,11 @@ const KERNEL: &[&str] = &[
 ];
 
 impl Congestion {
-    /// All that are modelled.
+    /// All congestion controls that are modelled.
     pub const ALL: [Self; 8] =
         [Self::Reno, Self::NewReno, Self::Sack, Self::Cubic, Self::Bbr, Self::Bbr1, Self::Dctcp, Self::Prague];
 
-    /// Its name in a scenario, and in a kernel that has it.
+    /// Returns the name in a scenario, which is also the kernel's.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reno => "reno",
@@ -163,7 +164,7 @@ impl ToToml for Hystart {
     }
 }
 
-/// A window in a file: "20p".
+/// A window in a scenario file, such as "20p".
 #[derive(Clone, Copy, Debug)]
 struct Segments(u32);
 
@@ -207,8 +208,7 @@ fn takes_time(span: &Span) -> Option<(String, String)> {
 }
 
 settings! {
-    /// Everything that a pair of a sender and a receiver is told. Start from [`Config::new`] and change fields, or read
-    /// it.
+    /// The settings of a TCP sender and its receiver. Start from [`Config::new`] and change fields, or read it.
     Config checked by fits_together {
         /// Where unset keys come from, and what no key says: when recovery ends, what a partial acknowledgment sends,
         /// how an idle window restarts, and more.
@@ -241,62 +241,63 @@ settings! {
         ecn: bool,
         /// How slow start may end without a loss, with cubic: HyStart as in Linux, or not.
         hystart: Hystart,
-        /// Whether blocks make an acknowledgment longer; ns-2 sends 40 B always.
+        /// Whether SACK blocks make an acknowledgment longer; ns-2 always sends 40 B.
         [inner] sack_on_wire: bool,
-        /// Size on the wire of a full segment, headers included.
+        /// The size on the wire of a full segment, headers included.
         [inner] packet: Bytes,
-        /// IP and TCP header of a data segment, options included: `packet` less this is payload.
+        /// The IP and TCP headers of a data segment, options included: `packet` minus this is payload.
         [inner] header: Bytes,
-        /// Payload to carry; `None`: without end (4 290 000 000 segments). [`crate::Sender::offer`] adds to it.
+        /// The payload to send; `None` for endless data (4 290 000 000 segments). [`crate::Sender::offer`] adds to
+        /// it.
         [inner] bytes: Option<Bytes>,
-        /// Congestion window after a pause longer than the time-out, at most (RFC 5681, section 4.1), in segments.
+        /// The most segments in the window after an idle time longer than the time-out (RFC 5681, section 4.1).
         [inner] restart_window: u32,
-        /// Grow only while the window, and not the application, is the limit (RFC 7661's aim, by Linux's rule).
+        /// Grow only if the window, not the application, is the limit (RFC 7661's aim, by Linux's rule).
         [inner] validated_growth: bool,
-        /// Slow-start threshold at the start, in segments; `None`: `window`.
+        /// The initial slow-start threshold in segments; `None`: `window`.
         [inner] initial_ssthresh: Option<u32>,
-        /// Whether a first segment of headers only opens the connection; the window grows from its acknowledgment on.
+        /// Whether a first segment without payload opens the connection; the window opens when it is acknowledged.
         [inner] handshake: bool,
-        /// How long one segment may wait for the second.
+        /// How long an acknowledgment may be delayed for a second segment.
         [inner] delayed_ack_timeout: Span,
-        /// That many segments at the start are acknowledged one by one nevertheless.
+        /// The number of segments at the start that are acknowledged immediately.
         [inner] quick_acks: u32,
         /// Send a new segment for each of the first two duplicate acknowledgments (RFC 3042).
         [inner] limited_transmit: bool,
-        /// Grow by the segments acknowledged, not by the acknowledgments (RFC 3465, without its limit L).
+        /// Grow by the acknowledged segments, not by the number of acknowledgments (RFC 3465, without its limit L).
         [inner] byte_counting: bool,
-        /// The window is a whole number, and so is what is acknowledged for each step of it; CUBIC by Linux's formula.
+        /// The window is a whole number and grows in whole segments; CUBIC uses Linux's formula.
         [inner] whole_window: bool,
-        /// Where in a tick the connection's clock starts: ns-2 draws it. Below `tick`.
+        /// The phase of the connection's clock within a tick, below `tick`; ns-2 draws it.
         [inner] tick_phase: Span,
         /// What `min_rto` applies to.
-        [inner] rto_floor: Floor,
-        /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with very many
-        /// losses ends in a time-out ("impatient", RFC 6582 section 4); otherwise each does ("slow but steady").
+        [inner] rto_floor: RtoFloor,
+        /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with many losses
+        /// ends in a time-out ("impatient", RFC 6582, section 4). Otherwise each one does ("slow but steady").
         [inner] impatient: bool,
-        /// NewReno: at most that many segments per acknowledgment during recovery; 0: no limit. ns-2 drops the limit
-        /// together with its send jitter (`overhead_`): set 0 where polls are delayed.
+        /// NewReno: the most segments per acknowledgment during recovery; 0: no limit. ns-2 has no limit when its
+        /// send jitter (`overhead_`) is set, so set 0 where polls are delayed.
         [inner] recovery_burst: u32,
-        /// With SACK: let out segments in proportion to what arrives while the window shrinks (proportional rate
-        /// reduction, RFC 6937), instead of waiting until enough has left the network.
+        /// With SACK: send in proportion to what is delivered while the window is reduced (proportional rate
+        /// reduction, RFC 6937), instead of waiting until the pipe is small enough.
         [inner] proportional_reduction: bool,
-        /// With SACK: a repair is lost, and repeated, when something that was sent after it has arrived (RACK, RFC
-        /// 8985), instead of waiting for the time-out.
+        /// With SACK: a retransmission is lost, and repeated, if a segment that was sent after it has arrived (RACK,
+        /// RFC 8985), instead of waiting for the time-out.
         [inner] repeat_repairs: bool,
-        /// Keep the threshold when the same segment times out again (RFC 5681, equation 4); ns-2 lowers it each time,
-        /// to 2.
+        /// Keep the threshold when the same segment times out again (RFC 5681, equation 4). ns-2 lowers it each time,
+        /// down to 2.
         [inner] hold_ssthresh: bool,
-        /// Segments leave in units that a device cuts (TSO), as Linux sizes them: pairs on most ways. A unit's end is
-        /// acknowledged at once.
+        /// Segments leave in units that a device splits (TSO), sized as in Linux: pairs on most paths. The end of a
+        /// unit is acknowledged immediately.
         [inner] offload: bool,
         /// Fast convergence of CUBIC (RFC 9438, section 4.7).
         [inner] fast_convergence: bool,
-        /// Where BBR's draws come from: when it probes.
+        /// The seed of BBR's random numbers, which determine when it probes.
         [inner] draws: Seed,
     }
 }
 
-/// What one key alone can't tell.
+/// Checks relations between several keys.
 fn fits_together(config: &Config, item: &Item, out: &mut Findings) {
     let Config { min_rto, max_rto, init_rto, .. } = config;
     for (key, value) in [("min_rto", min_rto), ("init_rto", init_rto)] {
@@ -314,13 +315,13 @@ fn fits_together(config: &Config, item: &Item, out: &mut Findings) {
     }
 }
 
-/// Why a [`Config`] makes no sense.
+/// The reason why a [`Config`] is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// A congestion control that only a kernel has.
+    /// The congestion control exists only in kernels.
     #[error("the congestion control {0} is a kernel's alone")]
     NotModelled(&'static str),
-    /// No room for payload.
+    /// The packet has no room for payload.
     #[error("a packet of {packet} has no room for payload behind {header} of headers")]
     NoPayload {
         /// [`Config::packet`].
@@ -328,17 +329,17 @@ pub enum ConfigError {
         /// [`Config::header`].
         header: Bytes,
     },
-    /// A window in which nothing can be sent, or that the numbers can't hold.
+    /// The window is empty or too large for the sequence numbers.
     #[error("{what} is {got} segments: it must be 1 … {max}")]
     Window {
-        /// Which.
+        /// The field.
         what: &'static str,
-        /// What it is.
+        /// The given value, in segments.
         got: u32,
-        /// The largest possible.
+        /// The largest valid value, in segments.
         max: u32,
     },
-    /// Time-outs in the wrong order.
+    /// The minimum time-out exceeds the maximum.
     #[error("the minimum time-out {min} is longer than the maximum {max}")]
     Timeouts {
         /// [`Config::min_rto`].
@@ -346,21 +347,20 @@ pub enum ConfigError {
         /// [`Config::max_rto`].
         max: Span,
     },
-    /// More than can be numbered.
+    /// The payload has more segments than there are sequence numbers.
     #[error("{0} is more than can be numbered: at most 4 290 000 000 segments")]
     TooLong(Bytes),
 }
 
-/// The window that a Linux receiver opens by itself, in segments of 1500 B: the 6 MiB that are the largest of
-/// `tcp_rmem`.
+/// The window to which a Linux receiver grows automatically, in segments of 1500 B: 6 MiB, the maximum of `tcp_rmem`.
 pub const LINUX_WINDOW: u32 = 4194;
-/// Windows are at most this, in segments.
+/// The largest window, in segments.
 pub const MAX_WINDOW: u32 = 1 << 20;
-/// Numbers end here: beyond it there is room for a window.
+/// The number of sequence numbers; beyond it there is room for a window.
 pub(crate) const MAX_SEGMENTS: u32 = 4_290_000_000;
 
 impl Config {
-    /// The defaults of `preset` with the window law `congestion`.
+    /// Returns the defaults of `preset` with the congestion control `congestion`.
     ///
     /// | field | `Ns2` | `Ns2Old` | `Linux` |
     /// |---|---|---|---|
@@ -412,7 +412,7 @@ impl Config {
             tick: Span::millis(10),
             tick_phase: Span::ZERO,
             min_rto: Span::millis(200),
-            rto_floor: Floor::Whole,
+            rto_floor: RtoFloor::Whole,
             max_rto: Span::secs(60),
             init_rto: Span::secs(3),
             impatient: true,
@@ -446,7 +446,7 @@ impl Config {
                 whole_window: true,
                 timestamps: true,
                 tick: Span::ZERO,
-                rto_floor: Floor::Variance,
+                rto_floor: RtoFloor::Variance,
                 max_rto: Span::secs(120),
                 init_rto: Span::secs(1),
                 impatient: false,
@@ -461,8 +461,8 @@ impl Config {
         }
     }
 
-    /// Reads the keys of a TCP flow over the defaults of its preset; what is wrong goes to `out`. Keys that are not its
-    /// own are passed over.
+    /// Reads the keys of a TCP flow over the defaults of its preset. Problems are added to `out`; keys of other
+    /// tables are ignored.
     pub fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         let preset = field::<Preset>(item, "preset", &[], out);
         let congestion = field::<Congestion>(item, "congestion", &[], out);
@@ -476,11 +476,11 @@ impl Config {
         Some(config)
     }
 
-    /// Whether the fields fit together. [`crate::Sender::new`] and [`crate::Receiver::new`] don't ask: they put what is
-    /// out of range to the nearest bound.
+    /// Checks that the fields are consistent. [`crate::Sender::new`] and [`crate::Receiver::new`] do not check; they
+    /// clamp values that are out of range.
     ///
     /// # Errors
-    /// The first that doesn't.
+    /// The first inconsistency.
     pub fn check(&self) -> Result<(), ConfigError> {
         if let Congestion::Kernel(name) = self.congestion {
             return Err(ConfigError::NotModelled(name));
@@ -504,7 +504,7 @@ impl Config {
         }
     }
 
-    /// Size on the wire of this acknowledgment: with `sack_on_wire`, n blocks add 4 + 8n B.
+    /// Returns the size on the wire of this acknowledgment: with `sack_on_wire`, n blocks add 4 + 8n B.
     pub fn len_of(&self, ack: &Ack) -> Bytes {
         let blocks = ack.sacks.iter().filter(|block| !block.is_empty()).count() as u64;
         if blocks == 0 || !self.sack_on_wire { self.header } else { self.header + Bytes::new(4 + 8 * blocks) }
@@ -518,15 +518,15 @@ impl Config {
         self.sack || matches!(self.congestion, Congestion::Sack | Congestion::Bbr | Congestion::Bbr1)
     }
 
-    /// With what a congestion control decides for itself.
+    /// Returns the configuration with the fields that the congestion control determines itself.
     pub(crate) fn as_modelled(&self) -> Self {
         let mut config = self.clone();
         match self.congestion {
             Congestion::Bbr | Congestion::Bbr1 => {
-                // Both set window and bursts by their model, in recovery too, and take no notice of marks.
+                // BBR sets window and bursts by its model, also in recovery, and ignores marks.
                 (config.ecn, config.proportional_reduction, config.offload) = (false, false, false);
             }
-            // Pacing sizes the bursts, and the window has fractions.
+            // Prague's pacing sets the size of bursts, and its window has fractions.
             Congestion::Prague => (config.offload, config.whole_window) = (false, false),
             _ => {}
         }

@@ -1,15 +1,15 @@
-/// Weight of the newest window in the estimate (g of RFC 8257, section 4.2).
-const GAIN: f64 = 1.0 / 16.0;
+/// The gain g of the estimate alpha (RFC 8257, section 4.2).
+const ALPHA_GAIN: f64 = 1.0 / 16.0;
 
-/// DCTCP's estimate of how much of the data is marked (RFC 8257, section 3.3).
+/// DCTCP's estimate alpha of the marked share of the data (RFC 8257, section 3.3).
 #[derive(Clone, Debug)]
 pub(crate) struct Dctcp {
     pub(crate) alpha: f64,
     acked: u32,
     marked: u32,
-    /// The observation window ends when this is acknowledged.
+    /// The observation window ends when this segment is acknowledged.
     window_end: u32,
-    /// Nothing is reduced again before this is acknowledged.
+    /// The window is not reduced again before this segment is acknowledged.
     cut_end: u32,
 }
 
@@ -18,15 +18,17 @@ impl Dctcp {
         Self { alpha: 1.0, acked: 0, marked: 0, window_end: 0, cut_end: 0 }
     }
 
-    /// Segments below `una` are acknowledged, `fresh` of them now, `marked` of these with a mark; `max` is what was
-    /// sent. By which factor the window shrinks, if it does.
+    /// Processes an acknowledgment: all below `una` is acknowledged, `fresh` segments for the first time, `marked` of
+    /// these with a mark; `max` is one past the highest sent. Returns the factor by which the window shrinks, if it
+    /// does.
     pub(crate) fn on_ack(&mut self, una: u32, max: u32, fresh: u32, marked: u32) -> Option<f64> {
         self.acked += fresh;
         self.marked += marked.min(fresh);
+        // alpha is updated once per window of data.
         if una > self.window_end {
             if self.acked > 0 {
                 let part = f64::from(self.marked) / f64::from(self.acked);
-                self.alpha += GAIN * (part - self.alpha);
+                self.alpha += ALPHA_GAIN * (part - self.alpha);
             }
             (self.acked, self.marked, self.window_end) = (0, 0, max);
         }

@@ -5,80 +5,80 @@ use crate::wire::Ack;
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
 
-/// What was known when a segment last left.
+/// The connection's state when a segment was last sent, and the segment's fate (the P.* of the draft).
 #[derive(Clone, Copy, Debug)]
-struct Departure {
+struct PacketState {
     sent: Time,
     pub(crate) delivered: u64,
     delivered_at: Time,
     first_sent: Time,
     app_limited: bool,
-    /// All that was lost before.
+    /// The segments lost before it was sent.
     lost: u64,
-    /// Under way, this one included.
+    /// The segments in flight, this one included.
     in_flight: u32,
-    repeated: bool,
-    fate: Progress,
+    is_retransmission: bool,
+    fate: Fate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    UnderWay,
+enum Fate {
+    InFlight,
     Arrived,
     Lost,
 }
 
-/// What one acknowledgment tells.
+/// The delivery-rate sample of one acknowledgment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
-    /// Segments per second; 0 where the interval is too short to tell.
+    /// The delivery rate in segments per second; 0 if the interval is shorter than the minimum RTT.
     pub(crate) rate: f64,
-    /// Delivered during the interval.
+    /// The segments delivered during the interval.
     pub(crate) delivered: u64,
-    /// All that was delivered when the newest of the segments told of had left.
+    /// The segments that had been delivered when the newest acknowledged segment was sent.
     pub(crate) prior_delivered: u64,
     pub(crate) app_limited: bool,
-    /// Segments that this acknowledgment tells of for the first time.
+    /// The segments that this acknowledgment reports for the first time.
     pub(crate) fresh: u32,
-    /// Under way when the newest of them had left.
+    /// The segments in flight when the newest acknowledged segment was sent.
     pub(crate) in_flight: u32,
-    /// Lost since then.
+    /// The segments lost since then.
     pub(crate) lost: u64,
-    /// The newest one's, if it was sent once.
+    /// The RTT of the newest acknowledged segment, unless it was retransmitted (Karn's rule).
     pub(crate) rtt: Option<Span>,
 }
 
-/// A segment that is now known to be lost.
+/// A segment that has just been declared lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loss {
-    /// The first of a run of neighbours.
+    /// Whether it is the first of a range of adjacent lost segments.
     pub(crate) begins: bool,
     pub(crate) in_flight: u32,
-    /// Lost since it left, itself included.
+    /// The segments lost since it was sent, itself included.
     pub(crate) lost: u64,
     pub(crate) app_limited: bool,
 }
 
-/// The books of a connection.
+/// The delivery-rate estimation of a connection.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ledger {
-    /// From the first unacknowledged segment on.
-    sent: VecDeque<Departure>,
+pub(crate) struct RateEstimator {
+    /// The segments from the first unacknowledged one on.
+    sent: VecDeque<PacketState>,
     una: u32,
     pub(crate) delivered: u64,
     delivered_at: Time,
     first_sent: Time,
     lost: u64,
-    /// All below is counted as lost, if it has not arrived.
+    /// All segments below this number are declared lost unless they have arrived.
     lost_to: u32,
-    /// The application has nothing to send until this is delivered; 0: it has.
+    /// The samples are application-limited until this many segments are delivered; 0 if they are not.
     app_limited: u64,
     blocks: [crate::wire::Block; 3],
-    /// What the last acknowledgment showed to be lost.
+    /// The losses that the last acknowledgment revealed.
     losses: Vec<Loss>,
 }
 
-impl Ledger {
+impl RateEstimator {
     pub(crate) fn losses(&self) -> &[Loss] {
         &self.losses
     }
@@ -87,18 +87,20 @@ impl Ledger {
         self.app_limited > 0
     }
 
-    /// The application, or the control itself, keeps less under way than the path takes.
-    pub(crate) fn limit(&mut self, in_flight: u32) {
+    /// Marks the following samples as application-limited, because the application or the control limits what is in
+    /// flight.
+    pub(crate) fn set_app_limited(&mut self, in_flight: u32) {
         self.app_limited = (self.delivered + u64::from(in_flight)).max(1);
     }
 
-    /// A segment leaves, which makes `in_flight` of them.
+    /// Records a transmission after which `in_flight` segments are outstanding.
     pub(crate) fn on_sent(&mut self, now: Time, seq: u32, in_flight: u32) {
+        // After an idle time the sample's interval must not include the idle time.
         if in_flight <= 1 {
             (self.first_sent, self.delivered_at) = (now, now);
         }
         let at = seq.wrapping_sub(self.una) as usize;
-        let departure = Departure {
+        let packet = PacketState {
             sent: now,
             delivered: self.delivered,
             delivered_at: self.delivered_at,
@@ -106,23 +108,24 @@ impl Ledger {
             app_limited: self.app_limited > 0,
             lost: self.lost,
             in_flight,
-            repeated: at < self.sent.len(),
-            fate: Progress::UnderWay,
+            is_retransmission: at < self.sent.len(),
+            fate: Fate::InFlight,
         };
         match self.sent.get_mut(at) {
-            Some(slot) => *slot = departure,
-            None => self.sent.push_back(departure),
+            Some(slot) => *slot = packet,
+            None => self.sent.push_back(packet),
         }
     }
 
-    /// Takes an acknowledgment that `board` has taken already; `again` lists the repairs that are lost.
+    /// Processes an acknowledgment after `scoreboard` has processed it. `again` lists the retransmissions that are
+    /// lost.
     pub(crate) fn on_ack<'a>(
         &mut self,
         now: Time,
         ack: &Ack,
-        board: &Scoreboard,
+        scoreboard: &Scoreboard,
         again: impl Iterator<Item = &'a u32>,
-        least_rtt: Span,
+        min_rtt: Span,
     ) -> Sample {
         self.losses.clear();
         let mut sample = Sample::default();
@@ -130,7 +133,7 @@ impl Ledger {
         let top = self.una + self.sent.len() as u32;
         self.arrive(now, self.una, ack.next.min(top), &mut sample, &mut newest);
         for block in ack.sacks {
-            // What the last acknowledgment told of this block is known.
+            // The part of the block that the previous acknowledgment reported has been processed already.
             let known = self.blocks.iter().find(|b| !b.is_empty() && b.start == block.start && b.end <= block.end);
             let start = known.map_or(block.start, |b| b.end);
             self.arrive(now, start.max(ack.next), block.end.min(top), &mut sample, &mut newest);
@@ -140,18 +143,27 @@ impl Ledger {
         self.sent.drain(..gone);
         self.una += gone as u32;
         let mut last = None;
-        for seq in self.lost_to.max(self.una)..board.lost_to.min(top) {
+        for seq in self.lost_to.max(self.una)..scoreboard.lost_to.min(top) {
             self.lose(seq, &mut last);
         }
-        self.lost_to = self.lost_to.max(board.lost_to);
+        self.lost_to = self.lost_to.max(scoreboard.lost_to);
         for seq in again {
             self.lose(*seq, &mut last);
         }
         if self.app_limited > 0 && self.delivered > self.app_limited {
+            // The last application-limited segment is delivered.
             self.app_limited = 0;
         }
-        let Some(Departure {
-            sent, delivered, delivered_at, first_sent, app_limited, lost, in_flight, repeated, ..
+        let Some(PacketState {
+            sent,
+            delivered,
+            delivered_at,
+            first_sent,
+            app_limited,
+            lost,
+            in_flight,
+            is_retransmission,
+            ..
         }) = newest
         else {
             return sample;
@@ -161,16 +173,18 @@ impl Ledger {
         sample.app_limited = app_limited;
         sample.in_flight = in_flight;
         sample.lost = self.lost - lost;
-        sample.rtt = (!repeated).then(|| now.since(sent));
+        sample.rtt = (!is_retransmission).then(|| now.since(sent));
+        // The next sample's send interval starts at this segment.
         self.first_sent = sent;
+        // The longer of send and ACK interval: compressed acknowledgments must not inflate the rate.
         let interval = sent.since(first_sent).max(now.since(delivered_at));
-        if interval >= least_rtt && !interval.is_zero() {
+        if interval >= min_rtt && !interval.is_zero() {
             sample.rate = sample.delivered as f64 / interval.as_secs_f64();
         }
         sample
     }
 
-    /// A time-out: all that is under way is lost.
+    /// Declares all outstanding segments lost, after a time-out.
     pub(crate) fn on_timeout(&mut self) {
         self.losses.clear();
         let mut last = None;
@@ -181,32 +195,33 @@ impl Ledger {
         self.blocks = Default::default();
     }
 
-    fn arrive(&mut self, now: Time, from: u32, to: u32, sample: &mut Sample, newest: &mut Option<Departure>) {
+    fn arrive(&mut self, now: Time, from: u32, to: u32, sample: &mut Sample, newest: &mut Option<PacketState>) {
         for seq in from.max(self.una)..to {
-            let departure = &mut self.sent[(seq - self.una) as usize];
-            if departure.fate == Progress::Arrived {
+            let packet = &mut self.sent[(seq - self.una) as usize];
+            if packet.fate == Fate::Arrived {
                 continue;
             }
-            departure.fate = Progress::Arrived;
+            packet.fate = Fate::Arrived;
             self.delivered += 1;
             self.delivered_at = now;
             sample.fresh += 1;
-            if newest.is_none_or(|n| (departure.delivered, departure.sent) >= (n.delivered, n.sent)) {
-                *newest = Some(*departure);
+            // The sample is that of the segment that was sent last, because its interval is the most recent.
+            if newest.is_none_or(|n| (packet.delivered, packet.sent) >= (n.delivered, n.sent)) {
+                *newest = Some(*packet);
             }
         }
     }
 
     fn lose(&mut self, seq: u32, last: &mut Option<u32>) {
         let Some(at) = seq.checked_sub(self.una) else { return };
-        let Some(departure) = self.sent.get_mut(at as usize).filter(|d| d.fate == Progress::UnderWay) else { return };
-        departure.fate = Progress::Lost;
+        let Some(packet) = self.sent.get_mut(at as usize).filter(|d| d.fate == Fate::InFlight) else { return };
+        packet.fate = Fate::Lost;
         self.lost += 1;
         self.losses.push(Loss {
             begins: last.is_none_or(|last| last + 1 != seq),
-            in_flight: departure.in_flight,
-            lost: self.lost - departure.lost,
-            app_limited: departure.app_limited,
+            in_flight: packet.in_flight,
+            lost: self.lost - packet.lost,
+            app_limited: packet.app_limited,
         });
         *last = Some(seq);
     }

@@ -1,45 +1,48 @@
 use std::collections::VecDeque;
 use steadycast_units::Time;
 
-/// The largest of the last `length` rounds (a windowed maximum).
+/// A windowed maximum over the last `length` rounds.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Largest {
-    /// Falling values, each with its round.
-    kept: VecDeque<(u64, f64)>,
+pub(crate) struct MaxFilter {
+    /// The candidates in descending order, each with its round.
+    candidates: VecDeque<(u64, f64)>,
 }
 
-impl Largest {
+impl MaxFilter {
     pub(crate) fn add(&mut self, round: u64, length: u64, value: f64) {
-        while self.kept.back().is_some_and(|(_, old)| *old <= value) {
-            self.kept.pop_back();
+        // A smaller and older value can never become the maximum.
+        while self.candidates.back().is_some_and(|(_, old)| *old <= value) {
+            self.candidates.pop_back();
         }
-        self.kept.push_back((round, value));
-        while self.kept.front().is_some_and(|(at, _)| at + length < round + 1) {
-            self.kept.pop_front();
+        self.candidates.push_back((round, value));
+        while self.candidates.front().is_some_and(|(at, _)| at + length < round + 1) {
+            self.candidates.pop_front();
         }
     }
 
     pub(crate) fn get(&self) -> f64 {
-        self.kept.front().map_or(0.0, |(_, value)| *value)
+        self.candidates.front().map_or(0.0, |(_, value)| *value)
     }
 }
 
-/// Acknowledgments that come in lumps: how many segments more than the bandwidth explains.
+/// ACK aggregation: the segments that are acknowledged beyond what the bandwidth explains (extra_acked of the BBR
+/// draft).
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Aggregation {
+pub(crate) struct AckAggregation {
     since: Time,
     delivered: f64,
-    most: Largest,
+    most: MaxFilter,
 }
 
-impl Aggregation {
+impl AckAggregation {
     pub(crate) fn restart(&mut self, now: Time) {
         (self.since, self.delivered) = (now, 0.0);
     }
 
-    /// `fresh` segments were acknowledged in round `round`; the maximum is over `length` rounds.
+    /// Processes `fresh` acknowledged segments in round `round`. The maximum is taken over `length` rounds.
     pub(crate) fn on_ack(&mut self, now: Time, bw: f64, fresh: u32, cwnd: f64, round: u64, length: u64) {
         let mut expected = bw * now.since(self.since).as_secs_f64();
+        // The bandwidth explains everything so far: a new aggregation epoch starts.
         if self.delivered <= expected {
             self.restart(now);
             expected = 0.0;
@@ -61,13 +64,13 @@ mod tests {
     proptest! {
         #[test]
         fn the_largest_of_the_last_rounds_is_kept(values in prop::collection::vec((0u64..3, 0u32..50), 1..60)) {
-            let (mut largest, mut round, mut all) = (Largest::default(), 0, vec![]);
+            let (mut filter, mut round, mut all) = (MaxFilter::default(), 0, vec![]);
             for (step, value) in values {
                 round += step;
-                largest.add(round, 3, f64::from(value));
+                filter.add(round, 3, f64::from(value));
                 all.push((round, value));
-                let told = all.iter().filter(|(at, _)| at + 3 > round).map(|(_, v)| *v).max();
-                prop_assert_eq!(largest.get(), f64::from(told.unwrap_or(0)));
+                let expected = all.iter().filter(|(at, _)| at + 3 > round).map(|(_, v)| *v).max();
+                prop_assert_eq!(filter.get(), f64::from(expected.unwrap_or(0)));
             }
         }
     }

@@ -1,47 +1,48 @@
 use crate::config::Hystart;
 use steadycast_units::{Span, Time};
 
-/// Samples in a round that a judgement needs (N_RTT_SAMPLE).
-const SAMPLES: u32 = 8;
-/// Smallest and largest growth of the round trip that counts (MIN_RTT_THRESH, MAX_RTT_THRESH).
-const THRESHOLDS: (Span, Span) = (Span::millis(4), Span::millis(16));
-/// Linux: rounds are counted from the start, but not judged below that window, in segments.
+/// The RTT samples that a round needs before it is judged (N_RTT_SAMPLE).
+const MIN_SAMPLES: u32 = 8;
+/// The bounds of the RTT increase that ends slow start (MIN_RTT_THRESH, MAX_RTT_THRESH).
+const RTT_THRESHOLDS: (Span, Span) = (Span::millis(4), Span::millis(16));
+/// Linux: rounds of a smaller window are not judged, in segments.
 const LOW_WINDOW: f64 = 16.0;
-/// Linux: acknowledgments this close are one train.
+/// Linux: acknowledgments with smaller gaps belong to one train.
 const TRAIN_GAP: Span = Span::millis(2);
-/// RFC 9406: growth is divided by that in conservative slow start, which lasts at most that many rounds.
+/// RFC 9406: growth is divided by this in conservative slow start (CSS_GROWTH_DIVISOR).
 const CSS_DIVISOR: f64 = 4.0;
+/// RFC 9406: the most rounds of conservative slow start (CSS_ROUNDS).
 const CSS_ROUNDS: u32 = 5;
-/// RFC 9406: L, for a sender without pacing.
-const UNPACED_LIMIT: f64 = 8.0;
+/// RFC 9406: the limit L on segments counted per acknowledgment, for a sender without pacing.
+const UNPACED_L: f64 = 8.0;
 
-/// What slow start is to do with this acknowledgment.
+/// The decision for one acknowledgment in slow start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Advice {
-    /// Grow by this share of what was acknowledged.
+    /// The window grows by this share of the acknowledged segments.
     Grow(f64),
-    /// The path is full: the threshold is here.
+    /// Slow start ends: the threshold is set to the current window.
     Leave,
 }
 
-/// Leaves slow start when the queue begins to grow, before it overflows.
+/// HyStart ends slow start when the queue begins to grow, before it overflows.
 #[derive(Clone, Debug)]
-pub(crate) struct Hystarter {
+pub(crate) struct HystartState {
     kind: Hystart,
-    /// The round ends when this is acknowledged.
+    /// The round ends when this segment is acknowledged.
     round_end: u32,
     round_start: Time,
     last_ack: Time,
     samples: u32,
-    /// Least of this round, of the round before, of all.
-    least: Span,
-    least_before: Span,
-    least_ever: Span,
-    /// Conservative slow start: the least of the round that began it, and the rounds left.
+    /// The minimum RTT of this round, of the previous round, and of the connection.
+    round_min_rtt: Span,
+    last_round_min_rtt: Span,
+    min_rtt: Span,
+    /// The state of conservative slow start: the minimum RTT of the round that started it, and the rounds left.
     conservative: Option<(Span, u32)>,
 }
 
-impl Hystarter {
+impl HystartState {
     pub(crate) fn new(kind: Hystart) -> Self {
         Self {
             kind,
@@ -49,36 +50,37 @@ impl Hystarter {
             round_start: Time::ZERO,
             last_ack: Time::ZERO,
             samples: 0,
-            least: Span::MAX,
-            least_before: Span::MAX,
-            least_ever: Span::MAX,
+            round_min_rtt: Span::MAX,
+            last_round_min_rtt: Span::MAX,
+            min_rtt: Span::MAX,
             conservative: None,
         }
     }
 
-    /// The network was congested. RFC 9406 (section 4.3) is for the first slow start only; Linux looks in each.
+    /// Resets the state after a congestion event. RFC 9406 (section 4.3) applies to the first slow start only; Linux
+    /// applies HyStart to each.
     pub(crate) fn on_congestion(&mut self) {
         let kind = if self.kind == Hystart::PlusPlus { Hystart::Off } else { self.kind };
-        *self = Self { least_ever: self.least_ever, ..Self::new(kind) };
+        *self = Self { min_rtt: self.min_rtt, ..Self::new(kind) };
     }
 
-    /// How many of the segments acknowledged at once count.
+    /// Returns how many segments of one acknowledgment count at most.
     pub(crate) fn limit(&self) -> f64 {
-        if self.kind == Hystart::PlusPlus { UNPACED_LIMIT } else { f64::INFINITY }
+        if self.kind == Hystart::PlusPlus { UNPACED_L } else { f64::INFINITY }
     }
 
-    /// An acknowledgment up to `una` arrived in slow start, with up to `max` sent, measured as `rtt`.
+    /// Processes an acknowledgment up to `una` in slow start, with segments sent up to `max` and an RTT sample.
     pub(crate) fn on_ack(&mut self, now: Time, una: u32, max: u32, rtt: Span, cwnd: f64) -> Advice {
         if self.kind == Hystart::Off {
             return Advice::Grow(1.0);
         }
-        self.least_ever = self.least_ever.min(rtt);
+        self.min_rtt = self.min_rtt.min(rtt);
         if una > self.round_end {
             self.round_end = max;
             self.round_start = now;
             self.last_ack = now;
-            self.least_before = self.least;
-            self.least = Span::MAX;
+            self.last_round_min_rtt = self.round_min_rtt;
+            self.round_min_rtt = Span::MAX;
             self.samples = 0;
             if let Some((_, rounds)) = &mut self.conservative {
                 *rounds -= 1;
@@ -90,37 +92,39 @@ impl Hystarter {
         if self.kind == Hystart::Classic && cwnd < LOW_WINDOW {
             return Advice::Grow(1.0);
         }
-        self.least = self.least.min(rtt);
+        self.round_min_rtt = self.round_min_rtt.min(rtt);
         self.samples += 1;
         if self.kind == Hystart::Classic { self.classic(now) } else { self.plus_plus() }
     }
 
-    /// As Linux's tcp_cubic without pacing: the length of the train against half a round trip, and the least delay of
-    /// the round once there are eight samples.
+    /// Applies Linux's HyStart without pacing: the length of the ACK train against half the minimum RTT, and the
+    /// minimum RTT of the round after eight samples.
     fn classic(&mut self, now: Time) -> Advice {
         if now.since(self.last_ack) <= TRAIN_GAP {
             self.last_ack = now;
-            if now.since(self.round_start) > self.least_ever / 2 {
+            // An ACK train as long as half the RTT means that the pipe is full.
+            if now.since(self.round_start) > self.min_rtt / 2 {
                 return Advice::Leave;
             }
         }
-        let limit = self.least_ever + (self.least_ever / 8).clamp(THRESHOLDS.0, THRESHOLDS.1);
-        if self.samples > SAMPLES && self.least > limit { Advice::Leave } else { Advice::Grow(1.0) }
+        let limit = self.min_rtt + (self.min_rtt / 8).clamp(RTT_THRESHOLDS.0, RTT_THRESHOLDS.1);
+        if self.samples > MIN_SAMPLES && self.round_min_rtt > limit { Advice::Leave } else { Advice::Grow(1.0) }
     }
 
-    /// RFC 9406, section 4.2.
+    /// Applies RFC 9406, section 4.2.
     fn plus_plus(&mut self) -> Advice {
         if let Some((baseline, _)) = self.conservative {
-            if self.samples >= SAMPLES && self.least < baseline {
+            // The RTT has fallen again: it was a false alarm.
+            if self.samples >= MIN_SAMPLES && self.round_min_rtt < baseline {
                 self.conservative = None;
                 return Advice::Grow(1.0);
             }
             return Advice::Grow(1.0 / CSS_DIVISOR);
         }
-        if self.samples >= SAMPLES && self.least != Span::MAX && self.least_before != Span::MAX {
-            let growth = (self.least_before / 8).clamp(THRESHOLDS.0, THRESHOLDS.1);
-            if self.least >= self.least_before + growth {
-                self.conservative = Some((self.least, CSS_ROUNDS));
+        if self.samples >= MIN_SAMPLES && self.round_min_rtt != Span::MAX && self.last_round_min_rtt != Span::MAX {
+            let growth = (self.last_round_min_rtt / 8).clamp(RTT_THRESHOLDS.0, RTT_THRESHOLDS.1);
+            if self.round_min_rtt >= self.last_round_min_rtt + growth {
+                self.conservative = Some((self.round_min_rtt, CSS_ROUNDS));
                 return Advice::Grow(1.0 / CSS_DIVISOR);
             }
         }

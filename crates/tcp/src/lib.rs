@@ -1,12 +1,12 @@
 //! A sans-IO model of one TCP connection that carries bulk data one way: a [`Sender`], a [`Receiver`], and the
-//! [`Segment`]s and [`Ack`]s between them, to be carried by the caller.
+//! [`Segment`]s and [`Ack`]s that the caller carries between them.
 //!
-//! It is counted in segments of one size, as ns-2 counts: windows and thresholds are numbers of segments, a segment is
-//! lost or arrives as a whole. "Byte counting" (RFC 3465) here means that an acknowledgment of two segments counts for
-//! two.
+//! Sequence numbers count segments of one size, as in ns-2. Windows and thresholds are numbers of segments, and a
+//! segment is lost or arrives as a whole. "Byte counting" (RFC 3465) therefore means that an acknowledgment of two
+//! segments counts for two.
 //!
-//! Told, never asked: every call gets the time. One mutation ([`Sender::on_ack`], [`Sender::on_timer`]), then drain
-//! [`Sender::poll`] until it says [`Poll::Wait`] or [`Poll::Done`]:
+//! The caller passes the time to every call; nothing here reads a clock. Call one of [`Sender::on_ack`] and
+//! [`Sender::on_timer`], then [`Sender::poll`] until it returns [`Poll::Wait`] or [`Poll::Done`]:
 //!
 //! ```
 //! use steadycast_tcp::{Config, Congestion, Poll, Preset, Receiver, Sender};
@@ -32,7 +32,7 @@
 //! assert_eq!(receiver.distinct_segments, 101); // the SYN and 100 segments of 1000 B
 //! ```
 //!
-//! # Which variant does what
+//! # Congestion controls
 //!
 //! | | window | repair without SACK | repair with SACK |
 //! |---|---|---|---|
@@ -47,14 +47,15 @@
 //!
 //! The last four are described in `docs/tcp.md`: constants, deviations, and what they were compared with.
 //!
-//! Of RFC 6675, NextSeg's rules 1 to 3 are there; rule 4 (one rescue of the last segment) is not. A threshold is whole
-//! segments (rounded down) with Reno's law, as in ns-2 and in Linux. Duplicate acknowledgments: three, always.
+//! Rules 1 to 3 of RFC 6675's NextSeg are implemented; rule 4 (one rescue retransmission) is not. With Reno's law
+//! thresholds are rounded down to whole segments, as in ns-2 and Linux. The threshold of duplicate acknowledgments is
+//! always three.
 //!
-//! # Beside ns-2.35
+//! # Comparison with ns-2.35
 //!
-//! One FTP over one link of 10 Mb/s, all defaults but the window, Debian's `ns`; ours is the preset `Ns2` over the path
-//! of this crate's tests, which hold these figures as an oracle. Drop-tail queue of *q*, 22 ms one way, window 400, 60
-//! s:
+//! One FTP over one link of 10 Mb/s, all defaults but the window, Debian's `ns`. Our column is the preset `Ns2` over
+//! the path of this crate's tests, which check these figures. Drop-tail queue of *q* packets, one-way delay 22 ms,
+//! window 400, 60 s:
 //!
 //! | | q | kb/s, ns-2 | ours | repeated, ns-2 | ours |
 //! |---|---|---|---|---|---|
@@ -62,8 +63,8 @@
 //! | NewReno | 10 / 50 / 200 | 8211 / 9846 / 9875 | 8221 / 9850 / 9879 | 83 / 228 / 398 | 83 / 228 / 398 |
 //! | SACK | 10 / 50 / 200 | 8306 / 9885 / 9914 | 8368 / 9904 / 9940 | 55 / 121 / 440 | 54 / 121 / 298 |
 //!
-//! Random loss of *p*, 50 ms one way, window 100, three seeds of 2000 s, segments per second (and time-outs per 2000
-//! s):
+//! Random loss with probability *p*, one-way delay 50 ms, window 100, three seeds of 2000 s; segments per second (and
+//! time-outs per 2000 s):
 //!
 //! | | p | ns-2 | ours |
 //! |---|---|---|---|
@@ -71,25 +72,24 @@
 //! | NewReno | 0.1 / 1 / 3 % | 401 (4) / 116 (62) / 60 (340) | 403 (3) / 116 (72) / 61 (327) |
 //! | SACK | 0.1 / 1 / 3 % | 401 (1) / 116 (26) / 59 (251) | 403 (0) / 116 (36) / 59 (372) |
 //!
-//! ns-2's SACK is not RFC 6675: it repairs a hole as soon as any block lies beyond it, and sends two segments for each
-//! partial acknowledgment whatever is under way; hence fewer time-outs at high loss, at the same rate.
+//! ns-2's SACK is not RFC 6675. It retransmits a hole as soon as any block lies beyond it, and it sends two segments
+//! for each partial acknowledgment regardless of the pipe. It therefore has fewer time-outs at high loss, at the same
+//! rate.
 //!
-//! # Beside Linux
+//! # Comparison with Linux
 //!
-//! With the preset `Linux` the window is a whole number, CUBIC follows the kernel's formula, in recovery all that was
-//! overtaken is lost (RACK), and new segments leave in units as for a device that cuts them (TSO autosizing): pairs on
-//! most ways. A unit's last segment carries PSH and is acknowledged at once, so that units and acknowledgments keep in
-//! step; an odd segment goes alone and breaks the step, round trip after round trip.
+//! With the preset `Linux` the window is a whole number, CUBIC follows the kernel's formula, and in recovery every
+//! hole below the highest arrival is lost (RACK without a reordering window). New segments leave in units as with TSO
+//! autosizing: pairs on most paths. The last segment of a unit carries PSH and is acknowledged immediately, so units
+//! and acknowledgments stay in step. An odd segment leaves alone and shifts that step for the following round trips.
 //!
-//! # What it leaves out
+//! # What is not modelled
 //!
-//! The three-way handshake beyond its first segment, FIN, a window that the receiver changes, data in
-//! both directions, Nagle, DSACK, F-RTO, of RACK its reordering window, and of
-//! Linux its tail loss probe.
+//! The three-way handshake beyond its first segment, FIN, a change of the receiver's window, data in both directions,
+//! Nagle, DSACK, F-RTO, RACK's reordering window, and Linux's tail loss probe.
 
 mod bbr;
 mod bbr1;
-mod bits;
 mod config;
 mod cubic;
 mod dctcp;
@@ -105,12 +105,13 @@ mod rounds;
 mod rtt;
 mod scoreboard;
 mod sender;
-mod whole;
+mod sliding_bitmap;
+mod whole_window;
 mod wire;
 
 pub use config::{Config, ConfigError, Congestion, Hystart, LINUX_WINDOW, MAX_WINDOW, Preset};
 pub use receiver::Receiver;
-pub use rtt::Floor;
-pub use sender::{Poll, Sender, Why};
+pub use rtt::RtoFloor;
+pub use sender::{Poll, SendLimit, Sender};
 pub use steadycast_units::Ecn;
 pub use wire::{Ack, Block, Segment};

@@ -1,124 +1,128 @@
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Span, Time};
 
-/// A unit is as long as what the pacing rate lets out in this time, but at least [`LEAST`] segments and at most
-/// [`LARGEST`].
-const PACED: Span = Span::nanos(1_000_000_000 / 1024);
-const LEAST: u32 = 2;
-const LARGEST: Bytes = Bytes::new(65_000);
-/// On short ways more: the largest, halved for each of these in the least round trip.
-const HALVING: Span = Span::micros(512);
-/// Where the next acknowledgment is nearer than this, less than a unit waits for it.
-const NEAR: Span = Span::millis(1);
-/// Only what left that lately makes a segment wait.
-const RECENT: Span = Span::millis(1);
+/// The duration of a unit at the pacing rate (`sk_pacing_shift` 10), but at least [`MIN_UNIT`] segments and at most
+/// [`MAX_UNIT`].
+const UNIT_TIME: Span = Span::nanos(1_000_000_000 / 1024);
+const MIN_UNIT: u32 = 2;
+const MAX_UNIT: Bytes = Bytes::new(65_000);
+/// The step of the allowance for short paths: `MAX_UNIT` halved once per this much of the minimum RTT
+/// (`tcp_tso_rtt_log` 9).
+const RTT_STEP: Span = Span::micros(512);
+/// A partial unit waits if the next acknowledgment is due within this time.
+const ACK_DUE_SOON: Span = Span::millis(1);
+/// A partial unit waits only if a segment was sent within this time.
+const RECENTLY_SENT: Span = Span::millis(1);
 
-/// What the sender knows when it could send a new segment.
+/// The sender's state when it could send a new segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct View {
+pub(crate) struct SendState {
     pub(crate) una: u32,
-    /// The new segment.
+    /// The number of the new segment.
     pub(crate) seq: u32,
-    /// How many the congestion window has room for: at least 1.
+    /// The segments for which the congestion window has room, at least 1.
     pub(crate) room: u32,
-    /// How many there are to send: at least 1.
+    /// The segments that are available to send, at least 1.
     pub(crate) unsent: u32,
     pub(crate) cwnd: u32,
     pub(crate) ssthresh: f64,
     pub(crate) srtt: Option<Span>,
-    pub(crate) least_rtt: Span,
-    /// Recovery: nothing waits.
+    pub(crate) min_rtt: Span,
+    /// Whether the sender is in recovery, in which no segment waits.
     pub(crate) repairing: bool,
 }
 
-/// New segments leave Linux in units that are cut by the device or just before it ("TSO autosizing"): two segments on
-/// most ways, more on fast and on short ones. An odd one goes alone, or waits for the acknowledgment that is due at any
-/// moment.
+/// TSO autosizing: Linux sends new segments in units that the device, or GSO just before it, splits. A unit has two
+/// segments on most paths, more on fast or short ones. An odd segment leaves alone, or waits for an acknowledgment
+/// that is due soon.
 #[derive(Clone, Debug)]
 pub(crate) struct Offload {
-    /// Payload of a full segment.
+    /// The payload of a full segment.
     payload: Bytes,
-    /// The length of the unit that is leaving, and what is left of it.
+    /// The length of the current unit, and the segments of it that are left.
     length: u32,
     left: u32,
-    /// The first segment of each unit on its way, and when it left.
+    /// The first segment of each unit in flight, and when it was sent.
     sent: VecDeque<(u32, Time)>,
     last: Option<Time>,
-    /// Some of the window is unused because a segment waits for company.
-    waits: bool,
+    /// Whether a part of the window is unused because a segment waits for a larger unit.
+    defers: bool,
 }
 
 impl Offload {
     pub(crate) fn new(payload: Bytes) -> Self {
         let sent = VecDeque::new();
-        Self { payload, length: 0, left: 0, sent, last: None, waits: false }
+        Self { payload, length: 0, left: 0, sent, last: None, defers: false }
     }
 
-    /// Whether the window is used as far as it can be, although there is room.
-    pub(crate) fn waits(&self) -> bool {
-        self.waits
+    /// Whether a segment waits although the window has room. The window then counts as fully used.
+    pub(crate) fn defers(&self) -> bool {
+        self.defers
     }
 
-    /// Something leaves: a new segment that was admitted, or a repair. Whether it ends a unit of several.
+    /// Records that an admitted new segment, or a retransmission, is sent. Returns whether it ends a unit of several
+    /// segments.
     pub(crate) fn on_sent(&mut self, now: Time, repair: bool) -> bool {
         self.last = Some(now);
         !repair && self.left == 0 && self.length > 1
     }
 
-    /// Whether a unit is leaving of which this new segment is the next.
+    /// Whether the new segment continues the current unit.
     #[inline]
-    pub(crate) fn goes_on(&mut self) -> bool {
+    pub(crate) fn continues_unit(&mut self) -> bool {
         self.left.checked_sub(1).is_some_and(|left| {
             self.left = left;
             true
         })
     }
 
-    /// Whether a unit may leave now that begins with this new segment.
+    /// Whether a new unit may start now with this segment.
     #[inline]
-    pub(crate) fn begins(&mut self, now: Time, view: &View) -> bool {
+    pub(crate) fn starts_unit(&mut self, now: Time, view: &SendState) -> bool {
         while self.sent.get(1).is_some_and(|(seq, _)| *seq <= view.una) {
             self.sent.pop_front();
         }
-        // Room for less than the least unit is room for less than a full one, however long that is.
-        let full = if view.room < LEAST { LEAST } else { self.full(*view) };
-        self.waits = view.unsent > 1 && view.room < full && self.better_waits(now, view);
-        if self.waits {
+        // A room below the minimum unit is below any full unit, so the full size need not be computed.
+        let full = if view.room < MIN_UNIT { MIN_UNIT } else { self.full_unit(*view) };
+        self.defers = view.unsent > 1 && view.room < full && self.should_defer(now, view);
+        if self.defers {
             return false;
         }
-        // Two units at least are to be on their way.
+        // A unit is at most half of the window, so that at least two units are in flight.
         self.length = full.min(view.room).min(view.unsent).min((view.cwnd / 2).max(1));
         self.left = self.length - 1;
         self.sent.push_back((view.seq, now));
         true
     }
 
-    /// Segments in a full unit (`tcp_tso_autosize`).
+    /// Returns the segments of a full unit (`tcp_tso_autosize`).
     #[inline(never)]
-    fn full(&self, view: View) -> u32 {
-        let Some(srtt) = view.srtt else { return ((LARGEST.get() / self.payload.get()) as u32).max(1) };
-        let halvings = view.least_rtt.as_nanos() / HALVING.as_nanos();
-        // So little of a window that even twice the rate is less than two segments, on a way that is not short.
-        if halvings >= 16 && PACED * u64::from(view.cwnd) < srtt {
-            return LEAST;
+    fn full_unit(&self, view: SendState) -> u32 {
+        let Some(srtt) = view.srtt else { return ((MAX_UNIT.get() / self.payload.get()) as u32).max(1) };
+        let halvings = view.min_rtt.as_nanos() / RTT_STEP.as_nanos();
+        // Shortcut: on a long path, twice the pacing rate over the unit time is less than two segments.
+        if halvings >= 16 && UNIT_TIME * u64::from(view.cwnd) < srtt {
+            return MIN_UNIT;
         }
-        // A window per round trip, and more than that while it grows fast.
+        // The pacing rate is a window per RTT, times 2 in slow start and 1.2 afterwards (`tcp_update_pacing_rate`).
         let factor = if f64::from(view.cwnd) < view.ssthresh / 2.0 { 2.0 } else { 1.2 };
         let window = Bytes::new(self.payload.get() * u64::from(view.cwnd));
-        let paced = window.per(srtt).scale(factor).over(PACED);
-        let near = Bytes::new(if halvings < 32 { LARGEST.get() >> halvings } else { 0 });
-        let bytes = (paced + near).min(LARGEST);
-        ((bytes.get() / self.payload.get()) as u32).max(LEAST)
+        let paced = window.per(srtt).scale(factor).over(UNIT_TIME);
+        let near = Bytes::new(if halvings < 32 { MAX_UNIT.get() >> halvings } else { 0 });
+        let bytes = (paced + near).min(MAX_UNIT);
+        ((bytes.get() / self.payload.get()) as u32).max(MIN_UNIT)
     }
 
-    /// `tcp_tso_should_defer`.
-    fn better_waits(&self, now: Time, view: &View) -> bool {
-        let recent = self.last.is_some_and(|last| now.since(last) <= RECENT);
+    /// Whether a partial unit should wait for the next acknowledgment (`tcp_tso_should_defer`).
+    fn should_defer(&self, now: Time, view: &SendState) -> bool {
+        // If nothing was sent lately, waiting would only delay the segment.
+        let recent = self.last.is_some_and(|last| now.since(last) <= RECENTLY_SENT);
         if view.repairing || !recent || view.room >= view.cwnd.div_ceil(3) {
             return false;
         }
+        // The first unit in flight is acknowledged about one SRTT after it was sent.
         let oldest = self.sent.front().filter(|(seq, _)| *seq <= view.una);
         let (Some((_, oldest)), Some(srtt)) = (oldest, view.srtt) else { return false };
-        (*oldest + srtt).since(now) <= NEAR.min(srtt / 2)
+        (*oldest + srtt).since(now) <= ACK_DUE_SOON.min(srtt / 2)
     }
 }

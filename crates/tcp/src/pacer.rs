@@ -1,29 +1,29 @@
 use steadycast_units::{Span, Time};
 
-/// Pacing rates are at least this, in segments per second: a segment leaves within ten seconds.
-const LEAST: f64 = 0.1;
-/// A gap is never shorter than a nanosecond, so that time goes on.
-const MOST: f64 = 1e9;
+/// The minimum pacing rate, in segments per second: a segment leaves within ten seconds.
+const MIN_RATE: f64 = 0.1;
+/// The maximum pacing rate: a gap is at least a nanosecond, so that time advances.
+const MAX_RATE: f64 = 1e9;
 
-/// Spreads what leaves: bursts of `quantum` segments, so far apart that `rate` results.
+/// A pacer: bursts of `quantum` segments, spaced so that `rate` results.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer {
     rate: f64,
     quantum: u32,
-    /// When the next burst may begin.
+    /// The earliest start of the next burst.
     next: Time,
-    /// The burst under way: its time, and what is left of it.
+    /// The current burst: when it was sent, and the segments left in it.
     burst: (Time, u32),
 }
 
 impl Pacer {
     pub(crate) fn new() -> Self {
-        Self { rate: MOST, quantum: 1, next: Time::ZERO, burst: (Time::ZERO, 0) }
+        Self { rate: MAX_RATE, quantum: 1, next: Time::ZERO, burst: (Time::ZERO, 0) }
     }
 
-    /// `rate` in segments per second.
+    /// Sets the rate, in segments per second, and the burst size.
     pub(crate) fn set(&mut self, rate: f64, quantum: u32) {
-        self.rate = rate.clamp(LEAST, MOST);
+        self.rate = rate.clamp(MIN_RATE, MAX_RATE);
         self.quantum = quantum.max(1);
     }
 
@@ -31,16 +31,17 @@ impl Pacer {
         self.rate
     }
 
-    /// Until when nothing may leave.
-    pub(crate) fn holds(&self, now: Time) -> Option<Time> {
+    /// Returns the time until which no segment may leave, if that is after `now`.
+    pub(crate) fn held_until(&self, now: Time) -> Option<Time> {
         let (began, left) = self.burst;
         (self.next > now && !(began == now && left > 0)).then_some(self.next)
     }
 
-    /// A segment leaves.
+    /// Records a transmission.
     pub(crate) fn on_sent(&mut self, now: Time) {
         if self.burst.0 != now || self.burst.1 == 0 {
             self.burst = (now, self.quantum);
+            // Time in which nothing was sent is not made up for by a larger burst.
             self.next = self.next.max(now);
         }
         self.burst.1 -= 1;
@@ -59,7 +60,7 @@ mod tests {
         let mut now = Time::ZERO + Span::secs(1);
         let mut left = vec![];
         while left.len() < 6 {
-            match pacer.holds(now) {
+            match pacer.held_until(now) {
                 Some(next) => now = next,
                 None => {
                     pacer.on_sent(now);
@@ -70,9 +71,9 @@ mod tests {
         assert_eq!(left, [0, 0, 2, 2, 4, 4]);
         now += Span::secs(1);
         for _ in 0..2 {
-            assert_eq!(pacer.holds(now), None);
+            assert_eq!(pacer.held_until(now), None);
             pacer.on_sent(now);
         }
-        assert_eq!(pacer.holds(now), Some(now + Span::millis(2)));
+        assert_eq!(pacer.held_until(now), Some(now + Span::millis(2)));
     }
 }

@@ -1,44 +1,44 @@
 use steadycast_units::{Span, Time};
 
-/// Weight of the newest round in the estimate (draft-briscoe-iccrg-prague-congestion-control, section 2.4.2).
-const GAIN: f64 = 1.0 / 16.0;
-/// The round trip that shorter ones are made alike (its RTT_VIRT).
-const VIRTUAL_RTT: Span = Span::millis(25);
-/// Round trips after slow start before they are.
-const INDEPENDENT_AFTER: u32 = 500;
-/// The least window, in segments.
-const LEAST: f64 = 2.0;
-/// A burst lasts at most this at the pacing rate (2⁻¹² s).
-const BURST: f64 = 1.0 / 4096.0;
+/// The gain of the estimate alpha (draft-briscoe-iccrg-prague-congestion-control, section 2.4.2).
+const ALPHA_GAIN: f64 = 1.0 / 16.0;
+/// The virtual RTT (RTT_VIRT of the draft): flows with a shorter RTT grow as if they had this one.
+const RTT_VIRT: Span = Span::millis(25);
+/// The round trips after slow start from which growth is is_rtt_independent of the RTT.
+const RTT_INDEPENDENCE_DELAY: u32 = 500;
+/// The minimum window, in segments.
+const MIN_WINDOW: f64 = 2.0;
+/// The duration of the largest burst at the pacing rate, in seconds (2⁻¹²).
+const BURST_DURATION: f64 = 1.0 / 4096.0;
 
-/// TCP Prague: a window of fractions of a segment that follows the marked part of the data.
+/// TCP Prague: a DCTCP-like window with fractions of a segment and growth that is is_rtt_independent of the RTT.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prague {
     pub(crate) alpha: f64,
-    /// A mark was seen: before, alpha tells nothing.
+    /// Whether a mark has been seen. Before the first one alpha is not updated.
     seen: bool,
-    /// The window; what may be sent approaches it from above by a segment per acknowledgment.
+    /// The target window. After a cut the window that may be used approaches it by one segment per acknowledgment.
     window: f64,
     acked: u32,
     marked: u32,
     round_end: u32,
-    /// Rounds since slow start.
+    /// The rounds since slow start.
     rounds: u32,
     updated: Time,
     cut_end: u32,
     cut: Option<Time>,
 }
 
-/// An acknowledgment, as Prague sees it.
+/// The data of one acknowledgment that Prague uses.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct AckSample {
     pub(crate) now: Time,
     pub(crate) una: u32,
     pub(crate) max: u32,
     pub(crate) fresh: u32,
     pub(crate) marked: u32,
     pub(crate) srtt: Span,
-    /// Neither repairing nor limited by anything but the window.
+    /// Whether the window may grow: not in recovery, and limited by the window alone.
     pub(crate) may_grow: bool,
     pub(crate) repairing: bool,
 }
@@ -48,70 +48,77 @@ impl Prague {
         Self { alpha: 1.0, ..Self::default() }
     }
 
-    /// The window was set from outside: at the start, after a loss or a pause.
+    /// Sets the window from outside: at the start, after a loss or after a pause.
     pub(crate) fn set(&mut self, window: f64) {
         self.window = window;
     }
 
-    /// The period of the estimate and of cuts.
+    /// Returns the period at which alpha is updated and the window may be cut: the RTT, or at least the virtual RTT.
     fn period(&self, srtt: Span) -> Span {
-        if self.independent() { srtt.max(VIRTUAL_RTT) } else { srtt }
+        if self.is_rtt_independent() { srtt.max(RTT_VIRT) } else { srtt }
     }
 
-    fn independent(&self) -> bool {
-        self.rounds >= INDEPENDENT_AFTER
+    fn is_rtt_independent(&self) -> bool {
+        self.rounds >= RTT_INDEPENDENCE_DELAY
     }
 
-    /// The window after an acknowledgment, the threshold where it was cut, and what may be sent.
-    pub(crate) fn on_ack(&mut self, told: &Told, cwnd: f64, ssthresh: f64, most: f64) -> (f64, f64, bool) {
-        let Told { now, una, max, fresh, srtt, .. } = *told;
-        let marked = told.marked.min(fresh);
+    /// Processes an acknowledgment. Returns the window that may be used, the slow-start threshold, and whether the
+    /// window was cut.
+    pub(crate) fn on_ack(&mut self, sample: &AckSample, cwnd: f64, ssthresh: f64, most: f64) -> (f64, f64, bool) {
+        let AckSample { now, una, max, fresh, srtt, .. } = *sample;
+        let marked = sample.marked.min(fresh);
         self.seen |= marked > 0;
         (self.acked, self.marked) = (self.acked + fresh, self.marked + marked);
         let period = self.period(srtt);
+        // Once per round trip, or per virtual RTT for short ones.
         if una > self.round_end {
             self.round_end = max;
             self.rounds = if self.window < ssthresh { 0 } else { self.rounds.saturating_add(1) };
-            if !self.independent() || now.since(self.updated) >= period {
+            if !self.is_rtt_independent() || now.since(self.updated) >= period {
                 if self.seen && self.acked > 0 {
-                    self.alpha += GAIN * (f64::from(self.marked) / f64::from(self.acked) - self.alpha);
+                    self.alpha += ALPHA_GAIN * (f64::from(self.marked) / f64::from(self.acked) - self.alpha);
                 }
                 (self.acked, self.marked, self.updated) = (0, 0, now);
             }
         }
         let mut threshold = ssthresh;
-        if told.may_grow {
+        // Marked segments do not make the window grow: the increase is in proportion to what arrives unmarked.
+        if sample.may_grow {
             let counted = f64::from(fresh - marked);
             self.window = if self.window < ssthresh {
                 self.window + counted
             } else {
-                self.window + counted * self.share(srtt) / self.window
+                self.window + counted * self.additive_increase(srtt) / self.window
             }
             .min(most);
         }
-        let again = una > self.cut_end && self.cut.is_none_or(|cut| !self.independent() || now.since(cut) >= period);
-        let cut = marked > 0 && again && !told.repairing;
+        // At most one cut per round trip and virtual RTT.
+        let again =
+            una > self.cut_end && self.cut.is_none_or(|cut| !self.is_rtt_independent() || now.since(cut) >= period);
+        let cut = marked > 0 && again && !sample.repairing;
         if cut {
-            self.window = (self.window * (1.0 - self.alpha / 2.0)).max(LEAST);
+            self.window = (self.window * (1.0 - self.alpha / 2.0)).max(MIN_WINDOW);
             threshold = self.window;
             (self.cut_end, self.cut) = (max, Some(now));
         }
+        // After a cut the window shrinks by one segment per acknowledgment, so that sending never stops completely.
         let may_send = if cwnd > self.window { (cwnd - 1.0).max(self.window) } else { self.window };
         (may_send, threshold, cut)
     }
 
-    /// Growth per round trip, in segments.
-    fn share(&self, srtt: Span) -> f64 {
-        let part = srtt.as_secs_f64() / VIRTUAL_RTT.as_secs_f64();
-        if self.independent() { (part * part).min(1.0) } else { 1.0 }
+    /// Returns the additive increase per round trip, in segments. It is scaled to the virtual RTT, as (RTT/25 ms)².
+    fn additive_increase(&self, srtt: Span) -> f64 {
+        let part = srtt.as_secs_f64() / RTT_VIRT.as_secs_f64();
+        if self.is_rtt_independent() { (part * part).min(1.0) } else { 1.0 }
     }
 
-    /// The pacing rate in segments per second, and the largest burst.
+    /// Returns the pacing rate in segments per second, and the largest burst in segments.
     pub(crate) fn pacing(&self, cwnd: f64, ssthresh: f64, srtt: Option<Span>) -> (f64, u32) {
         let srtt = srtt.unwrap_or(Span::millis(1)).as_secs_f64().max(1e-6);
+        // Twice the rate while slow start doubles the window.
         let factor = if cwnd < ssthresh / 2.0 { 2.0 } else { 1.0 };
         let rate = factor * cwnd / srtt;
-        (rate, (rate * BURST) as u32)
+        (rate, (rate * BURST_DURATION) as u32)
     }
 }
 
@@ -119,10 +126,10 @@ impl Prague {
 mod tests {
     use super::*;
 
-    fn told(rtt: Span, round: u32, marked: u32) -> Told {
+    fn sample(rtt: Span, round: u32, marked: u32) -> AckSample {
         let (una, max) = (round * 100 + 1, round * 100 + 51);
         let now = Time::ZERO + rtt * u64::from(round);
-        Told { now, una, max, fresh: 100, marked, srtt: rtt, may_grow: true, repairing: false }
+        AckSample { now, una, max, fresh: 100, marked, srtt: rtt, may_grow: true, repairing: false }
     }
 
     /// What `rounds` clean rounds of a window of 100 add, after slow start and 600 rounds.
@@ -130,10 +137,10 @@ mod tests {
         let mut prague = Prague::new();
         for round in 1..=600 {
             prague.set(100.0);
-            prague.on_ack(&told(rtt, round, 0), 100.0, 50.0, 1e6);
+            prague.on_ack(&sample(rtt, round, 0), 100.0, 50.0, 1e6);
         }
         prague.set(100.0);
-        prague.on_ack(&told(rtt, 601, 0), 100.0, 50.0, 1e6).0 - 100.0
+        prague.on_ack(&sample(rtt, 601, 0), 100.0, 50.0, 1e6).0 - 100.0
     }
 
     #[test]
@@ -149,10 +156,10 @@ mod tests {
         let mut prague = Prague::new();
         prague.set(100.0);
         for round in 1..=9 {
-            prague.on_ack(&told(rtt, round, 0), 100.0, 50.0, 100.0);
+            prague.on_ack(&sample(rtt, round, 0), 100.0, 50.0, 100.0);
         }
         assert_eq!(prague.alpha, 1.0);
-        let (_, threshold, cut) = prague.on_ack(&told(rtt, 10, 10), 100.0, 50.0, 100.0);
+        let (_, threshold, cut) = prague.on_ack(&sample(rtt, 10, 10), 100.0, 50.0, 100.0);
         assert!(cut);
         assert!((prague.alpha - (1.0 - 0.9 / 16.0)).abs() < 1e-12);
         assert!((threshold - 100.0 * (1.0 - prague.alpha / 2.0)).abs() < 1e-9);

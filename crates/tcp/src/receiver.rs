@@ -1,78 +1,79 @@
-use crate::bits::Bits;
 use crate::config::{Config, Congestion, MAX_SEGMENTS, MAX_WINDOW};
+use crate::sliding_bitmap::SlidingBitmap;
 use crate::wire::{Ack, Block, Segment};
 use steadycast_units::{Bytes, Ecn, Span, Time};
 
-/// How marks are told to the sender.
+/// How the receiver reports CE marks to the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Echoes {
-    /// Until the sender has answered (RFC 3168, section 6.1.3).
+enum MarkFeedback {
+    /// ECE is set until the sender answers with CWR (RFC 3168, section 6.1.3).
     #[default]
     Latched,
-    /// An acknowledgment tells whether what it acknowledges was marked (RFC 8257, section 3.2).
-    Each,
-    /// Their number.
+    /// ECE says whether the acknowledged segments were marked (RFC 8257, section 3.2).
+    Immediate,
+    /// The number of marked segments is reported.
     Counted,
 }
 
-/// The receiving end: it notes what arrives and says what to acknowledge.
+/// The receiving end of the connection. It records arrivals and returns acknowledgments.
 ///
-/// After [`Receiver::on_segment`] and [`Receiver::on_timer`] look at [`Receiver::wake`] again.
+/// Read [`Receiver::wake`] again after [`Receiver::on_segment`] and [`Receiver::on_timer`].
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     sack: bool,
     delay: Option<Span>,
-    quick: u32,
+    quick_acks_left: u32,
     window: u32,
-    /// Awaited: all below have arrived.
+    /// The next expected segment; all below have arrived.
     next: u32,
-    /// One past the highest that has arrived.
+    /// One past the highest segment that has arrived.
     top: u32,
-    /// What has arrived beyond `next`.
-    beyond: Bits,
-    beyond_count: u32,
-    /// Blocks as last reported, the latest first. Each is as long as it can be: only an arrival inside of it makes it
-    /// longer.
+    /// The segments that have arrived beyond `next`.
+    out_of_order: SlidingBitmap,
+    out_of_order_count: u32,
+    /// The SACK blocks as last reported, the most recent first. Each is maximal: only an arrival adjacent to it can
+    /// extend it.
     blocks: [Block; 3],
     echo: Time,
-    /// `next` of the last acknowledgment: the segment that starts there sets the echo.
+    /// `next` of the last acknowledgment. The segment with this number sets the timestamp echo.
     acked: u32,
     ece: bool,
     marks: u16,
-    echoes: Echoes,
-    waiting: u32,
+    mark_feedback: MarkFeedback,
+    pending: u32,
     due: Option<Time>,
-    /// Size on the wire of the distinct segments that have arrived, headers included.
+    /// The size on the wire of the distinct segments that have arrived, headers included.
     pub distinct: Bytes,
-    /// How many distinct segments have arrived.
+    /// The number of distinct segments that have arrived.
     pub distinct_segments: u64,
     duplicates: u64,
 }
 
 impl Receiver {
-    /// A receiver that awaits segment 0.
+    /// Creates a receiver that expects segment 0.
     pub fn new(config: &Config) -> Self {
         Self {
             sack: config.uses_sack(),
             delay: config.delayed_ack.then_some(config.delayed_ack_timeout),
-            quick: config.quick_acks,
+            quick_acks_left: config.quick_acks,
             window: config.window.clamp(1, MAX_WINDOW),
-            echoes: match config.congestion {
-                Congestion::Dctcp => Echoes::Each,
-                Congestion::Prague => Echoes::Counted,
-                _ => Echoes::Latched,
+            mark_feedback: match config.congestion {
+                Congestion::Dctcp => MarkFeedback::Immediate,
+                Congestion::Prague => MarkFeedback::Counted,
+                _ => MarkFeedback::Latched,
             },
             ..Self::default()
         }
     }
 
-    /// A segment arrived; the acknowledgment to send now, if any. One from outside of the window is not taken, and is
-    /// answered like a duplicate.
+    /// Processes an arriving segment. Returns the acknowledgment to send now, if any. A segment outside the window is
+    /// discarded and acknowledged like a duplicate.
     #[inline(always)] // As Sender::poll.
     pub fn on_segment(&mut self, now: Time, segment: &Segment) -> Option<Ack> {
         let seq = segment.seq;
         let mut changed = false;
-        if self.echoes == Echoes::Latched {
+        if self.mark_feedback == MarkFeedback::Latched {
+            // CWR before CE: a segment may carry both, and its mark starts a new report (RFC 3168, section 6.1.3).
             if segment.cwr {
                 self.ece = false;
             }
@@ -80,76 +81,79 @@ impl Receiver {
                 self.ece = true;
             }
         } else {
-            changed = self.note_mark(segment);
-            if changed && self.waiting > 0 {
-                return Some(self.acknowledge_before(now, segment));
+            changed = self.record_mark(segment);
+            if changed && self.pending > 0 {
+                return Some(self.acknowledge_pending(now, segment));
             }
         }
-        // The earliest segment that the coming acknowledgment covers is the one to measure by: waiting for the second
-        // is part of the round trip.
+        // The echo is that of the earliest segment that the next acknowledgment covers, so that the wait of a delayed
+        // acknowledgment is part of the RTT (RFC 7323, section 4.3).
         if seq == self.acked || self.delay.is_none() && seq <= self.next {
             self.echo = segment.sent;
         }
         let in_order = seq == self.next && seq < MAX_SEGMENTS;
-        if in_order && self.beyond_count == 0 {
-            self.count(segment);
+        if in_order && self.out_of_order_count == 0 {
+            self.count_arrival(segment);
             self.next += 1;
             self.top = self.next;
             return self.in_order(now, segment.push || changed);
         }
         if in_order {
-            self.count(segment);
+            self.count_arrival(segment);
             self.next += 1;
-            self.close_gap();
+            self.fill_gap();
+            // A segment that fills a gap is acknowledged immediately (RFC 5681, section 4.2).
             return Some(self.acknowledge());
         }
+        // A segment outside the window would need a bit outside the ring, so it is discarded.
         let inside = seq > self.next && seq - self.next < self.window && seq < MAX_SEGMENTS;
-        if inside && self.fresh(seq) {
-            self.count(segment);
-            self.keep(seq);
+        if inside && self.is_new(seq) {
+            self.count_arrival(segment);
+            self.record_out_of_order(seq);
         } else {
             self.duplicates += 1;
         }
         Some(self.acknowledge())
     }
 
-    /// When [`Receiver::on_timer`] is due: an acknowledgment waits for a second segment.
+    /// Returns when [`Receiver::on_timer`] is due: the time of the delayed acknowledgment, if one is pending.
     pub fn wake(&self) -> Option<Time> {
         self.due
     }
 
-    /// Time has passed; the acknowledgment that waited, when it is due.
+    /// Returns the delayed acknowledgment if it is due at `now`.
     pub fn on_timer(&mut self, now: Time) -> Option<Ack> {
         (self.due? <= now).then(|| self.acknowledge())
     }
 
-    /// How many arrived that were there already, or outside of the window.
+    /// Returns the number of segments that were duplicates or outside the window.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
-    /// The segment that is awaited: all below it have arrived.
+    /// Returns the next expected segment; all below have arrived.
     pub fn next(&self) -> u32 {
         self.next
     }
 
-    /// For senders that count marks; whether what acknowledgments say changes with this segment.
-    fn note_mark(&mut self, segment: &Segment) -> bool {
+    /// Records the mark of a segment for DCTCP and Prague. Returns whether the ECE flag of acknowledgments changes
+    /// with this segment.
+    fn record_mark(&mut self, segment: &Segment) -> bool {
         let marked = segment.ecn == Ecn::Ce;
-        if self.echoes == Echoes::Counted {
+        if self.mark_feedback == MarkFeedback::Counted {
             self.marks = self.marks.wrapping_add(u16::from(marked));
             return false;
         }
-        // Nothing can be marked that is not ECN-capable: a repair tells nothing.
+        // A retransmission is not ECN-capable, so it says nothing about marks.
         segment.ecn != Ecn::NotEct && marked != self.ece && {
             self.ece = marked;
             true
         }
     }
 
-    /// A segment that is marked unlike those that wait for their acknowledgment: they get theirs, and this one's is
-    /// due.
+    /// Returns the acknowledgment of the pending segments if `segment` is marked differently (RFC 8257, section 3.2).
+    /// The acknowledgment of `segment` itself becomes due now.
     #[cold]
-    fn acknowledge_before(&mut self, now: Time, segment: &Segment) -> Ack {
+    fn acknowledge_pending(&mut self, now: Time, segment: &Segment) -> Ack {
         self.ece = !self.ece;
         let before = self.acknowledge();
         self.ece = !self.ece;
@@ -159,7 +163,7 @@ impl Receiver {
         before
     }
 
-    fn count(&mut self, segment: &Segment) {
+    fn count_arrival(&mut self, segment: &Segment) {
         self.distinct += segment.len;
         self.distinct_segments += 1;
     }
@@ -169,34 +173,41 @@ impl Receiver {
         let Some(delay) = self.delay else {
             return Some(self.acknowledge());
         };
-        self.waiting += 1;
-        if self.waiting >= 2 || push || self.quick > 0 || self.ece && self.echoes == Echoes::Latched {
-            self.quick = self.quick.saturating_sub(1);
+        self.pending += 1;
+        if self.pending >= 2
+            || push
+            || self.quick_acks_left > 0
+            || self.ece && self.mark_feedback == MarkFeedback::Latched
+        {
+            // Linux acknowledges the first segments immediately, so that slow start is not delayed.
+            self.quick_acks_left = self.quick_acks_left.saturating_sub(1);
             return Some(self.acknowledge());
         }
         self.due = Some(now + delay);
         None
     }
 
-    fn fresh(&self, seq: u32) -> bool {
-        seq >= self.top || !self.beyond.get(seq)
+    fn is_new(&self, seq: u32) -> bool {
+        seq >= self.top || !self.out_of_order.get(seq)
     }
 
-    fn keep(&mut self, seq: u32) {
+    fn record_out_of_order(&mut self, seq: u32) {
         self.top = self.top.max(seq + 1);
-        self.beyond.reserve(self.next, self.top);
-        self.beyond.set(seq);
-        self.beyond_count += 1;
+        self.out_of_order.reserve(self.next, self.top);
+        self.out_of_order.set(seq);
+        self.out_of_order_count += 1;
         if !self.sack {
             return;
         }
-        // The block around the newcomer: a block reported lately usually ends or starts there.
+        // Extends or creates the block around `seq`. Usually a recently reported block is adjacent, which saves the
+        // search.
         let at_left = self.blocks.iter().find(|b| !b.is_empty() && b.end == seq).map(|b| b.start);
         let at_right = self.blocks.iter().find(|b| !b.is_empty() && b.start == seq + 1).map(|b| b.end);
-        let start =
-            at_left.unwrap_or_else(|| self.beyond.last_clear(self.next, seq).map_or(self.next, |clear| clear + 1));
-        let end = at_right.unwrap_or_else(|| self.beyond.first_clear(seq, self.top).unwrap_or(self.top));
+        let start = at_left
+            .unwrap_or_else(|| self.out_of_order.last_clear(self.next, seq).map_or(self.next, |clear| clear + 1));
+        let end = at_right.unwrap_or_else(|| self.out_of_order.first_clear(seq, self.top).unwrap_or(self.top));
         let mut blocks = [Block { start, end }, Block::default(), Block::default()];
+        // Blocks that the new one contains or touches are merged into it (RFC 2018, section 4).
         let others = self.blocks.iter().filter(|b| !b.is_empty() && (b.end <= start || b.start >= end));
         for (slot, other) in blocks[1..].iter_mut().zip(others) {
             *slot = *other;
@@ -204,14 +215,15 @@ impl Receiver {
         self.blocks = blocks;
     }
 
-    /// `next` moved up to what has arrived beyond it.
-    fn close_gap(&mut self) {
+    /// Moves `next` beyond the segments that had arrived out of order.
+    fn fill_gap(&mut self) {
         let from = self.next;
-        let end = self.beyond.first_clear(from, self.top).unwrap_or(self.top);
-        self.beyond.clear_range(from, end);
-        self.beyond_count -= end - from;
+        let end = self.out_of_order.first_clear(from, self.top).unwrap_or(self.top);
+        self.out_of_order.clear_range(from, end);
+        self.out_of_order_count -= end - from;
         self.next = end;
         self.top = self.top.max(end);
+        // Blocks below the new cumulative acknowledgment are obsolete.
         let mut kept = [Block::default(); 3];
         let still = self.blocks.iter().filter(|b| !b.is_empty() && b.start > end);
         for (slot, block) in kept.iter_mut().zip(still) {
@@ -222,7 +234,7 @@ impl Receiver {
 
     #[inline(always)]
     fn acknowledge(&mut self) -> Ack {
-        self.waiting = 0;
+        self.pending = 0;
         self.due = None;
         self.acked = self.next;
         Ack { next: self.next, sacks: self.blocks, echo: self.echo, ece: self.ece, marks: self.marks }

@@ -1,72 +1,76 @@
-//! What both versions of BBR keep in the same way: rounds, the window and how it was before a recovery, the stay in
-//! ProbeRTT, the size of a burst; and the constants that they share.
+//! The parts that BBR versions 1 and 3 share: rounds, the saved window, the duration of ProbeRTT, the burst size, and
+//! constants.
 
-use crate::model::Seen;
+use crate::model::AckEvent;
 use steadycast_units::{Span, Time};
 
-/// The part of the estimated bandwidth that is used (BBR.PacingMarginPercent).
-pub(crate) const MARGIN: f64 = 0.99;
-/// The least window (MinPipeCwnd), in segments.
-pub(crate) const LEAST: f64 = 4.0;
-/// A smallest round-trip time is taken again after this time.
+/// The share of the estimated bandwidth that is used, 1 − BBR.PacingMarginPercent.
+pub(crate) const PACING_MARGIN: f64 = 0.99;
+/// The minimum window (BBR.MinPipeCwnd), in segments.
+pub(crate) const MIN_PIPE_CWND: f64 = 4.0;
+/// The time after which a minimum RTT sample expires (BBR.MinRTTFilterLen).
 pub(crate) const MIN_RTT_FILTER: Span = Span::secs(10);
+/// The length of the filter for ACK aggregation, in rounds (BBR.ExtraAckedFilterLen).
 pub(crate) const EXTRA_ACKED_ROUNDS: u64 = 10;
-/// The path is full when its bandwidth did not grow by this factor in so many rounds.
+/// The pipe is full when the bandwidth did not grow by this factor in this many rounds.
 pub(crate) const FULL_BW: (f64, u32) = (1.25, 3);
+/// The minimum duration of ProbeRTT (BBR.ProbeRTTDuration).
 const PROBE_RTT_DURATION: Span = Span::millis(200);
 
-/// A burst is what the pacing rate lets out in this time (BBR.send_quantum), in seconds.
-const QUANTUM: f64 = 0.001;
-/// Bursts in segments of 1500 B: two, and 64 KiB at most.
-const BURSTS: (f64, f64) = (2.0, 43.0);
+/// The time at the pacing rate that sets the burst size (BBR.send_quantum), in seconds.
+const QUANTUM_TIME: f64 = 0.001;
+/// The minimum and maximum burst, in segments of 1500 B: two segments and 64 KiB.
+const QUANTUM_RANGE: (f64, f64) = (2.0, 43.0);
 
-/// The segments that leave in one burst at a pacing rate in segments per second.
+/// Returns the burst size in segments at a pacing rate in segments per second.
 pub(crate) fn quantum(pacing: f64) -> u32 {
-    (pacing * QUANTUM).clamp(BURSTS.0, BURSTS.1) as u32
+    (pacing * QUANTUM_TIME).clamp(QUANTUM_RANGE.0, QUANTUM_RANGE.1) as u32
 }
 
-/// Round trips, counted by what had been delivered when a segment left (BBR.round_count).
+/// Packet-timed round trips: a round ends when a segment is acknowledged that was sent in it (BBR.round_count).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounds {
-    /// A segment that left when this was delivered ends the round.
+    /// The round ends with a segment that was sent when at least this many were delivered.
     pub(crate) next: u64,
     pub(crate) count: u64,
-    /// The acknowledgment at hand has begun one.
+    /// Whether the current acknowledgment starts a round.
     pub(crate) begun: bool,
 }
 
 impl Rounds {
-    pub(crate) fn on_ack(&mut self, seen: &Seen) {
-        self.begun = seen.sample.prior_delivered >= self.next;
+    pub(crate) fn on_ack(&mut self, event: &AckEvent) {
+        self.begun = event.sample.prior_delivered >= self.next;
         if self.begun {
-            self.next = seen.delivered;
+            self.next = event.delivered;
             self.count += 1;
         }
     }
 }
 
-/// The window to go back to after a recovery or ProbeRTT.
+/// The window to restore after a recovery or ProbeRTT (BBR.prior_cwnd).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PriorWindow {
     cwnd: f64,
-    /// The first round of a recovery ends here: what leaves in it is what arrives.
+    /// The end of the first round of recovery, in which packet conservation applies.
     conserve_until: Option<u64>,
 }
 
 impl PriorWindow {
-    /// `lowered`: the window is below its usual size already, and says less than the one that was saved.
+    /// Saves the window. If it is `lowered` already, the saved one is kept unless `cwnd` is larger.
     pub(crate) fn save(&mut self, cwnd: f64, lowered: bool) {
+        // During recovery or ProbeRTT the window is reduced on purpose.
         let keeps = self.conserve_until.is_some() || lowered;
         self.cwnd = if keeps { self.cwnd.max(cwnd) } else { cwnd };
     }
 
-    /// Recovery begins with a window of `cwnd`; after a time-out nothing is under way that could be conserved.
+    /// Starts a recovery at a window of `cwnd`. After a time-out nothing is in flight, so packet conservation does
+    /// not apply.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, lowered: bool, delivered: u64, timeout: bool) {
         self.save(cwnd, lowered);
         self.conserve_until = (!timeout).then_some(delivered);
     }
 
-    /// Recovery is over: the window.
+    /// Ends a recovery. Returns the window.
     pub(crate) fn on_recovered(&mut self, cwnd: f64) -> f64 {
         self.conserve_until = None;
         self.restored(cwnd)
@@ -76,49 +80,52 @@ impl PriorWindow {
         cwnd.max(self.cwnd)
     }
 
-    /// The window that was `cwnd` before an acknowledgment: it grows to `most` once the path was `full`, and beyond
-    /// until then while less than the `initial` window has been delivered.
-    pub(crate) fn grown(&self, seen: &Seen, cwnd: f64, most: f64, full: bool, initial: f64) -> f64 {
-        let fresh = f64::from(seen.sample.fresh);
-        let grown = if self.conserves(seen) {
-            cwnd.max(f64::from(seen.in_flight) + fresh)
+    /// Returns the window after an acknowledgment. Once the pipe is `full` it grows to `most`. Before, it also grows
+    /// beyond that while less than the `initial` window has been delivered.
+    pub(crate) fn next_cwnd(&self, event: &AckEvent, cwnd: f64, most: f64, full: bool, initial: f64) -> f64 {
+        let fresh = f64::from(event.sample.fresh);
+        // In the first round of recovery each delivered segment lets one segment out.
+        let grown = if self.is_conserving(event) {
+            cwnd.max(f64::from(event.in_flight) + fresh)
         } else if full {
             (cwnd + fresh).min(most)
-        } else if cwnd < most || (seen.delivered as f64) < initial {
+        } else if cwnd < most || (event.delivered as f64) < initial {
             cwnd + fresh
         } else {
             cwnd
         };
-        grown.max(LEAST)
+        grown.max(MIN_PIPE_CWND)
     }
 
-    /// Whether the acknowledgment falls into the first round of a recovery.
-    pub(crate) fn conserves(&self, seen: &Seen) -> bool {
-        self.conserve_until.is_some_and(|end| seen.sample.prior_delivered < end)
+    /// Whether packet conservation applies: the acknowledgment belongs to the first round of a recovery.
+    pub(crate) fn is_conserving(&self, event: &AckEvent) -> bool {
+        self.conserve_until.is_some_and(|end| event.sample.prior_delivered < end)
     }
 }
 
-/// The stay in ProbeRTT: 200 ms and a round, from when few segments are under way.
+/// The duration of ProbeRTT: 200 ms and one round, counted from when the segments in flight are down to the target.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stay {
+pub(crate) struct ProbeRttDuration {
     until: Option<Time>,
-    /// It has lasted a round.
+    /// Whether a round has passed.
     round: bool,
 }
 
-impl Stay {
-    /// Whether it is over, where `few` segments are few.
-    pub(crate) fn on_ack(&mut self, seen: &Seen, rounds: &mut Rounds, few: f64) -> bool {
+impl ProbeRttDuration {
+    /// Processes an acknowledgment. Returns whether ProbeRTT is over. The time starts once at most `target` segments
+    /// are in flight.
+    pub(crate) fn on_ack(&mut self, event: &AckEvent, rounds: &mut Rounds, target: f64) -> bool {
         if self.until.is_some() {
             self.round |= rounds.begun;
-        } else if f64::from(seen.in_flight) <= few {
-            *self = Self { until: Some(seen.now + PROBE_RTT_DURATION), round: false };
-            rounds.next = seen.delivered;
+        } else if f64::from(event.in_flight) <= target {
+            *self = Self { until: Some(event.now + PROBE_RTT_DURATION), round: false };
+            // The round of ProbeRTT starts when the flight is down to the target.
+            rounds.next = event.delivered;
         }
-        self.round && self.is_over(seen.now)
+        self.round && self.is_over(event.now)
     }
 
-    /// Whether its time is over.
+    /// Whether the 200 ms are over.
     pub(crate) fn is_over(&self, now: Time) -> bool {
         self.until.is_some_and(|until| now > until)
     }

@@ -1,38 +1,38 @@
 use steadycast_units::{Span, Time};
 
-/// Where the minimum of the retransmission time-out is applied.
+/// What the minimum retransmission time-out applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Floor {
-    /// To the whole time-out, before back-off: RFC 6298, section 2.4.
+pub enum RtoFloor {
+    /// The whole time-out, before back-off (RFC 6298, section 2.4).
     Whole,
-    /// To the part that comes from the variance, as Linux does: the time-out is never below SRTT + the minimum.
+    /// The variance term, as in Linux: the time-out is at least SRTT + the minimum.
     Variance,
 }
 
-/// Round-trip time and retransmission time-out (RFC 6298), in whole clock ticks as BSD and ns-2 keep them.
+/// The RTT estimate and the retransmission time-out (RFC 6298), in whole clock ticks as in BSD and ns-2.
 #[derive(Clone, Debug)]
-pub(crate) struct Estimator {
+pub(crate) struct RttEstimator {
     tick: u64,
-    /// 2⁶⁴ / tick, rounded down.
+    /// 2⁶⁴ / tick, rounded down: replaces the division by `tick`.
     inverse: u64,
     phase: u64,
-    /// 8 · SRTT in ticks; 0 before the first sample and after four back-offs in a row.
+    /// 8 · SRTT in ticks; 0 before the first sample and after four successive back-offs.
     srtt8: i64,
     /// 4 · RTTVAR in ticks.
     var4: i64,
     /// The time-out before clamping and back-off.
     base: Span,
     smoothed: Span,
-    /// The shortest round trip so far; [`Span::MAX`] before the first.
-    pub(crate) least: Span,
+    /// The minimum RTT so far; [`Span::MAX`] before the first sample.
+    pub(crate) min_rtt: Span,
     backoff: u32,
     min: Span,
     max: Span,
-    floor: Floor,
+    floor: RtoFloor,
 }
 
-impl Estimator {
-    pub(crate) fn new(tick: Span, phase: Span, initial: Span, min: Span, max: Span, floor: Floor) -> Self {
+impl RttEstimator {
+    pub(crate) fn new(tick: Span, phase: Span, initial: Span, min: Span, max: Span, floor: RtoFloor) -> Self {
         let tick = tick.clamp(Span::nanos(1), Span::secs(60)).as_nanos();
         Self {
             tick,
@@ -42,7 +42,7 @@ impl Estimator {
             var4: 0,
             base: initial,
             smoothed: Span::ZERO,
-            least: Span::MAX,
+            min_rtt: Span::MAX,
             backoff: 1,
             min,
             max: max.max(Span::millis(1)),
@@ -50,17 +50,18 @@ impl Estimator {
         }
     }
 
-    /// A round trip that began at `sent` and ended `now`. With a coarse clock the sample is the number of ticks seen on
-    /// it.
+    /// Takes the sample of a round trip from `sent` to `now`. With a coarse clock it is the number of clock ticks in
+    /// between.
     #[inline]
     pub(crate) fn sample(&mut self, sent: Time, now: Time) {
-        self.least = self.least.min(now.since(sent));
+        self.min_rtt = self.min_rtt.min(now.since(sent));
         let rtt = now.since(sent).as_nanos();
         let into_tick = match self.parts(sent.as_nanos()).1 + self.phase {
             next if next >= self.tick => next - self.tick,
             same => same,
         };
         let ticks = self.parts(rtt.saturating_add(into_tick)).0.clamp(1, 1 << 50) as i64;
+        // The fixed-point form of RFC 6298, section 2, with gains 1/8 and 1/4 (Jacobson 1988).
         if self.srtt8 == 0 {
             self.srtt8 = ticks << 3;
             self.var4 = ticks << 1;
@@ -73,12 +74,12 @@ impl Estimator {
         let ticks_to_span = move |ticks: i64| Span::nanos((ticks as u64).saturating_mul(tick));
         self.smoothed = Span::nanos((self.srtt8 as u64).saturating_mul(tick) >> 3);
         self.base = match self.floor {
-            Floor::Whole => ticks_to_span(((self.var4 << 3) + self.srtt8) >> 3),
-            Floor::Variance => self.smoothed + ticks_to_span(self.var4).max(self.min),
+            RtoFloor::Whole => ticks_to_span(((self.var4 << 3) + self.srtt8) >> 3),
+            RtoFloor::Variance => self.smoothed + ticks_to_span(self.var4).max(self.min),
         };
     }
 
-    /// How many ticks fit, and what is left: exact, without a division.
+    /// Returns `ns` divided by the tick and the remainder, exactly and without a division.
     #[inline]
     fn parts(&self, ns: u64) -> (u64, u64) {
         // ns/tick − 1 < ns·inverse/2⁶⁴ ≤ ns/tick
@@ -93,15 +94,17 @@ impl Estimator {
 
     #[inline]
     pub(crate) fn rto(&self) -> Span {
+        // A time-out of less than two ticks could expire with the next tick.
         let least = self.min.max(Span::nanos(self.tick) * 2);
         (self.base.max(least) * u64::from(self.backoff)).min(self.max)
     }
 
     pub(crate) fn back_off(&mut self) {
+        // The factor stops growing once the time-out has reached its maximum.
         if self.rto() < self.max {
             self.backoff = self.backoff.saturating_mul(2);
         }
-        // The path may have changed: let the next sample start afresh (RFC 6298, section 5, last paragraph).
+        // The path may have changed: the next sample starts a new estimate (RFC 6298, section 5, last paragraph).
         if self.backoff > 8 {
             self.srtt8 = 0;
         }
@@ -123,7 +126,7 @@ mod tests {
             ns in any::<u64>(), tick in 1u64..100_000_000_000, few in 0u64..5,
         ) {
             let none = Span::ZERO;
-            let of = |tick| Estimator::new(Span::nanos(tick), none, none, none, none, Floor::Whole);
+            let of = |tick| RttEstimator::new(Span::nanos(tick), none, none, none, none, RtoFloor::Whole);
             let tick = tick.min(60_000_000_000);
             for ns in [ns, ns >> 30, few, tick * few, tick * few + tick - 1, u64::MAX - few] {
                 prop_assert_eq!(of(tick).parts(ns), (ns / tick, ns % tick));

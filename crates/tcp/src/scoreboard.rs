@@ -1,44 +1,47 @@
-use crate::bits::{Bits, below};
+use crate::sliding_bitmap::{SlidingBitmap, count_below};
 use crate::wire::Block;
 
-/// A hole counts as lost once that many segments beyond it have arrived (DupThresh of RFC 6675).
+/// The segments that must arrive beyond a hole before it counts as lost (DupThresh of RFC 6675).
 pub(crate) const DUP_THRESH: u32 = 3;
 
-/// What is known of the segments between the cumulative acknowledgment and the highest sent (RFC 6675).
+/// The SACK scoreboard: the state of the segments between the cumulative acknowledgment and the highest sent (RFC
+/// 6675).
 ///
-/// All segments have one size, so `IsLost` is "three segments beyond it have arrived": everything unsacked below the
-/// third highest sacked one. And repairs go upwards, so what has been repaired is everything unsacked below
-/// `repaired_to`. Two limits and four counts then hold the whole board, and no question walks over it.
+/// All segments have one size, so `IsLost` means "three segments beyond it have arrived": every hole below the third
+/// highest SACKed segment is lost. Holes are retransmitted in ascending order, so every hole below `retransmitted_to`
+/// has been retransmitted. Two limits and four counts therefore describe the whole board, and each query takes
+/// constant time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
     una: u32,
     max: u32,
-    sacked: Bits,
+    sacked: SlidingBitmap,
     sacked_count: u32,
-    /// One past the highest sacked.
+    /// One past the highest SACKed segment.
     sacked_to: u32,
-    /// Unsacked ones below it are lost.
+    /// Holes below this number are lost.
     pub(crate) lost_to: u32,
     lost_count: u32,
-    /// Unsacked ones below it have been sent again in this recovery.
-    repaired_to: u32,
-    repaired_count: u32,
-    /// Of those, how many are known to be lost again.
-    lost_again: u32,
+    /// Holes below this number have been retransmitted in this recovery.
+    retransmitted_to: u32,
+    retransmitted_count: u32,
+    /// The retransmitted holes whose retransmission is lost too.
+    lost_retransmissions: u32,
 }
 
 impl Scoreboard {
-    /// Segments below `max` have been sent.
+    /// Records that the segments below `max` have been sent.
     pub(crate) fn on_sent_to(&mut self, max: u32) {
         self.max = self.max.max(max);
     }
 
-    /// All below `una` has been acknowledged; how many of them were not known to have arrived.
+    /// Applies a cumulative acknowledgment. Returns how many segments it acknowledges that were not SACKed before.
     #[inline]
     pub(crate) fn advance(&mut self, una: u32) -> u32 {
         let all = una - self.una;
-        let known = if self.sacked_count > 0 || self.lost_to.max(self.repaired_to) > self.una {
-            self.forget_below(una)
+        // Without SACKs, losses and retransmissions the counts are zero, and nothing must be searched.
+        let known = if self.sacked_count > 0 || self.lost_to.max(self.retransmitted_to) > self.una {
+            self.remove_below(una)
         } else {
             0
         };
@@ -46,11 +49,11 @@ impl Scoreboard {
         all - known
     }
 
-    /// Takes what is below `una` out of the counts; how many of it were known to have arrived.
+    /// Removes the segments below `una` from the counts. Returns how many of them were SACKed.
     #[inline(never)]
-    fn forget_below(&mut self, una: u32) -> u32 {
+    fn remove_below(&mut self, una: u32) -> u32 {
         self.lost_count -= self.unsacked(self.una, una.min(self.lost_to));
-        self.repaired_count -= self.unsacked(self.una, una.min(self.repaired_to));
+        self.retransmitted_count -= self.unsacked(self.una, una.min(self.retransmitted_to));
         let sacked_to = una.min(self.sacked_to);
         let known = self.sacked.count(self.una, sacked_to);
         self.sacked_count -= known;
@@ -58,35 +61,39 @@ impl Scoreboard {
         known
     }
 
-    /// Takes the blocks of an acknowledgment; how many segments were not known to have arrived.
+    /// Applies the SACK blocks of an acknowledgment. Returns how many segments they report for the first time.
     #[inline]
-    pub(crate) fn take(&mut self, blocks: &[Block; 3]) -> u32 {
-        if blocks.iter().all(|block| block.is_empty()) { 0 } else { self.take_some(blocks) }
+    pub(crate) fn apply_sacks(&mut self, blocks: &[Block; 3]) -> u32 {
+        if blocks.iter().all(|block| block.is_empty()) { 0 } else { self.apply_nonempty_sacks(blocks) }
     }
 
     #[inline(never)]
-    fn take_some(&mut self, blocks: &[Block; 3]) -> u32 {
+    fn apply_nonempty_sacks(&mut self, blocks: &[Block; 3]) -> u32 {
         let mut fresh_count = 0;
         for block in blocks {
-            // What was never sent, or is acknowledged, is nonsense or old.
+            // Blocks below the cumulative acknowledgment are old, and blocks beyond what was sent are invalid: both
+            // are ignored.
             let (start, end) = (block.start.max(self.una), block.end.min(self.max));
             if start >= end {
                 continue;
             }
             self.sacked.reserve(self.una, self.max);
-            let (lost_to, repaired_to) = (self.lost_to, self.repaired_to);
-            let (mut lost, mut repaired) = (0, 0);
+            // The counts are updated by the bits that change, so that a block costs time only in proportion to its
+            // news.
+            let (lost_to, retransmitted_to) = (self.lost_to, self.retransmitted_to);
+            let (mut lost, mut retransmitted) = (0, 0);
             let before = fresh_count;
             self.sacked.set_range(start, end, |word, fresh| {
                 fresh_count += fresh.count_ones();
-                lost += below(word, fresh, lost_to);
-                repaired += below(word, fresh, repaired_to);
+                lost += count_below(word, fresh, lost_to);
+                retransmitted += count_below(word, fresh, retransmitted_to);
             });
             self.sacked_count += fresh_count - before;
             self.lost_count -= lost;
-            self.repaired_count -= repaired;
+            self.retransmitted_count -= retransmitted;
             self.sacked_to = self.sacked_to.max(end);
         }
+        // DupThresh (RFC 6675, IsLost) moves with the third highest SACKed segment.
         if fresh_count > 0
             && let Some(limit) = self.sacked.nth_set_from_top(self.una, self.sacked_to, DUP_THRESH)
         {
@@ -102,18 +109,20 @@ impl Scoreboard {
         }
     }
 
-    /// What was sent before something that has arrived is lost (RACK without room for reordering, as Linux in
+    /// Marks every hole below the highest SACKed segment as lost (RACK without a reordering window, as Linux in
     /// recovery).
-    pub(crate) fn lose_overtaken(&mut self) {
+    pub(crate) fn lose_below_highest_sack(&mut self) {
         if self.sacked_count > 0 {
             self.lose_to(self.sacked_to);
         }
     }
 
-    /// A time-out: all that has not arrived is lost, and nothing has been repaired. When even the first unacknowledged
-    /// one was reported as arrived, the reports can't be trusted, and all of them are forgotten (RFC 2018, section 8).
+    /// Marks all outstanding segments as lost and not retransmitted, after a time-out. If even the first
+    /// unacknowledged segment was SACKed, the receiver may have discarded data, so all SACK information is dropped
+    /// (RFC 2018, section 8).
     pub(crate) fn lose_all(&mut self) {
         self.sacked.reserve(self.una, self.max);
+        // The cumulative acknowledgment would have covered `una` if it had really arrived.
         if self.sacked_count > 0 && self.sacked.get(self.una) {
             self.sacked.clear_range(self.una, self.sacked_to);
             self.sacked_count = 0;
@@ -122,66 +131,68 @@ impl Scoreboard {
             self.lost_count = 0;
         }
         self.lose_to(self.max);
-        self.start_repair();
+        self.reset_retransmitted();
     }
 
-    /// A recovery begins or ends.
-    pub(crate) fn start_repair(&mut self) {
-        self.repaired_to = self.una;
-        self.repaired_count = 0;
-        self.lost_again = 0;
+    /// Resets the record of retransmissions at the begin or end of a recovery.
+    pub(crate) fn reset_retransmitted(&mut self) {
+        self.retransmitted_to = self.una;
+        self.retransmitted_count = 0;
+        self.lost_retransmissions = 0;
     }
 
-    /// Whether this segment has arrived, as far as is known.
-    pub(crate) fn has(&self, seq: u32) -> bool {
+    /// Whether this segment is known to have arrived.
+    pub(crate) fn has_arrived(&self, seq: u32) -> bool {
         seq < self.una || (seq < self.sacked_to && self.sacked_count > 0 && self.sacked.get(seq))
     }
 
-    /// One past the highest that has arrived.
-    pub(crate) fn arrived_to(&self) -> u32 {
+    /// Returns one past the highest segment that has arrived.
+    pub(crate) fn highest_arrived(&self) -> u32 {
         self.sacked_to.max(self.una)
     }
 
-    /// `count` repaired holes are lost again, and wait to be repaired.
-    pub(crate) fn set_lost_again(&mut self, count: usize) {
-        self.lost_again = count as u32;
+    /// Sets how many retransmissions are lost and wait to be repeated.
+    pub(crate) fn set_lost_retransmissions(&mut self, count: usize) {
+        self.lost_retransmissions = count as u32;
     }
 
-    /// The lowest segment that is lost and not repaired (RFC 6675, NextSeg rule 1).
+    /// Returns the lowest hole that is lost and not retransmitted (RFC 6675, NextSeg rule 1).
     pub(crate) fn next_lost(&mut self) -> Option<u32> {
         self.next_hole(self.lost_to)
     }
 
-    /// The lowest hole that is not repaired, lost or not (RFC 6675, NextSeg rule 3).
-    pub(crate) fn next_suspect(&mut self) -> Option<u32> {
+    /// Returns the lowest hole that is not retransmitted, lost or not (RFC 6675, NextSeg rule 3).
+    pub(crate) fn next_unretransmitted_hole(&mut self) -> Option<u32> {
         self.next_hole(self.sacked_to)
     }
 
     fn next_hole(&mut self, limit: u32) -> Option<u32> {
-        let from = self.repaired_to.max(self.una);
+        let from = self.retransmitted_to.max(self.una);
         if from >= limit {
             return None;
         }
         if self.sacked_count == 0 { Some(from) } else { self.sacked.first_clear(from, limit) }
     }
 
-    /// `seq` is sent again: the one told by [`Self::next_lost`] or [`Self::next_suspect`], or the first unacknowledged.
-    pub(crate) fn on_repair(&mut self, seq: u32) {
-        if seq >= self.repaired_to.max(self.una) {
-            self.repaired_to = seq + 1;
-            self.repaired_count += 1;
+    /// Records the retransmission of `seq`, which [`Self::next_lost`] or [`Self::next_unretransmitted_hole`]
+    /// returned, or which is the first unacknowledged segment.
+    pub(crate) fn on_retransmit(&mut self, seq: u32) {
+        // Holes are retransmitted in ascending order. The fast retransmit of `una` may have happened already.
+        if seq >= self.retransmitted_to.max(self.una) {
+            self.retransmitted_to = seq + 1;
+            self.retransmitted_count += 1;
         }
     }
 
     /// Whether the first unacknowledged segment is lost.
-    pub(crate) fn first_is_lost(&self) -> bool {
+    pub(crate) fn is_first_lost(&self) -> bool {
         self.lost_to > self.una
     }
 
-    /// Segments believed to be under way (RFC 6675, SetPipe).
+    /// Returns the estimated number of segments in flight (RFC 6675, SetPipe).
     #[inline]
     pub(crate) fn pipe(&self) -> u32 {
-        self.max - self.una - self.sacked_count - self.lost_count + self.repaired_count - self.lost_again
+        self.max - self.una - self.sacked_count - self.lost_count + self.retransmitted_count - self.lost_retransmissions
     }
 
     fn unsacked(&self, low: u32, high: u32) -> u32 {
@@ -206,7 +217,7 @@ mod tests {
         una: u32,
         max: u32,
         sacked: Vec<bool>,
-        repaired: Vec<bool>,
+        retransmitted: Vec<bool>,
         declared: u32,
     }
 
@@ -217,7 +228,7 @@ mod tests {
         fn pipe(&self) -> u32 {
             (self.una..self.max)
                 .filter(|n| !self.sacked[*n as usize])
-                .map(|n| u32::from(!self.lost(n)) + u32::from(self.repaired[n as usize]))
+                .map(|n| u32::from(!self.lost(n)) + u32::from(self.retransmitted[n as usize]))
                 .sum()
         }
     }
@@ -228,7 +239,7 @@ mod tests {
             steps in prop::collection::vec((0u8..6, 0u32..60, 1u32..9), 1..120),
         ) {
             let mut board = Scoreboard::default();
-            let mut plain = Plain { sacked: vec![false; 8000], repaired: vec![false; 8000], ..Plain::default() };
+            let mut plain = Plain { sacked: vec![false; 8000], retransmitted: vec![false; 8000], ..Plain::default() };
             for (kind, at, len) in steps {
                 match kind {
                     0 | 1 => {
@@ -244,18 +255,18 @@ mod tests {
                     3 => {
                         // From the first unacknowledged on: a false report.
                         let block = Block { start: plain.una + at, end: plain.una + at + len };
-                        board.take(&[block, Block { start: 3, end: 1 }, Block::default()]);
+                        board.apply_sacks(&[block, Block { start: 3, end: 1 }, Block::default()]);
                         for n in block.start..block.end.min(plain.max) {
                             plain.sacked[n as usize] = true;
                         }
                     }
                     4 => {
                         let lost = (plain.una..plain.max)
-                            .find(|n| !plain.sacked[*n as usize] && plain.lost(*n) && !plain.repaired[*n as usize]);
+                            .find(|&n| !plain.sacked[n as usize] && plain.lost(n) && !plain.retransmitted[n as usize]);
                         prop_assert_eq!(board.next_lost(), lost);
                         if let Some(seq) = lost {
-                            board.on_repair(seq);
-                            plain.repaired[seq as usize] = true;
+                            board.on_retransmit(seq);
+                            plain.retransmitted[seq as usize] = true;
                         }
                     }
                     _ => {
@@ -264,11 +275,11 @@ mod tests {
                         }
                         board.lose_all();
                         plain.declared = plain.max;
-                        plain.repaired.fill(false);
+                        plain.retransmitted.fill(false);
                     }
                 }
                 prop_assert_eq!(board.pipe(), plain.pipe());
-                prop_assert_eq!(board.first_is_lost(), plain.una < plain.max && plain.lost(plain.una));
+                prop_assert_eq!(board.is_first_lost(), plain.una < plain.max && plain.lost(plain.una));
             }
         }
     }

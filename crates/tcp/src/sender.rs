@@ -1,45 +1,45 @@
 use crate::config::{Config, Congestion, MAX_SEGMENTS, MAX_WINDOW};
 use crate::cubic::Cubic;
-use crate::hystart::{Advice, Hystarter};
-use crate::model::{Law, Model, Outstanding, Phase, Window};
-use crate::offload::{Offload, View};
+use crate::hystart::{Advice, HystartState};
+use crate::model::{Algorithm, Model, Outstanding, RecoveryState, Window};
+use crate::offload::{Offload, SendState};
 use crate::pacer::Pacer;
-use crate::prague::Told;
-use crate::rtt::Estimator;
+use crate::prague::AckSample;
+use crate::rtt::RttEstimator;
 use crate::scoreboard::{DUP_THRESH, Scoreboard};
-use crate::whole::Whole;
+use crate::whole_window::WholeWindow;
 use crate::wire::{Ack, Segment};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Ecn, Span, Time};
 
-/// What the sender wants.
+/// What the sender does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
-    /// Put this on the wire, and poll again.
+    /// Send this segment, then poll again.
     Send(Segment),
-    /// Nothing until an acknowledgment arrives, or until the timer of [`Sender::wake`] is due.
+    /// Send nothing until an acknowledgment arrives or the timer of [`Sender::wake`] expires.
     Wait {
-        /// When the timer is due.
+        /// The time at which the timer expires.
         until: Option<Time>,
-        /// What holds it back.
-        why: Why,
+        /// The reason why nothing is sent.
+        limit: SendLimit,
     },
-    /// All has been acknowledged; see [`Sender::completed`].
+    /// All data is acknowledged; see [`Sender::completed`].
     Done,
 }
 
-/// Why nothing is sent.
+/// The reason why the sender sends nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// As much is under way as the congestion window allows.
+pub enum SendLimit {
+    /// The congestion window is full.
     CongestionWindow,
-    /// As much is under way as the receiver's window allows.
+    /// The receiver's window is full.
     ReceiverWindow,
-    /// In recovery, and nothing more may be sent before the next acknowledgment.
+    /// In recovery, the window has no room before the next acknowledgment.
     Recovery,
-    /// All has been sent, not all acknowledged.
+    /// All data is sent, but not all is acknowledged.
     AllSent,
-    /// The pacing rate: a segment may leave, but not yet.
+    /// Pacing: the window has room, but the next segment is not due yet.
     Pacing,
 }
 
@@ -48,149 +48,150 @@ enum State {
     Open,
     /// Fast recovery, until `recover` is acknowledged.
     Recovery,
-    /// After a time-out, until `recover` is acknowledged.
+    /// Loss recovery after a time-out, until `recover` is acknowledged.
     Loss,
 }
 
-/// The books of proportional rate reduction (RFC 6937), since recovery began.
+/// The state of proportional rate reduction (PRR, RFC 6937) in the current recovery.
 #[derive(Clone, Copy, Debug, Default)]
-struct Shrinking {
-    /// Outstanding when it began (RecoverFS).
-    from: u32,
-    delivered: u32,
-    out: u32,
+struct ProportionalRateReduction {
+    /// The outstanding segments when recovery began (RecoverFS).
+    recover_fs: u32,
+    prr_delivered: u32,
+    prr_out: u32,
 }
 
-impl Shrinking {
-    /// How many segments may be sent now, with `pipe` under way and the window to end at `goal`, after `fresh` more
-    /// arrived.
-    fn allow(&mut self, pipe: u32, goal: u32, fresh: u32, advanced: bool) -> u32 {
-        self.delivered += fresh;
+impl ProportionalRateReduction {
+    /// Returns how many segments may be sent after `fresh` more were delivered. `pipe` segments are in flight and the
+    /// window must end at `goal` (ssthresh). `advanced` says whether the cumulative acknowledgment moved.
+    fn segments_allowed(&mut self, pipe: u32, goal: u32, fresh: u32, advanced: bool) -> u32 {
+        self.prr_delivered += fresh;
         let allowed = if pipe > goal {
-            let share = u64::from(self.delivered) * u64::from(goal);
-            (share.div_ceil(u64::from(self.from.max(1))) as u32).saturating_sub(self.out)
+            let share = u64::from(self.prr_delivered) * u64::from(goal);
+            (share.div_ceil(u64::from(self.recover_fs.max(1))) as u32).saturating_sub(self.prr_out)
         } else {
-            // Below the goal slow start leads back to it, but only while acknowledgments advance (as Linux's PRR-SSRB).
-            let most = self.delivered.saturating_sub(self.out).max(fresh) + u32::from(advanced);
+            // Below the goal slow start leads back to it, but only while the cumulative acknowledgment advances (as
+            // Linux's PRR-SSRB).
+            let most = self.prr_delivered.saturating_sub(self.prr_out).max(fresh) + u32::from(advanced);
             most.min(goal - pipe)
         };
-        allowed.max(u32::from(self.out == 0))
+        // The first segment of a recovery is always sent: the fast retransmit.
+        allowed.max(u32::from(self.prr_out == 0))
     }
 }
 
-/// Repairs of this recovery that have not arrived, as RACK (RFC 8985) sees them: one is lost when something that was
-/// sent after it has arrived. Nothing is reordered on a way of first-in-first-out links, so that there is nothing to
-/// wait for.
+/// The retransmissions of this recovery that have not arrived. As in RACK (RFC 8985) one is lost when a segment that
+/// was sent after it has arrived. FIFO paths do not reorder, so there is no reordering window.
 #[derive(Clone, Debug, Default)]
-struct Repairs {
-    /// In the order of sending, with the first new segment that was sent after each.
+struct Retransmissions {
+    /// The retransmissions in order of sending, each with the first new segment that was sent after it.
     sent: VecDeque<(u32, u32)>,
-    /// Lost again, in the order in which that became known.
-    again: VecDeque<u32>,
+    /// The lost retransmissions, in the order of detection.
+    lost: VecDeque<u32>,
 }
 
-impl Repairs {
+impl Retransmissions {
     fn clear(&mut self) {
         self.sent.clear();
-        self.again.clear();
+        self.lost.clear();
     }
 
-    /// Sorts out what an acknowledgment has told.
+    /// Updates the state after an acknowledgment.
     #[inline(never)]
-    fn look(&mut self, board: &Scoreboard) {
-        if self.sent.is_empty() && self.again.is_empty() {
+    fn update(&mut self, scoreboard: &Scoreboard) {
+        if self.sent.is_empty() && self.lost.is_empty() {
             return;
         }
-        // The latest one that has arrived, or that new data has overtaken.
-        let arrived = board.arrived_to();
+        // Everything that was sent before the latest arrival, retransmitted or new, has arrived or is lost.
+        let arrived = scoreboard.highest_arrived();
         let overtaken = self.sent.partition_point(|(_, after)| *after < arrived);
-        let latest = self.sent.iter().rposition(|(seq, _)| board.has(*seq)).map_or(0, |n| n + 1);
+        let latest = self.sent.iter().rposition(|(seq, _)| scoreboard.has_arrived(*seq)).map_or(0, |n| n + 1);
         for (seq, _) in self.sent.drain(..overtaken.max(latest)) {
-            if !board.has(seq) {
-                self.again.push_back(seq);
+            if !scoreboard.has_arrived(seq) {
+                self.lost.push_back(seq);
             }
         }
-        self.again.retain(|seq| !board.has(*seq));
+        self.lost.retain(|seq| !scoreboard.has_arrived(*seq));
     }
 }
 
-/// The sending end: window, losses, timer.
+/// The sending end: congestion control, loss recovery and the retransmission timer.
 ///
-/// Sans SACK, windows and repairs follow ns-2's Reno and NewReno step by step (which are RFC 5681 and RFC 6582 with a
-/// window inflated by a count of its own); with SACK they are RFC 6675's pipe.
+/// Without SACK, window and retransmissions follow ns-2's Reno and NewReno step by step. These are RFC 5681 and RFC
+/// 6582, with the window inflation as a separate count. With SACK the sender follows RFC 6675 and its pipe.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: Config,
     window: u32,
     initial_window: f64,
-    /// One past the last there is to send.
+    /// One past the last segment to send.
     end: u32,
-    /// The one segment that is shorter: the last of `Config::bytes`.
-    short: (u32, Bytes),
+    /// The one segment that is shorter, with its size: the last one of `Config::bytes`.
+    last_segment: (u32, Bytes),
     last_sent: Time,
 
-    /// All below is acknowledged.
+    /// The first unacknowledged segment (SND.UNA).
     una: u32,
-    /// Goes out next; below `max` after a time-out without SACK.
+    /// The next segment to send. It is below `max` after a time-out without SACK.
     next: u32,
-    /// One past the highest sent.
+    /// One past the highest segment sent (SND.NXT of RFC 9293, `snd_max` in BSD).
     max: u32,
 
     state: State,
-    /// `max` at the last reduction.
+    /// `max` at the last reduction of the window.
     recover: u32,
-    /// Duplicates for data sent before `recover` start no new recovery.
-    guarded: bool,
-    /// The last reduction answered a mark: a loss in the same window reduces nothing.
+    /// Whether duplicate acknowledgments for data below `recover` start no new recovery (RFC 6582, section 3.2).
+    ignores_dupacks: bool,
+    /// Whether the last reduction answered an ECN mark. A loss in the same window then causes no further reduction.
     marked: bool,
     dupacks: u32,
-    /// Segments that have left the network during fast recovery, by which the window is inflated.
+    /// The segments that have left the network during fast recovery, by which the window is inflated.
     inflation: u32,
     partial_seen: bool,
-    repair_first: bool,
+    retransmit_first: bool,
     burst_left: u32,
-    board: Scoreboard,
-    shrinking: Shrinking,
-    repairs: Repairs,
+    scoreboard: Scoreboard,
+    prr: ProportionalRateReduction,
+    retransmissions: Retransmissions,
     offload: Option<Offload>,
-    whole: Whole,
+    whole: WholeWindow,
 
-    /// Congestion window in segments, without the inflation of fast recovery.
+    /// The congestion window in segments, without the inflation of fast recovery.
     pub cwnd: f64,
-    /// Slow-start threshold in segments.
+    /// The slow-start threshold in segments.
     pub ssthresh: f64,
     cubic: Cubic,
-    hystart: Hystarter,
-    /// A mark was answered: the next new segment says so.
+    hystart: HystartState,
+    /// Whether the next new segment carries CWR, because a mark was answered.
     cwr: bool,
     model: Option<Box<Model>>,
-    /// Until then pacing holds a segment back.
+    /// The time until which pacing holds a segment back.
     held: Option<Time>,
 
-    rtt: Estimator,
-    /// The segment being timed, and since when.
+    rtt: RttEstimator,
+    /// The segment that is timed for an RTT sample, and when it was sent.
     timed: Option<(u32, Time)>,
     timer: Option<Time>,
-    /// The segment that the last time-out sent again.
+    /// The segment that the last time-out retransmitted.
     timed_out: Option<u32>,
 
-    /// When the last byte there was to send was acknowledged.
+    /// The time at which the last byte was acknowledged.
     pub completed: Option<Time>,
-    /// Segments sent, repeated ones included.
+    /// The segments sent, retransmissions included.
     pub sent: u64,
-    /// Segments sent again.
+    /// The retransmitted segments.
     pub retransmitted: u64,
-    /// Time-outs.
+    /// The retransmission time-outs.
     pub timeouts: u64,
     recoveries: u64,
-    /// Acknowledgments of data that was never sent.
-    pub nonsense: u64,
-    /// Reductions in answer to ECN marks.
+    /// The invalid acknowledgments, of data that was never sent.
+    pub invalid_acks: u64,
+    /// The window reductions in response to ECN marks.
     pub marks_answered: u64,
 }
 
 impl Sender {
-    /// A sender with nothing sent: poll it.
+    /// Creates a sender that has sent nothing; poll it.
     pub fn new(config: &Config) -> Self {
         let config = &config.as_modelled();
         let payload = config.payload();
@@ -211,33 +212,33 @@ impl Sender {
             window,
             initial_window,
             end,
-            short: (end.wrapping_sub(1), last_len),
+            last_segment: (end.wrapping_sub(1), last_len),
             last_sent: Time::ZERO,
             una: 0,
             next: 0,
             max: 0,
             state: State::Open,
             recover: 0,
-            guarded: false,
+            ignores_dupacks: false,
             marked: false,
             dupacks: 0,
             inflation: 0,
             partial_seen: false,
-            repair_first: false,
+            retransmit_first: false,
             burst_left: u32::MAX,
-            board: Scoreboard::default(),
-            shrinking: Shrinking::default(),
-            repairs: Repairs::default(),
+            scoreboard: Scoreboard::default(),
+            prr: ProportionalRateReduction::default(),
+            retransmissions: Retransmissions::default(),
             offload: config.offload.then(|| Offload::new(Bytes::new(payload))),
-            whole: Whole::default(),
+            whole: WholeWindow::default(),
             cwnd: if config.handshake { 1.0 } else { initial_window.min(f64::from(window)) },
             ssthresh: f64::from(config.initial_ssthresh.unwrap_or(window).clamp(2, MAX_WINDOW)),
             cubic: Cubic::new(config.fast_convergence),
-            hystart: Hystarter::new(config.hystart),
+            hystart: HystartState::new(config.hystart),
             cwr: false,
             model: Model::new(config, initial_window.min(f64::from(window))).map(Box::new),
             held: None,
-            rtt: Estimator::new(c.tick, c.tick_phase, c.init_rto, c.min_rto, c.max_rto, c.rto_floor),
+            rtt: RttEstimator::new(c.tick, c.tick_phase, c.init_rto, c.min_rto, c.max_rto, c.rto_floor),
             timed: None,
             timer: None,
             timed_out: None,
@@ -246,32 +247,35 @@ impl Sender {
             retransmitted: 0,
             timeouts: 0,
             recoveries: 0,
-            nonsense: 0,
+            invalid_acks: 0,
             marks_answered: 0,
             config: config.clone(),
         }
     }
 
-    /// The application has `segments` more full segments to send: poll again. For a source that is limited by itself,
-    /// begin with `Config::bytes` of zero; without end (`None`) there is nothing to add.
+    /// Adds `segments` full segments to send; poll again. For an application-limited source start with
+    /// `Config::bytes` of zero. With `None` (endless data) there is nothing to add.
     ///
-    /// After a pause longer than the time-out the window restarts at [`Config::restart_window`] at most.
+    /// After an idle time longer than the time-out the window restarts at no more than [`Config::restart_window`]
+    /// (RFC 5681, section 4.1).
     pub fn offer(&mut self, now: Time, segments: u32) {
         if segments == 0 || self.end == MAX_SEGMENTS {
             return;
         }
+        // BBR restarts from idle by its own rules.
         let keeps = self.model.as_ref().is_some_and(|model| model.owns_window());
         if self.una == self.max && self.max > 0 && now.since(self.last_sent) > self.rtt.rto() && !keeps {
+            // The path's state is unknown after an idle time (RFC 5681, section 4.1).
             let restart = self.config.restart_window.clamp(1, MAX_WINDOW);
             self.cwnd = self.cwnd.min(f64::from(restart));
-            self.tell_window();
+            self.set_prague_window();
         }
         let opening = u32::from(self.config.handshake && self.end == 0);
         self.end = self.end.saturating_add(segments).saturating_add(opening).min(MAX_SEGMENTS);
         self.completed = None;
     }
 
-    /// What to do now. Call until it waits, after [`Sender::new`], [`Sender::on_ack`],
+    /// Returns what to do now. Call it until it returns `Wait` or `Done`, after [`Sender::new`], [`Sender::on_ack`],
     /// [`Sender::on_timer`] and [`Sender::offer`].
     #[inline(always)] // A segment that is returned in memory is read back before it is there.
     pub fn poll(&mut self, now: Time) -> Poll {
@@ -280,42 +284,45 @@ impl Sender {
             return Poll::Done;
         }
         if self.model.is_some() {
-            self.held = self.holds(now);
+            // Pacing comes first: a segment that may not leave yet must not change the state of recovery.
+            self.held = self.pacing_hold(now);
             if self.held.is_some() {
-                return Poll::Wait { until: self.wake(), why: Why::Pacing };
+                return Poll::Wait { until: self.wake(), limit: SendLimit::Pacing };
             }
         }
-        let seq = if self.config.uses_sack() { self.choose_by_board(now) } else { self.choose_by_window(now) };
+        let seq = if self.config.uses_sack() { self.next_with_sack(now) } else { self.next_without_sack(now) };
         match seq {
-            Ok(seq) => Poll::Send(self.emit(seq, now)),
-            Err(why) => {
+            Ok(seq) => Poll::Send(self.transmit(seq, now)),
+            Err(limit) => {
                 if self.model.is_some() {
-                    self.note_limit(why);
+                    self.note_limit(limit);
                 }
-                Poll::Wait { until: self.timer, why }
+                Poll::Wait { until: self.timer, limit }
             }
         }
     }
 
-    /// An acknowledgment arrived. One of data that was never sent is counted and ignored; an old one is ignored.
+    /// Processes an acknowledgment. An invalid one, of data that was never sent, is counted and ignored; an old one
+    /// is ignored.
     #[inline(always)]
     pub fn on_ack(&mut self, now: Time, ack: &Ack) {
         if ack.next > self.max {
-            self.nonsense += 1;
+            self.invalid_acks += 1;
             return;
         }
+        // Acknowledgments that were reordered carry nothing new.
         if ack.next < self.una || self.una >= self.end {
             return;
         }
-        // Those that count marks answer them when it is known how many segments arrived.
+        // DCTCP and Prague answer marks after it is known how many segments arrived.
         let marked = ack.ece && self.config.ecn && self.model.is_none();
         if marked {
-            self.answer_mark(ack.next);
+            self.on_ecn_mark(ack.next);
         }
         if self.config.uses_sack() {
-            self.on_ack_by_board(now, ack, marked);
+            self.on_ack_with_sack(now, ack, marked);
         } else {
-            self.on_ack_by_window(now, ack, marked);
+            self.on_ack_without_sack(now, ack, marked);
         }
         if self.una >= self.end {
             (self.timer, self.held) = (None, None);
@@ -323,7 +330,7 @@ impl Sender {
         }
     }
 
-    /// Time has passed: a time-out, when the timer of [`Sender::wake`] is due.
+    /// Handles a retransmission time-out if the timer of [`Sender::wake`] has expired at `now`.
     pub fn on_timer(&mut self, now: Time) {
         match self.timer {
             Some(due) if due <= now => {}
@@ -331,13 +338,13 @@ impl Sender {
         }
         self.timeouts += 1;
         if self.una == 0 {
-            // The first segment was lost: begin carefully (RFC 5681, section 3.1).
+            // The SYN was lost: the initial window is one segment (RFC 5681, section 3.1).
             self.initial_window = 1.0;
         }
-        // Equation 4 of RFC 5681 is for the first time-out of a segment.
-        let again = self.timed_out == Some(self.una);
+        // Equation 4 of RFC 5681 applies to the first time-out of a segment only.
+        let is_repeated = self.timed_out == Some(self.una);
         self.timed_out = Some(self.una);
-        if !(again && self.config.hold_ssthresh) {
+        if !(is_repeated && self.config.hold_ssthresh) {
             let window = self.cwnd.min(f64::from(self.window));
             self.ssthresh = match self.config.congestion {
                 Congestion::Cubic => self.cubic.on_timeout(window),
@@ -349,33 +356,37 @@ impl Sender {
             }
         }
         self.hystart.on_congestion();
-        self.whole = Whole::default();
+        self.whole = WholeWindow::default();
+        // One segment after a time-out, the loss window (RFC 5681, section 3.1).
         let before = std::mem::replace(&mut self.cwnd, 1.0);
         self.state = State::Loss;
         self.recover = self.max;
-        self.guarded = true;
+        self.ignores_dupacks = true;
         self.marked = false;
         self.dupacks = 0;
         self.inflation = 0;
-        self.repair_first = false;
+        self.retransmit_first = false;
         self.burst_left = u32::MAX;
+        // Go back N: without SACK everything beyond `una` is sent again.
         self.next = self.una;
         if self.config.uses_sack() {
-            self.board.lose_all();
-            self.repairs.clear();
+            self.scoreboard.lose_all();
+            self.retransmissions.clear();
         }
         if let Some(model) = &mut self.model {
-            let window = model.on_timeout(now, before, self.board.pipe());
+            let window = model.on_timeout(now, before, self.scoreboard.pipe());
             if model.owns_window() {
                 self.cwnd = window;
             }
         }
         self.rtt.back_off();
         self.timed = None;
+        // The timer restarts with the doubled time-out (RFC 6298, section 5.6).
         self.timer = Some(now + self.rtt.rto());
     }
 
-    /// When [`Sender::on_timer`] is due, and the sender to be polled; `None` while nothing is outstanding.
+    /// Returns the time at which [`Sender::on_timer`] is due or the sender must be polled; `None` if nothing is
+    /// outstanding.
     pub fn wake(&self) -> Option<Time> {
         match self.held {
             None => self.timer,
@@ -383,46 +394,47 @@ impl Sender {
         }
     }
 
-    /// The pacing rate in segments per second, of those controls that pace.
+    /// Returns the pacing rate in segments per second, if the congestion control paces.
     pub fn pacing(&self) -> Option<f64> {
         self.model.as_ref()?.pacer.as_ref().map(Pacer::rate)
     }
-    /// The estimate of the marked part of the data (alpha), of those controls that keep one.
-    pub fn marked_part(&self) -> Option<f64> {
+    /// Returns the estimate alpha of the marked share of the data, if the congestion control has one.
+    pub fn marked_share(&self) -> Option<f64> {
         self.model.as_ref()?.alpha()
     }
-    /// The state of BBR: "startup", "drain", "probe-bw-cruise"…
+    /// Returns the state of BBR: "startup", "drain", "probe-bw-cruise" and so on.
     pub fn state_name(&self) -> Option<&'static str> {
         self.model.as_ref()?.state()
     }
-    /// Smoothed round-trip time, once measured.
+    /// Returns the smoothed round-trip time once it is measured.
     pub fn srtt(&self) -> Option<Span> {
         self.rtt.srtt()
     }
-    /// The time-out that the next segment would get, back-off included.
+    /// Returns the time-out of the next segment, back-off included.
     pub fn rto(&self) -> Span {
         self.rtt.rto()
     }
-    /// Segments believed to be under way: the pipe with SACK; otherwise all that was sent since the last time-out.
+    /// Returns the segments in flight: the pipe with SACK, otherwise everything sent since the last time-out.
     pub fn in_flight(&self) -> u32 {
-        if self.config.uses_sack() { self.board.pipe() } else { self.next.saturating_sub(self.una) }
+        if self.config.uses_sack() { self.scoreboard.pipe() } else { self.next.saturating_sub(self.una) }
     }
-    /// All segments below this are acknowledged.
+    /// Returns the first unacknowledged segment.
     pub fn acknowledged(&self) -> u32 {
         self.una
     }
-    /// Segments that were offered and not sent yet.
+    /// Returns the segments that were offered and not sent yet.
     pub fn unsent(&self) -> u32 {
         self.end - self.max
     }
-    /// Fast recoveries begun.
+    /// Returns the number of fast recoveries.
     pub fn fast_recoveries(&self) -> u64 {
         self.recoveries
     }
 
     #[inline(always)]
-    fn emit(&mut self, seq: u32, now: Time) -> Segment {
+    fn transmit(&mut self, seq: u32, now: Time) -> Segment {
         let idle = self.una == self.max;
+        // CUBIC's epoch does not include the idle time.
         if idle {
             self.cubic.pause(now, now.since(self.last_sent));
         }
@@ -432,22 +444,24 @@ impl Sender {
             self.retransmitted += 1;
         } else {
             self.max = seq + 1;
-            self.board.on_sent_to(self.max);
+            self.scoreboard.on_sent_to(self.max);
             cwr = std::mem::take(&mut self.cwr);
+            // Karn's rule: only segments that are sent once are timed.
             self.timed.get_or_insert((seq, now));
         }
         self.sent += 1;
         self.last_sent = now;
         if self.state == State::Recovery {
-            self.shrinking.out += 1;
+            self.prr.prr_out += 1;
         }
+        // RFC 6298, section 5.1: the timer starts with the first outstanding segment.
         if idle || self.timer.is_none() {
             self.timer = Some(now + self.rtt.rto());
         }
         let len = if seq == 0 && self.config.handshake {
             self.config.header
-        } else if seq == self.short.0 {
-            self.short.1
+        } else if seq == self.last_segment.0 {
+            self.last_segment.1
         } else {
             self.config.packet
         };
@@ -459,61 +473,65 @@ impl Sender {
             if capable {
                 ecn = model.ecn();
             }
-            if let Some(window) = model.on_sent(now, seq, self.board.pipe(), self.cwnd) {
+            if let Some(window) = model.on_sent(now, seq, self.scoreboard.pipe(), self.cwnd) {
                 self.cwnd = window.min(f64::from(self.window));
             }
         }
         Segment { seq, len, sent: now, retransmission, cwr, push, ecn }
     }
 
-    // ---- what a model asks for
+    // ---- interface to BBR, DCTCP and Prague
 
-    /// Until when pacing holds back what could leave.
-    fn holds(&self, now: Time) -> Option<Time> {
-        let until = self.model.as_ref()?.pacer.as_ref()?.holds(now)?;
-        let some = self.repair_first || self.state != State::Open || self.max < self.end;
-        (some && (self.repair_first || f64::from(self.in_flight()) < self.cwnd.trunc())).then_some(until)
+    /// Returns the time until which pacing holds back a segment that the window would allow.
+    fn pacing_hold(&self, now: Time) -> Option<Time> {
+        let until = self.model.as_ref()?.pacer.as_ref()?.held_until(now)?;
+        // Pacing is reported only if there is something that it holds back.
+        let some = self.retransmit_first || self.state != State::Open || self.max < self.end;
+        (some && (self.retransmit_first || f64::from(self.in_flight()) < self.cwnd.trunc())).then_some(until)
     }
 
-    fn note_limit(&mut self, why: Why) {
+    fn note_limit(&mut self, limit: SendLimit) {
         let in_flight = self.in_flight();
         let Some(model) = &mut self.model else { return };
-        match why {
-            Why::CongestionWindow => model.on_window_limit(),
-            Why::AllSent if f64::from(in_flight) < self.cwnd => model.on_application_limit(in_flight),
+        match limit {
+            SendLimit::CongestionWindow => model.on_window_limit(),
+            SendLimit::AllSent if f64::from(in_flight) < self.cwnd => model.on_application_limit(in_flight),
             _ => {}
         }
     }
 
-    /// The window was set: a model that keeps one of its own is told.
-    fn tell_window(&mut self) {
-        if let Some(Law::Prague(prague)) = self.model.as_mut().map(|model| &mut model.law) {
+    /// Passes the new window to Prague, which keeps it with fractions.
+    fn set_prague_window(&mut self) {
+        if let Some(Algorithm::Prague(prague)) = self.model.as_mut().map(|model| &mut model.algorithm) {
             prague.set(self.cwnd);
         }
     }
 
-    /// An acknowledgment has been taken that told of `fresh` segments for the first time, and acknowledged `acked`.
+    /// Lets the congestion model process an acknowledgment that reported `fresh` segments for the first time and
+    /// advanced by `acked`.
     #[inline(never)]
-    fn consult(&mut self, now: Time, ack: &Ack, acked: u32, fresh: u32) {
+    fn run_model(&mut self, now: Time, ack: &Ack, acked: u32, fresh: u32) {
         let Some(mut model) = self.model.take() else { return };
         let most = f64::from(self.window);
+        // The SYN alone is acknowledged: the handshake gives the first RTT sample.
         let opens = self.config.handshake && acked > 0 && ack.next == acked;
         if opens {
             model.on_open(now, self.rtt.srtt());
         }
         let marked = if self.config.ecn { model.marked(ack, fresh) } else { 0 };
-        match &mut model.law {
-            Law::Bbr(_) | Law::Bbr1(_) => {
+        match &mut model.algorithm {
+            Algorithm::Bbr(_) | Algorithm::Bbr1(_) => {
                 let phase = match self.state {
-                    State::Open => Phase::Open,
-                    State::Recovery => Phase::Recovery,
-                    State::Loss => Phase::Loss,
+                    State::Open => RecoveryState::Open,
+                    State::Recovery => RecoveryState::Recovery,
+                    State::Loss => RecoveryState::Loss,
                 };
-                let sent = Outstanding { board: &self.board, again: self.repairs.again.iter() };
+                // BBR needs the recovery state, because it saves and restores the window itself.
+                let sent = Outstanding { scoreboard: &self.scoreboard, again: self.retransmissions.lost.iter() };
                 let window = Window { phase, cwnd: self.cwnd, most };
-                self.cwnd = model.on_ack(now, ack, sent, &window, self.rtt.least);
+                self.cwnd = model.on_ack(now, ack, sent, &window, self.rtt.min_rtt);
             }
-            Law::Dctcp(dctcp) => {
+            Algorithm::Dctcp(dctcp) => {
                 if let Some(factor) = dctcp.on_ack(self.una, self.max, fresh, marked)
                     && self.state == State::Open
                 {
@@ -522,22 +540,22 @@ impl Sender {
                     let less = if self.config.whole_window { less.trunc() } else { less };
                     self.cwnd = (window - less).max(2.0);
                     self.ssthresh = self.cwnd;
-                    self.whole = Whole::default();
+                    self.whole = WholeWindow::default();
                     self.marks_answered += 1;
                 }
             }
-            Law::Prague(prague) => {
+            Algorithm::Prague(prague) => {
                 let repairing = self.state != State::Open;
-                let may_grow = self.state != State::Recovery && acked > 0 && !opens && self.uses_window(acked);
+                let may_grow = self.state != State::Recovery && acked > 0 && !opens && self.is_cwnd_limited(acked);
                 let srtt = self.rtt.srtt().unwrap_or(Span::millis(1));
-                let told = Told { now, una: self.una, max: self.max, fresh, marked, srtt, may_grow, repairing };
+                let sample = AckSample { now, una: self.una, max: self.max, fresh, marked, srtt, may_grow, repairing };
                 if opens {
                     prague.set(self.cwnd);
                 }
                 if self.state == State::Recovery {
                     prague.set(self.ssthresh);
                 }
-                let (cwnd, threshold, cut) = prague.on_ack(&told, self.cwnd, self.ssthresh, most);
+                let (cwnd, threshold, cut) = prague.on_ack(&sample, self.cwnd, self.ssthresh, most);
                 if self.state != State::Recovery {
                     self.cwnd = cwnd.clamp(1.0, most);
                 }
@@ -547,20 +565,21 @@ impl Sender {
                 }
             }
         }
-        if let Law::Prague(prague) = &model.law {
+        if let Algorithm::Prague(prague) = &model.algorithm {
             let (rate, quantum) = prague.pacing(self.cwnd, self.ssthresh, self.rtt.srtt());
             model.pace(rate, quantum);
         }
         self.model = Some(model);
     }
 
-    // ---- what goes next
+    // ---- choice of the next segment
 
     #[inline(never)]
-    fn choose_by_window(&mut self, now: Time) -> Result<u32, Why> {
-        if std::mem::take(&mut self.repair_first) {
+    fn next_without_sack(&mut self, now: Time) -> Result<u32, SendLimit> {
+        if std::mem::take(&mut self.retransmit_first) {
             return Ok(self.una);
         }
+        // Limited transmit: each of the first two duplicates shows that a segment has left the network (RFC 3042).
         let early = self.dupacks > 0 && self.dupacks < DUP_THRESH;
         let limit = if early && self.config.limited_transmit {
             (self.cwnd + f64::from(self.dupacks)) as u32
@@ -568,20 +587,20 @@ impl Sender {
             self.cwnd as u32 + self.inflation
         };
         if self.next >= self.end {
-            return Err(Why::AllSent);
+            return Err(SendLimit::AllSent);
         }
         let allowed = limit.min(self.window);
         if self.next - self.una >= allowed || self.burst_left == 0 {
             return Err(if self.state == State::Recovery {
-                Why::Recovery
+                SendLimit::Recovery
             } else if allowed < limit || limit == self.window {
-                Why::ReceiverWindow
+                SendLimit::ReceiverWindow
             } else {
-                Why::CongestionWindow
+                SendLimit::CongestionWindow
             });
         }
-        if self.next == self.max && !self.admits(now, allowed - (self.next - self.una)) {
-            return Err(Why::CongestionWindow);
+        if self.next == self.max && !self.offload_admits(now, allowed - (self.next - self.una)) {
+            return Err(SendLimit::CongestionWindow);
         }
         if self.burst_left != u32::MAX {
             self.burst_left -= 1;
@@ -592,59 +611,65 @@ impl Sender {
     }
 
     #[inline(always)]
-    fn choose_by_board(&mut self, now: Time) -> Result<u32, Why> {
-        if self.state != State::Open || self.repair_first {
-            return self.choose_in_repair(now);
+    fn next_with_sack(&mut self, now: Time) -> Result<u32, SendLimit> {
+        if self.state != State::Open || self.retransmit_first {
+            return self.next_in_recovery(now);
         }
-        // Limited transmit: what has left the network makes room.
-        let under_way = if self.config.limited_transmit { self.board.pipe() } else { self.max - self.una };
+        // With limited transmit, segments that have left the network make room (RFC 3042).
+        let in_flight = if self.config.limited_transmit { self.scoreboard.pipe() } else { self.max - self.una };
         let cwnd = self.cwnd as u32;
-        self.choose_new(now, cwnd, under_way).unwrap_or(Err(match self.max < self.end {
-            false => Why::AllSent,
-            _ if under_way < cwnd || cwnd >= self.window => Why::ReceiverWindow,
-            _ => Why::CongestionWindow,
+        self.next_new(now, cwnd, in_flight).unwrap_or(Err(match self.max < self.end {
+            false => SendLimit::AllSent,
+            _ if in_flight < cwnd || cwnd >= self.window => SendLimit::ReceiverWindow,
+            _ => SendLimit::CongestionWindow,
         }))
     }
 
     #[inline(never)]
-    fn choose_in_repair(&mut self, now: Time) -> Result<u32, Why> {
-        if std::mem::take(&mut self.repair_first) {
-            return Ok(self.repair(self.una));
+    fn next_in_recovery(&mut self, now: Time) -> Result<u32, SendLimit> {
+        if std::mem::take(&mut self.retransmit_first) {
+            return Ok(self.retransmit(self.una));
         }
-        let (cwnd, under_way) = (self.cwnd as u32, self.board.pipe());
-        let room = under_way < cwnd;
-        if room && let Some(seq) = self.repairs.again.pop_front() {
-            self.board.set_lost_again(self.repairs.again.len());
-            self.repairs.sent.push_back((seq, self.max));
+        let (cwnd, in_flight) = (self.cwnd as u32, self.scoreboard.pipe());
+        let room = in_flight < cwnd;
+        // The oldest hole goes first: a retransmission that is lost itself.
+        if room && let Some(seq) = self.retransmissions.lost.pop_front() {
+            self.scoreboard.set_lost_retransmissions(self.retransmissions.lost.len());
+            self.retransmissions.sent.push_back((seq, self.max));
             return Ok(seq);
         }
-        if room && let Some(seq) = self.board.next_lost() {
-            return Ok(self.repair(seq));
+        if room && let Some(seq) = self.scoreboard.next_lost() {
+            return Ok(self.retransmit(seq));
         }
-        if let Some(new) = self.choose_new(now, cwnd, under_way) {
+        // NextSeg rule 2: new data before holes that may still arrive.
+        if let Some(new) = self.next_new(now, cwnd, in_flight) {
             return new;
         }
-        let suspect = if room && self.state == State::Recovery { self.board.next_suspect() } else { None };
-        suspect.map(|seq| self.repair(seq)).ok_or(Why::Recovery)
+        // NextSeg rule 3: with room in the window and no new data, holes that are not yet lost are retransmitted.
+        let hole =
+            if room && self.state == State::Recovery { self.scoreboard.next_unretransmitted_hole() } else { None };
+        hole.map(|seq| self.retransmit(seq)).ok_or(SendLimit::Recovery)
     }
 
-    /// A new segment with so many under way; `None` where a window is full or nothing is there to send.
+    /// Returns the next new segment with `in_flight` in flight; `None` if a window is full or there is no data.
     #[inline(always)]
-    fn choose_new(&mut self, now: Time, cwnd: u32, under_way: u32) -> Option<Result<u32, Why>> {
-        let may = under_way < cwnd && self.max - self.una < self.window && self.max < self.end;
-        may.then(|| if self.admits(now, cwnd - under_way) { Ok(self.max) } else { Err(Why::CongestionWindow) })
+    fn next_new(&mut self, now: Time, cwnd: u32, in_flight: u32) -> Option<Result<u32, SendLimit>> {
+        let may = in_flight < cwnd && self.max - self.una < self.window && self.max < self.end;
+        may.then(|| {
+            if self.offload_admits(now, cwnd - in_flight) { Ok(self.max) } else { Err(SendLimit::CongestionWindow) }
+        })
     }
 
-    /// Whether a new segment may leave, with room for `room` of them.
+    /// Whether TSO lets a new segment leave, with room for `room` of them.
     #[inline]
-    fn admits(&mut self, now: Time, room: u32) -> bool {
+    fn offload_admits(&mut self, now: Time, room: u32) -> bool {
         let Some(offload) = &mut self.offload else { return true };
-        offload.goes_on() || self.begins_unit(now, room)
+        offload.continues_unit() || self.starts_unit(now, room)
     }
 
     #[inline(never)]
-    fn begins_unit(&mut self, now: Time, room: u32) -> bool {
-        let view = View {
+    fn starts_unit(&mut self, now: Time, room: u32) -> bool {
+        let view = SendState {
             una: self.una,
             seq: self.max,
             room,
@@ -652,17 +677,17 @@ impl Sender {
             cwnd: self.cwnd as u32,
             ssthresh: self.ssthresh,
             srtt: self.rtt.srtt(),
-            least_rtt: self.rtt.least,
+            min_rtt: self.rtt.min_rtt,
             repairing: self.state != State::Open,
         };
-        self.offload.as_mut().is_none_or(|offload| offload.begins(now, &view))
+        self.offload.as_mut().is_none_or(|offload| offload.starts_unit(now, &view))
     }
 
-    /// This hole is sent again.
-    fn repair(&mut self, seq: u32) -> u32 {
-        self.board.on_repair(seq);
+    /// Records the retransmission of a hole.
+    fn retransmit(&mut self, seq: u32) -> u32 {
+        self.scoreboard.on_retransmit(seq);
         if self.config.repeat_repairs {
-            self.repairs.sent.push_back((seq, self.max));
+            self.retransmissions.sent.push_back((seq, self.max));
         }
         seq
     }
@@ -670,14 +695,17 @@ impl Sender {
     // ---- acknowledgments without SACK
 
     #[inline(never)]
-    fn on_ack_by_window(&mut self, now: Time, ack: &Ack, marked: bool) {
+    fn on_ack_without_sack(&mut self, now: Time, ack: &Ack, marked: bool) {
         let acked = ack.next - self.una;
         if acked == 0 {
+            // Duplicates count only while data is outstanding (RFC 5681, section 2).
             if self.una < self.max {
                 self.on_duplicate(now);
             }
             return;
         }
+        // All but Reno stay in recovery until `recover` is acknowledged: a partial acknowledgment reveals the next
+        // loss.
         if self.state == State::Recovery && ack.next < self.recover && self.config.congestion != Congestion::Reno {
             self.on_partial(now, ack.next, acked);
             return;
@@ -688,25 +716,28 @@ impl Sender {
         self.inflation = 0;
         self.dupacks = 0;
         self.burst_left = u32::MAX;
-        self.accept(now, ack);
-        self.restart(now);
+        self.advance(now, ack);
+        self.restart_timer(now);
         self.next = self.next.max(self.una);
         if !marked {
             self.grow(now, ack, acked);
         }
         if self.model.is_some() {
-            self.consult(now, ack, acked, acked);
+            self.run_model(now, ack, acked, acked);
         }
     }
 
     fn on_duplicate(&mut self, now: Time) {
         self.dupacks += 1;
         if self.dupacks == DUP_THRESH {
-            if !self.guarded || self.una > self.recover {
+            // Duplicates of data below `recover` may stem from needless retransmissions after a time-out, so they
+            // start no recovery (RFC 6582, section 3.2).
+            if !self.ignores_dupacks || self.una > self.recover {
                 self.enter_recovery(now);
                 self.inflation = DUP_THRESH;
             }
         } else if self.dupacks > DUP_THRESH && self.state == State::Recovery {
+            // One segment less is in the network, so one more may be sent (RFC 5681, section 3.2, step 4).
             self.inflation += 1;
         }
         if self.dupacks >= DUP_THRESH {
@@ -714,9 +745,10 @@ impl Sender {
         }
     }
 
-    /// New data is acknowledged, but not all that was outstanding when recovery began: the next one is lost too. It is
-    /// no sample of the round trip: only what is sent since then is timed.
+    /// Handles a partial acknowledgment (RFC 6582): the next segment is lost too. It gives no RTT sample; only
+    /// segments sent since the recovery began are timed.
     fn on_partial(&mut self, now: Time, una: u32, acked: u32) {
+        // Partial window deflation (RFC 6582, section 3.2, step 3), as ns-2 computes it.
         if self.inflation > acked {
             self.inflation -= acked - 1;
         } else {
@@ -724,10 +756,10 @@ impl Sender {
             self.inflation = 1;
         }
         self.una = una;
-        self.board.advance(una);
+        self.scoreboard.advance(una);
         self.next = self.next.max(una);
-        self.restart_on_partial(now);
-        self.repair_first = true;
+        self.restart_timer_on_partial(now);
+        self.retransmit_first = true;
         self.limit_burst();
     }
 
@@ -740,86 +772,92 @@ impl Sender {
     // ---- acknowledgments with SACK
 
     #[inline(always)]
-    fn on_ack_by_board(&mut self, now: Time, ack: &Ack, marked: bool) {
+    fn on_ack_with_sack(&mut self, now: Time, ack: &Ack, marked: bool) {
         let acked = ack.next - self.una;
-        let fresh = if acked > 0 { self.accept(now, ack) } else { 0 };
+        let fresh = if acked > 0 { self.advance(now, ack) } else { 0 };
         match self.state {
             _ if acked == 0 => {}
-            State::Recovery if self.una < self.recover => self.restart_on_partial(now),
+            State::Recovery if self.una < self.recover => self.restart_timer_on_partial(now),
             State::Recovery => {
-                self.restart(now);
-                self.end_repair();
+                self.restart_timer(now);
+                self.end_recovery();
                 self.dupacks = 0;
+                // PRR ends at ssthresh (RFC 6937, section 3).
                 if self.config.proportional_reduction {
                     self.cwnd = self.ssthresh;
                 }
             }
             _ => {
-                self.restart(now);
+                self.restart_timer(now);
                 self.dupacks = 0;
                 if self.state == State::Loss && self.una >= self.recover {
-                    self.end_repair();
+                    self.end_recovery();
                 }
                 if !marked {
                     self.grow(now, ack, acked);
                 }
             }
         }
-        let sacked = self.board.take(&ack.sacks);
+        let sacked = self.scoreboard.apply_sacks(&ack.sacks);
         if sacked > 0 && acked == 0 {
             self.dupacks += 1;
         }
         if self.config.repeat_repairs && self.state != State::Open {
-            self.repairs.look(&self.board);
-            self.board.set_lost_again(self.repairs.again.len());
+            self.retransmissions.update(&self.scoreboard);
+            self.scoreboard.set_lost_retransmissions(self.retransmissions.lost.len());
         }
-        let lost = self.dupacks >= DUP_THRESH || self.board.first_is_lost();
+        // RFC 6675, section 5: recovery starts with three duplicates, or when the scoreboard says that the first hole
+        // is lost.
+        let lost = self.dupacks >= DUP_THRESH || self.scoreboard.is_first_lost();
         if self.state == State::Open && lost && self.una < self.max {
             self.enter_recovery(now);
         }
         if self.config.repeat_repairs && self.state == State::Recovery {
-            self.board.lose_overtaken();
+            // A hole below a SACKed segment is lost, because FIFO paths do not reorder.
+            self.scoreboard.lose_below_highest_sack();
         }
         let delivered = fresh + sacked;
         if self.state == State::Recovery && self.config.proportional_reduction && delivered > 0 {
-            let pipe = self.board.pipe();
-            let allowed = self.shrinking.allow(pipe, self.ssthresh as u32, delivered, acked > 0);
+            let pipe = self.scoreboard.pipe();
+            let allowed = self.prr.segments_allowed(pipe, self.ssthresh as u32, delivered, acked > 0);
             self.cwnd = f64::from(pipe + allowed).max(1.0);
         }
         if self.model.is_some() {
-            self.consult(now, ack, acked, delivered);
+            self.run_model(now, ack, acked, delivered);
         }
     }
 
-    // ---- common parts
+    // ---- common to both
 
     #[inline(never)]
     fn enter_recovery(&mut self, now: Time) {
         self.recoveries += 1;
-        // A mark in the same window has reduced it already (RFC 3168, section 6.1.2).
+        // An ECN mark in the same window has reduced it already (RFC 3168, section 6.1.2).
         if !(self.marked && self.una <= self.recover) {
             self.reduce(2.0);
         }
         self.marked = false;
         self.state = State::Recovery;
         self.recover = self.max;
-        self.guarded = true;
+        self.ignores_dupacks = true;
         self.partial_seen = false;
-        self.repair_first = true;
-        self.start_repair();
-        self.shrinking = Shrinking { from: self.max - self.una, delivered: 0, out: 0 };
+        self.retransmit_first = true;
+        self.reset_retransmissions();
+        self.prr = ProportionalRateReduction { recover_fs: self.max - self.una, prr_delivered: 0, prr_out: 0 };
+        // Karn's rule: the timed segment may be among those that are retransmitted.
         self.timed = None;
         self.timer = Some(now + self.rtt.rto());
     }
 
-    /// A recovery begins or ends.
+    /// Resets the scoreboard and the retransmissions at the begin or end of a recovery.
     #[inline(never)]
-    fn start_repair(&mut self) {
-        self.board.start_repair();
-        self.repairs.clear();
+    fn reset_retransmissions(&mut self) {
+        self.scoreboard.reset_retransmitted();
+        self.retransmissions.clear();
     }
 
-    /// `least`: the least window of CUBIC, which is 1 after a mark and 2 after a loss (RFC 9438, section 4.6).
+    /// Reduces the window. `least` is CUBIC's minimum window: 1 after a mark and 2 after a loss (RFC 9438, section
+    /// 4.6).
     fn reduce(&mut self, least: f64) {
         let window = self.cwnd.min(f64::from(self.window));
         if self.model.as_ref().is_some_and(|model| model.owns_window()) {
@@ -837,14 +875,15 @@ impl Sender {
             self.ssthresh = (window / 2.0).trunc().max(2.0);
             self.cwnd = (window / 2.0).max(1.0);
         }
-        self.tell_window();
-        self.whole = Whole::default();
+        self.set_prague_window();
+        self.whole = WholeWindow::default();
         self.hystart.on_congestion();
     }
 
     #[inline(never)]
-    fn answer_mark(&mut self, next: u32) {
-        let answered = self.guarded || self.marked;
+    fn on_ecn_mark(&mut self, next: u32) {
+        // At most one reduction per window of data (RFC 3168, section 6.1.2).
+        let answered = self.ignores_dupacks || self.marked;
         if self.state != State::Open || answered && next <= self.recover {
             return;
         }
@@ -855,57 +894,59 @@ impl Sender {
         self.cwr = true;
     }
 
-    /// What was outstanding when a repair began is acknowledged.
-    fn end_repair(&mut self) {
+    /// Ends a recovery: everything that was outstanding when it began is acknowledged.
+    fn end_recovery(&mut self) {
         self.state = State::Open;
-        self.guarded = false;
-        self.start_repair();
+        self.ignores_dupacks = false;
+        self.reset_retransmissions();
     }
 
-    /// Takes a cumulative acknowledgment; how many segments were not known to have arrived.
+    /// Applies a cumulative acknowledgment. Returns how many segments were not known to have arrived.
     #[inline(always)]
-    fn accept(&mut self, now: Time, ack: &Ack) -> u32 {
-        self.measure(now, ack);
+    fn advance(&mut self, now: Time, ack: &Ack) -> u32 {
+        self.sample_rtt(now, ack);
         self.una = ack.next;
-        self.board.advance(self.una)
+        self.scoreboard.advance(self.una)
     }
 
-    /// New data is acknowledged: the time-out is that of what is still under way.
+    /// Restarts the retransmission timer after new data was acknowledged (RFC 6298, section 5).
     #[inline]
-    fn restart(&mut self, now: Time) {
+    fn restart_timer(&mut self, now: Time) {
         self.timer = (self.una < self.max).then(|| now + self.rtt.rto());
     }
 
     #[inline(always)]
-    fn measure(&mut self, now: Time, ack: &Ack) {
+    fn sample_rtt(&mut self, now: Time, ack: &Ack) {
         let mut since = Some(ack.echo);
         if !self.config.timestamps {
             since = self.timed.take_if(|(seq, _)| *seq < ack.next).map(|(_, since)| since);
         }
         let Some(since) = since else { return };
         self.rtt.end_backoff();
-        // An echo that was never sent would be a round trip of centuries, or of no time.
+        // A forged echo from the future would make an invalid RTT sample.
         if since <= now {
             self.rtt.sample(since, now);
         }
     }
 
     #[inline(never)]
-    fn restart_on_partial(&mut self, now: Time) {
+    fn restart_timer_on_partial(&mut self, now: Time) {
         if !(self.config.impatient && self.partial_seen) {
             self.timer = Some(now + self.rtt.rto());
         }
         self.partial_seen = true;
     }
 
-    /// Whether the window was the limit, before `acked` segments were acknowledged, so that it may grow.
+    /// Whether the window was the limit before `acked` segments were acknowledged, so that it may grow (RFC 7661).
     #[inline(always)]
-    fn uses_window(&self, acked: u32) -> bool {
+    fn is_cwnd_limited(&self, acked: u32) -> bool {
         if !self.config.validated_growth {
             return true;
         }
-        let waits = self.offload.as_ref().is_some_and(Offload::waits);
-        let was_out = f64::from(self.max - self.una + acked + u32::from(waits));
+        // A segment that waits for a larger unit counts as sent: the window is the limit.
+        let defers = self.offload.as_ref().is_some_and(Offload::defers);
+        let was_out = f64::from(self.max - self.una + acked + u32::from(defers));
+        // In slow start half a window suffices, as in Linux (`tcp_is_cwnd_limited`).
         let used = if self.cwnd < self.ssthresh { 2.0 * was_out } else { was_out };
         used >= f64::from(self.cwnd as u32)
     }
@@ -914,28 +955,30 @@ impl Sender {
     fn grow(&mut self, now: Time, ack: &Ack, acked: u32) {
         let most = f64::from(self.window);
         if self.config.handshake && ack.next == acked {
-            // The connection is open.
+            // The SYN is acknowledged: the connection is open.
             self.cwnd = self.initial_window.min(most);
             return;
         }
         if matches!(self.config.congestion, Congestion::Bbr | Congestion::Bbr1 | Congestion::Prague) {
-            // The model is consulted.
+            // These set the window in `run_model`.
             return;
         }
+        // A window beyond the receiver's would only grow without being used.
         if self.cwnd >= most {
             self.cwnd = most;
             return;
         }
-        if !self.uses_window(acked) {
+        if !self.is_cwnd_limited(acked) {
             return;
         }
+        // Without byte counting an acknowledgment counts as one segment, as in ns-2.
         let mut counted = if self.config.byte_counting { f64::from(acked) } else { 1.0 };
         if self.cwnd < self.ssthresh {
             match self.hystart.on_ack(now, ack.next, self.max, now.since(ack.echo), self.cwnd) {
                 Advice::Leave => self.ssthresh = self.cwnd.max(2.0),
                 Advice::Grow(share) => {
                     counted = counted.min(self.hystart.limit());
-                    // Only with byte counting can one acknowledgment reach beyond the threshold by more than one.
+                    // Only with byte counting can one acknowledgment exceed the threshold by more than one segment.
                     let room = if self.config.byte_counting { self.ssthresh - self.cwnd } else { f64::INFINITY };
                     let step = (counted * share).min(room);
                     self.cwnd += step;
@@ -946,8 +989,8 @@ impl Sender {
         if counted > 0.0 {
             self.cwnd = match (self.config.congestion, self.config.whole_window) {
                 (Congestion::Cubic, true) => {
-                    let price = self.cubic.price(now, self.cwnd, counted, self.rtt.least);
-                    self.whole.grow(self.cwnd, counted, price)
+                    let acks = self.cubic.acks_per_segment(now, self.cwnd, counted, self.rtt.min_rtt);
+                    self.whole.grow(self.cwnd, counted, acks)
                 }
                 (Congestion::Cubic, false) => {
                     self.cubic.grow(now, self.cwnd, counted, self.rtt.srtt().unwrap_or(Span::ZERO))

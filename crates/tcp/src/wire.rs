@@ -1,52 +1,54 @@
 use steadycast_units::{Bytes, Ecn, Time};
 
-/// One segment, from the sender to the receiver.
+/// A segment, from the sender to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Its number, from 0. With a handshake, 0 is the SYN.
+    /// The sequence number, from 0. With a handshake, 0 is the SYN.
     pub seq: u32,
-    /// Size on the wire, IP and TCP headers included.
+    /// The size on the wire, IP and TCP headers included.
     pub len: Bytes,
-    /// When it left: the timestamp option, which the receiver echoes.
+    /// The time of transmission. It serves as the timestamp option, which the receiver echoes (RFC 7323).
     pub sent: Time,
-    /// Whether this number was sent before.
+    /// Whether this sequence number was sent before.
     pub retransmission: bool,
-    /// The sender has answered the last echo of a mark.
+    /// The CWR flag: the sender has reduced its window after an ECE flag (RFC 3168).
     pub cwr: bool,
-    /// It ends what was sent at once (PSH): the receiving application takes it, and it is acknowledged.
+    /// The PSH flag on the last segment of a unit. The segment is acknowledged immediately.
     pub push: bool,
-    /// To be changed to [`Ecn::Ce`] by a queue that marks.
+    /// The ECN field; a queue that marks changes it to [`Ecn::Ce`].
     pub ecn: Ecn,
 }
 
-/// Segments `start..end` that have arrived beyond a gap; empty where `start == end`.
+/// A SACK block: the segments `start..end` have arrived beyond a gap. It is empty if `start == end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
-    /// The first.
+    /// The first segment.
     pub start: u32,
-    /// The number after the last one.
+    /// The number after the last segment.
     pub end: u32,
 }
 
 impl Block {
-    /// Whether it holds nothing.
+    /// Whether the block has no segments.
     pub const fn is_empty(self) -> bool {
         self.end <= self.start
     }
 }
 
-/// One acknowledgment, from the receiver to the sender.
+/// An acknowledgment, from the receiver to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// The number awaited next: all below it have arrived.
+    /// The cumulative acknowledgment: all segments below this number have arrived.
     pub next: u32,
-    /// What has arrived beyond `next`, the latest first (RFC 2018); all empty when SACK is off.
+    /// The SACK blocks beyond `next`, the most recent first (RFC 2018); all empty without SACK.
     pub sacks: [Block; 3],
-    /// [`Segment::sent`] of the segment that this acknowledgment is measured by (RFC 7323, section 4.3).
+    /// The timestamp echo: [`Segment::sent`] of the segment by which the sender measures the RTT (RFC 7323, section
+    /// 4.3).
     pub echo: Time,
-    /// A mark arrived and the sender has not answered it yet; for DCTCP: what is acknowledged was marked.
+    /// The ECE flag: a CE mark has arrived that the sender has not answered. With DCTCP: the acknowledged segments
+    /// were marked.
     pub ece: bool,
-    /// How many marked segments have arrived, modulo 2¹⁶: the counter of packets of accurate ECN feedback, as if it
-    /// were never too short. 0 for senders that don't read it.
+    /// The CE-marked segments that have arrived, modulo 2¹⁶: the packet counter of accurate ECN feedback (RFC 9768),
+    /// but wide enough never to be ambiguous. 0 if the sender does not read it.
     pub marks: u16,
 }

@@ -1,4 +1,4 @@
-//! CoDel (RFC 8289) and FQ-CoDel (RFC 8290): what becomes of packets that a link holds.
+//! CoDel (RFC 8289) and FQ-CoDel (RFC 8290): the fates of packets that a link holds.
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,27 +26,27 @@ fn fair(limit: u32) -> Config {
     config(Queue::FqCoDel(FqCoDel { codel: codel(limit, false), flows: 1024, quantum: Bytes::new(1514) }))
 }
 
-/// A link and the packets that it holds, each with a number.
+/// A link and the packets that it holds, each with its number.
 struct Driver {
     link: Link,
     held: BTreeMap<Token, u64>,
-    /// When it was told, which packet, what became of it.
-    told: Vec<(Time, u64, Fate)>,
+    /// The fates that the link returned: the time, the packet's number, the fate.
+    fates: Vec<(Time, u64, Fate)>,
 }
 
 impl Driver {
     fn new(config: &Config) -> Self {
-        Self { link: Link::new(config, "test", Seed(1)), held: BTreeMap::new(), told: Vec::new() }
+        Self { link: Link::new(config, "test", Seed(1)), held: BTreeMap::new(), fates: Vec::new() }
     }
 
     fn ask(&mut self, now: Time) {
         while let Some((token, fate)) = self.link.take(now) {
             let n = self.held.remove(&token).expect("a token that was handed out");
-            self.told.push((now, n, fate));
+            self.fates.push((now, n, fate));
         }
     }
 
-    /// Everything up to `now`.
+    /// Collects all fates up to `now`.
     fn go(&mut self, now: Time) {
         while let Some(due) = self.link.due().filter(|due| *due <= now) {
             self.ask(due);
@@ -55,23 +55,23 @@ impl Driver {
 
     fn offer(&mut self, now: Time, n: u64, size: Bytes, ecn: Ecn, flow: u64) {
         self.go(now);
-        match self.link.offer_of(now, size, ecn, flow) {
+        match self.link.offer_with_flow(now, size, ecn, flow) {
             Fate::Held(token) => assert_eq!(self.held.insert(token, n), None, "a token is for one packet"),
-            fate => self.told.push((now, n, fate)),
+            fate => self.fates.push((now, n, fate)),
         }
         self.ask(now);
     }
 
     fn with(&self, wanted: Drop) -> Vec<Time> {
-        self.told.iter().filter(|(_, _, fate)| *fate == Fate::Dropped(wanted)).map(|(at, ..)| *at).collect()
+        self.fates.iter().filter(|(_, _, fate)| *fate == Fate::Dropped(wanted)).map(|(at, ..)| *at).collect()
     }
 
     fn arrived(&self) -> Vec<u64> {
-        self.told.iter().filter(|(_, _, fate)| matches!(fate, Fate::Arrives { .. })).map(|(_, n, _)| *n).collect()
+        self.fates.iter().filter(|(_, _, fate)| matches!(fate, Fate::Arrives { .. })).map(|(_, n, _)| *n).collect()
     }
 }
 
-/// Twice what fits, for so many ms.
+/// Offers twice what the link carries, for `millis` ms.
 fn overload(ecn: Ecn, marks: bool, millis: u64) -> Driver {
     let mut driver = Driver::new(&config(Queue::CoDel(codel(100_000, marks))));
     for n in 0..2 * millis {
@@ -80,8 +80,8 @@ fn overload(ecn: Ecn, marks: bool, millis: u64) -> Driver {
     driver
 }
 
-/// When CoDel acts on a queue that only grows: an interval after the wait was first above the target, then each time
-/// interval/√count later, at the first packet that leaves then.
+/// Returns when CoDel signals congestion in a queue that only grows: one interval after the delay first exceeded the
+/// target, then after interval/√count each time, at the next packet that leaves.
 fn expected(first: Time, until: Time) -> Vec<Time> {
     let (mut at, mut count, mut all) = (first, 1u32, vec![first]);
     loop {
@@ -110,11 +110,11 @@ fn drops_follow_the_control_law_of_the_rfc() {
 fn what_can_be_marked_is_marked_at_the_times_of_the_drops() {
     let driver = overload(Ecn::Ect0, true, 800);
     assert_eq!(driver.with(Drop::Stale), []);
-    let marked = driver.told.iter().filter(|(_, _, fate)| matches!(fate, Fate::Arrives { ecn: Ecn::Ce, .. }));
+    let marked = driver.fates.iter().filter(|(_, _, fate)| matches!(fate, Fate::Arrives { ecn: Ecn::Ce, .. }));
     let times: Vec<Time> = marked.map(|(at, ..)| *at).collect();
     assert_eq!(times, expected(ms(110), ms(799)));
     assert_eq!(driver.link.counts(Time::NEVER).marked, times.len() as u64);
-    // What can't be is dropped then, and so is everything where nothing is to be marked.
+    // Packets that are not ECN-capable are dropped at these times, and so are all packets without marking.
     assert_eq!(overload(Ecn::NotEct, true, 800).with(Drop::Stale), times);
     assert_eq!(overload(Ecn::Ect0, false, 800).with(Drop::Stale), times);
 }
@@ -132,7 +132,8 @@ fn a_burst_that_is_gone_within_an_interval_loses_nothing() {
 
 #[test]
 fn dropping_begins_again_at_the_rate_that_was_right_a_moment_ago() {
-    // Overload, a pause of `pause` ms in which the queue empties, overload: the time between its first two drops.
+    // Returns the time between the first two drops of an overload that follows a pause of `pause` ms, in which the
+    // queue empties.
     let gap = |pause: u64| {
         let mut driver = overload(Ecn::NotEct, false, 800);
         driver.go(ms(2_000));
@@ -157,8 +158,8 @@ fn codel_drops_what_does_not_fit_and_fq_codel_from_the_longest_queue() {
     (0..8).for_each(|n| driver.offer(ms(0), n, PACKET, Ecn::NotEct, 1));
     (8..12).for_each(|n| driver.offer(ms(0), n, PACKET, Ecn::NotEct, 2));
     driver.go(ms(20));
-    // Packet 0 is on the transmitter; 1 … 7 are the longest queue when the eleventh comes: half of it goes, from its
-    // head.
+    // Packet 0 is on the transmitter. When the eleventh packet arrives, packets 1 … 7 are the longest queue: half of
+    // it is dropped from its head.
     assert_eq!(driver.link.counts(Time::NEVER).full, 4);
     let mut arrived = driver.arrived();
     arrived.sort_unstable();
@@ -168,14 +169,14 @@ fn codel_drops_what_does_not_fit_and_fq_codel_from_the_longest_queue() {
 #[test]
 fn flows_take_turns_by_bytes_and_a_new_one_comes_first() {
     let mut driver = Driver::new(&fair(1000));
-    // One flow of large packets, one of small ones, both with more than fits within the 50 ms.
+    // One flow of large and one of small packets; both send more than fits into the 50 ms.
     (0..60).for_each(|n| driver.offer(ms(0), n, Bytes::new(1500), Ecn::NotEct, 1));
     (100..400).for_each(|n| driver.offer(ms(0), n, Bytes::new(300), Ecn::NotEct, 2));
     driver.go(ms(50));
     let large = driver.arrived().iter().filter(|n| **n < 100).count() * 1500;
     let small = driver.arrived().iter().filter(|n| **n >= 100).count() * 300;
     assert!(large.abs_diff(small) <= 3000 && large + small > 48_000, "{large} and {small}");
-    // The next packet to leave is that of a flow that was not there.
+    // A new flow's packet is the next to leave.
     driver.offer(ms(50), 999, PACKET, Ecn::NotEct, 3);
     let before = driver.arrived().len();
     driver.go(ms(53));
@@ -190,8 +191,8 @@ fn on_a_trace_packets_leave_at_its_opportunities() {
     (0..3).for_each(|n| driver.offer(ms(0), n, PACKET, Ecn::NotEct, 0));
     assert_eq!(driver.link.due(), Some(ms(10)));
     driver.go(ms(100));
-    let times: Vec<Fate> = driver.told.iter().map(|(_, _, fate)| *fate).collect();
-    // As drop-tail has it: 1500 B at 10 ms hold the first packet and half of the second.
+    let times: Vec<Fate> = driver.fates.iter().map(|(_, _, fate)| *fate).collect();
+    // As with drop-tail: the 1500 B at 10 ms carry the first packet and half of the second.
     assert_eq!(times, [10, 20, 20].map(|at| Fate::Arrives { at: ms(at), ecn: Ecn::NotEct }));
 }
 
@@ -211,7 +212,7 @@ proptest! {
         }
         driver.go(now + Span::secs(10));
         prop_assert!(driver.held.is_empty());
-        let mut all: Vec<u64> = driver.told.iter().map(|(_, n, _)| *n).collect();
+        let mut all: Vec<u64> = driver.fates.iter().map(|(_, n, _)| *n).collect();
         all.sort_unstable();
         prop_assert_eq!(all, (0..packets.len() as u64).collect::<Vec<_>>());
         for flow in 0..6 {
@@ -221,7 +222,7 @@ proptest! {
         prop_assert_eq!(driver.arrived().len() as u64, driver.link.arrived());
     }
 
-    /// Where the control law has no time to act, it is a drop-tail queue.
+    /// A control law that never has time to act leaves a drop-tail queue.
     #[test]
     fn codel_without_a_standing_queue_answers_as_drop_tail_does(
         packets in prop::collection::vec((0u64..2_000_000, 40u64..1500), 1..90), limit in 1u32..60,
@@ -237,9 +238,9 @@ proptest! {
             prop_assert_eq!(held.link.queued(now), link.queued(now));
         }
         held.go(now + Span::secs(1));
-        let told: BTreeMap<u64, Fate> = held.told.iter().map(|(_, n, fate)| (*n, *fate)).collect();
+        let collected: BTreeMap<u64, Fate> = held.fates.iter().map(|(_, n, fate)| (*n, *fate)).collect();
         prop_assume!(held.link.counts(Time::NEVER).early == 0);
-        prop_assert_eq!(told, fates);
+        prop_assert_eq!(collected, fates);
         prop_assert_eq!(format!("{:?}", held.link.counts(Time::NEVER)), format!("{:?}", link.counts(Time::NEVER)));
     }
 }

@@ -1,7 +1,7 @@
-//! DualPI2 (RFC 9332) on a link: which packets wait where, and what becomes of them.
+//! DualPI2 (RFC 9332) on a link: the queue and the fate of each packet.
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use steadycast_link::{Config, Counts, Drop, Ecn, Fate, Line, Link, Queue, Service, Steps, Token};
+use steadycast_link::{Config, Counts, Drop, Ecn, Fate, Link, LinkProperties, Queue, Service, Steps, Token};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_words::{Findings, tree};
 
@@ -14,21 +14,21 @@ fn config(keys: &str) -> Config {
     let mut out = Findings::new("dualpi2.toml");
     let rate = Rate::mbps(8);
     let item = tree::from_toml(&format!("kind = \"dualpi2\"\n{keys}"), &mut out);
-    let queue = Queue::read(&item, &Line { rate: Some(rate), delay: Span::ZERO }, &mut out);
+    let queue = Queue::read(&item, &LinkProperties { rate: Some(rate), delay: Span::ZERO }, &mut out);
     let queue = queue.unwrap_or_else(|| panic!("{:?}", out.problems));
     Config { service: Service::Rate(Steps::constant(rate)), queue, ..Config::default() }
 }
 
-/// A link and the packets that it holds, each with its number, size and field; what became of each.
+/// A link and the packets that it holds, each with its number, size and ECN field, and their fates.
 struct Driver {
     link: Link,
     held: BTreeMap<Token, (u64, Time, Ecn)>,
-    told: Vec<Told>,
+    fates: Vec<PacketFate>,
     offered: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct PacketFate {
     n: u64,
     came: Time,
     sent_as: Ecn,
@@ -37,13 +37,13 @@ struct Told {
 
 impl Driver {
     fn new(keys: &str) -> Self {
-        Self { link: Link::new(&config(keys), "test", Seed(1)), held: BTreeMap::new(), told: Vec::new(), offered: 0 }
+        Self { link: Link::new(&config(keys), "test", Seed(1)), held: BTreeMap::new(), fates: Vec::new(), offered: 0 }
     }
 
     fn ask(&mut self, now: Time) {
         while let Some((token, fate)) = self.link.take(now) {
             let (n, came, sent_as) = self.held.remove(&token).expect("a token that was handed out");
-            self.told.push(Told { n, came, sent_as, fate });
+            self.fates.push(PacketFate { n, came, sent_as, fate });
         }
     }
 
@@ -57,14 +57,14 @@ impl Driver {
         self.go(now);
         let n = self.offered;
         self.offered += 1;
-        match self.link.offer_of(now, size, ecn, 0) {
+        match self.link.offer_with_flow(now, size, ecn, 0) {
             Fate::Held(token) => assert_eq!(self.held.insert(token, (n, now, ecn)), None, "a token is for one packet"),
-            fate => self.told.push(Told { n, came: now, sent_as: ecn, fate }),
+            fate => self.fates.push(PacketFate { n, came: now, sent_as: ecn, fate }),
         }
         self.ask(now);
     }
 
-    /// Packets of these fields, one of each per turn, for so long.
+    /// Offers one packet per ECN field of `fields` every `gap`, from `from` until `until`.
     fn stream(&mut self, gap: Span, fields: &[Ecn], from: Time, until: Time) {
         let mut now = from;
         while now < until {
@@ -74,10 +74,10 @@ impl Driver {
         self.go(until);
     }
 
-    /// Of those that left with this field from `from` on: arrived unmarked, arrived marked, dropped early, and the mean
-    /// time under way.
+    /// Returns the shares of the packets with this field, sent from `from` on, that arrived unmarked, arrived marked,
+    /// and were dropped early, and their mean latency.
     fn share(&self, ecn: Ecn, from: Time) -> (f64, f64, f64, f64) {
-        let all: Vec<_> = self.told.iter().filter(|t| t.sent_as == ecn && t.came >= from).collect();
+        let all: Vec<_> = self.fates.iter().filter(|t| t.sent_as == ecn && t.came >= from).collect();
         let count = |fits: &dyn Fn(Fate) -> bool| all.iter().filter(|t| fits(t.fate)).count() as f64;
         let marked = count(&|fate| matches!(fate, Fate::Arrives { ecn: Ecn::Ce, .. }));
         let arrived = count(&|fate| matches!(fate, Fate::Arrives { .. }));
@@ -98,13 +98,13 @@ fn at(ms: u64) -> Time {
 #[test]
 fn ect1_and_ce_wait_in_the_queue_of_little_delay_and_all_else_in_the_classic_one() {
     let mut driver = Driver::new("");
-    // 20 Classic packets, then one of each: two of the four overtake what waits.
+    // 20 Classic packets, then two of each kind: the L4S packets overtake the waiting Classic ones.
     (0..20).for_each(|_| driver.offer(at(0), PACKET, Ecn::NotEct));
     for ecn in [Ecn::Ect0, Ecn::Ect1, Ecn::NotEct, Ecn::Ce] {
         driver.offer(at(0), PACKET, ecn);
     }
     driver.go(at(100));
-    let order: Vec<_> = driver.told.iter().map(|t| t.n).collect();
+    let order: Vec<_> = driver.fates.iter().map(|t| t.n).collect();
     assert_eq!(&order[..4], [0, 21, 23, 1], "the first was on the transmitter");
     assert_eq!(order.len(), 24);
     assert_eq!(&order[22..], [20, 22]);
@@ -112,7 +112,8 @@ fn ect1_and_ce_wait_in_the_queue_of_little_delay_and_all_else_in_the_classic_one
 
 #[test]
 fn coupled_marks_are_twice_the_root_of_classic_drops() {
-    // 10 % more than fits, of Classic packets alone but for one L4S packet in twenty, whose own wait never marks.
+    // 10 % more than the link carries: Classic packets and one L4S packet in twenty, which is never marked for its
+    // sojourn time.
     let mut driver = Driver::new("min_th = \"10s\"\nlimit = \"10s\"");
     let mut turn = vec![Ecn::NotEct; 19];
     turn.push(Ecn::Ect1);
@@ -128,15 +129,15 @@ fn coupled_marks_are_twice_the_root_of_classic_drops() {
 fn a_classic_overload_is_dropped_until_the_delay_is_its_target_and_marked_only_below_the_largest_probability() {
     for (ecn, keys) in [(Ecn::NotEct, ""), (Ecn::Ect0, ""), (Ecn::Ect0, "k = 10")] {
         let mut driver = Driver::new(&format!("limit = \"10s\"\n{keys}"));
-        // A ninth more than fits, from a source that no mark slows down.
+        // A ninth more than the link carries, from a source that ignores marks.
         driver.stream(Span::micros(900), &[ecn], at(0), at(120_000));
         let (_, marked, early, wait) = driver.share(ecn, at(60_000));
         assert!((early - 0.1).abs() < 0.01, "{ecn:?} {keys}: {early} dropped");
         if ecn == Ecn::Ect0 && keys.is_empty() {
-            // p_C goes up to 1/k², where packets are dropped, and down again, where they are marked.
+            // p_C rises to 1/k², where packets are dropped, and falls again, where they are marked.
             assert!(marked > 0.05 && marked < 0.25, "{marked} marked");
         } else {
-            // A millisecond of it is the transmission. With k = 10 a tenth is above 1/k².
+            // One of these milliseconds is the transmission. With k = 10 a tenth of p is above 1/k².
             assert!((wait - 16.0).abs() < 1.5, "{wait} ms");
             assert_eq!(marked, 0.0, "{ecn:?} {keys}");
         }
@@ -146,15 +147,14 @@ fn a_classic_overload_is_dropped_until_the_delay_is_its_target_and_marked_only_b
 #[test]
 fn the_ramp_marks_l4s_packets_that_wait_though_the_classic_queue_is_empty() {
     let mut driver = Driver::new("");
-    // Ten at once: they wait 0, 1, … 9 ms. The second finds nothing before it in the queue but the packet on the
-    // transmitter.
+    // Ten packets together wait 0, 1, … 9 ms. The second one finds only the packet on the transmitter before it.
     (0..10).for_each(|_| driver.offer(at(0), PACKET, Ecn::Ect1));
     driver.go(at(50));
     let marked: Vec<_> =
-        driver.told.iter().filter(|t| matches!(t.fate, Fate::Arrives { ecn: Ecn::Ce, .. })).map(|t| t.n).collect();
-    // Nothing marks packets 0 and 1; packet 2 waits 2 ms, and fills the count up to 1, which the next ones exceed.
+        driver.fates.iter().filter(|t| matches!(t.fate, Fate::Arrives { ecn: Ecn::Ce, .. })).map(|t| t.n).collect();
+    // Packets 0 and 1 are not marked. Packet 2 waits 2 ms and raises the count to 1, which the next ones exceed.
     assert_eq!(marked, [3, 4, 5, 6, 7, 8, 9]);
-    // With a packet at a time none waits for another.
+    // One packet at a time: none waits for another.
     let mut calm = Driver::new("");
     calm.stream(GAP, &[Ecn::Ect1], at(0), at(1_000));
     assert_eq!((calm.link.counts(END).marked, calm.link.counts(END).dropped()), (0, 0));
@@ -163,7 +163,7 @@ fn the_ramp_marks_l4s_packets_that_wait_though_the_classic_queue_is_empty() {
 #[test]
 fn overload_drops_l4s_packets_too_and_marks_the_others() {
     let mut driver = Driver::new("limit = \"10s\"");
-    // Twice what fits, of L4S packets alone: p' rises past 1/k, and then half of them have to go.
+    // Twice what the link carries, of L4S packets alone: p' rises above 1/k, and then half of them must be dropped.
     driver.stream(Span::micros(500), &[Ecn::Ect1], at(0), at(120_000));
     let (unmarked, marked, early, wait) = driver.share(Ecn::Ect1, at(60_000));
     assert!((early - 0.5).abs() < 0.02 && unmarked < 0.001, "{unmarked} unmarked, {marked} marked, {early} dropped");
@@ -174,10 +174,10 @@ fn overload_drops_l4s_packets_too_and_marks_the_others() {
 #[test]
 fn while_both_wait_the_classic_queue_has_its_share() {
     for (keys, share) in [("", 1.0 / 16.0), ("classic_share = 0.25", 0.25)] {
-        // Both have more than fits, and nothing is dropped: the gains are 0.
+        // Both queues have more than their share, and the gains of 0 prevent drops.
         let mut driver = Driver::new(&format!("{keys}\nalpha = 0\nbeta = 0\nlimit = \"100s\""));
         driver.stream(GAP, &[Ecn::Ect1, Ecn::NotEct], at(0), at(8_000));
-        let of = |ecn| driver.told.iter().filter(|t| t.sent_as == ecn).count() as f64;
+        let of = |ecn| driver.fates.iter().filter(|t| t.sent_as == ecn).count() as f64;
         let got = of(Ecn::NotEct) / (of(Ecn::NotEct) + of(Ecn::Ect1));
         assert!((got / share - 1.0).abs() < 0.02, "{got} instead of {share}");
     }
@@ -190,15 +190,14 @@ fn it_drops_what_does_not_fit_into_both_queues_together() {
         driver.offer(at(0), PACKET, ecn);
     }
     assert_eq!(
-        driver.told.iter().filter(|t| t.fate == Fate::Dropped(Drop::Full)).map(|t| t.n).collect::<Vec<_>>(),
+        driver.fates.iter().filter(|t| t.fate == Fate::Dropped(Drop::Full)).map(|t| t.n).collect::<Vec<_>>(),
         [5, 6]
     );
     let Queue::DualPi2(dual) = config("").queue else { panic!("not DualPI2") };
     assert_eq!(dual.limit, steadycast_link::Limit::Time(Span::millis(250)));
 }
 
-/// Packets in the transmitter's time: with nothing dropped, all leave as fast as those of a queue without any
-/// discipline.
+/// Offers packets by the transmitter's timing. Without drops, all leave at the same times as from a drop-tail queue.
 fn ends(link: &mut Link, packets: &[(u64, u64, u8)]) -> (Counts, Time) {
     let (mut now, mut last) = (Time::ZERO, Time::ZERO);
     let mut see = |fate: Fate| {
@@ -213,7 +212,7 @@ fn ends(link: &mut Link, packets: &[(u64, u64, u8)]) -> (Counts, Time) {
                 see(fate);
             }
         }
-        see(link.offer_of(now, Bytes::new(*size), Ecn::from_bits(*ecn), 0));
+        see(link.offer_with_flow(now, Bytes::new(*size), Ecn::from_bits(*ecn), 0));
     }
     while let Some(due) = link.due() {
         while let Some((_, fate)) = link.take(due) {
@@ -238,18 +237,18 @@ proptest! {
         driver.go(now + Span::secs(10));
         prop_assert!(driver.held.is_empty());
         prop_assert_eq!(driver.link.due(), None);
-        let mut all: Vec<u64> = driver.told.iter().map(|t| t.n).collect();
+        let mut all: Vec<u64> = driver.fates.iter().map(|t| t.n).collect();
         all.sort_unstable();
         prop_assert_eq!(all, (0..packets.len() as u64).collect::<Vec<_>>());
         for low in [false, true] {
-            let lane = driver.told.iter().filter(|t| (t.sent_as.bits() & 1 == 1) == low);
+            let lane = driver.fates.iter().filter(|t| (t.sent_as.bits() & 1 == 1) == low);
             let of: Vec<u64> = lane.filter(|t| matches!(t.fate, Fate::Arrives { .. })).map(|t| t.n).collect();
             prop_assert!(of.is_sorted());
         }
-        for told in &driver.told {
-            let Fate::Arrives { ecn, .. } = told.fate else { continue };
-            prop_assert!(ecn == told.sent_as || ecn == Ecn::Ce && told.sent_as.is_capable(), "{:?} became \
-                {:?}", told.sent_as, ecn);
+        for packet in &driver.fates {
+            let Fate::Arrives { ecn, .. } = packet.fate else { continue };
+            prop_assert!(ecn == packet.sent_as || ecn == Ecn::Ce && packet.sent_as.is_capable(), "{:?} became \
+                {:?}", packet.sent_as, ecn);
         }
     }
 

@@ -1,6 +1,6 @@
-//! What each queue discipline does to packets of each ECN codepoint.
+//! The effect of each queue discipline on packets of each ECN codepoint.
 use std::collections::BTreeMap;
-use steadycast_link::{CoDel, Config, Ecn, Fate, Limit, Line, Link, Queue, Service, Steps, Token};
+use steadycast_link::{CoDel, Config, Ecn, Fate, Limit, Link, LinkProperties, Queue, Service, Steps, Token};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_words::{Findings, tree};
 
@@ -8,8 +8,7 @@ const END: Time = Time::NEVER;
 const PACKET: Bytes = Bytes::new(1000);
 const ALL: [Ecn; 4] = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce];
 
-/// What arrived, by the field that it left with and the one that it came with, and what was given up before the queue
-/// was full.
+/// The arrivals by ECN field at departure and arrival, and the packets dropped before the queue was full.
 #[derive(Default)]
 struct Seen {
     arrived: BTreeMap<(Ecn, Ecn), u64>,
@@ -23,11 +22,12 @@ impl Seen {
     }
 }
 
-/// Packets of these fields in turn, each `gap`, over 8 Mb/s, where a packet takes 1 ms, for ten seconds.
+/// Offers packets with these ECN fields in turn, one every `gap`, for ten seconds to a link of 8 Mb/s, where a packet
+/// takes 1 ms.
 fn seen(queue: &str, fields: &[Ecn], gap: Span) -> Seen {
     let mut out = Findings::new("queue.toml");
     let rate = Rate::mbps(8);
-    let line = Line { rate: Some(rate), delay: Span::millis(10) };
+    let line = LinkProperties { rate: Some(rate), delay: Span::millis(10) };
     let queue = Queue::read(&tree::from_toml(queue, &mut out), &line, &mut out);
     let queue = queue.unwrap_or_else(|| panic!("{:?}", out.problems));
     let service = Service::Rate(Steps::constant(rate));
@@ -57,7 +57,7 @@ fn seen(queue: &str, fields: &[Ecn], gap: Span) -> Seen {
         if now > end {
             break;
         }
-        let fate = link.offer_of(now, PACKET, *ecn, 0);
+        let fate = link.offer_with_flow(now, PACKET, *ecn, 0);
         ask(&mut link, &mut held, Some((fate, *ecn)), now);
         now += gap;
     }
@@ -66,7 +66,7 @@ fn seen(queue: &str, fields: &[Ecn], gap: Span) -> Seen {
     seen
 }
 
-/// Settings with which each discipline acts, and at a load for which a mark is its first answer.
+/// Returns settings and a load for which a mark is the discipline's first signal.
 fn marking(kind: &str) -> String {
     let more = match kind {
         "droptail" => "limit = \"10s\"",
@@ -126,7 +126,7 @@ fn a_discipline_told_not_to_mark_drops_every_codepoint() {
 #[test]
 fn codels_threshold_marks_ect1_after_a_millisecond_and_leaves_the_others_to_the_control_law() {
     for kind in ["codel", "fq-codel"] {
-        // A packet more in each 2.5 s: at the end they wait 4 ms, which is below CoDel's target.
+        // One packet too many every 2.5 s: at the end they wait 4 ms, which is below CoDel's target.
         let gap = Span::nanos(999_600);
         for more in ["ecn = false", "ecn = true"] {
             for ecn in ALL {
@@ -146,14 +146,14 @@ fn a_limit_of_a_queue_holds_for_every_codepoint() {
     for kind in Queue::KINDS {
         for ecn in ALL {
             let mut out = Findings::new("queue.toml");
-            let line = Line { rate: Some(Rate::mbps(8)), delay: Span::ZERO };
+            let line = LinkProperties { rate: Some(Rate::mbps(8)), delay: Span::ZERO };
             let text = format!("kind = \"{kind}\"\nlimit = \"5p\"");
             let queue = Queue::read(&tree::from_toml(&text, &mut out), &line, &mut out).expect("a queue");
             assert_eq!(queue.limit(), Limit::Packets(5));
             let service = Service::Rate(Steps::constant(Rate::mbps(8)));
             let mut link = Link::new(&Config { service, queue, ..Config::default() }, "test", Seed(1));
             for n in 0..20 {
-                link.offer_of(Time::ZERO, PACKET, ecn, n);
+                link.offer_with_flow(Time::ZERO, PACKET, ecn, n);
                 while link.take(Time::ZERO).is_some() {}
             }
             assert!(link.queued(Time::ZERO) <= 5, "{kind} {ecn:?}");

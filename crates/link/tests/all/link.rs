@@ -1,4 +1,4 @@
-//! What a link claims, on links small enough to calculate by hand.
+//! The behaviour of a link, on links that are small enough to calculate by hand.
 use proptest::prelude::*;
 use std::sync::Arc;
 use steadycast_link::{
@@ -96,7 +96,7 @@ fn a_rate_step_splits_the_packet_that_it_meets() {
     let mut rate = Steps::constant(Rate::mbps(8));
     rate.then(at(1), Rate::mbps(4));
     let mut link = link(&Config { service: Service::Rate(rate), ..Config::default() });
-    // The second packet starts at 0.5 ms: half of it at 8 Mb/s until 1 ms, the rest at 4 Mb/s takes 1 ms.
+    // The second packet starts at 0.5 ms: half of it is sent at 8 Mb/s until 1 ms, the rest at 4 Mb/s takes 1 ms.
     let half = Time::ZERO + Span::micros(500);
     assert!(matches!(link.offer(Time::ZERO, Bytes::new(500), Ecn::NotEct), Fate::Arrives { at, .. } if at == half));
     assert_eq!(arrivals(&mut link, [half]), [Some(at(2))]);
@@ -106,7 +106,7 @@ fn a_rate_step_splits_the_packet_that_it_meets() {
 fn a_trace_delivers_1500_bytes_at_each_of_its_times_and_starts_over() {
     let trace = Opportunities { at: Arc::new([Span::millis(10), Span::millis(20)]), looped: true };
     let mut link = link(&Config { service: Service::Trace(trace), ..Config::default() });
-    // 1500 B at 10 ms hold the first packet and half of the second, which leaves with the next 1500 B at 20 ms.
+    // The 1500 B at 10 ms carry the first packet and half of the second, which leaves with the next 1500 B at 20 ms.
     assert_eq!(arrivals(&mut link, [at(0), at(0), at(0)]), [Some(at(10)), Some(at(20)), Some(at(20))]);
     assert_eq!(arrivals(&mut link, [at(25)]), [Some(at(30))]);
     let could = |from, until| link.capacity(at(from), at(until));
@@ -120,7 +120,7 @@ fn each_loss_model_loses_its_share() {
     assert!((0.0185..0.0215).contains(&share), "{share}");
     let share = lost_share(Loss::Run(RunLoss { mean: Packets(50.0) }), 100_000);
     assert!((0.0185..0.0215).contains(&share), "{share}");
-    // Bad with probability 0.01 / 0.31, half of that is lost.
+    // The bad state has probability 0.01 / 0.31, and half of its packets are lost.
     let gilbert = Loss::Gilbert(GilbertLoss { p_bad: 0.01, p_good: 0.3, loss_good: 0.0, loss_bad: 0.5 });
     let share = lost_share(gilbert, 200_000);
     assert!((0.0145..0.0178).contains(&share), "{share}");
@@ -134,7 +134,8 @@ fn link_layer_retransmission_turns_loss_into_delay() {
     let arq = Some(Arq { tries: 3, per_try: Span::millis(1) });
     let loss = Steps::constant(Loss::List(ListLoss { packets: [2, 4, 5, 6].into_iter().collect() }));
     let mut link = link(&Config { arq, loss, ..config(Rate::mbps(8), 50) });
-    // Transmissions: packet 1; packet 2 twice (number 2 fails); packet 3 three times (4, 5 and 6 fail): given up.
+    // Transmissions: packet 1 once; packet 2 twice, because transmission 2 fails; packet 3 three times, after which
+    // it is given up.
     assert_eq!(arrivals(&mut link, [at(0), at(0), at(0), at(0)]), [Some(at(11)), Some(at(14)), None, Some(at(20))]);
 }
 
@@ -165,7 +166,7 @@ fn half_normal_jitter_has_its_mean_a_finite_end_and_no_sign() {
     assert!((0.67..0.70).contains(&near), "{near} within a standard deviation");
 }
 
-/// By how many milliseconds more than none each of `n` packets is late that come one millisecond after the other.
+/// Returns by how many milliseconds jitter delays each of `n` packets that are sent one per millisecond.
 fn late(name: &str, jitter: Steps<Option<Jitter>>, n: u64) -> Vec<f64> {
     let mut link = Link::new(&Config { jitter, ..Config::default() }, name, Seed(1));
     let there = arrivals(&mut link, (0..n).map(at)).into_iter().zip(0..);
@@ -178,8 +179,8 @@ fn wifi_jitter_has_the_mean_and_the_tail_of_its_law() {
     for (mean, true_mean, late_share) in [(1, 0.684, 0.0), (7, 6.845, 6.64), (12, 11.979, 12.17)] {
         let jitter = Jitter { mean: Span::millis(mean), dist: JitterDist::Wifi, reorder: true };
         let late = late("forth", Steps::constant(Some(jitter)), 400_000);
-        let told = late.iter().sum::<f64>() / late.len() as f64;
-        assert!((told / true_mean - 1.0).abs() < 0.02, "J = {mean} ms: {told} ms for {true_mean}");
+        let measured = late.iter().sum::<f64>() / late.len() as f64;
+        assert!((measured / true_mean - 1.0).abs() < 0.02, "J = {mean} ms: {measured} ms for {true_mean}");
         let share = 100.0 * late.iter().filter(|ms| **ms > 50.0).count() as f64 / late.len() as f64;
         assert!((share - late_share).abs() < 0.3, "J = {mean} ms: {share} % for {late_share}");
     }
@@ -193,10 +194,10 @@ fn wifi_jitter_keeps_the_order_and_holds_the_next_ones_back_in_each_direction_by
         assert!(late.windows(2).all(|pair| pair[1] > pair[0] - 1.000_001), "a packet overtakes another");
     }
     assert_ne!(forth, back);
-    // What one packet waits, those behind it wait: more than half of them, of which a fifteenth is late by itself.
+    // Packets behind a delayed one wait with it: more than half of all, of which a fifteenth are delayed themselves.
     let waiting = |late: &[f64]| late.iter().filter(|ms| **ms > 50.0).count();
     assert!(waiting(&forth) > 5 * waiting(&late("forth", jitter(true), 20_000)));
-    // Of two directions that know nothing of each other as many are late together as by chance.
+    // In two independent directions the common delays are as many as by chance.
     let (apart, other) = (late("forth", jitter(true), 200_000), late("back", jitter(true), 200_000));
     let both = apart.iter().zip(&other).filter(|(a, b)| **a > 50.0 && **b > 50.0).count() as f64;
     let chance = 200_000.0 * 0.0664 * 0.0664;
@@ -212,7 +213,7 @@ fn jitter_in_steps_is_there_from_its_step_on_and_gone_after_the_last() {
     let most = |from: usize| late[from..from + 100].iter().copied().fold(0.0, f64::max);
     assert_eq!(most(0), 0.0);
     assert!((1.0..=2.0).contains(&most(100)) && (30.0..=40.0).contains(&most(200)), "{} {}", most(100), most(200));
-    // The last of before hold those behind them back, until their time has come.
+    // The last packets before the change delay those behind them until their arrival.
     assert!(late[300] > 0.0 && late[341..].iter().all(|ms| *ms == 0.0));
 }
 
@@ -234,7 +235,7 @@ fn red(ecn: bool) -> Config {
 #[test]
 fn red_holds_the_average_queue_between_its_thresholds_and_drops_seldom_by_overflow() {
     let mut link = link(&red(false));
-    // 10 % more than fits, for 40 s, evenly.
+    // An even 10 % more than the link carries, for 40 s.
     let times = (0..44_000u64).map(|n| Time::from_nanos(n * 909_091));
     arrivals(&mut link, times);
     let counts = link.counts(Time::NEVER);
@@ -247,14 +248,14 @@ fn red_holds_the_average_queue_between_its_thresholds_and_drops_seldom_by_overfl
 
 #[test]
 fn red_forgets_while_idle_as_fast_on_a_trace_as_at_the_same_rate() {
-    // Each 25 ms as many packets at once as take 24 ms.
+    // Every 25 ms a burst of as many packets as take 24 ms.
     let early = |service| {
         let mut link = link(&Config { service, ..red(false) });
         arrivals(&mut link, (0..48_000).map(|n| at(n / 24 * 25)));
         link.counts(Time::NEVER).early as f64 / 48_000.0
     };
     let steady = early(Service::Rate(Steps::constant(Rate::mbps(8))));
-    // The lower bound was 0.03 until the first run, which had 0.0298. That it drops at all is what counts here.
+    // The lower bound was 0.03 until the first run, which had 0.0298. The claim is that packets are dropped at all.
     assert!((0.02..0.12).contains(&steady), "{steady}");
     let trace = early(Service::Trace(Opportunities { at: Arc::new([Span::micros(1_500)]), looped: true }));
     assert!((0.8..1.25).contains(&(trace / steady)), "{trace} beside {steady}");
@@ -269,12 +270,13 @@ fn red_with_ecn_marks_what_can_be_marked_below_the_upper_threshold() {
         });
         (link.counts(Time::NEVER).marked, link.counts(Time::NEVER).early)
     };
-    // 1 % too much fills the queue by a packet every 100: after 1800 packets the average is below 15.
+    // 1 % more than the link carries fills the queue by one packet per 100: after 1800 packets the average is below
+    // 15.
     let (marked, early) = offer(Ecn::Ect0, 1_800);
     assert!((5..80).contains(&marked), "{marked}");
     assert_eq!(early, 0);
     assert_eq!(offer(Ecn::NotEct, 1_800).0, 0);
-    // What does not slow down gets beyond the threshold, where marking no longer helps.
+    // A source that does not slow down exceeds the threshold, above which packets are dropped in spite of ECN.
     assert!(offer(Ecn::Ect0, 20_000).1 > 0);
 }
 
@@ -311,7 +313,7 @@ proptest! {
     ) {
         let queue = if by_bytes { Limit::Bytes(Bytes::new(u64::from(limit) * 800)) } else { Limit::Packets(limit) };
         let plain = Config { queue: Queue::drop_tail(queue), ..config(Rate::mbps(8), limit) };
-        // A step to the value that holds anyway is enough to make a link take the long way.
+        // A step to the present value disables the fast path.
         let mut stepped = plain.clone();
         stepped.delay.then(at(1), Span::millis(10));
         let (mut short, mut long) = (link(&plain), link(&stepped));
@@ -336,7 +338,7 @@ proptest! {
     fn no_link_sends_more_in_an_interval_than_its_rate_allows_and_a_busy_one_sends_all_of_it(
         gaps in prop::collection::vec(0u64..2_000_000, 50..300), codel in any::<bool>(), repeats in any::<bool>(),
     ) {
-        // 8 Mb/s, and from 100 ms on half of it: 1 ms a packet, then 2 ms.
+        // 8 Mb/s, and half of it from 100 ms on: 1 ms per packet, then 2 ms.
         let mut rate = Steps::constant(Rate::mbps(8));
         rate.then(at(100), Rate::mbps(4));
         let limit = Limit::Packets(50);
@@ -369,7 +371,7 @@ proptest! {
     }
 }
 
-/// When packets that are offered every millisecond arrive, copies after the first of each.
+/// Returns the arrivals of packets that are offered every millisecond, each with the arrival of its copy.
 fn disordered(config: &Config, packets: u64) -> Vec<(Time, Option<Time>)> {
     let mut link = link(config);
     let one = |t| match link.offer(at(t), PACKET, Ecn::NotEct) {
@@ -408,7 +410,7 @@ fn a_link_that_holds_packets_tells_copies_of_each_that_leaves() {
     let codel = CoDel { limit: Limit::Packets(100), ..CoDel::RFC };
     let config = Config { queue: Queue::CoDel(codel), duplicate: Steps::constant(0.5), ..config(Rate::mbps(8), 50) };
     let mut link = link(&config);
-    // Thirty at once, and asked only when all have left: no copy may get lost in between.
+    // Thirty packets whose fates are collected only after all have left: no copy may be missing.
     (0..30).for_each(|_| assert!(matches!(link.offer(at(0), PACKET, Ecn::NotEct), Fate::Held(_))));
     assert!(matches!(link.offer(at(1_000), PACKET, Ecn::NotEct), Fate::Held(_)));
     let (mut arrived, mut copies) = (0, 0);

@@ -1,4 +1,4 @@
-//! A link's claims, in one program: what they share is compiled once.
+//! The claims of links in one test program, so that shared code is compiled once.
 
 mod codel;
 mod dualpi2;

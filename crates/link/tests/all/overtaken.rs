@@ -1,8 +1,8 @@
-//! Packets that arrive out of order are counted, whatever the cause.
+//! Packets that arrive out of order are counted, independent of the cause.
 use steadycast_link::{CoDel, Config, Ecn, Fate, Jitter, JitterDist, Limit, Link, Queue, Reorder, Service, Steps};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
-/// Arrivals in the order in which packets left, and what the link counts.
+/// Returns the arrivals in order of departure, and the link's count of reordered packets.
 fn arrivals(config: &Config, seed: u64) -> (Vec<Time>, u64) {
     let mut link = Link::new(config, "test", Seed(seed));
     let mut found = Vec::new();
@@ -29,7 +29,7 @@ fn arrivals(config: &Config, seed: u64) -> (Vec<Time>, u64) {
     (found, link.counts(Time::NEVER).reordered)
 }
 
-/// How many packets one that left later overtakes, by looking at all pairs.
+/// Counts the packets that a later one overtakes by comparing all pairs.
 fn overtaken(arrivals: &[Time]) -> u64 {
     let overtaken = |n: usize| arrivals[n + 1..].iter().any(|later| *later < arrivals[n]);
     (0..arrivals.len()).filter(|n| overtaken(*n)).count() as u64

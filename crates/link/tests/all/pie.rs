@@ -1,5 +1,5 @@
-//! PIE (RFC 8033) on a link: what becomes of packets that come faster than they leave.
-use steadycast_link::{Config, Drop, Ecn, Fate, Line, Link, Pie, Queue, Service, Steps};
+//! PIE (RFC 8033) on a link under overload.
+use steadycast_link::{Config, Drop, Ecn, Fate, Link, LinkProperties, Pie, Queue, Service, Steps};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 use steadycast_words::{Findings, tree};
 
@@ -8,14 +8,14 @@ const PACKET: Bytes = Bytes::new(1000);
 /// 8 Mb/s: a packet takes 1 ms.
 fn link(keys: &str) -> Link {
     let mut out = Findings::new("pie.toml");
-    let line = Line { rate: Some(Rate::mbps(8)), delay: Span::ZERO };
+    let line = LinkProperties { rate: Some(Rate::mbps(8)), delay: Span::ZERO };
     let queue = Queue::read(&tree::from_toml(&format!("kind = \"pie\"\n{keys}"), &mut out), &line, &mut out);
     let queue = queue.unwrap_or_else(|| panic!("{:?}", out.problems));
     let service = Service::Rate(Steps::constant(Rate::mbps(8)));
     Link::new(&Config { service, queue, ..Config::default() }, "test", Seed(1))
 }
 
-/// A packet each `gap` from `from` to `until`: when it came, what became of it, and how long it waited for the
+/// Offers a packet every `gap` from `from` to `until`. Returns each packet's arrival, fate and wait for the
 /// transmitter.
 fn offer(link: &mut Link, gap: Span, from: Time, until: Time, ecn: Ecn) -> Vec<(Time, Fate, Span)> {
     let times = std::iter::successors(Some(from), |at| Some(*at + gap)).take_while(|at| *at < until);
@@ -34,7 +34,7 @@ fn dropped(fates: &[(Time, Fate, Span)]) -> usize {
 fn at_a_constant_overload_it_drops_the_excess_and_holds_the_delay_at_its_target() {
     for (target, wanted) in [("15ms", 15.0), ("40ms", 40.0)] {
         let mut link = link(&format!("target = \"{target}\""));
-        // 10 Mb/s for 8: a fifth is too much.
+        // 10 Mb/s are offered to 8 Mb/s: a fifth is too much.
         offer(&mut link, Span::micros(800), Time::ZERO, at(20), Ecn::NotEct);
         let settled = offer(&mut link, Span::micros(800), at(20), at(120), Ecn::NotEct);
         let share = dropped(&settled) as f64 / settled.len() as f64;
@@ -49,10 +49,10 @@ fn at_a_constant_overload_it_drops_the_excess_and_holds_the_delay_at_its_target(
 
 #[test]
 fn a_burst_shorter_than_its_allowance_loses_nothing_and_a_standing_queue_does() {
-    // 145 packets at once take 145 ms, and none of ten updates finds the allowance of 150 ms used up.
+    // A burst of 145 packets takes 145 ms: the burst allowance of 150 ms lasts for all ten updates.
     let mut calm = link("");
     assert_eq!(dropped(&offer(&mut calm, Span::micros(1), Time::ZERO, Time::ZERO + Span::micros(145), Ecn::NotEct)), 0);
-    // One more each millisecond keeps it there.
+    // One more packet per millisecond keeps the queue as long.
     let standing = offer(&mut calm, Span::millis(1), Time::ZERO + Span::micros(145), at(2), Ecn::NotEct);
     let first = standing.iter().find(|(_, fate, _)| *fate == Fate::Dropped(Drop::Early)).map(|(at, ..)| *at);
     let first = first.expect("a drop").since(Time::ZERO).as_millis_f64();
@@ -68,7 +68,7 @@ fn what_can_be_marked_is_marked_until_the_probability_is_too_large() {
         let counts = link.counts(Time::NEVER);
         (counts.marked, counts.early)
     };
-    // 2 % too much that marks don't take away: the delay grows, the probability rises past 0.1, and then packets are
+    // An excess of 2 % that marks do not reduce: the delay grows, the probability exceeds 0.1, and packets are
     // dropped.
     let (marked, early) = marks("ecn = true", Ecn::Ect0);
     assert!(marked > 50 && early > 500, "{marked} marked, {early} dropped");
@@ -82,7 +82,7 @@ fn what_can_be_marked_is_marked_until_the_probability_is_too_large() {
 #[test]
 fn its_constants_are_those_of_the_rfc() {
     let mut out = Findings::new("pie.toml");
-    let line = Line { rate: None, delay: Span::ZERO };
+    let line = LinkProperties { rate: None, delay: Span::ZERO };
     let Some(Queue::Pie(pie)) = Queue::read(&tree::from_toml("kind = \"pie\"", &mut out), &line, &mut out) else {
         panic!("{:?}", out.problems);
     };

@@ -1,4 +1,4 @@
-//! A policer on a link: what passes, what does not, and that nothing waits for it.
+//! A policer on a link: which packets pass, and that none waits.
 use steadycast_link::{Config, Drop, Ecn, Fate, FqCoDel, Link, Policer, Queue, Service, Steps};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
@@ -12,15 +12,15 @@ fn link(queue: Queue) -> Link {
     Link::new(&Config { policer, queue, delay: Steps::constant(DELAY), ..Config::default() }, "test", Seed(1))
 }
 
-/// A packet each `gap`: when each came, and whether it passed.
+/// Offers a packet every `gap`. Returns which of them passed.
 fn offer(link: &mut Link, gap: Span, from: Time, packets: u64) -> Vec<bool> {
     let mut passed = Vec::new();
     for n in 0..packets {
         let now = from + gap * n;
-        let fate = match link.offer_of(now, PACKET, Ecn::Ect1, n) {
+        let fate = match link.offer_with_flow(now, PACKET, Ecn::Ect1, n) {
             Fate::Held(token) => {
-                let (told, fate) = link.take(now).expect("nothing is before it");
-                assert_eq!(told, token);
+                let (taken, fate) = link.take(now).expect("nothing is before it");
+                assert_eq!(taken, token);
                 fate
             }
             fate => fate,
@@ -63,7 +63,7 @@ fn a_burst_passes_once_and_again_when_the_bucket_has_filled() {
         let mut link = link(queue);
         let passed = |link: &mut Link, at| offer(link, Span::ZERO, at, 40).iter().take_while(|p| **p).count();
         assert_eq!(passed(&mut link, Time::ZERO), 30);
-        // A packet's tokens take 2 ms.
+        // The tokens of a packet accumulate in 2 ms.
         assert_eq!(passed(&mut link, Time::ZERO + Span::millis(21)), 10);
         assert_eq!(passed(&mut link, Time::ZERO + Span::millis(1_000)), 30, "it never holds more than its burst");
     }

@@ -1,13 +1,13 @@
-//! A link's settings as text: what is read, written and described comes from one declaration.
+//! A link's settings as text: one declaration defines reading, writing and the schema.
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use steadycast_link::{Arq, Jitter, Limit, Line, Loss, Queue, Reorder};
+use steadycast_link::{Arq, Jitter, Limit, LinkProperties, Loss, Queue, Reorder};
 use steadycast_units::{Rate, Span};
 use steadycast_words::{Declared, Findings, FromToml, ToToml, tree};
 
-const LINE: Line = Line { rate: Some(Rate::mbps(4)), delay: Span::millis(20) };
+const LINE: LinkProperties = LinkProperties { rate: Some(Rate::mbps(4)), delay: Span::millis(20) };
 
-fn queue(text: &str, line: &Line) -> Result<Queue, String> {
+fn queue(text: &str, line: &LinkProperties) -> Result<Queue, String> {
     let mut out = Findings::new("queue.toml");
     let item = tree::from_toml(text, &mut out);
     let read = Queue::read(&item, line, &mut out);
@@ -23,7 +23,7 @@ fn text(value: &impl ToToml) -> String {
     table.iter().map(|(key, item)| format!("{key} = {}\n", item.value.to_toml())).collect()
 }
 
-/// Something that is read and written: the same comes back, and each key that is written stands in the schema.
+/// Checks that a value survives writing and reading, and that the schema has each written key.
 fn comes_back<T: FromToml + ToToml + PartialEq + std::fmt::Debug>(written: &str) {
     let mut out = Findings::new("link.toml");
     let first = T::read(&tree::from_toml(written, &mut out), &mut out).unwrap_or_else(|| panic!("{:?}", out.problems));
@@ -89,7 +89,7 @@ fn a_key_of_another_kind_is_refused_with_the_kinds_that_have_it() {
 
 #[test]
 fn a_limit_in_time_needs_a_rate() {
-    let unlimited = Line { rate: None, ..LINE };
+    let unlimited = LinkProperties { rate: None, ..LINE };
     let timed = "limit = \"100ms\"";
     assert_eq!(queue(timed, &LINE), Ok(Queue::drop_tail(Limit::Time(Span::millis(100)))));
     let refused = queue(timed, &unlimited).expect_err("no rate");
@@ -125,7 +125,7 @@ proptest! {
         for limit in [Limit::Packets(n), bytes, Limit::Time(Span::nanos(nanos))] {
             let written = limit.value().map(tree::Item::from).expect("a limit is written");
             let mut out = Findings::new("limit.toml");
-            // A number of packets goes by a float, and one above 10⁹ is refused.
+            // A number of packets is read as a float, and one above 10⁹ is refused.
             if !matches!(limit, Limit::Packets(n) if n > 1_000_000_000) {
                 prop_assert_eq!(Limit::read(&written, &mut out), Some(limit));
             }

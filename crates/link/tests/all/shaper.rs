@@ -1,4 +1,4 @@
-//! A shaper on a link: over no time does more leave than its rate and its burst allow, and for good its rate does.
+//! A shaper on a link: in no interval does more leave than rate and burst allow, and the sustained rate is reached.
 use steadycast_link::{Config, Ecn, Fate, FqCoDel, Limit, Link, Queue, Service, Shaper, Steps};
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 
@@ -22,7 +22,7 @@ fn departures(link: &mut Link, offers: &[(Time, Bytes)]) -> Vec<(Time, Bytes)> {
     let mut passed = Vec::new();
     for (now, size) in offers {
         take(link, &mut held, *now);
-        match link.offer_of(*now, *size, Ecn::NotEct, 1) {
+        match link.offer_with_flow(*now, *size, Ecn::NotEct, 1) {
             Fate::Arrives { at, .. } => passed.push((at, *size)),
             Fate::Held(token) => drop(held.insert(token, *size)),
             Fate::Dropped(_) => {}
@@ -46,8 +46,8 @@ fn link(queue: &Queue, peak: Option<Rate>, shaper: Shaper) -> Link {
     Link::new(&config, "test", Seed(1))
 }
 
-/// Of drawn rates, bursts, peaks, sizes and times. A packet's last bit leaves after it has taken its tokens, by what it
-/// takes at the peak rate at most, so that a window may hold that of one packet more.
+/// Draws rates, bursts, peak rates, sizes and times. A packet's last bit leaves after its tokens were taken, by its
+/// transmission time at most, so an interval may hold one packet more.
 #[test]
 fn over_no_time_does_more_leave_than_its_rate_and_its_burst_allow() {
     let mut chance = Seed(7).part("shaper");
@@ -78,7 +78,7 @@ fn below(chance: &mut Chance, most: u64) -> u64 {
     chance.bits64() % most
 }
 
-/// Packets of drawn sizes, at this mean rate, many of them in bursts.
+/// Draws packets with this mean rate, many of them in bursts.
 fn offers(chance: &mut Chance, rate: Rate, packets: usize) -> Vec<(Time, Bytes)> {
     let mut now = Time::ZERO;
     (0..packets)
@@ -112,15 +112,15 @@ fn for_good_its_rate_leaves_and_what_is_below_it_does_not_wait() {
     }
 }
 
-/// 30 kB at 4 Mb/s, and 8 Mb/s of peak: a packet of 1000 B takes 1 ms to send, and 2 ms to fill up again.
+/// 30 kB at 4 Mb/s with a peak rate of 8 Mb/s: 1000 B take 1 ms to send, and their tokens take 2 ms to accumulate.
 #[test]
 fn a_burst_leaves_at_the_peak_rate_and_what_follows_at_the_sustained_rate() {
     let shaper = Shaper { rate: Rate::mbps(4), burst: Bytes::new(3_000) };
     let mut link = link(&Queue::drop_tail(Limit::Packets(50)), Some(Rate::mbps(8)), shaper);
     let offers = [(Time::ZERO, Bytes::new(1_000)); 6];
     let left: Vec<u64> = departures(&mut link, &offers).iter().map(|(at, _)| at.as_nanos() / 10_000).collect();
-    // The bucket holds one of the largest packets, 1500 B, at 0, 1 ms (2500 B), 2 ms (2000 B), 3 ms (1500 B); then every
-    // 2 ms. Times in hundredths of a millisecond.
+    // The bucket holds the largest packet of 1500 B at 0, 1 ms (2500 B), 2 ms (2000 B) and 3 ms (1500 B), then every
+    // 2 ms. Times are in hundredths of a millisecond.
     assert_eq!(left, [100, 200, 300, 400, 600, 800]);
 }
 
@@ -130,13 +130,13 @@ fn its_fair_part_and_its_capacity_are_those_of_the_sustained_rate() {
     let second = Time::ZERO + Span::secs(1);
     for (peak, passes) in [(None, 4), (Some(Rate::mbps(100)), 4), (Some(Rate::mbps(1)), 1)] {
         let link = link(&Queue::drop_tail(Limit::Packets(50)), peak, shaper);
-        assert_eq!(link.passes(Time::ZERO, second), Some(Rate::mbps(passes)));
+        assert_eq!(link.throughput_limit(Time::ZERO, second), Some(Rate::mbps(passes)));
         let most = [Some(Bytes::new(550_000)), peak.map(|peak| peak.over(Span::secs(1)))];
         assert_eq!(link.capacity(Time::ZERO, second), most.into_iter().flatten().min());
     }
 }
 
-/// A limit that is a time is one at the rate at which the queue drains for good: 100 ms at 4 Mb/s are 50 kB.
+/// A limit in time refers to the sustained rate: 100 ms at 4 Mb/s are 50 kB.
 #[test]
 fn a_queue_of_a_time_is_as_long_as_the_sustained_rate_takes() {
     let shaper = Shaper { rate: Rate::mbps(4), burst: Bytes::new(1_500) };

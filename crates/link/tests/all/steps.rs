@@ -1,4 +1,4 @@
-//! Rates that change: what a link could have carried, and what it does while it carries nothing.
+//! Rates that change: the capacity of a link, and its behaviour during an outage.
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn of_steps(first: Rate, changes: &[(u64, Rate)]) -> Steps<Rate> {
     steps
 }
 
-/// The rate in each millisecond, one after the other: of changes at one time the last holds.
+/// Sums the rates of all milliseconds. Of several changes at one time the last one holds.
 fn by_milliseconds(first: Rate, changes: &[(u64, Rate)], from: u64, until: u64) -> f64 {
     let rate = |ms: u64| {
         changes
@@ -42,10 +42,10 @@ proptest! {
         let changes: Vec<_> = changes.into_iter().map(|(ms, kbps)| (ms, Rate::kbps(kbps))).collect();
         let first = Rate::kbps(first);
         let link = link(Service::Rate(of_steps(first, &changes)), Queue::drop_tail(Limit::Packets(50)));
-        let told = link.capacity(at(from), at(from + more)).unwrap().as_f64();
+        let capacity = link.capacity(at(from), at(from + more)).unwrap().as_f64();
         let summed = by_milliseconds(first, &changes, from, from + more);
         // Each step is rounded down to the byte.
-        prop_assert!(told <= summed + 1e-6 && told + 13.0 >= summed, "{told} and {summed}");
+        prop_assert!(capacity <= summed + 1e-6 && capacity + 13.0 >= summed, "{capacity} and {summed}");
     }
 
     #[test]
@@ -64,7 +64,7 @@ proptest! {
                 link.offer(Time::ZERO, Bytes::new(1500), Ecn::NotEct);
             }
             let until = from + more;
-            // What leaves at the very beginning is told from there on.
+            // Bytes that leave at time zero count in an interval that starts there.
             let before = if from == 0 { Bytes::ZERO } else { link.sent(at(from)) };
             let sent = link.sent(at(until)).saturating_sub(before);
             let could = link.capacity(at(from), at(until)).unwrap();
@@ -81,7 +81,7 @@ fn a_link_without_a_limit_for_a_while_could_carry_no_known_amount_then() {
     assert_eq!(link.capacity(at(0), at(100)), Some(Bytes::new(100_000)));
     assert_eq!((link.capacity(at(0), at(101)), link.capacity(at(150), at(300))), (None, None));
     assert_eq!(link.capacity(at(200), at(300)), Some(Bytes::new(100_000)));
-    // 1000 bytes take 1 ms, and in between next to nothing.
+    // 1000 bytes take 1 ms; the time between them is negligible.
     let mut done = |ms| match link.offer(at(ms), Bytes::new(1000), Ecn::NotEct) {
         Fate::Arrives { at, .. } => at.since(Time::ZERO + Span::millis(ms)),
         fate => panic!("{fate:?}"),
@@ -95,7 +95,7 @@ fn disciplines() -> Vec<Queue> {
     let read = |text: &str| {
         let mut out = steadycast_words::Findings::new("queue.toml");
         let item = steadycast_words::tree::from_toml(text, &mut out);
-        let line = steadycast_link::Line { rate: Some(Rate::mbps(8)), delay: Span::millis(10) };
+        let line = steadycast_link::LinkProperties { rate: Some(Rate::mbps(8)), delay: Span::millis(10) };
         Queue::read(&item, &line, &mut out).unwrap_or_else(|| panic!("{text}"))
     };
     let kinds = ["droptail", "red", "codel", "fq-codel", "pie", "dualpi2"];
@@ -112,32 +112,32 @@ fn in_an_outage_nothing_leaves_whatever_the_discipline_and_the_queue_holds_and_o
         let steps = of_steps(Rate::mbps(8), &[(100, Rate::ZERO), (400, Rate::mbps(8))]);
         let mut link = link(Service::Rate(steps), queue.clone());
         let (mut arrivals, mut dropped, mut held) = (Vec::new(), 0, 0);
-        let mut told = |fate: Fate| match fate {
+        let mut count = |fate: Fate| match fate {
             Fate::Arrives { at, .. } => arrivals.push(at),
             Fate::Dropped(_) => dropped += 1,
             Fate::Held(_) => held += 1,
         };
-        // A packet every 5 ms, of which each takes 1 ms.
+        // A packet every 5 ms, which takes 1 ms.
         let mut now = 0;
         while now < 1_000 {
             while let Some((_, fate)) = link.take(at(now)) {
-                told(fate);
+                count(fate);
             }
             if now % 5 == 0 {
-                told(link.offer_of(at(now), Bytes::new(1000), Ecn::NotEct, 1));
+                count(link.offer_with_flow(at(now), Bytes::new(1000), Ecn::NotEct, 1));
             }
             now += 1;
         }
         while let Some((_, fate)) = link.take(at(now)) {
-            told(fate);
+            count(fate);
         }
         let in_outage = arrivals.iter().filter(|t| **t > at(101) && **t <= at(400)).count();
         let after = arrivals.iter().filter(|t| **t > at(400) && **t <= at(420)).count();
         assert_eq!(in_outage, 0, "{queue:?}");
-        // 60 packets come in the outage, for ten of which there is room beside the one on the transmitter. Those ten,
-        // and four that come while they leave, may be dropped for having waited.
+        // 60 packets arrive in the outage, and the queue has room for ten beside the one on the transmitter. Those
+        // ten, and four that arrive while they leave, may be dropped for their delay.
         assert!((49..=74).contains(&dropped), "{queue:?}: {dropped} dropped");
-        // Ten, the one on the transmitter and the four that come, but for what a discipline drops.
+        // Ten, the one on the transmitter and the four that arrive, minus those that the discipline drops.
         assert!((1..=15).contains(&after), "{queue:?}: {after} leave within 20 ms after it");
         assert_eq!(arrivals.len() + dropped, 200, "{queue:?}: {held} held");
         assert_eq!(link.sent(at(400)).saturating_sub(link.sent(at(101))), Bytes::ZERO, "{queue:?}");
@@ -150,7 +150,7 @@ fn a_link_that_never_carries_anything_keeps_what_fits_and_drops_the_rest() {
         let mut link = link(Service::Rate(Steps::constant(Rate::ZERO)), queue.clone());
         let mut dropped = 0;
         for ms in 0..100 {
-            let fate = link.offer_of(at(ms), Bytes::new(1000), Ecn::NotEct, 1);
+            let fate = link.offer_with_flow(at(ms), Bytes::new(1000), Ecn::NotEct, 1);
             dropped += usize::from(matches!(fate, Fate::Dropped(_)));
             assert!(!matches!(fate, Fate::Arrives { at, .. } if at < Time::NEVER), "{queue:?}");
             while let Some((_, fate)) = link.take(at(ms)) {
@@ -171,7 +171,7 @@ fn a_link_that_never_carries_anything_keeps_what_fits_and_drops_the_rest() {
 fn in_a_hole_of_a_table_nothing_leaves_and_what_waits_leaves_at_its_end_one_by_one() {
     let steps = of_steps(Rate::ZERO, &[(100, Rate::mbps(8)), (200, Rate::ZERO), (300, Rate::mbps(8))]);
     let service = Service::Table { steps, mean: Rate::mbps(4) };
-    // 20 ms at the mean are ten packets, though it begins with nothing.
+    // 20 ms at the mean rate are ten packets, although the rate starts at zero.
     let mut link = link(service, Queue::drop_tail(Limit::Time(Span::millis(20))));
     let mut offer = |ms: u64, n: usize| {
         let fates = (0..n).map(|_| link.offer(at(ms), Bytes::new(1000), Ecn::NotEct));

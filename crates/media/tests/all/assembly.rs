@@ -1,4 +1,4 @@
-//! What becomes of frames whose packets are lost or late.
+//! The fates of frames whose packets are lost or late.
 
 use proptest::prelude::*;
 use steadycast_media::{Assembly, Coded, Fragment, FrameFate, FrameKind, Schedule, SentFrames};
@@ -26,7 +26,8 @@ fn sent(kinds: &str) -> SentFrames {
     all
 }
 
-/// All packets but `lost` arrive, those of `late` frames 200 ms after they were sent, others after 20.
+/// Returns the fates if all packets but `lost` arrive, those of `late` frames after 200 ms and the others after 20
+/// ms.
 fn fates(kinds: &str, lost: &[u64], late: &[u32], playout: Option<Span>) -> String {
     let all = sent(kinds);
     let mut assembly = Assembly::default();
@@ -105,7 +106,7 @@ fn a_frame_that_was_skipped_or_still_waits_is_lost() {
     }
     assert_eq!(assembly.fates(&all, &Schedule::default()), [FrameFate::Ok, FrameFate::Ok, FrameFate::Lost]);
     assert!(assembly.missing(&all).is_empty(), "of what never began nothing is to be concealed");
-    // A third of it has left when the run ends.
+    // A third of it has been sent when the run ends.
     all.sent(at(81), Fragment { frame: 2, offset: 0, len: 100 });
     assembly.on_packet(at(82), 6, all.packets[6].1);
     assert_eq!(assembly.fates(&all, &Schedule::default())[2], FrameFate::Lost);
@@ -125,7 +126,7 @@ fn a_pause_leaves_a_gap_that_nobody_is_owed() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The rule in other words: a frame can be decoded when every I and P frame of its group up to it is whole.
+    /// An independent formulation: a frame can be decoded if every I and P frame of its group up to it is complete.
     #[test]
     fn fates_follow_from_what_is_whole(
         groups in prop::collection::vec("(I)([PB]{0,9})", 1..6),

@@ -1,8 +1,8 @@
-//! The encoder's stand-in: how a rate becomes a quantizer.
+//! The encoder model: the quantizer that results from a rate.
 
 use std::sync::Arc;
 use steadycast_media::FrameKind;
-use steadycast_media::{Bucket, Encoder, Evalvid, Ladder, PerFrame, Scale, Vbr, Waiting, bucket};
+use steadycast_media::{BacklogRule, Bucket, Encoder, Evalvid, Ladder, PerFrame, Scale, Vbr, bucket};
 use steadycast_units::{Bytes, Rate, Span};
 
 #[track_caller]
@@ -14,7 +14,7 @@ fn between(value: f64, low: f64, high: f64) {
 fn the_weights_of_the_bucket_are_those_of_its_fill() {
     let (r, factor) = (1_000.0, 1.5);
     for (x, e1, e2) in [(0.25, 0.763, 0.001), (0.5, 0.969, 0.031), (0.75, 0.999, 0.237)] {
-        // An empty bucket into which so much was sent that it is filled to x.
+        // An empty bucket that receives the bytes that fill it to x.
         let sent = x * factor * r;
         let (fill, above) = bucket(0.0, factor, r, sent, 2.0 * r);
         assert!((fill - x).abs() < 1e-12);
@@ -33,7 +33,7 @@ fn who_sends_at_the_rate_fills_the_bucket_to_two_thirds() {
     }
 }
 
-/// What the next GoPs should have, in units of the rate, when at the present quantizer each would have `open`.
+/// Returns the target bytes of the next GoPs in units of the rate, if each has `open` at the current quantizer.
 fn wanted(open: f64, gops: usize) -> Vec<f64> {
     let r = 1e6;
     let (mut fill, mut sent) = (0.5, r);
@@ -58,7 +58,7 @@ fn a_clip_of_half_the_rate_settles_below_it_and_one_of_twice_the_rate_just_above
     between(twice[199], 1.0, 1.003);
 }
 
-/// The ladder of paper 000's Table 2: its rates in kb/s, quantizers 2 to 31, 12 frames of one size per GoP.
+/// The ladder of paper 000's Table 2: rates in kb/s, quantizers 2 to 31, 12 frames of one size per GoP.
 const TABLE_2: [f64; 30] = [
     2614.4, 1420.5, 929.1, 651.1, 452.9, 362.0, 294.0, 234.8, 219.0, 197.4, 179.0, 166.0, 139.7, 135.4, 129.9, 113.6,
     107.6, 102.6, 96.9, 92.8, 103.2, 85.1, 81.6, 92.7, 76.6, 73.8, 86.1, 69.5, 67.4, 65.5,
@@ -77,9 +77,9 @@ fn ladder() -> Arc<Ladder> {
     })
 }
 
-/// Quantizers of the first frames of some GoPs at a rate that never changes. Packets cost nothing.
+/// Returns the quantizers of the first frames of some GoPs at a constant rate, without packet overhead.
 fn quantizers(vbr: Vbr, kbps: f64, gops: usize) -> Vec<u8> {
-    let mut encoder = Encoder::new(ladder(), vbr, Waiting::default(), 1_000_000, 0);
+    let mut encoder = Encoder::new(ladder(), vbr, BacklogRule::default(), 1_000_000, 0);
     let rate = Rate::from_bps_f64(kbps * 1000.0);
     (0..gops * 12).map(|_| encoder.next(rate, Bytes::ZERO)).filter(|c| c.index % 12 == 0).map(|c| c.quantizer).collect()
 }
@@ -126,7 +126,7 @@ fn the_bucket_comes_to_the_rung_of_its_rate_and_stays_near() {
 fn a_rate_below_or_above_the_ladder_is_survived() {
     for vbr in [Vbr::Ladder, Vbr::Bucket(Bucket { bucket: 1.5 })] {
         for rate in [Rate::ZERO, Rate::bps(1), Rate::MAX] {
-            let mut encoder = Encoder::new(ladder(), vbr, Waiting::Damped, 1, 60);
+            let mut encoder = Encoder::new(ladder(), vbr, BacklogRule::Damped, 1, 60);
             for _ in 0..100 {
                 let coded = encoder.next(rate, Bytes::new(1 << 40));
                 assert!((2..=31).contains(&coded.quantizer));
@@ -138,7 +138,7 @@ fn a_rate_below_or_above_the_ladder_is_survived() {
 
 #[test]
 fn after_a_pause_the_next_group_of_pictures_begins() {
-    let mut encoder = Encoder::new(ladder(), Vbr::Ladder, Waiting::default(), 1_000, 0);
+    let mut encoder = Encoder::new(ladder(), Vbr::Ladder, BacklogRule::default(), 1_000, 0);
     let take =
         |encoder: &mut Encoder, n: usize| (0..n).map(|_| encoder.next(Rate::mbps(1), Bytes::ZERO)).last().unwrap();
     assert_eq!(take(&mut encoder, 12).index, 11);
@@ -159,15 +159,15 @@ fn what_waits_takes_room_from_the_next_group() {
         let mut encoder = Encoder::new(ladder(), Vbr::Ladder, waiting, 1_000_000, 0);
         encoder.next(Rate::mbps(1), Bytes::new(backlog)).quantizer
     };
-    // 1 Mb/s are 60 kB per GoP: all of it q 4 (929), less 15 kB is 750 kb/s, q 5 (651), never less than half, q 6
-    // (453).
-    assert_eq!([0, 15_000, 30_000, 600_000].map(|b| after(Waiting::Drained, b)), [4, 5, 6, 6]);
-    // e^(−15/1000) takes 1.5 % off, e^(−0.6) leaves 549 kb/s.
-    assert_eq!([0, 15_000, 600_000].map(|b| after(Waiting::Damped, b)), [4, 4, 6]);
+    // 1 Mb/s are 60 kB per GoP. All of it gives q 4 (929); 15 kB less are 750 kb/s, q 5 (651); at least half of it
+    // gives q 6 (453).
+    assert_eq!([0, 15_000, 30_000, 600_000].map(|b| after(BacklogRule::Drained, b)), [4, 5, 6, 6]);
+    // e^(−15/1000) subtracts 1.5 %; e^(−0.6) leaves 549 kb/s.
+    assert_eq!([0, 15_000, 600_000].map(|b| after(BacklogRule::Damped, b)), [4, 4, 6]);
 }
 
-/// Groups of twelve whose I frame is as large as ten others, at 30 quantizers of which each is a tenth smaller than the
-/// one before.
+/// Returns groups of twelve frames whose I frame is as large as ten others, at 30 quantizers. Each quantizer's frames
+/// are a tenth smaller than those of the one before.
 fn peaked() -> Arc<Ladder> {
     let size = |rung: i32, n: u32| {
         (20_000.0 * libm::pow(0.9, f64::from(rung)) * if n.is_multiple_of(12) { 1.0 } else { 0.1 }) as u32
@@ -183,10 +183,10 @@ fn peaked() -> Arc<Ladder> {
     })
 }
 
-/// Plays `frames` at the rates of `rate`, drained `room` times as fast: the longest time from a frame to its last
-/// byte's leaving, and all bytes.
+/// Encodes `frames` at the rates of `rate`, drained `room` times as fast. Returns the longest time from a frame to
+/// the sending of its last byte, and the sum of all bytes.
 fn played(room: f64, wait: Span, frames: u32, rate: impl Fn(u32) -> Rate) -> (Span, u64) {
-    let mut encoder = Encoder::new(peaked(), Vbr::Frame(PerFrame { wait, room }), Waiting::Drained, 1_000, 0);
+    let mut encoder = Encoder::new(peaked(), Vbr::Frame(PerFrame { wait, room }), BacklogRule::Drained, 1_000, 0);
     let (mut level, mut longest, mut all, mut last) = (0.0, Span::ZERO, 0, 2);
     for n in 0..frames {
         let coded = encoder.next(rate(n), Bytes::new(level as u64));
@@ -207,7 +207,7 @@ fn per_frame_each_frame_leaves_in_time_and_the_mean_is_the_rate() {
     for (room, wait, low) in [(2.5, 100, 0.9), (2.5, 60, 0.6), (1.0, 100, 0.3)] {
         let (longest, all) = played(room, Span::millis(wait), 250, rate);
         assert!(longest <= Span::millis(wait), "room {room}: {longest}");
-        // Ten seconds at 62 500 bytes a second; what fits into the wait bounds the I frame, and with it the group.
+        // Ten seconds at 62 500 bytes per second. The wait bounds the I frame, and therefore the group.
         between(all as f64 / 625_000.0, low, 1.01);
     }
 }
@@ -223,14 +223,14 @@ fn per_frame_a_rate_that_falls_within_a_group_is_followed_within_it() {
 fn per_frame_a_dip_of_a_fifth_within_a_group_is_owed_and_a_halved_rate_is_followed() {
     let quantizers = |dip: f64| {
         let vbr = Vbr::Frame(PerFrame { wait: Span::millis(100), room: 2.5 });
-        let mut encoder = Encoder::new(peaked(), vbr, Waiting::Drained, 1_000, 0);
+        let mut encoder = Encoder::new(peaked(), vbr, BacklogRule::Drained, 1_000, 0);
         let rate = |n: u32| Rate::kbps(500).scale(if n < 4 { 1.0 } else { dip });
         let mut chosen: Vec<u8> = (0..12).map(|n| encoder.next(rate(n), Bytes::ZERO).quantizer).collect();
         chosen.dedup();
         chosen.len()
     };
-    // By then the I frame and three more have 17 058 of the group's 30 000 bytes. The other eight need 10 498, and a
-    // quarter of a group may be owed.
+    // By then the I frame and three more have 17 058 of the group's 30 000 bytes. The other eight need 10 498, and
+    // the group may exceed its share by a quarter.
     assert_eq!([1.0, 0.95, 0.8].map(quantizers), [1; 3]);
     assert!([0.5, 0.4].map(quantizers).iter().all(|steps| *steps > 1));
 }
@@ -242,7 +242,7 @@ fn evalvid_ras_own_rule_never_takes_the_finest_quantizer_where_only_the_next_one
     // x < 0.11, which a GoP of 1.42 Mb/s after another, 0.56 of a bucket of 1.5, never comes to.
     let own = Vbr::Evalvid(Evalvid { bucket: 1.5, nominal: 2.0 });
     assert!(quantizers(own, 1_700.0, 200)[1..].iter().all(|q| *q == 3), "{:?}", quantizers(own, 1_700.0, 20));
-    // The present quantizer's rule goes up and down.
+    // The rule for the current quantizer alternates.
     assert!(quantizers(Vbr::Bucket(Bucket { bucket: 1.5 }), 1_700.0, 200).contains(&2));
 }
 
@@ -252,7 +252,8 @@ fn evalvid_ras_own_rule_begins_at_twice_the_nominal_quantizer_and_comes_to_the_r
         let all = quantizers(Vbr::Evalvid(Evalvid { bucket: 1.5, nominal }), kbps, 60);
         assert_eq!(f64::from(all[0]), 2.0 * nominal);
         let mean = all[20..].iter().map(|q| TABLE_2[usize::from(*q) - 2]).sum::<f64>() / 40.0;
-        // Q assumes rates that fall as 1/q, and Table 2's fall faster: the finer the nominal quantizer, the lower.
+        // Q assumes rates proportional to 1/q, and those of Table 2 fall faster: the finer the nominal quantizer, the
+        // lower the rate.
         between(mean / kbps, 0.3, 1.2);
     }
 }

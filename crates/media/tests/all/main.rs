@@ -1,4 +1,4 @@
-//! The claims about frames, in one program: what they share is compiled once.
+//! The claims about frames in one test program, so that shared code is compiled once.
 
 mod assembly;
 mod encoder;

@@ -1,4 +1,4 @@
-//! RFC 8593's synthetic codec: its parameters, its bursts, its damping, and the frames of a sequence between two rates.
+//! RFC 8593's synthetic codec: its parameters, bursts, damping, and the frames of a sequence between two rates.
 
 use std::sync::Arc;
 use steadycast_media::{CodecModel, CodecSettings, Feed, FrameKind, Ladder, Scale, SyntheticCodec};
@@ -15,12 +15,12 @@ fn codec(settings: CodecSettings, ladder: Option<Arc<Ladder>>, overhead: u64) ->
     SyntheticCodec::new(settings, ladder, PAYLOAD, overhead, Seed(1).part("codec"))
 }
 
-/// Sizes of the next frames while `rate` is asked for.
+/// Returns the sizes of the next frames at the target `rate`.
 fn sizes(codec: &mut SyntheticCodec, rate: Rate, frames: usize) -> Vec<f64> {
     (0..frames).filter_map(|_| codec.next(rate, Bytes::ZERO)).map(|frame| frame.size.as_f64()).collect()
 }
 
-/// Frames until `end` on the codec's clock.
+/// Returns the frames until `end` on the codec's clock.
 fn until(codec: &mut SyntheticCodec, rate: Rate, end: Span) -> Vec<f64> {
     let mut all = Vec::new();
     while codec.due() < end {
@@ -33,7 +33,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Mean absolute deviation from `middle` in parts of it: a Laplace distribution's scale.
+/// Returns the mean absolute deviation from `middle`, relative to it: the scale of a Laplace distribution.
 fn scale(values: &[f64], middle: f64) -> f64 {
     mean(&values.iter().map(|v| (v / middle - 1.0).abs()).collect::<Vec<_>>())
 }
@@ -89,7 +89,7 @@ fn an_abrupt_request_makes_a_burst_whose_mean_is_the_rate() {
     between(mean(&burst), 4_166.0, 4_168.0);
     let steady = until(&mut codec, Rate::mbps(1), Span::secs(2));
     assert!(steady.iter().all(|size| *size < 13_000.0), "no burst without a change");
-    // A request that differs by less than a tenth is taken without one, one that differs by more is not.
+    // A target that changes by less than a tenth causes no burst; a larger change does.
     let gentle = until(&mut codec, Rate::kbps(1_090), Span::secs(4));
     assert!(gentle.iter().all(|size| *size < 13_000.0));
     assert_eq!(sizes(&mut codec, Rate::kbps(900), 1), [13_500.0]);
@@ -110,7 +110,7 @@ fn after_a_request_further_ones_wait_for_tau() {
     until(&mut codec, Rate::mbps(1), Span::secs(1));
     let down = sizes(&mut codec, Rate::kbps(600), 1);
     between(down[0], 2_499.0, 2_501.0);
-    // 200 ms are six frames: the five after the first stay, whatever is asked.
+    // 200 ms are six frames: the five after the first keep their target.
     let held = sizes(&mut codec, Rate::mbps(1), 5);
     assert!(held.iter().all(|size| (size - 2_500.0).abs() <= 1.0), "{held:?}");
     let taken = sizes(&mut codec, Rate::mbps(1), 2);

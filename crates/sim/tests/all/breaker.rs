@@ -1,10 +1,10 @@
-//! What a sender's defences do in a simulated run is what they do in a live one.
+//! A sender's circuit breaker acts the same in a simulated run as in a live one.
 
 use crate::lab::{rules, run};
 
 #[test]
 fn with_defences_the_circuit_breaker_ends_a_rate_that_nobody_reports_on_and_without_them_no_run_shows_one() {
-    let told = |defences: bool| {
+    let broken_at = |defences: bool| {
         let run = run(&format!(
             "duration = \"60s\"\n[topology]\nshape = \"dumbbell\"\n\
              bottleneck = {{ rate = \"2Mbps\", delay = \"20ms\" }}\n\
@@ -15,9 +15,9 @@ fn with_defences_the_circuit_breaker_ends_a_rate_that_nobody_reports_on_and_with
         ));
         rules(&run).into_iter().find(|(_, rule)| rule.starts_with("circuit breaker")).map(|(at, _)| at)
     };
-    // RFC 8083, 4.1: three reporting intervals of 5 s without a report, from the last one that came before 10 s on;
-    // there are ten a second.
-    let broke = told(true).expect("a breaker");
+    // RFC 8083, section 4.1: three reporting intervals of 5 s without a report, after the last one that arrived
+    // before 10 s. There are ten reports per second.
+    let broke = broken_at(true).expect("a breaker");
     assert!((24.5..26.0).contains(&broke), "{broke}");
-    assert_eq!(told(false), None);
+    assert_eq!(broken_at(false), None);
 }

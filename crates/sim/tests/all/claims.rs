@@ -1,4 +1,4 @@
-//! What the simulated world promises, one small scenario each.
+//! The claims of the simulator, one small scenario each.
 
 use crate::lab;
 
@@ -6,11 +6,11 @@ use lab::{Row, between, num, run, scenario};
 use steadycast_sim::{Inputs, Simulation};
 
 const CBR: &str = "[[flow]]\nname = \"cbr\"\nkind = \"cbr\"\nrate = \"1Mbps\"\nfrom = \"s\"\nto = \"r\"\n";
-/// A greedy source at 1 Mb/s: a packet of 1000 B every 8 ms.
+/// A greedy source of 1 Mb/s: a packet of 1000 B every 8 ms.
 const FIXED: &str = "kind = \"video\"\ncontroller = \"fixed\"\nparams.fixed = { rate = \"1Mbps\" }\n\
                      media = \"greedy\"\npacket = \"1000B\"\nrtcp = { profile = \"rfc3550\" }\n";
 
-/// One link `l` from s to r with these lines in it.
+/// Returns a scenario with one link `l` from s to r that has these lines.
 fn one_link(lines: &str, rest: &str) -> String {
     format!(
         "duration = \"20s\"\nnodes = [\"s\", \"r\"]\n[[link]]\nname = \"l\"\nbetween = [\"s\", \"r\"]\n{lines}\n{rest}"
@@ -34,7 +34,7 @@ fn a_packet_takes_its_transmissions_and_propagations_to_the_nanosecond() {
     let delay = &run.receiver("cbr", "r")["delay_ms"];
     between(num(&delay["p50"]), 26.6, 27.0);
     assert_eq!(num(&delay["max"]), 26.8);
-    // Three hops each, but for what is on its way at the end.
+    // Three hops per packet, minus packets in flight at the end.
     between(run.simulation.hops() as f64, 3.0 * 1_250.0 - 12.0, 3.0 * 1_250.0 - 1.0);
 }
 
@@ -87,7 +87,7 @@ fn multicast_crosses_each_link_once_and_reaches_all() {
     let run = star("multicast");
     let sent = num(&run.flow("video")["sent_packets"]);
     between(sent, 1_249.0, 1_251.0);
-    // Sender reports come on top, and on a member's link the others' receiver reports.
+    // Sender reports are added, and on a member's link the receiver reports of the others.
     between(num(&run.link("s-hub", "forward").unwrap()["packets"]) - sent, 1.0, 6.0);
     for n in 1..=5 {
         between(num(&run.link(&format!("hub-r{n}"), "forward").unwrap()["packets"]) - sent, 3.0, 24.0);
@@ -99,7 +99,7 @@ fn multicast_crosses_each_link_once_and_reaches_all() {
 fn unicast_to_each_crosses_the_shared_link_once_for_each() {
     let run = star("unicast");
     between(num(&run.link("s-hub", "forward").unwrap()["packets"]), 5.0 * 1_249.0, 5.0 * 1_320.0);
-    // The flow's figures are of all five sessions.
+    // The flow's figures cover all five sessions.
     let flow = run.flow("video");
     between(num(&flow["sent_packets"]), 5.0 * 1_249.0, 5.0 * 1_251.0);
     let reports = |n: u32| num(&run.receiver("video", &format!("r{n}"))["feedback_packets"]);
@@ -135,13 +135,14 @@ fn a_join_goes_up_the_tree_router_by_router_and_a_leave_cuts_it() {
     let (first, _) = first_and_last(&run.arrived("video", "r"));
     // 4 · 10 ms up and 3 routers of 100 ms, then 4 · 10 ms down; packets come every 8 ms.
     between(first, 2.38, 2.3881);
-    // The last link of the tree goes first: the source sends in vain until the leave has come to it.
+    // The last link of the tree is pruned first: the source sends in vain until the leave has reached it.
     let on = |name: &str| num(&run.link(name, "forward").unwrap()["packets"]);
     // From 2.34 s to 5 s + 4 · 10 ms + 3 · 200 ms, at 125 per second.
     between(on("s-a"), 3.30 * 125.0 - 1.0, 3.30 * 125.0 + 6.0);
     between(on("s-a") - on("a-b"), 0.2 * 125.0 - 3.0, 0.2 * 125.0 + 3.0);
     between(on("b-c") - on("c-r"), 0.2 * 125.0 - 3.0, 0.2 * 125.0 + 3.0);
-    // What a late joiner gets is measured from its join to the flow's end: it left at 5 s and got nothing later.
+    // A late joiner's figures cover the time from its join to the flow's end. It left at 5 s and received nothing
+    // later.
     let got = run.arrived("video", "r").iter().filter(|r| r.at <= 5.0).count() as f64;
     between(num(&run.receiver("video", "r")["throughput_bps"]) * 8.0 / 8_000.0, got - 1.0, got + 1.0);
 }
@@ -150,7 +151,7 @@ fn a_join_goes_up_the_tree_router_by_router_and_a_leave_cuts_it() {
 fn a_branch_that_others_need_stays() {
     let run = late("[\"r\", \"q\"]");
     let (first, _) = first_and_last(&run.arrived("video", "r"));
-    // The tree reaches up to a already.
+    // The tree already reaches a.
     between(first, 2.26, 2.2681);
     let (start, end) = first_and_last(&run.arrived("video", "q"));
     between(start, 0.02, 0.021);
@@ -169,7 +170,7 @@ fn a_late_joiners_figures_start_at_its_join() {
     let [first, late] = ["video.dst1", "video.dst2"].map(|name| run.receiver("video", name));
     assert_eq!((num(&first["frames"]["sent"]), num(&late["frames"]["sent"])), (500.0, 125.0));
     assert_eq!(num(&late["frames"]["ok"]) + num(&late["frames"]["undecodable"]), 125.0);
-    // It waits for an I frame at most.
+    // At most it waits for an I frame.
     assert!(num(&late["frames"]["undecodable"]) < 12.0);
     between(num(&late["throughput_bps"]) / num(&first["throughput_bps"]), 0.93, 1.07);
     assert_eq!(num(&late["loss_frac"]), 0.0);
@@ -187,7 +188,7 @@ fn a_member_is_not_owed_what_was_sent_while_it_was_away() {
         assert_eq!(num(&run.receiver("video", "video.dst1")["frames"]["ok"]), 500.0);
         let away = run.receiver("video", "video.dst2");
         assert_eq!(num(&away["frames"]["sent"]), frames, "{away}");
-        // It left while the last ones were on their way.
+        // It left while the last packets were in flight.
         between(num(&away["frames"]["ok"]), frames - cut, frames);
         assert_eq!((num(&away["freeze_count"]), num(&away["loss_frac"])), (0.0, 0.0));
         let rows = run.simulation.table("frames").unwrap();
@@ -196,7 +197,7 @@ fn a_member_is_not_owed_what_was_sent_while_it_was_away() {
         assert_eq!([of("video.dst1"), of("video.dst2")], [500, frames as usize]);
     };
     judged("", 250.0, 3.0);
-    // Who is told to join was not there before.
+    // A receiver with a join event was not a member before.
     let joins = ["5.27s", "14.87s"].map(|at| format!("[[event]]\nat = \"{at}\"\njoin = \"video.dst2\"\n"));
     judged(&joins.concat(), 118.0 + 128.0, 3.0);
 }
@@ -233,7 +234,7 @@ fn a_flow_starts_and_stops_as_often_as_events_say() {
     let sent = run.sent("cbr");
     let within = |from: f64, to: f64| sent.iter().filter(|r| r.at >= from && r.at < to).count();
     assert_eq!([within(0.0, 2.0), within(5.0, 7.0), within(12.0, 14.0), sent.len()], [250, 250, 250, 750]);
-    // Means are over the time in which it was active.
+    // Means cover the active time.
     between(num(&run.flow("cbr")["throughput_bps"]), 0.99e6, 1.01e6);
     assert_eq!(num(&run.flow("cbr")["receivers"][0]["loss_frac"]), 0.0);
     between(num(&run.flow("cbr")["rate_cov"]), 0.0, 0.02);
@@ -256,7 +257,7 @@ fn a_greedy_source_with_an_amount_ends_after_it() {
     assert_eq!(num(&receiver["loss_frac"]), 0.0);
     // Over 20 s.
     between(num(&receiver["throughput_bps"]), 0.399e6, 0.401e6);
-    // Each start sends it anew.
+    // Each start restarts the source.
     let events = "[[event]]\nat = \"10s\"\nstop = \"video\"\n[[event]]\nat = \"12s\"\nstart = \"video\"\n";
     let again = run(&format!("{text}{events}"));
     assert_eq!(num(&again.flow("video")["sent_packets"]), 2_000.0);
@@ -278,7 +279,8 @@ fn an_outage_of_thousands_of_packets_counts_as_loss() {
     let run = run(&text.replace("1Mbps", "4Mbps"));
     let (sent, arrived) = (run.sent("video").len() as f64, run.arrived("video", "r").len() as f64);
     between(arrived / sent, 0.49, 0.51);
-    // A jump is believed from its second packet on, and what is on its way at the end is not expected yet.
+    // A jump of the sequence number is accepted from its second packet on, and packets in flight at the end are not
+    // expected yet.
     between(num(&run.receiver("video", "r")["loss_frac"]) - (1.0 - arrived / sent), -0.001, 0.001);
 }
 
@@ -324,7 +326,7 @@ fn a_tcp_that_starts_again_is_another_connection() {
     let sent = run.sent("tcp");
     assert!(!sent.iter().any(|r| r.at > 4.0 && r.at < 10.0) && !sent.iter().any(|r| r.at > 14.0));
     assert_eq!(sent.iter().find(|r| r.at >= 10.0).map(|r| r.seq), Some(0), "it counts from the start");
-    // The second fares as the first did: nothing of the first is left over.
+    // The second stretch behaves like the first: no state is left over.
     let from = |at: f64| sent.iter().filter(|r| r.at >= at && r.at < at + 4.0).map(|r| r.seq).collect::<Vec<_>>();
     assert!(from(0.0) == from(10.0) && from(0.0).len() > 400);
     between(num(&run.flow("tcp")["throughput_bps"]), 1.2e6, 2.01e6);
@@ -349,7 +351,7 @@ fn a_video_goes_on_with_whole_groups_of_pictures_after_a_pause() {
         assert!(sent.windows(2).all(|w| w[1].seq == w[0].seq + 1), "{controller}: numbers go on");
         let receiver = run.receiver("video", "r");
         assert_eq!(num(&receiver["loss_frac"]), 0.0, "{controller}");
-        // 4.1 s and 8 s of frames; of the first stretch's last frames some may still have waited in the pacer.
+        // 4.1 s and 8 s of frames. Some of the first stretch's last frames may have waited in the pacer.
         assert_eq!(num(&receiver["frames"]["sent"]), 103.0 + 200.0, "{controller}");
         between(num(&receiver["frames"]["ok"]), 290.0, 303.0);
         assert_eq!(num(&receiver["frames"]["undecodable"]), 0.0, "{controller}");
@@ -382,7 +384,7 @@ fn a_stopped_video_says_bye_and_its_receiver_reports_no_more_of_it() {
 fn a_recorded_link_delivers_its_mean_rate() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("claims");
     std::fs::create_dir_all(&folder).unwrap();
-    // 1500 B in 6 ms and 1500 B in 18 ms, over and over: 1 Mb/s.
+    // 1500 B in 6 ms and 1500 B in 18 ms, alternating: 1 Mb/s.
     let lines: String = (0..100).map(|n| format!("{}\n{}\n", 24 * n + 6, 24 * n + 24)).collect();
     std::fs::write(folder.join("link.mahi"), lines).unwrap();
     let text = one_link("trace = \"link.mahi\"\nloop = true", &CBR.replace("1Mbps", "2Mbps"));
@@ -407,7 +409,7 @@ fn nothing_leaves_in_a_hole_of_a_table_and_delay_and_loss_follow_theirs() {
     let lines = format!("trace = {trace:?}\ndelay_trace = {delay:?}\nloss_trace = {loss:?}");
     let run = run(&one_link(&lines, &format!("{CBR}[record]\npackets = \"all\"\n")));
     let rows = run.arrived("cbr", "r");
-    // Each 3 s the link stands still for one, and 2 ms and the delay after that the first is there.
+    // Every 3 s the link stops for one second; the first packet arrives 2 ms and the delay later.
     for (round, delay) in [(0.0, 0.010), (3.0, 0.010), (9.0, 0.030), (12.0, 0.030)] {
         let there: Vec<_> = rows.iter().map(|row| row.at - round - delay).filter(|at| *at > 1.003).collect();
         between(there[0], 2.001_999, 2.002_001);
@@ -471,7 +473,7 @@ fn retransmission_on_the_link_turns_loss_into_delay() {
     let of = |run: &lab::Run, what: &str| num(&run.receiver("cbr", "r")[what]);
     between(of(&bare, "loss_frac"), 0.27, 0.33);
     assert_eq!(num(&bare.receiver("cbr", "r")["delay_ms"]["max"]), 10.8);
-    // 0.3⁷ = 0.02 % are lost for good.
+    // 0.3⁷ = 0.02 % are lost after all retransmissions.
     between(of(&mended, "loss_frac"), 0.0, 0.002);
     let delay = &mended.receiver("cbr", "r")["delay_ms"];
     between(num(&delay["p50"]), 10.6, 11.0);
@@ -491,7 +493,7 @@ fn on_off_sources_have_their_mean_rate() {
         });
         rates.sum::<f64>() / 4.0
     };
-    // Half of the time, with a standard error of 3 % over 1200 periods; Pareto's tail makes it larger.
+    // Half of the time, with a standard error of 3 % over 1200 periods, larger with Pareto's tail.
     let exponential = "{ dist = \"exponential\", mean = \"500ms\" }";
     between(mean(exponential, exponential), 92e3, 108e3);
     let pareto = "{ dist = \"pareto\", mean = \"500ms\", shape = 1.9 }";
@@ -528,7 +530,7 @@ fn a_mark_reaches_the_receiver() {
     let link = run.link("l", "forward").unwrap();
     let marked = run.arrived("tcp", "r").iter().filter(|r| r.ce).count() as f64;
     between(marked, 20.0, 600.0);
-    // Those that the link marked, but for any that it lost or that are on their way.
+    // The packets that the link marked, minus those that it lost or that are in flight.
     between(num(&link["marked_packets"]) - marked, 0.0, 3.0);
     between(num(&link["utilisation_frac"]), 0.85, 1.0);
 }
@@ -562,7 +564,7 @@ fn a_link_that_follows_a_trace_is_shared_as_the_trace_has_it() {
         flow("before", "a", "b"),
     );
     let run = run(&text);
-    // Whatever the trace lets through in a second, up to half of the 4 Mb/s; the other flow has the rest of them.
+    // What the trace carries in each second, up to half of the 4 Mb/s; the other flow gets the rest.
     let share = |name: &str| num(&run.flow(name)["fair_share_bps"]);
     between(share("over"), 0.1e6, 2e6);
     between(share("over") + share("before"), 4e6 - 4.0, 4e6);
@@ -584,7 +586,7 @@ fn what_limited_the_rate_adds_up_to_one() {
         let sum: f64 = ["network", "encoder", "start", "cap"].iter().map(|k| num(&parts[*k])).sum();
         between(sum, 1.0 - 1e-9, 1.0 + 1e-9);
         if controller != "fixed" {
-            // The ladder asks for up to 12 Mb/s of a link of 0.7.
+            // The ladder needs up to 12 Mb/s on a link of 0.7 Mb/s.
             assert!(num(&parts["network"]) >= 0.5, "{controller}: {parts}");
         }
     }
@@ -592,7 +594,7 @@ fn what_limited_the_rate_adds_up_to_one() {
 
 #[test]
 fn an_empty_stretch_is_no_run_time_error() {
-    // A start that never comes, a flow to the node it is on, a stop at once: all that is allowed runs.
+    // A start at the very end, a flow to its own node, an immediate stop: every valid input runs.
     let text = one_link("", &format!("{CBR}start = \"19.9999s\"\nstop = \"20s\"\n"));
     assert_eq!(num(&run(&text).flow("cbr")["sent_packets"]), 1.0);
     let sc = scenario(&one_link("", CBR));

@@ -1,11 +1,11 @@
-//! CoDel and FQ-CoDel (RFCs 8289 and 8290) under flows that fill them.
+//! CoDel and FQ-CoDel (RFC 8289 and RFC 8290) under long flows.
 
 use crate::lab;
 
 use lab::{between, num, run};
 use serde_json::Value;
 
-/// 10 Mb/s with this queue, and these flows; a round trip takes 20 ms, and the queue's.
+/// Returns a link of 10 Mb/s with this queue and these flows. The RTT is 20 ms plus the queueing delay.
 fn bottleneck(queue: &str, flows: &str) -> lab::Run {
     run(&format!(
         "duration = \"30s\"\nwarmup = \"5s\"\n[topology]\nshape = \"dumbbell\"\n\
@@ -37,8 +37,8 @@ fn codel_keeps_a_tcps_standing_queue_near_its_target_where_drop_tail_fills_it() 
 
 #[test]
 fn a_single_newreno_far_away_cannot_fill_a_link_whose_queue_is_kept_short() {
-    // Halved at a window of little more than what is on the way, it is back there only after a while: three quarters
-    // and a bit.
+    // Halved at a window of little more than the BDP, it needs some time to grow back: a little more than three
+    // quarters.
     let far = "[[link]]\nname = \"bottleneck\"\ndelay = \"38ms\"\n";
     let run = bottleneck("kind = \"codel\"", &(far.to_owned() + &tcp("tcp", "congestion = \"newreno\"")));
     between(num(&link(&run)["utilisation_frac"]), 0.75, 0.87);
@@ -86,10 +86,10 @@ fn fq_codel_gives_two_tcps_of_different_round_trips_the_same() {
     };
     let (near, far) = rates("kind = \"fq-codel\"");
     between(far / near, 0.9, 1.1);
-    // The link's 10 Mb/s, and the one packet that it was sending when counting began.
+    // 10 Mb/s of the link, plus the packet that was on the transmitter when counting began.
     between(far + near, 8.5e6, 10.001e6);
     let (near, far) = rates("kind = \"codel\"");
-    // A single queue leaves the shares to the round trips, of 20 and 40 ms.
+    // In a single queue the RTTs of 20 and 40 ms determine the shares.
     between(far / near, 0.2, 0.75);
 }
 
@@ -121,7 +121,7 @@ fn a_group_crosses_held_queues_and_no_copy_is_forgotten() {
         let links = run.summary["links"].as_array().cloned().unwrap_or_default();
         assert_eq!(links.len(), 16, "eight links, both ways");
         for l in &links {
-            // What was sent shortly before the end arrives after it: then nothing is held any more.
+            // Packets sent shortly before the end arrive after it; then the queue is empty.
             assert_eq!(num(&l["offered_packets"]), num(&l["packets"]) + num(&l["dropped_packets"]), "{kind}: {l}");
         }
         assert!(num(&link(&run)["dropped_packets"]) > 10.0, "{kind}");

@@ -1,5 +1,5 @@
-//! Everything in a run is determined by the scenario and its seed, and nobody's randomness depends on who else is
-//! there.
+//! A run is determined by the scenario and its seed. The random numbers of a flow or link do not depend on other
+//! flows.
 
 use crate::lab;
 
@@ -22,15 +22,15 @@ fn busy(seed: u64, controller: &str) -> String {
     )
 }
 
-fn told(seed: u64, controller: &str) -> String {
+fn summary_of(seed: u64, controller: &str) -> String {
     run(&busy(seed, controller)).summary.to_string()
 }
 
 #[test]
 fn equal_runs_have_equal_summaries_to_the_last_byte_also_side_by_side() {
     for controller in ["asmp", "tfmcc", "tfrc"] {
-        let alone = told(1, controller);
-        let many: Vec<_> = (0..4).map(|_| std::thread::spawn(move || told(1, controller))).collect();
+        let alone = summary_of(1, controller);
+        let many: Vec<_> = (0..4).map(|_| std::thread::spawn(move || summary_of(1, controller))).collect();
         for run in many {
             assert_eq!(run.join().ok().as_ref(), Some(&alone), "{controller}");
         }
@@ -76,7 +76,8 @@ proptest! {
     }
 }
 
-/// Two hosts with links of their own, each with loss and jitter, and flows that draw: `more` puts others beside them.
+/// Two hosts with separate links that have loss and jitter, and flows that draw random numbers. `more` adds other
+/// flows.
 fn apart(more: &str, video: &str) -> Vec<Vec<Row>> {
     let text = format!(
         "duration = \"6s\"\nnodes = [\"s\", \"r\", \"x\", \"y\", \"z\"]\n\
@@ -114,7 +115,7 @@ fn a_flow_more_elsewhere_reshuffles_nothing() {
 
 #[test]
 fn a_flow_more_on_the_same_link_draws_nothing_of_the_others() {
-    // The times at which an on/off source sends depend on nothing but itself, whoever shares its link.
+    // The send times of an on/off source do not depend on other flows on its link.
     let sent = |more: &str| {
         let text = format!(
             "duration = \"6s\"\nnodes = [\"s\", \"r\"]\n[[link]]\nbetween = [\"s\", \"r\"]\nrate = \"1Mbps\"\n\
@@ -130,7 +131,7 @@ fn a_flow_more_on_the_same_link_draws_nothing_of_the_others() {
     assert!(sent("[[flow]]\nname = \"other\"\nkind = \"tcp\"\nfrom = \"s\"\nto = \"r\"\n") == alone);
 }
 
-/// A tree of nodes with random links, and flows over it.
+/// A random tree of nodes with random links and flows.
 #[derive(Clone, Debug)]
 struct Net {
     parents: Vec<usize>,
@@ -155,8 +156,8 @@ fn net() -> impl Strategy<Value = Net> {
 }
 
 impl Net {
-    /// What a link can hold: a full queue, and what is in the air. No packet is smaller than 40 B, and a jitter of 5 ms
-    /// practically never exceeds 100 ms.
+    /// Returns how many packets a link can hold: a full queue and the packets in flight. No packet is smaller than 40
+    /// B, and a jitter of 5 ms practically never exceeds 100 ms.
     fn holds(&self, name: &serde_json::Value, direction: &serde_json::Value) -> u64 {
         let number = name.as_str().and_then(|n| n.strip_prefix('l')?.parse::<usize>().ok()).unwrap_or(usize::MAX);
         let Some((rate, delay, limit, kind)) = self.links.get(number) else { return 0 };
@@ -229,7 +230,7 @@ proptest! {
         for link in run.summary["links"].as_array().into_iter().flatten() {
             let [offered, arrived, dropped] =
                 ["offered_packets", "packets", "dropped_packets"].map(|k| link[k].as_u64().unwrap_or(u64::MAX));
-            // After the end what is under way still arrives, unless a queue is longer than that takes.
+            // Packets in flight at the end still arrive, unless the queue takes longer to drain.
             prop_assert!(arrived + dropped <= offered, "{link}");
             let flying = offered - arrived - dropped;
             let holds = net.holds(&link["name"], &link["direction"]);

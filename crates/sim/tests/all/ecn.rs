@@ -1,4 +1,4 @@
-//! Marks instead of drops.
+//! ECN marks instead of drops.
 
 use crate::lab;
 
@@ -24,10 +24,10 @@ fn a_mark_counts_as_a_loss_and_costs_no_packet() {
         };
         assert!(link(&with, "marked_packets") > 20.0, "{controller}: {}", link(&with, "marked_packets"));
         assert_eq!(link(&without, "marked_packets"), 0.0, "{controller}");
-        // Where the mean queue is above twice the upper threshold, RED drops all the same.
+        // If the mean queue exceeds twice the upper threshold, RED drops in spite of ECN.
         between(link(&without, "drop_frac"), 0.001, 0.03);
         between(link(&with, "drop_frac"), 0.0, link(&without, "drop_frac") / 5.0);
-        // The rate is the same whichever sign it follows.
+        // The rate is the same with marks as with drops.
         let rate = |run: &lab::Run| num(&run.flow("video")["throughput_bps"]);
         between(rate(&with) / rate(&without), 0.9, 1.12);
         between(rate(&with), 1.5e6, 2.01e6);
@@ -63,13 +63,13 @@ fn ect1_packets_of_a_video_come_out_marked_by_dualpi2_and_wait_less_than_classic
     between(ect0.0, 0.000_1, 0.1);
     assert_eq!(off.0, 0.0);
     between(off.2, 1.0, 500.0);
-    // 22.4 ms are the way and the transmission.
+    // 22.4 ms are propagation and transmission.
     between(ect1.1, 22.4, 25.0);
     between(ect0.1 - ect1.1, 2.0, 60.0);
-    // What the receiver's packet reports tell leads to the same.
-    let told = share("ect1", "rfc8888");
-    between(told.0 / ect1.0, 0.5, 2.0);
-    assert_eq!(told.2, 0.0);
+    // Reports per packet lead to the same result.
+    let reported = share("ect1", "rfc8888");
+    between(reported.0 / ect1.0, 0.5, 2.0);
+    assert_eq!(reported.2, 0.0);
 }
 
 #[test]
@@ -83,23 +83,23 @@ fn a_path_that_clears_the_ecn_field_is_found_and_nothing_leaves_as_capable_any_m
              ecn = \"ect1\"\n"
         ))
     };
-    let told = |run: &lab::Run| {
+    let figures = |run: &lab::Run| {
         let (flow, to) = (run.flow("video").clone(), run.receiver("video", "video.dst1").clone());
         let marked = run.link("bottleneck", "forward").map_or(f64::NAN, |link| num(&link["marked_packets"]));
         (flow, to, marked)
     };
-    let ((kept, at_kept, marked), (cleared, at_cleared, none)) = (told(&run(false)), told(&run(true)));
+    let ((kept, at_kept, marked), (cleared, at_cleared, none)) = (figures(&run(false)), figures(&run(true)));
     assert_eq!((kept["ecn_path"].as_str(), cleared["ecn_path"].as_str()), (Some("kept"), Some("cleared")));
     assert_eq!(kept["ecn_sent_packets"], kept["sent_packets"]);
     assert_eq!(at_kept["ecn_marked_packets"], marked);
-    // A report tells of up to 16 packets, and takes 20 ms, in which 5 more come: so many of the last marks are not
-    // told.
+    // A report covers up to 16 packets and takes 20 ms, in which 5 more arrive. Their marks at the end are not
+    // reported.
     between(num(&kept["ecn_marked_packets"]), marked - 21.0, marked);
     between(marked, 50.0, 2_000.0);
-    // Twenty packets are judged; those of a round trip more are on their way by then.
+    // Twenty packets are judged; the packets of one more RTT are in flight by then.
     between(num(&cleared["ecn_sent_packets"]), 20.0, 60.0);
     assert_eq!((none, num(&cleared["ecn_marked_packets"])), (0.0, 0.0));
     assert!(at_cleared.get("ecn_capable_packets").is_none());
-    // It goes on by delay and loss.
+    // It continues with delay and loss.
     between(num(&cleared["throughput_bps"]), 1.0e6, 2.0e6);
 }

@@ -1,10 +1,10 @@
-//! What goes wrong on a path or with a clock, and what it does to those who use the path.
+//! Faults of a path or of a clock, and their effect on flows.
 
 use crate::lab;
 
 use lab::{between, num, run};
 
-/// A video from s to two receivers over one link, on which these lines hold.
+/// Returns a video from s to two receivers over one link with these lines.
 fn group(controller: &str, lines: &str, link: &str, seconds: u32) -> String {
     format!(
         "duration = \"{seconds}s\"\nnodes = [\"s\", \"hub\", \"r1\", \"r2\"]\n\
@@ -28,9 +28,9 @@ fn copies_cost_nobody_anything_and_are_counted_once() {
         let link = format!("queue = {{ kind = \"{queue}\" }}\nduplicate = 0.2");
         let run = run(&group("fixed", FIXED, &link, 20));
         for receiver in ["r1", "r2"] {
-            let told = run.receiver("video", receiver);
-            between(num(&told["throughput_bps"]), 0.99e6, 1.001e6);
-            assert_eq!(num(&told["loss_frac"]), 0.0, "{queue}");
+            let receiver_figures = run.receiver("video", receiver);
+            between(num(&receiver_figures["throughput_bps"]), 0.99e6, 1.001e6);
+            assert_eq!(num(&receiver_figures["loss_frac"]), 0.0, "{queue}");
         }
         let link = run.link("l", "forward").unwrap();
         // Of 2500 packets, and a few sender reports.
@@ -48,13 +48,13 @@ fn copies_cost_nobody_anything_and_are_counted_once() {
 #[test]
 fn packets_that_come_late_are_not_lost() {
     let run = run(&group("fixed", FIXED, "reorder = { p = 0.1, by = \"100ms\" }", 20));
-    let told = run.receiver("video", "r1");
-    between(num(&told["throughput_bps"]), 0.99e6, 1.001e6);
-    between(num(&told["delay_ms"]["p95"]), 120.0, 130.0);
+    let receiver_figures = run.receiver("video", "r1");
+    between(num(&receiver_figures["throughput_bps"]), 0.99e6, 1.001e6);
+    between(num(&receiver_figures["delay_ms"]["p95"]), 120.0, 130.0);
     between(num(&run.link("l", "forward").unwrap()["reordered_packets"]), 190.0, 310.0);
 }
 
-/// `asmp` with these clocks beside one whose clock is the sender's.
+/// Runs `asmp` with receivers that have these clocks, beside one that has the sender's clock.
 fn by_clocks(seconds: u32, clocks: &[&str]) {
     let one = |clock: &str| throughput(&group("asmp", clock, "", seconds));
     let right = one("");

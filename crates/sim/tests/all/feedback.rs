@@ -1,6 +1,6 @@
-//! What receivers report: whether a controller does the same on reports of single packets as on its own.
+//! Receiver reports: a controller behaves the same on per-packet reports as on its native feedback.
 //!
-//! A tenth of the rate is what was asked for; the bounds of the loss were set after their first results were seen.
+//! The aim was a tenth of the rate. The bounds of the loss were set after their first results were known.
 
 use crate::lab;
 
@@ -27,7 +27,7 @@ fn means(controller: &str, feedback: &str, beside: bool, seeds: u64) -> (f64, f6
     (rate, loss)
 }
 
-/// Whether two numbers differ by less than a share of the first.
+/// Checks that two numbers differ by less than a share of the first.
 fn near(one: f64, other: f64, share: f64, what: &str) {
     assert!((other / one - 1.0).abs() < share, "{what}: {one} and {other}");
 }
@@ -46,7 +46,7 @@ fn tfrcs_rate_is_that_of_its_own_reports_and_its_loss_nearly() {
     }
 }
 
-/// One run beside TCP differs from the next by a seventh: a mean of twenty is known to 3 %.
+/// Single runs beside TCP differ by a seventh, so a mean of twenty runs is known to 3 %.
 #[test]
 #[ignore = "claim: 120 runs of 120 s"]
 fn asmps_rate_is_that_of_its_own_reports() {
@@ -61,7 +61,7 @@ fn asmps_rate_is_that_of_its_own_reports() {
     }
 }
 
-/// A video whose source never runs dry, alone on 40 ms each way, in packets of this size; `more` of the link.
+/// Returns a greedy video alone on a path of 40 ms each way, with packets of this size; `more` are lines of the link.
 fn alone(controller: &str, format: &str, rate: &str, packet: u32, seconds: u32, more: &str) -> lab::Run {
     run(&format!(
         "duration = \"{seconds}s\"\nwarmup = \"{}s\"\n[topology]\nshape = \"dumbbell\"\n\
@@ -78,15 +78,15 @@ fn warnings(run: &lab::Run) -> Vec<&str> {
     run.summary["warnings"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str).collect()
 }
 
-/// How often the promise that packets fit through the path was looked at, and broken.
+/// Returns how often the invariant that packets fit the path MTU was checked, and violated.
 fn within_mtu(run: &lab::Run) -> (f64, f64) {
     let all = run.summary["invariants"].as_array().into_iter().flatten();
     let of = |one: &serde_json::Value| (num(&one["checked"]), num(&one["broken"]));
     all.filter(|one| one["id"] == "packets.within-mtu").map(of).next().unwrap_or_default()
 }
 
-/// `rate` is filled for 95 %, nothing of the way back is dropped, and reports take at most 5 % of what they tell of: or
-/// what one datagram of at most 200 bytes takes for every 16 packets, as SCReAM asks for it.
+/// Checks that the video uses 95 % of `rate`, that no packet of the reverse path is dropped, and that reports take at
+/// most 5 % of the reported data. SCReAM's bound is one datagram of up to 200 bytes per 16 packets.
 fn fills(controller: &str, format: &str, rate: &str, packet: u32, seconds: u32) {
     let run = alone(controller, format, rate, packet, seconds, "");
     let case = format!("{controller}, {format}, {packet} B at {rate}");
@@ -121,9 +121,9 @@ fn fast_links_and_small_packets_are_used_by_controllers_on_reports_of_single_pac
     }
 }
 
-/// Its law: 0.85 of the link after the overuse that ends the start, at 17 s, and from there 26.7 kb/s more each second
-/// (docs/controllers/gcc.md). From 30 to 60 s that is 17.75 of 20 Mb/s, 0.887; the rate at overuse may be 1 % above the
-/// link's or below it, and the start end 5 s earlier or later.
+/// GCC's law: 0.85 of the link after the overuse that ends the start, at 17 s, then 26.7 kb/s more each second
+/// (docs/controllers/gcc.md). From 30 to 60 s that is 17.75 of 20 Mb/s, 0.887. The rate at the overuse may be 1 % off
+/// the link's, and the start may end 5 s earlier or later.
 #[test]
 fn gcc_uses_what_its_law_leaves_of_a_fast_link_on_both_formats() {
     for format in ["rfc8888", "twcc"] {
@@ -154,6 +154,6 @@ fn reports_that_fill_the_way_back_are_a_warning_and_others_are_none() {
 fn a_source_without_frames_ends_none_so_that_scream_reports_every_sixteen_packets() {
     let run = alone("scream", "rfc8888", "10Mbps", 1_200, 8, "");
     let (packets, reports) = (num(&run.flow("video")["sent_packets"]), num(&run.flow("video")["feedback_packets"]));
-    // And where sixteen packets take longer, 25 in each of the eight seconds.
+    // Where sixteen packets take longer, 25 reports in each of the eight seconds.
     assert!((packets / 17.0..=packets / 16.0 + 200.0).contains(&reports), "{reports} for {packets} packets");
 }

@@ -1,10 +1,10 @@
-//! Groups that are too large to listen to each other.
+//! Groups that are too large for members to receive all reports of each other.
 
 use crate::lab;
 
 use lab::{between, num, run};
 
-/// `receivers` of one source behind routers of fifty each, with one packet in a hundred lost on each last link.
+/// `receivers` of one source behind routers of fifty each, with a loss rate of 1 % on each last link.
 fn tree(receivers: u32, lines: &str, reports: &str) -> String {
     format!(
         "duration = \"40s\"\n[topology]\nshape = \"tree\"\nlevels \
@@ -19,14 +19,14 @@ fn tree(receivers: u32, lines: &str, reports: &str) -> String {
 #[test]
 fn five_hundred_receivers_that_report_to_the_source_alone_share_five_percent_as_if_they_heard_each_other() {
     let fixed = "controller = \"fixed\"\nparams.fixed = { rate = \"300kbps\" }";
-    let told = run(&tree(500, fixed, "source"));
-    let heard = run(&tree(500, fixed, "group"));
-    let (told, heard) = (told.flow("video"), heard.flow("video"));
-    for flow in [told, heard] {
-        // Three quarters of 5 % of 2 Mb/s, give or take the start, in which nobody knows how many there are.
+    let to_source = run(&tree(500, fixed, "source"));
+    let to_group = run(&tree(500, fixed, "group"));
+    let (to_source, to_group) = (to_source.flow("video"), to_group.flow("video"));
+    for flow in [to_source, to_group] {
+        // Three quarters of 5 % of 2 Mb/s, apart from the start, when the group's size is not yet known.
         between(num(&flow["feedback_bps"]), 60e3, 90e3);
     }
-    between(num(&told["feedback_bps"]) / num(&heard["feedback_bps"]), 0.8, 1.25);
+    between(num(&to_source["feedback_bps"]) / num(&to_group["feedback_bps"]), 0.8, 1.25);
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_group_that_appears_at_once_is_told_its_size_before_all_have_spoken() {
     let fixed = "controller = \"fixed\"\nparams.fixed = { rate = \"300kbps\" }";
     let text = tree(2_000, fixed, "source").replace("duration = \"40s\"", "duration = \"3s\"");
     let run = run(&text);
-    // At the pace of a lone member all would have reported by now; at that of two thousand, one in forty.
+    // At the interval of a lone member all would have reported by now; at that of two thousand, one in forty.
     between(num(&run.flow("video")["feedback_packets"]), 100.0, 700.0);
 }
 
@@ -52,8 +52,8 @@ fn one_receiver_behind_a_narrow_link_is_heard_among_hundreds_that_do_not_hear_ea
 
 #[test]
 fn whether_receivers_are_told_at_once_or_later_shows_nowhere() {
-    // What they were not told they are told at each step of the series: with the short one before the next packet
-    // comes.
+    // Batched packets are delivered at each step of the series; with the short step this is before the next packet
+    // arrives.
     let text = tree(100, "controller = \"asmp\"", "source").replace("40s", "15s");
     let stepped = |interval: &str| run(&format!("{text}[record]\ninterval = \"{interval}\"\npackets = [\"video\"]\n"));
     let (later, soon) = (stepped("1s"), stepped("5ms"));

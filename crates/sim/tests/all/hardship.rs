@@ -1,5 +1,5 @@
-//! Every controller on paths that break, police, starve or lie: no rate is ever lost for good, and none stays above
-//! what passes.
+//! Every controller on paths that fail, police, starve or send false feedback. Each rate recovers, and none stays
+//! above what arrives.
 //!
 //! Networks are drawn by a seed. The bounds were written before the first run:
 //!
@@ -18,19 +18,19 @@ use steadycast_control::registry::{ALL, Controller, FeedbackTiming};
 use steadycast_sim::Values;
 use steadycast_units::{Chance, Seed};
 
-/// When a path begins to be disturbed, in seconds: all have come to their rate by then.
+/// The start of the disturbance in seconds. All controllers have reached their rate by then.
 const BEGIN: f64 = 12.0;
-/// How long after its return a rate is back, and over how long it is seen.
+/// The time after the path's return until the rate must be back, and for which it is measured, in seconds.
 const BACK: f64 = 30.0;
 const SEEN: f64 = 5.0;
-/// What of the undisturbed rate is back.
+/// The share of the undisturbed rate that must be back.
 const TENTH: f64 = 0.1;
-/// The longest pause (RFC 5348, 4.3).
+/// The longest pause in seconds (RFC 5348, section 4.3).
 const PAUSE: usize = 64;
-/// An overload is looked at in these seconds.
+/// The seconds in which overload is measured.
 const OVERLOAD: (f64, f64) = (30.0, 40.0);
 
-/// What happens to the path.
+/// The disturbance of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     StandsStill,
@@ -73,7 +73,7 @@ enum Promise {
     Bounded,
 }
 
-/// What a controller's own source does not promise, and why.
+/// The promises that a controller's source does not make, with the reason.
 const EXCEPTIONS: &[(&str, Promise, &str)] = &[
     (
         "tfrcp",
@@ -120,20 +120,20 @@ const EXCEPTIONS: &[(&str, Promise, &str)] = &[
     ),
 ];
 
-/// A path, and what happens to it.
+/// A path and its disturbance.
 #[derive(Debug)]
 struct Path {
-    /// bit/s and seconds; the queue in seconds.
+    /// In bit/s and seconds; the queue in seconds.
     rate: f64,
     rtt: f64,
     queue: String,
-    /// More of the bottleneck's keys, its flow's keys, and events.
+    /// More keys of the bottleneck and of its flow, and events.
     link: String,
     flow: String,
     events: String,
-    /// When the path is as it was, in seconds, and what it then carries is held against the same path without trouble.
+    /// The end of the disturbance in seconds. The rate afterwards is compared with that of the undisturbed path.
     back: Option<f64>,
-    /// It carries less than is asked for all the time.
+    /// Whether it always carries less than is sent.
     narrow: bool,
     duration: f64,
 }
@@ -143,7 +143,7 @@ fn log(chance: &mut Chance, low: f64, high: f64) -> f64 {
 }
 
 impl Path {
-    /// Draws one; `most`: the highest rate, in bit/s.
+    /// Draws a path. `most` is the highest rate in bit/s.
     fn draw(trouble: Trouble, chance: &mut Chance, most: f64) -> Self {
         let rate = log(chance, 300e3, most);
         let rtt = log(chance, 0.01, 0.3);
@@ -242,7 +242,7 @@ impl Path {
     }
 }
 
-/// What was sent, or arrived, in each second, in bit/s.
+/// Returns what was sent, or arrived, in each second, in bit/s.
 fn series(run: &Run, node: &str) -> Vec<f64> {
     let table = run.simulation.table("rates").expect("a table");
     match (table.get("node"), table.get("throughput_bps")) {
@@ -258,11 +258,11 @@ fn mean(rates: &[f64], from: f64, to: f64) -> f64 {
     part.iter().sum::<f64>() / part.len().max(1) as f64
 }
 
-/// What a controller breaks on a path, and in words.
+/// Returns the promise that a controller breaks on a path, with a description.
 fn broken(controller: &Controller, path: &Path) -> Option<(Promise, String)> {
     let text = path.text(controller.name, true);
-    let told = run(&text);
-    let (sent, arrived) = (series(&told, "f.src"), series(&told, "f.dst1"));
+    let result = run(&text);
+    let (sent, arrived) = (series(&result, "f.src"), series(&result, "f.dst1"));
     let pause = sent.split(|rate| *rate > 0.0).map(<[f64]>::len).max().unwrap_or(0);
     if pause > PAUSE {
         return Some((Promise::Alive, format!("silent for {pause} s\n{text}")));
@@ -285,7 +285,7 @@ fn broken(controller: &Controller, path: &Path) -> Option<(Promise, String)> {
     None
 }
 
-/// Each controller in each trouble, `draws` times.
+/// Runs each controller `draws` times with each disturbance.
 fn all(draws: u64, most: f64) {
     let mut found = Vec::new();
     for controller in ALL.iter().filter(|controller| controller.feedback != FeedbackTiming::None) {

@@ -1,4 +1,4 @@
-//! The simulated world's claims, in one program: what they share is compiled once.
+//! The claims of the simulator in one test program, so that shared code is compiled once.
 
 mod breaker;
 mod claims;

@@ -1,10 +1,10 @@
-//! A controller's probes, filled up with padding.
+//! Probes of a controller that are filled with padding.
 
 use crate::lab;
 
 use lab::{between, num, run};
 
-/// `gcc` alone on 4 Mb/s and 40 ms there and back, with RFC 8593's codec: at a low rate hardly a packet waits.
+/// Runs `gcc` alone on 4 Mb/s with 40 ms of RTT and RFC 8593's codec: at a low rate packets hardly ever wait.
 fn gcc(padding: bool) -> lab::Run {
     run(&format!(
         "duration = \"20s\"\n[topology]\nshape = \"dumbbell\"\n\
@@ -25,11 +25,11 @@ fn with_padding_gcc_finds_its_link_sooner_and_nothing_leaves_faster_than_it_deci
     between(of(&with, "padding_packets"), 20.0, 400.0);
     between(of(&with, "padding_bps"), 500.0, 40_000.0);
     assert!(without.flow("video").get("padding_packets").is_none());
-    // Media, repairs and padding together stay within the pacing rate, or a probe's.
+    // Media, retransmissions and padding together stay within the pacing rate or the probe's rate.
     let promises = with.summary["invariants"].as_array().cloned().unwrap_or_default();
     let inside = promises.iter().find(|promise| promise["id"] == "repair.within-rate");
     assert!(inside.is_some_and(|promise| num(&promise["checked"]) > 1_000.0 && promise["broken"] == 0), "{promises:?}");
-    // To its receiver it is nothing: no loss, and no repair.
+    // The receiver ignores padding: it causes no loss and no retransmission.
     let receiver = with.receiver("video", "video.dst1");
     assert_eq!((num(&receiver["loss_frac"]), num(&receiver["repaired_packets"])), (0.0, 0.0));
     between(num(&receiver["frames"]["ok_frac"]), 1.0, 1.0);

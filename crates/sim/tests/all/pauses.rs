@@ -1,4 +1,4 @@
-//! What the summary says of a source that pauses.
+//! The summary of a source that pauses.
 
 use crate::lab;
 
@@ -21,7 +21,7 @@ fn pages_are_counted_and_timed_and_the_share_is_of_the_time_in_which_they_load()
     between(num(&flow["transfer_ms"]["p95"]) / 1e3, mean * 0.9, mean * 1.2);
     between(num(&flow["transfers_count"]), 60.0 / (mean + 2.0) - 1.0, 60.0 / (mean + 2.0) + 1.0);
     between(active, mean / (mean + 2.0) - 0.02, mean / (mean + 2.0) + 0.02);
-    // What arrived came while it was active.
+    // All data arrived while the source was active.
     let busy = num(&flow["active_throughput_bps"]);
     between(busy * active / num(&flow["throughput_bps"]), 0.999, 1.001);
     assert_eq!(num(&flow["fair_share_bps"]), 2e6);
@@ -51,7 +51,7 @@ fn an_on_off_source_has_a_share_of_what_it_sends_while_on() {
         assert!(flow["share_of_fair"].is_null(), "{kind} competes with nobody");
         assert!(flow.get("transfer_ms").is_none(), "{kind} has no transfers");
         if kind == "onoff" {
-            // Nothing waits: 20 ms, and 1000 B take 4 ms at 2 Mb/s and 0.08 ms at each access link.
+            // No queueing: 20 ms, plus 4 ms for 1000 B at 2 Mb/s and 0.08 ms at each access link.
             let receiver = run.receiver("x", "x.dst1");
             between(num(&receiver["delay_mean_ms"]), 24.15, 24.17);
             between(num(&receiver["delay_ms"]["p50"]) / num(&receiver["delay_mean_ms"]), 0.99, 1.01);
@@ -72,12 +72,12 @@ fn what_pauses_is_not_taken_for_treated_unfairly_in_its_pauses() {
         sum * sum / (rates.len() as f64 * squares)
     };
     let index = |run: &lab::Run| num(&run.summary["fairness"]["jain"]);
-    // Of two that go on all the time the index is what it is without the third one, which loads a page every 10 s.
+    // The index of two continuous flows does not change with a third one that loads a page every 10 s.
     let pages = beside("bytes = \"50kB\"\noff = { dist = \"constant\", mean = \"10s\" }\n");
     between(index(&pages), 0.9, 1.0);
     between(index(&pages), of(&pages, &["a", "b"]) - 1e-9, of(&pages, &["a", "b"]) + 1e-9);
     between(num(&pages.summary["fairness"]["jain_1s"]["mean"]), 0.8, 1.0);
-    // A file that is not through before the end never paused: it is one of three.
+    // A file that is not complete before the end never paused: the flow counts as one of three.
     let long = beside("bytes = \"100MB\"\n");
     between(num(&long.flow("c")["active_frac"]), 0.9999, 1.0);
     between(num(&long.flow("c")["share_of_fair"]), 0.6, 1.4);
@@ -92,6 +92,6 @@ fn a_second_counts_for_fairness_once_both_flows_are_there() {
         LINK.replace("warmup = \"10s\"\n", "")
     );
     let run = run(&text);
-    // With the 30 s in which the second had not started, at 1/2, the mean would be below 0.75.
+    // With the 30 s before the start of the second flow, at 1/2, the mean would be below 0.75.
     between(num(&run.summary["fairness"]["jain_1s"]["mean"]), 0.8, 1.0);
 }

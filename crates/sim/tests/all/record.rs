@@ -5,9 +5,9 @@
 //! the 95th percentile of the delay of each flow, at its first receiver. To write it anew: `STEADYCAST_PIN=1 cargo test
 //! -p steadycast-sim --test all record::`
 //!
-//! Clips are replaced by made-up frame sizes. Left out is `examples/aimd.toml`, whose controller is written in Python
-//! (`tests/determinism` has Python controllers), and `cases/rfc8869`, whose traces are made in Python. `q-7-2.toml` is
-//! pinned as built only: its flows start after these seconds.
+//! Clips are replaced by synthetic frame sizes. `examples/aimd.toml` is left out because its controller is written in
+//! Python (`tests/determinism` covers Python controllers), and `cases/rfc8869` because its traces are generated in
+//! Python. `q-7-2.toml` is pinned as built only, because its flows start later.
 
 use crate::lab;
 
@@ -20,26 +20,25 @@ use steadycast_media::Ladder;
 use steadycast_scenario::{Document, FlowKind};
 use steadycast_sim::{Inputs, Simulation};
 
-/// Long enough for all flows to have met; the rest of a scenario would only be more of the same, at a debug build's
-/// pace.
+/// The duration of each run: long enough for all flows to meet, and short enough for a debug build.
 const SECONDS: u32 = 8;
 
-/// Where scenarios stand; subfolders are read as well.
+/// The folders of scenarios, read recursively.
 const FOLDERS: [&str; 4] = ["scenarios", "papers/scenarios", "validation/scenarios", "python/steadycast/cases/rfc8867"];
 
-/// All scenario files in and below a folder: a folder's own first, by name.
+/// Returns all scenario files in and below a folder, sorted by name, the folder's files first.
 fn scenarios(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> =
         fs::read_dir(folder).expect("the folder is there").filter_map(|entry| Some(entry.ok()?.path())).collect();
     found.sort();
     let (folders, files): (Vec<_>, Vec<_>) = found.into_iter().partition(|path| path.is_dir());
     let toml = files.into_iter().filter(|path| path.extension().is_some_and(|e| e == "toml"));
-    // A network alone sends nothing.
+    // A network without flows sends nothing.
     let inner = folders.iter().filter(|inner| !inner.ends_with("networks"));
     toml.chain(inner.flat_map(|inner| scenarios(inner))).collect()
 }
 
-/// A flow's line: what it sends, and what its first receiver got.
+/// Formats a flow's line: what it sent, and what its first receiver got.
 fn line(flow: &Value) -> String {
     let receiver = &flow["receivers"][0];
     let number = |value: &Value, factor: f64, digits: usize, unit: &str| match value.as_f64() {
@@ -57,7 +56,8 @@ fn line(flow: &Value) -> String {
     )
 }
 
-/// Frames that need no pixels: larger at I frames, smaller at coarser quantizers, different from one to the next.
+/// Returns a ladder of synthetic frames: larger at I frames, smaller at coarser quantizers, different from frame to
+/// frame.
 fn ladder() -> Ladder {
     lab::ladder_of(|n| (if n.is_multiple_of(12) { 60_000 } else { 15_000 }) + n * 7919 % 5_000)
 }
@@ -67,7 +67,7 @@ fn the_same_scenario_and_seed_give_the_pinned_record() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let files: Vec<_> = FOLDERS.iter().flat_map(|folder| scenarios(&root.join(folder))).collect();
     let ladder = Arc::new(ladder());
-    let mut told = format!("# scenario, packet-hops in {SECONDS} s, record_sha256; a line per flow\n");
+    let mut records = format!("# scenario, packet-hops in {SECONDS} s, record_sha256; a line per flow\n");
     for file in files {
         let mut document = Document::read(&file).expect("it is TOML");
         document.set(&format!("duration={SECONDS}s")).expect("a key");
@@ -85,15 +85,15 @@ fn the_same_scenario_and_seed_give_the_pinned_record() {
         assert_eq!(simulation.record().tree(true).into_json(), summary.to_string(), "{}", file.display());
         let name = file.strip_prefix(&root).unwrap_or(&file).display();
         let sha = summary["record_sha256"].as_str().unwrap_or_default();
-        let _ = writeln!(told, "{name} {} {sha}", simulation.hops());
+        let _ = writeln!(records, "{name} {} {sha}", simulation.hops());
         for flow in summary["flows"].as_array().into_iter().flatten() {
-            let _ = writeln!(told, "{}", line(flow));
+            let _ = writeln!(records, "{}", line(flow));
         }
     }
     let pinned = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/records.txt");
     if std::env::var_os("STEADYCAST_PIN").is_some() {
-        fs::write(&pinned, &told).expect("it can be written");
+        fs::write(&pinned, &records).expect("it can be written");
     }
     let pinned = fs::read_to_string(&pinned).unwrap_or_default();
-    assert!(pinned == told, "the records are not those in tests/records.txt:\n{told}");
+    assert!(pinned == records, "the records are not those in tests/records.txt:\n{records}");
 }

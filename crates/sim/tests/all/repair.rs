@@ -1,4 +1,4 @@
-//! Lost packets that are asked for and sent again.
+//! Retransmission of lost packets.
 
 use crate::lab;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use steadycast_sim::{Inputs, Simulation};
 
-/// One flow `video` across a bottleneck, behind hosts whose links take no time.
+/// Returns a scenario with a flow `video` over a bottleneck; the hosts' links take no time.
 fn dumbbell(head: &str, bottleneck: &str, keys: &str) -> String {
     format!(
         "{head}\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ {bottleneck} }}\n\
@@ -16,12 +16,12 @@ fn dumbbell(head: &str, bottleneck: &str, keys: &str) -> String {
     )
 }
 
-/// Loss of each packet with probability `p`.
+/// Returns a Bernoulli loss with probability `p`.
 fn bernoulli(p: f64) -> String {
     format!("loss = {{ kind = \"bernoulli\", p = {p} }}")
 }
 
-/// A greedy source of 4 Mb/s on a path of 20 ms each way that loses packets both ways, independently of each other.
+/// Returns a greedy source of 4 Mb/s on a path of 20 ms each way with independent losses in both directions.
 fn lossy(seconds: u64, loss: f64, playout_ms: u64, keys: &str) -> String {
     let lost = bernoulli(loss);
     dumbbell(
@@ -46,7 +46,8 @@ fn broken(summary: &Value, id: &str) -> u64 {
     found["broken"].as_u64().expect("a number")
 }
 
-/// What is left of 5 % of loss after as many tries as the play-out delay has room for, and how it was computed.
+/// Checks the loss that remains of 5 % after as many retransmissions as the play-out delay allows, and the planned
+/// number.
 #[track_caller]
 fn residual(seconds: u64, playout_ms: u64, formula: f64) {
     let run = run(&lossy(seconds, 0.05, playout_ms, "repair = \"rtx\""));
@@ -76,7 +77,7 @@ fn of_a_million_packets_the_formulas_share_is_left_after_one_try_and_after_two()
     residual(1_100, 160, 4.75e-4);
 }
 
-/// A picture source over a path of 30 ms each way that loses 1 % of its packets.
+/// Returns a picture source over a path of 30 ms each way that loses 1 % of its packets.
 fn pictures(p: f64, emit: &str, repair: &str) -> String {
     let lost = bernoulli(p);
     dumbbell(
@@ -103,12 +104,12 @@ fn not_ok(text: &str) -> f64 {
 fn at_one_percent_of_loss_a_third_of_the_frames_fail_and_with_repair_one_in_a_thousand_at_most() {
     between(not_ok(&pictures(0.01, "burst", "none")), 0.15, 0.6);
     between(not_ok(&pictures(0.01, "burst", "rtx")), 0.0, 0.001);
-    // An I frame that takes half of the play-out delay to leave has room for one try.
+    // An I frame whose sending takes half of the play-out delay leaves time for one retransmission.
     between(not_ok(&pictures(0.01, "paced", "rtx")), 0.0, 0.01);
 }
 
-/// How many frames of 10,000 come too late or not whole: pictures of this rate, paced, with a quantizer per group or
-/// per `vbr`, over a path of 30 ms each way that loses 1 % of its packets.
+/// Returns how many frames of 10,000 are late or incomplete: pictures of this rate, paced, with a quantizer per group
+/// or per `vbr`, over a path of 30 ms each way that loses 1 % of its packets.
 fn late(mbps: u64, vbr: &str, seed: u64) -> u64 {
     let lost = bernoulli(0.01);
     let scenario = lab::scenario(&dumbbell(
@@ -135,8 +136,8 @@ vbr = "{vbr}""#
     frames["late"].as_u64().unwrap_or(u64::MAX) + frames["lost"].as_u64().unwrap_or(u64::MAX)
 }
 
-/// One request for each loss leaves p · (1 − (1 − p)²) = 1.99 · 10⁻⁴: 2 of 10,000, and twice the spread of that number
-/// is 2.8.
+/// One retransmission per loss leaves p · (1 − (1 − p)²) = 1.99 · 10⁻⁴: 2 of 10,000. Twice the standard deviation of
+/// that number is 2.8.
 const LATE: u64 = 4;
 
 #[test]
@@ -169,17 +170,17 @@ fn an_adaptive_play_out_is_as_long_as_frames_and_their_repair_take_and_no_longer
         let frames = &receiver["frames"];
         (1.0 - num(&frames["ok"]) / num(&frames["sent"]), num(&receiver["playout_ms"]["p95"]))
     };
-    // 30 ms of path, at most 40 ms of a burst on 10 Mb/s, and 10 ms.
+    // 30 ms of path, at most 40 ms for a burst on 10 Mb/s, and a margin of 10 ms.
     let (missed, delay) = adaptive(0.0, "none");
     between(missed, 0.0, 0.001);
     between(delay, 79.0, 100.0);
-    // Three tries of 60 ms and more.
+    // Three retransmissions of at least 60 ms.
     let (missed, delay) = adaptive(0.01, "rtx");
     between(missed, 0.0, 0.001);
     between(delay, 200.0, 330.0);
 }
 
-/// Twenty receivers, of which each loses 1 % of its packets on its own, and the last one 3 %.
+/// Twenty receivers with independent losses of 1 %, and of 3 % at the last one.
 fn group(controller: &str, repair: &str) -> String {
     format!(
         r#"
@@ -226,7 +227,7 @@ fn parity_gives_each_receiver_of_a_group_its_own_losses_back() {
         let flow = with.flow("video");
         between(num(&flow["parity_bps"]) / num(&flow["throughput_bps"]), 0.05, 0.2);
         assert_eq!(num(&flow["repair_packets"]), 0.0, "no packet is sent again");
-        // What is sent anyway does for nearly all of the 360 blocks.
+        // The parity packets that are sent anyway suffice for nearly all of the 360 blocks.
         let receivers = flow["receivers"].as_array().expect("a list");
         let asked: f64 = receivers.iter().map(|r| num(&r["nack_requests"])).sum();
         assert!(asked <= 60.0, "{asked}");
@@ -255,10 +256,10 @@ fn an_original_that_its_repair_has_overtaken_is_neither_lost_nor_repaired() {
     let clean = run(&text(0.0));
     let receiver = clean.receiver("video", "video.dst1");
     assert!(num(&clean.flow("video")["repair_packets"]) > 50.0);
-    // But for what is on its way at the end.
+    // Minus packets in flight at the end.
     between(num(&receiver["repaired_packets"]), 0.0, 1.0);
     between(num(&receiver["frames"]["repaired"]), 0.0, 1.0);
-    // Of real losses no more are repaired than there are.
+    // With real losses no more packets are repaired than were lost.
     let lossy = run(&text(0.01));
     let receiver = lossy.receiver("video", "video.dst1");
     between(num(&receiver["repaired_packets"]) / num(&receiver["lost_packets"]), 0.9, 1.0);
@@ -273,8 +274,7 @@ fn a_clean_path_carries_no_retransmission() {
     assert_eq!(num(&run.receiver("video", "video.dst1")["loss_after_repair_frac"]), 0.0);
 }
 
-/// TCP's share of a link with RED that it has together with a video source which always has data, and the video's loss
-/// event rate.
+/// Returns TCP's share of a link with RED that it shares with a greedy video, and the video's loss event rate.
 fn tcp_share(controller: &str, seed: u64, repair: &str) -> f64 {
     let text = format!(
         r#"

@@ -1,11 +1,11 @@
-//! Shares are of what is there: of what the links carried, among who was there, by what each wanted. A flow's share of
-//! its fair share is of the time in which it competes.
+//! Shares refer to what the links carried, to the flows that were active, and to what each of them could use. A
+//! flow's share of its fair share covers the time in which it competes.
 
 use crate::lab;
 
 use lab::{Run, between, num, run};
 
-/// Twenty seconds of a dumbbell whose bottleneck is as given, and its flows.
+/// Runs twenty seconds of a dumbbell with this bottleneck and these flows.
 fn beside(bottleneck: &str, rest: &str) -> Run {
     run(&format!(
         "duration = \"20s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = {{ delay = \"10ms\", {bottleneck} }}\n\
@@ -29,7 +29,7 @@ fn of_fair(run: &Run, name: &str) -> f64 {
     num(&run.flow(name)["share_of_fair"])
 }
 
-/// The throughput of a flow that never competes, divided by what its links could carry to it.
+/// Returns the throughput of a flow that never competes, divided by what its links could carry.
 fn of_links(run: &Run, name: &str) -> f64 {
     let flow = run.flow(name);
     assert!(flow["share_of_fair"].is_null() && num(&flow["competing_s"]) == 0.0, "{flow}");
@@ -41,8 +41,8 @@ const QUEUE: &str = "queue = { kind = \"droptail\", limit = \"60ms\" }";
 #[test]
 fn a_flow_alone_has_all_that_its_link_carried_whatever_events_made_of_it() {
     let rate = format!("rate = \"10Mbps\", {QUEUE}");
-    // A lone flow cannot have more than its link carried; a CUBIC that fills it lacks the first second and some of the
-    // fall.
+    // A single flow can't get more than its link carried. A CUBIC that fills it misses the first second and a part of
+    // each reduction.
     for (at, fair) in [(0, 2e6), (5, 4e6), (10, 6e6)] {
         let run = beside(&rate, &format!("{}{}", tcp("a", ""), set(at, "rate = \"2Mbps\"")));
         assert_eq!(share(&run, "a"), fair, "{at}");
@@ -64,8 +64,8 @@ fn a_policer_bounds_the_share() {
 
 #[test]
 fn a_share_is_of_the_time_in_which_others_are_there() {
-    // Two and three downloads that come and go when they like: wherever they meet they have one fair share, and what
-    // they got of it adds up to what the link carried in that time. Times are drawn by a fixed rule, in seconds.
+    // Two and three downloads that start and stop independently. While they compete they have one fair share, and
+    // their throughputs add up to what the link carried. Times follow a fixed rule, in seconds.
     let rate = format!("rate = \"2Mbps\", {QUEUE}");
     for case in 0..12_u64 {
         let (start, stop) = (1 + case * 7 % 9, 12 + case * 5 % 8);
@@ -77,7 +77,7 @@ fn a_share_is_of_the_time_in_which_others_are_there() {
         for name in ["a", "b"] {
             assert_eq!((num(&run.flow(name)["competing_s"]), share(&run, name)), (together, 1e6), "{case} {name}");
         }
-        // Packets that wait when one of them goes arrive after it, and the start of the second one costs some.
+        // Packets that wait when a flow ends arrive later, and the start of the second flow takes some time.
         between(of_fair(&run, "a") + of_fair(&run, "b"), 1.75, 2.08);
     }
     let third = tcp("c", "start = \"5s\"\nstop = \"15s\"");
@@ -103,7 +103,7 @@ fn what_an_encoder_at_its_best_leaves_is_the_others_and_it_has_all_of_its_share(
     let video = "[[flow]]\nname = \"video\"\nkind = \"video\"\ncontroller = \"steady\"\n\
         media = \"rfc8593\"\nrfc8593 = { r_max = \"1Mbps\" }\n";
     let run = beside("rate = \"8Mbps\", queue = { kind = \"fq-codel\" }", &format!("{}{video}", tcp("a", "")));
-    // The queue gives it all that it wants; what it takes until it is at its best is less.
+    // The queue gives it everything that it can use; its start-up costs some of that.
     between(share(&run, "video"), 0.6e6, 1.1e6);
     between(of_fair(&run, "video"), 0.8, 1.02);
     between(share(&run, "a") + share(&run, "video"), 7.9999e6, 8e6);
@@ -127,7 +127,7 @@ fn a_video_that_has_sent_all_that_it_had_is_no_longer_there() {
     // It takes 4 s for 500 kB at 1 Mb/s.
     between(of_fair(&run, "video"), 0.9, 1.05);
     between(num(&run.flow("a")["competing_s"]), 3.9, 4.5);
-    // In its last second it wants no more than it still has.
+    // In its last second it can use no more than its remaining data.
     between(share(&run, "video"), 0.9e6, 1e6);
     between(share(&run, "a") + share(&run, "video"), 2e6 - 2.0, 2e6);
 }

@@ -1,4 +1,4 @@
-//! Groups that carry the same video at different rates, and their receivers' choice.
+//! Simulcast: groups that carry the same video at different rates, and the receivers' choice of group.
 #![allow(clippy::unwrap_used)]
 
 use crate::lab;
@@ -7,8 +7,8 @@ use lab::{Run, between, num, run};
 use serde_json::Value;
 use steadycast_sim::Values;
 
-/// One source, a router, and receivers r1, r2 … behind links of these rates in Mb/s; three groups, from 100, 600 and
-/// 1500 kb/s on.
+/// Returns a source, a router, and receivers r1, r2 … behind links of these rates in Mb/s. The three groups start at
+/// 100, 600 and 1500 kb/s.
 fn network(rates: &[f64], seconds: u32, more: &str) -> String {
     let legs: String = rates
         .iter()
@@ -48,7 +48,7 @@ fn receiver<'a>(run: &'a Run, name: &str) -> &'a Value {
     all.iter().find(|r| r["name"] == name).unwrap()
 }
 
-/// The text and number columns of a table.
+/// Returns the columns of a table as text.
 fn text(run: &Run, table: &str, name: &str) -> Vec<String> {
     match run.simulation.table(table).unwrap().get(name) {
         Some(Values::Text { codes, texts }) => codes.iter().map(|c| texts[*c as usize].clone()).collect(),
@@ -63,14 +63,14 @@ fn real(run: &Run, table: &str, name: &str) -> Vec<f64> {
     }
 }
 
-/// (time, receiver, from, to) of every move.
+/// Returns the time, receiver, old and new group of every switch.
 fn moves(run: &Run) -> Vec<(f64, String, String, String)> {
     let [who, from, to] = ["receiver", "from", "to"].map(|name| text(run, "moves", name));
     let all = real(run, "moves", "t_s").into_iter().zip(who).zip(from).zip(to);
     all.map(|(((at, who), from), to)| (at, who, from, to)).collect()
 }
 
-/// What a flow's source sends, second by second.
+/// Returns what a flow's source sends per second.
 fn sent(run: &Run, flow: &str) -> Vec<f64> {
     let (flows, nodes) = (text(run, "rates", "flow"), text(run, "rates", "node"));
     let rates = real(run, "rates", "throughput_bps").into_iter().zip(flows).zip(nodes);
@@ -87,7 +87,7 @@ fn each_receiver_ends_in_the_group_that_its_link_carries_and_the_slow_one_holds_
         let run = controlled(&network(&[0.5, 1.2, 4.0], 120, ""), controller);
         let last = |name: &str| moves(&run).iter().rfind(|m| m.1 == name).map_or("low".to_owned(), |m| m.3.clone());
         assert_eq!(["r1", "r2", "r3"].map(last), ["low", "mid", "high"], "{controller}: {:?}", moves(&run));
-        // The fast one climbs for some 25 s; single rate would be the slow one's half a megabit.
+        // The fast receiver climbs for about 25 s; a single rate would be the slow one's 0.5 Mb/s.
         between(num(&receiver(&run, "r3")["throughput_bps"]), 2.0e6, 4.0e6);
         between(num(&receiver(&run, "r2")["throughput_bps"]), 0.6e6, 1.2e6);
         between(num(&receiver(&run, "r1")["throughput_bps"]), 0.3e6, 0.5e6);
@@ -106,13 +106,13 @@ fn down_goes_at_once_when_the_link_falls_and_up_again_after_the_hold() {
         let mut downs = Vec::new();
         for seed in 1..=5 {
             let run = controlled(&format!("seed = {seed}\n{}", network(&[1.2], 120, events)), controller);
-            let told = moves(&run);
-            let down = told.iter().find(|m| m.0 > 40.0 && m.3 == "low");
-            let down = down.unwrap_or_else(|| panic!("{controller}: {told:?}")).0;
+            let switches = moves(&run);
+            let down = switches.iter().find(|m| m.0 > 40.0 && m.3 == "low");
+            let down = down.unwrap_or_else(|| panic!("{controller}: {switches:?}")).0;
             between(down, 40.0, 46.0);
             downs.push(down);
-            let up = told.iter().find(|m| m.0 > down && m.0 > 60.0 && m.3 == "mid");
-            between(up.unwrap_or_else(|| panic!("{controller}: {told:?}")).0, 60.0, 100.0);
+            let up = switches.iter().find(|m| m.0 > down && m.0 > 60.0 && m.3 == "mid");
+            between(up.unwrap_or_else(|| panic!("{controller}: {switches:?}")).0, 60.0, 100.0);
         }
         downs.sort_by(f64::total_cmp);
         between(downs[2], 40.0, 44.0);
@@ -122,12 +122,12 @@ fn down_goes_at_once_when_the_link_falls_and_up_again_after_the_hold() {
 #[test]
 fn in_a_steady_network_moves_become_few() {
     for controller in ["asmp", "tfmcc"] {
-        // Each link lies between two groups: no loss in the lower one, and too little for the next. So each asks for
-        // more again, after twice the time; with a hold that stayed at 10 s it would be some twenty times.
+        // Each link's rate lies between two groups: the lower one has no loss, the next one too much. Each attempt to
+        // join the next one doubles the hold time; with a constant hold of 10 s there would be about twenty attempts.
         let run = controlled(&network(&[0.55, 1.45], 300, ""), controller);
-        let told = moves(&run);
+        let switches = moves(&run);
         for name in ["r1", "r2"] {
-            let times: Vec<f64> = told.iter().filter(|m| m.1 == name).map(|m| m.0).collect();
+            let times: Vec<f64> = switches.iter().filter(|m| m.1 == name).map(|m| m.0).collect();
             let late = times.iter().filter(|at| **at > 150.0).count();
             assert!((2..=16).contains(&times.len()) && late <= 4, "{controller}: {name} at {times:?}");
         }
@@ -137,15 +137,15 @@ fn in_a_steady_network_moves_become_few() {
 #[test]
 fn a_group_without_receivers_is_not_sent_and_starts_when_one_comes() {
     let run = run(&network(&[4.0], 60, ""));
-    let told = moves(&run);
-    assert_eq!(told.iter().map(|m| m.3.as_str()).collect::<Vec<_>>(), ["mid", "high"]);
+    let switches = moves(&run);
+    assert_eq!(switches.iter().map(|m| m.3.as_str()).collect::<Vec<_>>(), ["mid", "high"]);
     let rates = sent(&run, "low");
-    // Five report intervals after the last word from anybody it pauses.
-    let gone = told[0].0 as usize;
+    // It pauses five report intervals after the last report of any receiver.
+    let gone = switches[0].0 as usize;
     assert!(rates[5] > 1e5 && rates[gone + 8..].iter().all(|r| *r == 0.0), "{rates:?}");
-    // The receiver hears the new group half a second after it joined.
+    // The receiver gets packets of the new group half a second after its join.
     let high = sent(&run, "high");
-    let joined = told[1].0 as usize;
+    let joined = switches[1].0 as usize;
     assert!(high[..joined - 1].iter().all(|r| *r == 0.0) && high[joined + 2] > 0.7e6, "{high:?}");
 }
 

@@ -1,4 +1,5 @@
-//! What `steady` claims beside TCP, in virtual time. `python -m validation.steady` has it over many more networks.
+//! The claims of `steady` beside TCP in virtual time. `python -m validation.steady` tests them over many more
+//! networks.
 
 use crate::lab;
 
@@ -6,17 +7,17 @@ use lab::{Run, between, num, rules, run};
 
 const DROP_TAIL: &str = "{ kind = \"droptail\", limit = \"50p\" }";
 
-/// A greedy video on a dumbbell of 4 Mb/s and 40 ms, with `more` flows, for 90 s; figures from 20 s on.
+/// Runs a greedy video on a dumbbell of 4 Mb/s and 40 ms with `more` flows for 90 s; figures are from 20 s on.
 fn on(queue: &str, more: &str) -> Run {
     over(("4Mbps", "18ms"), queue, more)
 }
 
-/// The same at another rate, and with another delay of the bottleneck.
+/// Runs it at another rate and with another delay of the bottleneck.
 fn over(path: (&str, &str), queue: &str, more: &str) -> Run {
     seeded(1, path, queue, more)
 }
 
-/// The same with another seed.
+/// Runs it with another seed.
 fn seeded(seed: u64, (rate, delay): (&str, &str), queue: &str, more: &str) -> Run {
     run(&format!(
         "duration = \"90s\"\nwarmup = \"20s\"\nseed = {seed}\n[topology]\nshape = \"dumbbell\"\n\
@@ -61,16 +62,17 @@ fn in_a_queue_of_its_own_it_takes_no_part_in_what_tcp_does_to_its_own() {
 
 #[test]
 fn what_arrives_tells_a_queue_of_its_own_from_one_that_is_shared() {
-    let told = |run: &Run| rules(run).iter().filter(|(_, rule)| rule == "delay: a queue of its own").count();
-    // With two seeds of five it never competes, or leaves by another rule.
+    let self_queue_count =
+        |run: &Run| rules(run).iter().filter(|(_, rule)| rule == "delay: a queue of its own").count();
+    // With two of five seeds it never competes, or stops competing by another rule.
     let own = seeded(2, ("2Mbps", "28ms"), "{ kind = \"fq-codel\" }", &tcp(""));
-    between(told(&own) as f64, 1.0, 8.0);
-    // It lost 1.0 % before it could tell.
+    between(self_queue_count(&own) as f64, 1.0, 8.0);
+    // It lost 1.0 % before it could detect the queue.
     between(loss(&own), 0.0, 0.005);
     between(num(&own.flow("video")["share_of_fair"]), 0.88, 1.05);
     for queue in ["{ kind = \"droptail\", limit = \"27p\" }", "{ kind = \"codel\" }"] {
         let shared = on(queue, &tcp(""));
-        between(told(&shared) as f64, 0.0, 0.0);
+        between(self_queue_count(&shared) as f64, 0.0, 0.0);
         let competes = rules(&shared).iter().filter(|(_, rule)| rule.starts_with("compete")).count();
         between(competes as f64, 100.0, 1e6);
     }
@@ -87,7 +89,7 @@ fn over_a_long_round_trip_too_it_hardly_competes_in_a_queue_of_its_own() {
             let competes: f64 = competes.map(|two| two[1].0 - two[0].0).sum();
             [competes, loss(&run), num(&run.flow("video")["share_of_fair"])]
         };
-        // A single run may compete for a while before it can tell: the median of five says what it does.
+        // A single run may compete for a while before it detects the queue: the median of five runs is judged.
         let runs: Vec<[f64; 3]> = (1..=5).map(measured).collect();
         let median = |of: usize| {
             let mut all: Vec<f64> = runs.iter().map(|run| run[of]).collect();
@@ -119,8 +121,8 @@ fn a_rate_that_a_tcps_start_left_very_low_does_not_stay_there() {
     between(num(&beside.flow("video")["share_of_fair"]), 0.75, 1.3);
 }
 
-/// How long pictures on a path whose queue a CUBIC has filled take until they compete, in seconds; `most` of them at
-/// most.
+/// Returns how long a video needs to start competing on a path whose queue CUBIC has filled, in seconds, at most
+/// `most`.
 fn late((rate, queue, start, most): (f64, f64, u32, u32), media: &str) -> f64 {
     let run = run(&format!(
         "duration = \"{}s\"\n[topology]\nshape = \"dumbbell\"\n\
@@ -137,8 +139,8 @@ fn late((rate, queue, start, most): (f64, f64, u32, u32), media: &str) -> f64 {
 
 #[test]
 fn pictures_whose_yield_raises_the_target_above_a_cubics_queue_still_learn_of_it() {
-    // The queue never empties: its least delay is taken for the path's. They took 9.0 to 12.2 s; the bound was set
-    // below that when 3.7 to 7.6 s had been seen.
+    // The queue never empties, so its minimum delay is taken for the path's. The runs took 9.0 to 12.2 s. The bound
+    // was set below that when 3.7 to 7.6 s had been seen.
     for start in [5, 12, 13] {
         between(late((5e6, 200.0, start, 15), "\"rfc8593\""), 1.0, 8.9);
     }
@@ -146,8 +148,9 @@ fn pictures_whose_yield_raises_the_target_above_a_cubics_queue_still_learn_of_it
 
 #[test]
 fn pictures_of_which_each_leaves_at_once_learn_of_a_cubic_from_how_little_of_its_queue_they_have() {
-    // Their bursts make dips of the queue that they see, and yields tell nothing. Of 24 such paths drawn before, 3
-    // learned of it within 10 s. The first bound asked that none does within 1 s; one had a loss in its start at 0.6 s.
+    // The bursts make dips of the queue that are visible, so yielding gives no information. Of 24 such paths that
+    // were drawn before, 3 detected the queue within 10 s. The first bound required none within 1 s; one had a loss
+    // in its start at 0.6 s.
     let drawn = |n: u32| f64::from(n * 7 % 8) / 8.0;
     let path = |n: u32| (2e6 * libm::pow(4.0, drawn(n)), 50.0 * libm::pow(8.0, drawn(3 * n + 1)), 5 + 3 * n % 10, 12);
     let mut took: Vec<f64> = (0..8).map(|n| late(path(n), "\"table2\"\nvbr = \"frame\"")).collect();
@@ -157,8 +160,8 @@ fn pictures_of_which_each_leaves_at_once_learn_of_a_cubic_from_how_little_of_its
 
 #[test]
 fn beside_newreno_in_a_queue_of_one_bdp_no_start_leaves_it_starved() {
-    // Losses make its target small, so that it gives way to a queue in which it has less than a packet, and that the
-    // TCP empties again and again. One seed in five left it 0.04 or 0.08 of its share; half is what fresh draws ask.
+    // Losses make its target small. It then gives way to a queue of less than one of its packets, which the TCP
+    // empties again and again. One seed in five left it 0.04 or 0.08 of its share; fresh draws require a half.
     for (rate, queue) in [("10Mbps", "17p"), ("20Mbps", "33p")] {
         for seed in 1..=5 {
             let reno = tcp("start = { uniform = [\"0s\", \"1s\"] }").replace("cubic", "newreno");
@@ -193,7 +196,8 @@ fn in_a_group_one_member_behind_a_cubic_is_shared_with_and_the_others_queues_are
          from = \"server\"\nto = [\"r[1-8]\"]\n{}from = \"peer\"\nto = \"r1\"\n",
         tcp("")
     ));
-    // 0.8 and 1.2 of `asmp`'s share were the aim: docs/steady.md, row G. This bound is what was seen, with some room.
+    // The aim was 0.8 and 1.2 of `asmp`'s share: docs/steady.md, row G. This bound is the observed range with some
+    // margin.
     between(num(&run.flow("video")["share_of_fair"]), 0.6, 1.1);
     between(num(&run.flow("tcp")["share_of_fair"]), 0.8, 1.35);
     between(num(&run.receiver("video", "r1")["loss_frac"]), 0.0, 0.015);
@@ -240,8 +244,8 @@ fn jitter_is_no_queue_whether_packets_overtake_each_other_or_not() {
             num(&run.flow("video")["throughput_bps"]) / 4e6
         })
         .collect();
-    // Each was to be above 0.85, with one seed: exponential jitter of 20 ms with another order has 0.39 to 0.92 in
-    // twelve seeds, 0.75 in their mean, and had 0.68 with the law of 60 constants.
+    // Each share was to be above 0.85 with one seed. Exponential jitter of 20 ms in another order has 0.39 to 0.92 in
+    // twelve seeds, with a mean of 0.75, and had 0.68 with the law of 60 constants.
     let mean = used.iter().sum::<f64>() / 7.0;
     assert!((0.85..=1.0).contains(&mean) && used.iter().all(|used| *used > 0.38), "{used:?}");
 }

@@ -1,4 +1,4 @@
-//! What the summary says of a run beside its flows.
+//! The parts of the summary beside the flows.
 
 use crate::lab;
 
@@ -57,13 +57,13 @@ fn controllers_in_one_run_keep_their_promises_apart() {
 fn what_is_not_promised_is_not_checked() {
     let paper = beside_tcp("").replace("\"CONTROLLER\"", "\"asmp\"\nmode = \"paper\"");
     assert_eq!(invariant(&run(&paper).summary, "asmp.a-packet-per-report"), None);
-    // Feedback once per round trip has no bound.
+    // Feedback once per RTT has no bound.
     assert_eq!(invariant(&run(&beside_tcp("").replace("CONTROLLER", "tfrc")).summary, "rtcp.share"), None);
 }
 
 #[test]
 fn a_link_s_means_leave_the_warm_up_out_and_its_counts_do_not() {
-    // Nothing but the warm-up is crowded: the TCP ends with it.
+    // Only the warm-up is crowded: the TCP ends with it.
     let text = beside_tcp("warmup = \"15s\"")
         .replace("CONTROLLER", "fixed")
         .replace("media = \"greedy\"", "media = \"greedy\"\nparams.fixed = { rate = \"500kbps\" }");
@@ -83,7 +83,7 @@ fn a_link_s_means_leave_the_warm_up_out_and_its_counts_do_not() {
     between(num(&whole["drop_frac"]), 1e-4, 0.05);
 }
 
-/// What a link of 10 Mb/s with 20 Mb/s offered used, and what came through, with these events.
+/// Returns what a link of 10 Mb/s with 20 Mb/s offered used, and its throughput, with these events.
 fn overloaded(events: &[(&str, &str)]) -> (Option<f64>, f64) {
     let each = events.iter().map(|(at, rate)| {
         format!(
@@ -110,7 +110,7 @@ fn a_link_that_is_always_busy_used_all_it_could_whatever_events_change_its_rate(
     near(overloaded(&[]), 10.0);
     near(overloaded(&[("0s", "2Mbps")]), 2.0);
     near(overloaded(&[("0s", "10Mbps")]), 10.0);
-    // Eight seconds of ten, then ten of four.
+    // Eight seconds at ten, then ten at four.
     near(overloaded(&[("10s", "2Mbps"), ("10s", "4Mbps")]), 120.0 / 18.0);
     near(overloaded(&[("5s", "1Mbps"), ("5s", "2Mbps"), ("5s", "10Mbps")]), 10.0);
     // An outage of six seconds.
@@ -121,7 +121,7 @@ fn a_link_that_is_always_busy_used_all_it_could_whatever_events_change_its_rate(
 fn an_event_takes_a_link_s_limit_away() {
     let (used, through) = overloaded(&[("11s", "none")]);
     assert_eq!(used, None, "nobody knows what it could have carried");
-    // Nine seconds of ten, then nine of all that is offered.
+    // Nine seconds at ten, then nine at everything that is offered.
     assert!((through / 15.0 - 1.0).abs() < 0.01, "{through}");
 }
 
@@ -138,22 +138,22 @@ fn a_tcp_whose_window_holds_less_than_its_share_is_a_warning_and_another_is_none
         let emulated = Record { world: "emulated", ..run.simulation.record() }.summary(true);
         for summary in [&run.summary, &emulated] {
             let said = summary["warnings"].to_string();
-            let told = "the window limits it, and not the network; make flow.tcp.window \\\"67p\\\" or more";
-            assert_eq!(said.contains(told), few, "{window}: {said}");
+            let expected = "the window limits it, and not the network; make flow.tcp.window \\\"67p\\\" or more";
+            assert_eq!(said.contains(expected), few, "{window}: {said}");
         }
     }
 }
 
 #[test]
 fn the_kernels_window_limits_an_emulated_tcp_whatever_the_scenario_gives_it() {
-    // 1 Gb/s hold 10 MB in a round trip of 80 ms: 6,667 packets. The kernel opens 4,194.
+    // 1 Gb/s hold 10 MB in an RTT of 80 ms: 6,667 packets. The kernel's window grows to 4,194.
     let run = run("duration = \"100ms\"\n[topology]\nshape = \"dumbbell\"\n\
          bottleneck = { rate = \"1Gbps\", delay = \"40ms\", queue = \"100p\" }\n\
          access = { rate = \"none\", delay = \"0ms\" }\n\
          [[flow]]\nname = \"tcp\"\nkind = \"tcp\"\nwindow = \"6700p\"\n");
     let said = |world| Record { world, ..run.simulation.record() }.summary(true)["warnings"].to_string();
     assert!(!said("simulated").contains("the window limits it"), "{}", said("simulated"));
-    let told = "its window holds 6291000 bytes, and its fair share 10000000 in a round trip of 80ms: the window limits \
+    let want = "its window holds 6291000 bytes, and its fair share 10000000 in a round trip of 80ms: the window limits \
                 it, and not the network; no larger one is opened here";
-    assert!(said("emulated").contains(told), "{}", said("emulated"));
+    assert!(said("emulated").contains(want), "{}", said("emulated"));
 }

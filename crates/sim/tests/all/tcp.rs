@@ -1,4 +1,4 @@
-//! TCP in the simulated world: what the connection's model needs from the network around it.
+//! TCP in the simulator: the requirements of the TCP model on the network around it.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,8 +42,8 @@ impl Done {
         self.summary["links"][place][key].as_f64().unwrap_or_else(|| panic!("{key}: {}", self.summary["links"][place]))
     }
 
-    /// Bytes that the link back has carried, per packet, of a flow that has stopped before the end: what leaves after
-    /// that is not in the link's utilisation.
+    /// Returns the bytes per packet on the reverse link, for a flow that stops before the end. What leaves after the
+    /// end is not part of the utilisation.
     fn ack_bytes(&self) -> f64 {
         self.link(1, "utilisation_frac") * 4e6 * 20.0 / 8.0 / self.link(1, "packets")
     }
@@ -67,7 +67,7 @@ impl Done {
         codes.into_iter().map(|c| texts.get(c as usize).cloned().unwrap_or_default()).collect()
     }
 
-    /// What the source put out, or the sink took in, per interval of 0.1 s, in bit/s.
+    /// Returns what the source sent, or the sink received, per interval of 0.1 s, in bit/s.
     fn rates(&self, node: &str) -> Vec<f64> {
         let nodes = self.text("rates", "node");
         self.real("rates", "throughput_bps").into_iter().zip(nodes).filter(|(_, n)| n == node).map(|(r, _)| r).collect()
@@ -82,7 +82,7 @@ const SOME_LOSS: &str = "loss = { kind = \"bernoulli\", p = 0.01 }";
 
 #[test]
 fn the_preset_decides_what_no_key_says() {
-    // Both are told the same of everything that has a key; headers and the first threshold have none.
+    // Both have the same value for each key; headers and the first threshold have no key.
     let same = "congestion = \"newreno\"\nwindow = \"50p\"\ninitial_window = \"2p\"\nmin_rto = \"200ms\"\n\
                 max_rto = \"60s\"\n\
                 init_rto = \"3s\"\ntick = \"10ms\"\ndelayed_ack = false\nsack = false\ntimestamps = true\necn = false\n\
@@ -100,10 +100,10 @@ fn acknowledgments_are_as_long_as_the_blocks_they_carry() {
     let clean = run("", linux, &["flow.tcp.window=30p", "flow.tcp.stop=18s"]);
     assert_eq!(clean.flow("retransmitted_packets"), 0.0);
     assert_between("without loss", clean.ack_bytes(), 52.0 - 1e-6, 52.0 + 1e-6);
-    // A block costs 12 bytes, two 20, three 28.
+    // One SACK block costs 12 bytes, two cost 20, three cost 28.
     let lossy = run(SOME_LOSS, linux, &["flow.tcp.stop=18s"]);
     assert_between("with loss", lossy.ack_bytes(), 53.0, 72.0);
-    // ns-2's are 40 bytes whatever they say.
+    // ns-2's acknowledgments always have 40 bytes.
     let ns2 = run(SOME_LOSS, "preset = \"ns2\"\ncongestion = \"sack\"\n", &["flow.tcp.stop=18s"]);
     assert_between("ns2", ns2.ack_bytes(), 40.0 - 1e-6, 40.0 + 1e-6);
     assert!(ns2.flow("retransmitted_packets") > 5.0);
@@ -122,7 +122,7 @@ fn a_marking_queue_is_kept_short_without_a_loss_and_repeated_segments_are_never_
     assert_eq!(deaf.link(0, "marked_packets"), 0.0);
     assert_between("drops", deaf.link(0, "dropped_packets"), 20.0, 500.0);
 
-    // With losses beside the marks there are repeated segments.
+    // With losses beside the marks there are retransmissions.
     let both = run(&format!("{red}\n{SOME_LOSS}"), &format!("{flow}ecn = true\n"), &["link.path.delay=2ms"]);
     let (dirs, seqs, marks) = (both.text("packets", "dir"), both.whole("packets", "seq"), both.whole("packets", "ecn"));
     let mut sent: BTreeMap<i64, u32> = BTreeMap::new();
@@ -156,7 +156,7 @@ fn a_lost_syn_of_the_second_transfer_costs_its_timeout_and_no_more() {
 
 #[test]
 fn what_is_late_from_one_transfer_does_not_reach_the_next() {
-    // Packets that overtake each other by seconds, time-outs far too early, and pauses that are shorter than the way.
+    // Reordering by seconds, early time-outs, and pauses shorter than the path delay.
     let link = "jitter = { mean = \"400ms\", dist = \"exponential\", reorder = true }\n\
                 back = { delay = \"1ms\", jitter = { mean = \"400ms\", dist = \"exponential\", reorder = true } }";
     for preset in ["ns2", "linux"] {
@@ -172,7 +172,7 @@ fn what_is_late_from_one_transfer_does_not_reach_the_next() {
         let bytes = done.flow("throughput_bps") * 200.0 / 8.0;
         assert!(done.flow("retransmitted_packets") > count, "{preset}: nothing was late");
         assert!(count > 30.0, "{preset}: {count} transfers");
-        // Each transfer's bytes once: not a segment more, not one less.
+        // Each transfer's bytes exactly once.
         assert_between(preset, bytes, count * each - 1.0, (count + 1.0) * each);
     }
 }
@@ -196,17 +196,17 @@ fn an_application_without_a_rate_fills_the_link_while_it_is_on_and_leaves_no_bac
     let done = run("", flow, &[]);
     let rates = done.rates("b");
     assert_between("on", rates[55..69].iter().sum::<f64>() / 14.0, 3.8e6, 4.05e6);
-    // What was under way at the end of the period: a window, 62 ms.
+    // The segments in flight at the end of the period: one window, 62 ms.
     assert_eq!(rates[22..48].iter().sum::<f64>(), 0.0);
     assert_eq!(rates[72..98].iter().sum::<f64>(), 0.0);
-    // An idle connection begins again with one segment.
+    // An idle connection restarts with one segment.
     let windows = done.real("tcp", "cwnd_packets");
     assert!(windows[48] >= 20.0 && windows[50] < 10.0, "{} {}", windows[48], windows[50]);
 }
 
 #[test]
 fn a_blocked_application_keeps_no_more_than_a_window_to_send() {
-    // Twice what the link carries: what does not fit is not written.
+    // Twice what the link carries: the application discards what does not fit.
     let flow = "preset = \"ns2\"\ncongestion = \"sack\"\nwindow = \"30p\"\nrate = \"8Mbps\"\n\
                 on = { dist = \"constant\", mean = \"2s\" }\noff = { dist = \"constant\", mean = \"3s\" }\n";
     let rates = run("", flow, &[]).rates("b");
@@ -217,7 +217,7 @@ fn a_blocked_application_keeps_no_more_than_a_window_to_send() {
 
 #[test]
 fn the_clock_of_a_connection_begins_anywhere_within_a_tick() {
-    // 64 ms and some: six or seven ticks, depending on where the first begins. A kernel's clock is exact.
+    // About 64 ms: six or seven ticks, depending on the phase of the clock. A kernel's clock is exact.
     let seen = |preset: &str| {
         let seeds = (1..=8).map(|seed| {
             let flow = format!(
@@ -246,7 +246,7 @@ fn send_jitter_delays_a_burst_as_one() {
     let flow = "preset = \"ns2\"\ncongestion = \"newreno\"\nwindow = \"4p\"\nsend_jitter = \"2ms\"\n";
     let done = run("", flow, &["link.path.rate=none"]);
     let delays: Vec<f64> = done.real("packets", "owd_ms").into_iter().filter(|d| d.is_finite()).collect();
-    // The SYN, two segments for its acknowledgment, then at most four under way, over 20 s of 62 ms.
+    // The SYN, two segments after its acknowledgment, then at most four in flight, over 20 s with an RTT of 62 ms.
     assert_between("segments", delays.len() as f64, 1100.0, 1400.0);
     assert!(delays.iter().all(|d| (30.0..=32.0).contains(d)));
     assert_eq!(delays[1], delays[2], "two that left together");
@@ -254,7 +254,7 @@ fn send_jitter_delays_a_burst_as_one() {
     assert_between("mean", mean, 30.9, 31.1);
 }
 
-/// The 95th percentile of the wait in a queue of 20 ms each way and `mbps`, from 10 s on, in milliseconds.
+/// Returns the 95th percentile of the queueing delay at 20 ms each way and `mbps`, from 10 s on, in milliseconds.
 fn late_wait(done: &Done, mbps: f64) -> f64 {
     let (at, delay) = (done.real("packets", "t_s"), done.real("packets", "owd_ms"));
     let late = at.iter().zip(&delay).filter(|(t, d)| **t >= 10.0 && d.is_finite());
@@ -263,7 +263,7 @@ fn late_wait(done: &Done, mbps: f64) -> f64 {
     waits[waits.len() * 95 / 100]
 }
 
-/// What arrives from 10 s on, as a part of the link's rate.
+/// Returns the arrivals from 10 s on, as a share of the link's rate.
 fn late_share(done: &Done, mbps: f64) -> f64 {
     let rates = done.rates("b");
     let late = &rates[100..];
@@ -272,10 +272,10 @@ fn late_share(done: &Done, mbps: f64) -> f64 {
 
 #[test]
 fn bbr_alone_takes_the_link_and_queues_what_its_gains_say() {
-    // In round trips of 40 ms. Version 1 probes for one in eight at 1.25 and drains at once, to a window and six
+    // In round trips of 40 ms. Version 1 probes for one in eight at 1.25 and then drains, to a window plus six
     // segments for bursts: 0.25 of 67 segments, 0.25 + 6/13 of 13. Version 3 probes for three rounds without growth,
-    // which ends near its window of 2.25, and drains a tenth per round trip: of 13 segments each 13 rounds, of 67 each
-    // 63 at most.
+    // which ends near its window of 2.25, and drains a tenth per round trip: for 13 segments every 13 rounds, for 67
+    // at most every 63.
     for (congestion, mbps, low, high) in
         [("bbr1", 20.0, 0.15, 0.4), ("bbr1", 4.0, 0.4, 0.95), ("bbr", 20.0, 0.3, 0.75), ("bbr", 4.0, 0.6, 1.4)]
     {
@@ -291,20 +291,20 @@ fn bbr_alone_takes_the_link_and_queues_what_its_gains_say() {
 
 #[test]
 fn version_1_beside_one_cubic_takes_the_share_that_its_window_of_two_round_trips_leaves_it() {
-    // The model of Ware et al. (IMC 2019): ProbeRTT finds CUBIC's part p of a full queue of q packets and X round
-    // trips, and four of its own; its window is twice the bandwidth times that, which gives p = 1/2 − 1/2X − 4/q.
-    // ProbeRTT costs 200 ms, a round trip and the time in which the queue drains, each 10 s. That CUBIC's queue is not
-    // always full, which the model leaves out, takes from version 1.
+    // The model of Ware et al. (IMC 2019). ProbeRTT measures CUBIC's part p of a full queue of q packets and X round
+    // trips, plus four packets of BBR. BBR's window is twice the bandwidth times that, so p = 1/2 − 1/2X − 4/q.
+    // ProbeRTT costs 200 ms, a round trip and the drain time of the queue every 10 s. CUBIC's queue is not always
+    // full, which the model ignores and which reduces version 1's share.
     for x in [2.0, 4.0, 8.0] {
         let packets = (x * 20e6 * 0.04 / 12e3) as u32;
         let cubics = 0.5 - 0.5 / x - 4.0 / f64::from(packets);
-        let told = (1.0 - cubics) * (1.0 - (x * 0.04 + 0.2 + 0.04) / 10.0);
+        let predicted = (1.0 - cubics) * (1.0 - (x * 0.04 + 0.2 + 0.04) / 10.0);
         let queue = format!("queue = {{ kind = \"droptail\", limit = \"{packets}p\" }}");
         let flow = "congestion = \"bbr1\"\n[[flow]]\nname = \"cubic\"\nkind = \"tcp\"\nfrom = \"a\"\nto = [\"b\"]\n";
         let done = run(&queue, flow, &["link.path.rate=20Mbps", "link.path.delay=20ms", "duration=180s"]);
         let rate = |n: usize| done.summary["flows"][n]["throughput_bps"].as_f64().expect("a rate");
         let share = rate(0) / (rate(0) + rate(1));
-        assert_between(&format!("{x} round trips"), share, told - 0.2, told + 0.2);
+        assert_between(&format!("{x} round trips"), share, predicted - 0.2, predicted + 0.2);
         assert_between("of both", share, 0.25, 0.75);
     }
 }
@@ -316,7 +316,7 @@ fn prague_and_dctcp_fill_a_link_that_marks_and_lose_nothing() {
         let sets = ["link.path.rate=20Mbps", "link.path.delay=20ms", "duration=60s"];
         let done = run("queue = { kind = \"codel\", ecn = true }", &flow, &sets);
         assert_between("share", late_share(&done, 20.0), 0.97, 1.001);
-        // CoDel's target is 5 ms; it marks the more, the longer the wait is above it.
+        // CoDel's target is 5 ms; it marks more often, the longer the delay exceeds it.
         assert_between("wait", late_wait(&done, 20.0), 5.0, 10.0);
         assert_between("retransmissions", done.flow("retransmitted_packets"), 0.0, 0.0);
         assert!(done.link(0, "marked_packets") > 1000.0, "{congestion}: no marks");

@@ -1,14 +1,14 @@
-//! The sender, fed with the acknowledgments that a kernel's TCP got: `python -m validation.kernel --write` recorded
-//! them.
+//! The sender against a kernel: it processes the acknowledgments that a kernel's TCP received, recorded by `python -m
+//! validation.kernel --write`.
 
 use super::{Poll, Sender};
 use crate::{Ack, Block, Config, Congestion, Preset};
 use steadycast_units::{Span, Time};
 
-/// Samples in the first five seconds.
+/// The samples in the first five seconds.
 const SETTLED: usize = 50;
 
-/// The window and the threshold of the model and of the kernel, at the same times.
+/// Window and threshold of the model and of the kernel at the same time.
 struct Sample {
     model: (f64, f64),
     kernel: (f64, f64),
@@ -17,7 +17,7 @@ struct Sample {
 struct Replay {
     sender: Sender,
     now: Time,
-    /// When each segment was last sent.
+    /// The time at which each segment was last sent.
     sent: Vec<Time>,
     una: u32,
 }
@@ -31,7 +31,7 @@ impl Replay {
         }
     }
 
-    /// Time-outs until then.
+    /// Processes the time-outs until `now`.
     fn until(&mut self, now: Time) {
         while let Some(due) = self.sender.wake().filter(|due| *due <= now) {
             self.now = due;
@@ -42,12 +42,12 @@ impl Replay {
     }
 
     fn on_ack(&mut self, next: u32, sacks: [Block; 3]) {
-        // What has arrived was sent, though the model may only be about to.
-        let told = sacks.iter().map(|block| block.end).fold(next, u32::max);
-        if told > self.sender.max {
-            self.sender.max = told;
-            self.sender.board.on_sent_to(told);
-            self.sent.resize(told as usize, self.now);
+        // A segment that has arrived was sent, although the model may be about to send it.
+        let sent_to = sacks.iter().map(|block| block.end).fold(next, u32::max);
+        if sent_to > self.sender.max {
+            self.sender.max = sent_to;
+            self.sender.scoreboard.on_sent_to(sent_to);
+            self.sent.resize(sent_to as usize, self.now);
         }
         let measured = if next > self.una { self.una } else { sacks[0].start };
         let echo = self.sent.get(measured as usize).copied().unwrap_or(self.now);
@@ -62,8 +62,8 @@ fn block(text: &str) -> Block {
     Block { start: start.parse().expect("a number"), end: end.parse().expect("a number") }
 }
 
-/// `a MICROSECONDS NEXT START-END…` is an acknowledgment as it reached the sender, `w MICROSECONDS CWND SSTHRESH` what
-/// the kernel then said of itself.
+/// Replays a record. A line `a MICROSECONDS NEXT START-END…` is an acknowledgment as it arrived at the sender. A line
+/// `w MICROSECONDS CWND SSTHRESH` is the kernel's state after it.
 fn replay(recorded: &str, congestion: Congestion) -> Vec<Sample> {
     let sender = Sender::new(&Config::new(Preset::Linux, congestion));
     let mut replay = Replay { sender, now: Time::ZERO, sent: vec![], una: 0 };
@@ -101,7 +101,7 @@ fn fed_with_a_kernels_acknowledgments_the_window_is_the_kernels() {
     {
         let all = replay(recorded, congestion);
         let same = share(&all, |s| (s.model.1 - s.kernel.1).abs() <= 2.0 || s.model.1 > 1e5 && s.kernel.1 > 1e5);
-        // Slow start's overflow takes the kernel's Reno longer to repair than the model's.
+        // The kernel's Reno needs longer than the model's to recover from the overflow of slow start.
         let samples = &all[SETTLED..];
         let mean = |of: &dyn Fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / samples.len() as f64;
         let kernel = mean(&|s| s.kernel.0);

@@ -1,4 +1,4 @@
-//! What the preset `Linux` does as a kernel does it.
+//! The behaviour of the preset `Linux`, as in a kernel.
 
 use crate::path::{Path, Run, assert_between, at};
 use steadycast_tcp::{Config, Congestion, Preset};
@@ -13,7 +13,7 @@ fn run(change: impl Fn(&mut Config)) -> Run {
     run
 }
 
-/// Segments of each unit that left from second 5 on: what left at one instant.
+/// Returns the segments of each unit that left from second 5 on: those with the same departure.
 fn bursts(run: &Run) -> Vec<usize> {
     let sent: Vec<_> = run.sent.iter().filter(|d| d.at > at(5.0)).collect();
     sent.chunk_by(|a, b| a.at == b.at).map(<[_]>::len).collect()

@@ -1,4 +1,4 @@
-//! What the model promises, shown over a small path of its own.
+//! The claims of the model, tested over a small path.
 
 mod linux;
 mod modern;

@@ -1,4 +1,4 @@
-//! BBR, DCTCP and Prague: states, estimates, and what they make of a path.
+//! BBR, DCTCP and Prague: states, estimates, and their effect on a path.
 
 use crate::path::{Path, Run, assert_between, at};
 use steadycast_tcp::{Config, Congestion, Ecn, Preset};
@@ -6,7 +6,7 @@ use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
 const RATE: Rate = Rate::mbps(20);
 const DELAY: Span = Span::millis(20);
-/// Of the path above: 20 Mb/s for 40 ms in segments of 1500 B.
+/// The BDP of the path above: 20 Mb/s for 40 ms in segments of 1500 B.
 const BDP: f64 = 66.7;
 
 fn config(congestion: Congestion) -> Config {
@@ -19,7 +19,7 @@ fn run(congestion: Congestion, path: &Path, seconds: f64) -> Run {
     run
 }
 
-/// Changes of state, with their times.
+/// Returns the changes of state with their times.
 fn changes(run: &Run) -> Vec<(f64, &'static str)> {
     let mut all: Vec<(f64, &'static str)> = vec![];
     for (now, state, ..) in &run.states {
@@ -30,7 +30,7 @@ fn changes(run: &Run) -> Vec<(f64, &'static str)> {
     all
 }
 
-/// Segments per second that leave from `from` on.
+/// Returns the segments per second that are sent from `from` on.
 fn rate(run: &Run, from: f64) -> f64 {
     let sent = run.sent.iter().filter(|d| d.at >= at(from)).count();
     sent as f64 / (run.now.since(at(from)).as_secs_f64())
@@ -43,9 +43,9 @@ fn startup_ends_three_rounds_after_the_rate_stops_growing_and_drain_empties_the_
         let all = changes(&run);
         let names: Vec<_> = all.iter().map(|(_, state)| *state).take(2).collect();
         assert_eq!(names, ["startup", "drain"], "{congestion}");
-        // After the handshake 10 segments, and twice as many each round: the fourth round's rate is the path's, an
-        // eighth of a second later at the latest. Three rounds without growth follow, of 40 ms and the queue: up to
-        // 2.885 windows, 115 ms. 0.2 + 3 × 0.04 … 0.29 + 3 × 0.115.
+        // After the handshake 10 segments are sent, and twice as many in each round. The fourth round reaches the
+        // path's rate, at most an eighth of a second later. Three rounds without growth follow, of 40 ms and the
+        // queue's delay: up to 2.885 windows, 115 ms. 0.2 + 3 × 0.04 … 0.29 + 3 × 0.115.
         assert_between(all[1].0, 0.32, 0.63);
         let before = run.states.iter().filter(|(now, ..)| now.since(Time::ZERO).as_secs_f64() < all[1].0);
         let most = before.map(|s| s.3).max().unwrap_or_default();
@@ -84,8 +84,8 @@ fn version_3_goes_through_its_four_phases_in_their_order() {
             (pair[0], pair[1]),
             ("startup", "drain")
                 | ("drain" | "probe-bw-up", "probe-bw-down")
-                // Where what is under way is low already, the phase between ends with the acknowledgment that begins
-                // it.
+                // If the segments in flight are low already, the phase between ends with the acknowledgment that
+                // starts it.
                 | ("drain" | "probe-bw-up", "probe-bw-cruise")
                 | ("probe-bw-down" | "probe-rtt", "probe-bw-cruise")
                 | ("probe-bw-down" | "probe-bw-cruise", "probe-bw-refill")
@@ -95,15 +95,15 @@ fn version_3_goes_through_its_four_phases_in_their_order() {
         assert!(fits, "{pair:?}");
         cycles += u32::from(pair[1] == "probe-bw-up");
     }
-    // One probe each 2 to 3 s, and its own time.
+    // One probe every 2 to 3 s, plus its duration.
     assert_between(f64::from(cycles), 7.0, 15.0);
 }
 
-/// What the draft's gains make of the queue, in windows and round trips of the path. A probe lasts three rounds at 1.25
-/// · 0.99 of the rate. A round is as long as the round trip that its first packet finds: 1 + 1.2375 + 1.531 = 3.77
-/// round trips in all, and then 1.2375³ = 1.895 windows are under way. At 0.9 · 0.99 of the rate the queue then falls
-/// by 0.109 windows per round trip. So it holds more than 0.4 windows for 0.495 / 0.2375 + 0.495 / 0.109 = 6.6 round
-/// trips after each probe, which is a tenth of the 66 between two probes. ProbeRTT cuts some short.
+/// The queue by the draft's gains, in windows and round trips of the path. A probe lasts three rounds at 1.25 · 0.99
+/// of the rate. A round is as long as the round trip of its first packet: 1 + 1.2375 + 1.531 = 3.77 round trips in
+/// all, after which 1.2375³ = 1.895 windows are in flight. At 0.9 · 0.99 of the rate the queue then shrinks by 0.109
+/// windows per round trip. It holds more than 0.4 windows for 0.495 / 0.2375 + 0.495 / 0.109 = 6.6 round trips per
+/// probe, a tenth of the 66 between two probes. ProbeRTT shortens some.
 #[test]
 fn version_3_keeps_the_queue_above_two_fifths_of_a_window_for_as_long_as_its_gains_say() {
     let run = run(Congestion::Bbr, &Path::new(RATE, DELAY, 1000), 60.0);
@@ -141,8 +141,8 @@ fn bbr_fills_the_path_alone_and_its_rate_is_that_of_the_path() {
 fn version_1_ignores_loss_and_version_3_bears_little_of_it() {
     let path = Path { loss: 0.01, ..Path::new(RATE, DELAY, 1000) };
     let link = 20e6 / 12e3;
-    // With 67 segments under way two losses are more than 2 %, which is every fifth round: version 3 holds back, far
-    // above Reno's 1.22/√p per round trip, which is 18 % of this path.
+    // With 67 segments in flight two losses are more than 2 %, which occurs in every fifth round. Version 3 then
+    // reduces its rate, but stays far above Reno's 1.22/√p per round trip, which is 18 % of this path.
     assert_between(rate(&run(Congestion::Bbr, &path, 40.0), 10.0) / link, 0.5, 1.02);
     assert_between(rate(&run(Congestion::Sack, &path, 40.0), 10.0) / link, 0.1, 0.3);
     assert_between(rate(&run(Congestion::Bbr1, &path, 40.0), 10.0) / link, 0.85, 1.02);
@@ -155,11 +155,11 @@ fn version_1_ignores_loss_and_version_3_bears_little_of_it() {
 
 #[test]
 fn dctcps_and_pragues_windows_are_two_over_p() {
-    // Prague's from 25 ms on are DCTCP's at any round trip: what it does for short ones ends there.
+    // From 25 ms on Prague equals DCTCP at any RTT; its RTT independence is for shorter ones.
     for (congestion, way) in [(Congestion::Dctcp, 15), (Congestion::Prague, 15), (Congestion::Prague, 40)] {
         for p in [0.02, 0.1] {
             let path = Path { mark: p, ..Path::new(Rate::mbps(1000), Span::millis(way), 10_000) };
-            // Fractions of a segment, as the formula has them: whole ones cut a small window by less.
+            // Fractions of a segment, as in the formula: with whole ones a small window is cut by less.
             let config = Config { whole_window: false, ..config(congestion) };
             let mut run = Run::new(&config, &path);
             run.until(at(60.0));
@@ -167,8 +167,8 @@ fn dctcps_and_pragues_windows_are_two_over_p() {
             let n = late().count() as f64;
             let alpha = late().map(|(_, s)| s.2).sum::<f64>() / n;
             assert_between(alpha / p, 0.85, 1.15);
-            // A segment, or 1 − p, is added per round trip. w·p/2 is taken when a mark comes, which takes 1/p segments
-            // more than a round trip: x = w·p/2 is at least 1 − p, and at most 1 + 1/2x, which is 1.37.
+            // A segment, or 1 − p, is added per round trip. w·p/2 is subtracted at a mark, which occurs 1/p segments
+            // plus a round trip later: x = w·p/2 is at least 1 − p, and at most 1 + 1/2x, which is 1.37.
             let window = late().map(|(w, _)| w.1).sum::<f64>() / n;
             assert_between(window * p / 2.0, 1.0 - p, 1.37);
             assert_eq!(run.sender.retransmitted, 0);
@@ -223,7 +223,7 @@ fn a_loss_halves_prague_and_dctcp_once() {
 #[test]
 fn a_paced_sender_never_lets_more_than_a_burst_leave_at_once() {
     for (congestion, burst) in [(Congestion::Bbr, 2), (Congestion::Bbr1, 2), (Congestion::Prague, 1)] {
-        // From the second window on: the first is sent at what the handshake told.
+        // From the second window on: the first is paced by the RTT of the handshake.
         let run = run(congestion, &Path::new(Rate::mbps(8), DELAY, 1000), 20.0);
         let mut most = 0;
         let mut at_once = (Time::ZERO, 0);
@@ -244,13 +244,13 @@ fn a_lost_tail_and_a_dead_path_are_overcome_by_time_outs() {
         config.bytes = Some(Bytes::new(400 * 1448));
         let mut run = Run::new(&config, &Path { drop, ..Path::new(RATE, DELAY, 1000) });
         run.until(at(60.0));
-        assert!(run.sender.completed.is_some(), "{congestion}: {:?}", run.last_why);
+        assert!(run.sender.completed.is_some(), "{congestion}: {:?}", run.last_limit);
         assert!(run.sender.timeouts >= 1);
-        // All of a window and each of its repairs for a while: 300 to 360, four times each.
+        // A whole window and its retransmissions are lost: 300 to 360, four times each.
         let drop = (300..360).map(|n| (n, 4)).collect();
         let mut run = Run::new(&config, &Path { drop, ..Path::new(RATE, DELAY, 1000) });
         run.until(at(120.0));
-        assert!(run.sender.completed.is_some(), "{congestion}: {:?}", run.last_why);
+        assert!(run.sender.completed.is_some(), "{congestion}: {:?}", run.last_limit);
         assert_eq!(run.receiver.distinct_segments, 401);
     }
 }
@@ -258,7 +258,7 @@ fn a_lost_tail_and_a_dead_path_are_overcome_by_time_outs() {
 #[test]
 fn after_a_time_out_bbr_comes_back_to_the_paths_rate() {
     for congestion in [Congestion::Bbr, Congestion::Bbr1] {
-        // More than a window: nothing comes back that tells of it.
+        // More than a window is lost, so no acknowledgment reveals it.
         let drop = (3000..3200).map(|n| (n, 1)).collect();
         let run = run(congestion, &Path { drop, ..Path::new(RATE, DELAY, 1000) }, 25.0);
         assert!(run.sender.timeouts >= 1, "{congestion}");
@@ -269,7 +269,7 @@ fn after_a_time_out_bbr_comes_back_to_the_paths_rate() {
 #[test]
 fn a_reordering_path_costs_bbr_little() {
     for congestion in [Congestion::Bbr, Congestion::Bbr1] {
-        // One of 97 is overtaken by six, and taken for lost: to version 3 a loss of 1 %.
+        // One segment of 97 is overtaken by six and declared lost: a loss rate of 1 % for version 3.
         let late = (100..40_000).step_by(97).map(|n| (n, Span::millis(4))).collect();
         let least = if congestion == Congestion::Bbr { 0.5 } else { 0.85 };
         let run = run(congestion, &Path { late, ..Path::new(RATE, DELAY, 1000) }, 20.0);
@@ -286,7 +286,7 @@ fn an_application_that_writes_little_does_not_lower_bbrs_estimate() {
         let mut run = Run::new(&config, &Path::new(RATE, DELAY, 1000));
         run.until(at(10.0));
         let (full, began) = (run.sender.pacing().expect("it paces"), run.now);
-        // 3 s of 4 segments each 100 ms: 40 segments per second of 1667.
+        // 4 segments every 100 ms for 3 s: 40 segments per second of 1667.
         for step in 1..=30 {
             run.now = began + Span::millis(100 * step);
             run.offer(4);
@@ -294,7 +294,7 @@ fn an_application_that_writes_little_does_not_lower_bbrs_estimate() {
             assert!(run.sender.completed.is_some());
         }
         let low = run.sender.pacing().expect("it paces");
-        // Between the lowest and the highest gain of two phases.
+        // Between the lowest and the highest pacing gain of two phases.
         assert_between(low / full, 0.7, 1.45);
     }
 }

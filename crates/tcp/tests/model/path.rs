@@ -1,28 +1,28 @@
-//! A path of one bottleneck with a drop-tail queue and a fixed delay, and a way back that never queues.
+//! A path with one bottleneck, a drop-tail queue and a fixed delay. The reverse path never queues.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
-use steadycast_tcp::{Ack, Config, Ecn, Poll, Receiver, Segment, Sender, Why};
+use steadycast_tcp::{Ack, Config, Ecn, Poll, Receiver, Segment, SendLimit, Sender};
 use steadycast_units::{Chance, Rate, Seed, Span, Time};
 
-/// What goes wrong on the path.
+/// The path's properties and impairments.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     pub(crate) rate: Rate,
-    /// One way, each way.
+    /// The one-way delay, equal in both directions.
     pub(crate) delay: Span,
-    /// Segments that wait or are being sent.
+    /// The segments that the queue holds, the one on the transmitter included.
     pub(crate) buffer: usize,
-    /// Drops the nth transmissions of these numbers: (number, how often).
+    /// The sequence numbers whose first n transmissions are dropped, with n.
     pub(crate) drop: Vec<(u32, u32)>,
-    /// Random loss of segments and of acknowledgments.
+    /// The random loss of segments and acknowledgments.
     pub(crate) loss: f64,
     pub(crate) ack_loss: f64,
-    /// These numbers' first transmission arrives later by that much.
+    /// The sequence numbers whose first transmission is delayed, with the extra delay.
     pub(crate) late: Vec<(u32, Span)>,
-    /// Segments are marked instead of dropped with this probability.
+    /// The probability that a segment is marked.
     pub(crate) mark: f64,
-    /// All are marked that have to wait longer than that.
+    /// The wait above which every segment is marked.
     pub(crate) mark_above: Span,
     pub(crate) seed: u64,
 }
@@ -52,7 +52,7 @@ enum What {
     ReceiverTimer,
 }
 
-/// What left the sender, and when.
+/// A transmission and its time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Departure {
     pub(crate) at: Time,
@@ -65,14 +65,14 @@ pub(crate) struct Run {
     pub(crate) now: Time,
     pub(crate) sent: Vec<Departure>,
     pub(crate) acks: Vec<(Time, Ack)>,
-    /// (time, cwnd, ssthresh) after each acknowledgment.
+    /// The time, cwnd and ssthresh after each acknowledgment.
     pub(crate) windows: Vec<(Time, f64, f64)>,
-    pub(crate) last_why: Option<Why>,
+    pub(crate) last_limit: Option<SendLimit>,
     pub(crate) queue_drops: u64,
     pub(crate) max_queue: Span,
-    /// (time, state of BBR, alpha, under way) after each acknowledgment.
+    /// The time, state of BBR, alpha and segments in flight after each acknowledgment.
     pub(crate) states: Vec<(Time, &'static str, f64, u32)>,
-    /// How long each segment that was taken had to wait.
+    /// The queueing delay of each accepted segment.
     pub(crate) waits: Vec<(Time, Span)>,
     keep_trace: bool,
     path: Path,
@@ -97,7 +97,7 @@ impl Run {
             sent: vec![],
             acks: vec![],
             windows: vec![],
-            last_why: None,
+            last_limit: None,
             queue_drops: 0,
             max_queue: Span::ZERO,
             states: vec![],
@@ -183,16 +183,16 @@ impl Run {
         }
     }
 
-    /// Polls until the sender waits; its timer is then set whenever something is outstanding.
+    /// Polls until the sender waits. The timer must then run if anything is outstanding.
     fn drain(&mut self) {
         loop {
             match self.sender.poll(self.now) {
                 Poll::Send(segment) => self.carry(segment),
-                Poll::Wait { until, why } => {
-                    let until = until.unwrap_or_else(|| panic!("waits for ever: {why:?}"));
+                Poll::Wait { until, limit } => {
+                    let until = until.unwrap_or_else(|| panic!("waits for ever: {limit:?}"));
                     assert_eq!(Some(until), self.sender.wake());
                     assert!(until > self.now, "wakes at {until}, it is {}", self.now);
-                    self.last_why = Some(why);
+                    self.last_limit = Some(limit);
                     self.push(until, What::SenderTimer);
                     return;
                 }
@@ -201,13 +201,13 @@ impl Run {
         }
     }
 
-    /// The application has more.
+    /// Gives the sender more segments from the application.
     pub(crate) fn offer(&mut self, segments: u32) {
         self.sender.offer(self.now, segments);
         self.drain();
     }
 
-    /// On until `end` or until all is acknowledged.
+    /// Runs until `end`, or until everything is acknowledged.
     pub(crate) fn until(&mut self, end: Time) -> &mut Self {
         self.drain();
         while self.sender.completed.is_none() {
@@ -230,7 +230,7 @@ impl Run {
                         self.acks.push((at, ack));
                         self.windows.push((at, self.sender.cwnd, self.sender.ssthresh));
                         let state = self.sender.state_name().unwrap_or_default();
-                        let alpha = self.sender.marked_part().unwrap_or_default();
+                        let alpha = self.sender.marked_share().unwrap_or_default();
                         self.states.push((at, state, alpha, self.sender.in_flight()));
                     }
                     self.drain();

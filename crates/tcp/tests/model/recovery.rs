@@ -4,7 +4,7 @@ use steadycast_units::{Bytes, Rate, Span};
 
 const ALL: [Congestion; 4] = [Congestion::Reno, Congestion::NewReno, Congestion::Sack, Congestion::Cubic];
 
-/// 100 ms of round trip, and a link on which 20 segments take 2 ms.
+/// Returns a path with an RTT of 100 ms and a link on which 20 segments take 2 ms.
 fn long_and_fast() -> Path {
     Path::new(Rate::mbps(100), Span::millis(50), 1000)
 }
@@ -29,7 +29,7 @@ fn one_loss_is_repaired_without_a_timeout_in_every_variant() {
     }
 }
 
-/// Round trips from the first repair until everything that was lost is acknowledged.
+/// Returns the round trips from the first retransmission until all lost segments are acknowledged.
 fn repair_round_trips(congestion: Congestion, lost: &[u32]) -> (f64, u64) {
     let path = Path { drop: lost.iter().map(|n| (*n, 1)).collect(), ..long_and_fast() };
     let config = Config { impatient: false, ..finite(congestion, 600) };
@@ -43,7 +43,7 @@ fn repair_round_trips(congestion: Congestion, lost: &[u32]) -> (f64, u64) {
 
 #[test]
 fn newreno_takes_a_round_trip_per_loss_and_sack_takes_one() {
-    // 191 is the first of a burst of 20: the other 19 tell of the losses within one round trip.
+    // 191 is the first of a burst of 20: the other 19 reveal the losses within one round trip.
     for k in 1..=5u32 {
         let lost: Vec<u32> = (0..k).map(|i| 191 + 2 * i).collect();
         let (newreno, timeouts) = repair_round_trips(Congestion::NewReno, &lost);
@@ -82,7 +82,7 @@ fn a_segment_that_two_others_overtake_is_not_sent_again_and_one_that_four_overta
             run.until(at(60.0));
             assert!(run.sender.completed.is_some());
             if congestion == Congestion::NewReno && repeated > 0 {
-                // Each acknowledgment after the false alarm is below `recover`, so each looks like one more loss.
+                // Each acknowledgment after the false alarm is below `recover`, so each looks like a further loss.
                 assert_between(run.sender.retransmitted as f64, 60.0, 180.0);
             } else {
                 assert_eq!(run.sender.retransmitted, 3 * repeated, "{congestion:?}, {overtaken} overtake");
@@ -94,8 +94,8 @@ fn a_segment_that_two_others_overtake_is_not_sent_again_and_one_that_four_overta
 
 #[test]
 fn limited_transmit_saves_a_small_window_from_a_timeout() {
-    // Four segments are under way: one is lost, two duplicates come, each lets a new segment out, which makes the
-    // third.
+    // Four segments are in flight and one is lost. Two duplicates arrive, each lets a new segment out, and these
+    // cause the third duplicate.
     for congestion in ALL {
         let timeouts = |limited_transmit| {
             let config = Config { window: 8, initial_ssthresh: Some(3), limited_transmit, ..finite(congestion, 60) };

@@ -19,7 +19,7 @@ fn everything_arrives_through_thirty_percent_of_loss_both_ways() {
                 let path = Path { loss: 0.3, ack_loss: 0.3, seed, ..Path::new(Rate::mbps(10), Span::millis(20), 50) };
                 let mut run = Run::new(&config(preset, congestion, 300), &path);
                 run.until(at(50_000.0));
-                assert!(run.sender.completed.is_some(), "{preset} {congestion} {seed}: {:?}", run.last_why);
+                assert!(run.sender.completed.is_some(), "{preset} {congestion} {seed}: {:?}", run.last_limit);
                 assert_eq!(run.receiver.distinct_segments, 301);
                 assert_eq!(run.receiver.next(), 301);
             }
@@ -27,9 +27,9 @@ fn everything_arrives_through_thirty_percent_of_loss_both_ways() {
     }
 }
 
-/// A connection whose path does what it is told, one step at a time.
+/// A connection over a path that the test controls step by step.
 struct Bench {
-    /// Segments there are to carry, the SYN included.
+    /// The segments to send, the SYN included.
     total: u64,
     proportional: bool,
     sender: Sender,
@@ -52,7 +52,7 @@ impl Bench {
         }
     }
 
-    /// Drains the sender and checks what must hold at all times.
+    /// Polls the sender and checks the invariants.
     fn settle(&mut self) -> Result<(), TestCaseError> {
         for count in 0.. {
             prop_assert!(count < 5000, "a poll without an end");
@@ -63,9 +63,9 @@ impl Bench {
                     prop_assert_eq!(self.sender.wake(), None);
                     break;
                 }
-                Poll::Wait { until, why } => {
-                    // Something is always outstanding here, so that the timer always runs.
-                    let until = until.ok_or_else(|| TestCaseError::fail(format!("waits for ever: {why:?}")))?;
+                Poll::Wait { until, limit } => {
+                    // Something is always outstanding here, so the timer must run.
+                    let until = until.ok_or_else(|| TestCaseError::fail(format!("waits for ever: {limit:?}")))?;
                     prop_assert!(until > self.now);
                     prop_assert_eq!(self.sender.wake(), Some(until));
                     break;
@@ -75,7 +75,7 @@ impl Bench {
         prop_assert!(self.sender.cwnd >= 1.0 && self.sender.cwnd.is_finite());
         prop_assert!(self.sender.ssthresh >= 2.0 && self.sender.ssthresh.is_finite());
         prop_assert!(self.sender.pacing().is_none_or(|rate| rate.is_finite() && rate > 0.0));
-        prop_assert!(self.sender.marked_part().is_none_or(|alpha| (0.0..=1.0).contains(&alpha)));
+        prop_assert!(self.sender.marked_share().is_none_or(|alpha| (0.0..=1.0).contains(&alpha)));
         prop_assert!(self.sender.in_flight() <= 2 * (1 << 20));
         prop_assert!(self.sender.rto() > Span::ZERO && self.sender.rto() <= Span::secs(120));
         if let Some(due) = self.receiver.wake() {
@@ -95,7 +95,7 @@ impl Bench {
         self.sender.on_timer(self.now);
     }
 
-    /// No timer is ever served late: the driver stops at each.
+    /// Advances the time. The driver stops at each timer, so none is late.
     fn pass(&mut self, span: Span) -> Result<(), TestCaseError> {
         let goal = self.now + span;
         loop {
@@ -154,14 +154,16 @@ impl Bench {
                 let before = self.sender.cwnd;
                 let proportional = self.proportional;
                 let (una, max) = (self.sender.acknowledged(), self.sender.sent);
-                let nonsense = self.sender.nonsense;
+                let invalid_acks = self.sender.invalid_acks;
                 self.sender.on_ack(self.now, &ack);
-                let acknowledges = ack.next > una && u64::from(ack.next) <= max && self.sender.nonsense == nonsense;
-                // The third duplicate tells of a loss, which leaves two segments at least, also of one (RFC 9438, 4.6).
+                let acknowledges =
+                    ack.next > una && u64::from(ack.next) <= max && self.sender.invalid_acks == invalid_acks;
+                // The third duplicate reveals a loss, which leaves at least two segments of window (RFC 9438, section
+                // 4.6).
                 let before = before.max(2.0);
-                // During a proportional reduction the window breathes, up to where it will end.
+                // During proportional rate reduction the window varies, up to its final value.
                 let most = if proportional { before.max(self.sender.ssthresh) } else { before };
-                // To BBR what a block tells of is delivered, as it should be.
+                // BBR correctly counts SACKed segments as delivered.
                 let counts_blocks = self.sender.state_name().is_some();
                 prop_assert!(
                     acknowledges || counts_blocks || self.sender.cwnd <= most,
@@ -321,7 +323,7 @@ proptest! {
             prop_assert!(ack.is_some() || receiver.wake().is_some());
             prop_assert_eq!(receiver.next(), (0..).find(|n| !seen.contains(n)).unwrap_or(0));
             for block in ack.iter().flat_map(|ack| ack.sacks).filter(|b| !b.is_empty()) {
-                // A block is as long as it can be, lies beyond the gap, and is true.
+                // A block is maximal, lies beyond the gap, and contains only segments that arrived.
                 prop_assert!((block.start..block.end).all(|n| seen.contains(&n)));
                 prop_assert!(block.start > receiver.next());
                 prop_assert!(!seen.contains(&(block.start - 1)) && !seen.contains(&block.end));

@@ -2,7 +2,7 @@ use steadycast_tcp::{Ack, Block, Config, ConfigError, Congestion, Hystart, Poll,
 use steadycast_units::{Bytes, Span, Time};
 use steadycast_words::{Declared, Findings, Settings, tree};
 
-/// Reads keys of a flow.
+/// Reads the keys of a flow.
 fn read(text: &str) -> Result<Config, String> {
     let mut out = Findings::new("flow.toml");
     let config = Config::read(&tree::from_toml(text, &mut out), &mut out);

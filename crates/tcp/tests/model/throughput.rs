@@ -31,14 +31,14 @@ fn throughput_under_random_loss_is_within_15_percent_of_the_equation() {
     }
 }
 
-/// What ns-2.35 (Debian's `ns`, one FTP over one link of 10 Mb/s, defaults but for the window) counted.
+/// The results of ns-2.35 (Debian's `ns`, one FTP over one link of 10 Mb/s, defaults except the window).
 struct Ns2 {
     congestion: Congestion,
-    /// Segments that wait, loss probability, one-way delay, window.
+    /// The queue in segments, loss probability, one-way delay and window.
     link: (usize, f64, u64, u32),
-    /// Segments acknowledged per second.
+    /// The acknowledged segments per second.
     rate: f64,
-    /// Segments sent again, time-outs.
+    /// The retransmitted segments and the time-outs.
     counts: Option<(u64, u64)>,
 }
 
@@ -52,7 +52,8 @@ fn on_a_drop_tail_link_the_ns2_preset_counts_what_ns2_counts() {
         (NewReno, 10, 986.9, Some((83, 1))),
         (NewReno, 50, 1183.4, Some((228, 1))),
         (NewReno, 200, 1186.9, Some((398, 1))),
-        // ns-2's SACK repairs each hole below a block at once and two holes per partial acknowledgment: not RFC 6675.
+        // ns-2's SACK retransmits each hole below a block immediately, and two holes per partial acknowledgment,
+        // unlike RFC 6675.
         (Sack, 10, 998.3, None),
         (Sack, 50, 1188.1, None),
         (Sack, 200, 1191.6, None),

@@ -1,12 +1,12 @@
 use crate::path::{Path, Run, assert_between, at};
-use steadycast_tcp::{Config, Congestion, Ecn, Floor, Preset, Receiver, Segment};
+use steadycast_tcp::{Config, Congestion, Ecn, Preset, Receiver, RtoFloor, Segment};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 fn one_hop() -> Path {
     Path::new(Rate::mbps(100), Span::millis(50), 1000)
 }
 
-/// When segment `seq` left, each time.
+/// Returns the times at which segment `seq` was sent.
 fn departures(run: &Run, seq: u32) -> Vec<f64> {
     run.sent.iter().filter(|d| d.segment.seq == seq).map(|d| d.at.as_secs_f64()).collect()
 }
@@ -16,7 +16,7 @@ fn timeouts_back_off_by_two_up_to_the_maximum_and_the_path_recovers() {
     for congestion in [Congestion::NewReno, Congestion::Sack] {
         let config =
             Config { bytes: Some(Bytes::new(100_000)), max_rto: Span::secs(2), ..Config::new(Preset::Ns2, congestion) };
-        // The last segment: no duplicate acknowledgment can tell of its loss.
+        // The last segment is lost, so no duplicate acknowledgment can reveal it.
         let mut run = Run::new(&config, &Path { drop: vec![(100, 7)], ..one_hop() });
         run.until(at(60.0));
         let at = departures(&run, 100);
@@ -71,8 +71,8 @@ fn linux_adds_the_minimum_to_the_round_trip_and_the_rfc_takes_the_larger() {
         run.until(at(0.35));
         run.sender.rto().as_millis_f64()
     };
-    assert_between(rto(Floor::Variance), 300.0, 330.0);
-    assert_between(rto(Floor::Whole), 200.0, 300.0);
+    assert_between(rto(RtoFloor::Variance), 300.0, 330.0);
+    assert_between(rto(RtoFloor::Whole), 200.0, 300.0);
 }
 
 fn segment(seq: u32, sent: Time) -> Segment {
@@ -90,11 +90,11 @@ fn an_acknowledgment_waits_for_a_second_segment_or_the_timer_but_never_beside_a_
     assert_eq!(receiver.on_timer(ms(100)).map(|ack| ack.next), Some(1));
     assert_eq!(receiver.wake(), None);
     assert_eq!(receiver.on_timer(ms(200)), None);
-    // Two in a row: the second brings the acknowledgment, measured by the first.
+    // Two in order: the second one triggers the acknowledgment, whose echo is the first one's.
     assert_eq!(receiver.on_segment(ms(210), &segment(1, ms(201))), None);
     let ack = receiver.on_segment(ms(220), &segment(2, ms(202))).expect("the second");
     assert_eq!((ack.next, ack.echo), (3, ms(201)));
-    // A gap, more beyond it, a duplicate, the gap's end: each at once.
+    // A gap, segments beyond it, a duplicate and the end of the gap are acknowledged immediately.
     let blocks = |receiver: &mut Receiver, seq| {
         let ack = receiver.on_segment(ms(230), &segment(seq, ms(225))).expect("at once");
         let blocks: Vec<_> = ack.sacks.iter().filter(|b| !b.is_empty()).map(|b| (b.start, b.end)).collect();

@@ -1,5 +1,5 @@
 use crate::path::{Path, Run, assert_between, at};
-use steadycast_tcp::{Config, Congestion, Hystart, Preset, Why};
+use steadycast_tcp::{Config, Congestion, Hystart, Preset, SendLimit};
 use steadycast_units::{Bytes, Rate, Span};
 
 fn wide() -> Path {
@@ -17,7 +17,7 @@ fn a_full_window_carries_window_per_round_trip() {
         let rate = (run.receiver.distinct_segments - before) as f64 / 100.0;
         let rtt = 2.0 * delay as f64 / 1e3 + 1040.0 * 8.0 / 100e6;
         assert_between(rate * rtt / f64::from(window), 0.99, 1.01);
-        assert_eq!(run.last_why, Some(Why::ReceiverWindow));
+        assert_eq!(run.last_limit, Some(SendLimit::ReceiverWindow));
         assert_between(run.sender.cwnd, f64::from(window), f64::from(window));
     }
 }
@@ -50,7 +50,8 @@ fn congestion_avoidance_of_reno_grows_by_one_per_round_trip_and_halves_at_a_loss
     assert_between((end - halved) / (round_trips - 1.0), 0.95, 1.02);
 }
 
-/// A loss at about `w_max` segments of window; afterwards (seconds since the epoch, cwnd), and the window before.
+/// Causes a loss at about `w_max` segments. Returns the window before, and (seconds since the epoch, cwnd)
+/// afterwards.
 fn cubic_after_loss(round_trip: Span, threshold: u32, drop: u32) -> (f64, Vec<(f64, f64)>) {
     let config = Config {
         window: 100_000,
@@ -63,7 +64,7 @@ fn cubic_after_loss(round_trip: Span, threshold: u32, drop: u32) -> (f64, Vec<(f
     run.until(at(round_trip.as_secs_f64() * 250.0));
     let cut = run.windows.windows(2).position(|pair| pair[1].1 < pair[0].1).expect("a reduction");
     let before = run.windows[cut].1;
-    // The epoch begins with the first growth.
+    // The epoch starts with the first growth.
     let epoch = run.windows[cut + 1..].windows(2).position(|pair| pair[1].1 > pair[0].1).expect("growth") + cut + 2;
     let start = run.windows[epoch].0;
     let after = run.windows[epoch..].iter().map(|(at, cwnd, _)| (at.since(start).as_secs_f64(), *cwnd)).collect();
@@ -114,7 +115,7 @@ fn cubic_reduces_by_three_tenths_and_aims_lower_at_a_second_loss_on_the_way_up()
             assert_between(after / before, 0.699, 0.701);
         }
         assert!(cuts[1].0 < cuts[0].0);
-        // Slowest growth marks the plateau.
+        // The slowest growth marks the plateau.
         let later: Vec<f64> = run.windows.iter().filter(|(t, _, _)| *t > at(5.0)).map(|w| w.1).step_by(500).collect();
         let slowest = later.windows(2).min_by(|a, b| (a[1] - a[0]).total_cmp(&(b[1] - b[0]))).expect("growth")[0];
         slowest / cuts[1].0
@@ -126,8 +127,8 @@ fn cubic_reduces_by_three_tenths_and_aims_lower_at_a_second_loss_on_the_way_up()
 #[test]
 fn hystart_leaves_slow_start_before_a_deep_buffer_overflows() {
     let run = |hystart, delayed_ack| {
-        // Afterwards by RFC 9438: Linux's formula grows by 5 % per round trip until a loss, and finds one within these
-        // seconds.
+        // RFC 9438 afterwards, because Linux's formula grows by 5 % per round trip until a loss, and has one within
+        // these seconds.
         let linux = Config::new(Preset::Linux, Congestion::Cubic);
         let config = Config { hystart, delayed_ack, whole_window: false, ..linux };
         let mut run = Run::new(&config, &Path::new(Rate::mbps(20), Span::millis(40), 1000));
@@ -140,7 +141,7 @@ fn hystart_leaves_slow_start_before_a_deep_buffer_overflows() {
     for delayed_ack in [false, true] {
         let (drops, _) = run(Hystart::Off, delayed_ack);
         assert!(drops > 100, "slow start alone overflows: {drops}");
-        // RFC 9406 goes on for five rounds of a quarter of the growth, before it is sure.
+        // RFC 9406 continues for five rounds at a quarter of the growth before it leaves slow start.
         for (hystart, low, high) in [(Hystart::Classic, 0.5, 3.0), (Hystart::PlusPlus, 2.0, 8.0)] {
             let (drops, left) = run(hystart, delayed_ack);
             assert_eq!(drops, 0, "{hystart:?}");
@@ -164,7 +165,8 @@ fn an_application_that_offers_less_than_the_window_gets_its_rate_and_raises_no_w
             run.now = at(f64::from(step) * 0.02);
             run.until(run.now);
         }
-        // Fifty per second, about five under way; without validation each acknowledgment opens the window further.
+        // Fifty segments per second, about five in flight. Without window validation each acknowledgment would open
+        // the window further.
         assert_between(run.receiver.distinct_segments as f64, 290.0, 301.0);
         assert_between(run.sender.cwnd, most / 3.0, most);
         assert_eq!(run.sender.retransmitted, 0);
@@ -185,7 +187,7 @@ fn cubics_curve_does_not_run_on_while_nothing_is_sent() {
         run.offer(1500);
         run.until(at(60.0));
         assert!(run.sender.completed.is_some());
-        // After the pause it starts slowly up to where it was; from there on the curve is as flat as it was.
+        // After the idle time slow start leads back to the old window; from there the curve is as flat as before.
         let before = run.sender.ssthresh;
         run.now = at(90.0);
         run.offer(4000);
@@ -197,7 +199,7 @@ fn cubics_curve_does_not_run_on_while_nothing_is_sent() {
             assert!(run.now < at(95.0), "{preset}: {}", run.sender.cwnd);
         };
         run.until(run.now + Span::millis(400));
-        // Four round trips: a curve 30 s after the loss would give half as much again in each.
+        // Four round trips: a curve 30 s after the loss would grow by half in each.
         assert_between(run.sender.cwnd / reached, 1.0, 1.5);
     }
 }

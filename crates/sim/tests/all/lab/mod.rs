@@ -1,4 +1,4 @@
-//! Small scenarios, run and asked.
+//! Runs of small scenarios, and access to their results.
 
 use serde_json::Value;
 use std::path::Path;
@@ -8,13 +8,13 @@ use steadycast_scenario::{FlowKind, Scenario};
 use steadycast_session::FrameKind;
 use steadycast_sim::{Inputs, Simulation, Values};
 
-/// A scenario's run.
+/// The run of a scenario.
 pub(crate) struct Run {
     pub(crate) simulation: Simulation,
     pub(crate) summary: Value,
 }
 
-/// One recorded packet.
+/// A recorded packet.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) at: f64,
@@ -25,13 +25,13 @@ pub(crate) struct Row {
     pub(crate) delay_ms: f64,
 }
 
-/// Frames of a steady size per quantizer, larger at I frames: 24,800/q kb/s at 25 frames per second.
+/// Returns frames of a constant size per quantizer, larger at I frames: 24,800/q kb/s at 25 frames per second.
 pub(crate) fn ladder() -> Ladder {
     ladder_of(|n| if n.is_multiple_of(12) { 30_000 } else { 8_000 })
 }
 
-/// 120 frames in groups of twelve, whose sizes at the quantizer 1 `size` tells; they are larger at finer ones in
-/// proportion.
+/// Returns 120 frames in groups of twelve. `size` returns a frame's size at the quantizer 1; coarser ones are smaller
+/// in proportion.
 pub(crate) fn ladder_of(size: fn(u32) -> u32) -> Ladder {
     let kinds: Vec<FrameKind> = (0..120).map(|n| if n % 12 == 0 { FrameKind::I } else { FrameKind::P }).collect();
     let size = |q: u8, n: u32| size(n) / u32::from(q);
@@ -82,7 +82,7 @@ impl Run {
     pub(crate) fn receiver(&self, flow: &str, name: &str) -> &Value {
         named(&self.flow(flow)["receivers"], name)
     }
-    /// `None` for a direction that carried nothing.
+    /// Returns a direction's record; `None` if it carried nothing.
     pub(crate) fn link(&self, name: &str, direction: &str) -> Option<&Value> {
         self.summary["links"].as_array()?.iter().find(|l| l["name"] == name && l["direction"] == direction)
     }
@@ -128,7 +128,7 @@ pub(crate) fn between(value: f64, low: f64, high: f64) {
     assert!(value >= low && value <= high, "{value} is not within {low} … {high}");
 }
 
-/// The video's decisions: when, and by which rule.
+/// Returns the times and rules of the video's decisions.
 pub(crate) fn rules(run: &Run) -> Vec<(f64, String)> {
     let table = run.simulation.table("decisions").expect("a table");
     match (table.get("t_s"), table.get("rule")) {

@@ -1,16 +1,16 @@
-/// One bit per segment number of a sliding window, in a ring of words. Bits outside of the window are clear.
+/// A bit per segment of a sliding window, in a ring of words. Bits outside the window are clear.
 #[derive(Clone, Debug)]
-pub(crate) struct Bits {
+pub(crate) struct SlidingBitmap {
     words: Vec<u64>,
 }
 
-impl Default for Bits {
+impl Default for SlidingBitmap {
     fn default() -> Self {
         Self { words: vec![0; 4] }
     }
 }
 
-/// The bits of word `word` that lie in `low..high`.
+/// Returns the bits of word `word` that lie in `low..high`.
 fn mask(word: u32, low: u32, high: u32) -> u64 {
     let first = word << 6;
     let from = low.saturating_sub(first).min(63);
@@ -22,12 +22,12 @@ fn mask(word: u32, low: u32, high: u32) -> u64 {
     mask
 }
 
-impl Bits {
+impl SlidingBitmap {
     fn at(&self, word: u32) -> usize {
         word as usize & (self.words.len() - 1)
     }
 
-    /// Makes room for a window `low..high`, of which all that is set lies inside.
+    /// Grows the ring for the window `low..high`. All set bits must lie inside it.
     pub(crate) fn reserve(&mut self, low: u32, high: u32) {
         let need = ((high >> 6) - (low >> 6) + 1) as usize;
         if need <= self.words.len() {
@@ -51,7 +51,7 @@ impl Bits {
         self.words[at] |= 1 << (n & 63);
     }
 
-    /// Sets `low..high`, and tells `fresh` which were clear: a word's number and its bits.
+    /// Sets `low..high`. Calls `fresh` with each word's number and the bits that were clear.
     pub(crate) fn set_range(&mut self, low: u32, high: u32, mut fresh: impl FnMut(u32, u64)) {
         if low >= high {
             return;
@@ -76,7 +76,7 @@ impl Bits {
         }
     }
 
-    /// How many of `low..high` are set.
+    /// Returns the number of set bits in `low..high`.
     pub(crate) fn count(&self, low: u32, high: u32) -> u32 {
         if low >= high {
             return 0;
@@ -84,7 +84,7 @@ impl Bits {
         (low >> 6..=(high - 1) >> 6).map(|w| (self.words[self.at(w)] & mask(w, low, high)).count_ones()).sum()
     }
 
-    /// The first clear one of `low..high`.
+    /// Returns the first clear bit in `low..high`.
     pub(crate) fn first_clear(&self, low: u32, high: u32) -> Option<u32> {
         if low >= high {
             return None;
@@ -95,7 +95,7 @@ impl Bits {
         })
     }
 
-    /// The last clear one of `low..high`.
+    /// Returns the last clear bit in `low..high`.
     pub(crate) fn last_clear(&self, low: u32, high: u32) -> Option<u32> {
         if low >= high {
             return None;
@@ -106,7 +106,7 @@ impl Bits {
         })
     }
 
-    /// The `n`th set one of `low..high`, counted from the top, `n` ≥ 1.
+    /// Returns the `n`th set bit in `low..high`, counted from the top, `n` ≥ 1.
     pub(crate) fn nth_set_from_top(&self, low: u32, high: u32, mut n: u32) -> Option<u32> {
         if low >= high {
             return None;
@@ -128,8 +128,8 @@ impl Bits {
     }
 }
 
-/// How many bits of `word`'s bits `set` stand for numbers below `limit`.
-pub(crate) fn below(word: u32, set: u64, limit: u32) -> u32 {
+/// Returns how many of the bits `set` of word `word` stand for numbers below `limit`.
+pub(crate) fn count_below(word: u32, set: u64, limit: u32) -> u32 {
     let first = word << 6;
     if limit <= first {
         0
@@ -152,7 +152,7 @@ mod tests {
             base in 0u32..1000,
             steps in prop::collection::vec((0u32..400, 0u32..80, 0u32..30), 1..40),
         ) {
-            let mut bits = Bits::default();
+            let mut bits = SlidingBitmap::default();
             let mut set = BTreeSet::new();
             let mut low = base;
             let mut high = base;
@@ -165,7 +165,7 @@ mod tests {
                 let mut fresh_below = 0;
                 bits.set_range(start, end, |w, new| {
                     fresh += new.count_ones();
-                    fresh_below += below(w, new, split);
+                    fresh_below += count_below(w, new, split);
                 });
                 let new: Vec<u32> = (start..end).filter(|n| set.insert(*n)).collect();
                 prop_assert_eq!(fresh as usize, new.len());
