@@ -11,7 +11,7 @@ use steadycast_control::{
 };
 use steadycast_imported::{Options, Path, read};
 use steadycast_live::sdp::Description;
-use steadycast_live::{CameSymbols, MasterKey, Srtp};
+use steadycast_live::{MasterKey, ReceivedSymbols, Srtp};
 use steadycast_scenario::{Quantity, Recorded, recorded};
 use steadycast_session::{
     CircuitBreaker, FeedbackDefence, Identity, MediaPacket, OperatorControls, Origin, Output, ParitySettings, Profile,
@@ -226,7 +226,7 @@ pub fn parity(data: &[u8]) {
 /// Packets and parity that a receiver gets, each behind what it is (a packet with this number, or from 128 on parity) and its length: what is
 /// computed from them is a packet with the number that was asked for.
 fn computed(mut rest: &[u8]) {
-    let mut came = CameSymbols::default();
+    let mut came = ReceivedSymbols::default();
     while let [what, len, behind @ ..] = rest {
         let (bytes, behind) = behind.split_at(usize::from(*len).min(behind.len()));
         rest = behind;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use steadycast_ends::{Agent, AgentIx, Arriving, Body, Out, PacketRow, Rows};
 use steadycast_link::Ecn;
-use steadycast_live::{CameSymbols, Datagram, End, Outbox, SentSymbols, Which};
+use steadycast_live::{Datagram, End, Outbox, ReceivedSymbols, SentSymbols, Which};
 use steadycast_scenario::NodeIx;
 use steadycast_session::{Media, Protected, Protection, Received, Receiver, Sender};
 use steadycast_units::{Bytes, Chance, Span, Time};
@@ -121,7 +121,7 @@ pub(crate) struct UdpEnd {
     pub(crate) heard: u64,
     /// What parity is made from, and what lost packets are computed from.
     kept: SentSymbols,
-    came: CameSymbols,
+    came: ReceivedSymbols,
 }
 
 impl UdpEnd {
@@ -133,7 +133,7 @@ impl UdpEnd {
         bell: Bell,
     ) -> Self {
         let (held, outgoing, zeros) = (VecDeque::new(), Vec::new(), Vec::new());
-        let (kept, came) = (SentSymbols::default(), CameSymbols::default());
+        let (kept, came) = (SentSymbols::default(), ReceivedSymbols::default());
         Self { agent, hosted, log, sent, bell, held, outgoing, leaves: false, zeros, heard: 0, kept, came }
     }
 

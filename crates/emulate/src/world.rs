@@ -22,7 +22,7 @@ use steadycast_ends::{
     Agent, AgentFactory, AgentIx, BuildError, End, FlowEnds, Inputs, Intake, Kept, KernelSink, KernelSource, PacketRow,
     Record, Rows, Store, Table, Turn, plan, turns_of,
 };
-use steadycast_live::{Clock, Interface, Loop, Pair, PairOptions, Spool};
+use steadycast_live::{Clock, Interface, Loop, Pair, PairOptions, TempStore};
 use steadycast_network::{Datagrams, group_address, host_address};
 use steadycast_record::{Figures, run};
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
@@ -167,7 +167,7 @@ impl Emulation {
         let nodes = hosts_of(&scenario, more)?;
         let mut network = Datagrams::new(&scenario, &nodes)?;
         // Without room on the disk the record stays in memory.
-        let store = Spool::new().ok().map(|spool| -> Arc<dyn Store> { Arc::new(spool) });
+        let store = TempStore::new().ok().map(|spool| -> Arc<dyn Store> { Arc::new(spool) });
         if let Some(store) = &store {
             network.keep_in(store);
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::VideoSource;
-use steadycast_live::{Clock, Loop, Pair, PairOptions, Payloads, WiredSource};
+use steadycast_live::{Clock, Loop, Pair, PairOptions, Payloads, SocketSource};
 use steadycast_session::{Identity, Media, Profile, RtcpSettings, SenderSettings};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 
@@ -86,10 +86,10 @@ fn ours(to: SocketAddr, rate: Rate, seconds: u64) -> Vec<u64> {
     };
     let source = VideoSource::new(settings, factory, setup, None, false, Seed(1).part("rtcp"), Time::ZERO);
     let times = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let source = WiredSource::new(source, Box::new(Noted(clock, Arc::clone(&times))));
+    let source = SocketSource::new(source, Box::new(Noted(clock, Arc::clone(&times))));
     let mut driver = Loop::new(clock).unwrap();
     let ix = driver.add(source, Pair::sender(to, &PairOptions::default()).unwrap()).unwrap();
-    driver.tell(ix, WiredSource::start);
+    driver.tell(ix, SocketSource::start);
     driver.run(Time::ZERO + Span::secs(seconds), |_| true).unwrap();
     std::mem::take(&mut times.lock().unwrap())
 }

@@ -1,4 +1,4 @@
-//! A browser as the receiver of a live sender: its offer is answered, and media goes to it through a tunnel.
+//! A browser as the receiver of a live sender: answers its offer, and sends media over ICE and DTLS-SRTP.
 
 use crate::flow::{FLOW, FlowKeys, SOURCE};
 use crate::{Clock, LiveError, MasterKey, Medium, Outbox, Srtp, SrtpProfile, Which, entropy};
@@ -15,24 +15,24 @@ use steadycast_web::{
     Agreed, Certificate, Credentials, Ends, Feedback, Keys, Output, Own, Protocol, Refusal, Stream, Tunnel, agree,
 };
 
-/// Whom a live sender sends to.
+/// The destination of a live sender.
 #[derive(Clone, Debug)]
 pub enum To {
-    /// A receiver's RTP address, or a group's.
+    /// The RTP address of a receiver or of a group.
     Address(SocketAddr),
     /// A browser.
     Browser {
-        /// What it offers: a session description.
+        /// The browser's offer, a session description.
         offer: String,
         /// This machine's address, as the browser reaches it.
         media: IpAddr,
-        /// UDP ports of which one is taken.
+        /// UDP ports of which the first free one is used.
         ports: RangeInclusive<u16>,
     },
 }
 
 impl To {
-    /// Its address, or that from which it is reached.
+    /// Returns the destination's address, or the local address if the destination is a browser.
     pub(crate) const fn ip(&self) -> IpAddr {
         match self {
             Self::Address(at) => at.ip(),
@@ -56,10 +56,11 @@ impl From<Refusal> for LiveError {
     }
 }
 
-/// So long libwebrtc waits for a picture before it asks for a key frame; what comes late it shows late.
+/// The time that libwebrtc waits for a picture before it requests a key frame. A picture that arrives within it is
+/// shown late, so that retransmissions are useful for as long.
 const WAITS: Span = Span::secs(3);
 
-/// This program's certificate: in memory alone, and another one in each run.
+/// Returns the program's DTLS certificate. It is made once per run and only held in memory.
 fn certificate() -> Result<&'static Certificate, LiveError> {
     static ONE: LazyLock<Option<Certificate>> = LazyLock::new(|| Certificate::new(&entropy::secret().ok()?));
     ONE.as_ref().ok_or_else(|| LiveError::new("DTLS", "no certificate could be made", "try again"))
@@ -73,19 +74,19 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// What a browser offers for this medium.
+    /// Negotiates a browser's offer for this medium.
     pub(crate) fn of(offer: &str, medium: &Medium) -> Result<Self, LiveError> {
         let config = medium.config();
         let agreed = agree(offer.as_bytes(), &Stream { format: medium.format(), config: &config })?;
         Ok(Self { agreed, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
-    /// The far end is a browser.
+    /// Returns the session's parameters for a browser as the far end.
     pub(crate) fn apart(&self, apart: Apart) -> Apart {
         Apart {
-            // Where it is, its checks say.
+            // The address is unknown until ICE has checked a pair.
             peer: None,
-            // The largest of the profiles that DTLS may agree on.
+            // DTLS negotiates the profile later, so that the largest tag is assumed for the packet size.
             tag: SrtpProfile::Aes256Gcm.tag() as u64,
             payload_type: self.agreed.payload_type,
             again: self.agreed.repair.unwrap_or(apart.again),
@@ -96,11 +97,11 @@ impl Taken {
         }
     }
 
-    /// With what the browser can do where the flow leaves it open: it reports single packets by RFC 8888, else by
-    /// transport-wide numbers, and asks for what it lacks.
+    /// Adds what the browser supports to the keys that the flow leaves open: RFC 8888 feedback, else transport-wide
+    /// feedback, and retransmissions.
     ///
     /// # Errors
-    /// The flow wants what the browser does not do.
+    /// The flow requires a feature that the browser does not support.
     pub(crate) fn keys(&self, keys: FlowKeys) -> Result<FlowKeys, LiveError> {
         let Agreed { congestion, transport, repair, .. } = &self.agreed;
         let can = [("rfc8888", *congestion), ("twcc", transport.is_some())];
@@ -110,18 +111,18 @@ impl Taken {
         }
         let feedback = can.into_iter().find(|(_, can)| *can).map(|(word, _)| word);
         let keys = feedback.into_iter().fold(keys, |keys, word| keys.or("feedback", word));
-        // Its parity is another one than ours.
+        // The parity format of browsers (FlexFEC, ULPFEC) differs from ours, so that only RTX is used.
         let again = repair.is_some() && !keys.is("repair", "none") && !keys.is("mode", "paper");
         Ok(keys.with("repair", if again { "rtx" } else { "none" }))
     }
 
-    /// In which elements of the header extension packets carry what it reads.
+    /// Returns the header-extension elements that the browser reads.
     fn ids(&self) -> HeaderIds {
         let send_time = self.agreed.send_time.map_or(SendTime::Omitted, SendTime::Absolute);
         HeaderIds { transport: self.agreed.transport.unwrap_or(HeaderIds::default().transport), send_time }
     }
 
-    /// The answer of an end at this address that sends as planned, in this session.
+    /// Returns the answer of a sender at this address with this plan.
     pub(crate) fn answer(&self, at: SocketAddr, plan: &VideoPlan, session: u64, key_frames: bool) -> String {
         let media = plan.sender(SOURCE).identity;
         self.agreed.answer(&Own {
@@ -142,7 +143,7 @@ impl Taken {
         })
     }
 
-    /// The way to the browser that sent it.
+    /// Creates the connection to the browser that sent the offer.
     pub(crate) fn way(self, clock: &Clock, local: SocketAddr) -> Result<Way, LiveError> {
         let Self { agreed: Agreed { peer, fingerprints, .. }, own, certificate } = self;
         let ends = Ends { local, own, peer, fingerprints };
@@ -152,7 +153,8 @@ impl Taken {
     }
 }
 
-/// The way to a browser. It has one address for the session, wherever it moves: who it is, its keys say.
+/// The ICE and DTLS connection to a browser. The session sees one address for the browser, even if the browser moves,
+/// because its keys identify it.
 pub(crate) struct Way {
     /// ICE and DTLS.
     pub(crate) tunnel: Tunnel,
@@ -160,7 +162,7 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// Returns how far it has come, for a status.
+    /// Returns the state of the connection for the status.
     pub(crate) fn status(&self, now: Time) -> Value {
         let tunnel = &self.tunnel;
         let address = tunnel.peer().map(|at| at.to_string());
@@ -170,7 +172,7 @@ impl Way {
         })
     }
 
-    /// A datagram has come: where it comes from, as the session knows it, if it is the session's.
+    /// Demultiplexes a datagram (RFC 7983). Returns the peer's address if it is RTP or RTCP of this session.
     pub(crate) fn sort(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Option<SocketAddr> {
         match Protocol::of(bytes) {
             Protocol::Stun | Protocol::Dtls => self.tunnel.on_datagram(now, from, bytes),
@@ -180,7 +182,7 @@ impl Way {
         None
     }
 
-    /// Takes what the tunnel lets go; the protection of media, when its keys have come.
+    /// Sends the tunnel's pending output. Returns the SRTP context when its keys are available.
     pub(crate) fn drain(&mut self, now: Time, out: &mut Outbox) -> Option<Srtp> {
         let mut connected = None;
         while let Some(output) = self.tunnel.poll() {
@@ -200,7 +202,7 @@ impl Way {
     }
 }
 
-/// The keys of what goes out and of what comes in.
+/// Returns the SRTP context with the keys of both directions.
 fn protection(keys: &Keys) -> Option<Srtp> {
     use steadycast_web::SrtpProfile as Agreed;
     let profile = match keys.profile {

@@ -1,14 +1,14 @@
-//! The bytes of parity: symbols of what was sent, from which it is made, and of what came, from which lost packets are
-//! computed.
+//! The symbols of forward error correction: of sent packets, from which parity is computed, and of received packets,
+//! from which lost ones are recovered.
 //!
-//! A session decides which blocks there are and which parity is sent, and sees when a block is whole again; what is
-//! here knows the bytes.
+//! The session decides on the blocks and their parity, and finds out when a block is recoverable. This module holds and
+//! computes the bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_session::{Protection, Recovered};
 use steadycast_wire::parity::{MAX_PACKETS, ParityHeader, SYMBOL_HEAD, packet, parity, recover, symbol};
 
-/// Symbols of the packets that left last, by their extended numbers, which follow each other.
+/// The symbols of the packets sent last. Their extended sequence numbers are consecutive.
 #[derive(Debug, Default)]
 pub struct SentSymbols {
     first: u64,
@@ -16,7 +16,7 @@ pub struct SentSymbols {
 }
 
 impl SentSymbols {
-    /// An RTP packet of the media has left.
+    /// Stores the symbol of an RTP packet of the media that was sent.
     pub fn keep(&mut self, seq: u64, packet: &[u8]) {
         let Ok(symbol) = symbol(packet) else {
             debug_assert!(false, "a session made a packet that is none");
@@ -32,12 +32,12 @@ impl SentSymbols {
         Some(self.symbols.get(seq.checked_sub(self.first)? as usize)?)
     }
 
-    /// The payload of a packet, as it was sent; nothing of one that is not kept.
+    /// Returns the payload of a packet as it was sent, or nothing if the packet is not stored.
     pub fn payload(&self, seq: u64) -> &[u8] {
         self.get(seq).and_then(|symbol| symbol.get(SYMBOL_HEAD..)).unwrap_or_default()
     }
 
-    /// Appends the payload of a packet of parity to `out`. False: one of the packets that it covers is not kept.
+    /// Appends the payload of a parity packet to `out`. Returns false if a packet that it covers is not stored.
     pub fn write(&self, protection: &Protection, out: &mut Vec<u8>) -> bool {
         let symbols: Option<Vec<&[u8]>> = protection.packets.iter().map(|packet| self.get(packet.seq)).collect();
         let Some(symbols) = symbols else { return false };
@@ -45,7 +45,7 @@ impl SentSymbols {
         true
     }
 
-    /// Those before this one are of no use any more.
+    /// Drops the symbols of packets before this one.
     pub fn forget_before(&mut self, seq: u64) {
         let old = seq.saturating_sub(self.first).min(self.symbols.len() as u64);
         self.symbols.drain(..old as usize);
@@ -53,32 +53,32 @@ impl SentSymbols {
     }
 }
 
-/// Numbers of which symbols are kept: the newest.
+/// Range of sequence numbers whose symbols are kept, up to the newest.
 const KEPT: u64 = 1_024;
-/// Blocks of which parity is kept: the newest.
+/// Number of blocks whose parity is kept.
 const BLOCKS: usize = 16;
-/// No packet of ours is longer, nor its symbol: a longer one is not kept.
+/// Maximum length of a symbol in bytes: the size of a jumbo frame. Longer packets are ignored, which bounds the memory.
 const LONGEST: usize = 9_216;
 
-/// What came of the media and its parity of late.
+/// The symbols of the recently received media and parity packets.
 #[derive(Debug, Default)]
-pub struct CameSymbols {
-    /// Whose packets they are.
+pub struct ReceivedSymbols {
+    /// The SSRC of the media.
     ssrc: u32,
     newest: Option<u64>,
     symbols: BTreeMap<u64, Vec<u8>>,
     blocks: BTreeMap<u64, Parities>,
 }
 
-/// The parities of a block.
+/// The parity symbols of a block.
 #[derive(Debug)]
 struct Parities {
     packets: u8,
     symbols: BTreeMap<u8, Vec<u8>>,
 }
 
-impl CameSymbols {
-    /// An RTP packet of this source's media has come, or the retransmission of one.
+impl ReceivedSymbols {
+    /// Stores an RTP packet of this source's media, or its retransmission. A new SSRC discards all stored symbols.
     pub fn on_packet(&mut self, ssrc: u32, number: u16, packet: &[u8]) {
         if self.ssrc != ssrc {
             *self = Self { ssrc, ..Self::default() };
@@ -100,7 +100,7 @@ impl CameSymbols {
         }
     }
 
-    /// A parity has come, and belongs to the session.
+    /// Stores a parity symbol that belongs to the session.
     pub fn on_parity(&mut self, header: &ParityHeader, symbol: &[u8]) {
         let near = |base: &u64| self.newest.is_some_and(|newest| base.abs_diff(newest) < KEPT);
         let Some(base) = self.extended(header.base).filter(near).filter(|_| symbol.len() <= LONGEST) else { return };
@@ -114,8 +114,8 @@ impl CameSymbols {
         }
     }
 
-    /// The RTP packets that these are, with the session's numbers, as far as they can be computed: what parity says
-    /// that was never sent is none.
+    /// Returns the RTP packets that can be recovered, with the session's sequence numbers. A recovered symbol that is
+    /// no valid packet is left out, because its parity was forged or damaged.
     pub fn compute(&mut self, recovered: &[Recovered]) -> Vec<(u64, Vec<u8>)> {
         let mut all = Vec::new();
         for wanted in recovered {
@@ -187,7 +187,7 @@ mod tests {
         payload
     }
 
-    fn told(came: &mut CameSymbols, payload: &[u8]) {
+    fn told(came: &mut ReceivedSymbols, payload: &[u8]) {
         let (header, symbol) = ParityHeader::parse(payload).unwrap_or_else(|e| panic!("{e}"));
         came.on_parity(&header, symbol);
     }
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn what_was_lost_comes_back_byte_by_byte_across_a_wrap_of_the_numbers() {
-        let (mut sent, mut came) = (SentSymbols::default(), CameSymbols::default());
+        let (mut sent, mut came) = (SentSymbols::default(), ReceivedSymbols::default());
         let (first, lost) = (65_530u64, [65_533, 65_536, 65_549]);
         for seq in first..first + 20 {
             sent.keep(seq, &rtp(seq));
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn parity_of_what_was_never_sent_gives_nothing_back_and_takes_bounded_memory() {
-        let mut came = CameSymbols::default();
+        let mut came = ReceivedSymbols::default();
         let mut sent = SentSymbols::default();
         for seq in 100..120 {
             sent.keep(seq, &rtp(seq));

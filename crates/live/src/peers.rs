@@ -1,4 +1,4 @@
-//! Who has been heard at a sender's RTCP port: for the operator's eyes, not for the controller's.
+//! The peers that send RTCP to a sender. The list is for display; the controller does not use it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,34 +6,34 @@ use steadycast_units::{Span, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
 use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
 
-/// One who sends reports.
+/// A peer that sends reports.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Its canonical name; its SSRC until it has said one.
+    /// The canonical name, or the SSRC while no name was received.
     pub cname: String,
-    /// Where its reports come from.
+    /// The source address of its reports.
     pub address: SocketAddr,
-    /// When it was heard first.
+    /// The arrival time of its first report.
     pub first: Time,
-    /// When it was heard last.
+    /// The arrival time of its last report.
     pub last: Time,
-    /// Compounds with a report on our stream, or on its packets.
+    /// Compound packets with a report block about our stream, or with feedback on its packets.
     pub reports: u64,
-    /// It sends the controller's own reports; a standard receiver does not.
+    /// Whether it sends the controller's own reports. A standard receiver does not.
     pub ours: bool,
-    /// It reports single packets, in a standard's format.
+    /// Whether it sends per-packet feedback in a standard format.
     pub packets: bool,
-    /// The first report block about our stream, and the latest.
+    /// The first report block about our stream.
     pub begin: Option<ReportBlock>,
-    /// See above.
+    /// The latest report block about our stream.
     pub block: Option<ReportBlock>,
-    /// Round-trip time by the latest report that allows to tell.
+    /// The round-trip time of the latest report that allows to compute it.
     pub rtt: Option<Span>,
-    /// It has said BYE.
+    /// Whether it has sent a BYE.
     pub left: bool,
 }
 
-/// All of them; of more than a thousand, those who were heard latest.
+/// The list of peers. If there are more than [`MOST`], those with the latest reports are kept.
 #[derive(Debug)]
 pub struct Peers {
     all: BTreeMap<u32, Peer>,
@@ -43,26 +43,26 @@ pub struct Peers {
 }
 
 const MOST: usize = 1_024;
-/// A name is shown as far as this.
+/// Names are cut to this number of characters.
 const NAME: usize = 64;
 
 impl Peers {
-    /// Of a sender whose NTP times have this epoch and whose controller's APP packets this name.
+    /// Creates the list of a sender with this NTP epoch, whose controller's APP packets have the name `app`.
     pub fn new(epoch: NtpEpoch, app: [u8; 4]) -> Self {
         Self { all: BTreeMap::new(), epoch, app, unreadable: 0 }
     }
 
-    /// All of them, by SSRC.
+    /// Returns all peers by SSRC.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Peer)> {
         self.all.iter().map(|(ssrc, peer)| (*ssrc, peer))
     }
 
-    /// The name of a receiver.
+    /// Returns the canonical name of a receiver.
     pub fn name(&self, ssrc: u32) -> Option<&str> {
         self.all.get(&ssrc).map(|p| p.cname.as_str())
     }
 
-    /// Datagrams that could not be read.
+    /// Returns the number of datagrams that could not be parsed.
     pub const fn unreadable(&self) -> u64 {
         self.unreadable
     }
@@ -93,7 +93,7 @@ impl Peers {
                         peer.ours = true;
                     }
                 }
-                // What it says of each packet is the controller's to read.
+                // The controller reads the content. Here only the fact that packets are reported matters.
                 Packet::Feedback { sender, .. } if *sender != mine && packet.tells_packets() => {
                     if let Some(peer) = self.peer(now, *sender, from) {
                         peer.packets = true;
@@ -119,9 +119,10 @@ impl Peers {
         }
     }
 
-    /// Who speaks with this SSRC from this machine; `None` for one who takes another's.
+    /// Returns the peer with this SSRC, and adds it if necessary. Returns `None` if the SSRC belongs to a peer at
+    /// another address.
     fn peer(&mut self, now: Time, ssrc: u32, from: SocketAddr) -> Option<&mut Peer> {
-        // Under this number GStreamer reports packets until its session has one of its own.
+        // GStreamer sends feedback with this SSRC until its session has chosen one.
         if ssrc == u32::MAX {
             return None;
         }

@@ -7,8 +7,8 @@ use crate::handle::Shared;
 use crate::sdp::{Description, PacketFeedback};
 use crate::unpack::REORDERED;
 use crate::{
-    CameSymbols, Clock, Consumer, FrameCounts, FrameShelf, Handle, LiveError, LiveRecord, Loop, MasterKey, Nobody,
-    Pair, PairOptions, Reports, Spool, Srtp, Unpacker, Unused, WiredSink,
+    Clock, Consumer, FrameCounts, FrameShelf, Handle, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair,
+    PairOptions, ReceivedSymbols, Reports, SocketSink, Srtp, TempStore, Unpacker, Unused,
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -202,7 +202,7 @@ impl Drop for Receiving {
 }
 
 /// The sink with what takes its packets apart, as the description says.
-fn wired(options: &ReceiveOptions, told: &Told, plan: VideoPlan, reports: Reports, shelf: &FrameShelf) -> WiredSink {
+fn wired(options: &ReceiveOptions, told: &Told, plan: VideoPlan, reports: Reports, shelf: &FrameShelf) -> SocketSink {
     let description = &options.description;
     let number = |key: &str| description.of_ours(key).and_then(|text| text.parse::<u64>().ok()).filter(|n| *n > 0);
     let consume = options.consume.or(number("consume").map(Rate::bps)).map_or(Consume::Frames(TICK), Consume::Rate);
@@ -210,7 +210,7 @@ fn wired(options: &ReceiveOptions, told: &Told, plan: VideoPlan, reports: Report
     let mut sink = VideoSink::new(told.receiver(plan), Intake::new(Time::ZERO, Time::NEVER), false, 0);
     sink.buffer = size.map(|size| Box::new(PlayBuffer::new(size, consume)));
     sink.repair = told.repair.is_some() || told.parity.is_some();
-    Spool::keep(sink.kept());
+    TempStore::keep(sink.kept());
     let consumer: Box<dyn Consumer> = match description.format {
         Some(format) => {
             Box::new(Unpacker::new(format, description.payload_types(), shelf.clone()).waiting(told.latency))
@@ -219,20 +219,20 @@ fn wired(options: &ReceiveOptions, told: &Told, plan: VideoPlan, reports: Report
     };
     let (sources, each) = description.sources();
     let srtp = options.key.as_ref().map(|key| Srtp::new(key).of_sources(if each { sources } else { Vec::new() }));
-    let mut wired = WiredSink::new(sink, consumer, reports).timing(TICK);
+    let mut wired = SocketSink::new(sink, consumer, reports).timing(TICK);
     wired.srtp = srtp;
     if let Some(PacketFeedback::Transport(id)) = description.feedback {
         wired.number_id = id;
     }
     wired.rtx = told.repair.map(|repair| (repair.payload_type, description.payload_type));
-    wired.parity = told.parity.map(|parity| (parity.payload_type, CameSymbols::default()));
+    wired.parity = told.parity.map(|parity| (parity.payload_type, ReceivedSymbols::default()));
     wired.pleads = description.key_frames;
     wired.excluded.clone_from(&description.excluded);
     wired
 }
 
 struct Session {
-    driver: Loop<WiredSink>,
+    driver: Loop<SocketSink>,
     ix: crate::EndIx,
     shared: Arc<Shared>,
     shelf: FrameShelf,
@@ -271,7 +271,7 @@ impl Session {
                 break;
             }
         }
-        self.driver.tell(self.ix, WiredSink::leave);
+        self.driver.tell(self.ix, SocketSink::leave);
         self.driver.run(clock.now() + LAST_WORDS, |_| true)?;
         self.driver.tell(self.ix, |end, _, _| end.close());
         self.shared.show_now(self.status(clock.now()));
@@ -283,7 +283,7 @@ impl Session {
     }
 
     /// What ended the session: the source's last word, with the address that it came from, or that there was none.
-    fn ended_by(&self, end: &WiredSink) -> Option<String> {
+    fn ended_by(&self, end: &SocketSink) -> Option<String> {
         let bye = end.ended_by().map(|from| format!("BYE of {}", from.ip().to_canonical()));
         let silence = || Some(format!("silence: nothing came for {:.0} s", self.given_up?.as_secs_f64()));
         bye.or_else(silence)

@@ -8,7 +8,7 @@ use crate::handle::Shared;
 use crate::sdp::{Description, PacketFeedback, ParityStream, Retransmissions, Sources};
 use crate::{
     Clock, EncoderDesk, Handle, LATENCY, LadderFeed, LiveError, LiveFeed, LiveRecord, Loop, MasterKey, Outbox, Pair,
-    PairOptions, Payloads, Peers, RungData, Sizes, Spool, Srtp, Steering, Store, To, WiredSource, Zeros,
+    PairOptions, Payloads, Peers, RungData, Sizes, SocketSource, Srtp, Steering, Store, TempStore, To, Zeros,
     source_specific,
 };
 use serde_json::{Value, json};
@@ -190,10 +190,10 @@ impl Sending {
         };
         let prepared = Prepared::of(medium, &plan, clock);
         let mut source = plan.source(FLOW, prepared.feed, None, Time::ZERO);
-        Spool::keep(source.kept());
+        TempStore::keep(source.kept());
         // What becomes of each packet is not known here.
         source.frames = SentFrames::lean();
-        let mut wired = WiredSource::new(source, prepared.payloads);
+        let mut wired = SocketSource::new(source, prepared.payloads);
         wired.peers = Some(Peers::new(clock.epoch(), plan.app()));
         wired.srtp = options.key.as_ref().map(Srtp::new);
         wired.orders = Some(shared.orders.clone());
@@ -251,7 +251,7 @@ impl SendOptions {
         let to = self.to.ip();
         Apart {
             cname: self.cname.clone(),
-            peer: (!to.is_multicast()).then(|| crate::wired::host(to)),
+            peer: (!to.is_multicast()).then(|| crate::socket_endpoint::host(to)),
             tag: self.key.as_ref().map_or(0, |key| key.profile().tag() as u64),
             epoch: clock.epoch(),
             payload_type: medium.format().and_then(PayloadFormat::static_type).unwrap_or(96),
@@ -364,7 +364,7 @@ fn said(value: &Given) -> String {
 }
 
 struct Session {
-    driver: Loop<WiredSource>,
+    driver: Loop<SocketSource>,
     ix: crate::EndIx,
     shared: Arc<Shared>,
     desk: Option<EncoderDesk>,
@@ -389,7 +389,7 @@ impl Session {
 
     fn run(&mut self) -> Result<(), LiveError> {
         let clock = self.driver.clock;
-        self.tell(WiredSource::start);
+        self.tell(SocketSource::start);
         let mut next = Time::ZERO + STEP;
         loop {
             let shared = Arc::clone(&self.shared);
@@ -410,7 +410,7 @@ impl Session {
         while !self.shared.stopped() && !self.is_alone() && clock.now() < until && self.backlog() > Bytes::ZERO {
             self.driver.run(clock.now() + STEP, |_| true)?;
         }
-        self.tell(WiredSource::stop);
+        self.tell(SocketSource::stop);
         self.driver.run(clock.now() + LAST_WORDS, |_| true)?;
         self.shared.show_now(self.status(clock.now()));
         Ok(())
@@ -426,11 +426,11 @@ impl Session {
         }
     }
 
-    fn tell(&mut self, what: impl FnOnce(&mut WiredSource, Time, &mut Outbox)) {
+    fn tell(&mut self, what: impl FnOnce(&mut SocketSource, Time, &mut Outbox)) {
         self.driver.tell(self.ix, what);
     }
 
-    fn end(&self) -> &WiredSource {
+    fn end(&self) -> &SocketSource {
         self.driver.end(self.ix)
     }
 

@@ -1,6 +1,6 @@
 //! From payloads back to frames, for whoever reads them in another thread.
 
-use crate::{Consumer, Spool, Unused};
+use crate::{Consumer, TempStore, Unused};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -109,7 +109,7 @@ impl FrameShelf {
     #[must_use]
     pub fn spooled(self) -> Self {
         let mut shelf = self.locked();
-        Spool::keep([&mut shelf.rows as &mut dyn Kept]);
+        TempStore::keep([&mut shelf.rows as &mut dyn Kept]);
         drop(shelf);
         self
     }

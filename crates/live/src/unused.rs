@@ -1,18 +1,18 @@
-//! What a receiver says of the packets that it did not use.
+//! Statistics of the packets that a receiver did not use, and their explanation in words.
 
 use std::collections::BTreeMap;
 use steadycast_session::{UnusedCounts, UnusedReason};
 use steadycast_units::counted;
 use steadycast_web::Protocol;
 
-/// The packets of a receiver that were not used.
+/// The packets that a receiver did not use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unused {
-    /// Their numbers, by reason.
+    /// The number of packets per reason.
     pub counts: UnusedCounts,
-    /// Of those of unknown payload types: how many have which.
+    /// The number of packets per unknown payload type.
     types: BTreeMap<u8, u64>,
-    /// What is wrong with the latest payload that can't be taken apart.
+    /// The problem of the latest payload that could not be parsed.
     payload: Option<&'static str>,
 }
 
@@ -30,13 +30,13 @@ impl Unused {
         }
     }
 
-    /// Counts a packet whose payload can't be taken apart for this cause.
+    /// Counts a packet whose payload could not be parsed, with the problem `what`.
     pub fn add_payload(&mut self, reason: UnusedReason, what: &'static str) {
         self.add(reason);
         self.payload = Some(what);
     }
 
-    /// The packets of both.
+    /// Returns the sum of both.
     #[must_use]
     pub fn with(mut self, other: &Self) -> Self {
         self.counts = self.counts + other.counts;
@@ -47,14 +47,14 @@ impl Unused {
         self
     }
 
-    /// The datagrams that could not be read.
+    /// Returns the number of datagrams that could not be parsed or authenticated.
     pub fn unreadable(&self) -> u64 {
         use UnusedReason::{FailedAuthentication, Malformed, NotRtp};
         [NotRtp, Malformed, FailedAuthentication].into_iter().map(|reason| self.counts.get(reason)).sum()
     }
 
-    /// What came and was not used, and why, in words: all that is no ordinary part of a session, or `all` of it.
-    /// `offered` are the payload types of the session's description, if it has one.
+    /// Returns a sentence per reason. Without `all`, reasons that are normal in a session are left out. `offered` are
+    /// the payload types of the session description, if there is one.
     pub fn said(&self, offered: Option<&[String]>, all: bool) -> Vec<String> {
         let said = |(reason, count): (UnusedReason, u64)| {
             let noun = |what: &str| counted(count, what);
@@ -120,7 +120,7 @@ impl Unused {
         self.counts.iter().filter_map(said).collect()
     }
 
-    /// Which payload types came that are not taken, and what would help.
+    /// Lists the unknown payload types, with the probable cause and its remedy.
     fn of_types(&self, offered: Option<&[String]>) -> String {
         const NAMED: usize = 3;
         let mut types: Vec<String> = self.types.keys().take(NAMED).map(u8::to_string).collect();
@@ -144,7 +144,7 @@ impl Unused {
     }
 }
 
-/// The reason for which a datagram is not even taken for RTP or RTCP; `None` when it may be.
+/// Classifies a datagram that is neither RTP nor RTCP (RFC 7983). Returns `None` if it may be either.
 pub(crate) fn foreign(bytes: &[u8]) -> Option<UnusedReason> {
     match Protocol::of(bytes) {
         _ if bytes.len() < 4 => Some(UnusedReason::KeepAlive),

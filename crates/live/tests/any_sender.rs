@@ -9,7 +9,7 @@ use std::time::Duration;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Intake, VideoSink};
-use steadycast_live::{Datagram, End, FrameShelf, Meta, Outbox, ReceivedFrame, Reports, Unpacker, Which, WiredSink};
+use steadycast_live::{Datagram, End, FrameShelf, Meta, Outbox, ReceivedFrame, Reports, SocketSink, Unpacker, Which};
 use steadycast_session::{Identity, Profile, Receiver, RtcpSettings, UnusedReason};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::payload::{PayloadFormat, payloads};
@@ -181,7 +181,7 @@ impl Sending {
 }
 
 /// A receiver of standard senders, and where its frames wait.
-fn receiver(format: PayloadFormat) -> (WiredSink, FrameShelf) {
+fn receiver(format: PayloadFormat) -> (SocketSink, FrameShelf) {
     let given: &[(String, Given)] = &[];
     let factory = Chosen::shared("fixed", Mode::Repaired, given).unwrap();
     let setup = Setup {
@@ -207,7 +207,7 @@ fn receiver(format: PayloadFormat) -> (WiredSink, FrameShelf) {
     let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0);
     let reports = Reports::Sender { known: None, mux: false, heard: false };
     let unpacker = Box::new(Unpacker::new(format, [TYPE].into_iter().collect(), shelf.clone()));
-    (WiredSink::new(sink, unpacker, reports), shelf)
+    (SocketSink::new(sink, unpacker, reports), shelf)
 }
 
 /// All frames that come of these datagrams, and when each was there to be taken.
@@ -292,7 +292,7 @@ fn counts_under_its_reason(seed: u64, share: u64) -> Result<(), TestCaseError> {
     sink.join(Time::ZERO);
     let (mut out, mut seq, mut at) = (Outbox::default(), 1_000u16, Time::ZERO + Span::secs(1));
     let mut expected = std::collections::BTreeMap::new();
-    let mut take = |sink: &mut WiredSink, from: &str, bytes: &[u8]| {
+    let mut take = |sink: &mut SocketSink, from: &str, bytes: &[u8]| {
         at += Span::millis(10);
         while sink.wake() <= at {
             sink.on_wake(sink.wake(), &mut out);

@@ -9,8 +9,8 @@ use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Intake, VideoSink, VideoSource};
 use steadycast_live::{
-    Clock, Consumer, Datagram, End, EndIx, Interface, Loop, Meta, Outbox, Pair, PairOptions, Reports, Which, WiredSink,
-    WiredSource, Zeros,
+    Clock, Consumer, Datagram, End, EndIx, Interface, Loop, Meta, Outbox, Pair, PairOptions, Reports, SocketSink,
+    SocketSource, Which, Zeros,
 };
 use steadycast_session::{
     EcnCounts, EcnPath, FeedbackFormat, Identity, Profile, Receiver, RtcpSettings, SenderSettings,
@@ -63,7 +63,7 @@ impl Session {
         Chosen::shared(self.controller, Mode::Repaired, given).unwrap()
     }
 
-    fn source(&self, clock: &Clock) -> WiredSource {
+    fn source(&self, clock: &Clock) -> SocketSource {
         let settings = SenderSettings {
             credit: Span::millis(4),
             greedy: true,
@@ -80,10 +80,10 @@ impl Session {
         };
         let chance = Seed(1).part("rtcp");
         let source = VideoSource::new(settings, self.factory(), self.setup(7), None, false, chance, Time::ZERO);
-        WiredSource::new(source, Box::new(Zeros))
+        SocketSource::new(source, Box::new(Zeros))
     }
 
-    fn sink(&self, ssrc: u32, taken: &Taken, reports: Reports) -> WiredSink {
+    fn sink(&self, ssrc: u32, taken: &Taken, reports: Reports) -> SocketSink {
         let (factory, setup, rtcp) = (self.factory(), self.setup(ssrc), self.rtcp());
         let make = Box::new(move |now, _| {
             let identity = Identity { ssrc, cname: format!("receiver-{ssrc}") };
@@ -92,16 +92,16 @@ impl Session {
                 .with_feedback(FeedbackFormat::own_of(&*factory, false), setup.session_bandwidth)
         });
         let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0);
-        WiredSink::new(sink, Box::new(taken.clone()), reports)
+        SocketSink::new(sink, Box::new(taken.clone()), reports)
     }
 }
 
 /// Either end of a video flow.
 enum Wired {
     /// The sender.
-    Source(Box<WiredSource>),
+    Source(Box<SocketSource>),
     /// A receiver.
-    Sink(Box<WiredSink>),
+    Sink(Box<SocketSink>),
 }
 
 impl End for Wired {
@@ -138,8 +138,8 @@ const TO_SENDER: Reports = Reports::Sender { known: None, mux: false, heard: fal
 
 /// What a session came to: the sender, and each receiver with what it took.
 struct Done {
-    source: WiredSource,
-    sinks: Vec<(WiredSink, Vec<u64>, usize)>,
+    source: SocketSource,
+    sinks: Vec<(SocketSink, Vec<u64>, usize)>,
 }
 
 fn run(session: &Session, at: &[SocketAddr], options: &PairOptions, reports: Reports, to: SocketAddr) -> Done {
@@ -149,7 +149,7 @@ fn run(session: &Session, at: &[SocketAddr], options: &PairOptions, reports: Rep
     for (n, at) in at.iter().enumerate() {
         let mut sink = session.sink(100 + n as u32, &Taken::default(), reports);
         let mine = Taken::default();
-        sink = WiredSink::new(sink.sink, Box::new(mine.clone()), reports);
+        sink = SocketSink::new(sink.sink, Box::new(mine.clone()), reports);
         sink.join(clock.now());
         driver.add(Wired::Sink(Box::new(sink)), Pair::receiver(*at, options).unwrap()).unwrap();
         taken.push(mine);

@@ -1,10 +1,10 @@
-//! An end of a video flow on sockets: what the simulator moves as values travels here as bytes.
+//! Video endpoints on UDP sockets. The simulator passes packets as values; this module encodes and parses them.
 
 use crate::browser::Way;
 use crate::net::origin;
 use crate::unpack::REORDERED;
 use crate::unused::foreign;
-use crate::{CameSymbols, Datagram, End, Meta, Outbox, Peers, SentSymbols, Srtp, Unused, Which};
+use crate::{Datagram, End, Meta, Outbox, Peers, ReceivedSymbols, SentSymbols, Srtp, Unused, Which};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use steadycast_wire::rtcp::Compound;
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx;
 
-/// Where the bytes of a sender's packets come from.
+/// A source of the payload bytes of a sender's packets.
 pub trait Payloads: Send {
-    /// Appends the payload of this packet: `media.header.payload_len` bytes.
+    /// Appends the payload of this packet, which has `media.header.payload_len` bytes.
     fn write(&mut self, media: &Media, out: &mut Vec<u8>);
 }
 
-/// Payloads that nobody looks into.
+/// Payloads of zero bytes, for media without content.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Zeros;
 
@@ -39,43 +39,43 @@ impl Payloads for Zeros {
     }
 }
 
-/// Where the payloads of a receiver go.
+/// A consumer of the payloads that a receiver accepts.
 pub trait Consumer: Send {
-    /// A packet that had not come before, with its extended sequence number.
+    /// Takes a packet that was not received before, with its extended sequence number.
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]);
 
-    /// Whether a key frame is needed, and then whether none has come so far.
+    /// Returns `Some` if a key frame is needed; the value is true if none has been received yet.
     fn lacks_key_frame(&self) -> Option<bool> {
         None
     }
 
-    /// A packet that was lost and has been sent again, as the original.
+    /// Takes a lost packet that was retransmitted or recovered, as the original packet.
     fn take_repaired(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
         self.take(now, seq, header, payload);
     }
 
-    /// From this number on packets are of another run of the stream: of another source, or of one that was started
-    /// again.
+    /// Announces that packets from this sequence number on belong to a new run: the SSRC changed, or the source
+    /// restarted.
     fn restart(&mut self, _seq: u64) {}
 
-    /// When it wants [`Consumer::on_wake`].
+    /// Returns the time at which [`Consumer::on_wake`] is due.
     fn wake(&self) -> Time {
         Time::NEVER
     }
 
-    /// The time of [`Consumer::wake`] has come.
+    /// Handles the expiry of the timer of [`Consumer::wake`].
     fn on_wake(&mut self, _now: Time) {}
 
-    /// Nothing more will come.
+    /// Announces that no more packets follow.
     fn end(&mut self) {}
 
-    /// The packets that it took and did not use.
+    /// Returns the packets that were taken but not used, by reason.
     fn unused(&self) -> Unused {
         Unused::default()
     }
 }
 
-/// Nobody wants them.
+/// A consumer that discards all payloads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nobody;
 
@@ -84,26 +84,26 @@ impl Consumer for Nobody {
 }
 
 /// A video sender on its sockets.
-pub struct WiredSource {
+pub struct SocketSource {
     /// The sender.
     pub source: VideoSource,
     payloads: Box<dyn Payloads>,
-    /// A list of who sends reports, where it is kept.
+    /// The peers that send reports, if they are listed.
     pub peers: Option<Peers>,
-    /// Packets that may be asked for again, or are covered by parity.
+    /// Symbols of packets that can be retransmitted or are covered by parity.
     kept: SentSymbols,
-    /// It protects what leaves, and nothing is heard that is not protected.
+    /// The SRTP context. If set, outgoing packets are protected, and unprotected packets are discarded.
     pub srtp: Option<Srtp>,
-    /// The limits that the sender's circuit breaker goes by, which learns of gaps in the clock from them.
+    /// The operator's limits. Clock gaps are reported to them, because the circuit breaker measures time by this clock.
     pub orders: Option<OperatorControls>,
-    /// The way to a browser: it begins when that is open.
+    /// The ICE and DTLS connection to a browser. Media starts when it is connected.
     pub(crate) way: Option<Way>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
 }
 
-impl WiredSource {
-    /// Of this sender.
+impl SocketSource {
+    /// Creates the endpoint of this sender.
     pub fn new(source: VideoSource, payloads: Box<dyn Payloads>) -> Self {
         Self {
             source,
@@ -118,7 +118,7 @@ impl WiredSource {
         }
     }
 
-    /// Starts the session, where its way is open.
+    /// Starts the session if its transport is connected.
     pub fn start(&mut self, now: Time, out: &mut Outbox) {
         if self.is_open() {
             self.with(out, |source, o| source.start(now, o));
@@ -134,7 +134,7 @@ impl WiredSource {
         self.close(now, out);
     }
 
-    /// Closes the way when the last word is said.
+    /// Closes the browser's connection after the BYE has been sent.
     fn close(&mut self, now: Time, out: &mut Outbox) {
         let said = self.ended && !(self.is_open() && self.source.wake() < Time::NEVER);
         if let Some(way) = self.way.as_mut().filter(|_| said) {
@@ -143,12 +143,12 @@ impl WiredSource {
         }
     }
 
-    /// Whether media may leave: it does to a browser while it is connected.
+    /// Returns true if media may be sent: always to an address, to a browser while it is connected.
     fn is_open(&self) -> bool {
         self.way.as_ref().is_none_or(|way| way.tunnel.state() == State::Connected)
     }
 
-    /// Takes what the way lets go.
+    /// Sends the connection's pending output, and starts the session when the SRTP keys are available.
     fn drain(&mut self, now: Time, out: &mut Outbox) {
         if let Some(srtp) = self.way.as_mut().and_then(|way| way.drain(now, out)) {
             self.srtp = Some(srtp);
@@ -205,7 +205,7 @@ impl WiredSource {
     }
 }
 
-impl End for WiredSource {
+impl End for SocketSource {
     fn wake(&self) -> Time {
         let of_way = self.way.as_ref().map_or(Time::NEVER, |way| way.tunnel.wake());
         if self.is_open() { of_way.min(self.source.wake()) } else { of_way }
@@ -269,25 +269,25 @@ impl End for WiredSource {
 }
 
 /// A video receiver on its sockets.
-pub struct WiredSink {
+pub struct SocketSink {
     /// The receiver.
     pub sink: VideoSink,
     consumer: Box<dyn Consumer>,
     clocks: Clocks,
-    /// It protects what leaves, and nothing is heard that is not protected.
+    /// The SRTP context. If set, outgoing packets are protected, and unprotected packets are discarded.
     pub srtp: Option<Srtp>,
-    /// The source's transport-wide numbers stand in this element of the header extension.
+    /// The ID of the header-extension element that carries the transport-wide sequence number (1 to 14).
     pub number_id: u8,
-    /// The payload type of retransmissions, and that of what they repair (RFC 4588).
+    /// The payload type of retransmissions, and the payload type of the packets that they repair (RFC 4588).
     pub rtx: Option<(u8, u8)>,
-    /// The payload type of parity, and what has come of its blocks.
-    pub parity: Option<(u8, CameSymbols)>,
-    /// It asks for key frames, where its source makes some on request.
+    /// The payload type of parity, and the symbols that have been received.
+    pub parity: Option<(u8, ReceivedSymbols)>,
+    /// If set, key frames are requested by RTCP, because the source makes them on request.
     pub pleads: bool,
     lacks: Option<bool>,
-    /// Where reports go.
+    /// The destination of reports.
     reports: Reports,
-    /// Nothing is heard of these sources (RFC 4570).
+    /// Source addresses whose packets are discarded (RFC 4570).
     pub excluded: Vec<IpAddr>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
@@ -296,22 +296,22 @@ pub struct WiredSink {
     last: Option<Time>,
     from: Option<SocketAddr>,
     ended_by: Option<SocketAddr>,
-    /// Packets that may turn out to be the first of another run, and which run it is.
+    /// Packets that may turn out to be the first of a new run, and the number of the present run.
     held: Held,
     run: u32,
-    /// Where a source sends from that is not followed.
+    /// The address of a source that sends to this port and is not followed.
     stranger: Option<SocketAddr>,
 }
 
-/// A datagram that was taken for another stream's: when it came, and the reason under which it counts.
+/// A packet that was attributed to another stream: its arrival time, metadata, header, bytes, and the counted reason.
 type Refused = (Time, Meta, RtpHeader, Vec<u8>, UnusedReason);
 
-/// Packets that may turn out to be the first of another run.
+/// A buffer for packets that may turn out to be the first of a new run.
 #[derive(Default)]
 struct Held(VecDeque<Refused>);
 
 impl Held {
-    /// So many wait at the most: 5 s of 10 Mb/s in packets of 1200 bytes; each for so long.
+    /// Bound on the packets held: 5 s of 10 Mb/s in packets of 1200 bytes. `LONGEST` bounds the time that each is held.
     const MOST: usize = 5_000;
     const LONGEST: Span = Span::secs(5);
 
@@ -323,14 +323,15 @@ impl Held {
         self.0.push_back(packet);
     }
 
-    /// The stream goes on: what came beside it was not its next run.
+    /// Drops the old packets of the buffer, because the present stream continues. Those of the last [`REORDERED`] may
+    /// have overtaken the first packet of a new run, and stay.
     fn forget(&mut self, now: Time) {
         while self.0.front().is_some_and(|first| now.since(first.0) > REORDERED) {
             self.0.pop_front();
         }
     }
 
-    /// Those of this packet's source, in the order of their numbers.
+    /// Returns the held packets of this packet's source, in order of their sequence numbers, and empties the buffer.
     fn of_run(&mut self, header: &RtpHeader) -> Vec<Refused> {
         let ahead = |it: &RtpHeader| it.seq.wrapping_sub(header.seq) as i16;
         let near = |it: &RtpHeader| it.ssrc == header.ssrc && usize::from(ahead(it).unsigned_abs()) <= Self::MOST;
@@ -340,7 +341,8 @@ impl Held {
     }
 }
 
-/// What the times in a source's packets are compared with: times of its own, since another source has another clock.
+/// The clock mapping of a source: the minimum one-way delay and the media clock. Another source has another clock, so
+/// that a new SSRC or run starts a new mapping.
 #[derive(Clone, Copy, Default)]
 struct Clocks {
     ssrc: Option<u32>,
@@ -352,7 +354,7 @@ struct Clocks {
 }
 
 impl Clocks {
-    /// Those of this source in this run.
+    /// Returns the mapping for this source in this run, which is a new one if either changed.
     fn of(mut self, ssrc: u32, run: u32) -> Self {
         if (self.ssrc, self.run) != (Some(ssrc), run) {
             let media = self.media.map(MediaClock::restarted);
@@ -361,8 +363,8 @@ impl Clocks {
         self
     }
 
-    /// When a packet left, on our clock: the sender's has an unknown offset, so that delays count from the least of its
-    /// source.
+    /// Returns the send time of a packet on the local clock. The offset of the sender's clock is unknown, so that the
+    /// minimum delay of the source counts as zero.
     fn left(&mut self, now: Time, header: &RtpHeader) -> Time {
         let Some(stamp) = header.send_time else { return now };
         let sent = stamp.peer(self.sent);
@@ -370,7 +372,7 @@ impl Clocks {
         let way = OneWay::between(sent, now);
         let least = self.least.map_or(way, |least| least.min(way));
         self.least = Some(least);
-        // A delay of more than a minute is another clock's.
+        // A delay of more than a minute means that the sender's clock was set. The minimum is learned anew.
         let delay = way.variation_since(least).later();
         if delay > Span::secs(60) {
             self.least = None;
@@ -379,13 +381,13 @@ impl Clocks {
     }
 }
 
-/// Which step of the media's clock a frame belongs to, counted from the first packet.
+/// The mapping from RTP timestamps to steps of the media clock, counted from the first packet.
 #[derive(Clone, Copy)]
 struct MediaClock {
     step: Span,
-    /// The newest timestamp, and how many ticks it is after the first.
+    /// The newest timestamp, and its distance in ticks from the first one.
     newest: Option<(u32, i64)>,
-    /// How many ticks the first is after a first of another source.
+    /// The distance in ticks of this source's first timestamp from that of the first source.
     from: i64,
 }
 
@@ -394,7 +396,7 @@ impl MediaClock {
         Self { step, newest: None, from: 0 }
     }
 
-    /// Another source goes on, a step later.
+    /// Returns the clock for the next source, which continues one step after the last frame of the previous one.
     fn restarted(self) -> Self {
         let step = (self.step.as_nanos() * 9 / 100_000) as i64;
         Self { newest: None, from: self.newest.map_or(self.from, |(_, ticks)| ticks + step), ..self }
@@ -406,13 +408,13 @@ impl MediaClock {
         if ahead > 0 {
             self.newest = Some((timestamp, ticks + ahead));
         }
-        // 90,000 ticks a second, as of all video.
+        // RTP clock of video: 90,000 ticks per second.
         let at = Span::nanos((ticks + ahead).max(0) as u64 * 100_000 / 9);
         (at.as_nanos() / self.step.as_nanos().max(1)) as u32
     }
 }
 
-/// A packet of media, taken apart, and when it came.
+/// A parsed RTP packet of media, with its arrival time.
 #[derive(Clone, Copy)]
 struct Came<'a> {
     at: Time,
@@ -422,29 +424,29 @@ struct Came<'a> {
     payload: &'a [u8],
 }
 
-/// Where a receiver's reports go.
+/// The destination of a receiver's reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reports {
-    /// To all members of the group.
+    /// All members of the group.
     Group,
-    /// Nowhere: the session has no room for them (RFC 3556, section 2).
+    /// None, because the session has no bandwidth for reports (RFC 3556, section 2).
     Nowhere,
-    /// To the sender: where its reports come from, or else the port after the one that its media comes from.
+    /// The sender: the address that its reports come from, or else the port after that of its media.
     Sender {
-        /// As far as it is known.
+        /// The sender's RTCP address, once it is known.
         known: Option<SocketAddr>,
-        /// RTP and RTCP share a port.
+        /// Whether RTP and RTCP share a port.
         mux: bool,
-        /// Its reports have been heard, so that the address is certain.
+        /// Whether the address was confirmed by a report of the sender.
         heard: bool,
     },
 }
 
 impl Reports {
-    /// Media of the source that is followed has come; `anew`: another source was followed before.
+    /// Learns the address from media of the followed source. `anew` is true if another source was followed before.
     fn on_media(&mut self, from: SocketAddr, anew: bool) {
         let Self::Sender { known, mux, heard } = self else { return };
-        // An address is that of one source.
+        // The address that was confirmed belongs to the previous source.
         *heard &= !anew;
         if !*heard {
             let port = if *mux { from.port() } else { from.port().saturating_add(1) };
@@ -452,8 +454,8 @@ impl Reports {
         }
     }
 
-    /// A report has come. Whether it is of the source that is followed; `None`: none is followed yet, and its media
-    /// will tell.
+    /// Learns the address from a report. `of_source` is whether the report is of the followed source, and `None` while
+    /// no source is followed: then the first media packet decides.
     fn on_report(&mut self, from: SocketAddr, of_source: Option<bool>) {
         let Self::Sender { known, heard, .. } = self else { return };
         if of_source != Some(false) {
@@ -462,8 +464,8 @@ impl Reports {
     }
 }
 
-impl WiredSink {
-    /// Of this receiver, whose media `consumer` takes.
+impl SocketSink {
+    /// Creates the endpoint of this receiver, whose media goes to `consumer`.
     pub fn new(sink: VideoSink, consumer: Box<dyn Consumer>, reports: Reports) -> Self {
         Self {
             sink,
@@ -490,7 +492,7 @@ impl WiredSink {
         }
     }
 
-    /// Tells the session what its decoder lacks, when that has changed.
+    /// Reports to the session that a key frame is needed, or no longer needed, if this has changed.
     fn look(&mut self, now: Time, out: &mut Outbox) {
         let lacks = self.consumer.lacks_key_frame();
         if self.pleads && lacks != self.lacks {
@@ -499,44 +501,44 @@ impl WiredSink {
         }
     }
 
-    /// Frames count in steps of the media's clock, each so long: a play-out buffer goes by them.
+    /// Counts frames in steps of the media clock of this length, which the play-out buffer needs.
     #[must_use]
     pub fn timing(self, step: Span) -> Self {
         let clocks = Clocks { media: Some(MediaClock::new(step)), ..self.clocks };
         Self { clocks, ..self }
     }
 
-    /// How often another source took over, or the same one began again.
+    /// Returns the number of runs after the first: changes of the source, or restarts of it.
     pub fn restarts(&self) -> u32 {
         self.sink.session().map_or(0, |session| session.run().0.saturating_sub(1))
     }
 
-    /// The packets that came and were not used.
+    /// Returns the packets that arrived but were not used, by reason.
     pub fn unused(&self) -> Unused {
         self.unused.clone().with(&self.consumer.unused())
     }
 
-    /// When the last packet of media came.
+    /// Returns the arrival time of the last media packet.
     pub const fn last_media(&self) -> Option<Time> {
         self.last
     }
 
-    /// When the first packet of media came.
+    /// Returns the arrival time of the first media packet.
     pub const fn first_media(&self) -> Option<Time> {
         self.first
     }
 
-    /// Where media comes from.
+    /// Returns the source address of the media.
     pub const fn media_from(&self) -> Option<SocketAddr> {
         self.from
     }
 
-    /// A source that sends here and is not followed, and where it sends from.
+    /// Returns a source that sends to this port but is not followed, with its address.
     pub fn waiting(&self, now: Time) -> Option<(Waiting, SocketAddr)> {
         self.sink.session()?.waiting(now).zip(self.stranger)
     }
 
-    /// Where the BYE came from with which its source has ended.
+    /// Returns the address that sent the BYE of the source, if the source has ended.
     pub fn ended_by(&self) -> Option<SocketAddr> {
         self.ended_by.filter(|_| self.source_ended())
     }
@@ -545,7 +547,7 @@ impl WiredSink {
         self.sink.session().is_some_and(Receiver::source_ended)
     }
 
-    /// Where its reports go; `None` when nobody is known, or to the whole group.
+    /// Returns the address that reports are sent to, or `None` if it is unknown or the whole group.
     pub const fn reports_to(&self) -> Option<SocketAddr> {
         match self.reports {
             Reports::Sender { known, .. } => known,
@@ -564,7 +566,7 @@ impl WiredSink {
         self.ended = true;
     }
 
-    /// Tells its consumer that nothing more will come.
+    /// Announces to the consumer that no more packets follow.
     pub fn close(&mut self) {
         self.consumer.end();
     }
@@ -575,13 +577,13 @@ impl WiredSink {
         result
     }
 
-    /// Sends what the receiver let go.
+    /// Sends the datagrams that the receiver emitted.
     fn send(&mut self, out: &mut Outbox) {
         for (_, _, body) in self.outgoing.drain(..) {
             let Body::Rtcp { bytes, .. } = body else { continue };
             let to = match self.reports {
                 Reports::Group => None,
-                // Whoever was never heard can't be told anything.
+                // Without an address the report can't be sent, and must not be counted as sent.
                 Reports::Nowhere | Reports::Sender { known: None, .. } => {
                     self.sink.rtcp_packets -= 1;
                     continue;
@@ -592,7 +594,7 @@ impl WiredSink {
         }
     }
 
-    /// Takes an RTP packet apart that came at this time.
+    /// Parses an RTP packet that arrived at this time.
     fn read<'a>(&self, at: Time, bytes: &'a [u8]) -> Option<Came<'a>> {
         let (header, extensions, payload) = RtpHeader::parse(bytes).ok()?;
         let fits = |(id, bytes): &(u8, &[u8])| (1..=14).contains(id) && bytes.len() <= Notice::MOST;
@@ -629,7 +631,7 @@ impl WiredSink {
         }
     }
 
-    /// Keeps a packet that was taken for another stream's, where it may turn out to be of this one.
+    /// Holds a packet that was attributed to another stream, if that stream may be followed later.
     fn refuse(&mut self, now: Time, datagram: &Datagram<'_>, header: &RtpHeader, reason: UnusedReason) {
         let from = datagram.meta.from;
         let Some(session) = self.sink.session() else { return };
@@ -650,7 +652,8 @@ impl WiredSink {
         }
     }
 
-    /// Another run begins with the packets that were kept of it, or with this one, which they may have overtaken.
+    /// Starts a new run, either with the packets held for it, or with this one if it was sent before them and
+    /// reordered.
     fn take_held(&mut self, now: Time, meta: Meta, header: &RtpHeader, out: &mut Outbox) {
         let held = self.held.of_run(header);
         let Some((_, of_first, first, ..)) = held.first() else { return };
@@ -658,7 +661,7 @@ impl WiredSink {
         let (meta, first) = if overtaken { (meta, header) } else { (*of_first, first) };
         self.sink.begin_run(now, address(meta.from), first);
         for (at, meta, _, bytes, reason) in held {
-            // It is counted anew.
+            // The packet is counted again when the session takes it.
             self.unused.counts.take_back(reason);
             let datagram = Datagram { which: Which::Rtp, bytes: &bytes, meta };
             if let Some(came) = self.read(at, &bytes) {
@@ -667,10 +670,10 @@ impl WiredSink {
         }
     }
 
-    /// Takes a packet of media.
+    /// Passes a media packet to the session and, if it is new, to the consumer.
     fn take_media(&mut self, now: Time, datagram: &Datagram<'_>, came: &Came<'_>, out: &mut Outbox) -> Received {
         let (from, Came { at, header, notice, transport, payload }) = (datagram.meta.from, *came);
-        // Only what is followed counts.
+        // The clocks are updated only for a packet that the session accepts. A stranger's packet must not shift them.
         let mut clocks = self.clocks.of(header.ssrc, self.run);
         let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
         let (seq, fragment) = (u64::from(header.seq), Fragment { frame, ..Fragment::default() });
@@ -683,7 +686,7 @@ impl WiredSink {
         let received = self.sink.on_media(now, &arriving, &media, &mut Out { packets: &mut self.outgoing });
         self.count(received, &header);
         if let Received::New(_) = received {
-            // Before its first report leaves.
+            // The reports' destination must be known before `send` emits the first report.
             self.reports.on_media(from, self.clocks.ssrc.is_some_and(|before| before != header.ssrc));
         }
         self.send(out);
@@ -706,7 +709,7 @@ impl WiredSink {
         received
     }
 
-    /// A packet of parity: what is lost may be computed from it.
+    /// Takes a parity packet, which may make lost packets recoverable.
     fn on_parity(&mut self, now: Time, datagram: &Datagram<'_>, came: &Came<'_>, out: &mut Outbox) {
         let Came { header, transport, payload, .. } = *came;
         let Ok((told, symbol)) = ParityHeader::parse(payload) else {
@@ -730,7 +733,7 @@ impl WiredSink {
         self.look(now, out);
     }
 
-    /// Computes what parity gives back, and takes it as it would have been taken when it came.
+    /// Recovers packets from parity, and passes them on as the originals.
     fn compute(&mut self, now: Time) {
         let Some((_, came)) = &mut self.parity else { return };
         let computable = self.sink.take_computable();
@@ -747,15 +750,16 @@ impl WiredSink {
         }
     }
 
-    /// A packet of the stream of retransmissions: what it carries is taken as the original.
+    /// Takes an RTX packet, whose payload is passed on as the original packet (RFC 4588).
     fn on_repair(&mut self, now: Time, datagram: &Datagram<'_>, again: &Came<'_>, apt: u8, out: &mut Outbox) {
         let Came { header, payload, notice, transport, .. } = *again;
-        // One without the number of an original fills up a rate, and repeats nothing.
+        // An RTX packet without an original sequence number (OSN) is padding, which fills the rate during probing.
         let Some((number, payload)) = payload.split_first_chunk::<{ rtx::OSN }>() else {
             return self.unused.add(UnusedReason::NoPayload);
         };
         let number = u16::from_be_bytes(*number);
-        // It is of the media's time, and leaves by the media's clock; but a source of its own it is not.
+        // Retransmissions use the timestamps and the clock of the media, although their SSRC differs. A copy is used so
+        // that a late packet does not change the clocks.
         let mut clocks = self.clocks;
         let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
         let fragment = Fragment { frame, ..Fragment::default() };
@@ -793,7 +797,7 @@ impl WiredSink {
             self.unused.add(UnusedReason::OtherReport);
         }
         let (from, len) = (address(datagram.meta.from), datagram.bytes.len());
-        // A compound that names nobody is of no source, whether one is followed or not.
+        // A compound without a sender's SSRC can't be attributed to a source.
         if let Some(ssrc) = compound.sender() {
             let told = self.sink.session().and_then(|session| session.is_source(ssrc, host(datagram.meta.from.ip())));
             self.reports.on_report(datagram.meta.from, told);
@@ -806,7 +810,7 @@ impl WiredSink {
     }
 }
 
-impl End for WiredSink {
+impl End for SocketSink {
     fn wake(&self) -> Time {
         self.sink.wake().min(self.consumer.wake())
     }
