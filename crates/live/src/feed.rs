@@ -1,4 +1,4 @@
-//! Frames with their bytes: from an encoder in another thread, or from a ladder that was made before.
+//! Sources of encoded frames: a live encoder in another thread, or a ladder that was encoded in advance.
 
 use crate::{Clock, Payloads, Waker};
 use std::collections::{BTreeMap, VecDeque};
@@ -10,7 +10,7 @@ use steadycast_session::{FrameKind, Media, Part};
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::payload::{PayloadFormat, payloads};
 
-/// Payloads of frames that wait in the pacer.
+/// The payloads of frames that wait in the pacer.
 #[derive(Clone, Debug)]
 pub struct Store {
     format: PayloadFormat,
@@ -18,7 +18,7 @@ pub struct Store {
     frames: Arc<Mutex<BTreeMap<u32, Cut>>>,
 }
 
-/// A frame's payloads, one after the other, and by the place in the frame at which each begins.
+/// The payloads of a frame, concatenated, and the range of each by its offset in the frame.
 #[derive(Debug, Default)]
 struct Cut {
     bytes: Vec<u8>,
@@ -26,7 +26,7 @@ struct Cut {
 }
 
 impl Store {
-    /// For frames that are cut by `format` into payloads of up to `max_payload` bytes.
+    /// Creates a store of frames that are packetised by `format` into payloads of up to `max_payload` bytes.
     pub fn new(format: PayloadFormat, max_payload: usize) -> Self {
         Self { format, max_payload, frames: Arc::default() }
     }
@@ -35,7 +35,7 @@ impl Store {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cuts frame number `index`, and keeps its payloads until they have been sent.
+    /// Packetises frame number `index`, and stores its payloads until they have been sent.
     fn put(&self, index: u32, frame: &[u8]) -> VecDeque<Part> {
         let (mut cut, mut parts) = (Cut::default(), VecDeque::new());
         for payload in payloads(self.format, frame, index, self.max_payload) {
@@ -60,46 +60,46 @@ impl Payloads for Store {
         debug_assert!(place.is_some_and(|p| p.len() == usize::from(media.header.payload_len)));
         out.extend_from_slice(place.unwrap_or_default());
         if media.header.marker {
-            // Those before it that are still here were skipped.
+            // Earlier frames that are still stored were skipped by the pacer and will not be sent.
             *frames = frames.split_off(&(fragment.frame + 1));
         }
     }
 }
 
-/// What an encoder is to do.
+/// A job for the encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Which of the source's pictures; those between it and the last one are left out.
+    /// The number of the source's picture. Pictures between the last job's and this one are not coded.
     pub picture: u32,
-    /// It begins a group of pictures, in an encoder context of its own at this quantizer.
+    /// Whether it starts a group of pictures. Each group has a new encoder context with its quantizer.
     pub first: bool,
-    /// The group's quantizer.
+    /// The quantizer of the group.
     pub quantizer: u8,
-    /// The group's size: its place in [`Steering::sizes`].
+    /// The picture size of the group, as an index of [`Steering::sizes`].
     pub size: u8,
 }
 
-/// A coded frame with its bytes.
+/// An encoded frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// Which of the source's pictures.
+    /// The number of the source's picture.
     pub picture: u32,
-    /// How it is coded.
+    /// The frame's kind.
     pub kind: FrameKind,
-    /// At which quantizer.
+    /// The quantizer.
     pub quantizer: u8,
     /// The access unit.
     pub bytes: Vec<u8>,
 }
 
-/// What an encoder that asks for work is told.
+/// The answer to an encoder that requests a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Do this.
+    /// A job.
     Job(Job),
-    /// There is none yet.
+    /// No job is available yet.
     Nothing,
-    /// There will be none any more.
+    /// The session has ended, and no job follows.
     Closed,
 }
 
@@ -109,29 +109,28 @@ struct Desk {
     ready: VecDeque<Unit>,
     ended: bool,
     closed: bool,
-    /// Pictures left out since the encoder was too slow, of all.
+    /// Pictures not coded because the encoder was too slow.
     left_out: u64,
-    /// Pictures left out since the rate had no room for them.
+    /// Pictures not coded because the rate had no room for them.
     no_room: u64,
-    /// How many pictures before the one that was asked for last are to be left out, for the one reason and the other.
+    /// Pictures to be left out before the present job: for a slow encoder, and for the rate.
     gap: (u32, u32),
     sizes: Sizes,
     waker: Option<Waker>,
 }
 
-/// At which sizes frames were coded.
+/// Statistics of the picture sizes of coded frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// The last frame's size: its place in [`Steering::sizes`].
+    /// The size of the last frame, as an index of [`Steering::sizes`].
     pub now: u8,
-    /// Frames that are smaller than the source's pictures.
+    /// Number of frames that are smaller than the source's pictures.
     pub smaller: u64,
-    /// How often the size has changed.
+    /// Number of changes of the size.
     pub changes: u64,
 }
 
-/// The desk between a session and the encoder in another thread: one job at a time lies there, and what has become of
-/// it.
+/// The queue between a session and the encoder in another thread. It holds one job and the encoded frames.
 #[derive(Clone, Debug, Default)]
 pub struct EncoderDesk(Arc<(Mutex<Desk>, Condvar)>);
 
@@ -140,7 +139,7 @@ impl EncoderDesk {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Work, as soon as there is some, or nothing after `patience`.
+    /// Returns the next job. Waits up to `patience` for one.
     pub fn next_job(&self, patience: Duration) -> Next {
         let waits = |desk: &mut Desk| desk.job.is_none() && !desk.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, waits);
@@ -152,7 +151,7 @@ impl EncoderDesk {
         }
     }
 
-    /// A frame is done.
+    /// Adds an encoded frame.
     pub fn push(&self, unit: Unit) {
         let mut desk = self.locked();
         desk.ready.push_back(unit);
@@ -161,8 +160,8 @@ impl EncoderDesk {
         }
     }
 
-    /// The source has passed over this many pictures on its way to the one that was asked for, or to its end: they are
-    /// not coded. Only it knows how many there were.
+    /// Counts pictures that the source skipped before the requested one or before its end, and that were not coded.
+    /// Only the source knows their number.
     pub fn passed(&self, pictures: u32) {
         let mut desk = self.locked();
         let (late, no_room) = std::mem::take(&mut desk.gap);
@@ -171,7 +170,7 @@ impl EncoderDesk {
         desk.left_out += u64::from(pictures - no_room);
     }
 
-    /// The source has no more pictures.
+    /// Announces that the source has no more pictures.
     pub fn end(&self) {
         let mut desk = self.locked();
         desk.ended = true;
@@ -180,39 +179,40 @@ impl EncoderDesk {
         }
     }
 
-    /// Whether the source has ended and all that it gave was taken.
+    /// Returns true if the source has ended and all its frames were taken.
     pub fn over(&self) -> bool {
         let desk = self.locked();
         desk.ended && desk.ready.is_empty()
     }
 
-    /// Pictures that were left out since the encoder was too slow.
+    /// Returns the number of pictures not coded because the encoder was too slow.
     pub fn left_out(&self) -> u64 {
         self.locked().left_out
     }
 
-    /// Pictures that were left out since the rate had no room for them, not even at the coarsest quantizer.
+    /// Returns the number of pictures not coded because the rate had no room for them, even at the coarsest quantizer.
     pub fn no_room(&self) -> u64 {
         self.locked().no_room
     }
 
-    /// At which sizes frames were coded.
+    /// Returns the statistics of picture sizes.
     pub fn sizes(&self) -> Sizes {
         self.locked().sizes
     }
 
-    /// The session is over: the encoder is told so.
+    /// Announces the end of the session to the encoder.
     pub fn close(&self) {
         self.locked().closed = true;
         self.0.1.notify_all();
     }
 
-    /// Has the loop woken when a frame is done.
+    /// Sets the waker of the loop that is to be woken when a frame is ready.
     pub fn wake_by(&self, waker: Waker) {
         self.locked().waker = Some(waker);
     }
 
-    /// The job that lies there begins a group of pictures; false when the encoder has it already, or there is none.
+    /// Makes the waiting job the start of a group of pictures. Returns false if there is none because the encoder has
+    /// taken it.
     fn begin_group(&self) -> bool {
         let mut desk = self.locked();
         let Some(job) = &mut desk.job else { return false };
@@ -226,70 +226,70 @@ impl EncoderDesk {
     }
 }
 
-/// How a live encoder is steered.
+/// Parameters of a live encoder's rate control.
 #[derive(Clone, Debug)]
 pub struct Steering {
     /// Pictures per second, as a fraction.
     pub fps: (u32, u32),
-    /// Pictures from one I frame to the next.
+    /// Number of pictures from one I frame to the next.
     pub gop: u32,
-    /// Best and coarsest quantizer.
+    /// The finest and the coarsest quantizer.
     pub quantizers: (u8, u8),
-    /// What a step of the quantizer means.
+    /// The relation between quantizer and step size.
     pub scale: Scale,
-    /// Widths and heights that pictures may be coded at, the source's own first and then smaller and smaller ones. With
-    /// more than one, a smaller size is taken where the rate is too low for the coarsest quantizer.
+    /// Widths and heights at which pictures may be coded, the source's size first, then in decreasing order. If there
+    /// is more than one, a smaller size is chosen when the rate is too low for the coarsest quantizer.
     pub sizes: Vec<(u32, u32)>,
-    /// The source has a clock of its own, as a camera has: frames are sent as they come.
+    /// Whether the source has its own clock, as a camera has. Its frames are sent as they come.
     pub own_pace: bool,
-    /// Bytes that a packet costs beside its payload.
+    /// Overhead per packet in bytes, beside the payload.
     pub overhead: u64,
 }
 
-/// Frames that wait take no longer than this when the next picture is taken. The pacer skips frames when they take a
-/// second, so that the rate may be halved before that.
+/// Maximum backlog, as its send time, at which the next picture is taken. The pacer skips frames at a backlog of 1 s,
+/// so that the rate may be halved before that happens.
 const ROOM: Span = Span::millis(400);
 
-/// As [`ROOM`] in a group that follows one that was broken off: the rate has fallen, and now what waits becomes less.
+/// Replaces [`ROOM`] in a group that follows an aborted one. The rate has fallen, and the backlog is draining already.
 const ROOM_FALLEN: Span = Span::millis(600);
 
-/// A group of pictures with which more than this would wait at its end is broken off.
+/// A group whose predicted backlog at its end takes longer than this to send is aborted.
 const CROWDED: Span = Span::millis(250);
 
-/// The next picture is coded after this, whatever waits.
+/// Maximum time between two coded pictures, whatever the backlog.
 const LONGEST_GAP: Span = Span::secs(1);
 
-/// The size of Evalvid-RA's bucket, in groups of pictures.
+/// Size of Evalvid-RA's leaky bucket, in groups of pictures.
 const BUCKET: f64 = 1.5;
 
-/// Bytes of a picture at one quantizer change with its samples to this power where it is made smaller, and where it is
-/// made larger. FFmpeg's test pattern at coarse quantizers has 0.6 to 1: so neither is counted on too much.
+/// Exponents of the relation between samples and bytes of a picture at one quantizer: for a smaller and for a larger
+/// size. FFmpeg's test pattern has 0.6 to 1 at coarse quantizers. Each direction uses the cautious end.
 const BY_SAMPLES: (f64, f64) = (0.7, 1.0);
 
-/// A smaller size is taken where step sizes this much above the coarsest quantizer's would be needed, and it is to
-/// leave as much room.
+/// Margin of the step size for a change to a smaller size. The change needs a step size this factor above that of the
+/// coarsest quantizer, and the new size must leave the same margin.
 const SMALLER: f64 = 1.1;
 
-/// A larger size is taken where this much below the coarsest quantizer's step size would do for as long as this. The
-/// last pair is for a rate that is far above what the present size needs, as after a start.
+/// Margins of the step size for a change to a larger size, each with the time for which it must hold. The second pair
+/// applies to a rate far above the need of the present size, for example after a start.
 const LARGER: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
 
-/// Frames from an encoder that works beside the session.
+/// A feed of frames from a live encoder.
 pub struct LiveFeed {
     desk: EncoderDesk,
     store: Store,
     steering: Steering,
     clock: Clock,
     start: Option<Time>,
-    /// Number of the next frame, in coding order: without B frames also in display order, but for pictures left out.
+    /// Number of the next frame in coding order. There are no B frames, so that display order is the same.
     index: u32,
-    /// Pictures since the last I frame.
+    /// Number of pictures since the last I frame.
     since_intra: u32,
-    /// Pictures of the present group that were left out since the encoder was too slow; and how many times as long the
-    /// group before took for such.
+    /// Pictures of the present group that were left out because the encoder was too slow. `slow` is how many times
+    /// longer the previous group took for that reason.
     late: u32,
     slow: f64,
-    /// The present group is to end before its time, and is no measure.
+    /// Whether the present group ends early, so that its size does not count for the rate control.
     cut: bool,
     told: (f64, u32),
     rate: Rate,
@@ -297,24 +297,24 @@ pub struct LiveFeed {
     fill: f64,
     /// Bytes of the present group of pictures, with packet headers.
     sent: Bytes,
-    /// Those of them that are headers.
+    /// Bytes of packet headers in `sent`.
     headers: Bytes,
-    /// The group's first frame, with packet headers.
+    /// Bytes of the group's first frame, with packet headers.
     intra: Bytes,
-    /// Place of the present size.
+    /// The present size, as an index of [`Steering::sizes`].
     size: usize,
-    /// The quantizer that the present group should have had: it is broken off.
+    /// The quantizer that the present group should have had, if it is to be aborted because it outgrew the rate.
     outgrown: Option<f64>,
-    /// The group before the present one was broken off for that.
+    /// Whether the previous group was aborted because it outgrew the rate.
     fallen: bool,
-    /// Since which picture's time the larger sizes of [`LARGER`] would have fitted.
+    /// The time since which a larger size has fitted, for each pair of [`LARGER`].
     fits_since: [Option<Span>; 2],
     limited: bool,
     parts: VecDeque<Part>,
 }
 
 impl LiveFeed {
-    /// Of the encoder at this desk; payloads go through `store`.
+    /// Creates the feed of the encoder at this desk. Payloads are stored in `store`.
     pub fn new(desk: EncoderDesk, store: Store, steering: Steering, clock: Clock) -> Self {
         Self {
             desk,
@@ -348,19 +348,19 @@ impl LiveFeed {
         Span::nanos((u128::from(picture) * 1_000_000_000 * u128::from(of) / u128::from(per.max(1))) as u64)
     }
 
-    /// How many times as long the present group takes as an encoder would take that leaves nothing out.
+    /// Returns how many times longer the present group takes than with an encoder that leaves out no picture.
     fn longer(&self) -> f64 {
         1.0 + f64::from(self.late) / f64::from(self.since_intra.max(1))
     }
 
-    /// The quantizer to begin with: nothing has been coded yet, so it goes by what pictures of this size usually need
-    /// (a tenth of a bit per sample at quantizer 9), on the coarse side.
+    /// Returns the first quantizer, before anything has been coded. It assumes a tenth of a bit per sample at quantizer
+    /// 9, as is usual for pictures, with a margin towards coarser quantizers.
     fn first_quantizer(&self) -> f64 {
         let per_second = self.samples(0) * f64::from(self.steering.fps.0) / f64::from(self.steering.fps.1);
         let share = per_second / self.rate.as_bps_f64().max(1.0);
         match self.steering.scale {
             Scale::Linear => 0.9 * share * 1.5,
-            // QP 28 is about quantizer 9; of the scales from 0 to 63 it is 36 or less.
+            // QP 28 corresponds to quantizer 9. On scales from 0 to 63 it is at most 36.
             Scale::Logarithmic(steps) => {
                 let alike = if steps == 6 { 28.0 } else { 36.0 };
                 alike + f64::from(steps) * (libm::log2(0.1 * share) + 0.5)
@@ -372,12 +372,12 @@ impl LiveFeed {
         (f64::from(self.steering.quantizers.0), f64::from(self.steering.quantizers.1))
     }
 
-    /// Luma samples of a picture of the size at a place.
+    /// Returns the number of luma samples of a picture of this size.
     fn samples(&self, size: usize) -> f64 {
         self.steering.sizes.get(size).map_or(0.0, |(width, height)| f64::from(*width) * f64::from(*height))
     }
 
-    /// The quantizer whose step size is that of another one times `factor`.
+    /// Returns the quantizer whose step size is `factor` times that of `quantizer`.
     fn scaled(&self, quantizer: f64, factor: f64) -> f64 {
         match self.steering.scale {
             Scale::Linear => quantizer * factor,
@@ -385,18 +385,18 @@ impl LiveFeed {
         }
     }
 
-    /// The quantizer with which a group of `open` bytes would have taken `wanted`. `headers` of them are packet
-    /// headers, which no quantizer makes fewer.
+    /// Returns the quantizer at which a group of `open` bytes would have had `wanted` bytes. `headers` bytes of them
+    /// are packet headers, which do not depend on the quantizer.
     fn needed(&self, open: f64, wanted: f64, headers: f64) -> f64 {
         let room = (wanted - headers).max(0.1 * wanted).max(1.0);
         self.scaled(self.quantizer, (open - headers).max(1.0) / room)
     }
 
-    /// One step of the leaky bucket, by what the last group of pictures came to.
+    /// Advances the leaky bucket by the size of the last group of pictures, and sets the next quantizer and size.
     fn steer(&mut self, picture: u32, backlog: Bytes) {
         let mean = if self.told.1 == 0 { self.rate.as_bps_f64() } else { self.told.0 / f64::from(self.told.1) };
         self.told = (0.0, 0);
-        // A stall is in one group alone.
+        // The minimum of two groups is used, because a single stall affects one group only.
         let longer = self.longer();
         let lasts = self.time(self.steering.gop).scale(longer.min(self.slow));
         let whole = Rate::from_bps_f64(mean).over(lasts);
@@ -431,7 +431,8 @@ impl LiveFeed {
         (self.sent, self.headers) = (Bytes::ZERO, Bytes::ZERO);
     }
 
-    /// Takes another size where the present one needs a quantizer that is too coarse, or has been far from that.
+    /// Changes the picture size if the present one needs too coarse a quantizer, or a larger one has fitted for long
+    /// enough.
     fn fit(&mut self, needed: f64, at: Span) {
         let (_, high) = self.limits();
         let there: Vec<f64> = (0..self.steering.sizes.len().max(1))
@@ -463,9 +464,9 @@ impl LiveFeed {
         }
     }
 
-    /// The quantizer that the present group should have had, where what waits would soon leave pictures out: it is
-    /// broken off then for a smaller size, and a long one for a coarser quantizer. `waits` is what waits already,
-    /// `last` the size of the frame that was coded last, with `headers` of packets.
+    /// Returns the quantizer that the present group should have had, if its predicted backlog would soon force pictures
+    /// to be left out. The group is then aborted for a smaller size or, if it is long, for a coarser quantizer. `waits`
+    /// is the backlog, `last` the size of the last coded frame, of which `headers` are packet headers.
     fn outgrows(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
         let gop = self.steering.gop;
         let ahead = gop.saturating_sub(self.since_intra).min(self.soon());
@@ -478,7 +479,7 @@ impl LiveFeed {
         if left.at(self.rate) <= CROWDED {
             return None;
         }
-        // Another group's beginning, so far as this time has a share in one, and then frames like the last one.
+        // Cost of a new group: the share of an I frame that falls into this time, and frames like the last one.
         let pictures = gop.min(self.soon());
         let intra = self.intra.as_f64() * f64::from(pictures) / f64::from(gop.max(1));
         let open = intra + times(last, pictures - 1).as_f64();
@@ -490,7 +491,7 @@ impl LiveFeed {
         (smaller || coarser).then_some(needed)
     }
 
-    /// Pictures in [`LONGEST_GAP`].
+    /// Returns the number of pictures in [`LONGEST_GAP`], at least one.
     fn soon(&self) -> u32 {
         (LONGEST_GAP.ratio(self.time(1)).ceil() as u32).max(1)
     }
@@ -506,7 +507,7 @@ impl LiveFeed {
     }
 }
 
-/// What a group may take, in bytes: all that is sent in its time but for what waits already, and half at least.
+/// Byte budget of a group of pictures: what the rate sends in its duration, minus the backlog, but at least half of it.
 fn room(whole: Bytes, backlog: Bytes) -> f64 {
     whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).as_f64().max(1.0)
 }
@@ -549,13 +550,13 @@ impl Feed for LiveFeed {
         };
         self.index += 1;
         self.since_intra += 1;
-        // An encoder that is behind by more than a picture catches up by leaving some out.
+        // An encoder that is late by more than a picture catches up by leaving pictures out.
         let age = self.start.map_or(Span::ZERO, |start| self.clock.now().since(start));
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
         let left_out = if self.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
         self.late = self.late.saturating_add(left_out);
-        // A frame rate that the rate has room for, even at the coarsest quantizer: nothing that is coded has to be
-        // skipped.
+        // Pictures are left out before coding rather than skipped after it, because skipping a coded frame breaks the
+        // prediction chain and wastes the encoder's time.
         let waits = backlog + size + headers;
         self.outgrown = self.outgrows(waits, size + headers, headers);
         let most = if self.fallen || self.outgrown.is_some() { ROOM_FALLEN } else { ROOM };
@@ -584,11 +585,11 @@ impl Feed for LiveFeed {
     }
 
     fn key_frame(&mut self) {
-        // One that begins a group and waits to be coded is a key frame already.
+        // A waiting job that starts a group becomes a key frame anyway.
         if self.start.is_none() || self.since_intra == 0 {
             return;
         }
-        // What a part of a group took says little of what a whole one takes.
+        // The size of a partial group does not predict the size of a full one.
         self.cut = true;
         if self.desk.begin_group() {
             (self.since_intra, self.late) = (0, 0);
@@ -618,30 +619,30 @@ impl Feed for LiveFeed {
 pub struct RungData {
     /// All access units, in coding order.
     pub data: Arc<[u8]>,
-    /// Where each begins, and where the last one ends.
+    /// The offset of each access unit, and the end of the last one.
     pub offsets: Vec<u64>,
-    /// What a decoder must be told first: it is sent again before every I frame, so that whoever joins can begin there.
+    /// Decoder configuration. It is repeated before every I frame, so that late joiners can start decoding there.
     pub head: Vec<u8>,
 }
 
-/// Frames of a ladder that was made before, as a simulation plays it.
+/// A feed of a ladder that was encoded in advance, with the frame selection of a simulation.
 pub struct LadderFeed {
     encoder: Encoder,
     store: Store,
     rungs: BTreeMap<u8, RungData>,
     parts: VecDeque<Part>,
-    /// Frames to play; the ladder over and over when there is no end.
+    /// Number of frames to play; `None` loops.
     frames: Option<u32>,
     over: Arc<std::sync::atomic::AtomicBool>,
 }
 
 impl LadderFeed {
-    /// Of an encoder's stand-in and the bytes of its quantizers. `frames` is after how many it ends.
+    /// Creates a feed from pre-encoded quantizer rungs. Ends after `frames` frames, or loops if `None`.
     pub fn new(encoder: Encoder, store: Store, rungs: BTreeMap<u8, RungData>, frames: Option<u32>) -> Self {
         Self { encoder, store, rungs, parts: VecDeque::new(), frames, over: Arc::default() }
     }
 
-    /// Becomes true when its last frame was taken.
+    /// Returns a flag that becomes true when the last frame was taken.
     pub fn over(&self) -> Arc<std::sync::atomic::AtomicBool> {
         Arc::clone(&self.over)
     }

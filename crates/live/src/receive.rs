@@ -1,4 +1,4 @@
-//! A live receiver in a thread of its own.
+//! The session of a live receiver, which runs in a separate thread.
 
 use crate::entropy;
 use crate::flow::{self, FlowKeys, SINK};
@@ -22,74 +22,74 @@ use steadycast_session::{
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_wire::rtp::PayloadTypes;
 
-/// How to receive.
+/// Options of a receiver.
 #[derive(Clone, Debug)]
 pub struct ReceiveOptions {
-    /// What is sent, and where to.
+    /// The session description.
     pub description: Description,
-    /// The payload types of the description with their encodings ([`crate::sdp::offered`]); `None` where there is no
-    /// description but an address.
+    /// The payload types of the description with their encodings ([`crate::sdp::offered`]); `None` if only an address
+    /// was given.
     pub offered: Option<Vec<String>>,
-    /// Sockets.
+    /// Options of the sockets.
     pub pair: PairOptions,
-    /// Media and reports are protected with it.
+    /// SRTP master key. If set, media and reports are protected.
     pub key: Option<MasterKey>,
-    /// Canonical name.
+    /// Canonical name (CNAME).
     pub cname: String,
-    /// Its play-out buffer; without one, what its sender's description says.
+    /// Size of the play-out buffer; without it the size in the sender's description.
     pub buffer: Option<Bytes>,
-    /// How long a packet waits for lost ones before it, which are sent again or computed from parity; [`LATENCY`]
-    /// without it.
+    /// Maximum time that a packet waits for earlier packets to be retransmitted or recovered; without it [`LATENCY`].
     pub latency: Option<Span>,
-    /// The session ends when neither media nor RTCP of a source that was heard has come for this time, and five
-    /// reporting intervals at least; never without it.
+    /// The session ends after this time without media or RTCP of the source, but not before five reporting intervals.
+    /// Without it the session waits forever.
     pub give_up: Option<Span>,
-    /// How fast that is emptied; without it as the media's clock says.
+    /// Drain rate of the play-out buffer; without it the buffer drains by the media clock.
     pub consume: Option<Rate>,
 }
 
-/// How long packets wait for lost ones where these come after all and no latency was named.
+/// Default wait of packets for earlier ones, if lost packets are retransmitted or recovered.
 pub const LATENCY: Span = Span::millis(300);
 
-/// Between regular reports under AVPF to senders that do not say what they make of them (RFC 3550, 6.2).
+/// Interval of regular reports under AVPF to standard senders (RFC 3550, section 6.2).
 const REGULAR: Span = Span::secs(5);
 
-/// A player without a rate of its own takes a frame when its time has come, to so much.
+/// Resolution of play-out: without a drain rate, a player takes each frame at its time, rounded to this step.
 const TICK: Span = Span::millis(10);
 
-/// A receiver that runs.
+/// A running receiver.
 pub struct Receiving {
-    /// How other threads see it, and end it: its end is the sender's BYE, or [`Handle::stop`].
+    /// The handle by which other threads observe and stop it. It ends with the sender's BYE or by [`Handle::stop`].
     pub handle: Handle,
-    /// Where its frames wait.
+    /// The queue of its frames.
     pub shelf: FrameShelf,
 }
 
-/// What a description makes of a receiver's session.
+/// The parameters that a receiver takes from the session description.
 struct Told {
-    /// The payload types of the media, where they are known.
+    /// The payload types of the media, if known.
     payload_types: Option<PayloadTypes>,
-    /// The SSRC of the media, where it is named.
+    /// The SSRC of the media, if announced.
     named: Option<u32>,
     repair: Option<RepairSettings>,
     parity: Option<ParitySettings>,
-    /// How long packets wait for those before them.
+    /// Maximum time that packets wait for earlier ones.
     latency: Span,
 }
 
 impl Told {
     fn of(description: &Description, latency: Option<Span>) -> Self {
-        // Nobody sends again to a group what one of it lost.
+        // A sender does not retransmit to a group, because each member loses other packets.
         let again = description.repair.as_ref().filter(|_| !description.address.ip().is_multicast());
         let covered = description.parity.as_ref();
         let comes_again = again.is_some() || covered.is_some();
         let latency = latency.unwrap_or(if comes_again { LATENCY } else { REORDERED });
-        // An address alone, without a codec, says nothing of the payload type.
+        // Without a codec there is only an address, so that the payload type is unknown.
         let described = description.format.is_some() || !description.ours.is_empty();
         Self {
             payload_types: described.then(|| description.payload_types()),
             named: description.sources().0.first().copied(),
-            // A sender that was started again has other sources than its description of before says: they are learnt.
+            // A restarted sender has other SSRCs than an old description announces. The receiver learns them from the
+            // packets.
             repair: again.map(|again| RepairSettings {
                 ssrc: again.sources.as_ref().map_or(0, |sources| sources.repair),
                 payload_type: again.payload_type,
@@ -104,7 +104,7 @@ impl Told {
         }
     }
 
-    /// What makes the receiver each time that it joins.
+    /// Returns the factory of the receiver, which is called at each join.
     fn receiver(&self, plan: VideoPlan) -> MakeReceiver {
         let Self { payload_types, named, repair, parity, .. } = *self;
         Box::new(move |now, times| {
@@ -116,32 +116,33 @@ impl Told {
             };
             let chance = plan.chance(&format!("{name}.parity"));
             let receiver = match parity {
-                // A sender of both kinds of repair wants to know when retransmissions come too late.
+                // If the sender can do both, it needs the play-out delay to decide which kind of repair arrives in
+                // time.
                 Some(parity) if repair.is_some() => {
                     receiver.with_parity_of_any_source(parity, chance).telling_playout()
                 }
                 Some(parity) => receiver.with_parity_of_any_source(parity, chance),
                 None => receiver,
             };
-            // In paper mode no sender pauses.
+            // In paper mode the sender never pauses, so that no answers are needed.
             if plan.mode() == Mode::Paper { receiver } else { receiver.answering() }
         })
     }
 }
 
-/// The timing of RTCP towards a sender that does not say what it makes of reports: it gets them at RFC 3550's own
-/// times, five seconds or so apart, without the reduced minimum that its section 6.2 allows between two. What is asked
-/// for may be asked for at once.
+/// Returns the RTCP timing towards a standard sender. Regular reports follow the timing of RFC 3550, about five seconds
+/// apart, without the reduced minimum of its section 6.2. `asks` allows immediate feedback for NACKs and key-frame
+/// requests.
 fn standard(plan: RtcpSettings, asks: bool) -> RtcpSettings {
     let profile = if asks { Profile::Avpf { t_rr_interval: REGULAR } } else { Profile::Rfc3550 };
     RtcpSettings { profile, group: plan.group || !asks, summary: false, ..plan }
 }
 
 impl Receiving {
-    /// Opens the sockets, joins the group where there is one, and receives.
+    /// Opens the sockets, joins the group if there is one, and starts to receive.
     ///
     /// # Errors
-    /// An address can't be had, or the sender names a controller that this program does not know.
+    /// An address can't be used, or the sender's controller is unknown.
     pub fn start(options: ReceiveOptions) -> Result<Self, LiveError> {
         let (clock, seed) = (Clock::start(), entropy::seed()?);
         let description = &options.description;
@@ -201,7 +202,7 @@ impl Drop for Receiving {
     }
 }
 
-/// The sink with what takes its packets apart, as the description says.
+/// Creates the receiving endpoint with the depacketiser, the repair and the keys that the description requires.
 fn wired(options: &ReceiveOptions, told: &Told, plan: VideoPlan, reports: Reports, shelf: &FrameShelf) -> SocketSink {
     let description = &options.description;
     let number = |key: &str| description.of_ours(key).and_then(|text| text.parse::<u64>().ok()).filter(|n| *n > 0);
@@ -238,13 +239,13 @@ struct Session {
     shelf: FrameShelf,
     options: ReceiveOptions,
     keys: FlowKeys,
-    /// For how long the source had been silent when the session gave it up.
+    /// Duration of the source's silence when the session gave it up.
     given_up: Option<Span>,
 }
 
-/// After the source's BYE nothing more comes; stragglers may still be under way.
+/// Time to wait after the source's BYE for media packets that the BYE has overtaken.
 const STRAGGLERS: Span = Span::millis(300);
-/// How long a BYE may take in a large group.
+/// Maximum time to send the BYE, which is delayed in a large group.
 const LAST_WORDS: Span = Span::secs(1);
 
 impl Session {
@@ -262,7 +263,7 @@ impl Session {
                 next += STEP;
             }
             self.shared.show(|| self.status(now));
-            // Another source may come instead.
+            // A new source may replace one that sent a BYE, so that the end is not final until the wait is over.
             let says_so = self.session().is_some_and(Receiver::source_ended);
             ended = if says_so { ended.or(Some(now)) } else { None };
             let left = |least| self.session().and_then(|session| session.source_left(now, least));
@@ -282,14 +283,14 @@ impl Session {
         self.driver.end(self.ix).sink.session()
     }
 
-    /// What ended the session: the source's last word, with the address that it came from, or that there was none.
+    /// Returns the cause of the session's end: the BYE, with its address, or the silence of the source.
     fn ended_by(&self, end: &SocketSink) -> Option<String> {
         let bye = end.ended_by().map(|from| format!("BYE of {}", from.ip().to_canonical()));
         let silence = || Some(format!("silence: nothing came for {:.0} s", self.given_up?.as_secs_f64()));
         bye.or_else(silence)
     }
 
-    /// What is odd about what came, in words.
+    /// Returns warnings about the packets and frames that arrived, as sentences.
     fn odd(&self, unused: &Unused, counts: &FrameCounts) -> Vec<String> {
         unused.said(self.options.offered.as_deref(), false).into_iter().chain(counts.told()).collect()
     }
@@ -323,7 +324,7 @@ impl Session {
             "jitter_ms": self.session().map(|s| s.jitter().as_millis_f64()),
             "received": self.session().map_or(0, Receiver::received),
             "expected": self.session().map_or(0, Receiver::expected),
-            // Without a payload format nobody knows what a picture is.
+            // Without a payload format, frames can't be recognised.
             "still_s": counts.shown.or(end.first_media()).filter(|_| self.options.description.format.is_some())
                 .map(|at| now.since(at).as_secs_f64()),
             "silent_s": end.last_media().map(|at| now.since(at).as_secs_f64()),
@@ -382,7 +383,7 @@ impl Session {
             warnings.push("the sender named no controller: it got standard reports alone".into());
         }
         warnings.push("delays count from the least that was seen: the sender's clock is another one".into());
-        // What went on before the first packet is not the network's doing.
+        // Throughput is measured from the first packet. The wait before it is not caused by the network.
         let from = wired.first_media().unwrap_or(Time::ZERO);
         let until = wired.last_media().unwrap_or(now);
         let ended = self.ended_by(&wired);
@@ -412,7 +413,7 @@ impl Session {
     }
 }
 
-/// Packets that came as ECN-capable, and as marked; nothing where none did.
+/// Returns the number of packets that arrived as ECN-capable and as CE-marked, or `None` if there were none.
 fn ecn([_, ect1, ect0, marked]: [u64; 4]) -> Option<Value> {
     let capable = ect0 + ect1 + marked;
     (capable > 0).then(|| json!({ "capable": capable, "marked": marked }))

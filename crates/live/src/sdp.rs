@@ -1,7 +1,7 @@
-//! Session descriptions (RFC 8866): what a receiver has to know before the first packet comes.
+//! Session descriptions (RFC 8866), which a receiver needs before the first packet.
 //!
-//! Standard receivers read address, payload format and decoder configuration. One attribute is ours, `x-steadycast`: it
-//! names the controller, so that our receivers run its receiving half. Others ignore it, as RFC 8866 asks of them.
+//! Standard receivers read address, payload format and decoder configuration. The attribute `x-steadycast` is private.
+//! It names the controller, so that our receivers run its receiving half; other receivers ignore it (RFC 8866).
 
 use base64ct::{Base64, Base64Unpadded, Encoding};
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, TransportProto};
@@ -16,13 +16,13 @@ use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
 use steadycast_wire::rtp::PayloadTypes;
 
-/// Why a description can't be used.
+/// The error of a session description that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}; {remedy}")]
 pub struct SdpError {
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What would help.
+    /// The remedy.
     pub remedy: &'static str,
 }
 
@@ -30,63 +30,62 @@ fn wrong(problem: impl Into<String>, remedy: &'static str) -> SdpError {
     SdpError { problem: problem.into(), remedy }
 }
 
-/// What travels, and where to.
+/// A session description with one video stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
-    /// Where media goes to: the receiver's address or a group's.
+    /// The destination of media: the address of the receiver or of a group.
     pub address: SocketAddr,
-    /// The only source that is wanted (RFC 4570); the sender's own address when this is written.
+    /// The only source that is accepted (RFC 4570). In a sender's description it is the sender's own address.
     pub source: Option<IpAddr>,
-    /// Time to live of a group of IPv4.
+    /// Time to live of an IPv4 group.
     pub ttl: Option<u8>,
-    /// RTP and RTCP share the port (RFC 5761).
+    /// Whether RTP and RTCP share a port (RFC 5761).
     pub mux: bool,
-    /// Media and reports are encrypted (RFC 3711); the key is not in here.
+    /// Whether media and reports are encrypted (RFC 3711). The key is not part of the description.
     pub secure: bool,
     /// RTP payload type.
     pub payload_type: u8,
-    /// Further payload types of the same format: the sender may take any of them (RFC 3264, section 5.1).
+    /// Further payload types of the same format. The sender may use any of them (RFC 3264, section 5.1).
     pub others: Vec<u8>,
-    /// Payload format; `None` for one that this program does not take apart.
+    /// Payload format; `None` if this program does not support it.
     pub format: Option<PayloadFormat>,
-    /// What a decoder must be told before the first frame: the configuration of MPEG-4, or the parameter sets of H.264
-    /// and H.265, each behind a start code.
+    /// Decoder configuration: that of MPEG-4, or the parameter sets of H.264 and H.265, each after a start code.
     pub config: Vec<u8>,
-    /// Where RTCP comes to, if not to the port after that of RTP (RFC 3605).
+    /// The RTCP port, if it is not the one after RTP (RFC 3605).
     pub rtcp_port: Option<u16>,
-    /// Sources that are not wanted (RFC 4570).
+    /// Sources whose packets are discarded (RFC 4570).
     pub excluded: Vec<IpAddr>,
     /// Upper limit of the rate.
     pub bandwidth: Option<Rate>,
-    /// What receivers may take for RTCP (`b=RR`, RFC 3556): nothing at all where it is 0.
+    /// RTCP bandwidth of receivers (`b=RR`, RFC 3556). With 0 they send no reports.
     pub reports: Option<Rate>,
-    /// How receivers are to report single packets; `None`: not, or as the controller that is named asks its own.
+    /// Format of per-packet feedback; `None` for none, or the own format of the named controller.
     pub feedback: Option<PacketFeedback>,
-    /// As which packets leave (RFC 6679, section 6.1).
+    /// ECN codepoint of sent packets (RFC 6679, section 6.1).
     pub ecn: Ecn,
-    /// How lost packets are sent again to those who ask for them; `None`: they are not.
+    /// The retransmission stream; `None` if lost packets are not retransmitted.
     pub repair: Option<Retransmissions>,
-    /// From which stream lost packets can be computed; `None`: from none.
+    /// The parity stream; `None` if there is none.
     pub parity: Option<ParityStream>,
-    /// The SSRC and the canonical name of the media's source (RFC 5576), where no stream beside it names them.
+    /// The SSRC and the canonical name of the media (RFC 5576), if no repair stream names them.
     pub media: Option<(u32, String)>,
-    /// Key frames are made on request: by picture loss indications (RFC 4585) and full intra requests (RFC 5104).
+    /// Whether key frames are made on request by PLI (RFC 4585) and FIR (RFC 5104).
     pub key_frames: bool,
-    /// What only our own receivers understand.
+    /// Keys and values of the private attribute for our own receivers.
     pub ours: Vec<(String, String)>,
 }
 
-/// How receivers report single packets.
+/// Formats of per-packet feedback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketFeedback {
-    /// By RFC 8888: `ack ccfb`.
+    /// RFC 8888, `ack ccfb`.
     Congestion,
-    /// By transport-wide numbers, which this element of the header extension carries: `transport-cc`.
+    /// Transport-wide feedback, `transport-cc`, with the ID of the header-extension element for the sequence numbers.
     Transport(u8),
 }
 
 impl PacketFeedback {
-    /// What a sender of ours says of this format.
+    /// Returns the attribute that our sender uses for this format, or `None` if it uses none.
     pub const fn of(format: FeedbackFormat) -> Option<Self> {
         match format {
             FeedbackFormat::Own | FeedbackFormat::Stats | FeedbackFormat::Blocks => None,
@@ -95,7 +94,7 @@ impl PacketFeedback {
         }
     }
 
-    /// The format.
+    /// Returns the feedback format.
     pub const fn format(self) -> FeedbackFormat {
         match self {
             Self::Congestion => FeedbackFormat::Rfc8888,
@@ -104,39 +103,39 @@ impl PacketFeedback {
     }
 }
 
-/// Lost packets come again in a stream of their own (RFC 4588), asked for by generic NACKs (RFC 4585).
+/// A retransmission stream (RFC 4588), which is requested by generic NACKs (RFC 4585).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retransmissions {
-    /// RTP payload type of that stream.
+    /// RTP payload type of the retransmissions.
     pub payload_type: u8,
-    /// For how long the sender keeps what it sent, if it says so.
+    /// The time for which the sender caches packets (`rtx-time`), if announced.
     pub kept: Option<Span>,
-    /// Under which sources, if the description says so (RFC 5576).
+    /// The SSRCs, if announced (RFC 5576).
     pub sources: Option<Sources>,
 }
 
-/// Parity over blocks of packets in a stream of its own, of our payload format (docs/wire.md).
+/// A parity stream over blocks of packets, in our payload format (docs/wire.md).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParityStream {
-    /// RTP payload type of that stream.
+    /// RTP payload type of the parity.
     pub payload_type: u8,
-    /// Under which sources, if the description says so (RFC 5576; RFC 5956, section 4.3).
+    /// The SSRCs, if announced (RFC 5576; RFC 5956, section 4.3).
     pub sources: Option<Sources>,
 }
 
-/// The sources of the media and of its retransmissions or parity.
+/// The SSRCs of the media and of its repair stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sources {
     /// SSRC of the media.
     pub media: u32,
-    /// SSRC of the retransmissions, or of the parity.
+    /// SSRC of the retransmissions or the parity.
     pub repair: u32,
-    /// The canonical name of both.
+    /// Canonical name of both.
     pub cname: String,
 }
 
 impl Sources {
-    /// Lines of a group of two (RFC 5576, section 4.2), and of those of its sources that no other group has named.
+    /// Returns the lines of a group of two (RFC 5576, section 4.2), and of those SSRCs that no earlier group has named.
     fn lines(&self, semantics: &str, named: &mut Vec<u32>) -> Vec<(&'static str, String)> {
         let Self { media, repair, cname } = self;
         let mut lines = vec![("ssrc-group", format!("{semantics} {media} {repair}"))];
@@ -156,8 +155,8 @@ const PARITY: &str = "x-steadycast-rs";
 const OURS: &str = "x-steadycast";
 
 impl Description {
-    /// The SSRCs of the media and of the streams beside it, as far as it names them, the media's first; and whether it
-    /// names each.
+    /// Returns the announced SSRCs of the media and of its repair streams, the media's first. The flag is true if each
+    /// repair stream announces its SSRC.
     pub fn sources(&self) -> (Vec<u32>, bool) {
         let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref());
         let covered = self.parity.as_ref().and_then(|parity| parity.sources.as_ref());
@@ -167,20 +166,20 @@ impl Description {
         (all, each)
     }
 
-    /// The payload types that the media may have.
+    /// Returns the payload types of the media.
     pub fn payload_types(&self) -> PayloadTypes {
         std::iter::once(self.payload_type).chain(self.others.iter().copied()).collect()
     }
 
-    /// A value of the attribute that is ours.
+    /// Returns a value of the private attribute.
     pub fn of_ours(&self, key: &str) -> Option<&str> {
         self.ours.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// As text. `own` is the sender's address, `session` a number of its own.
+    /// Returns the description as text. `own` is the sender's address, `session` the unique session number.
     pub fn write(&self, own: IpAddr, session: u64) -> String {
         let origin = Origin::with_ip_addr(session.to_string(), 1, own);
-        // Feedback of the profile for it alone makes it this profile: what players know best otherwise stays.
+        // AVPF is announced only if its feedback is used, because some players know only AVP.
         let early = self.feedback.is_some() || self.repair.is_some() || self.key_frames;
         let proto = match (self.secure, early) {
             (false, false) => TransportProto::RtpAvp,
@@ -222,7 +221,7 @@ impl Description {
         }
         put("extmap", "1 urn:x-steadycast:send-time".into());
         match self.feedback {
-            // RFC 8888, section 6, asks for the asterisk.
+            // RFC 8888, section 6, requires the asterisk.
             Some(PacketFeedback::Congestion) => put("rtcp-fb", "* ack ccfb".into()),
             Some(PacketFeedback::Transport(id)) => {
                 put("extmap", format!("{id} {TRANSPORT_WIDE}"));
@@ -231,8 +230,8 @@ impl Description {
             None => {}
         }
         if self.ecn.is_capable() {
-            // RFC 6679, section 6.1: it begins with the first packet. RFC 8888's reports stand in the place of that
-            // RFC's own (its section 7).
+            // `leap` means that ECN starts with the first packet (RFC 6679, section 6.1). RFC 8888 reports replace the
+            // ECN feedback of RFC 6679 (RFC 8888, section 7).
             let ect = if self.ecn == Ecn::Ect1 { 1 } else { 0 };
             put("ecn-capable-rtp", format!(" leap mode=setonly; ect={ect}"));
         }
@@ -271,7 +270,7 @@ impl Description {
         whole.times = vec![sdp_types::Time::new(0, 0)];
         whole.medias = vec![media];
         let mut text = Vec::new();
-        // Nothing that is written into a vector fails.
+        // Writing to a vector can't fail.
         let _ = whole.write(&mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
@@ -279,7 +278,7 @@ impl Description {
     fn encoding(&self) -> (&'static str, Option<String>) {
         let fmtp = match self.format {
             Some(PayloadFormat::Mpeg4) => {
-                // Profile 3 level 5 (advanced simple) fits what is sent; decoders go by the configuration.
+                // Profile 3 at level 5 (advanced simple) covers what is sent. Decoders use the configuration.
                 let config = (!self.config.is_empty()).then(|| format!("; config={}", hex(&self.config)));
                 Some(format!("profile-level-id=245{}", config.unwrap_or_default()))
             }
@@ -295,16 +294,16 @@ impl Description {
                 }
                 Some(fmtp)
             }
-            // The others need no parameters, or have them in band.
+            // The other formats need no parameters, or carry them in band.
             _ => None,
         };
         (self.format.map_or("x-steadycast-greedy", PayloadFormat::encoding), fmtp)
     }
 
-    /// From text: its first video stream.
+    /// Parses a description and returns its first video stream.
     ///
     /// # Errors
-    /// It is not a session description, or there is no video over RTP in it.
+    /// It is not a session description, or has no video over RTP.
     pub fn read(text: &[u8]) -> Result<Self, SdpError> {
         let session = Session::parse(tidy(text).as_bytes())
             .map_err(|e| wrong(format!("not a session description ({e})"), "give the file that the sender wrote"))?;
@@ -327,7 +326,7 @@ impl Description {
         let lines = Lines { session: &session, media };
         let (Format { payload_type, format, fmtp, .. }, same) = chosen(formats(media))?;
         let fmtps = std::iter::once(&fmtp).chain(same.iter().map(|offer| &offer.fmtp));
-        // Where a type has no configuration of its own, that of another one serves: they are of one encoder.
+        // If a payload type has no configuration, that of another type is used, because all are coded by one encoder.
         let config = fmtps.map(|fmtp| config(format, fmtp)).find(|config| !config.is_empty()).unwrap_or_default();
         let ours = media.get_first_attribute_value(OURS).flatten().unwrap_or_default();
         let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();
@@ -346,7 +345,7 @@ impl Description {
             others: same.iter().map(|offer| offer.payload_type).collect(),
             format,
             config,
-            // That of the session is of all its media together.
+            // The bandwidth at session level covers all media together, so that it does not apply.
             bandwidth: bandwidth(&media.bandwidths, "AS").map(|kbps| Rate::bps(kbps.saturating_mul(1_000))),
             reports: bandwidth(&media.bandwidths, "RR").or(bandwidth(&session.bandwidths, "RR")).map(Rate::bps),
             feedback,
@@ -360,9 +359,10 @@ impl Description {
     }
 }
 
-/// A text whose lines stand without more blanks than divide their words (RFC 8866, section 9, has one). Of the lines
-/// that are not used, which cameras fill in as they like, the place alone is kept. What stands before the version, as
-/// the line `SDP:` that FFmpeg prints, is no part of it (RFC 8866, section 5.1: the first line is `v=`), nor are comments.
+/// Normalises a description, so that the strict parser accepts what cameras write. Repeated blanks are reduced to those
+/// that RFC 8866, section 9, allows. Lines that are not used, and may be malformed, are replaced by a placeholder.
+/// Comments are removed, and also what precedes the version line, such as the line `SDP:` of FFmpeg (RFC 8866, section
+/// 5.1: the first line is `v=`).
 fn tidy(text: &[u8]) -> String {
     let text: Vec<u8> = text.iter().map(|byte| if *byte == b'\t' { b' ' } else { *byte }).collect();
     let text = plain_text(&text);
@@ -384,17 +384,18 @@ fn tidy(text: &[u8]) -> String {
     text.lines().skip(before).filter(|line| !is_comment(line)).map(tidied).collect::<Vec<_>>().join("\n")
 }
 
-/// The first video that is sent, or else the first that could be (RFC 8866, section 5.14: port 0 is none).
+/// Returns the first video with a port, or else the first video (RFC 8866, section 5.14: port 0 means that none is
+/// sent).
 fn video(session: &Session) -> Option<&Media> {
     let all = || session.medias.iter().filter(|media| media.media == "video");
     all().find(|media| media.port != 0).or_else(|| all().next())
 }
 
-/// Encodings that carry no video of their own: they repeat another type's, or protect it.
+/// Encodings that carry no video of their own, but repeat or protect another payload type.
 const BESIDE: [&str; 7] = ["rtx", "red", "ulpfec", "flexfec", "flexfec-03", "parityfec", PARITY];
 
-/// Why packets of this type can't be put in order, although its format is known: they are interleaved by numbers of
-/// their own.
+/// Returns true if packets of this type are sent in interleaved order. They carry decoding order numbers, which this
+/// program does not support.
 fn interleaved(offer: &Format) -> bool {
     let above = |key: &str, least: u32| {
         parameter(&offer.fmtp, key).and_then(|text| text.trim().parse().ok()).is_some_and(|n: u32| n > least)
@@ -408,7 +409,7 @@ fn interleaved(offer: &Format) -> bool {
     }
 }
 
-/// What a decoder must be told first, by a payload type's parameters.
+/// Returns the decoder configuration in the parameters of a payload type.
 fn config(format: Option<PayloadFormat>, fmtp: &str) -> Vec<u8> {
     match format {
         Some(PayloadFormat::Mpeg4) => parameter(fmtp, "config").and_then(unhex).unwrap_or_default(),
@@ -419,7 +420,8 @@ fn config(format: Option<PayloadFormat>, fmtp: &str) -> Vec<u8> {
     }
 }
 
-/// The first type that this program takes apart, or else the first video; and the others of the same format.
+/// Returns the first payload type that this program supports, or else the first video, and the others of the same
+/// format.
 fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
     let beside = |offer: &Format| BESIDE.iter().any(|name| offer.name.eq_ignore_ascii_case(name));
     let best = offers
@@ -440,7 +442,7 @@ fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
     Ok((best, offers))
 }
 
-/// The payload types that the first video stream of a description offers, each with its encoding.
+/// Returns the payload types of the first video stream of a description, each with its encoding.
 pub fn offered(text: &[u8]) -> Vec<String> {
     let session = Session::parse(tidy(text).as_bytes()).ok();
     let media = session.as_ref().and_then(video);
@@ -448,8 +450,8 @@ pub fn offered(text: &[u8]) -> Vec<String> {
     media.map(|media| formats(media).iter().map(said).collect()).unwrap_or_default()
 }
 
-/// The first payload type of a description whose encoding this program takes apart, but by another clock than RTP's of
-/// video: its encoding, its number and its clock in Hz. RFC 6416, section 7.1, allows any clock for MPEG-4.
+/// Returns the first payload type with a supported encoding but an RTP clock other than 90 kHz: its encoding, number
+/// and clock in Hz. RFC 6416, section 7.1, allows any clock for MPEG-4.
 pub fn other_clock(text: &[u8]) -> Option<(String, u8, String)> {
     let session = Session::parse(tidy(text).as_bytes()).ok()?;
     formats(video(&session)?).into_iter().find_map(|offer| {
@@ -460,7 +462,7 @@ pub fn other_clock(text: &[u8]) -> Option<(String, u8, String)> {
     })
 }
 
-/// Sources that are wanted, and those that are not, of what goes to this address (RFC 4570, section 3).
+/// Returns the accepted and the excluded sources for this destination (RFC 4570, section 3).
 fn sources_of(lines: Lines<'_>, to: IpAddr) -> (Vec<IpAddr>, Vec<IpAddr>) {
     let (mut wanted, mut excluded) = (Vec::new(), Vec::new());
     for filter in lines.values("source-filter") {
@@ -470,7 +472,7 @@ fn sources_of(lines: Lines<'_>, to: IpAddr) -> (Vec<IpAddr>, Vec<IpAddr>) {
             Some("excl") => &mut excluded,
             _ => continue,
         };
-        // The kinds of network and of address say nothing that the addresses do not say.
+        // The network type and the address type are implied by the addresses.
         let destination = words.nth(2);
         if destination.is_some_and(|word| word == "*" || word.parse() == Ok(to)) {
             list.extend(words.filter_map(|word| word.parse::<IpAddr>().ok()));
@@ -479,24 +481,24 @@ fn sources_of(lines: Lines<'_>, to: IpAddr) -> (Vec<IpAddr>, Vec<IpAddr>) {
     (wanted, excluded)
 }
 
-/// The port of `a=rtcp` (RFC 3605, section 2.1).
+/// Returns the port of `a=rtcp` (RFC 3605, section 2.1).
 fn rtcp_port(media: &Media) -> Option<u16> {
     let said = media.get_first_attribute_value("rtcp").flatten()?;
     said.split_whitespace().next()?.parse().ok().filter(|port| *port > 0)
 }
 
-/// The bandwidth of this kind, in the unit of its kind.
+/// Returns the bandwidth of this type, in the unit of the type.
 fn bandwidth(lines: &[Bandwidth], kind: &str) -> Option<u64> {
     lines.iter().find(|line| line.bwtype == kind).map(|line| line.bandwidth)
 }
 
-/// The stream in which packets of this payload type are sent again to those who ask for them.
+/// Returns the retransmission stream of this payload type.
 fn retransmissions(media: &Media, payload_type: u8) -> Option<Retransmissions> {
     let (own, kept) = lines::retransmissions(media, payload_type)?;
     Some(Retransmissions { payload_type: own, kept, sources: sources(media, "FID ") })
 }
 
-/// The stream of parity, of our payload format.
+/// Returns the parity stream in our payload format.
 fn parity_stream(media: &Media, payload_type: u8) -> Option<ParityStream> {
     let maps = || media.get_attribute_values("rtpmap").flatten().filter_map(|said| said.split_once(' '));
     let of_ours = |map: &str| map.trim().split('/').next().is_some_and(|name| name.eq_ignore_ascii_case(PARITY));
@@ -505,7 +507,7 @@ fn parity_stream(media: &Media, payload_type: u8) -> Option<ParityStream> {
     Some(ParityStream { payload_type: own, sources: sources(media, "FEC-FR ") })
 }
 
-/// The first group of two sources with these semantics.
+/// Returns the first group of two SSRCs with these semantics.
 fn sources(media: &Media, semantics: &str) -> Option<Sources> {
     let (media_source, repair) = media.get_attribute_values("ssrc-group").flatten().find_map(|said| {
         let mut words = said.strip_prefix(semantics)?.split_whitespace().map(str::parse::<u32>);
@@ -516,7 +518,7 @@ fn sources(media: &Media, semantics: &str) -> Option<Sources> {
     Some(Sources { media: media_source, repair, cname: cname.unwrap_or_default().to_owned() })
 }
 
-/// The first source that has a name, where none are grouped.
+/// Returns the first SSRC with a canonical name, if there are no groups.
 fn lone_source(media: &Media) -> Option<(u32, String)> {
     if media.has_attribute("ssrc-group") {
         return None;
@@ -525,7 +527,7 @@ fn lone_source(media: &Media) -> Option<(u32, String)> {
     Some((ssrc.parse().ok()?, cname.to_owned()))
 }
 
-/// The NAL units in these parameters of a line, with start codes.
+/// Returns the NAL units in these parameters of an `fmtp` line, with start codes.
 fn described(line: &str, keys: &[&str]) -> Vec<u8> {
     keys.iter()
         .filter_map(|key| parameter(line, key))
@@ -536,7 +538,7 @@ fn described(line: &str, keys: &[&str]) -> Vec<u8> {
         .collect()
 }
 
-/// How single packets are to be reported: by RFC 8888 where both ways are offered, since it tells of ECN, too.
+/// Returns the format of per-packet feedback. RFC 8888 is preferred if both are offered, because it includes ECN.
 fn feedback(lines: Lines<'_>, payload_type: u8) -> Option<PacketFeedback> {
     let asks = |what: &[&str]| asked(lines.media, payload_type).any(|words| words == what);
     if asks(&["ack", "ccfb"]) {
@@ -545,7 +547,7 @@ fn feedback(lines: Lines<'_>, payload_type: u8) -> Option<PacketFeedback> {
     lines.extension(TRANSPORT_WIDE).filter(|_| asks(&["transport-cc"])).map(PacketFeedback::Transport)
 }
 
-/// As which packets leave, by `a=ecn-capable-rtp` (RFC 6679, section 6.1): ECT(0) where it does not say.
+/// Returns the ECN codepoint of `a=ecn-capable-rtp` (RFC 6679, section 6.1), which is ECT(0) by default.
 fn ecn(lines: Lines<'_>) -> Ecn {
     let Some(said) = lines.values("ecn-capable-rtp").next() else { return Ecn::NotEct };
     let words = || said.split([' ', ';']).filter(|word| !word.is_empty());
@@ -556,7 +558,7 @@ fn ecn(lines: Lines<'_>) -> Ecn {
     }
 }
 
-/// The bytes of a text in base64 (RFC 4648, section 4), with padding or without.
+/// Decodes base64 (RFC 4648, section 4), with or without padding.
 pub(crate) fn unbase64(text: &str) -> Option<Vec<u8>> {
     Base64Unpadded::decode_vec(text.trim().trim_end_matches('=')).ok()
 }

@@ -1,4 +1,4 @@
-//! A live sender in a thread of its own.
+//! The session of a live sender, which runs in a separate thread.
 
 use crate::browser::Taken;
 use crate::entropy;
@@ -27,30 +27,30 @@ use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_web::State;
 use steadycast_wire::payload::PayloadFormat;
 
-/// What a session sends.
+/// The media that a session sends.
 pub enum Medium {
-    /// Always as much as it may, of nothing.
+    /// Zero bytes at the full rate.
     Greedy,
-    /// What an encoder in another thread makes of a source.
+    /// Frames of an encoder that runs in another thread.
     Encoder {
         /// Payload format.
         format: PayloadFormat,
-        /// What a decoder must be told first.
+        /// Decoder configuration, for example parameter sets.
         config: Vec<u8>,
-        /// How it is steered.
+        /// Parameters of the encoder's rate control.
         steering: Steering,
     },
-    /// A clip at every quantizer.
+    /// A clip that was encoded in advance at every quantizer.
     Ladder {
         /// Payload format.
         format: PayloadFormat,
-        /// What a decoder must be told first.
+        /// Decoder configuration, for example parameter sets.
         config: Vec<u8>,
         /// Frame sizes.
         ladder: Arc<Ladder>,
-        /// Frames, by their quantizers.
+        /// Encoded frames by quantizer.
         rungs: BTreeMap<u8, RungData>,
-        /// After how many frames it ends; never without.
+        /// Number of frames after which it ends; `None` loops.
         frames: Option<u32>,
     },
 }
@@ -63,7 +63,7 @@ impl Medium {
         }
     }
 
-    /// Where its frames come from.
+    /// Returns the source of its frames.
     fn supply(&self) -> Supply {
         match self {
             Self::Greedy => Supply::Endless(None),
@@ -80,54 +80,54 @@ impl Medium {
     }
 }
 
-/// For how long at least a sender keeps what it sent.
+/// Minimum time that a sender caches sent packets for retransmission.
 const KEPT: Span = Span::secs(1);
 
-/// How to send: a flow, and how its packets travel.
+/// Options of a sender: the flow, and the transport of its packets.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// What is sent and by which rules. What it leaves open is as [`FlowKeys`] of a live sender have it.
+    /// The keys of the flow. Keys that are left open get the defaults of a live sender.
     pub flow: FlowKeys,
-    /// Whom it is sent to.
+    /// The destination.
     pub to: To,
-    /// Sockets towards an address.
+    /// Options of the sockets, if the destination is an address.
     pub pair: PairOptions,
-    /// Canonical name.
+    /// Canonical name (CNAME).
     pub cname: String,
-    /// Its receivers' play-out buffer, which the description tells them of.
+    /// Size of the receivers' play-out buffer, which is announced in the session description.
     pub buffer: Option<Bytes>,
-    /// How fast they empty it.
+    /// Drain rate of the receivers' play-out buffer.
     pub consume: Option<Rate>,
-    /// Media and reports are protected with it.
+    /// SRTP master key. If set, media and reports are protected.
     pub key: Option<MasterKey>,
 }
 
-/// A sender that runs.
+/// A running sender.
 pub struct Sending {
     shared: Arc<Shared>,
-    /// How other threads see it, and end it: its end is the source's, or [`Handle::stop`].
+    /// The handle by which other threads observe and stop it. It ends with its source or by [`Handle::stop`].
     pub handle: Handle,
-    /// The desk at which its encoder works, where it has one.
+    /// The queue of jobs for its encoder, if it has one.
     pub desk: Option<EncoderDesk>,
-    /// The session description, for receivers; for a browser the answer.
+    /// The session description for receivers, or the answer for a browser.
     pub sdp: String,
 }
 
-/// A floor that its operator can lower is no lower than this, but for one that was so from the start.
+/// Minimum rate to which the operator can lower the floor. A floor that was lower from the start is not raised.
 const LEAST: Rate = Rate::kbps(50);
 
-/// By how much a pacer that is woken late catches up: more would be a burst.
+/// The pacer's credit. It is the send time that a pacer which wakes up late may catch up; more would cause bursts.
 const CREDIT: Span = Span::millis(4);
 
-/// A medium, ready to be sent.
+/// A medium that is ready to be sent.
 struct Prepared {
     feed: Option<Box<dyn Feed>>,
     payloads: Box<dyn Payloads>,
-    /// Where an encoder works.
+    /// The queue of jobs for the encoder.
     desk: Option<EncoderDesk>,
-    /// The sizes at which an encoder may code pictures.
+    /// Sizes at which an encoder may code pictures.
     sizes: Vec<(u32, u32)>,
-    /// Becomes true when a ladder has given its last frame.
+    /// Becomes true when the ladder has returned its last frame.
     over: Option<Arc<AtomicBool>>,
 }
 
@@ -157,10 +157,10 @@ impl Prepared {
 }
 
 impl Sending {
-    /// Opens the sockets and begins to send.
+    /// Opens the sockets and starts to send.
     ///
     /// # Errors
-    /// A key of the flow, an address or the medium can't be used; nothing was sent then.
+    /// A key of the flow, an address or the medium can't be used. Nothing was sent in that case.
     pub fn start(options: SendOptions, medium: Medium) -> Result<Self, LiveError> {
         let (clock, seed) = (Clock::start(), entropy::seed()?);
         let (to, shared) = (options.to.ip(), Arc::new(Shared::default()));
@@ -191,7 +191,8 @@ impl Sending {
         let prepared = Prepared::of(medium, &plan, clock);
         let mut source = plan.source(FLOW, prepared.feed, None, Time::ZERO);
         TempStore::keep(source.kept());
-        // What becomes of each packet is not known here.
+        // The sender does not learn the fate of each packet, so that per-packet records and completed frames are not
+        // kept.
         source.frames = SentFrames::lean();
         let mut wired = SocketSource::new(source, prepared.payloads);
         wired.peers = Some(Peers::new(clock.epoch(), plan.app()));
@@ -211,7 +212,7 @@ impl Sending {
         Ok(Self { shared, handle, desk, sdp })
     }
 
-    /// Checks the keys of a flow towards an address as [`Sending::start`] does, and opens nothing.
+    /// Checks the keys of a flow towards an address as [`Sending::start`] does, without opening sockets.
     ///
     /// # Errors
     /// A key of the flow can't be used.
@@ -223,30 +224,30 @@ impl Sending {
         planned(&loaded, medium, Place { seed: entropy::seed()?, credit: CREDIT, mtu: flow::MTU, apart }).map(|_| ())
     }
 
-    /// The receiver of this name is not heard any more, now or whenever it comes.
+    /// Ignores the reports of the receiver with this canonical name, also if it joins later.
     pub fn exclude(&self, name: &str) {
         self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
     }
 
-    /// All receivers are heard again.
+    /// Accepts the reports of all receivers again.
     pub fn admit_all(&self) {
         self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.shared.orders.admit_all();
     }
 
-    /// Lower and upper limit of the rate from now on.
+    /// Sets the lower and the upper limit of the rate.
     pub fn limit(&self, floor: Option<Rate>, cap: Option<Rate>) {
         self.shared.orders.limit(floor, cap);
     }
 
-    /// The lower limit that the operator may move; none in paper mode.
+    /// Returns the lower limit of the rate that the operator may move, or `None` in paper mode.
     pub fn floor(&self) -> Option<Rate> {
         self.shared.orders.floor()
     }
 }
 
 impl SendOptions {
-    /// Returns what a session that is alone at its end knows of itself.
+    /// Returns the parameters of a session that knows only its own end.
     fn apart(&self, medium: &Medium, clock: Clock, shared: &Shared) -> Apart {
         let to = self.to.ip();
         Apart {
@@ -259,7 +260,7 @@ impl SendOptions {
             ids: HeaderIds::default(),
             authenticated: false,
             floor: LEAST,
-            // A receiver of ours waits as long without a word of its operator.
+            // Our receivers use this latency unless the operator sets another one.
             playout: LATENCY,
             useful: None,
             operator: shared.orders.clone(),
@@ -288,12 +289,12 @@ impl Drop for Sending {
     }
 }
 
-/// Whether key frames are made on request.
+/// Returns true if key frames are made on request.
 fn makes_key_frames(video: &Video, medium: &Medium) -> bool {
     matches!(medium, Medium::Encoder { .. }) && video.mode != Mode::Paper
 }
 
-/// What receivers are told of a session.
+/// Returns the session description for receivers.
 fn describe(
     to: SocketAddr,
     options: &SendOptions,
@@ -330,13 +331,13 @@ fn describe(
         parity: plan
             .parity(FLOW)
             .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
-        // Nothing of another session passes for this one's.
+        // The SSRC is announced with a key, so that recorded packets of another session with the same key are rejected.
         media: options.key.is_some().then(|| (media.identity.ssrc, media.identity.cname.clone())),
         ours: ours(options, video, medium),
     }
 }
 
-/// What our receivers need to know to run the receiving half.
+/// Returns the attributes for our own receivers: the parameters of the receiving half of the controller.
 fn ours(options: &SendOptions, video: &Video, medium: &Medium) -> Vec<(String, String)> {
     let mode = if video.mode == Mode::Paper { "paper" } else { "repaired" };
     let mut all = vec![
@@ -345,7 +346,7 @@ fn ours(options: &SendOptions, video: &Video, medium: &Medium) -> Vec<(String, S
         ("session-bw".to_owned(), video.rtcp.session_bw.as_bps().to_string()),
         ("packet".to_owned(), video.packet.get().to_string()),
     ];
-    // Pictures of any size are shown at this one.
+    // A receiver scales pictures of all sizes to this one.
     if let Medium::Encoder { steering, .. } = medium {
         all.extend(steering.sizes.first().map(|(width, height)| ("size".to_owned(), format!("{width}x{height}"))));
     }
@@ -368,21 +369,21 @@ struct Session {
     ix: crate::EndIx,
     shared: Arc<Shared>,
     desk: Option<EncoderDesk>,
-    /// Of an encoder's pictures: the places in [`Sizes`].
+    /// Widths and heights of an encoder's pictures, which [`Sizes::now`] indexes.
     sizes: Vec<(u32, u32)>,
     over: Option<Arc<AtomicBool>>,
     options: SendOptions,
     first_seq: u16,
 }
 
-/// How long a BYE may take, and what waits in the pacer at a source's end.
+/// Maximum time to drain the pacer, and again to send the BYE.
 const LAST_WORDS: Span = Span::secs(2);
 
 impl Session {
-    /// All of it, in a thread of its own.
+    /// Runs the session until its end. It runs in a separate thread.
     fn whole(mut self) -> Result<LiveRecord, LiveError> {
         let record = self.run().and_then(|()| self.finish());
-        // Whatever has ended it, nobody is to wait for it any more.
+        // The encoder's thread must not wait for jobs of a session that has ended for any reason.
         self.desk.iter().for_each(EncoderDesk::close);
         record
     }
@@ -405,7 +406,7 @@ impl Session {
                 break;
             }
         }
-        // What waits in the pacer still leaves when the source has ended by itself.
+        // If the source has ended, the packets queued in the pacer are still sent.
         let until = clock.now() + LAST_WORDS;
         while !self.shared.stopped() && !self.is_alone() && clock.now() < until && self.backlog() > Bytes::ZERO {
             self.driver.run(clock.now() + STEP, |_| true)?;
@@ -416,7 +417,8 @@ impl Session {
         Ok(())
     }
 
-    /// Names become known when their owners say them.
+    /// Excludes receivers by canonical name. It runs repeatedly, because a name is known only after the first SDES
+    /// packet.
     fn exclude(&self) {
         let excluded = self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner);
         for (ssrc, peer) in self.end().peers.as_ref().into_iter().flat_map(Peers::iter) {
@@ -438,18 +440,18 @@ impl Session {
         self.end().source.session().map_or(Bytes::ZERO, |s| s.backlog().bytes)
     }
 
-    /// At which sizes an encoder's frames were coded, and the present one.
+    /// Returns the statistics of frame sizes, and the present width and height.
     fn sizes(&self) -> Option<(Sizes, (u32, u32))> {
         let sizes = self.desk.as_ref()?.sizes();
         Some((sizes, *self.sizes.get(usize::from(sizes.now))?))
     }
 
-    /// Whether nobody is there any more to send to.
+    /// Returns true if the connection to the browser has ended.
     fn is_alone(&self) -> bool {
         self.end().way.as_ref().is_some_and(|way| way.tunnel.state() == State::Ended)
     }
 
-    /// Whether the source has given all that it has, or whoever it was for is gone.
+    /// Returns true if the source has ended, or the connection to the browser.
     fn ended(&self) -> bool {
         self.is_alone()
             || self.desk.as_ref().is_some_and(EncoderDesk::over)
@@ -536,7 +538,7 @@ impl Session {
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
         let coded = wired.source.frames.count();
         let key_frames = wired.source.key_frames;
-        // What arrived is known by reports alone.
+        // The sender learns only from reports what has arrived.
         let also = &mut wired.source.also;
         also.put(
             &flow_figures::THROUGHPUT,
@@ -562,7 +564,7 @@ impl Session {
         Ok(LiveRecord::new(loaded, agent, Time::ZERO..now, now, warnings, Vec::new()))
     }
 
-    /// What went wrong on the way to the network; `refused` and `unsent` packets among it.
+    /// Returns warnings about packets, frames and ECN. `refused` and `unsent` count packets.
     fn warnings(&self, source: &VideoSource, (refused, unsent): (u64, u64)) -> Vec<String> {
         let mut warnings = Vec::new();
         let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);

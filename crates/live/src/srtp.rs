@@ -1,8 +1,8 @@
-//! SRTP and SRTCP (RFC 3711) with AES-CM and HMAC-SHA1-80 or AES-GCM (RFC 7714), and replay protection.
+//! SRTP and SRTCP (RFC 3711) with AES-CM and HMAC-SHA1-80, or with AES-GCM (RFC 7714), with replay protection.
 //!
-//! Why our own hundred lines: the library that was looked at, `webrtc-srtp`, brings an asynchronous runtime and eighty
-//! more crates to a program that has none. The ciphers are RustCrypto's; the vectors of RFC 3711, appendix B, and of
-//! RFC 7714, sections 16 and 17, are the tests.
+//! It is implemented here because the library `webrtc-srtp` would add an asynchronous runtime and eighty more crates.
+//! The ciphers are those of RustCrypto. The tests use the vectors of RFC 3711, appendix B, and of RFC 7714, sections 16
+//! and 17.
 
 use crate::sdp::unbase64;
 use aes::cipher::consts::{U12, U16};
@@ -15,26 +15,26 @@ use sha1::Sha1;
 use std::collections::BTreeMap;
 use steadycast_units::Time;
 
-/// SRTCP's index with the flag that says "encrypted".
+/// Length of the SRTCP index with the E flag ("encrypted"), in bytes.
 const INDEX: usize = 4;
 const ENCRYPTED: u32 = 1 << 31;
-/// Bytes of an RTCP header that stay in the clear: up to the first SSRC.
+/// Length of the unencrypted part of SRTCP in bytes: the header up to the first SSRC.
 const RTCP_CLEAR: usize = 8;
-/// Sources whose state is kept: each has shown that it knows the key.
+/// Maximum number of sources whose state is kept. Each source has proved that it has the key.
 const SOURCES: usize = 4_096;
-/// Packets that may come after a later one (RFC 3711, 3.3.2 asks for at least 64).
+/// Replay window in packets (RFC 3711, section 3.3.2, requires at least 64).
 const WINDOW: u64 = 128;
 
-/// A stream's numbers may have wrapped fewer times than this before one joins. Packets of 1000 bytes wrap after nine
-/// minutes at 1 Mb/s.
+/// Number of rollover counters that are tried for an unknown source, which may have wrapped before the receiver joined.
+/// At 1 Mb/s in packets of 1000 bytes, sequence numbers wrap every nine minutes.
 const WRAPS: u64 = 32;
-/// How often they may wrap, at the most, while nothing comes.
+/// Number of rollovers that are tried after an outage.
 const MISSED: u64 = 4;
 
-/// How packets are protected: the profiles that DTLS agrees on (RFC 5764, 4.1.2; RFC 7714, 14.2).
+/// SRTP protection profiles, which DTLS negotiates (RFC 5764, section 4.1.2; RFC 7714, section 14.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SrtpProfile {
-    /// AES-CM with 128-bit keys, and HMAC-SHA1 cut to 80 bits.
+    /// AES-CM with 128-bit keys, and HMAC-SHA1 truncated to 80 bits.
     Aes128CmSha1,
     /// AES-GCM with 128-bit keys.
     Aes128Gcm,
@@ -43,12 +43,12 @@ pub enum SrtpProfile {
 }
 
 impl SrtpProfile {
-    /// Bytes that protection adds to an RTP packet.
+    /// Returns the length of the authentication tag of an RTP packet in bytes.
     pub const fn tag(self) -> usize {
         if let Self::Aes128CmSha1 = self { 10 } else { 16 }
     }
 
-    /// Bytes of a master key and of its salt.
+    /// Returns the lengths of the master key and its salt in bytes.
     const fn lengths(self) -> (usize, usize) {
         match self {
             Self::Aes128CmSha1 => (16, 14),
@@ -63,7 +63,7 @@ impl SrtpProfile {
 pub struct MasterKey {
     profile: SrtpProfile,
     key: Vec<u8>,
-    /// AES-GCM's 12 bytes are followed by zeros, as libsrtp has it: RFC 7714 does not say.
+    /// The salt. The 12 bytes of AES-GCM are padded with zeros as in libsrtp, because RFC 7714 does not specify it.
     salt: [u8; 14],
 }
 
@@ -74,16 +74,16 @@ impl std::fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
-    /// Of 30 bytes in base64, as `openssl rand -base64 30` writes them and RFC 4568 carries them. `None` for anything
-    /// else.
+    /// Reads a key and salt of 30 bytes in base64, as `openssl rand -base64 30` writes and RFC 4568 carries them.
+    /// Returns `None` for any other text.
     pub fn read(text: &str) -> Option<Self> {
         let bytes = unbase64(text.trim())?;
         let (key, salt) = bytes.split_at_checked(16)?;
         (salt.len() == 14).then(|| Self::of(SrtpProfile::Aes128CmSha1, key, salt))
     }
 
-    /// The keys of the DTLS client and of its server, of the keying material that both have exported: client's key,
-    /// server's key, client's salt, server's salt (RFC 5764, 4.2). `None` when there is less of it.
+    /// Splits the keying material that DTLS has exported into the master keys of client and server. Its order is client
+    /// key, server key, client salt, server salt (RFC 5764, section 4.2). Returns `None` if it is too short.
     pub fn exported(profile: SrtpProfile, material: &[u8]) -> Option<[Self; 2]> {
         let (key, salt) = profile.lengths();
         let (keys, salts) = material.split_at_checked(2 * key)?;
@@ -97,12 +97,13 @@ impl MasterKey {
         Self { profile, key: key.to_vec(), salt: padded }
     }
 
-    /// How it protects packets.
+    /// Returns the protection profile.
     pub const fn profile(&self) -> SrtpProfile {
         self.profile
     }
 
-    /// Session key number `label` (RFC 3711, 4.3.1, with a key derivation rate of zero; RFC 6188, 2, for longer keys).
+    /// Derives the session key with this label (RFC 3711, section 4.3.1, with a key derivation rate of zero; RFC 6188,
+    /// section 2, for longer keys).
     fn derive<const N: usize>(&self, label: u8) -> [u8; N] {
         let mut iv = [0; 16];
         iv[..14].copy_from_slice(&self.salt);
@@ -121,7 +122,7 @@ fn key_stream<C: KeyIvInit + StreamCipher>(key: &[u8], iv: &[u8; 16], data: &mut
     C::new_from_slices(key, iv).unwrap_or_else(|_| unreachable!("the lengths are the profile's")).apply_keystream(data);
 }
 
-/// A packet's place under a key: its source, and its index there.
+/// The SSRC and the packet index, which make up the initialisation vector.
 #[derive(Clone, Copy)]
 struct At {
     ssrc: u32,
@@ -129,8 +130,8 @@ struct At {
 }
 
 impl At {
-    /// The salt with the SSRC and the index in its last ten bytes (RFC 3711, 4.1.1; RFC 7714, 8.1 and 9.1), and zeros
-    /// behind it.
+    /// Returns the initialisation vector: the salt XORed with SSRC and index in its last ten bytes, then zeros (RFC
+    /// 3711, section 4.1.1; RFC 7714, sections 8.1 and 9.1).
     fn iv(self, salt: &[u8]) -> [u8; 16] {
         let mut iv = [0; 16];
         iv[..salt.len()].copy_from_slice(salt);
@@ -139,19 +140,19 @@ impl At {
         iv
     }
 
-    /// How often the numbers have wrapped.
+    /// Returns the rollover counter.
     fn wraps(self) -> [u8; 4] {
         ((self.index >> 16) as u32).to_be_bytes()
     }
 }
 
-/// A packet as it travels.
+/// A protected packet, split into its parts.
 struct Sealed<'a> {
     packet: &'a [u8],
-    /// So many of its first bytes are not encrypted.
+    /// The number of leading bytes that are not encrypted.
     clear: usize,
     tag: &'a [u8],
-    /// RTCP's index, with its flag.
+    /// The SRTCP index with its E flag.
     index: &'a [u8],
 }
 
@@ -167,7 +168,7 @@ impl Keys {
         match master.profile {
             SrtpProfile::Aes128CmSha1 => {
                 let auth: [u8; 20] = master.derive(label + 1);
-                // HMAC takes keys of any length.
+                // HMAC accepts keys of any length.
                 let auth = Hmac::<Sha1>::new_from_slice(&auth).unwrap_or_else(|_| unreachable!("HMAC takes any key"));
                 Self::Cm { cipher: master.derive(label), salt: master.derive(label + 2), auth }
             }
@@ -190,8 +191,8 @@ impl Keys {
         }
     }
 
-    /// Protects the packet that stands in `bytes` from `start` on: encrypts it behind its `clear` first bytes, and
-    /// appends the tag and RTCP's `index`.
+    /// Protects the packet in `bytes` from `start` on. Encrypts all but its first `clear` bytes, and appends the tag
+    /// and the SRTCP `index`.
     fn seal(&self, at: At, bytes: &mut Vec<u8>, (start, clear): (usize, usize), index: &[u8]) {
         let (head, body) = bytes[start..].split_at_mut(clear);
         let tag = match self {
@@ -209,7 +210,8 @@ impl Keys {
         bytes.extend_from_slice(index);
     }
 
-    /// Opens a packet into `out`. False when its tag is wrong, which is compared in constant time.
+    /// Verifies and decrypts a packet into `out`. Returns false if the tag is wrong. Tags are compared in constant
+    /// time.
     fn open(&self, at: At, sealed: &Sealed<'_>, out: &mut Vec<u8>) -> bool {
         let Sealed { packet, clear, tag, index } = *sealed;
         if let Self::Cm { auth, .. } = self {
@@ -232,11 +234,12 @@ impl Keys {
         }
     }
 
-    /// A datagram's packet and its tag, and the index of RTCP between or behind them.
+    /// Splits a datagram into packet, tag and SRTCP index, which has `index` bytes.
     fn split<'a>(&self, datagram: &'a [u8], index: usize) -> Option<Sealed<'a>> {
         let (profile, end) = (self.profile(), datagram.len());
         let (packet, more) = datagram.split_at_checked(end.checked_sub(profile.tag() + index)?)?;
-        // HMAC's tag covers the index and stands behind it, and GCM's tag belongs to the text (RFC 7714, 9.2).
+        // The HMAC tag follows the index and covers it. The GCM tag belongs to the ciphertext and precedes it (RFC
+        // 7714, section 9.2).
         let (tag, index) = match profile {
             SrtpProfile::Aes128CmSha1 => (&more[index..], &more[..index]),
             _ => more.split_at(profile.tag()),
@@ -245,17 +248,17 @@ impl Keys {
     }
 }
 
-/// Encrypts in place (RFC 7714, 5.2.1) and returns the tag. The last four bytes of `iv` are the cipher's own.
+/// Encrypts in place (RFC 7714, section 5.2.1) and returns the tag. Only the first 12 bytes of `iv` are the nonce.
 fn encrypted<C>(cipher: &C, iv: &[u8; 16], associated: &[u8], body: &mut [u8]) -> [u8; 16]
 where
     C: AeadInOut<NonceSize = U12, TagSize = U16>,
 {
     let sealed = cipher.encrypt_inout_detached(&nonce(iv).into(), associated, body.into());
-    // It refuses what has more than 2³⁶ bytes.
+    // The cipher fails only above 2³⁶ bytes.
     sealed.unwrap_or_else(|_| unreachable!("a datagram is short")).into()
 }
 
-/// Decrypts in place (RFC 7714, 5.2.2). False when the tag is not that of all this.
+/// Decrypts in place (RFC 7714, section 5.2.2). Returns false if the tag is wrong.
 fn decrypted<C>(cipher: &C, iv: &[u8; 16], associated: &[u8], body: &mut [u8], tag: &[u8]) -> bool
 where
     C: AeadInOut<NonceSize = U12, TagSize = U16>,
@@ -268,7 +271,7 @@ fn nonce(iv: &[u8; 16]) -> [u8; 12] {
     std::array::from_fn(|n| iv[n])
 }
 
-/// Which packets have come, up to the newest.
+/// The replay window: the newest index, and a bit per index before it.
 #[derive(Clone, Copy, Default)]
 struct Replay {
     newest: Option<u64>,
@@ -302,11 +305,11 @@ struct Source {
     rtcp: Replay,
 }
 
-/// Packets of which more than one index may be tried, in each second: whoever makes SSRCs up is not to keep an end
-/// busy.
+/// Maximum number of packets per second for which several rollover counters are tried. It bounds the CPU time that an
+/// attacker with forged SSRCs can cause.
 const GUESSED: u32 = 200;
 
-/// How many were tried in a second that is counted from the clock's beginning.
+/// The number of such packets in the present second of the clock.
 #[derive(Default)]
 struct Guessed {
     second: u64,
@@ -336,22 +339,21 @@ impl Direction {
     }
 }
 
-/// Protects what leaves and opens what arrives, for one end of a session in which all share a master key, or of one
-/// between two that have a key each.
+/// The SRTP context of one end of a session. All members share a master key, or each of two has its own.
 pub struct Srtp {
     outgoing: Direction,
     incoming: Direction,
     sources: BTreeMap<u32, Source>,
-    /// The sources whose media is opened; empty: all.
+    /// SSRCs whose media is accepted. Empty accepts all.
     described: Vec<u32>,
-    /// Of what leaves, by SSRC: the extended number of the newest packet, and the next index of RTCP.
+    /// For each outgoing SSRC, the extended sequence number of the newest packet and the next SRTCP index.
     sent: BTreeMap<u32, (u64, u32)>,
     scratch: Vec<u8>,
     guessed: Guessed,
     refused: u64,
 }
 
-/// The place at which an RTP packet's payload begins.
+/// Returns the offset of an RTP packet's payload.
 fn payload_at(packet: &[u8]) -> Option<usize> {
     let flags = *packet.first()?;
     let mut at = 12 + 4 * usize::from(flags & 0x0f);
@@ -366,19 +368,19 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The number nearest to `near` with these 16 bits (RFC 3711, 3.3.1).
+/// Returns the extended sequence number nearest to `near` with these lower 16 bits (RFC 3711, section 3.3.1).
 fn extend(seq: u16, near: u64) -> u64 {
     let ahead = i64::from(seq.wrapping_sub(near as u16) as i16);
     near.checked_add_signed(ahead).unwrap_or(u64::from(seq))
 }
 
 impl Srtp {
-    /// Makes what protects and opens packets by one key.
+    /// Creates a context with one key for both directions.
     pub fn new(master: &MasterKey) -> Self {
         Self::pair(master, master)
     }
 
-    /// Makes what protects packets by one key and opens those of another: [`MasterKey::exported`].
+    /// Creates a context with a key per direction, see [`MasterKey::exported`].
     pub fn pair(outgoing: &MasterKey, incoming: &MasterKey) -> Self {
         let (sources, sent) = (BTreeMap::new(), BTreeMap::new());
         let (scratch, guessed, described) = (Vec::new(), Guessed::default(), Vec::new());
@@ -386,19 +388,19 @@ impl Srtp {
         Self { outgoing, incoming, sources, described, sent, scratch, guessed, refused: 0 }
     }
 
-    /// Opens media of these sources alone, unless there are none: each session has SSRCs of its own, and whoever
-    /// recorded another one with this key need not know it to send all of that again.
+    /// Accepts media of these SSRCs only, or of all if the list is empty. Each session has new SSRCs, so that packets
+    /// recorded in an earlier session with the same key can't be replayed.
     #[must_use]
     pub fn of_sources(self, described: Vec<u32>) -> Self {
         Self { described, ..self }
     }
 
-    /// Datagrams that were not opened: of another key, changed on the way, or come for the second time.
+    /// Returns the number of rejected datagrams: wrong key, modified, or replayed.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Protects the RTP packet that stands in `bytes` from `start` on.
+    /// Protects the RTP packet in `bytes` from `start` on.
     pub fn protect_rtp(&mut self, bytes: &mut Vec<u8>, start: usize) {
         let packet = &bytes[start..];
         let (Some(at), Some(ssrc)) = (payload_at(packet), word(packet, 8)) else { return };
@@ -409,7 +411,7 @@ impl Srtp {
         self.outgoing.rtp.seal(At { ssrc, index }, bytes, (start, at), &[]);
     }
 
-    /// Protects the compound that stands in `bytes` from `start` on.
+    /// Protects the RTCP compound in `bytes` from `start` on.
     pub fn protect_rtcp(&mut self, bytes: &mut Vec<u8>, start: usize) {
         let Some(ssrc) = word(&bytes[start..], 4) else { return };
         let (_, next) = self.sent.entry(ssrc).or_insert((0, 0));
@@ -419,7 +421,7 @@ impl Srtp {
         self.outgoing.rtcp.seal(at, bytes, (start, RTCP_CLEAR), &(index | ENCRYPTED).to_be_bytes());
     }
 
-    /// The RTP packet in a datagram; `None` when it is not to be believed.
+    /// Returns the RTP packet in a datagram, or `None` if it is not authentic.
     pub fn open_rtp(&mut self, now: Time, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtp(now, datagram);
         self.refused += u64::from(opened.is_none());
@@ -440,8 +442,8 @@ impl Srtp {
             known.rtp.fresh(*index) && self.incoming.rtp.open(at, &sealed, &mut self.scratch)
         };
         let nearest = known.rtp.newest.map(|newest| extend(seq, newest));
-        // Nobody says how often the numbers have wrapped before one joined, or in a long outage: the tag tells which
-        // guess is right.
+        // The rollover counter is unknown if the sender wrapped before this end joined or during an outage. The tag
+        // shows which guess is right.
         let (first, wraps) = nearest.map_or((seq.into(), 0..WRAPS), |nearest| (nearest, 1..MISSED + 1));
         let index = match nearest.filter(&mut right) {
             Some(index) => index,
@@ -452,7 +454,7 @@ impl Srtp {
         Some(())
     }
 
-    /// The compound in a datagram; `None` when it is not to be believed.
+    /// Returns the RTCP compound in a datagram, or `None` if it is not authentic.
     pub fn open_rtcp(&mut self, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtcp(datagram);
         self.refused += u64::from(opened.is_none());
@@ -465,8 +467,8 @@ impl Srtp {
         let (ssrc, flagged) = (word(packet, 4)?, word(sealed.index, 0)?);
         let clear = if flagged & ENCRYPTED == 0 { packet.len() } else { RTCP_CLEAR };
         let (sealed, index) = (Sealed { clear, ..sealed }, u64::from(flagged & !ENCRYPTED));
-        // What this end has sent itself is sent back to it by somebody who need not have the key. Another one with its
-        // SSRC is heard as soon as it has sent more.
+        // An index below the own next one is this end's own packet, which anyone may reflect without the key. Another
+        // end with the same SSRC is accepted as soon as its index is higher, so that the collision is detected.
         let own = self.sent.get(&ssrc).is_some_and(|(_, next)| index < u64::from(*next));
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
         let at = At { ssrc, index };

@@ -1,4 +1,4 @@
-//! From payloads back to frames, for whoever reads them in another thread.
+//! Reassembly of frames from RTP payloads, and a queue for their reader in another thread.
 
 use crate::{Consumer, TempStore, Unused};
 use std::collections::{BTreeMap, VecDeque};
@@ -14,66 +14,66 @@ use steadycast_wire::payload::{Depacketiser, PayloadFormat, PictureKind, picture
 use steadycast_wire::rtp::{PayloadTypes, RtpHeader};
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// A frame as it came out of its packets.
+/// A frame that was reassembled from its packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedFrame {
-    /// When it is to be shown, in ticks of 1/90000 s from the first frame that came.
+    /// Presentation time in ticks of 1/90000 s from the first received frame.
     pub ticks: i64,
-    /// Its bytes, as far as they are of use.
+    /// The bytes that are usable.
     pub bytes: Vec<u8>,
-    /// Something of it is missing.
+    /// Whether a part of it is missing.
     pub damaged: bool,
-    /// All of it came, and all that it depends on.
+    /// Whether it is complete, and all frames that it depends on are.
     pub whole: bool,
-    /// When its first packet came.
+    /// Arrival time of the first packet.
     pub first: Time,
-    /// When its last packet came.
+    /// Arrival time of the last packet.
     pub last: Time,
 }
 
-/// What became of the frames of a stream, as far as its packets tell.
+/// The number of frames by their fate, as far as the packets show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
-    /// Frames of which all came, and all that they depend on.
+    /// Frames that are complete, with all frames that they depend on.
     pub whole: u64,
-    /// Frames of which all came, but not what they depend on, or in packets that are not taken apart.
+    /// Frames that are complete but not decodable: a reference is missing, or the packetisation is not supported.
     pub undecodable: u64,
-    /// Frames of which something is missing.
+    /// Frames of which a part is missing.
     pub damaged: u64,
-    /// Frames of which nothing came, by the gaps in the time stamps.
+    /// Frames of which no packet arrived, by the gaps of the timestamps.
     pub missing: u64,
-    /// When the last packet of the latest frame came that can be shown.
+    /// Arrival time of the last packet of the latest frame that can be shown.
     pub shown: Option<Time>,
-    /// Whether all packets have had one time stamp, and have come for longer than [`LASTING`].
+    /// Whether all packets have the same timestamp, over more than [`LASTING`].
     pub one_stamp: bool,
 }
 
-/// Within this time the packets of a frame come, as a rule.
+/// Time within which the packets of a frame usually arrive.
 const LASTING: Span = Span::secs(2);
 
 impl FrameCounts {
-    /// What is odd about the frames, in words.
+    /// Returns a warning about the frames, if there is a reason for one.
     pub fn told(&self) -> Option<String> {
         self.one_stamp.then(|| "all packets have one RTP time stamp, which makes one frame of them".into())
     }
 }
 
-/// What is known of a frame when its bytes have gone.
+/// The record of a frame, which is kept when its bytes are dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameRow {
-    /// When it is to be shown, as [`ReceivedFrame::ticks`].
+    /// Presentation time, as [`ReceivedFrame::ticks`].
     pub ticks: i64,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: Bytes,
-    /// What became of it, as far as its packets tell: nobody knows when it was to be shown.
+    /// The frame's fate, as far as the packets show it. Lateness is unknown, because the play-out time is.
     pub fate: FrameFate,
-    /// When its first and its last packet came.
+    /// Arrival times of the first and the last packet.
     pub came: (Time, Time),
 }
 
 impl Row for FrameRow {
     fn pass(&mut self, by: &mut Fields<'_>) {
-        // It is negative where a frame is to be shown before the first that came.
+        // The time is negative for a frame that precedes the first received one in display order.
         self.ticks.pass(by);
         self.size.pass(by);
         by.one_of(&mut self.fate, &[FrameFate::Ok, FrameFate::Lost, FrameFate::Late, FrameFate::Undecodable]);
@@ -89,15 +89,15 @@ struct Shelf {
     rows: Rows<FrameRow>,
     wanted: bool,
     closed: bool,
-    /// Frames that the reader did not take in time.
+    /// Frames dropped because the reader was too slow.
     overrun: u64,
 }
 
-/// Frames that wait for their reader.
+/// The queue of received frames for their reader.
 #[derive(Clone, Debug, Default)]
 pub struct FrameShelf(Arc<(Mutex<Shelf>, Condvar)>);
 
-/// As many frames wait for a slow reader; then the oldest go.
+/// Maximum number of frames that wait for a slow reader. The oldest are dropped.
 const WAITING: usize = 1_024;
 
 impl FrameShelf {
@@ -105,7 +105,7 @@ impl FrameShelf {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the rows of older frames kept in a file, if one can be had: if not, they stay in memory.
+    /// Moves the records of older frames to a temporary file. If none can be created, they stay in memory.
     #[must_use]
     pub fn spooled(self) -> Self {
         let mut shelf = self.locked();
@@ -114,12 +114,12 @@ impl FrameShelf {
         self
     }
 
-    /// Somebody reads them: without this only their sizes and times are kept.
+    /// Announces a reader. Without one only sizes and times of frames are kept.
     pub fn want(&self) {
         self.locked().wanted = true;
     }
 
-    /// All that is there, or nothing after `patience`; `None` when there will be no more.
+    /// Returns the frames in the queue. Waits up to `patience` for one. Returns `None` when no more frames follow.
     pub fn take(&self, patience: Duration) -> Option<Vec<ReceivedFrame>> {
         let waits = |shelf: &mut Shelf| shelf.frames.is_empty() && !shelf.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, waits);
@@ -130,26 +130,26 @@ impl FrameShelf {
         Some(shelf.frames.drain(..).collect())
     }
 
-    /// There will be no more.
+    /// Announces that no more frames follow.
     pub fn close(&self) {
         self.locked().closed = true;
         self.0.1.notify_all();
     }
 
-    /// What became of the frames so far.
+    /// Returns the number of frames by their fate so far.
     pub fn counts(&self) -> FrameCounts {
         self.locked().counts
     }
 
-    /// Frames that the reader did not take in time.
+    /// Returns the number of frames dropped because the reader was too slow.
     pub fn overrun(&self) -> u64 {
         self.locked().overrun
     }
 
-    /// All frames so far, without their bytes.
+    /// Returns the records of all frames so far.
     ///
     /// # Errors
-    /// The system's: rows that lie in a file can't be read.
+    /// Records can't be read from the temporary file.
     pub fn rows(&self) -> io::Result<Vec<FrameRow>> {
         let rows = self.locked().rows.clone();
         rows.whole()
@@ -182,20 +182,20 @@ impl FrameShelf {
     }
 }
 
-/// How long a packet waits for one before it where nothing is sent again, from the last one that went on in sequence:
-/// while others do, a number far ahead proves nothing.
+/// Time that a packet waits for a missing earlier one if nothing is retransmitted. It counts from the last packet that
+/// arrived in sequence, because a number far ahead may be forged while others arrive in order.
 pub(crate) const REORDERED: Span = Span::millis(80);
-/// How many packets wait at the most, with a wait of [`REORDERED`].
+/// Maximum number of waiting packets with a wait of [`REORDERED`].
 const HELD: usize = 256;
-/// With a longer wait this many for each millisecond: 160 Mb/s in packets of 1000 bytes.
+/// Maximum number of waiting packets per millisecond of a longer wait: 160 Mb/s in packets of 1000 bytes.
 const HELD_PER_MS: u64 = 20;
-/// And never more than this.
+/// Maximum number of waiting packets for any wait.
 const MOST_HELD: u64 = 1 << 14;
 
-/// A packet, and when it came. One without a payload fills a place in the sequence, and is part of no frame.
+/// A packet with its arrival time. A packet without payload only fills its sequence number, and belongs to no frame.
 type Held = (Time, RtpHeader, Vec<u8>);
 
-/// Puts packets into order, and their payloads together.
+/// A jitter buffer that puts packets into order and reassembles frames.
 pub struct Unpacker {
     shelf: FrameShelf,
     format: PayloadFormat,
@@ -204,46 +204,46 @@ pub struct Unpacker {
     chain: Chain,
     depacketiser: Depacketiser,
     held: BTreeMap<u64, Held>,
-    /// How long a packet waits for one before it, and how many do at the most.
+    /// Maximum time that a packet waits for an earlier one, and maximum number of waiting packets.
     patience: (Span, usize),
-    /// The extended sequence number that comes next.
+    /// The extended sequence number of the next packet.
     next: Option<u64>,
-    /// When the latest packet came that went on in sequence.
+    /// Arrival time of the latest packet that was in sequence.
     progress: Time,
-    /// Packets since the last gap.
+    /// Number of packets since the last gap.
     since_gap: u64,
-    /// Packets in sequence that came after those behind them had been given up, and the number of the first.
+    /// Consecutive packets that arrived after their gap had been given up, with the number of the first.
     late: (u64, Vec<Held>),
-    /// Packets that are missing since the last frame.
+    /// Number of packets lost since the last frame.
     lost: u64,
-    /// The frame that is being put together.
+    /// The frame that is being reassembled.
     open: Option<Open>,
-    /// The frame before.
+    /// The previous frame.
     before: Option<Before>,
-    /// Between two frames, the least that was seen.
+    /// The minimum distance between two frames, in ticks.
     period: Option<i64>,
     last_ticks: Option<i64>,
-    /// Something is missing before the next packet: so many others, as far as is known.
+    /// Number of packets known to be missing before the next one, if there is a gap.
     gap: Option<u64>,
     markers: Markers,
-    /// Where runs of the stream begin that have not been reached.
+    /// Sequence numbers at which new runs of the stream start, and which have not been reached yet.
     runs: VecDeque<u64>,
-    /// The next packet begins a run.
+    /// Whether the next packet starts a new run.
     anew: bool,
-    /// The sequence number that goes on from the last packet, at its source.
+    /// The RTP sequence number that follows the last packet of the same source.
     raw: Option<u16>,
-    /// A key frame is needed, and whether none has come so far.
+    /// Whether a key frame is needed (`Some`), and whether none has been received so far.
     lacks: Option<bool>,
-    /// None has come so far.
+    /// Whether no key frame has been received so far.
     fresh: bool,
-    /// Frames since the last key frame, and from the one before to that one.
+    /// Number of frames since the last key frame, and between the last two key frames.
     group: (Option<u32>, Option<u32>),
 }
 
-/// A key frame that comes by itself within this many ticks is not asked for: 100 ms.
+/// A key frame that is expected within this many ticks (100 ms) is not requested.
 const SOON: i64 = 9_000;
 
-/// What the next frame's time counts from: the time stamps of one run do not go with those of another.
+/// The reference for the time of the next frame. Timestamps of different runs are not comparable.
 #[derive(Clone, Copy)]
 struct Before {
     timestamp: u32,
@@ -256,43 +256,44 @@ struct Open {
     first: Time,
     last: Time,
     damaged: bool,
-    /// Something is missing before its first packet.
+    /// Whether packets are missing before its first one.
     after_gap: bool,
-    /// Its packets so far; the latest carries the marker.
+    /// Number of its packets so far. `marked` is the marker bit of the latest.
     packets: u32,
     marked: bool,
-    /// It begins a run: another source's, or that of one that began again.
+    /// Whether it starts a new run: the SSRC changed, or the source restarted.
     anew: bool,
 }
 
-/// Whether a sender's markers say where frames end: some set none, some one on each packet, NAL unit or slice, and no
-/// receiver is to rely on them (RFC 6184, section 5.1). A frame ends where the next time stamp begins. A marker ends it
-/// before that when one has proved right for its kind, and a packet without one has stood within a frame: a sender that
-/// marks each packet or slice looks right as long as its frames have one.
+/// The reliability of a sender's marker bits. Some senders set none; some mark each packet, NAL unit or slice. A
+/// receiver must not rely on them (RFC 6184, section 5.1), so that a frame ends where the next timestamp starts. A
+/// marker ends it earlier only if two conditions hold: a marker was right for this kind of picture before, and a frame
+/// had unmarked packets before its last one. The second condition excludes senders that mark each packet but have sent
+/// frames of one packet only.
 #[derive(Clone, Copy, Debug, Default)]
 struct Markers {
-    /// Of intra, predicted and disposable pictures.
+    /// Whether a marker was right for intra, predicted and disposable pictures.
     proved: [bool; 3],
-    /// A frame of several packets had one at its end alone.
+    /// Whether a frame of several packets had a marker only on its last one.
     sparing: bool,
-    /// One stood in the midst of a frame.
+    /// Whether a marker was set within a frame.
     wrong: bool,
-    /// The frame that was given out last, if that was at its marker: its time stamp, and what its marker proves.
+    /// The timestamp of the last frame, if it was finished at its marker, and what this marker proves.
     early: Option<(u32, Proof)>,
 }
 
-/// What a marker proves when the next packet is of another frame: the kind of its picture, and whether packets stood
-/// before it.
+/// The evidence of a marker, if the next packet belongs to another frame: the kind of picture, and whether unmarked
+/// packets preceded it.
 type Proof = (Option<PictureKind>, bool);
 
 impl Markers {
-    /// Whether the marker at the end of what came of a frame ends it. Of a damaged frame the head may be missing, and
-    /// its kind with it.
+    /// Returns true if a marker at the last packet ends the frame. The kind may be unknown if the start of a damaged
+    /// frame is missing.
     fn end(&self, kind: Option<PictureKind>, damaged: bool) -> bool {
         self.needed(kind) && self.sparing && (kind.is_some() || damaged)
     }
 
-    /// Whether no frame of this kind has ended without its marker.
+    /// Returns true if all frames of this kind so far ended with a marker.
     fn needed(&self, kind: Option<PictureKind>) -> bool {
         !self.wrong && kind.map_or(self.proved.contains(&true), |kind| self.proved[kind as usize])
     }
@@ -304,7 +305,7 @@ impl Markers {
         }
     }
 
-    /// The first packet of a frame has come, with this time stamp; `next`: nothing is missing before it.
+    /// Handles the first packet of a frame with this timestamp. `next` is true if no packet is missing before it.
     fn on_frame(&mut self, timestamp: u32, next: bool) {
         if let Some((before, proof)) = self.early.take() {
             if before == timestamp {
@@ -316,9 +317,10 @@ impl Markers {
     }
 }
 
-/// A time stamp of another run goes on from those before it when it is this near to what the arrival says: 1 s.
+/// Maximum difference, in ticks (1 s), between timestamp and arrival time at which a new run continues the timestamps
+/// of the previous run.
 const NEAR: i64 = 90_000;
-/// Within a run time stamps are at most this far ahead of the arrival, and behind the one before: 60 s and 10 s.
+/// Maximum step of a timestamp within a run, in ticks: 60 s ahead of the arrival, and 10 s backwards.
 const AHEAD: i64 = 60 * 90_000;
 const BEHIND: i64 = 10 * 90_000;
 
@@ -354,7 +356,7 @@ impl Unpacker {
         }
     }
 
-    /// Packets wait this long for one before them: lost ones may be sent again.
+    /// Sets the time that packets wait for earlier ones, which may be retransmitted.
     #[must_use]
     pub fn waiting(self, wait: Span) -> Self {
         let most = (wait.as_nanos() / 1_000_000 * HELD_PER_MS).clamp(HELD as u64, MOST_HELD);
@@ -374,7 +376,7 @@ impl Unpacker {
         }
     }
 
-    /// Takes the next packet that is held: those before it are lost.
+    /// Takes the next held packet. Missing packets before it are given up as lost.
     fn go_on(&mut self, seq: u64, (at, header, payload): Held) {
         if let Some(next) = self.next.filter(|next| seq > *next) {
             self.give_up(seq - next);
@@ -383,7 +385,7 @@ impl Unpacker {
         }
         while self.runs.front().is_some_and(|from| *from <= seq) {
             self.runs.pop_front();
-            // Numbers that go on are those of one stream, whatever its source is called now.
+            // If the sequence numbers continue, it is the same stream under a new SSRC.
             self.anew = self.gap.is_some() || self.raw != Some(header.seq);
         }
         (self.next, self.raw) = (Some(seq + 1), Some(header.seq.wrapping_add(1)));
@@ -399,16 +401,16 @@ impl Unpacker {
         self.late.1.clear();
     }
 
-    /// A packet came after what is behind it had been given up. The stream goes back when packets go on in sequence
-    /// there: more than went on after the gap, or as far behind as none can be late. So a made-up number can't have the
-    /// true ones thrown away.
+    /// Handles a packet whose gap was given up. The stream goes back to it if consecutive packets follow there: more
+    /// than have followed the gap, or at a distance at which packets can't be late. So a single forged number can't
+    /// make the receiver discard the genuine packets.
     fn take_late(&mut self, seq: u64, packet: Held) {
         let (first, run) = &mut self.late;
         if *first + run.len() as u64 != seq || run.len() >= HELD {
             run.clear();
             *first = seq;
         }
-        // It is taken back when the stream goes back to it.
+        // The count is taken back if the stream goes back to this packet.
         self.unused.add(UnusedReason::TooLate);
         run.push(packet);
         let (first, votes) = (*first, run.len() as u64);
@@ -454,7 +456,7 @@ impl Unpacker {
         match self.depacketiser.push(payload) {
             Ok(()) if self.depacketiser.is_orphaned() => self.unused.add(UnusedReason::AfterLoss),
             Ok(()) => {}
-            // What is not supported is neither lost nor damaged.
+            // Unsupported packets are neither lost nor damaged.
             Err(ParseError::Unsupported { what }) => {
                 self.unused.add_payload(UnusedReason::UnsupportedPacketisation, what);
             }
@@ -464,7 +466,7 @@ impl Unpacker {
                 self.unused.add_payload(UnusedReason::MalformedPayload, error.what());
             }
         }
-        // A unit that goes on in the next packet is no end.
+        // A marker on a fragment that is not the last of its unit can't end the frame.
         let within = self.depacketiser.is_within_unit();
         open.marked = marker && !within;
         self.markers.wrong |= marker && within && !open.damaged;
@@ -474,7 +476,7 @@ impl Unpacker {
         }
     }
 
-    /// The open frame is over, since the next packet is of another one.
+    /// Finishes the open frame, because the next packet belongs to another one.
     fn next_frame(&mut self, gap: bool, anew: bool) {
         self.shelf.locked().counts.one_stamp = false;
         let proof = self.proof();
@@ -483,14 +485,15 @@ impl Unpacker {
         if marked && !gap && !anew {
             self.markers.prove(proof);
         } else if gap && !marked || anew && self.markers.needed(proof.0) && !marked {
-            // Of which of the two frames more is missing nobody knows.
+            // Packets were lost at the boundary. It is unknown which of the two frames they belong to, so that both
+            // count as damaged.
             self.depacketiser.gap();
             open.damaged = true;
         }
         self.finish();
     }
 
-    /// The open frame is over, since its marker says so.
+    /// Finishes the open frame at its marker.
     fn finish_early(&mut self) {
         let proof = self.proof();
         self.markers.early = self.open.as_ref().map(|open| (open.timestamp, proof));
@@ -501,7 +504,7 @@ impl Unpacker {
         (self.kind(), self.open.as_ref().is_some_and(|open| open.packets > 1 && !open.damaged))
     }
 
-    /// The kind of the open frame's picture, as far as it has come.
+    /// Returns the kind of the open frame's picture, if the packets so far show it.
     fn kind(&self) -> Option<PictureKind> {
         picture_kind(self.format, self.depacketiser.so_far())
     }
@@ -510,14 +513,14 @@ impl Unpacker {
         self.open.as_ref().is_some_and(|open| open.damaged)
     }
 
-    /// Until when an open frame waits for more behind its marker: a packet that is out of order may come until then.
+    /// Returns the time until which a frame waits behind its marker for reordered packets.
     fn ends_at(&self) -> Option<Time> {
         let open = self.open.as_ref().filter(|open| open.marked && !self.markers.wrong)?;
         (self.held.is_empty() && self.kind().is_some()).then_some(open.last + REORDERED)
     }
 
-    /// When a frame is shown, in ticks from the first one: by its time stamp, or by its arrival where its time stamp
-    /// does not go with the one before.
+    /// Returns the presentation time of a frame in ticks from the first one. It follows from the timestamp, or from the
+    /// arrival time if the timestamp is not plausible.
     fn ticks(&self, open: &Open) -> i64 {
         let Some(before) = self.before else { return 0 };
         let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
@@ -541,8 +544,8 @@ impl Unpacker {
         if let Some(step) = step {
             let period = self.period.map_or(step, |p| p.min(step));
             self.period = Some(period);
-            // A step over several frames after a loss, of a packet each at the least; without one the sender has left
-            // them out.
+            // After a loss, a larger step means missing frames, each of at least one packet. Without a loss the sender
+            // has skipped them.
             if open.damaged || frame.damaged {
                 missing = u64::try_from(step / period - 1).unwrap_or(0).min(self.lost);
             }
@@ -555,7 +558,7 @@ impl Unpacker {
         }
         let gap = open.after_gap || missing > 0;
         if gap {
-            // What was lost before it counts as a frame that others need: nobody knows.
+            // The lost frames are assumed to be references, because their kind is unknown.
             self.chain.next(FrameKind::P, false);
         }
         let kind = match picture_kind(self.format, &frame.bytes) {
@@ -563,7 +566,7 @@ impl Unpacker {
             Some(PictureKind::Disposable) => FrameKind::B,
             Some(PictureKind::Predicted) | None => FrameKind::P,
         };
-        // All of it came where it has no bytes and nothing is missing: its packets were of a kind that is not taken.
+        // A frame without bytes and without loss consists of unsupported packets.
         let unsupported = frame.unsupported || frame.bytes.is_empty();
         let fate = match self.chain.next(kind, !damaged && !unsupported) {
             FrameFate::Lost if !damaged => FrameFate::Undecodable,
@@ -577,8 +580,8 @@ impl Unpacker {
 }
 
 impl Unpacker {
-    /// Looks whether a key frame is needed after this frame; `gap`: something is missing before it that others may
-    /// need.
+    /// Updates whether a key frame is needed after this frame. `gap` is true if frames are missing before it, which may
+    /// be references.
     fn look(&mut self, kind: FrameKind, fate: FrameFate, gap: bool) {
         let (since, before) = self.group;
         let since = since.map(|since| since + 1);
@@ -587,7 +590,8 @@ impl Unpacker {
             (FrameKind::I, FrameFate::Ok) => (self.lacks, self.fresh) = (None, false),
             (FrameKind::B, _) | (_, FrameFate::Ok | FrameFate::Late) if !gap => {}
             _ => {
-                // A group that has become longer than the one before may be as long as any.
+                // If the present group is longer than the previous one, the time of the next key frame can't be
+                // predicted.
                 let left = self.group.1.zip(self.group.0).and_then(|(whole, since)| whole.checked_sub(since));
                 let left = left.filter(|left| *left > 0).map(i64::from);
                 let soon = left.zip(self.period).is_some_and(|(left, period)| left * period <= SOON);
@@ -603,7 +607,8 @@ impl Consumer for Unpacker {
     }
 
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
-        // Parity may share the media's numbers (RFC 5109): it is not lost, and nothing is made of it.
+        // Parity may share the sequence numbers of the media (RFC 5109). It fills its number, so that it does not count
+        // as lost.
         let payload = if self.payload_types.contains(header.payload_type) {
             if payload.is_empty() {
                 self.unused.add(UnusedReason::NoPayload);
@@ -623,7 +628,7 @@ impl Consumer for Unpacker {
     }
 
     fn take_repaired(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
-        // What was given up is not gone back to for it.
+        // Frames that were finished without this packet are not reassembled again.
         if self.next.is_none_or(|next| seq >= next) {
             self.take(now, seq, header, payload);
         } else {
@@ -655,7 +660,7 @@ impl Consumer for Unpacker {
         while let Some((seq, packet)) = self.held.pop_first() {
             self.go_on(seq, packet);
         }
-        // A sender that ends in the midst of a frame has lost nothing.
+        // A sender that stops within a frame has lost nothing, so that the incomplete frame is not reported as damaged.
         let ended = |open: &Open| open.damaged || open.marked || !self.markers.needed(self.kind());
         if self.open.as_ref().is_some_and(ended) {
             self.finish();
