@@ -129,7 +129,7 @@ impl ReceivedSymbols {
         all
     }
 
-    /// Computes the packets that are missing of the block that has this one.
+    /// Recovers the missing packets of the block that contains this one.
     fn solve(&mut self, seq: u64) {
         let Some((base, block)) = self.blocks.range(..=seq).next_back() else { return };
         let all = *base..*base + u64::from(block.packets);
@@ -144,7 +144,7 @@ impl ReceivedSymbols {
         self.symbols.extend(solved.into_iter().map(|(place, symbol)| (base + u64::from(place), symbol)));
     }
 
-    /// The extended number that is nearest to the newest one.
+    /// Returns the extended sequence number nearest to the newest one.
     fn extended(&self, number: u16) -> Option<u64> {
         let newest = self.newest?;
         newest.checked_add_signed(i64::from(number.wrapping_sub(newest as u16) as i16))

@@ -33,7 +33,7 @@ pub struct Peer {
     pub left: bool,
 }
 
-/// The list of peers. If there are more than [`MOST`], those with the latest reports are kept.
+/// The list of peers. If there are more than 1,024, those with the latest reports are kept.
 #[derive(Debug)]
 pub struct Peers {
     all: BTreeMap<u32, Peer>,
