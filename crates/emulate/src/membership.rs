@@ -1,4 +1,4 @@
-//! Who has joined which group, as the hosts' kernels say by IGMP (RFC 3376, RFC 2236).
+//! Multicast group membership, as the hosts' kernels report it by IGMP (RFC 3376, RFC 2236).
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -8,28 +8,28 @@ const REPORT_V2: u8 = 0x16;
 const LEAVE: u8 = 0x17;
 const REPORT_V3: u8 = 0x22;
 
-/// An address, as it stands in a message.
+/// A source address in network byte order.
 type Source = [u8; 4];
 
-/// What a host says of a group.
+/// A change of a host's membership in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    /// It takes it from everybody, or from everybody but some: which is not told apart.
+    /// The host receives from all sources. Excluded sources are not supported, and count as received.
     All,
-    /// It takes it from these alone. Without any it leaves.
+    /// The host receives from these sources only. Without any it leaves the group.
     Only(&'a [Source]),
-    /// It takes it from these as well.
+    /// The host receives from these sources in addition.
     More(&'a [Source]),
-    /// It does not take it from these any more.
+    /// The host no longer receives from these sources.
     Fewer(&'a [Source]),
 }
 
-/// From whom a host takes a group.
+/// The sources from which a host receives a group.
 #[derive(Debug)]
 pub(crate) enum Sources {
-    /// From everybody, or from everybody but some.
+    /// All sources. Excluded sources are not tracked.
     All,
-    /// From these alone. Without any it is not in the group.
+    /// These sources only. Without any the host is not in the group.
     Only(BTreeSet<Source>),
 }
 
@@ -46,18 +46,18 @@ impl Sources {
             (_, Change::Only(these)) => *self = Self::Only(these.iter().copied().collect()),
             (Self::Only(sources), Change::More(these)) => sources.extend(these),
             (Self::Only(sources), Change::Fewer(these)) => sources.retain(|one| !these.contains(one)),
-            // It changes the few from whom it does not take it.
+            // In exclude mode, this only changes the excluded sources.
             (Self::All, Change::More(_) | Change::Fewer(_)) => {}
         }
     }
 
-    /// Whether it is in the group.
+    /// Returns true if the host is in the group.
     pub(crate) fn is_any(&self) -> bool {
         !matches!(self, Self::Only(sources) if sources.is_empty())
     }
 }
 
-/// Calls `change` for each group of which a message says something. What is cut or unknown says nothing.
+/// Calls `change` for each group record of an IGMP message. Truncated and unknown messages are ignored.
 pub(crate) fn changes(igmp: &[u8], mut change: impl FnMut(Ipv4Addr, Change<'_>)) {
     let group = |at: usize| Some(Ipv4Addr::from(<[u8; 4]>::try_from(igmp.get(at..at + 4)?).ok()?));
     match igmp.first() {
@@ -74,7 +74,7 @@ pub(crate) fn changes(igmp: &[u8], mut change: impl FnMut(Ipv4Addr, Change<'_>))
                     2 | 4 => change(group, Change::All),
                     1 | 3 => change(group, Change::Only(sources)),
                     5 => change(group, Change::More(sources)),
-                    // So Linux leaves a group of which it took some sources, too (RFC 3376, 5.1).
+                    // Linux also leaves a source-specific group in this way (RFC 3376, section 5.1).
                     6 => change(group, Change::Fewer(sources)),
                     _ => {}
                 }

@@ -1,4 +1,5 @@
-//! Between the hosts: reads what their kernels send, has the network carry it, and writes it where it arrives.
+//! The relay between hosts: reads the datagrams of their kernels, passes them through the network model, and writes
+//! them to their destinations.
 
 use crate::datagram::Datagram;
 use crate::kernel;
@@ -21,43 +22,43 @@ use steadycast_scenario::NodeIx;
 
 use steadycast_units::{Span, Spread, Time};
 
-/// What is released later than this after its time counts as late.
+/// Maximum lateness of a release. Later releases count as late.
 pub const LATE: Span = Span::millis(1);
 
-/// Groups that programs may bring along.
+/// Maximum number of multicast groups that programs may create.
 const GROUPS: usize = 256;
 
-/// How many datagrams of one host are read before the others' turn.
+/// Maximum number of datagrams read from one host before the others are served.
 const TURN: usize = 64;
 
-/// The larger part of IPv4's largest datagram would never fit a link.
+/// Size of the read buffer: the largest IPv4 datagram.
 const LARGEST: usize = 65_536;
 
-/// A host as the relay sees it.
+/// The relay's end of a host.
 pub(crate) struct Gate {
     pub(crate) node: NodeIx,
     pub(crate) addr: Ipv4Addr,
     pub(crate) tun: OwnedFd,
 }
 
-/// How well it kept the time.
+/// Statistics of the relay's timing.
 #[derive(Clone, Debug, Default)]
 pub struct Punctuality {
     /// Datagrams read from hosts.
     pub read: u64,
     /// Datagrams written to hosts.
     pub written: u64,
-    /// Datagrams that a host did not take.
+    /// Datagrams that a host's kernel rejected.
     pub refused: u64,
-    /// Datagrams for nobody in this network.
+    /// Datagrams without a destination in this network.
     pub astray: u64,
-    /// Of those written, how many later than [`LATE`].
+    /// Written datagrams that were later than [`LATE`].
     pub late: u64,
-    /// By how much releases came after their time.
+    /// Lateness of the releases.
     pub lateness: Spread,
 }
 
-/// Something that the network is to be told.
+/// A join or leave of a host, for the multicast trees of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Graft {
     pub(crate) group: u32,
@@ -65,7 +66,7 @@ pub(crate) struct Graft {
     pub(crate) join: bool,
 }
 
-/// Wakes, tells or ends a relay from another thread.
+/// A handle that wakes, informs or stops a relay from another thread.
 #[derive(Clone)]
 pub(crate) struct Bell {
     stop: Arc<AtomicBool>,
@@ -74,7 +75,7 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// A bell, and what it rings for.
+    /// Creates a handle, and the inbox that it writes to.
     pub(crate) fn new() -> io::Result<(Self, Inbox)> {
         let (grafts, told) = mpsc::channel();
         let (stop, event) = (Arc::<AtomicBool>::default(), Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?));
@@ -88,18 +89,18 @@ impl Bell {
     }
 
     pub(crate) fn graft(&self, graft: Graft) {
-        // A relay that is gone needs to hear nothing.
+        // The relay may have ended already, and needs no changes then.
         let _ = self.grafts.send(graft);
         self.ring();
     }
 
     fn ring(&self) {
-        // Only a counter at its limit refuses, and that rings as well.
+        // The write fails only if the counter is at its limit, in which case the relay wakes anyway.
         let _ = write(&self.event, &1u64.to_ne_bytes());
     }
 }
 
-/// What reaches a relay from other threads.
+/// The messages from other threads to a relay.
 pub(crate) struct Inbox {
     stop: Arc<AtomicBool>,
     event: Arc<OwnedFd>,
@@ -118,7 +119,7 @@ pub(crate) struct Relay {
     network: Datagrams,
     clock: Clock,
     gates: Vec<Gate>,
-    /// Each node's gate.
+    /// The index of each node's gate.
     places: BTreeMap<NodeIx, usize>,
     hosts: BTreeMap<Ipv4Addr, NodeIx>,
     groups: Groups,
@@ -126,22 +127,22 @@ pub(crate) struct Relay {
     streams: Streams,
     tap: Option<Tap>,
     told: Punctuality,
-    /// What is held back, by its time and order: from which gate.
+    /// Datagrams that are held back by send jitter, by release time and order, with their gate.
     held: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
 }
 
-/// Groups by address, and who has joined them.
+/// Multicast groups by address, and their members.
 struct Groups {
-    /// Those of the scenario.
+    /// The groups of the scenario.
     own: BTreeMap<Ipv4Addr, u32>,
-    /// Those of programs, each with its source.
+    /// The groups of programs, one per source.
     others: BTreeMap<(Ipv4Addr, NodeIx), u32>,
     joined: BTreeMap<(Ipv4Addr, NodeIx), Sources>,
-    /// Whose membership is the scenario's business: their kernels are not asked.
+    /// Memberships that the scenario controls. IGMP messages about them are ignored.
     planned: BTreeSet<(Ipv4Addr, NodeIx)>,
 }
 
-/// What a relay leaves behind.
+/// The results of a relay.
 pub(crate) struct Relayed {
     pub(crate) network: Datagrams,
     pub(crate) streams: Streams,
@@ -150,7 +151,7 @@ pub(crate) struct Relayed {
 }
 
 impl Relay {
-    /// It carries nothing before it runs.
+    /// Creates a relay, which carries nothing before it runs.
     pub(crate) fn new(
         network: Datagrams,
         clock: Clock,
@@ -185,7 +186,7 @@ impl Relay {
         }
     }
 
-    /// Relays until the bell rings.
+    /// Relays datagrams until it is stopped.
     pub(crate) fn run(mut self) -> io::Result<Relayed> {
         kernel::precise_waits();
         kernel::first_in_line(true);
@@ -213,7 +214,7 @@ impl Relay {
         }
     }
 
-    /// Waits until something is due or there to be read.
+    /// Waits until a release is due or a descriptor is readable.
     fn wait(&mut self, ready: &mut Vec<usize>) -> io::Result<()> {
         let held = self.held.first_key_value().map_or(Time::NEVER, |((at, _), _)| *at);
         let until = self.network.next().min(held);
@@ -231,13 +232,13 @@ impl Relay {
         let readable = |p: &PollFd<'_>| p.revents().contains(PollFlags::IN);
         ready.extend(polled.iter().take(self.gates.len()).enumerate().filter(|(_, p)| readable(p)).map(|(n, _)| n));
         if rung {
-            // The count does not matter.
+            // The read resets the counter, whose value has no meaning.
             let _ = read(&self.inbox.event, &mut [0; 8]);
         }
         Ok(())
     }
 
-    /// Takes what a host has sent.
+    /// Reads the datagrams that a host has sent.
     fn take(&mut self, n: usize, buffer: &mut [u8]) -> io::Result<()> {
         for _ in 0..TURN {
             match read(&self.gates[n].tun, &mut *buffer) {
@@ -251,7 +252,7 @@ impl Relay {
     }
 
     fn offer(&mut self, n: usize, bytes: &[u8]) {
-        // A kernel also speaks of itself: IPv6, for one.
+        // Kernels also send datagrams by themselves, for example IPv6.
         let Some(datagram) = Datagram::read(bytes) else { return };
         let host = self.hosts.get(&datagram.to()).copied();
         match host.and_then(|to| self.streams.hold(self.clock.now(), &datagram, to)) {
@@ -266,7 +267,7 @@ impl Relay {
         }
     }
 
-    /// A datagram leaves its host.
+    /// Passes a datagram to the network.
     fn pass(&mut self, n: usize, bytes: &[u8]) {
         let Some(datagram) = Datagram::read(bytes) else { return };
         let now = self.clock.now();
@@ -295,17 +296,17 @@ impl Relay {
         if let (Some(tap), Some(number)) = (&mut self.tap, taken) {
             tap.sent(now, number, from, host, &datagram);
         }
-        // A link without rate and delay has carried it already.
+        // A link without rate and delay has delivered it already.
         self.release(now);
     }
 
-    /// Writes what is due.
+    /// Writes the datagrams that are due.
     fn release(&mut self, now: Time) {
         let Self { network, gates, places, told, streams, tap, clock, .. } = self;
         network.advance(now, |passed| {
             let Passed::Arrival(arrival) = passed else { return streams.sample() };
             let Some(gate) = places.get(&arrival.host).map(|n| &gates[*n]) else { return };
-            // What a queue has marked, or a link has cleared, leaves so.
+            // The network may have marked the datagram as CE, or cleared its ECN field.
             let as_sent = arrival.bytes.get(1).is_none_or(|tos| Ecn::from_bits(*tos) == arrival.ecn);
             let written = if as_sent {
                 write(&gate.tun, arrival.bytes)
@@ -333,7 +334,7 @@ impl Relay {
 
 impl Groups {
     fn change(&mut self, network: &mut Datagrams, now: Time, group: Ipv4Addr, host: NodeIx, change: Change<'_>) {
-        // 224.0.0.x is not forwarded (RFC 5771).
+        // 224.0.0.x is link-local and not forwarded (RFC 5771).
         if group.octets()[..3] == [224, 0, 0] {
             return;
         }
@@ -344,12 +345,12 @@ impl Groups {
         if !join {
             self.joined.remove(&(group, host));
         }
-        // Kernels say it twice, and of each source.
+        // Kernels repeat reports, and send one per source.
         if join == before {
             return;
         }
         if let Some(own) = self.own.get(&group) {
-            // A program may listen to a flow of the scenario as well.
+            // A program may also join a group of the scenario.
             network.add_member(*own, host);
             network.turn(now, *own, host, join);
         }
@@ -359,7 +360,7 @@ impl Groups {
         }
     }
 
-    /// The group that a datagram of this sender goes to. One that nobody has sent to before gets a tree.
+    /// Returns the group number for a datagram of this sender. The first datagram to a new group creates its tree.
     fn find(
         &mut self,
         network: &mut Datagrams,

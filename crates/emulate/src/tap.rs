@@ -1,4 +1,4 @@
-//! What crosses the relay between hosts that are tapped: when each datagram left, and what came of it.
+//! Recording of datagrams between tapped hosts: their departure and their arrivals.
 
 use crate::datagram::Datagram;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,23 +12,23 @@ use steadycast_scenario::{NodeIx, Scenario};
 use steadycast_units::Time;
 use steadycast_wire::rtp::RtpHeader;
 
-/// Datagrams from or to some hosts, and those to groups.
+/// A tap on the datagrams from or to some hosts, including those to groups.
 pub(crate) struct Tap {
     hosts: BTreeSet<NodeIx>,
     sent: Rows<Sent>,
     came: Rows<Came>,
 }
 
-/// A datagram as it left its host.
+/// A datagram at its departure.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
     number: u32,
     at: Time,
     from: u32,
-    /// An address: that of a host, or a group's.
+    /// The destination address, of a host or a group.
     to: u32,
     protocol: u32,
-    /// From and to, 16 bits each.
+    /// Source and destination port, 16 bits each.
     ports: Option<u32>,
     bytes: u32,
     ecn: u32,
@@ -37,7 +37,7 @@ struct Sent {
 
 row!(Sent { number, at, from, to, protocol, ports, bytes, ecn, rtp });
 
-/// What a datagram says that may be one of RTP.
+/// The RTP header of a datagram that may be RTP.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rtp {
     ssrc: u32,
@@ -50,7 +50,7 @@ struct Rtp {
 
 row!(Rtp { ssrc, payload_type, seq, timestamp, marker, head });
 
-/// A datagram, or a copy of it, as it reached a host.
+/// The arrival of a datagram or of a copy of it at a host.
 #[derive(Clone, Copy, Debug, Default)]
 struct Came {
     number: u32,
@@ -62,17 +62,17 @@ struct Came {
 row!(Came { number, at, host, ecn });
 
 impl Tap {
-    /// Rows go to the store, if there is one.
+    /// Creates a tap of these hosts. Rows go to the store, if there is one.
     pub(crate) fn new(hosts: BTreeSet<NodeIx>, store: Option<&Arc<dyn Store>>) -> Self {
         Self { hosts, sent: Rows::stored(store.cloned()), came: Rows::stored(store.cloned()) }
     }
 
-    /// Whether a datagram is one to note; `to` is nothing where it goes to a group.
+    /// Returns true if a datagram is recorded. `to` is `None` for a group.
     fn sees(&self, from: NodeIx, to: Option<NodeIx>) -> bool {
         self.hosts.contains(&from) || to.is_none_or(|to| self.hosts.contains(&to))
     }
 
-    /// The network has taken a datagram, under this number.
+    /// Records a datagram that the network accepted under this number.
     pub(crate) fn sent(&mut self, now: Time, number: u32, from: NodeIx, to: Option<NodeIx>, datagram: &Datagram<'_>) {
         if !self.sees(from, to) {
             return;
@@ -90,7 +90,7 @@ impl Tap {
         });
     }
 
-    /// A datagram was written to a host.
+    /// Records a datagram that was written to a host.
     pub(crate) fn arrived(&mut self, arrival: &DatagramArrival<'_>) {
         let Some(datagram) = Datagram::read(arrival.bytes) else { return };
         let to = (!datagram.to().is_multicast()).then_some(arrival.host);
@@ -100,17 +100,17 @@ impl Tap {
         }
     }
 
-    /// The run is over: fetches the rows.
+    /// Reads the rows back from the store after the run.
     ///
     /// # Errors
-    /// The store's.
+    /// The store can't be read.
     pub(crate) fn recall(&mut self) -> io::Result<()> {
         self.sent.recall()?;
         self.came.recall()
     }
 
-    /// The table `wire`: a row for each arrival, and one for each datagram that did not arrive, in the order of
-    /// departure.
+    /// Returns the table `wire` in the order of departure, with a row per arrival, and one for each datagram that did
+    /// not arrive.
     pub(crate) fn table(&self, scenario: &Scenario) -> Option<Table> {
         let mut table = Table::called("wire")?;
         let name = |node: u32| scenario.node_name(NodeIx(node));
@@ -118,7 +118,7 @@ impl Tap {
         let hosts: BTreeMap<u32, &str> = all.collect();
         let rtp = rtp_ways(&self.sent);
         let mut came: Vec<&Came> = self.came.iter().collect();
-        // Those of one number stay in the order of time.
+        // The sort is stable, so that arrivals of one datagram stay in the order of time.
         came.sort_by_key(|came| came.number);
         let mut came = &came[..];
         for sent in &self.sent {
@@ -153,12 +153,12 @@ impl Rtp {
 }
 
 impl Sent {
-    /// From where to where it goes: host, address and ports.
+    /// Returns the path of the datagram: source host, destination address and ports.
     fn way(&self) -> (u32, u32, Option<u32>) {
         (self.from, self.to, self.ports)
     }
 
-    /// Writes a row; `came` says when, and which copy it is.
+    /// Writes a row. `came` is the arrival and the number of the copy.
     fn put(&self, into: &mut Table, from: &str, to: &str, came: Option<(&Came, usize)>) {
         into.whole(&wire::NUMBER, self.number.into());
         into.real(&wire::SENT, self.at.as_secs_f64());
@@ -190,15 +190,16 @@ impl Sent {
     }
 }
 
-/// Packets of one SSRC and payload type from which on they can be a stream, and by how much their numbers grow.
+/// Minimum number of packets of a stream, and maximum step of its sequence numbers.
 const STREAM: u32 = 16;
 const STEP: u16 = 64;
 
-/// Where RTP goes: one SSRC and payload type has 16 packets there at least, whose numbers grow by 1 to 64 from one to
-/// the next nine times of ten. What else looks like RTP there is RTP: a few retransmissions, for one. Elsewhere it is
-/// not: the long headers of QUIC look so when their fixed bit is greased (RFC 9287).
+/// Returns the paths that carry RTP. On such a path, one SSRC and payload type has at least 16 packets, and in nine of
+/// ten steps its sequence numbers grow by 1 to 64. All packets on it that look like RTP then count as RTP, for example
+/// a few retransmissions. On other paths they do not, because long headers of QUIC look like RTP if the fixed bit is
+/// greased (RFC 9287).
 fn rtp_ways(sent: &[Sent]) -> BTreeSet<(u32, u32, Option<u32>)> {
-    // Packets, steps of that size, and the last number.
+    // Number of packets, number of regular steps, and last sequence number.
     let mut streams = BTreeMap::<_, (u32, u32, u16)>::new();
     for (one, rtp) in sent.iter().filter_map(|one| Some((one, one.rtp?))) {
         let (packets, steps, last) = streams.entry((one.way(), rtp.ssrc, rtp.payload_type)).or_default();

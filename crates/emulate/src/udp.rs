@@ -1,4 +1,4 @@
-//! The ends that are ours, over UDP sockets in the namespaces of their hosts: video and plain traffic.
+//! Video and plain-traffic endpoints on UDP sockets in the namespaces of their hosts.
 
 use crate::relay::{Bell, Graft};
 use std::cell::RefCell;
@@ -17,31 +17,32 @@ use steadycast_wire::rtcp::Compound;
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::{IP_UDP_OVERHEAD, is_rtcp};
 
-/// What a plain packet carries: four zeros, so that it is not taken for RTCP, its number, and when it left.
+/// Length of a plain packet's payload: four zeros that distinguish it from RTCP, its number, and its send time.
 pub(crate) const PLAIN: usize = 20;
 
-/// Packets that may still be held back when they are of no use to their session any more.
+/// Number of symbols kept beyond the session's own range, because send jitter may hold back packets.
 const HELD_BACK: u64 = 256;
 
-/// How often an agent is called at one time.
+/// Maximum number of calls of an agent at one time.
 const CATCH_UP: usize = 1_000;
 
-/// What a session's source has sent: which part of which frame a packet carries does not travel.
+/// The packets that a session's source sent. The receiving end looks up the frame fragment of a packet, which is not
+/// part of the datagram.
 #[derive(Default)]
 pub(crate) struct Sent {
     streams: BTreeMap<u32, Stream>,
 }
 
-/// What it has sent under one SSRC.
+/// The packets sent under one SSRC.
 #[derive(Default)]
 struct Stream {
     packets: VecDeque<(Media, Time)>,
     first: u64,
-    /// What they carry is parity.
+    /// Whether they are parity packets.
     parity: bool,
 }
 
-/// What is remembered of it: a packet that is older than this can't be told from a newer one with its number.
+/// Maximum number of stored packets: beyond it, 16-bit sequence numbers would be ambiguous.
 const NUMBERS: usize = 1 << 16;
 
 impl Sent {
@@ -51,8 +52,8 @@ impl Sent {
         stream.add(now, media);
     }
 
-    /// The latest packet with this header's number, if it is this packet, and whether it is parity. A header without a
-    /// send time is that of a packet that was computed.
+    /// Returns the latest packet with this header, with its send time and whether it is parity. A recovered packet has
+    /// no send time in its header.
     fn find(&self, header: &RtpHeader) -> Option<(&Media, Time, bool)> {
         let stream = self.streams.get(&header.ssrc)?;
         let (media, at) = stream.numbered(header.seq)?;
@@ -60,7 +61,7 @@ impl Sent {
         (sent == *header).then_some((media, *at, stream.parity))
     }
 
-    /// The latest original of this source with this number, as it would be without a header extension.
+    /// Returns the header of the latest packet of this source with this sequence number, without its extension.
     fn bare(&self, ssrc: u32, number: u16) -> Option<RtpHeader> {
         let (media, _) = self.streams.get(&ssrc)?.numbered(number)?;
         Some(RtpHeader { send_time: None, ..media.header })
@@ -87,19 +88,19 @@ impl Stream {
     }
 }
 
-/// What an end needs besides its agent.
+/// The parameters of an endpoint besides its agent.
 pub(crate) struct Hosted {
     pub(crate) ix: AgentIx,
-    /// Its session among those of all flows.
+    /// The index of its session among those of all flows.
     pub(crate) session: usize,
     pub(crate) host: NodeIx,
-    /// When it starts (`true`) and stops.
+    /// The times at which it starts (`true`) and stops.
     pub(crate) plan: VecDeque<(Time, bool)>,
-    /// Where its RTCP goes; a group's goes to the group.
+    /// The destination of its RTCP; `None` sends it to the peer or the group.
     pub(crate) reports_to: Option<SocketAddr>,
-    /// The group whose member it is, when it is one by its own decision.
+    /// The group that it joins and leaves by itself, if any.
     pub(crate) member_of: Option<u32>,
-    /// Packets are held back for a time uniform in 0 … this.
+    /// Send jitter: packets are held back for a time that is uniform between 0 and this.
     pub(crate) jitter: Span,
     pub(crate) chance: Chance,
 }
@@ -108,18 +109,18 @@ pub(crate) struct Hosted {
 pub(crate) struct UdpEnd {
     pub(crate) agent: Agent,
     pub(crate) hosted: Hosted,
-    /// Its packets, where they are recorded.
+    /// The records of its packets, if they are recorded.
     pub(crate) log: Option<Rows<PacketRow>>,
-    /// What its session has sent so far.
+    /// The packets that its session has sent so far.
     sent: Rc<RefCell<Sent>>,
     bell: Bell,
     held: VecDeque<(Time, Ecn, Body)>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     leaves: bool,
     zeros: Vec<u8>,
-    /// Packets of media, or of plain traffic, that have come.
+    /// Number of received packets of media or plain traffic.
     pub(crate) heard: u64,
-    /// What parity is made from, and what lost packets are computed from.
+    /// Symbols of sent packets, for parity, and of received packets, for recovery.
     kept: SentSymbols,
     came: ReceivedSymbols,
 }
@@ -137,7 +138,7 @@ impl UdpEnd {
         Self { agent, hosted, log, sent, bell, held, outgoing, leaves: false, zeros, heard: 0, kept, came }
     }
 
-    /// The run is over: nothing new begins.
+    /// Ends the run for the agent: it starts nothing new.
     pub(crate) fn finish(&mut self, now: Time, out: &mut Outbox) {
         self.agent.finish(now, &mut Out { packets: &mut self.outgoing });
         self.settle(now, out);
@@ -149,7 +150,7 @@ impl UdpEnd {
         }
     }
 
-    /// After the agent was called: its packets leave, or are held back.
+    /// Sends or holds back the packets that the agent emitted.
     fn settle(&mut self, now: Time, out: &mut Outbox) {
         for (size, ecn, body) in std::mem::take(&mut self.outgoing) {
             if let Some(log) = &mut self.log {
@@ -163,7 +164,7 @@ impl UdpEnd {
             if self.hosted.jitter.is_zero() {
                 self.send(now, size, ecn, &body, out);
             } else {
-                // What comes while one is held back leaves with it, as in the simulation.
+                // As in the simulation, packets that are emitted while one is held back leave together with it.
                 let until = match self.held.back() {
                     Some((until, _, _)) => *until,
                     None => now + self.hosted.chance.span_between(Span::ZERO, self.hosted.jitter),
@@ -188,8 +189,8 @@ impl UdpEnd {
         }
     }
 
-    /// The extended number of the first packet that may be sent again, or of which parity may be; `None` without
-    /// repair.
+    /// Returns the extended sequence number of the first packet that may still be retransmitted or protected; `None`
+    /// without repair.
     fn first_kept(&self) -> Option<u64> {
         let Agent::VideoSource(source) = &self.agent else { return None };
         source.session().and_then(Sender::first_kept)
@@ -233,7 +234,7 @@ impl UdpEnd {
         }
     }
 
-    /// The packet that a datagram is, and when it left.
+    /// Parses a datagram into a packet and its send time.
     fn read(&self, which: Which, bytes: &[u8]) -> Option<(Body, Option<Time>)> {
         if matches!(self.agent, Agent::PlainSink(_)) {
             let number = u64::from_be_bytes(bytes.get(4..12)?.try_into().ok()?);
@@ -256,7 +257,7 @@ impl UdpEnd {
         Some((body, Some(at)))
     }
 
-    /// The agent is told of a datagram. A video's receiver computes from bytes what parity gives back.
+    /// Passes a datagram to the agent. For a video receiver, lost packets are recovered from the bytes of parity.
     fn tell(&mut self, now: Time, arriving: &Arriving<'_>, bytes: &[u8]) {
         let out = &mut Out { packets: &mut self.outgoing };
         let Agent::VideoSink(sink) = &mut self.agent else { return self.agent.on_packet(now, arriving, out) };
@@ -298,7 +299,7 @@ impl UdpEnd {
     }
 }
 
-/// Who sent a datagram, by its host.
+/// Returns the identity of a datagram's sender, which is its host.
 fn sender(address: SocketAddr) -> AgentIx {
     match address.ip() {
         IpAddr::V4(v4) => AgentIx(u32::from(v4)),
@@ -321,11 +322,11 @@ impl End for UdpEnd {
                 self.graft(true);
             } else {
                 self.agent.stop(now, packets);
-                // Not before its BYE is out, which in a large group waits its turn.
+                // The membership must last until the BYE is sent, which is delayed in a large group.
                 self.leaves = self.hosted.member_of.is_some();
             }
         }
-        // A plain source sends one packet each time.
+        // A plain source sends one packet per call.
         for _ in 0..CATCH_UP {
             if self.agent.wake() > now {
                 break;

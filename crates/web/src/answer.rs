@@ -1,7 +1,7 @@
-//! What a browser offers, and what it is answered (RFC 9429; WHEP is draft-ietf-wish-whep-04).
+//! Negotiation of a browser's offer, and the answer (RFC 9429; WHEP is draft-ietf-wish-whep-04).
 //!
-//! The answer takes one video section, and refuses all others in their places. Payload types and elements of the header
-//! extension are the offer's, since this end sends alone.
+//! The answer accepts one video section and rejects all others in place. Payload types and IDs of header extensions are
+//! those of the offer, because only this end sends.
 
 use crate::Credentials;
 use crate::certificate::Fingerprint;
@@ -13,24 +13,24 @@ use std::net::SocketAddr;
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
 
-/// What the header extension of send times goes by: 24 bits of 2⁻¹⁸ s.
+/// The URI of the send-time header extension: 24 bits in units of 2⁻¹⁸ s.
 const SEND_TIME: &str = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time";
 
-/// No offer is longer: a browser's with all its codecs takes a tenth of it.
+/// Maximum length of an offer in bytes. A browser's offer with all its codecs has a tenth of it.
 const LONGEST: usize = 1 << 16;
 
-/// The longest user name and password (RFC 8839, section 5.4).
+/// Maximum length of a user name or a password (RFC 8839, section 5.4).
 const LONGEST_CREDENTIAL: usize = 256;
 
-/// Why an offer can't be answered.
+/// The error of an offer that can't be answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}; {remedy}")]
 pub struct Refusal {
-    /// What of it: `offer.codec` or another `offer.…`.
+    /// The part of the offer: `offer.codec` or another `offer.…`.
     pub place: &'static str,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What would help.
+    /// The remedy.
     pub remedy: &'static str,
 }
 
@@ -38,83 +38,83 @@ fn refuse<T>(place: &'static str, problem: impl Into<String>, remedy: &'static s
     Err(Refusal { place, problem: problem.into(), remedy })
 }
 
-/// How single packets are reported.
+/// Formats of per-packet feedback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feedback {
-    /// By RFC 8888: `ack ccfb`.
+    /// RFC 8888, `ack ccfb`.
     Congestion,
-    /// By transport-wide numbers in the header extension: `transport-cc`.
+    /// Transport-wide feedback, `transport-cc`, with sequence numbers in the header extension.
     Transport,
-    /// Not at all: by blocks of standard reports alone.
+    /// None: only the blocks of standard reports.
     Standard,
 }
 
-/// What is to be sent.
+/// The stream that is to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream<'a> {
-    /// Payload format; `None` for nothing that could be seen.
+    /// Payload format; `None` if there is no visible content.
     pub format: Option<PayloadFormat>,
-    /// Parameter sets of H.264, each behind a start code.
+    /// Parameter sets of H.264, each after a start code.
     pub config: &'a [u8],
 }
 
-/// Who this end is, and what of the offer it takes up.
+/// The parameters of this end, and the features of the offer that it uses.
 #[derive(Clone, Debug)]
 pub struct Own<'a> {
-    /// A number of this session's own.
+    /// The unique number of this session.
     pub session: u64,
-    /// Where the browser reaches it.
+    /// The address at which the browser reaches this end.
     pub address: SocketAddr,
-    /// For the browser's checks.
+    /// The ICE credentials of this end.
     pub credentials: &'a Credentials,
-    /// Of its certificate.
+    /// The fingerprint of this end's certificate.
     pub fingerprint: Fingerprint,
-    /// How single packets are to be reported, where that is offered.
+    /// The format of per-packet feedback, if offered.
     pub feedback: Feedback,
-    /// Whether packets carry their send time, where it is offered.
+    /// Whether packets carry their send time, if offered.
     pub send_time: bool,
-    /// Key frames are made on request.
+    /// Whether key frames are made on request.
     pub key_frames: bool,
     /// SSRC of the media.
     pub media: u32,
-    /// SSRC of the retransmissions, where there are any.
+    /// SSRC of the retransmissions, if there are any.
     pub repair: Option<u32>,
     /// The canonical name of both.
     pub cname: &'a str,
 }
 
-/// What an offer makes possible.
+/// The negotiated parameters of an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// Payload type of the media.
     pub payload_type: u8,
-    /// Payload type of packets that are sent again, where the browser asks for them.
+    /// Payload type of retransmissions, if the browser requests them.
     pub repair: Option<u8>,
-    /// Packets may be reported by RFC 8888.
+    /// Whether RFC 8888 feedback is offered.
     pub congestion: bool,
-    /// Packets may be reported by transport-wide numbers in this element.
+    /// ID of the header extension for transport-wide feedback, if offered.
     pub transport: Option<u8>,
-    /// Send times may stand in this element.
+    /// ID of the header extension for send times, if offered.
     pub send_time: Option<u8>,
-    /// The browser's user name and password in ICE.
+    /// The browser's ICE credentials.
     pub peer: Credentials,
-    /// Its certificate is one of these.
+    /// The accepted fingerprints of the browser's certificate.
     pub fingerprints: Vec<Fingerprint>,
     format: PayloadFormat,
     fmtp: String,
-    /// What the browser may be told of the media: `nack pli`, `ccm fir`.
+    /// Key-frame requests that the browser offers: `nack pli`, `ccm fir`.
     requests: Vec<&'static str>,
     small_reports: bool,
-    /// It asks for the round trip, which a receiver alone does not know (RFC 3611, section 5.1).
+    /// Whether it requests reference time reports, which give a receiver the round-trip time (RFC 3611, section 5.1).
     round_trip: bool,
     bundled: bool,
-    /// Of each section the first line and the name.
+    /// The first line and the `mid` of each section.
     sections: Vec<Media>,
-    /// Which of them is taken.
+    /// The index of the accepted section.
     taken: usize,
 }
 
-/// Of a section its first line and its name.
+/// Reduces a section to its first line and its `mid`.
 fn named(media: &Media) -> Media {
     let mut named = media.clone();
     named.port = 0;
@@ -128,8 +128,8 @@ fn value<'a>(media: &'a Media, name: &'a str) -> Option<&'a str> {
     media.get_first_attribute_value(name).flatten()
 }
 
-/// Lines about the transport: those of the section, or of the one whose transport it shares (RFC 9143, section 7.1.3),
-/// or of the whole session.
+/// The transport attributes of a section: its own, or those of the bundled section that it shares a transport with (RFC
+/// 9143, section 7.1.3), or those of the session.
 struct Transport<'a> {
     own: Lines<'a>,
     shared: Option<Lines<'a>>,
@@ -167,7 +167,7 @@ impl<'a> Transport<'a> {
 
 const BROWSER: &str = "give the offer as RTCPeerConnection.createOffer made it";
 
-/// Profiles of H.264 as far as one contains another (H.264, A.2).
+/// H.264 profiles, as far as one is a subset of another (H.264, A.2).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Profile {
     ConstrainedBaseline,
@@ -193,7 +193,7 @@ impl Profile {
         }
     }
 
-    /// Whether its decoders play a stream of that profile.
+    /// Returns true if decoders of this profile play a stream of the given one.
     fn plays(self, stream: Self) -> bool {
         use Profile::{Baseline, ConstrainedBaseline, ConstrainedHigh, High, High444, Main, Other};
         self == stream
@@ -206,12 +206,13 @@ impl Profile {
     }
 }
 
-/// Whether packets of this payload type are no reports where both share a port (RFC 5761, section 4).
+/// Returns true if packets of this payload type can't be confused with RTCP on a shared port (RFC 5761, section 4).
 const fn no_report(payload_type: u8) -> bool {
     !matches!(payload_type, 64..=95)
 }
 
-/// Whether what is offered under a payload type plays the stream, whose profile and level of H.264 are these.
+/// Returns true if the offered payload type can decode the stream. `level` is the H.264 profile and level of the
+/// stream.
 fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> bool {
     let said = |key: &str| parameter(&offered.fmtp, key).map(str::trim);
     let zero = |key: &str| said(key).is_none_or(|said| said == "0");
@@ -236,15 +237,15 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
     }
 }
 
-/// Whether this section can be taken: its port is open, or it shares that of another.
+/// Returns true if a section can be accepted: its port is open, or it shares the port of another one.
 fn open(media: &Media) -> bool {
     media.media == "video" && (media.port > 0 || media.has_attribute("bundle-only"))
 }
 
-/// What the first video section of an offer makes possible for this stream.
+/// Negotiates the first video section of an offer for this stream.
 ///
 /// # Errors
-/// It can't be answered.
+/// The offer can't be answered.
 pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<Agreed, Refusal> {
     if offer.len() > LONGEST {
         return refuse("offer.text", format!("it has {} bytes", offer.len()), "send no more than 65536");
@@ -308,7 +309,7 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<Agreed, Refusal> {
     })
 }
 
-/// The payload type that is played.
+/// Returns the first offered payload type that can decode the stream.
 fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format), Refusal> {
     const PLAYED: &str = "a browser is sent h264, vp8, vp9 or av1: choose one that it offers";
     let Some(format) = stream.format else {
@@ -335,7 +336,7 @@ fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format)
 }
 
 impl Agreed {
-    /// The answer.
+    /// Returns the answer.
     pub fn answer(&self, own: &Own<'_>) -> String {
         let address = own.address.ip();
         let origin = Origin::with_ip_addr(own.session.to_string(), 1, address);
@@ -356,12 +357,12 @@ impl Agreed {
             whole.medias.push(media);
         }
         let mut text = Vec::new();
-        // Nothing that is written into a vector fails.
+        // Writing to a vector can't fail.
         let _ = whole.write(&mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// The section that is taken.
+    /// Writes the attributes of the accepted section.
     fn describe(&self, media: &mut Media, own: &Own<'_>) {
         media.port = own.address.port();
         let repair = self.repair.zip(own.repair);
@@ -384,15 +385,15 @@ impl Agreed {
         put("ice-pwd", password.clone());
         put("fingerprint", format!("sha-256 {}", digits.join(":")));
         put("setup", "passive".into());
-        // RFC 8445, section 5.1.2.1, of the only host candidate.
+        // The priority of a single host candidate (RFC 8445, section 5.1.2.1).
         put("candidate", format!("1 1 udp 2130706431 {ip} {port} typ host"));
         put("rtpmap", format!("{pt} {}/90000", self.format.encoding()));
         if !self.fmtp.is_empty() {
             put("fmtp", format!("{pt} {}", self.fmtp));
         }
         match own.feedback {
-            // Chromium reports packets only where each payload type is named, that of retransmissions too; RFC 8888,
-            // section 6, asks for the asterisk.
+            // RFC 8888, section 6, requires the asterisk. Chromium sends this feedback only if the line applies to each
+            // payload type, including that of retransmissions.
             Feedback::Congestion if self.congestion => put("rtcp-fb", "* ack ccfb".into()),
             Feedback::Transport => {
                 if let Some(id) = self.transport {
