@@ -18,7 +18,9 @@ use steadycast_session::{
     Protection, Receiver, Recovered, RepairSettings, RtcpSettings, Sender, SenderSettings, StandardReports,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
-use steadycast_web::{Certificate, Credentials, Ends, Feedback, Output as Way, Own, Stream as Shown, Tunnel, agree};
+use steadycast_web::{
+    Certificate, Credentials, Ends, Feedback, LocalParameters, Output as Way, Stream as Shown, Tunnel, agree,
+};
 use steadycast_wire::ParseError;
 use steadycast_wire::is_rtcp;
 use steadycast_wire::parity::{ParityHeader, packet, recover, symbol};
@@ -238,7 +240,7 @@ fn computed(mut rest: &[u8]) {
     }
     let all: Vec<Recovered> =
         (0..256).map(|number| Recovered { number, seq: u64::from(number), packet: None }).collect();
-    for (seq, bytes) in came.compute(&all) {
+    for (seq, bytes) in came.recover_packets(&all) {
         assert!(bytes[2..4] == (seq as u16).to_be_bytes());
     }
 }
@@ -548,7 +550,7 @@ pub fn web_offer(data: &[u8]) {
     for format in [H264, Vp8, Vp9, Av1] {
         match agree(data, &Shown { format: Some(format), config: &[] }) {
             Ok(agreed) => {
-                let answer = agreed.answer(&Own {
+                let answer = agreed.answer(&LocalParameters {
                     session: 1,
                     address,
                     credentials: &own,

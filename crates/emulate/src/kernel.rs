@@ -132,21 +132,21 @@ pub(crate) fn pause_ms(ms: i32) {
 
 /// Gives the calling thread real-time priority: the relay (`first`) before the threads that pace. Returns whether it
 /// was permitted.
-pub(crate) fn first_in_line(first: bool) -> bool {
+pub(crate) fn set_realtime_priority(first: bool) -> bool {
     let param = libc::sched_param { sched_priority: 1 + libc::c_int::from(first) };
     // SAFETY: thread 0 is the calling one; the kernel reads one `sched_param`.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param) == 0 }
 }
 
 /// Returns the calling thread to normal scheduling.
-pub(crate) fn back_in_line() {
+pub(crate) fn set_normal_priority() {
     let param = libc::sched_param { sched_priority: 0 };
     // SAFETY: as above.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &param) };
 }
 
 /// Has a child process killed when the thread that started it ends for any reason.
-pub(crate) fn ends_with_us(command: &mut Command) {
+pub(crate) fn kill_with_parent(command: &mut Command) {
     let parent = std::process::id();
     let before_exec = move || {
         // SAFETY: the calls take numbers only, and are safe between fork and exec.

@@ -14,8 +14,8 @@ mod refuse;
 mod relay;
 mod tap;
 mod tcp;
+mod tcp_monitor;
 mod udp;
-mod watch;
 mod world;
 
 pub use namespace::Namespace;

@@ -40,7 +40,7 @@ impl Default for Sources {
 }
 
 impl Sources {
-    pub(crate) fn hear(&mut self, change: Change<'_>) {
+    pub(crate) fn apply(&mut self, change: Change<'_>) {
         match (&mut *self, change) {
             (_, Change::All) => *self = Self::All,
             (_, Change::Only(these)) => *self = Self::Only(these.iter().copied().collect()),
@@ -135,15 +135,15 @@ mod tests {
     /// Whether a host is in the group after each of these records.
     fn is_in(records: &[(u8, &[Source])]) -> Vec<bool> {
         let mut sources = Sources::default();
-        let mut hear = |&(kind, these): &(u8, &[Source])| {
+        let mut apply = |&(kind, these): &(u8, &[Source])| {
             changes(&report(kind, these), |group, change| {
                 if group == GROUP {
-                    sources.hear(change);
+                    sources.apply(change);
                 }
             });
             sources.is_any()
         };
-        records.iter().map(&mut hear).collect()
+        records.iter().map(&mut apply).collect()
     }
 
     #[test]

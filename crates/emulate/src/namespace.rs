@@ -36,7 +36,7 @@ impl Namespace {
 }
 
 /// Runs `work` in a separate thread, which may change its namespace without moving the caller.
-pub(crate) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+pub(crate) fn in_separate_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("sc-setup".into()).spawn_scoped(scope, work)?;
         thread.join().map_err(|_| io::Error::other("the thread that enters namespaces has ended"))

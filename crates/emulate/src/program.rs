@@ -58,7 +58,7 @@ impl Started {
                 for (name, path) in &spaces {
                     command.env(variable("NET_", name), path);
                 }
-                kernel::ends_with_us(&mut command);
+                kernel::kill_with_parent(&mut command);
                 command.spawn()
             });
             let status = match spawned {

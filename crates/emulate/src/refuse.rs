@@ -6,7 +6,7 @@ use steadycast_tcp::{Config, Hystart, LINUX_WINDOW};
 use steadycast_units::{Bytes, Span};
 
 /// The smallest plain packet: IP and UDP headers, sequence number and send time.
-const SMALLEST: Bytes = Bytes::new(48);
+const MIN_PLAIN_PACKET: Bytes = Bytes::new(48);
 
 /// Returns all parts of the scenario that the emulation can't reproduce, each with its place. A run without them is an
 /// approximation.
@@ -42,7 +42,9 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
                     }
                 }
             }
-            FlowKind::Cbr(sc::Cbr { packet, .. }) | FlowKind::OnOff(sc::OnOff { packet, .. }) if *packet < SMALLEST => {
+            FlowKind::Cbr(sc::Cbr { packet, .. }) | FlowKind::OnOff(sc::OnOff { packet, .. })
+                if *packet < MIN_PLAIN_PACKET =>
+            {
                 refuse(
                     flow,
                     "packet",

@@ -5,7 +5,7 @@ use crate::datagram::Datagram;
 use crate::kernel;
 use crate::membership::{self, Change, Sources};
 use crate::tap::Tap;
-use crate::watch::Streams;
+use crate::tcp_monitor::Streams;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, write};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,13 +26,13 @@ use steadycast_units::{Span, Spread, Time};
 pub const LATE: Span = Span::millis(1);
 
 /// Maximum number of multicast groups that programs may create.
-const GROUPS: usize = 256;
+const MAX_PROGRAM_GROUPS: usize = 256;
 
 /// Maximum number of datagrams read from one host before the others are served.
-const TURN: usize = 64;
+const READ_BATCH: usize = 64;
 
 /// Size of the read buffer: the largest IPv4 datagram.
-const LARGEST: usize = 65_536;
+const MAX_DATAGRAM: usize = 65_536;
 
 /// The relay's end of a host.
 pub(crate) struct Gate {
@@ -60,7 +60,7 @@ pub struct Punctuality {
 
 /// A join or leave of a host, for the multicast trees of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Graft {
+pub(crate) struct MembershipChange {
     pub(crate) group: u32,
     pub(crate) host: NodeIx,
     pub(crate) join: bool,
@@ -68,19 +68,19 @@ pub(crate) struct Graft {
 
 /// A handle that wakes, informs or stops a relay from another thread.
 #[derive(Clone)]
-pub(crate) struct Bell {
+pub(crate) struct RelayHandle {
     stop: Arc<AtomicBool>,
     event: Arc<OwnedFd>,
-    grafts: mpsc::Sender<Graft>,
+    membership_changes: mpsc::Sender<MembershipChange>,
 }
 
-impl Bell {
+impl RelayHandle {
     /// Creates a handle, and the inbox that it writes to.
     pub(crate) fn new() -> io::Result<(Self, Inbox)> {
-        let (grafts, told) = mpsc::channel();
+        let (membership_changes, receiver) = mpsc::channel();
         let (stop, event) = (Arc::<AtomicBool>::default(), Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?));
-        let inbox = Inbox { stop: Arc::clone(&stop), event: Arc::clone(&event), grafts: told };
-        Ok((Self { stop, event, grafts }, inbox))
+        let inbox = Inbox { stop: Arc::clone(&stop), event: Arc::clone(&event), membership_changes: receiver };
+        Ok((Self { stop, event, membership_changes }, inbox))
     }
 
     pub(crate) fn stop(&self) {
@@ -88,9 +88,9 @@ impl Bell {
         self.ring();
     }
 
-    pub(crate) fn graft(&self, graft: Graft) {
+    pub(crate) fn change_membership(&self, change: MembershipChange) {
         // The relay may have ended already, and needs no changes then.
-        let _ = self.grafts.send(graft);
+        let _ = self.membership_changes.send(change);
         self.ring();
     }
 
@@ -104,7 +104,7 @@ impl Bell {
 pub(crate) struct Inbox {
     stop: Arc<AtomicBool>,
     event: Arc<OwnedFd>,
-    grafts: mpsc::Receiver<Graft>,
+    membership_changes: mpsc::Receiver<MembershipChange>,
 }
 
 /// A source or a receiver of one of the scenario's groups.
@@ -126,7 +126,7 @@ pub(crate) struct Relay {
     inbox: Inbox,
     streams: Streams,
     tap: Option<Tap>,
-    told: Punctuality,
+    timing: Punctuality,
     /// Datagrams that are held back by send jitter, by release time and order, with their gate.
     held: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
 }
@@ -147,7 +147,7 @@ pub(crate) struct Relayed {
     pub(crate) network: Datagrams,
     pub(crate) streams: Streams,
     pub(crate) tap: Option<Tap>,
-    pub(crate) told: Punctuality,
+    pub(crate) timing: Punctuality,
 }
 
 impl Relay {
@@ -181,7 +181,7 @@ impl Relay {
             inbox,
             streams,
             tap,
-            told: Punctuality::default(),
+            timing: Punctuality::default(),
             held: BTreeMap::new(),
         }
     }
@@ -189,8 +189,8 @@ impl Relay {
     /// Relays datagrams until it is stopped.
     pub(crate) fn run(mut self) -> io::Result<Relayed> {
         kernel::precise_waits();
-        kernel::first_in_line(true);
-        let mut buffer = vec![0; LARGEST];
+        kernel::set_realtime_priority(true);
+        let mut buffer = vec![0; MAX_DATAGRAM];
         let mut ready: Vec<usize> = Vec::new();
         loop {
             let now = self.clock.now();
@@ -200,10 +200,10 @@ impl Relay {
                 self.pass(n, &bytes);
             }
             if self.inbox.stop.load(Ordering::Acquire) {
-                let Self { network, streams, tap, told, .. } = self;
-                return Ok(Relayed { network, streams, tap, told });
+                let Self { network, streams, tap, timing, .. } = self;
+                return Ok(Relayed { network, streams, tap, timing });
             }
-            while let Ok(Graft { group, host, join }) = self.inbox.grafts.try_recv() {
+            while let Ok(MembershipChange { group, host, join }) = self.inbox.membership_changes.try_recv() {
                 let change = if join { Change::All } else { Change::Only(&[]) };
                 self.groups.change(&mut self.network, now, group_address(group), host, change);
             }
@@ -240,7 +240,7 @@ impl Relay {
 
     /// Reads the datagrams that a host has sent.
     fn take(&mut self, n: usize, buffer: &mut [u8]) -> io::Result<()> {
-        for _ in 0..TURN {
+        for _ in 0..READ_BATCH {
             match read(&self.gates[n].tun, &mut *buffer) {
                 Ok(len) => self.offer(n, &buffer[..len]),
                 Err(Errno::AGAIN) => return Ok(()),
@@ -257,11 +257,11 @@ impl Relay {
         let host = self.hosts.get(&datagram.to()).copied();
         match host.and_then(|to| self.streams.hold(self.clock.now(), &datagram, to)) {
             Some(until) => {
-                self.held.insert((until, self.told.read), (n, bytes.to_vec()));
-                self.told.read += 1;
+                self.held.insert((until, self.timing.read), (n, bytes.to_vec()));
+                self.timing.read += 1;
             }
             None => {
-                self.told.read += 1;
+                self.timing.read += 1;
                 self.pass(n, bytes);
             }
         }
@@ -287,12 +287,12 @@ impl Relay {
         } else {
             self.hosts.get(&to).map(|node| Target::Host(*node))
         };
-        self.told.read += 1;
+        self.timing.read += 1;
         let host = if let Some(Target::Host(host)) = target { Some(host) } else { None };
         self.streams.sent(now, &datagram, host);
         let ecn = datagram.ecn();
         let taken = target.and_then(|to| self.network.offer(now, from, to, ecn, bytes.to_vec()));
-        self.told.astray += u64::from(taken.is_none());
+        self.timing.astray += u64::from(taken.is_none());
         if let (Some(tap), Some(number)) = (&mut self.tap, taken) {
             tap.sent(now, number, from, host, &datagram);
         }
@@ -302,7 +302,7 @@ impl Relay {
 
     /// Writes the datagrams that are due.
     fn release(&mut self, now: Time) {
-        let Self { network, gates, places, told, streams, tap, clock, .. } = self;
+        let Self { network, gates, places, timing, streams, tap, clock, .. } = self;
         network.advance(now, |passed| {
             let Passed::Arrival(arrival) = passed else { return streams.sample() };
             let Some(gate) = places.get(&arrival.host).map(|n| &gates[*n]) else { return };
@@ -318,15 +318,15 @@ impl Relay {
             let late = clock.now().since(arrival.at);
             match written {
                 Ok(_) => {
-                    told.written += 1;
-                    told.late += u64::from(late > LATE);
-                    told.lateness.add(late);
+                    timing.written += 1;
+                    timing.late += u64::from(late > LATE);
+                    timing.lateness.add(late);
                     streams.arrived(&arrival);
                     if let Some(tap) = tap {
                         tap.arrived(&arrival);
                     }
                 }
-                Err(_) => told.refused += 1,
+                Err(_) => timing.refused += 1,
             }
         });
     }
@@ -340,7 +340,7 @@ impl Groups {
         }
         let sources = self.joined.entry((group, host)).or_default();
         let before = sources.is_any();
-        sources.hear(change);
+        sources.apply(change);
         let join = sources.is_any();
         if !join {
             self.joined.remove(&(group, host));
@@ -372,7 +372,7 @@ impl Groups {
         if let Some(own) = self.own.get(&group).or_else(|| self.others.get(&(group, from))) {
             return Some(*own);
         }
-        if self.others.len() >= GROUPS || group.octets()[..3] == [224, 0, 0] {
+        if self.others.len() >= MAX_PROGRAM_GROUPS || group.octets()[..3] == [224, 0, 0] {
             return None;
         }
         let new = network.add_group(from)?;

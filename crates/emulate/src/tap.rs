@@ -15,13 +15,13 @@ use steadycast_wire::rtp::RtpHeader;
 /// A tap on the datagrams from or to some hosts, including those to groups.
 pub(crate) struct Tap {
     hosts: BTreeSet<NodeIx>,
-    sent: Rows<Sent>,
-    came: Rows<Came>,
+    sent: Rows<Departure>,
+    came: Rows<Arrival>,
 }
 
 /// A datagram at its departure.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sent {
+struct Departure {
     number: u32,
     at: Time,
     from: u32,
@@ -35,7 +35,7 @@ struct Sent {
     rtp: Option<Rtp>,
 }
 
-row!(Sent { number, at, from, to, protocol, ports, bytes, ecn, rtp });
+row!(Departure { number, at, from, to, protocol, ports, bytes, ecn, rtp });
 
 /// The RTP header of a datagram that may be RTP.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,14 +52,14 @@ row!(Rtp { ssrc, payload_type, seq, timestamp, marker, head });
 
 /// The arrival of a datagram or of a copy of it at a host.
 #[derive(Clone, Copy, Debug, Default)]
-struct Came {
+struct Arrival {
     number: u32,
     at: Time,
     host: u32,
     ecn: u32,
 }
 
-row!(Came { number, at, host, ecn });
+row!(Arrival { number, at, host, ecn });
 
 impl Tap {
     /// Creates a tap of these hosts. Rows go to the store, if there is one.
@@ -77,7 +77,7 @@ impl Tap {
         if !self.sees(from, to) {
             return;
         }
-        self.sent.push(Sent {
+        self.sent.push(Departure {
             number,
             at: now,
             from: from.0,
@@ -96,7 +96,7 @@ impl Tap {
         let to = (!datagram.to().is_multicast()).then_some(arrival.host);
         if self.sees(arrival.from, to) {
             let ecn = arrival.ecn.bits().into();
-            self.came.push(Came { number: arrival.number, at: arrival.at, host: arrival.host.0, ecn });
+            self.came.push(Arrival { number: arrival.number, at: arrival.at, host: arrival.host.0, ecn });
         }
     }
 
@@ -116,15 +116,15 @@ impl Tap {
         let name = |node: u32| scenario.node_name(NodeIx(node));
         let all = (0..scenario.nodes.len() as u32).map(|node| (u32::from(host_address(NodeIx(node))), name(node)));
         let hosts: BTreeMap<u32, &str> = all.collect();
-        let rtp = rtp_ways(&self.sent);
-        let mut came: Vec<&Came> = self.came.iter().collect();
+        let rtp = rtp_paths(&self.sent);
+        let mut came: Vec<&Arrival> = self.came.iter().collect();
         // The sort is stable, so that arrivals of one datagram stay in the order of time.
         came.sort_by_key(|came| came.number);
         let mut came = &came[..];
         for sent in &self.sent {
             let (own, rest) = came.split_at(came.partition_point(|came| came.number <= sent.number));
             came = rest;
-            let told = Sent { rtp: sent.rtp.filter(|_| rtp.contains(&sent.way())), ..*sent };
+            let told = Departure { rtp: sent.rtp.filter(|_| rtp.contains(&sent.path())), ..*sent };
             for (n, one) in own.iter().enumerate() {
                 let copy = own[..n].iter().filter(|other| other.host == one.host).count();
                 told.put(&mut table, name(sent.from), name(one.host), Some((one, copy)));
@@ -152,14 +152,14 @@ impl Rtp {
     }
 }
 
-impl Sent {
+impl Departure {
     /// Returns the path of the datagram: source host, destination address and ports.
-    fn way(&self) -> (u32, u32, Option<u32>) {
+    fn path(&self) -> (u32, u32, Option<u32>) {
         (self.from, self.to, self.ports)
     }
 
     /// Writes a row. `came` is the arrival and the number of the copy.
-    fn put(&self, into: &mut Table, from: &str, to: &str, came: Option<(&Came, usize)>) {
+    fn put(&self, into: &mut Table, from: &str, to: &str, came: Option<(&Arrival, usize)>) {
         into.whole(&wire::NUMBER, self.number.into());
         into.real(&wire::SENT, self.at.as_secs_f64());
         into.real(&wire::ARRIVED, came.map(|(came, _)| came.at.as_secs_f64()));
@@ -191,24 +191,24 @@ impl Sent {
 }
 
 /// Minimum number of packets of a stream, and maximum step of its sequence numbers.
-const STREAM: u32 = 16;
-const STEP: u16 = 64;
+const MIN_STREAM_PACKETS: u32 = 16;
+const MAX_STREAM_STEP: u16 = 64;
 
 /// Returns the paths that carry RTP. On such a path, one SSRC and payload type has at least 16 packets, and in nine of
 /// ten steps its sequence numbers grow by 1 to 64. All packets on it that look like RTP then count as RTP, for example
 /// a few retransmissions. On other paths they do not, because long headers of QUIC look like RTP if the fixed bit is
 /// greased (RFC 9287).
-fn rtp_ways(sent: &[Sent]) -> BTreeSet<(u32, u32, Option<u32>)> {
+fn rtp_paths(sent: &[Departure]) -> BTreeSet<(u32, u32, Option<u32>)> {
     // Number of packets, number of regular steps, and last sequence number.
     let mut streams = BTreeMap::<_, (u32, u32, u16)>::new();
     for (one, rtp) in sent.iter().filter_map(|one| Some((one, one.rtp?))) {
-        let (packets, steps, last) = streams.entry((one.way(), rtp.ssrc, rtp.payload_type)).or_default();
+        let (packets, steps, last) = streams.entry((one.path(), rtp.ssrc, rtp.payload_type)).or_default();
         let step = (rtp.seq as u16).wrapping_sub(*last);
-        *steps += u32::from(*packets > 0 && (1..=STEP).contains(&step));
+        *steps += u32::from(*packets > 0 && (1..=MAX_STREAM_STEP).contains(&step));
         (*packets, *last) = (*packets + 1, rtp.seq as u16);
     }
-    let steady = streams.into_iter().filter(|(_, (n, steps, _))| *n >= STREAM && 10 * steps >= 9 * (n - 1));
-    steady.map(|((way, ..), _)| way).collect()
+    let steady = streams.into_iter().filter(|(_, (n, steps, _))| *n >= MIN_STREAM_PACKETS && 10 * steps >= 9 * (n - 1));
+    steady.map(|((path, ..), _)| path).collect()
 }
 
 #[cfg(test)]
@@ -233,7 +233,7 @@ mod tests {
 
     fn scenario(link: &str) -> Scenario {
         let text = format!(
-            "duration = '9s'\nnodes = ['a', 'b']\n[[link]]\nname = 'way'\nbetween = ['a', 'b']\n{link}\n\
+            "duration = '9s'\nnodes = ['a', 'b']\n[[link]]\nname = 'path'\nbetween = ['a', 'b']\n{link}\n\
              [[flow]]\nname = 'any'\nkind = 'cbr'\nrate = '1Mbps'\nfrom = 'a'\nto = ['b']\n"
         );
         Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}")).scenario
@@ -251,7 +251,7 @@ mod tests {
         for bytes in datagrams {
             network.advance(now, |passed| note(&mut tap, passed));
             let (from, to) = (NodeIx(0), NodeIx(1));
-            let number = network.offer(now, from, Target::Host(to), Ecn::NotEct, bytes.clone()).expect("a way");
+            let number = network.offer(now, from, Target::Host(to), Ecn::NotEct, bytes.clone()).expect("a path");
             tap.sent(now, number, from, Some(to), &Datagram::read(&bytes).expect("a datagram"));
             now += gap;
         }

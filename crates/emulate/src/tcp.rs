@@ -19,10 +19,10 @@ use steadycast_tcp::LINUX_WINDOW;
 use steadycast_units::{Bytes, Chance, Span, Time};
 
 /// Interval between readings of the kernel's statistics.
-const ASK: Span = Span::millis(10);
+const STATS_INTERVAL: Span = Span::millis(10);
 
 /// Maximum number of bytes per write.
-const CHUNK: usize = 64 * 1024;
+const WRITE_CHUNK: usize = 64 * 1024;
 
 /// Length of IP and TCP headers in bytes, without and with timestamps.
 const HEADERS: [u32; 2] = [40, 52];
@@ -111,12 +111,12 @@ impl Runner {
     ) -> io::Result<Vec<KernelSource>> {
         kernel::precise_waits();
         let (mut ask, mut sample) = (Time::ZERO, Time::ZERO + step);
-        let mut chunk = vec![0u8; CHUNK];
+        let mut chunk = vec![0u8; WRITE_CHUNK];
         while !stop.load(Ordering::Acquire) {
             let now = clock.now();
             if now >= ask {
                 self.running.iter_mut().for_each(|r| r.observe(now));
-                ask = now + ASK;
+                ask = now + STATS_INTERVAL;
             }
             while sample <= now && sample <= end {
                 self.running.iter_mut().for_each(|r| r.session.figures.sample());
@@ -389,10 +389,10 @@ fn configure(socket: &Socket, spec: &sc::Tcp) -> Result<(), (&'static str, io::E
 }
 
 /// Length of `struct tcp_info` in Linux 6.7, which added timeout counts.
-const INFO: usize = 248;
+const TCP_INFO_LEN: usize = 248;
 
 fn observe(session: &mut Session, socket: &Socket, now: Time) {
-    let mut info = [0u8; INFO];
+    let mut info = [0u8; TCP_INFO_LEN];
     let Ok(len) = kernel::tcp_info(socket.as_raw_fd(), &mut info) else { return };
     let word = |at: usize| -> u32 {
         if at + 4 > len { 0 } else { u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]) }

@@ -1,6 +1,6 @@
 //! Video and plain-traffic endpoints on UDP sockets in the namespaces of their hosts.
 
-use crate::relay::{Bell, Graft};
+use crate::relay::{MembershipChange, RelayHandle};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -18,13 +18,13 @@ use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::{IP_UDP_OVERHEAD, is_rtcp};
 
 /// Length of a plain packet's payload: four zeros that distinguish it from RTCP, its number, and its send time.
-pub(crate) const PLAIN: usize = 20;
+pub(crate) const PLAIN_PAYLOAD: usize = 20;
 
 /// Number of symbols kept beyond the session's own range, because send jitter may hold back packets.
-const HELD_BACK: u64 = 256;
+const JITTER_MARGIN: u64 = 256;
 
 /// Maximum number of calls of an agent at one time.
-const CATCH_UP: usize = 1_000;
+const MAX_CALLS: usize = 1_000;
 
 /// The packets that a session's source sent. The receiving end looks up the frame fragment of a packet, which is not
 /// part of the datagram.
@@ -43,7 +43,7 @@ struct Stream {
 }
 
 /// Maximum number of stored packets: beyond it, 16-bit sequence numbers would be ambiguous.
-const NUMBERS: usize = 1 << 16;
+const MAX_STORED_PACKETS: usize = 1 << 16;
 
 impl Sent {
     fn add(&mut self, now: Time, media: &Media, parity: bool) {
@@ -74,7 +74,7 @@ impl Stream {
             self.first = media.seq;
         }
         debug_assert_eq!(self.first + self.packets.len() as u64, media.seq, "a stream's numbers have no gaps");
-        if self.packets.len() == NUMBERS {
+        if self.packets.len() == MAX_STORED_PACKETS {
             self.packets.pop_front();
             self.first += 1;
         }
@@ -113,16 +113,16 @@ pub(crate) struct UdpEnd {
     pub(crate) log: Option<Rows<PacketRow>>,
     /// The packets that its session has sent so far.
     sent: Rc<RefCell<Sent>>,
-    bell: Bell,
+    relay: RelayHandle,
     held: VecDeque<(Time, Ecn, Body)>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     leaves: bool,
     zeros: Vec<u8>,
     /// Number of received packets of media or plain traffic.
-    pub(crate) heard: u64,
+    pub(crate) received_packets: u64,
     /// Symbols of sent packets, for parity, and of received packets, for recovery.
     kept: SentSymbols,
-    came: ReceivedSymbols,
+    received_symbols: ReceivedSymbols,
 }
 
 impl UdpEnd {
@@ -131,11 +131,24 @@ impl UdpEnd {
         hosted: Hosted,
         log: Option<Rows<PacketRow>>,
         sent: Rc<RefCell<Sent>>,
-        bell: Bell,
+        relay: RelayHandle,
     ) -> Self {
         let (held, outgoing, zeros) = (VecDeque::new(), Vec::new(), Vec::new());
-        let (kept, came) = (SentSymbols::default(), ReceivedSymbols::default());
-        Self { agent, hosted, log, sent, bell, held, outgoing, leaves: false, zeros, heard: 0, kept, came }
+        let (kept, received_symbols) = (SentSymbols::default(), ReceivedSymbols::default());
+        Self {
+            agent,
+            hosted,
+            log,
+            sent,
+            relay,
+            held,
+            outgoing,
+            leaves: false,
+            zeros,
+            received_packets: 0,
+            kept,
+            received_symbols,
+        }
     }
 
     /// Ends the run for the agent: it starts nothing new.
@@ -144,9 +157,9 @@ impl UdpEnd {
         self.settle(now, out);
     }
 
-    fn graft(&self, join: bool) {
+    fn change_membership(&self, join: bool) {
         if let Some(group) = self.hosted.member_of {
-            self.bell.graft(Graft { group, host: self.hosted.host, join });
+            self.relay.change_membership(MembershipChange { group, host: self.hosted.host, join });
         }
     }
 
@@ -182,10 +195,10 @@ impl UdpEnd {
             self.send(now, size, ecn, &body, out);
         }
         let first = self.first_kept().unwrap_or(u64::MAX);
-        self.kept.forget_before(first.saturating_sub(HELD_BACK));
+        self.kept.forget_before(first.saturating_sub(JITTER_MARGIN));
         if self.leaves && !self.agent.leaving() {
             self.leaves = false;
-            self.graft(false);
+            self.change_membership(false);
         }
     }
 
@@ -228,7 +241,7 @@ impl UdpEnd {
                 bytes.extend_from_slice(&[0; 4]);
                 bytes.extend_from_slice(&number.to_be_bytes());
                 bytes.extend_from_slice(&now.as_nanos().to_be_bytes());
-                bytes.resize(start + (size.get() as usize).saturating_sub(IP_UDP_OVERHEAD).max(PLAIN), 0);
+                bytes.resize(start + (size.get() as usize).saturating_sub(IP_UDP_OVERHEAD).max(PLAIN_PAYLOAD), 0);
             }),
             Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
         }
@@ -265,7 +278,7 @@ impl UdpEnd {
         match (arriving.body, source) {
             (Body::Rtp(media), Some(_)) if media.repairs.is_none() => {
                 if let Received::New(_) = sink.on_media(now, arriving, media, out) {
-                    self.came.on_packet(media.header.ssrc, media.header.seq, bytes);
+                    self.received_symbols.on_packet(media.header.ssrc, media.header.seq, bytes);
                 }
             }
             (Body::Rtp(media), Some(ssrc)) => {
@@ -275,20 +288,20 @@ impl UdpEnd {
                 {
                     let mut whole = Vec::new();
                     original.encode(&[], &vec![0; original.payload_len.into()], &mut whole);
-                    self.came.on_packet(ssrc, number, &whole);
+                    self.received_symbols.on_packet(ssrc, number, &whole);
                 }
             }
             (Body::Parity(parity), Some(_)) => {
                 let received = sink.on_parity(now, arriving, &parity.0, &parity.1, out);
                 let payload = RtpHeader::parse(bytes).map(|(_, _, payload)| payload).unwrap_or_default();
                 if let (Received::New(_), Ok((header, symbol))) = (received, ParityHeader::parse(payload)) {
-                    self.came.on_parity(&header, symbol);
+                    self.received_symbols.on_parity(&header, symbol);
                 }
             }
             _ => return self.agent.on_packet(now, arriving, out),
         }
         let computable = sink.take_computable();
-        for (counted, bytes) in self.came.compute(&computable) {
+        for (counted, bytes) in self.received_symbols.recover_packets(&computable) {
             let Ok((header, _, _)) = RtpHeader::parse(&bytes) else { continue };
             let sent = self.sent.borrow();
             if let Some((media, ..)) = sent.find(&header) {
@@ -319,7 +332,7 @@ impl End for UdpEnd {
             let packets = &mut Out { packets: &mut self.outgoing };
             if start {
                 self.agent.start(now, packets);
-                self.graft(true);
+                self.change_membership(true);
             } else {
                 self.agent.stop(now, packets);
                 // The membership must last until the BYE is sent, which is delayed in a large group.
@@ -327,7 +340,7 @@ impl End for UdpEnd {
             }
         }
         // A plain source sends one packet per call.
-        for _ in 0..CATCH_UP {
+        for _ in 0..MAX_CALLS {
             if self.agent.wake() > now {
                 break;
             }
@@ -338,7 +351,7 @@ impl End for UdpEnd {
 
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
         let Some((body, sent)) = self.read(datagram.which, datagram.bytes) else { return };
-        self.heard += u64::from(!matches!(body, Body::Rtcp { .. }));
+        self.received_packets += u64::from(!matches!(body, Body::Rtcp { .. }));
         let ecn = datagram.meta.ecn;
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
         let sent = sent.unwrap_or(now);

@@ -3,11 +3,11 @@
 use crate::kernel;
 use crate::namespace::{self, Namespace};
 use crate::program::{Program, Started, sweep};
-use crate::relay::{Bell, Gate, Member, Punctuality, Relay, Relayed};
+use crate::relay::{Gate, Member, Punctuality, Relay, RelayHandle, Relayed};
 use crate::tap::Tap;
 use crate::tcp::{Runner, Session};
+use crate::tcp_monitor::{Stream, Streams};
 use crate::udp::{Hosted, Sent, UdpEnd};
-use crate::watch::{Stream, Streams};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -35,13 +35,13 @@ pub const RTP_PORT: u16 = 5004;
 pub const TCP_PORT: u16 = 5001;
 
 /// Maximum number of sessions, whose ports must fit below the kernel's ephemeral ports.
-const SESSIONS: usize = 10_000;
+const MAX_SESSIONS: usize = 10_000;
 
 /// Pacer credit: lateness of a call up to which a pacer keeps its rate.
-const CREDIT: Span = Span::millis(5);
+const PACER_CREDIT: Span = Span::millis(5);
 
 /// Interval between calls of `go_on`.
-const ASKED: Span = Span::millis(50);
+const CHECK_INTERVAL: Span = Span::millis(50);
 
 /// After its end, the run waits until no packet has arrived for this time.
 const GRACE_IDLE: Span = Span::millis(400);
@@ -49,10 +49,10 @@ const GRACE_IDLE: Span = Span::millis(400);
 const GRACE_TOTAL: Span = Span::secs(3);
 
 /// Maximum share of late releases for a trustworthy run.
-const TRUSTED: f64 = 0.01;
+const MAX_LATE_SHARE: f64 = 0.01;
 
 /// Maximum 99th percentile of the lateness of endpoint calls for a trustworthy run.
-const ENDS_LATE: Span = Span::millis(5);
+const MAX_ENDS_LATENESS: Span = Span::millis(5);
 
 /// The error of a scenario that can't be emulated.
 #[derive(Debug, thiserror::Error)]
@@ -127,7 +127,7 @@ pub struct Emulation {
     /// The network, after the run.
     network: Option<Datagrams>,
     tap: Option<Tap>,
-    told: Punctuality,
+    timing: Punctuality,
     sessions: usize,
     program: Option<Program>,
     /// The exit code of the program.
@@ -155,7 +155,7 @@ impl Emulation {
     /// # Errors
     /// A privilege is missing, or the scenario can't be emulated on this machine.
     pub fn build(scenario: &Scenario, inputs: &mut Inputs, options: Options) -> Result<Self, EmulateError> {
-        inputs.credit = CREDIT;
+        inputs.credit = PACER_CREDIT;
         sweep();
         let mut scenario = scenario.clone();
         if options.only_network {
@@ -192,7 +192,7 @@ impl Emulation {
             groups: 0,
             turns: Vec::new(),
         };
-        let made = namespace::apart(|| -> Result<_, EmulateError> {
+        let made = namespace::in_separate_thread(|| -> Result<_, EmulateError> {
             let flows = planner.flows()?;
             let (sources, sessions): (Vec<_>, Vec<_>) = std::mem::take(&mut planner.tcp).into_iter().unzip();
             Ok((flows, sources, Runner::new(sessions)?))
@@ -212,7 +212,7 @@ impl Emulation {
             ready: Some(Prepared { network, gates, members, ends, sources, tcp, streams, tap }),
             network: None,
             tap: None,
-            told: Punctuality::default(),
+            timing: Punctuality::default(),
             sessions,
             program: options.program,
             code: None,
@@ -261,7 +261,7 @@ impl Emulation {
         let Prepared { network, gates, members, ends, sources, tcp, streams, tap } = ready;
         let (end, step) = (self.end(), self.step);
         let clock = Clock::start();
-        let (bell, inbox) = Bell::new().map_err(during("the relay"))?;
+        let (bell, inbox) = RelayHandle::new().map_err(during("the relay"))?;
         let relay = Relay::new(network, clock, gates, &members, inbox, (streams, tap));
         let relay = spawn("sc-relay", move || relay.run()).map_err(during("the relay"))?;
         let sessions = self.sessions;
@@ -286,7 +286,7 @@ impl Emulation {
             Ok(complete)
         });
         bell.stop();
-        let Relayed { mut network, streams, mut tap, told } = joined(relay, "the relay")?;
+        let Relayed { mut network, streams, mut tap, timing } = joined(relay, "the relay")?;
         self.now = clock.now().min(end);
         for stream in streams.all.into_values() {
             if let Some((sent, arrived)) = stream.logs {
@@ -299,7 +299,7 @@ impl Emulation {
         let recalled = self.agents.iter_mut().try_for_each(Agent::recall).and_then(|()| network.recall());
         let recalled = recalled.and_then(|()| tap.iter_mut().try_for_each(Tap::recall));
         recalled.map_err(during("the record"))?;
-        (self.network, self.tap, self.told) = (Some(network), tap, told);
+        (self.network, self.tap, self.timing) = (Some(network), tap, timing);
         complete
     }
 
@@ -313,7 +313,7 @@ impl Emulation {
         let program = self.begin()?;
         let (end, step) = (self.end(), self.step);
         // Threads that pace get priority over threads that compute. The relay has it already.
-        kernel::first_in_line(false);
+        kernel::set_realtime_priority(false);
         let over = || tcp.is_finished() || program.as_ref().is_some_and(Started::ended);
         let mut ran = world.run(end, step, over, &mut *go_on);
         // The run ends with its program, which may end before or after the flows.
@@ -326,7 +326,7 @@ impl Emulation {
             }
             self.code = Some(program.end());
         }
-        kernel::back_in_line();
+        kernel::set_normal_priority();
         self.ends_late = world.lateness();
         self.ends_late_last = self.ends_late.since(&world.late_before);
         ran.map_err(during("the sockets"))
@@ -371,18 +371,18 @@ impl Emulation {
 
     /// Adds the figures that only an emulation has.
     fn put_own(&self, into: &mut Figures) {
-        let told = &self.told;
-        let share = told.late as f64 / (told.written as f64).max(1.0);
+        let timing = &self.timing;
+        let share = timing.late as f64 / (timing.written as f64).max(1.0);
         let ends = self.ends_late.quantile(0.99).unwrap_or(Span::ZERO);
-        let trusted = share <= TRUSTED && ends <= ENDS_LATE;
+        let trusted = share <= MAX_LATE_SHARE && ends <= MAX_ENDS_LATENESS;
         into.put(&run::TRUSTWORTHY, trusted);
-        into.put(&run::RELEASED_PACKETS, told.written);
+        into.put(&run::RELEASED_PACKETS, timing.written);
         into.put(&run::LATE_FRAC, share);
-        into.put_spread(&run::LATENESS, &told.lateness);
+        into.put_spread(&run::LATENESS, &timing.lateness);
         into.put_spread(&run::ENDS_LATENESS, &self.ends_late);
         into.put_spread(&run::ENDS_LATENESS_LAST, &self.ends_late_last);
-        into.put(&run::REFUSED_PACKETS, told.refused);
-        into.put(&run::ASTRAY_PACKETS, told.astray);
+        into.put(&run::REFUSED_PACKETS, timing.refused);
+        into.put(&run::ASTRAY_PACKETS, timing.astray);
         if !trusted {
             let warning = format!(
                 "not trustworthy: this machine was too busy: \
@@ -425,10 +425,10 @@ struct Udp {
 }
 
 /// The share of a run that counts as its last part.
-const LAST: f64 = 0.05;
+const LAST_PART: f64 = 0.05;
 
 impl Udp {
-    fn new(clock: Clock, ends: Vec<Ready>, sessions: usize, bell: &Bell) -> io::Result<Self> {
+    fn new(clock: Clock, ends: Vec<Ready>, sessions: usize, bell: &RelayHandle) -> io::Result<Self> {
         let mut driver = Loop::new(clock)?;
         let sent: Vec<Rc<RefCell<Sent>>> = (0..sessions).map(|_| Rc::default()).collect();
         let count = ends.len();
@@ -448,12 +448,12 @@ impl Udp {
     ) -> io::Result<bool> {
         let clock = self.driver.clock;
         let mut next = Time::ZERO + step;
-        let last = end.before(end.since(Time::ZERO).scale(LAST));
+        let last = end.before(end.since(Time::ZERO).scale(LAST_PART));
         while next <= end || clock.now() < end {
             if next <= last {
                 self.late_before = self.lateness();
             }
-            let until = next.min(end).min(clock.now() + ASKED);
+            let until = next.min(end).min(clock.now() + CHECK_INTERVAL);
             self.turn(until)?;
             let now = clock.now();
             if now >= next {
@@ -468,11 +468,11 @@ impl Udp {
         self.each(|ix, driver| driver.tell(ix, |end, now, out| end.finish(now, out)));
         let (mut last, mut seen) = (clock.now(), 0);
         while clock.now() < (last + GRACE_IDLE).min(end + GRACE_TOTAL) {
-            self.turn(clock.now() + ASKED)?;
-            let mut heard = 0;
-            self.each(|ix, driver| heard += driver.end(ix).heard);
-            if heard > seen {
-                (last, seen) = (clock.now(), heard);
+            self.turn(clock.now() + CHECK_INTERVAL)?;
+            let mut received_packets = 0;
+            self.each(|ix, driver| received_packets += driver.end(ix).received_packets);
+            if received_packets > seen {
+                (last, seen) = (clock.now(), received_packets);
             }
         }
         Ok(true)
@@ -484,7 +484,7 @@ impl Udp {
 
     /// Drives the endpoints for a short time without sampling.
     fn idle(&mut self) -> io::Result<()> {
-        self.turn(self.driver.clock.now() + ASKED)
+        self.turn(self.driver.clock.now() + CHECK_INTERVAL)
     }
 
     fn turn(&mut self, until: Time) -> io::Result<()> {
@@ -520,7 +520,7 @@ fn hosts_of<'a>(scenario: &Scenario, more: impl Iterator<Item = &'a String>) -> 
 
 fn make_hosts(scenario: &Scenario, nodes: &[NodeIx], mtu: u16) -> Result<(Vec<Host>, Vec<Gate>), EmulateError> {
     let made: Result<Vec<(Namespace, OwnedFd)>, EmulateError> =
-        namespace::apart(|| nodes.iter().map(|node| namespace::host(host_address(*node), mtu)).collect())
+        namespace::in_separate_thread(|| nodes.iter().map(|node| namespace::host(host_address(*node), mtu)).collect())
             .map_err(during("the hosts"))?;
     let (mut hosts, mut gates) = (Vec::new(), Vec::new());
     for (node, (namespace, tun)) in nodes.iter().zip(made?) {
@@ -596,7 +596,7 @@ impl Planner<'_> {
     fn flow(&mut self, n: u32, cast: &AgentFactory<'_>, ends: &mut FlowEnds) -> Result<(), EmulateError> {
         let scenario = self.scenario;
         let flow = &scenario.flows[n as usize];
-        if self.sessions + flow.to.len() > SESSIONS {
+        if self.sessions + flow.to.len() > MAX_SESSIONS {
             return Err(BuildError::new("sessions", "the scenario has too many of them").into());
         }
         match &flow.kind {

@@ -12,7 +12,8 @@ use steadycast_ends::{Apart, VideoPlan};
 use steadycast_session::{HeaderIds, SendTime};
 use steadycast_units::{Span, Time};
 use steadycast_web::{
-    Agreed, Certificate, Credentials, Ends, Feedback, Keys, Output, Own, Protocol, Refusal, Stream, Tunnel, agree,
+    Certificate, Credentials, Ends, Feedback, Keys, LocalParameters, NegotiatedParameters, OfferError, Output,
+    Protocol, Stream, Tunnel, agree,
 };
 
 /// The destination of a live sender.
@@ -50,15 +51,15 @@ impl fmt::Display for To {
     }
 }
 
-impl From<Refusal> for LiveError {
-    fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.place, refusal.problem, refusal.remedy)
+impl From<OfferError> for LiveError {
+    fn from(error: OfferError) -> Self {
+        Self::new(error.place, error.problem, error.remedy)
     }
 }
 
 /// The time that libwebrtc waits for a picture before it requests a key frame. A picture that arrives within it is
 /// shown late, so that retransmissions are useful for as long.
-const WAITS: Span = Span::secs(3);
+const KEY_FRAME_WAIT: Span = Span::secs(3);
 
 /// Returns the program's DTLS certificate. It is made once per run and only held in memory.
 fn certificate() -> Result<&'static Certificate, LiveError> {
@@ -67,18 +68,18 @@ fn certificate() -> Result<&'static Certificate, LiveError> {
 }
 
 /// An offer that can be answered.
-pub(crate) struct Taken {
-    agreed: Agreed,
+pub(crate) struct NegotiatedOffer {
+    negotiated: NegotiatedParameters,
     own: Credentials,
     certificate: &'static Certificate,
 }
 
-impl Taken {
+impl NegotiatedOffer {
     /// Negotiates a browser's offer for this medium.
     pub(crate) fn of(offer: &str, medium: &Medium) -> Result<Self, LiveError> {
         let config = medium.config();
-        let agreed = agree(offer.as_bytes(), &Stream { format: medium.format(), config: &config })?;
-        Ok(Self { agreed, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
+        let negotiated = agree(offer.as_bytes(), &Stream { format: medium.format(), config: &config })?;
+        Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
     /// Returns the session's parameters for a browser as the far end.
@@ -88,11 +89,11 @@ impl Taken {
             peer: None,
             // DTLS negotiates the profile later, so that the largest tag is assumed for the packet size.
             tag: SrtpProfile::Aes256Gcm.tag() as u64,
-            payload_type: self.agreed.payload_type,
-            again: self.agreed.repair.unwrap_or(apart.again),
+            payload_type: self.negotiated.payload_type,
+            again: self.negotiated.repair.unwrap_or(apart.again),
             ids: self.ids(),
             authenticated: true,
-            useful: Some(WAITS),
+            useful: Some(KEY_FRAME_WAIT),
             ..apart
         }
     }
@@ -103,7 +104,7 @@ impl Taken {
     /// # Errors
     /// The flow requires a feature that the browser does not support.
     pub(crate) fn keys(&self, keys: FlowKeys) -> Result<FlowKeys, LiveError> {
-        let Agreed { congestion, transport, repair, .. } = &self.agreed;
+        let NegotiatedParameters { congestion, transport, repair, .. } = &self.negotiated;
         let can = [("rfc8888", *congestion), ("twcc", transport.is_some())];
         if let Some((word, _)) = can.iter().find(|(word, can)| keys.is("feedback", word) && !can) {
             let remedy = "leave --feedback away, and it is chosen by the offer";
@@ -118,14 +119,14 @@ impl Taken {
 
     /// Returns the header-extension elements that the browser reads.
     fn ids(&self) -> HeaderIds {
-        let send_time = self.agreed.send_time.map_or(SendTime::Omitted, SendTime::Absolute);
-        HeaderIds { transport: self.agreed.transport.unwrap_or(HeaderIds::default().transport), send_time }
+        let send_time = self.negotiated.send_time.map_or(SendTime::Omitted, SendTime::Absolute);
+        HeaderIds { transport: self.negotiated.transport.unwrap_or(HeaderIds::default().transport), send_time }
     }
 
     /// Returns the answer of a sender at this address with this plan.
     pub(crate) fn answer(&self, at: SocketAddr, plan: &VideoPlan, session: u64, key_frames: bool) -> String {
         let media = plan.sender(SOURCE).identity;
-        self.agreed.answer(&Own {
+        self.negotiated.answer(&LocalParameters {
             session,
             address: at,
             credentials: &self.own,
@@ -144,24 +145,24 @@ impl Taken {
     }
 
     /// Creates the connection to the browser that sent the offer.
-    pub(crate) fn way(self, clock: &Clock, local: SocketAddr) -> Result<Way, LiveError> {
-        let Self { agreed: Agreed { peer, fingerprints, .. }, own, certificate } = self;
+    pub(crate) fn connection(self, clock: &Clock, local: SocketAddr) -> Result<BrowserConnection, LiveError> {
+        let Self { negotiated: NegotiatedParameters { peer, fingerprints, .. }, own, certificate } = self;
         let ends = Ends { local, own, peer, fingerprints };
         let tunnel = Tunnel::new(clock.zero(), clock.now(), ends, certificate);
         let tunnel = tunnel.map_err(|error| LiveError::new("DTLS", error, "please report this"))?;
-        Ok(Way { tunnel, home: None })
+        Ok(BrowserConnection { tunnel, home: None })
     }
 }
 
 /// The ICE and DTLS connection to a browser. The session sees one address for the browser, even if the browser moves,
 /// because its keys identify it.
-pub(crate) struct Way {
+pub(crate) struct BrowserConnection {
     /// ICE and DTLS.
     pub(crate) tunnel: Tunnel,
     home: Option<SocketAddr>,
 }
 
-impl Way {
+impl BrowserConnection {
     /// Returns the state of the connection for the status.
     pub(crate) fn status(&self, now: Time) -> Value {
         let tunnel = &self.tunnel;
@@ -204,11 +205,11 @@ impl Way {
 
 /// Returns the SRTP context with the keys of both directions.
 fn protection(keys: &Keys) -> Option<Srtp> {
-    use steadycast_web::SrtpProfile as Agreed;
+    use steadycast_web::SrtpProfile as NegotiatedProfile;
     let profile = match keys.profile {
-        Agreed::AES128_CM_SHA1_80 => SrtpProfile::Aes128CmSha1,
-        Agreed::AEAD_AES_128_GCM => SrtpProfile::Aes128Gcm,
-        Agreed::AEAD_AES_256_GCM => SrtpProfile::Aes256Gcm,
+        NegotiatedProfile::AES128_CM_SHA1_80 => SrtpProfile::Aes128CmSha1,
+        NegotiatedProfile::AEAD_AES_128_GCM => SrtpProfile::Aes128Gcm,
+        NegotiatedProfile::AEAD_AES_256_GCM => SrtpProfile::Aes256Gcm,
         _ => return None,
     };
     let [client, server] = MasterKey::exported(profile, &keys.material)?;

@@ -116,13 +116,13 @@ impl Waker {
     }
 }
 
-struct Attached<E> {
+struct AttachedEnd<E> {
     end: E,
     pair: Pair,
     echo: Echo,
     wake: Time,
     /// The latest time that the end was called with. Time never goes back for an end.
-    told: Time,
+    last_call: Time,
 }
 
 /// The event loop, which drives ends over their sockets in one thread.
@@ -131,7 +131,7 @@ pub struct Loop<E> {
     pub clock: Clock,
     poll: OwnedFd,
     waker: Waker,
-    places: Vec<Attached<E>>,
+    places: Vec<AttachedEnd<E>>,
     buffers: Buffers,
     out: Outbox,
     /// Lateness of timer calls.
@@ -145,10 +145,10 @@ const WAKER: u64 = u64::MAX;
 const BATCHES: usize = 16;
 /// A wait that ends this much later than requested is a clock gap. A busy machine delays a thread by milliseconds,
 /// seldom by hundreds of them. Processing time of the ends is not part of the wait.
-const CLOCK_GAP: Span = Span::secs(1);
+const MIN_CLOCK_GAP: Span = Span::secs(1);
 /// Maximum time for emptying the sockets after a clock gap. The kernel queues about 16,000 datagrams of a few bytes per
 /// socket, which an end processes in some tenths of a second.
-const EMPTYING: Span = Span::secs(1);
+const MAX_EMPTYING: Span = Span::secs(1);
 
 impl<E: End> Loop<E> {
     /// Creates a loop with this clock. [`Loop::run`] drives the ends in the thread that calls it.
@@ -186,7 +186,7 @@ impl<E: End> Loop<E> {
             epoll::add(&self.poll, port, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
         }
         let wake = end.wake();
-        self.places.push(Attached { end, pair, echo: Echo::default(), wake, told: Time::ZERO });
+        self.places.push(AttachedEnd { end, pair, echo: Echo::default(), wake, last_call: Time::ZERO });
         Ok(EndIx(ix))
     }
 
@@ -204,8 +204,8 @@ impl<E: End> Loop<E> {
     pub fn tell(&mut self, ix: EndIx, what: impl FnOnce(&mut E, Time, &mut Outbox)) {
         let now = self.clock.now();
         let place = &mut self.places[ix.0];
-        place.told = now.max(place.told);
-        what(&mut place.end, place.told, &mut self.out);
+        place.last_call = now.max(place.last_call);
+        what(&mut place.end, place.last_call, &mut self.out);
         place.settle(&mut self.out);
     }
 
@@ -240,7 +240,7 @@ impl<E: End> Loop<E> {
                 Ok(()) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            if self.clock.now() > now + Span::nanos(wait) + CLOCK_GAP {
+            if self.clock.now() > now + Span::nanos(wait) + MIN_CLOCK_GAP {
                 self.on_clock_gap();
             }
             let tokens = || events.iter().map(|event| event.data.u64());
@@ -273,7 +273,7 @@ impl<E: End> Loop<E> {
     /// Empties the sockets, then reports the clock gap to the ends.
     fn on_clock_gap(&mut self) {
         let now = self.clock.now();
-        let until = now + EMPTYING;
+        let until = now + MAX_EMPTYING;
         for ix in 0..self.places.len() {
             let ports: Vec<Which> = self.places[ix].pair.ports().map(|(which, _)| which).collect();
             for which in ports {
@@ -281,8 +281,8 @@ impl<E: End> Loop<E> {
             }
         }
         for place in &mut self.places {
-            place.told = now.max(place.told);
-            place.end.on_clock_gap(place.told);
+            place.last_call = now.max(place.last_call);
+            place.end.on_clock_gap(place.last_call);
             place.settle(&mut self.out);
         }
     }
@@ -300,7 +300,7 @@ impl<E: End> Loop<E> {
     fn readable(&mut self, ix: usize, at: Which) -> bool {
         let Self { clock, places, buffers, out, .. } = self;
         let Some(place) = places.get_mut(ix) else { return false };
-        let Attached { end, pair, echo, told, .. } = place;
+        let AttachedEnd { end, pair, echo, last_call, .. } = place;
         let port = pair.port_mut(at);
         let mut each = |bytes: &[u8], meta: &Meta| {
             // Reports and media may share a port (RFC 5761), so that the packet type decides, not the port.
@@ -310,8 +310,8 @@ impl<E: End> Loop<E> {
             }
             // A datagram that arrived before the last call is delivered with the time of that call, because an end's
             // time never goes back.
-            *told = meta.at.max(*told);
-            end.on_datagram(*told, &Datagram { which, bytes, meta: *meta }, out);
+            *last_call = meta.at.max(*last_call);
+            end.on_datagram(*last_call, &Datagram { which, bytes, meta: *meta }, out);
         };
         let more = (0..BATCHES).all(|_| port.receive(clock, buffers, &mut each));
         place.settle(out);
@@ -319,10 +319,10 @@ impl<E: End> Loop<E> {
     }
 }
 
-impl<E: End> Attached<E> {
+impl<E: End> AttachedEnd<E> {
     fn on_wake(&mut self, now: Time, out: &mut Outbox) {
-        self.told = now.max(self.told);
-        self.end.on_wake(self.told, out);
+        self.last_call = now.max(self.last_call);
+        self.end.on_wake(self.last_call, out);
         self.settle(out);
     }
 
@@ -339,7 +339,7 @@ mod tests {
     use crate::PairOptions;
     use std::net::UdpSocket;
 
-    /// An end that writes down what it is told.
+    /// An end that writes down what it is last_call.
     struct Witness {
         seen: Vec<&'static str>,
         wake: Time,

@@ -15,12 +15,12 @@ use steadycast_wire::payload::{PayloadFormat, payloads};
 pub struct Store {
     format: PayloadFormat,
     max_payload: usize,
-    frames: Arc<Mutex<BTreeMap<u32, Cut>>>,
+    frames: Arc<Mutex<BTreeMap<u32, PacketisedFrame>>>,
 }
 
 /// The payloads of a frame, concatenated, and the range of each by its offset in the frame.
 #[derive(Debug, Default)]
-struct Cut {
+struct PacketisedFrame {
     bytes: Vec<u8>,
     places: Vec<(u32, Range<usize>)>,
 }
@@ -31,13 +31,13 @@ impl Store {
         Self { format, max_payload, frames: Arc::default() }
     }
 
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<u32, Cut>> {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<u32, PacketisedFrame>> {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Packetises frame number `index`, and stores its payloads until they have been sent.
     fn put(&self, index: u32, frame: &[u8]) -> VecDeque<Part> {
-        let (mut cut, mut parts) = (Cut::default(), VecDeque::new());
+        let (mut cut, mut parts) = (PacketisedFrame::default(), VecDeque::new());
         for payload in payloads(self.format, frame, index, self.max_payload) {
             let (offset, from) = (payload.fragment.offset as u32, cut.bytes.len());
             payload.write(&mut cut.bytes);
@@ -104,7 +104,7 @@ pub enum Next {
 }
 
 #[derive(Debug, Default)]
-struct Desk {
+struct EncoderQueueState {
     job: Option<Job>,
     ready: VecDeque<Unit>,
     ended: bool,
@@ -132,20 +132,20 @@ pub struct Sizes {
 
 /// The queue between a session and the encoder in another thread. It holds one job and the encoded frames.
 #[derive(Clone, Debug, Default)]
-pub struct EncoderDesk(Arc<(Mutex<Desk>, Condvar)>);
+pub struct EncoderQueue(Arc<(Mutex<EncoderQueueState>, Condvar)>);
 
-impl EncoderDesk {
-    fn locked(&self) -> MutexGuard<'_, Desk> {
+impl EncoderQueue {
+    fn locked(&self) -> MutexGuard<'_, EncoderQueueState> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the next job. Waits up to `patience` for one.
     pub fn next_job(&self, patience: Duration) -> Next {
-        let waits = |desk: &mut Desk| desk.job.is_none() && !desk.closed;
+        let waits = |encoder_queue: &mut EncoderQueueState| encoder_queue.job.is_none() && !encoder_queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, waits);
-        let (mut desk, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match desk.job.take() {
-            _ if desk.closed => Next::Closed,
+        let (mut encoder_queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match encoder_queue.job.take() {
+            _ if encoder_queue.closed => Next::Closed,
             Some(job) => Next::Job(job),
             None => Next::Nothing,
         }
@@ -153,9 +153,9 @@ impl EncoderDesk {
 
     /// Adds an encoded frame.
     pub fn push(&self, unit: Unit) {
-        let mut desk = self.locked();
-        desk.ready.push_back(unit);
-        if let Some(waker) = &desk.waker {
+        let mut encoder_queue = self.locked();
+        encoder_queue.ready.push_back(unit);
+        if let Some(waker) = &encoder_queue.waker {
             waker.wake();
         }
     }
@@ -163,26 +163,26 @@ impl EncoderDesk {
     /// Counts pictures that the source skipped before the requested one or before its end, and that were not coded.
     /// Only the source knows their number.
     pub fn passed(&self, pictures: u32) {
-        let mut desk = self.locked();
-        let (late, no_room) = std::mem::take(&mut desk.gap);
+        let mut encoder_queue = self.locked();
+        let (late, no_room) = std::mem::take(&mut encoder_queue.gap);
         let no_room = pictures.saturating_sub(late).min(no_room);
-        desk.no_room += u64::from(no_room);
-        desk.left_out += u64::from(pictures - no_room);
+        encoder_queue.no_room += u64::from(no_room);
+        encoder_queue.left_out += u64::from(pictures - no_room);
     }
 
     /// Announces that the source has no more pictures.
     pub fn end(&self) {
-        let mut desk = self.locked();
-        desk.ended = true;
-        if let Some(waker) = &desk.waker {
+        let mut encoder_queue = self.locked();
+        encoder_queue.ended = true;
+        if let Some(waker) = &encoder_queue.waker {
             waker.wake();
         }
     }
 
     /// Returns true if the source has ended and all its frames were taken.
     pub fn over(&self) -> bool {
-        let desk = self.locked();
-        desk.ended && desk.ready.is_empty()
+        let encoder_queue = self.locked();
+        encoder_queue.ended && encoder_queue.ready.is_empty()
     }
 
     /// Returns the number of pictures not coded because the encoder was too slow.
@@ -214,8 +214,8 @@ impl EncoderDesk {
     /// Makes the waiting job the start of a group of pictures. Returns false if there is none because the encoder has
     /// taken it.
     fn begin_group(&self) -> bool {
-        let mut desk = self.locked();
-        let Some(job) = &mut desk.job else { return false };
+        let mut encoder_queue = self.locked();
+        let Some(job) = &mut encoder_queue.job else { return false };
         job.first = true;
         true
     }
@@ -248,35 +248,35 @@ pub struct Steering {
 
 /// Maximum backlog, as its send time, at which the next picture is taken. The pacer skips frames at a backlog of 1 s,
 /// so that the rate may be halved before that happens.
-const ROOM: Span = Span::millis(400);
+const MAX_BACKLOG: Span = Span::millis(400);
 
-/// Replaces [`ROOM`] in a group that follows an aborted one. The rate has fallen, and the backlog is draining already.
-const ROOM_FALLEN: Span = Span::millis(600);
+/// Replaces [`MAX_BACKLOG`] in a group that follows an aborted one. The rate has follows_aborted, and the backlog is draining already.
+const MAX_BACKLOG_AFTER_ABORT: Span = Span::millis(600);
 
 /// A group whose predicted backlog at its end takes longer than this to send is aborted.
-const CROWDED: Span = Span::millis(250);
+const ABORT_BACKLOG: Span = Span::millis(250);
 
 /// Maximum time between two coded pictures, whatever the backlog.
-const LONGEST_GAP: Span = Span::secs(1);
+const MAX_PICTURE_GAP: Span = Span::secs(1);
 
 /// Size of Evalvid-RA's leaky bucket, in groups of pictures.
-const BUCKET: f64 = 1.5;
+const BUCKET_GROUPS: f64 = 1.5;
 
 /// Exponents of the relation between samples and bytes of a picture at one quantizer: for a smaller and for a larger
 /// size. FFmpeg's test pattern has 0.6 to 1 at coarse quantizers. Each direction uses the cautious end.
-const BY_SAMPLES: (f64, f64) = (0.7, 1.0);
+const BYTES_BY_SAMPLES_EXPONENTS: (f64, f64) = (0.7, 1.0);
 
 /// Margin of the step size for a change to a smaller size. The change needs a step size this factor above that of the
 /// coarsest quantizer, and the new size must leave the same margin.
-const SMALLER: f64 = 1.1;
+const DOWNSIZE_MARGIN: f64 = 1.1;
 
 /// Margins of the step size for a change to a larger size, each with the time for which it must hold. The second pair
 /// applies to a rate far above the need of the present size, for example after a start.
-const LARGER: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
+const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
 
 /// A feed of frames from a live encoder.
 pub struct LiveFeed {
-    desk: EncoderDesk,
+    encoder_queue: EncoderQueue,
     store: Store,
     steering: Steering,
     clock: Clock,
@@ -291,7 +291,7 @@ pub struct LiveFeed {
     slow: f64,
     /// Whether the present group ends early, so that its size does not count for the rate control.
     cut: bool,
-    told: (f64, u32),
+    rate_sum: (f64, u32),
     rate: Rate,
     quantizer: f64,
     fill: f64,
@@ -304,20 +304,20 @@ pub struct LiveFeed {
     /// The present size, as an index of [`Steering::sizes`].
     size: usize,
     /// The quantizer that the present group should have had, if it is to be aborted because it outgrew the rate.
-    outgrown: Option<f64>,
+    aborted_quantizer: Option<f64>,
     /// Whether the previous group was aborted because it outgrew the rate.
-    fallen: bool,
-    /// The time since which a larger size has fitted, for each pair of [`LARGER`].
+    follows_aborted: bool,
+    /// The time since which a larger size has fitted, for each pair of [`UPSIZE_MARGINS`].
     fits_since: [Option<Span>; 2],
     limited: bool,
     parts: VecDeque<Part>,
 }
 
 impl LiveFeed {
-    /// Creates the feed of the encoder at this desk. Payloads are stored in `store`.
-    pub fn new(desk: EncoderDesk, store: Store, steering: Steering, clock: Clock) -> Self {
+    /// Creates the feed of the encoder that serves this queue. Payloads are stored in `store`.
+    pub fn new(encoder_queue: EncoderQueue, store: Store, steering: Steering, clock: Clock) -> Self {
         Self {
-            desk,
+            encoder_queue,
             store,
             steering,
             clock,
@@ -327,7 +327,7 @@ impl LiveFeed {
             late: 0,
             slow: 1.0,
             cut: false,
-            told: (0.0, 0),
+            rate_sum: (0.0, 0),
             rate: Rate::ZERO,
             quantizer: 0.0,
             fill: 0.5,
@@ -335,8 +335,8 @@ impl LiveFeed {
             headers: Bytes::ZERO,
             intra: Bytes::ZERO,
             size: 0,
-            outgrown: None,
-            fallen: false,
+            aborted_quantizer: None,
+            follows_aborted: false,
             fits_since: [None; 2],
             limited: false,
             parts: VecDeque::new(),
@@ -394,8 +394,9 @@ impl LiveFeed {
 
     /// Advances the leaky bucket by the size of the last group of pictures, and sets the next quantizer and size.
     fn steer(&mut self, picture: u32, backlog: Bytes) {
-        let mean = if self.told.1 == 0 { self.rate.as_bps_f64() } else { self.told.0 / f64::from(self.told.1) };
-        self.told = (0.0, 0);
+        let mean =
+            if self.rate_sum.1 == 0 { self.rate.as_bps_f64() } else { self.rate_sum.0 / f64::from(self.rate_sum.1) };
+        self.rate_sum = (0.0, 0);
         // The minimum of two groups is used, because a single stall affects one group only.
         let longer = self.longer();
         let lasts = self.time(self.steering.gop).scale(longer.min(self.slow));
@@ -404,18 +405,18 @@ impl LiveFeed {
         let budget = room(whole, backlog);
         let (low, high) = self.limits();
         let cut = std::mem::take(&mut self.cut);
-        self.fallen = self.outgrown.is_some();
+        self.follows_aborted = self.aborted_quantizer.is_some();
         let needed = if self.index == 0 {
             self.quantizer = self.first_quantizer();
             Some(self.quantizer)
-        } else if let Some(needed) = self.outgrown.take() {
+        } else if let Some(needed) = self.aborted_quantizer.take() {
             self.quantizer = needed;
             Some(needed)
         } else if cut {
             None
         } else {
             let open = self.sent.as_f64().max(1.0);
-            let (fill, wanted) = bucket(self.fill, BUCKET, budget, open, open);
+            let (fill, wanted) = bucket(self.fill, BUCKET_GROUPS, budget, open, open);
             let needed = self.needed(open, wanted, self.headers.as_f64());
             self.fill = fill;
             if (open / budget - 1.0).abs() > 0.05 {
@@ -438,17 +439,23 @@ impl LiveFeed {
         let there: Vec<f64> = (0..self.steering.sizes.len().max(1))
             .map(|size| {
                 let samples = self.samples(size) / self.samples(self.size).max(1.0);
-                self.scaled(needed, libm::pow(samples, if samples < 1.0 { BY_SAMPLES.0 } else { BY_SAMPLES.1 }))
+                self.scaled(
+                    needed,
+                    libm::pow(
+                        samples,
+                        if samples < 1.0 { BYTES_BY_SAMPLES_EXPONENTS.0 } else { BYTES_BY_SAMPLES_EXPONENTS.1 },
+                    ),
+                )
             })
             .collect();
         let last = there.len() - 1;
         let mut to = self.size;
-        if needed > self.scaled(high, SMALLER) {
-            let fitting = self.scaled(high, 1.0 / SMALLER);
+        if needed > self.scaled(high, DOWNSIZE_MARGIN) {
+            let fitting = self.scaled(high, 1.0 / DOWNSIZE_MARGIN);
             to = (self.size + 1..=last).find(|size| there[*size] <= fitting).unwrap_or(last);
             self.fits_since = [None; 2];
         } else {
-            for (n, (below, wait)) in LARGER.into_iter().enumerate() {
+            for (n, (below, wait)) in UPSIZE_MARGINS.into_iter().enumerate() {
                 let fitting = self.scaled(high, 1.0 / below);
                 let larger = (0..self.size).find(|size| there[*size] <= fitting);
                 let since = larger.map(|_| self.fits_since[n].unwrap_or(at));
@@ -464,36 +471,38 @@ impl LiveFeed {
         }
     }
 
-    /// Returns the quantizer that the present group should have had, if its predicted backlog would soon force pictures
+    /// Returns the quantizer that the present group should have had, if its predicted backlog would max_gap_pictures force pictures
     /// to be left out. The group is then aborted for a smaller size or, if it is long, for a coarser quantizer. `waits`
     /// is the backlog, `last` the size of the last coded frame, of which `headers` are packet headers.
-    fn outgrows(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
+    fn quantizer_if_outgrown(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
         let gop = self.steering.gop;
-        let ahead = gop.saturating_sub(self.since_intra).min(self.soon());
+        let ahead = gop.saturating_sub(self.since_intra).min(self.max_gap_pictures());
         if self.since_intra < 2 || ahead == 0 {
             return None;
         }
         let times = |bytes: Bytes, pictures: u32| Bytes::new(bytes.get().saturating_mul(u64::from(pictures)));
         let lasts = |pictures: u32| self.time(pictures).scale(self.longer());
         let left = (waits + times(last, ahead)).saturating_sub(self.rate.over(lasts(ahead)));
-        if left.at(self.rate) <= CROWDED {
+        if left.at(self.rate) <= ABORT_BACKLOG {
             return None;
         }
         // Cost of a new group: the share of an I frame that falls into this time, and frames like the last one.
-        let pictures = gop.min(self.soon());
+        let pictures = gop.min(self.max_gap_pictures());
         let intra = self.intra.as_f64() * f64::from(pictures) / f64::from(gop.max(1));
         let open = intra + times(last, pictures - 1).as_f64();
         let budget = room(self.rate.over(lasts(pictures)), waits);
         let needed = self.needed(open, budget, times(headers, pictures).as_f64());
         let high = self.limits().1;
-        let smaller = self.size + 1 < self.steering.sizes.len() && needed > self.scaled(high, SMALLER);
-        let coarser = ahead == self.soon() && self.quantizer < high && needed > self.scaled(self.quantizer, SMALLER);
+        let smaller = self.size + 1 < self.steering.sizes.len() && needed > self.scaled(high, DOWNSIZE_MARGIN);
+        let coarser = ahead == self.max_gap_pictures()
+            && self.quantizer < high
+            && needed > self.scaled(self.quantizer, DOWNSIZE_MARGIN);
         (smaller || coarser).then_some(needed)
     }
 
-    /// Returns the number of pictures in [`LONGEST_GAP`], at least one.
-    fn soon(&self) -> u32 {
-        (LONGEST_GAP.ratio(self.time(1)).ceil() as u32).max(1)
+    /// Returns the number of pictures in [`MAX_PICTURE_GAP`], at least one.
+    fn max_gap_pictures(&self) -> u32 {
+        (MAX_PICTURE_GAP.ratio(self.time(1)).ceil() as u32).max(1)
     }
 
     fn ask(&mut self, picture: u32, backlog: Bytes) {
@@ -503,7 +512,7 @@ impl LiveFeed {
             self.since_intra = 0;
         }
         let (quantizer, size) = (libm::round(self.quantizer) as u8, self.size as u8);
-        self.desk.ask(Job { picture, first, quantizer, size });
+        self.encoder_queue.ask(Job { picture, first, quantizer, size });
     }
 }
 
@@ -514,7 +523,7 @@ fn room(whole: Bytes, backlog: Bytes) -> f64 {
 
 impl Feed for LiveFeed {
     fn due(&self) -> Span {
-        match self.desk.locked().ready.front() {
+        match self.encoder_queue.locked().ready.front() {
             Some(_) if self.steering.own_pace => Span::ZERO,
             Some(unit) => self.time(unit.picture),
             None => Span::MAX,
@@ -524,12 +533,12 @@ impl Feed for LiveFeed {
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
         self.rate = rate;
         let unit = {
-            let mut desk = self.desk.locked();
-            let unit = desk.ready.pop_front()?;
+            let mut encoder_queue = self.encoder_queue.locked();
+            let unit = encoder_queue.ready.pop_front()?;
             let size = self.size as u8;
-            desk.sizes.changes += u64::from(self.index > 0 && desk.sizes.now != size);
-            desk.sizes.smaller += u64::from(size > 0);
-            desk.sizes.now = size;
+            encoder_queue.sizes.changes += u64::from(self.index > 0 && encoder_queue.sizes.now != size);
+            encoder_queue.sizes.smaller += u64::from(size > 0);
+            encoder_queue.sizes.now = size;
             unit
         };
         self.parts = self.store.put(self.index, &unit.bytes);
@@ -558,13 +567,17 @@ impl Feed for LiveFeed {
         // Pictures are left out before coding rather than skipped after it, because skipping a coded frame breaks the
         // prediction chain and wastes the encoder's time.
         let waits = backlog + size + headers;
-        self.outgrown = self.outgrows(waits, size + headers, headers);
-        let most = if self.fallen || self.outgrown.is_some() { ROOM_FALLEN } else { ROOM };
-        let wait = waits.at(rate).saturating_sub(most).min(LONGEST_GAP);
+        self.aborted_quantizer = self.quantizer_if_outgrown(waits, size + headers, headers);
+        let most = if self.follows_aborted || self.aborted_quantizer.is_some() {
+            MAX_BACKLOG_AFTER_ABORT
+        } else {
+            MAX_BACKLOG
+        };
+        let wait = waits.at(rate).saturating_sub(most).min(MAX_PICTURE_GAP);
         let spare = if self.steering.own_pace { 0.0 } else { (wait.ratio(self.time(1)).ceil() - 1.0).clamp(0.0, 1e6) };
         let no_room = (spare as u32).saturating_sub(left_out);
-        self.desk.locked().gap = (left_out, no_room);
-        if self.outgrown.is_some() {
+        self.encoder_queue.locked().gap = (left_out, no_room);
+        if self.aborted_quantizer.is_some() {
             self.since_intra = self.steering.gop;
         }
         self.ask(unit.picture + 1 + left_out + no_room, backlog);
@@ -591,7 +604,7 @@ impl Feed for LiveFeed {
         }
         // The size of a partial group does not predict the size of a full one.
         self.cut = true;
-        if self.desk.begin_group() {
+        if self.encoder_queue.begin_group() {
             (self.since_intra, self.late) = (0, 0);
             (self.sent, self.headers) = (Bytes::ZERO, Bytes::ZERO);
             self.cut = false;
@@ -601,7 +614,7 @@ impl Feed for LiveFeed {
     }
 
     fn on_rate(&mut self, rate: Rate) {
-        self.told = (self.told.0 + rate.as_bps_f64(), self.told.1 + 1);
+        self.rate_sum = (self.rate_sum.0 + rate.as_bps_f64(), self.rate_sum.1 + 1);
         self.rate = rate;
         if self.start.is_none() {
             self.start = Some(self.clock.now());
@@ -715,11 +728,11 @@ mod tests {
     }
 
     /// What an encoder was asked for, up to picture `until`, at a rate that each picture has; how long what waits took
-    /// at the most; and its desk. At the coarsest quantizer a group begins with 3000 bytes, and the others have 800,
+    /// at the most; and its queue. At the coarsest quantizer a group begins with 3000 bytes, and the others have 800,
     /// which is what CIF takes then; bytes fall with the quantizer to the power `by`.
-    fn coded(steering: Steering, until: u32, by: f64, rate: impl Fn(u32) -> Rate) -> (Vec<Job>, Span, EncoderDesk) {
-        let (jobs, longest, desk, _) = coded_late(steering, until, by, rate, |_| 0);
-        (jobs, longest, desk)
+    fn coded(steering: Steering, until: u32, by: f64, rate: impl Fn(u32) -> Rate) -> (Vec<Job>, Span, EncoderQueue) {
+        let (jobs, longest, encoder_queue, _) = coded_late(steering, until, by, rate, |_| 0);
+        (jobs, longest, encoder_queue)
     }
 
     /// The same of an encoder that takes so many pictures' time longer than each has; and the bytes of the frames.
@@ -729,19 +742,20 @@ mod tests {
         by: f64,
         rate: impl Fn(u32) -> Rate,
         late: impl Fn(u32) -> u32,
-    ) -> (Vec<Job>, Span, EncoderDesk, Bytes) {
-        let desk = EncoderDesk::default();
+    ) -> (Vec<Job>, Span, EncoderQueue, Bytes) {
+        let encoder_queue = EncoderQueue::default();
         let sizes = steering.sizes.clone();
-        let mut feed = LiveFeed::new(desk.clone(), Store::new(PayloadFormat::Mpeg4, 900), steering, Clock::old());
+        let mut feed =
+            LiveFeed::new(encoder_queue.clone(), Store::new(PayloadFormat::Mpeg4, 900), steering, Clock::old());
         let (mut jobs, mut waits, mut longest) = (Vec::<Job>::new(), Bytes::ZERO, Span::ZERO);
         let mut sum = Bytes::ZERO;
         feed.on_rate(rate(0));
         loop {
-            let Next::Job(job) = desk.next_job(Duration::ZERO) else { panic!("there is work") };
+            let Next::Job(job) = encoder_queue.next_job(Duration::ZERO) else { panic!("there is work") };
             let next = jobs.last().map_or(0, |last| last.picture + 1);
-            desk.passed(job.picture.min(until) - next);
+            encoder_queue.passed(job.picture.min(until) - next);
             if job.picture >= until {
-                return (jobs, longest, desk, sum);
+                return (jobs, longest, encoder_queue, sum);
             }
             let rate = rate(job.picture);
             let since = job.picture - jobs.last().map_or(0, |last| last.picture);
@@ -752,7 +766,7 @@ mod tests {
             let (kind, size) = if job.first { (FrameKind::I, 3_000.0) } else { (FrameKind::P, 800.0) };
             let bytes = vec![0; (size * factor) as usize];
             let size = bytes.len() as u64;
-            desk.push(Unit { picture: job.picture, kind, quantizer: job.quantizer, bytes });
+            encoder_queue.push(Unit { picture: job.picture, kind, quantizer: job.quantizer, bytes });
             jobs.push(job);
             feed.on_rate(rate);
             feed.start =
@@ -765,8 +779,8 @@ mod tests {
     }
 
     fn coded_at(rate: Rate) -> (Vec<u32>, Span, u64) {
-        let (jobs, longest, desk) = coded(Steering { gop: 12, ..steering() }, 250, 0.0, |_| rate);
-        (jobs.iter().map(|job| job.picture).collect(), longest, desk.no_room())
+        let (jobs, longest, encoder_queue) = coded(Steering { gop: 12, ..steering() }, 250, 0.0, |_| rate);
+        (jobs.iter().map(|job| job.picture).collect(), longest, encoder_queue.no_room())
     }
 
     fn smaller() -> Steering {
@@ -790,17 +804,17 @@ mod tests {
     fn pictures_are_made_smaller_before_any_is_left_out() {
         // 150 kb/s for four seconds, then down to 50: a player that sends no RTCP.
         let rate = |picture: u32| Rate::kbps(if picture < 100 { 150 } else { 50 });
-        let (jobs, longest, desk) = coded(smaller(), 250, 0.9, rate);
+        let (jobs, longest, encoder_queue) = coded(smaller(), 250, 0.9, rate);
         assert!((248..=250).contains(&jobs.len()), "{}", jobs.len());
-        assert_eq!(desk.no_room(), 250 - jobs.len() as u64);
+        assert_eq!(encoder_queue.no_room(), 250 - jobs.len() as u64);
         assert!(longest < Span::millis(600), "{longest:?}");
         let found = sizes(&jobs);
         assert!((2..=4).contains(&found.len()), "{found:?}");
         assert!(found.iter().all(|(at, size)| *at < 101 || *size >= 3), "{found:?}");
-        let told = desk.sizes();
-        assert_eq!(u64::from(told.now), u64::from(found[found.len() - 1].1));
-        assert_eq!(told.changes, found.len() as u64 - 1);
-        assert_eq!(told.smaller, jobs.iter().filter(|job| job.size > 0).count() as u64);
+        let stats = encoder_queue.sizes();
+        assert_eq!(u64::from(stats.now), u64::from(found[found.len() - 1].1));
+        assert_eq!(stats.changes, found.len() as u64 - 1);
+        assert_eq!(stats.smaller, jobs.iter().filter(|job| job.size > 0).count() as u64);
     }
 
     #[test]
@@ -830,7 +844,7 @@ mod tests {
     #[test]
     fn at_a_constant_rate_a_size_that_was_taken_again_is_kept() {
         for kbps in (30..=500).step_by(10) {
-            let (jobs, _, desk) = coded(smaller(), 1_500, 0.9, |_| Rate::kbps(kbps));
+            let (jobs, _, encoder_queue) = coded(smaller(), 1_500, 0.9, |_| Rate::kbps(kbps));
             let found = sizes(&jobs);
             let grown = found.windows(2).position(|pair| pair[1].1 < pair[0].1).unwrap_or(found.len());
             assert!(
@@ -839,15 +853,19 @@ mod tests {
             );
             assert!(found.len() <= 5, "{kbps}: {found:?}");
             // Of what 66x54 takes at the coarsest quantizer 30 kb/s are no more than the most.
-            assert!(desk.no_room() <= 15, "{kbps}: {}", desk.no_room());
+            assert!(encoder_queue.no_room() <= 15, "{kbps}: {}", encoder_queue.no_room());
         }
     }
 
     #[test]
     fn an_encoder_that_is_too_slow_for_the_frame_rate_still_uses_what_it_is_granted() {
         for (late, kbps) in (0..=4).flat_map(|late| [120, 250, 400].map(|kbps| (late, kbps))) {
-            let (jobs, longest, desk, sum) = coded_late(smaller(), 1_500, 0.9, |_| Rate::kbps(kbps), |_| late);
-            assert!(desk.left_out() >= u64::from(late) * (jobs.len() as u64 - 1), "{late}: {}", desk.left_out());
+            let (jobs, longest, encoder_queue, sum) = coded_late(smaller(), 1_500, 0.9, |_| Rate::kbps(kbps), |_| late);
+            assert!(
+                encoder_queue.left_out() >= u64::from(late) * (jobs.len() as u64 - 1),
+                "{late}: {}",
+                encoder_queue.left_out()
+            );
             let used = sum.at(Rate::kbps(kbps)).ratio(Span::secs(60));
             assert!((0.8..=1.05).contains(&used), "{late} of {kbps} kb/s: {used}");
             assert!(longest < Span::secs(1), "{late} of {kbps} kb/s: {longest:?}");
@@ -884,20 +902,21 @@ mod tests {
     #[test]
     fn each_picture_of_a_source_that_ends_is_coded_or_counted() {
         for length in 240..250 {
-            let (jobs, _, desk) = coded(Steering { gop: 12, ..steering() }, length, 0.0, |_| Rate::kbps(50));
-            assert_eq!(jobs.len() as u64 + desk.no_room(), u64::from(length), "{length}");
-            assert_eq!(desk.left_out(), 0);
+            let (jobs, _, encoder_queue) = coded(Steering { gop: 12, ..steering() }, length, 0.0, |_| Rate::kbps(50));
+            assert_eq!(jobs.len() as u64 + encoder_queue.no_room(), u64::from(length), "{length}");
+            assert_eq!(encoder_queue.left_out(), 0);
         }
         // A camera that nobody asks has no gap: the encoder was too slow.
-        let desk = EncoderDesk::default();
-        desk.passed(7);
-        assert_eq!((desk.left_out(), desk.no_room()), (7, 0));
+        let encoder_queue = EncoderQueue::default();
+        encoder_queue.passed(7);
+        assert_eq!((encoder_queue.left_out(), encoder_queue.no_room()), (7, 0));
     }
 
     #[test]
     fn the_next_picture_that_is_not_coded_yet_becomes_a_key_frame_on_request() {
-        let desk = EncoderDesk::default();
-        let mut feed = LiveFeed::new(desk.clone(), Store::new(PayloadFormat::Mpeg4, 900), steering(), Clock::start());
+        let encoder_queue = EncoderQueue::default();
+        let mut feed =
+            LiveFeed::new(encoder_queue.clone(), Store::new(PayloadFormat::Mpeg4, 900), steering(), Clock::start());
         feed.on_rate(Rate::mbps(1));
         let mut kinds = Vec::new();
         for picture in 0..12 {
@@ -906,12 +925,17 @@ mod tests {
                 feed.key_frame();
                 feed.key_frame();
             }
-            let Next::Job(job) = desk.next_job(Duration::ZERO) else { panic!("there is work") };
+            let Next::Job(job) = encoder_queue.next_job(Duration::ZERO) else { panic!("there is work") };
             if picture == 2 {
                 feed.key_frame();
             }
             let kind = if job.first { FrameKind::I } else { FrameKind::P };
-            desk.push(Unit { picture: job.picture, kind, quantizer: job.quantizer, bytes: vec![0, 0, 1, 0xb6, 0] });
+            encoder_queue.push(Unit {
+                picture: job.picture,
+                kind,
+                quantizer: job.quantizer,
+                bytes: vec![0, 0, 1, 0xb6, 0],
+            });
             kinds.push(feed.next(Rate::mbps(1), Bytes::ZERO).map(|coded| coded.kind));
         }
         let keys: Vec<_> = (0..12).filter(|n| kinds[*n] == Some(FrameKind::I)).collect();

@@ -112,11 +112,11 @@ pub(crate) struct Buffers {
 
 const BATCH: usize = 8;
 /// With UDP GRO, the kernel may deliver up to 64 datagrams of one sender as one buffer.
-const LARGEST: usize = 65_536;
+const MAX_GRO_DATAGRAM: usize = 65_536;
 
 impl Buffers {
     pub(crate) fn new() -> Self {
-        Self { bytes: vec![0; BATCH * LARGEST], metas: [RecvMeta::default(); BATCH] }
+        Self { bytes: vec![0; BATCH * MAX_GRO_DATAGRAM], metas: [RecvMeta::default(); BATCH] }
     }
 }
 
@@ -274,7 +274,7 @@ impl Port {
     pub(crate) fn receive(&mut self, clock: &Clock, buffers: &mut Buffers, mut each: impl FnMut(&[u8], &Meta)) -> bool {
         let Buffers { bytes, metas } = buffers;
         let mut slices = {
-            let mut chunks = bytes.chunks_exact_mut(LARGEST);
+            let mut chunks = bytes.chunks_exact_mut(MAX_GRO_DATAGRAM);
             std::array::from_fn::<_, BATCH, _>(|_| IoSliceMut::new(chunks.next().unwrap_or_default()))
         };
         let count = match self.state.recv(UdpSockRef::from(&self.socket), &mut slices, metas) {

@@ -54,11 +54,11 @@ impl SentSymbols {
 }
 
 /// Range of sequence numbers whose symbols are kept, up to the newest.
-const KEPT: u64 = 1_024;
+const SEQUENCE_RANGE: u64 = 1_024;
 /// Number of blocks whose parity is kept.
-const BLOCKS: usize = 16;
+const MAX_BLOCKS: usize = 16;
 /// Maximum length of a symbol in bytes: the size of a jumbo frame. Longer packets are ignored, which bounds the memory.
-const LONGEST: usize = 9_216;
+const MAX_SYMBOL: usize = 9_216;
 
 /// The symbols of the recently received media and parity packets.
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ impl ReceivedSymbols {
         if self.ssrc != ssrc {
             *self = Self { ssrc, ..Self::default() };
         }
-        let Some(symbol) = symbol(packet).ok().filter(|symbol| symbol.len() <= LONGEST) else { return };
+        let Some(symbol) = symbol(packet).ok().filter(|symbol| symbol.len() <= MAX_SYMBOL) else { return };
         self.keep(number, symbol);
     }
 
@@ -92,31 +92,31 @@ impl ReceivedSymbols {
         let newest = self.newest.map_or(seq, |newest| newest.max(seq));
         self.newest = Some(newest);
         self.symbols.insert(seq, symbol);
-        while self.symbols.first_key_value().is_some_and(|(first, _)| first + KEPT <= newest) {
+        while self.symbols.first_key_value().is_some_and(|(first, _)| first + SEQUENCE_RANGE <= newest) {
             self.symbols.pop_first();
         }
-        while self.blocks.first_key_value().is_some_and(|(first, _)| first + KEPT <= newest) {
+        while self.blocks.first_key_value().is_some_and(|(first, _)| first + SEQUENCE_RANGE <= newest) {
             self.blocks.pop_first();
         }
     }
 
     /// Stores a parity symbol that belongs to the session.
     pub fn on_parity(&mut self, header: &ParityHeader, symbol: &[u8]) {
-        let near = |base: &u64| self.newest.is_some_and(|newest| base.abs_diff(newest) < KEPT);
-        let Some(base) = self.extended(header.base).filter(near).filter(|_| symbol.len() <= LONGEST) else { return };
+        let near = |base: &u64| self.newest.is_some_and(|newest| base.abs_diff(newest) < SEQUENCE_RANGE);
+        let Some(base) = self.extended(header.base).filter(near).filter(|_| symbol.len() <= MAX_SYMBOL) else { return };
         let fresh = || Parities { packets: header.packets, symbols: BTreeMap::new() };
         let block = self.blocks.entry(base).or_insert_with(fresh);
         if block.packets == header.packets && block.symbols.len() < usize::from(MAX_PACKETS) {
             block.symbols.entry(header.index).or_insert_with(|| symbol.to_vec());
         }
-        while self.blocks.len() > BLOCKS {
+        while self.blocks.len() > MAX_BLOCKS {
             self.blocks.pop_first();
         }
     }
 
     /// Returns the RTP packets that can be recovered, with the session's sequence numbers. A recovered symbol that is
     /// no valid packet is left out, because its parity was forged or damaged.
-    pub fn compute(&mut self, recovered: &[Recovered]) -> Vec<(u64, Vec<u8>)> {
+    pub fn recover_packets(&mut self, recovered: &[Recovered]) -> Vec<(u64, Vec<u8>)> {
         let mut all = Vec::new();
         for wanted in recovered {
             let Some(seq) = self.extended(wanted.number) else { continue };
@@ -209,10 +209,10 @@ mod tests {
         for index in [1, 3] {
             told(&mut came, &protect(&sent, first, 20, index));
         }
-        assert_eq!(came.compute(&missing(&lost)), [], "two parities for three packets");
+        assert_eq!(came.recover_packets(&missing(&lost)), [], "two parities for three packets");
         told(&mut came, &protect(&sent, first, 20, 0));
         let all: Vec<(u64, Vec<u8>)> = lost.iter().map(|seq| (*seq, rtp(*seq))).collect();
-        assert_eq!(came.compute(&missing(&lost)), all);
+        assert_eq!(came.recover_packets(&missing(&lost)), all);
         assert_eq!(sent.payload(65_536), &rtp(65_536)[12..]);
         sent.forget_before(65_540);
         assert_eq!((sent.payload(65_536), sent.symbols.len()), (&[][..], 10));
@@ -232,19 +232,19 @@ mod tests {
         // A symbol that is no packet's, and one that is shorter than what came.
         let header = ParityHeader { packets: 20, base: 100, index: 0, sent: 1 };
         came.on_parity(&header, &[0xff; 60]);
-        assert_eq!(came.compute(&missing(&[119])), []);
+        assert_eq!(came.recover_packets(&missing(&[119])), []);
         came.on_parity(&ParityHeader { base: 99, ..header }, &[1; 8]);
-        assert_eq!(came.compute(&missing(&[99])), []);
+        assert_eq!(came.recover_packets(&missing(&[99])), []);
         for n in 0..40_000u32 {
             let (packets, base, index) = ((n % 64 + 1) as u8, (n * 7) as u16, (n % 64) as u8);
             came.on_parity(&ParityHeader { packets, base, index, sent: 64 }, &[9; 1_400]);
             came.on_parity(&ParityHeader { packets, base, index, sent: 64 }, &[9; 60_000]);
         }
         let kept: usize = came.blocks.values().map(|block| block.symbols.values().map(Vec::len).sum::<usize>()).sum();
-        assert!(came.blocks.len() <= BLOCKS && kept <= BLOCKS * 64 * 1_400, "{kept}");
+        assert!(came.blocks.len() <= MAX_BLOCKS && kept <= MAX_BLOCKS * 64 * 1_400, "{kept}");
         // The numbers of the media decide: what is far behind goes.
         (0..2_200u64).for_each(|seq| came.on_packet(SSRC, (120 + seq) as u16, &rtp(120 + seq)));
-        assert!(came.symbols.len() <= KEPT as usize && came.blocks.is_empty());
+        assert!(came.symbols.len() <= SEQUENCE_RANGE as usize && came.blocks.is_empty());
         came.on_packet(SSRC + 1, 5, &rtp(5));
         assert_eq!(came.symbols.len(), 1, "another source's");
     }

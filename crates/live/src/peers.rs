@@ -42,9 +42,9 @@ pub struct Peers {
     unreadable: u64,
 }
 
-const MOST: usize = 1_024;
+const MAX_PEERS: usize = 1_024;
 /// Names are cut to this number of characters.
-const NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 impl Peers {
     /// Creates the list of a sender with this NTP epoch, whose controller's APP packets have the name `app`.
@@ -67,7 +67,7 @@ impl Peers {
         self.unreadable
     }
 
-    pub(crate) fn hear(&mut self, now: Time, mine: u32, from: SocketAddr, datagram: &[u8]) {
+    pub(crate) fn on_rtcp(&mut self, now: Time, mine: u32, from: SocketAddr, datagram: &[u8]) {
         let Ok(compound) = Compound::parse(datagram) else {
             self.unreadable += 1;
             return;
@@ -94,7 +94,7 @@ impl Peers {
                     }
                 }
                 // The controller reads the content. Here only the fact that packets are reported matters.
-                Packet::Feedback { sender, .. } if *sender != mine && packet.tells_packets() => {
+                Packet::Feedback { sender, .. } if *sender != mine && packet.is_packet_feedback() => {
                     if let Some(peer) = self.peer(now, *sender, from) {
                         peer.packets = true;
                         peer.reports += u64::from(alone);
@@ -103,7 +103,7 @@ impl Peers {
                 Packet::Sdes { chunks } => {
                     for (ssrc, cname) in chunks {
                         if let Some(peer) = self.all.get_mut(ssrc).filter(|p| p.address.ip() == from.ip()) {
-                            peer.cname = cname.chars().take(NAME).collect();
+                            peer.cname = cname.chars().take(MAX_NAME).collect();
                         }
                     }
                 }
@@ -126,7 +126,7 @@ impl Peers {
         if ssrc == u32::MAX {
             return None;
         }
-        if self.all.len() >= MOST
+        if self.all.len() >= MAX_PEERS
             && !self.all.contains_key(&ssrc)
             && let Some(oldest) = self.all.iter().min_by_key(|(_, p)| p.last).map(|(ssrc, _)| *ssrc)
         {
@@ -167,7 +167,7 @@ mod tests {
         for (ssrc, (packet_type, fmt)) in (1..).zip(formats) {
             // Each ends before it says anything of a packet.
             let bytes = [0x80 | fmt, packet_type, 0, 2, 0, 0, 0, ssrc, 0, 0, 0, 9];
-            peers.hear(Time::ZERO, 9, from, &bytes);
+            peers.on_rtcp(Time::ZERO, 9, from, &bytes);
         }
         let told: Vec<u32> = peers.iter().filter(|(_, peer)| peer.packets).map(|(ssrc, _)| ssrc).collect();
         assert_eq!(told, [1, 2]);

@@ -2,13 +2,13 @@
 
 use crate::entropy;
 use crate::flow::{self, FlowKeys, SINK};
-use crate::folder::STEP;
 use crate::handle::Shared;
+use crate::jitter_buffer::REORDER_WAIT;
+use crate::live_record::STEP;
 use crate::sdp::{Description, PacketFeedback};
-use crate::unpack::REORDERED;
 use crate::{
-    Clock, Consumer, FrameCounts, FrameShelf, Handle, LiveError, LiveRecord, Loop, MasterKey, Nobody, Pair,
-    PairOptions, ReceivedSymbols, Reports, SocketSink, Srtp, TempStore, Unpacker, Unused,
+    Clock, Consumer, Discard, FrameCounts, FrameQueue, Handle, JitterBuffer, LiveError, LiveRecord, Loop, MasterKey,
+    Pair, PairOptions, ReceivedSymbols, Reports, SocketSink, Srtp, TempStore, Unused,
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -51,21 +51,21 @@ pub struct ReceiveOptions {
 pub const LATENCY: Span = Span::millis(300);
 
 /// Interval of regular reports under AVPF to standard senders (RFC 3550, section 6.2).
-const REGULAR: Span = Span::secs(5);
+const REGULAR_REPORT_INTERVAL: Span = Span::secs(5);
 
 /// Resolution of play-out: without a drain rate, a player takes each frame at its time, rounded to this step.
-const TICK: Span = Span::millis(10);
+const PLAYOUT_STEP: Span = Span::millis(10);
 
 /// A running receiver.
 pub struct Receiving {
     /// The handle by which other threads observe and stop it. It ends with the sender's BYE or by [`Handle::stop`].
     pub handle: Handle,
     /// The queue of its frames.
-    pub shelf: FrameShelf,
+    pub frame_queue: FrameQueue,
 }
 
 /// The parameters that a receiver takes from the session description.
-struct Told {
+struct DescribedSession {
     /// The payload types of the media, if known.
     payload_types: Option<PayloadTypes>,
     /// The SSRC of the media, if announced.
@@ -76,13 +76,13 @@ struct Told {
     latency: Span,
 }
 
-impl Told {
+impl DescribedSession {
     fn of(description: &Description, latency: Option<Span>) -> Self {
         // A sender does not retransmit to a group, because each member loses other packets.
         let again = description.repair.as_ref().filter(|_| !description.address.ip().is_multicast());
         let covered = description.parity.as_ref();
         let comes_again = again.is_some() || covered.is_some();
-        let latency = latency.unwrap_or(if comes_again { LATENCY } else { REORDERED });
+        let latency = latency.unwrap_or(if comes_again { LATENCY } else { REORDER_WAIT });
         // Without a codec there is only an address, so that the payload type is unknown.
         let described = description.format.is_some() || !description.ours.is_empty();
         Self {
@@ -134,7 +134,7 @@ impl Told {
 /// apart, without the reduced minimum of its section 6.2. `asks` allows immediate feedback for NACKs and key-frame
 /// requests.
 fn standard(plan: RtcpSettings, asks: bool) -> RtcpSettings {
-    let profile = if asks { Profile::Avpf { t_rr_interval: REGULAR } } else { Profile::Rfc3550 };
+    let profile = if asks { Profile::Avpf { t_rr_interval: REGULAR_REPORT_INTERVAL } } else { Profile::Rfc3550 };
     RtcpSettings { profile, group: plan.group || !asks, summary: false, ..plan }
 }
 
@@ -166,10 +166,10 @@ impl Receiving {
         };
         let place = Place { seed, credit: Span::ZERO, mtu: flow::MTU, apart: Some(apart) };
         let (flow, video) = (&loaded.scenario.flows[0], flow::video(&loaded)?);
-        let told = Told::of(description, options.latency);
+        let described_session = DescribedSession::of(description, options.latency);
         let mut plan = VideoPlan::supplied(flow, video, Supply::Endless(None), place)?;
         if description.of_ours("controller").is_none() {
-            plan = plan.timed(|rtcp| standard(rtcp, told.repair.is_some() || description.key_frames));
+            plan = plan.timed(|rtcp| standard(rtcp, described_session.repair.is_some() || description.key_frames));
         }
         let source = options.pair.source.or(description.source);
         let mux = options.pair.mux || description.mux;
@@ -180,19 +180,20 @@ impl Receiving {
             _ if group && source.is_none() => Reports::Group,
             _ => Reports::Sender { known: None, mux, heard: false },
         };
-        let shelf = FrameShelf::default().spooled();
-        let wired = wired(&options, &told, plan, reports, &shelf);
+        let frame_queue = FrameQueue::default().spooled();
+        let wired = wired(&options, &described_session, plan, reports, &frame_queue);
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());
         let (waker, seen) = (driver.waker(), Arc::clone(&shared));
-        let mut session = Session { driver, ix, shared, shelf: shelf.clone(), options, keys, given_up: None };
+        let mut session =
+            Session { driver, ix, shared, frame_queue: frame_queue.clone(), options, keys, given_up: None };
         let handle = Handle::start("steadycast-receive", seen, waker, move || {
             let record = session.run().and_then(|()| session.finish());
-            session.shelf.close();
+            session.frame_queue.close();
             record
         })?;
-        Ok(Self { handle, shelf })
+        Ok(Self { handle, frame_queue })
     }
 }
 
@@ -203,31 +204,39 @@ impl Drop for Receiving {
 }
 
 /// Creates the receiving endpoint with the depacketiser, the repair and the keys that the description requires.
-fn wired(options: &ReceiveOptions, told: &Told, plan: VideoPlan, reports: Reports, shelf: &FrameShelf) -> SocketSink {
+fn wired(
+    options: &ReceiveOptions,
+    described_session: &DescribedSession,
+    plan: VideoPlan,
+    reports: Reports,
+    frame_queue: &FrameQueue,
+) -> SocketSink {
     let description = &options.description;
     let number = |key: &str| description.of_ours(key).and_then(|text| text.parse::<u64>().ok()).filter(|n| *n > 0);
-    let consume = options.consume.or(number("consume").map(Rate::bps)).map_or(Consume::Frames(TICK), Consume::Rate);
+    let consume =
+        options.consume.or(number("consume").map(Rate::bps)).map_or(Consume::Frames(PLAYOUT_STEP), Consume::Rate);
     let size = options.buffer.or(number("buffer").map(Bytes::new));
-    let mut sink = VideoSink::new(told.receiver(plan), Intake::new(Time::ZERO, Time::NEVER), false, 0);
+    let mut sink = VideoSink::new(described_session.receiver(plan), Intake::new(Time::ZERO, Time::NEVER), false, 0);
     sink.buffer = size.map(|size| Box::new(PlayBuffer::new(size, consume)));
-    sink.repair = told.repair.is_some() || told.parity.is_some();
+    sink.repair = described_session.repair.is_some() || described_session.parity.is_some();
     TempStore::keep(sink.kept());
     let consumer: Box<dyn Consumer> = match description.format {
-        Some(format) => {
-            Box::new(Unpacker::new(format, description.payload_types(), shelf.clone()).waiting(told.latency))
-        }
-        None => Box::new(Nobody),
+        Some(format) => Box::new(
+            JitterBuffer::new(format, description.payload_types(), frame_queue.clone())
+                .waiting(described_session.latency),
+        ),
+        None => Box::new(Discard),
     };
     let (sources, each) = description.sources();
     let srtp = options.key.as_ref().map(|key| Srtp::new(key).of_sources(if each { sources } else { Vec::new() }));
-    let mut wired = SocketSink::new(sink, consumer, reports).timing(TICK);
+    let mut wired = SocketSink::new(sink, consumer, reports).timing(PLAYOUT_STEP);
     wired.srtp = srtp;
     if let Some(PacketFeedback::Transport(id)) = description.feedback {
         wired.number_id = id;
     }
-    wired.rtx = told.repair.map(|repair| (repair.payload_type, description.payload_type));
-    wired.parity = told.parity.map(|parity| (parity.payload_type, ReceivedSymbols::default()));
-    wired.pleads = description.key_frames;
+    wired.rtx = described_session.repair.map(|repair| (repair.payload_type, description.payload_type));
+    wired.parity = described_session.parity.map(|parity| (parity.payload_type, ReceivedSymbols::default()));
+    wired.requests_key_frames = description.key_frames;
     wired.excluded.clone_from(&description.excluded);
     wired
 }
@@ -236,7 +245,7 @@ struct Session {
     driver: Loop<SocketSink>,
     ix: crate::EndIx,
     shared: Arc<Shared>,
-    shelf: FrameShelf,
+    frame_queue: FrameQueue,
     options: ReceiveOptions,
     keys: FlowKeys,
     /// Duration of the source's silence when the session gave it up.
@@ -244,9 +253,9 @@ struct Session {
 }
 
 /// Time to wait after the source's BYE for media packets that the BYE has overtaken.
-const STRAGGLERS: Span = Span::millis(300);
+const BYE_GRACE: Span = Span::millis(300);
 /// Maximum time to send the BYE, which is delayed in a large group.
-const LAST_WORDS: Span = Span::secs(1);
+const BYE_TIMEOUT: Span = Span::secs(1);
 
 impl Session {
     fn run(&mut self) -> Result<(), LiveError> {
@@ -268,12 +277,12 @@ impl Session {
             ended = if says_so { ended.or(Some(now)) } else { None };
             let left = |least| self.session().and_then(|session| session.source_left(now, least));
             self.given_up = self.options.give_up.and_then(left);
-            if self.given_up.is_some() || self.shared.stopped() || ended.is_some_and(|at| now.since(at) >= STRAGGLERS) {
+            if self.given_up.is_some() || self.shared.stopped() || ended.is_some_and(|at| now.since(at) >= BYE_GRACE) {
                 break;
             }
         }
         self.driver.tell(self.ix, SocketSink::leave);
-        self.driver.run(clock.now() + LAST_WORDS, |_| true)?;
+        self.driver.run(clock.now() + BYE_TIMEOUT, |_| true)?;
         self.driver.tell(self.ix, |end, _, _| end.close());
         self.shared.show_now(self.status(clock.now()));
         Ok(())
@@ -291,8 +300,8 @@ impl Session {
     }
 
     /// Returns warnings about the packets and frames that arrived, as sentences.
-    fn odd(&self, unused: &Unused, counts: &FrameCounts) -> Vec<String> {
-        unused.said(self.options.offered.as_deref(), false).into_iter().chain(counts.told()).collect()
+    fn anomalies(&self, unused: &Unused, counts: &FrameCounts) -> Vec<String> {
+        unused.said(self.options.offered.as_deref(), false).into_iter().chain(counts.described_session()).collect()
     }
 
     fn status(&self, now: Time) -> Value {
@@ -312,7 +321,7 @@ impl Session {
         });
         let delay = points.iter().rev().find_map(|p| p.delay);
         let view = self.session().map(Receiver::view).unwrap_or_default();
-        let counts = self.shelf.counts();
+        let counts = self.frame_queue.counts();
         let unused = end.unused();
         let by_reason: Map<String, Value> =
             unused.counts.iter().map(|(reason, count)| (reason.name().to_owned(), count.into())).collect();
@@ -338,9 +347,9 @@ impl Session {
             "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing,
                         "undecodable": counts.undecodable },
             "ecn": ecn(sink.by_ecn),
-            "overrun": self.shelf.overrun(), "unreadable": unused.unreadable(),
+            "overrun": self.frame_queue.overrun(), "unreadable": unused.unreadable(),
             "unused": by_reason, "unused_said": unused.said(self.options.offered.as_deref(), true),
-            "odd": self.odd(&unused, &counts),
+            "odd": self.anomalies(&unused, &counts),
             "other": end.waiting(now).map(|(other, from)| json!({
                 "ssrc": other.ssrc, "from": from.to_string(), "after_s": other.after.as_secs_f64() })),
         })
@@ -352,7 +361,7 @@ impl Session {
         let Some((mut wired, _)) = driver.into_ends().pop() else {
             return Err(LiveError::unwritten("the receiver is gone"));
         };
-        let counts = self.shelf.counts();
+        let counts = self.frame_queue.counts();
         let now = clock.now();
         let mut warnings = Vec::new();
         let unused = wired.unused();
@@ -365,7 +374,7 @@ impl Session {
             let why = if keyed { "the key may be wrong" } else { "is the stream encrypted?" };
             warnings.push(format!("{} could not be read: {why}", counted(unreadable, "datagram")));
         }
-        warnings.extend(self.odd(&unused, &counts));
+        warnings.extend(self.anomalies(&unused, &counts));
         let others = unused.counts.get(UnusedReason::OtherSource);
         if others > 0 {
             let came = counted(others, "packet");
@@ -407,7 +416,7 @@ impl Session {
         let receivers = std::slice::from_ref(&self.options.cname);
         let loaded = self.keys.scenario(receivers, group, now.since(Time::ZERO))?;
         wired.sink.kept().into_iter().try_for_each(Kept::recall)?;
-        let frames = self.shelf.rows()?;
+        let frames = self.frame_queue.rows()?;
         let agent = Agent::VideoSink(Box::new(wired.sink));
         Ok(LiveRecord::new(loaded, agent, from..until, now, warnings, frames))
     }
@@ -467,7 +476,7 @@ mod tests {
             consume: None,
         })
         .unwrap();
-        receiving.shelf.want();
+        receiving.frame_queue.want();
         // An I frame in each packet; number 2 never comes.
         for seq in [0, 1, 3, 4, 5] {
             let packet = [0x80, 0xe0, 0, seq, 0, 0, 0x10 * seq, 0, 0, 0, 0, 1, 0, 0, 1, 0xb6, 0, seq];
@@ -478,7 +487,7 @@ mod tests {
         assert!((0..30).any(|_| came()));
         handle.stop();
         handle.finish().unwrap();
-        assert_eq!(receiving.shelf.take(Duration::ZERO).unwrap().len(), 5);
+        assert_eq!(receiving.frame_queue.take(Duration::ZERO).unwrap().len(), 5);
         let frames = &handle.status(Duration::ZERO)["frames"];
         assert_eq!((&frames["whole"], &frames["damaged"]), (&json!(4), &json!(1)), "in the last status");
     }

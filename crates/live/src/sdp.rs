@@ -10,7 +10,7 @@ use steadycast_control::FeedbackFormat;
 use steadycast_session::TRANSPORT_NUMBER_ID;
 use steadycast_units::{Ecn, Rate, Span};
 use steadycast_web::lines::{
-    self, Format, Lines, TRANSPORT_WIDE, asked, formats, hex, nal_units, parameter, profile_level, unhex,
+    self, Format, Lines, TRANSPORT_WIDE, formats, hex, nal_units, parameter, profile_level, rtcp_feedback, unhex,
 };
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
@@ -150,9 +150,9 @@ impl Sources {
 }
 
 /// The encoding name of parity.
-const PARITY: &str = "x-steadycast-rs";
+const PARITY_ENCODING: &str = "x-steadycast-rs";
 
-const OURS: &str = "x-steadycast";
+const PRIVATE_ATTRIBUTE: &str = "x-steadycast";
 
 impl Description {
     /// Returns the announced SSRCs of the media and of its repair streams, the media's first. The flag is true if each
@@ -246,7 +246,7 @@ impl Description {
             put("fmtp", format!("{} apt={}{kept}", repair.payload_type, self.payload_type));
         }
         if let Some(parity) = &self.parity {
-            put("rtpmap", format!("{} {PARITY}/90000", parity.payload_type));
+            put("rtpmap", format!("{} {PARITY_ENCODING}/90000", parity.payload_type));
         }
         let mut named = Vec::new();
         let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref()).map(|of| ("FID", of));
@@ -260,7 +260,7 @@ impl Description {
         }
         if !self.ours.is_empty() {
             let ours: Vec<String> = self.ours.iter().map(|(k, v)| format!("{k}={v}")).collect();
-            put(OURS, ours.join(";"));
+            put(PRIVATE_ATTRIBUTE, ours.join(";"));
         }
         if self.mux {
             media.add_attribute(Attribute::new("rtcp-mux"));
@@ -328,7 +328,7 @@ impl Description {
         let fmtps = std::iter::once(&fmtp).chain(same.iter().map(|offer| &offer.fmtp));
         // If a payload type has no configuration, that of another type is used, because all are coded by one encoder.
         let config = fmtps.map(|fmtp| config(format, fmtp)).find(|config| !config.is_empty()).unwrap_or_default();
-        let ours = media.get_first_attribute_value(OURS).flatten().unwrap_or_default();
+        let ours = media.get_first_attribute_value(PRIVATE_ATTRIBUTE).flatten().unwrap_or_default();
         let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();
         let (feedback, repair) = (feedback(lines, payload_type), retransmissions(media, payload_type));
         let parity = parity_stream(media, payload_type);
@@ -353,7 +353,7 @@ impl Description {
             ecn: ecn(lines),
             parity,
             media: lone_source(media),
-            key_frames: asked(media, payload_type).any(|words| words == ["nack", "pli"]),
+            key_frames: rtcp_feedback(media, payload_type).any(|words| words == ["nack", "pli"]),
             ours,
         })
     }
@@ -392,7 +392,7 @@ fn video(session: &Session) -> Option<&Media> {
 }
 
 /// Encodings that carry no video of their own, but repeat or protect another payload type.
-const BESIDE: [&str; 7] = ["rtx", "red", "ulpfec", "flexfec", "flexfec-03", "parityfec", PARITY];
+const REPAIR_ENCODINGS: [&str; 7] = ["rtx", "red", "ulpfec", "flexfec", "flexfec-03", "parityfec", PARITY_ENCODING];
 
 /// Returns true if packets of this type are sent in interleaved order. They carry decoding order numbers, which this
 /// program does not support.
@@ -423,7 +423,7 @@ fn config(format: Option<PayloadFormat>, fmtp: &str) -> Vec<u8> {
 /// Returns the first payload type that this program supports, or else the first video, and the others of the same
 /// format.
 fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
-    let beside = |offer: &Format| BESIDE.iter().any(|name| offer.name.eq_ignore_ascii_case(name));
+    let beside = |offer: &Format| REPAIR_ENCODINGS.iter().any(|name| offer.name.eq_ignore_ascii_case(name));
     let best = offers
         .iter()
         .position(|offer| offer.format.is_some() && !interleaved(offer))
@@ -501,7 +501,8 @@ fn retransmissions(media: &Media, payload_type: u8) -> Option<Retransmissions> {
 /// Returns the parity stream in our payload format.
 fn parity_stream(media: &Media, payload_type: u8) -> Option<ParityStream> {
     let maps = || media.get_attribute_values("rtpmap").flatten().filter_map(|said| said.split_once(' '));
-    let of_ours = |map: &str| map.trim().split('/').next().is_some_and(|name| name.eq_ignore_ascii_case(PARITY));
+    let of_ours =
+        |map: &str| map.trim().split('/').next().is_some_and(|name| name.eq_ignore_ascii_case(PARITY_ENCODING));
     let (word, _) = maps().find(|(_, map)| of_ours(map))?;
     let own = word.parse().ok().filter(|own: &u8| *own < 128 && *own != payload_type)?;
     Some(ParityStream { payload_type: own, sources: sources(media, "FEC-FR ") })
@@ -540,7 +541,7 @@ fn described(line: &str, keys: &[&str]) -> Vec<u8> {
 
 /// Returns the format of per-packet feedback. RFC 8888 is preferred if both are offered, because it includes ECN.
 fn feedback(lines: Lines<'_>, payload_type: u8) -> Option<PacketFeedback> {
-    let asks = |what: &[&str]| asked(lines.media, payload_type).any(|words| words == what);
+    let asks = |what: &[&str]| rtcp_feedback(lines.media, payload_type).any(|words| words == what);
     if asks(&["ack", "ccfb"]) {
         return Some(PacketFeedback::Congestion);
     }

@@ -1,14 +1,14 @@
 //! The session of a live sender, which runs in a separate thread.
 
-use crate::browser::Taken;
+use crate::browser::NegotiatedOffer;
 use crate::entropy;
 use crate::flow::{self, FLOW, FlowKeys, SOURCE};
-use crate::folder::{STEP, reported};
 use crate::handle::Shared;
+use crate::live_record::{STEP, reported};
 use crate::sdp::{Description, PacketFeedback, ParityStream, Retransmissions, Sources};
 use crate::{
-    Clock, EncoderDesk, Handle, LATENCY, LadderFeed, LiveError, LiveFeed, LiveRecord, Loop, MasterKey, Outbox, Pair,
-    PairOptions, Payloads, Peers, RungData, Sizes, SocketSource, Srtp, Steering, Store, TempStore, To, Zeros,
+    Clock, EncoderQueue, Handle, LATENCY, LadderFeed, LiveError, LiveFeed, LiveRecord, Loop, MasterKey, Outbox, Pair,
+    PairOptions, Payloads, Peers, RungData, Sizes, SocketSource, Srtp, Steering, Store, TempStore, To, ZeroPayloads,
     source_specific,
 };
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ impl Medium {
 }
 
 /// Minimum time that a sender caches sent packets for retransmission.
-const KEPT: Span = Span::secs(1);
+const MIN_CACHE_TIME: Span = Span::secs(1);
 
 /// Options of a sender: the flow, and the transport of its packets.
 #[derive(Clone, Debug)]
@@ -108,23 +108,23 @@ pub struct Sending {
     /// The handle by which other threads observe and stop it. It ends with its source or by [`Handle::stop`].
     pub handle: Handle,
     /// The queue of jobs for its encoder, if it has one.
-    pub desk: Option<EncoderDesk>,
+    pub encoder_queue: Option<EncoderQueue>,
     /// The session description for receivers, or the answer for a browser.
     pub sdp: String,
 }
 
 /// Minimum rate to which the operator can lower the floor. A floor that was lower from the start is not raised.
-const LEAST: Rate = Rate::kbps(50);
+const MIN_FLOOR: Rate = Rate::kbps(50);
 
 /// The pacer's credit. It is the send time that a pacer which wakes up late may catch up; more would cause bursts.
-const CREDIT: Span = Span::millis(4);
+const PACER_CREDIT: Span = Span::millis(4);
 
 /// A medium that is ready to be sent.
 struct Prepared {
     feed: Option<Box<dyn Feed>>,
     payloads: Box<dyn Payloads>,
     /// The queue of jobs for the encoder.
-    desk: Option<EncoderDesk>,
+    encoder_queue: Option<EncoderQueue>,
     /// Sizes at which an encoder may code pictures.
     sizes: Vec<(u32, u32)>,
     /// Becomes true when the ladder has returned its last frame.
@@ -135,22 +135,40 @@ impl Prepared {
     fn of(medium: Medium, plan: &VideoPlan, clock: Clock) -> Self {
         let store = |format| Store::new(format, plan.payload() as usize);
         match medium {
-            Medium::Greedy => Self { feed: None, payloads: Box::new(Zeros), desk: None, sizes: Vec::new(), over: None },
+            Medium::Greedy => Self {
+                feed: None,
+                payloads: Box::new(ZeroPayloads),
+                encoder_queue: None,
+                sizes: Vec::new(),
+                over: None,
+            },
             Medium::Encoder { format, mut steering, .. } => {
-                let (store, desk) = (store(format), EncoderDesk::default());
+                let (store, encoder_queue) = (store(format), EncoderQueue::default());
                 steering.overhead = plan.headers();
                 if plan.mode() == Mode::Paper {
                     steering.sizes.truncate(1);
                 }
                 let sizes = steering.sizes.clone();
-                let feed = LiveFeed::new(desk.clone(), store.clone(), steering, clock);
-                Self { feed: Some(Box::new(feed)), payloads: Box::new(store), desk: Some(desk), sizes, over: None }
+                let feed = LiveFeed::new(encoder_queue.clone(), store.clone(), steering, clock);
+                Self {
+                    feed: Some(Box::new(feed)),
+                    payloads: Box::new(store),
+                    encoder_queue: Some(encoder_queue),
+                    sizes,
+                    over: None,
+                }
             }
             Medium::Ladder { format, ladder, rungs, frames, .. } => {
                 let store = store(format);
                 let feed = LadderFeed::new(plan.encoder(&ladder), store.clone(), rungs, frames);
                 let over = Some(feed.over());
-                Self { feed: Some(Box::new(feed)), payloads: Box::new(store), desk: None, sizes: Vec::new(), over }
+                Self {
+                    feed: Some(Box::new(feed)),
+                    payloads: Box::new(store),
+                    encoder_queue: None,
+                    sizes: Vec::new(),
+                    over,
+                }
             }
         }
     }
@@ -164,21 +182,24 @@ impl Sending {
     pub fn start(options: SendOptions, medium: Medium) -> Result<Self, LiveError> {
         let (clock, seed) = (Clock::start(), entropy::seed()?);
         let (to, shared) = (options.to.ip(), Arc::new(Shared::default()));
-        let taken = if let To::Browser { offer, .. } = &options.to { Some(Taken::of(offer, &medium)?) } else { None };
-        let keys = taken.as_ref().map_or_else(|| Ok(options.flow.clone()), |taken| taken.keys(options.flow.clone()))?;
+        let negotiated =
+            if let To::Browser { offer, .. } = &options.to { Some(NegotiatedOffer::of(offer, &medium)?) } else { None };
+        let keys = negotiated
+            .as_ref()
+            .map_or_else(|| Ok(options.flow.clone()), |negotiated| negotiated.keys(options.flow.clone()))?;
         let options = SendOptions { flow: keys.of_sender(to, !matches!(medium, Medium::Greedy)), ..options };
         let loaded = options.flow.scenario(&[], to.is_multicast(), Span::ZERO)?;
         let apart = options.apart(&medium, clock, &shared);
-        let apart = if let Some(taken) = &taken { taken.apart(apart) } else { apart };
-        let place = Place { seed, credit: CREDIT, mtu: flow::MTU, apart: Some(apart) };
+        let apart = if let Some(negotiated) = &negotiated { negotiated.apart(apart) } else { apart };
+        let place = Place { seed, credit: PACER_CREDIT, mtu: flow::MTU, apart: Some(apart) };
         let (video, plan) = planned(&loaded, &medium, place)?;
         let session = clock.epoch().0 >> 32;
-        let (pair, sdp, way) = match (&options.to, taken) {
-            (To::Browser { media, ports, .. }, Some(taken)) => {
+        let (pair, sdp, browser) = match (&options.to, negotiated) {
+            (To::Browser { media, ports, .. }, Some(negotiated)) => {
                 let pair = Pair::waiting(*media, ports.clone())?;
                 let local = pair.rtp().local();
-                let sdp = taken.answer(local, &plan, session, makes_key_frames(video, &medium));
-                (pair, sdp, Some(taken.way(&clock, local)?))
+                let sdp = negotiated.answer(local, &plan, session, makes_key_frames(video, &medium));
+                (pair, sdp, Some(negotiated.connection(&clock, local)?))
             }
             (To::Browser { .. }, None) => return Err(LiveError::unwritten("the offer is gone")),
             (To::Address(to), _) => {
@@ -198,18 +219,26 @@ impl Sending {
         wired.peers = Some(Peers::new(clock.epoch(), plan.app()));
         wired.srtp = options.key.as_ref().map(Srtp::new);
         wired.orders = Some(shared.orders.clone());
-        wired.way = way;
+        wired.browser = browser;
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
-        let (desk, sizes, over) = (prepared.desk, prepared.sizes, prepared.over);
+        let (encoder_queue, sizes, over) = (prepared.encoder_queue, prepared.sizes, prepared.over);
         let (waker, first_seq) = (driver.waker(), plan.first_seq());
-        if let Some(desk) = &desk {
-            desk.wake_by(driver.waker());
+        if let Some(encoder_queue) = &encoder_queue {
+            encoder_queue.wake_by(driver.waker());
         }
-        let session =
-            Session { driver, ix, shared: Arc::clone(&shared), desk: desk.clone(), sizes, over, options, first_seq };
-        let handle = Handle::start("steadycast-send", Arc::clone(&shared), waker, move || session.whole())?;
-        Ok(Self { shared, handle, desk, sdp })
+        let session = Session {
+            driver,
+            ix,
+            shared: Arc::clone(&shared),
+            encoder_queue: encoder_queue.clone(),
+            sizes,
+            over,
+            options,
+            first_seq,
+        };
+        let handle = Handle::start("steadycast-send", Arc::clone(&shared), waker, move || session.run_to_end())?;
+        Ok(Self { shared, handle, encoder_queue, sdp })
     }
 
     /// Checks the keys of a flow towards an address as [`Sending::start`] does, without opening sockets.
@@ -221,7 +250,8 @@ impl Sending {
         let keys = options.flow.clone().of_sender(to, !matches!(medium, Medium::Greedy));
         let loaded = keys.scenario(&[], to.is_multicast(), Span::ZERO)?;
         let apart = Some(options.apart(medium, clock, &shared));
-        planned(&loaded, medium, Place { seed: entropy::seed()?, credit: CREDIT, mtu: flow::MTU, apart }).map(|_| ())
+        planned(&loaded, medium, Place { seed: entropy::seed()?, credit: PACER_CREDIT, mtu: flow::MTU, apart })
+            .map(|_| ())
     }
 
     /// Ignores the reports of the receiver with this canonical name, also if it joins later.
@@ -259,7 +289,7 @@ impl SendOptions {
             again: RETRANSMISSIONS,
             ids: HeaderIds::default(),
             authenticated: false,
-            floor: LEAST,
+            floor: MIN_FLOOR,
             // Our receivers use this latency unless the operator sets another one.
             playout: LATENCY,
             useful: None,
@@ -325,7 +355,7 @@ fn describe(
         reports: None,
         repair: plan.repair(FLOW).map(|repair| Retransmissions {
             payload_type: repair.payload_type,
-            kept: Some(KEPT),
+            kept: Some(MIN_CACHE_TIME),
             sources: sources(repair.ssrc),
         }),
         parity: plan
@@ -368,7 +398,7 @@ struct Session {
     driver: Loop<SocketSource>,
     ix: crate::EndIx,
     shared: Arc<Shared>,
-    desk: Option<EncoderDesk>,
+    encoder_queue: Option<EncoderQueue>,
     /// Widths and heights of an encoder's pictures, which [`Sizes::now`] indexes.
     sizes: Vec<(u32, u32)>,
     over: Option<Arc<AtomicBool>>,
@@ -377,14 +407,14 @@ struct Session {
 }
 
 /// Maximum time to drain the pacer, and again to send the BYE.
-const LAST_WORDS: Span = Span::secs(2);
+const DRAIN_TIMEOUT: Span = Span::secs(2);
 
 impl Session {
     /// Runs the session until its end. It runs in a separate thread.
-    fn whole(mut self) -> Result<LiveRecord, LiveError> {
+    fn run_to_end(mut self) -> Result<LiveRecord, LiveError> {
         let record = self.run().and_then(|()| self.finish());
         // The encoder's thread must not wait for jobs of a session that has ended for any reason.
-        self.desk.iter().for_each(EncoderDesk::close);
+        self.encoder_queue.iter().for_each(EncoderQueue::close);
         record
     }
 
@@ -407,12 +437,12 @@ impl Session {
             }
         }
         // If the source has ended, the packets queued in the pacer are still sent.
-        let until = clock.now() + LAST_WORDS;
+        let until = clock.now() + DRAIN_TIMEOUT;
         while !self.shared.stopped() && !self.is_alone() && clock.now() < until && self.backlog() > Bytes::ZERO {
             self.driver.run(clock.now() + STEP, |_| true)?;
         }
         self.tell(SocketSource::stop);
-        self.driver.run(clock.now() + LAST_WORDS, |_| true)?;
+        self.driver.run(clock.now() + DRAIN_TIMEOUT, |_| true)?;
         self.shared.show_now(self.status(clock.now()));
         Ok(())
     }
@@ -442,19 +472,19 @@ impl Session {
 
     /// Returns the statistics of frame sizes, and the present width and height.
     fn sizes(&self) -> Option<(Sizes, (u32, u32))> {
-        let sizes = self.desk.as_ref()?.sizes();
+        let sizes = self.encoder_queue.as_ref()?.sizes();
         Some((sizes, *self.sizes.get(usize::from(sizes.now))?))
     }
 
     /// Returns true if the connection to the browser has ended.
     fn is_alone(&self) -> bool {
-        self.end().way.as_ref().is_some_and(|way| way.tunnel.state() == State::Ended)
+        self.end().browser.as_ref().is_some_and(|browser| browser.tunnel.state() == State::Ended)
     }
 
     /// Returns true if the source has ended, or the connection to the browser.
     fn ended(&self) -> bool {
         self.is_alone()
-            || self.desk.as_ref().is_some_and(EncoderDesk::over)
+            || self.encoder_queue.as_ref().is_some_and(EncoderQueue::over)
             || self.over.as_ref().is_some_and(|over| over.load(Ordering::Relaxed))
     }
 
@@ -499,11 +529,11 @@ impl Session {
             "decision": decided,
             "backlog_ms": source.session().map(|s| s.backlog().bytes.at(s.decision().pacing).as_millis_f64()),
             "packets": source.sent_packets, "bytes": source.sent_bytes.get(), "frames": source.frames.count(),
-            "skipped_frames": source.skipped(), "left_out": self.desk.as_ref().map_or(0, EncoderDesk::left_out),
+            "skipped_frames": source.skipped(), "left_out": self.encoder_queue.as_ref().map_or(0, EncoderQueue::left_out),
             "ecn": source.ecn().map(|(path, counts)| json!({
                 "path": path.name(), "failure": path.failure(), "sent": counts.sent, "marked": counts.marked,
             })),
-            "no_room": self.desk.as_ref().map_or(0, EncoderDesk::no_room),
+            "no_room": self.encoder_queue.as_ref().map_or(0, EncoderQueue::no_room),
             "size": self.sizes().map(|(sizes, (width, height))| json!({
                 "width": width, "height": height, "smaller": sizes.now > 0,
                 "smaller_frames": sizes.smaller, "changes": sizes.changes,
@@ -516,7 +546,7 @@ impl Session {
             "feedback_refused": source.feedback().refused,
             "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
             "unreadable": end.peers.as_ref().map_or(0, Peers::unreadable), "peers": peers,
-            "browser": end.way.as_ref().map(|way| way.status(now)),
+            "browser": end.browser.as_ref().map(|browser| browser.status(now)),
         })
     }
 
@@ -533,8 +563,8 @@ impl Session {
         let none = Peers::new(clock.epoch(), *b"NONE");
         let (names, rows) = reported(wired.peers.as_ref().unwrap_or(&none), self.first_seq, Time::ZERO, sent);
         let rates: Vec<f64> = rows.iter().filter_map(|row| row.get(&receiver::THROUGHPUT)?.as_f64()).collect();
-        let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
-        let no_room = self.desk.as_ref().map_or(0, EncoderDesk::no_room);
+        let left_out = self.encoder_queue.as_ref().map_or(0, EncoderQueue::left_out);
+        let no_room = self.encoder_queue.as_ref().map_or(0, EncoderQueue::no_room);
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
         let coded = wired.source.frames.count();
         let key_frames = wired.source.key_frames;
@@ -554,7 +584,9 @@ impl Session {
         also.put(&flow_figures::SIZE_CHANGES, sizes.changes);
         also.put(&flow_figures::KEY_FRAMES, key_frames);
         let mut warnings = self.warnings(&wired.source, pair.rtp().failures());
-        warnings.extend(wired.way.as_ref().and_then(|way| way.tunnel.why()).map(|why| format!("the browser: {why}")));
+        warnings.extend(
+            wired.browser.as_ref().and_then(|browser| browser.tunnel.why()).map(|why| format!("the browser: {why}")),
+        );
         if names.is_empty() {
             warnings.push("no receiver has reported: what arrived is not known".into());
         }
@@ -567,8 +599,8 @@ impl Session {
     /// Returns warnings about packets, frames and ECN. `refused` and `unsent` count packets.
     fn warnings(&self, source: &VideoSource, (refused, unsent): (u64, u64)) -> Vec<String> {
         let mut warnings = Vec::new();
-        let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
-        let no_room = self.desk.as_ref().map_or(0, EncoderDesk::no_room);
+        let left_out = self.encoder_queue.as_ref().map_or(0, EncoderQueue::left_out);
+        let no_room = self.encoder_queue.as_ref().map_or(0, EncoderQueue::no_room);
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
         let coded = source.frames.count();
         if refused > 0 {

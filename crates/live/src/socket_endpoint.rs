@@ -1,8 +1,8 @@
 //! Video endpoints on UDP sockets. The simulator passes packets as values; this module encodes and parses them.
 
-use crate::browser::Way;
+use crate::browser::BrowserConnection;
+use crate::jitter_buffer::REORDER_WAIT;
 use crate::net::origin;
-use crate::unpack::REORDERED;
 use crate::unused::foreign;
 use crate::{Datagram, End, Meta, Outbox, Peers, ReceivedSymbols, SentSymbols, Srtp, Unused, Which};
 use std::collections::VecDeque;
@@ -31,9 +31,9 @@ pub trait Payloads: Send {
 
 /// Payloads of zero bytes, for media without content.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Zeros;
+pub struct ZeroPayloads;
 
-impl Payloads for Zeros {
+impl Payloads for ZeroPayloads {
     fn write(&mut self, media: &Media, out: &mut Vec<u8>) {
         out.resize(out.len() + usize::from(media.header.payload_len), 0);
     }
@@ -77,9 +77,9 @@ pub trait Consumer: Send {
 
 /// A consumer that discards all payloads.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nobody;
+pub struct Discard;
 
-impl Consumer for Nobody {
+impl Consumer for Discard {
     fn take(&mut self, _: Time, _: u64, _: &RtpHeader, _: &[u8]) {}
 }
 
@@ -97,7 +97,7 @@ pub struct SocketSource {
     /// The operator's limits. Clock gaps are reported to them, because the circuit breaker measures time by this clock.
     pub orders: Option<OperatorControls>,
     /// The ICE and DTLS connection to a browser. Media starts when it is connected.
-    pub(crate) way: Option<Way>,
+    pub(crate) browser: Option<BrowserConnection>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
 }
@@ -112,7 +112,7 @@ impl SocketSource {
             kept: SentSymbols::default(),
             srtp: None,
             orders: None,
-            way: None,
+            browser: None,
             outgoing: Vec::new(),
             ended: false,
         }
@@ -137,20 +137,20 @@ impl SocketSource {
     /// Closes the browser's connection after the BYE has been sent.
     fn close(&mut self, now: Time, out: &mut Outbox) {
         let said = self.ended && !(self.is_open() && self.source.wake() < Time::NEVER);
-        if let Some(way) = self.way.as_mut().filter(|_| said) {
-            way.tunnel.close(now);
-            way.drain(now, out);
+        if let Some(browser) = self.browser.as_mut().filter(|_| said) {
+            browser.tunnel.close(now);
+            browser.drain(now, out);
         }
     }
 
     /// Returns true if media may be sent: always to an address, to a browser while it is connected.
     fn is_open(&self) -> bool {
-        self.way.as_ref().is_none_or(|way| way.tunnel.state() == State::Connected)
+        self.browser.as_ref().is_none_or(|browser| browser.tunnel.state() == State::Connected)
     }
 
     /// Sends the connection's pending output, and starts the session when the SRTP keys are available.
     fn drain(&mut self, now: Time, out: &mut Outbox) {
-        if let Some(srtp) = self.way.as_mut().and_then(|way| way.drain(now, out)) {
+        if let Some(srtp) = self.browser.as_mut().and_then(|browser| browser.drain(now, out)) {
             self.srtp = Some(srtp);
             self.start(now, out);
         }
@@ -207,13 +207,13 @@ impl SocketSource {
 
 impl End for SocketSource {
     fn wake(&self) -> Time {
-        let of_way = self.way.as_ref().map_or(Time::NEVER, |way| way.tunnel.wake());
-        if self.is_open() { of_way.min(self.source.wake()) } else { of_way }
+        let browser_wake = self.browser.as_ref().map_or(Time::NEVER, |browser| browser.tunnel.wake());
+        if self.is_open() { browser_wake.min(self.source.wake()) } else { browser_wake }
     }
 
     fn on_wake(&mut self, now: Time, out: &mut Outbox) {
-        if let Some(way) = &mut self.way {
-            way.tunnel.on_wake(now);
+        if let Some(browser) = &mut self.browser {
+            browser.tunnel.on_wake(now);
             self.drain(now, out);
         }
         if self.is_open() {
@@ -224,8 +224,8 @@ impl End for SocketSource {
 
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
         let mut from = datagram.meta.from;
-        if let Some(way) = &mut self.way {
-            let known = way.sort(now, from, datagram.bytes);
+        if let Some(browser) = &mut self.browser {
+            let known = browser.sort(now, from, datagram.bytes);
             self.drain(now, out);
             match known.filter(|_| self.is_open()) {
                 Some(known) => from = known,
@@ -247,13 +247,13 @@ impl End for SocketSource {
             },
         };
         let mine = self.source.session().map_or(0, Sender::ssrc);
-        if let Some(way) = &mut self.way {
-            way.tunnel.on_heard(now, datagram.meta.from);
+        if let Some(browser) = &mut self.browser {
+            browser.tunnel.on_authenticated(now, datagram.meta.from);
         }
         let refused = self.source.feedback().refused;
         self.with(out, |source, o| source.on_rtcp(now, address(from), bytes, o));
         if let Some(peers) = self.peers.as_mut().filter(|_| self.source.feedback().refused == refused) {
-            peers.hear(now, mine, from, bytes);
+            peers.on_rtcp(now, mine, from, bytes);
         }
     }
 
@@ -273,7 +273,7 @@ pub struct SocketSink {
     /// The receiver.
     pub sink: VideoSink,
     consumer: Box<dyn Consumer>,
-    clocks: Clocks,
+    clocks: SourceClock,
     /// The SRTP context. If set, outgoing packets are protected, and unprotected packets are discarded.
     pub srtp: Option<Srtp>,
     /// The ID of the header-extension element that carries the transport-wide sequence number (1 to 14).
@@ -283,7 +283,7 @@ pub struct SocketSink {
     /// The payload type of parity, and the symbols that have been received.
     pub parity: Option<(u8, ReceivedSymbols)>,
     /// If set, key frames are requested by RTCP, because the source makes them on request.
-    pub pleads: bool,
+    pub requests_key_frames: bool,
     lacks: Option<bool>,
     /// The destination of reports.
     reports: Reports,
@@ -297,25 +297,25 @@ pub struct SocketSink {
     from: Option<SocketAddr>,
     ended_by: Option<SocketAddr>,
     /// Packets that may turn out to be the first of a new run, and the number of the present run.
-    held: Held,
+    held: RunCandidates,
     run: u32,
     /// The address of a source that sends to this port and is not followed.
-    stranger: Option<SocketAddr>,
+    other_source: Option<SocketAddr>,
 }
 
 /// A packet that was attributed to another stream: its arrival time, metadata, header, bytes, and the counted reason.
-type Refused = (Time, Meta, RtpHeader, Vec<u8>, UnusedReason);
+type UnattributedPacket = (Time, Meta, RtpHeader, Vec<u8>, UnusedReason);
 
 /// A buffer for packets that may turn out to be the first of a new run.
 #[derive(Default)]
-struct Held(VecDeque<Refused>);
+struct RunCandidates(VecDeque<UnattributedPacket>);
 
-impl Held {
+impl RunCandidates {
     /// Bound on the packets held: 5 s of 10 Mb/s in packets of 1200 bytes. `LONGEST` bounds the time that each is held.
     const MOST: usize = 5_000;
     const LONGEST: Span = Span::secs(5);
 
-    fn keep(&mut self, packet: Refused) {
+    fn keep(&mut self, packet: UnattributedPacket) {
         let now = packet.0;
         while self.0.front().is_some_and(|first| self.0.len() >= Self::MOST || now.since(first.0) > Self::LONGEST) {
             self.0.pop_front();
@@ -323,19 +323,19 @@ impl Held {
         self.0.push_back(packet);
     }
 
-    /// Drops the old packets of the buffer, because the present stream continues. Those of the last [`REORDERED`] may
+    /// Drops the old packets of the buffer, because the present stream continues. Those of the last [`REORDER_WAIT`] may
     /// have overtaken the first packet of a new run, and stay.
     fn forget(&mut self, now: Time) {
-        while self.0.front().is_some_and(|first| now.since(first.0) > REORDERED) {
+        while self.0.front().is_some_and(|first| now.since(first.0) > REORDER_WAIT) {
             self.0.pop_front();
         }
     }
 
     /// Returns the held packets of this packet's source, in order of their sequence numbers, and empties the buffer.
-    fn of_run(&mut self, header: &RtpHeader) -> Vec<Refused> {
+    fn of_run(&mut self, header: &RtpHeader) -> Vec<UnattributedPacket> {
         let ahead = |it: &RtpHeader| it.seq.wrapping_sub(header.seq) as i16;
         let near = |it: &RtpHeader| it.ssrc == header.ssrc && usize::from(ahead(it).unsigned_abs()) <= Self::MOST;
-        let mut run: Vec<Refused> = self.0.drain(..).filter(|(_, _, it, ..)| near(it)).collect();
+        let mut run: Vec<UnattributedPacket> = self.0.drain(..).filter(|(_, _, it, ..)| near(it)).collect();
         run.sort_by_key(|(_, _, it, ..)| ahead(it));
         run
     }
@@ -344,16 +344,16 @@ impl Held {
 /// The clock mapping of a source: the minimum one-way delay and the media clock. Another source has another clock, so
 /// that a new SSRC or run starts a new mapping.
 #[derive(Clone, Copy, Default)]
-struct Clocks {
+struct SourceClock {
     ssrc: Option<u32>,
     /// See [`Receiver::run`].
     run: u32,
-    least: Option<OneWay>,
+    min_delay: Option<OneWay>,
     sent: Option<PeerTime>,
     media: Option<MediaClock>,
 }
 
-impl Clocks {
+impl SourceClock {
     /// Returns the mapping for this source in this run, which is a new one if either changed.
     fn of(mut self, ssrc: u32, run: u32) -> Self {
         if (self.ssrc, self.run) != (Some(ssrc), run) {
@@ -365,17 +365,17 @@ impl Clocks {
 
     /// Returns the send time of a packet on the local clock. The offset of the sender's clock is unknown, so that the
     /// minimum delay of the source counts as zero.
-    fn left(&mut self, now: Time, header: &RtpHeader) -> Time {
+    fn send_time(&mut self, now: Time, header: &RtpHeader) -> Time {
         let Some(stamp) = header.send_time else { return now };
         let sent = stamp.peer(self.sent);
         self.sent = Some(sent);
-        let way = OneWay::between(sent, now);
-        let least = self.least.map_or(way, |least| least.min(way));
-        self.least = Some(least);
+        let one_way = OneWay::between(sent, now);
+        let min_delay = self.min_delay.map_or(one_way, |min_delay| min_delay.min(one_way));
+        self.min_delay = Some(min_delay);
         // A delay of more than a minute means that the sender's clock was set. The minimum is learned anew.
-        let delay = way.variation_since(least).later();
+        let delay = one_way.variation_since(min_delay).later();
         if delay > Span::secs(60) {
-            self.least = None;
+            self.min_delay = None;
         }
         now.before(delay)
     }
@@ -416,7 +416,7 @@ impl MediaClock {
 
 /// A parsed RTP packet of media, with its arrival time.
 #[derive(Clone, Copy)]
-struct Came<'a> {
+struct Arrival<'a> {
     at: Time,
     header: RtpHeader,
     notice: Notice,
@@ -470,12 +470,12 @@ impl SocketSink {
         Self {
             sink,
             consumer,
-            clocks: Clocks::default(),
+            clocks: SourceClock::default(),
             srtp: None,
             number_id: TRANSPORT_NUMBER_ID,
             rtx: None,
             parity: None,
-            pleads: false,
+            requests_key_frames: false,
             lacks: None,
             reports,
             excluded: Vec::new(),
@@ -486,16 +486,16 @@ impl SocketSink {
             last: None,
             from: None,
             ended_by: None,
-            held: Held::default(),
+            held: RunCandidates::default(),
             run: 0,
-            stranger: None,
+            other_source: None,
         }
     }
 
     /// Reports to the session that a key frame is needed, or no longer needed, if this has changed.
-    fn look(&mut self, now: Time, out: &mut Outbox) {
+    fn update_key_frame_need(&mut self, now: Time, out: &mut Outbox) {
         let lacks = self.consumer.lacks_key_frame();
-        if self.pleads && lacks != self.lacks {
+        if self.requests_key_frames && lacks != self.lacks {
             self.lacks = lacks;
             self.with(out, |sink, o| sink.lacks_key_frame(now, lacks, o));
         }
@@ -504,7 +504,7 @@ impl SocketSink {
     /// Counts frames in steps of the media clock of this length, which the play-out buffer needs.
     #[must_use]
     pub fn timing(self, step: Span) -> Self {
-        let clocks = Clocks { media: Some(MediaClock::new(step)), ..self.clocks };
+        let clocks = SourceClock { media: Some(MediaClock::new(step)), ..self.clocks };
         Self { clocks, ..self }
     }
 
@@ -535,7 +535,7 @@ impl SocketSink {
 
     /// Returns a source that sends to this port but is not followed, with its address.
     pub fn waiting(&self, now: Time) -> Option<(Waiting, SocketAddr)> {
-        self.sink.session()?.waiting(now).zip(self.stranger)
+        self.sink.session()?.waiting(now).zip(self.other_source)
     }
 
     /// Returns the address that sent the BYE of the source, if the source has ended.
@@ -595,7 +595,7 @@ impl SocketSink {
     }
 
     /// Parses an RTP packet that arrived at this time.
-    fn read<'a>(&self, at: Time, bytes: &'a [u8]) -> Option<Came<'a>> {
+    fn read<'a>(&self, at: Time, bytes: &'a [u8]) -> Option<Arrival<'a>> {
         let (header, extensions, payload) = RtpHeader::parse(bytes).ok()?;
         let fits = |(id, bytes): &(u8, &[u8])| (1..=14).contains(id) && bytes.len() <= Notice::MOST;
         let (mut notice, mut transport) = (Notice::NONE, None);
@@ -606,19 +606,19 @@ impl SocketSink {
                 None => {}
             }
         }
-        Some(Came { at, header, notice, transport, payload })
+        Some(Arrival { at, header, notice, transport, payload })
     }
 
     fn on_rtp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
-        let Some(came) = self.read(now, datagram.bytes) else {
+        let Some(arrival) = self.read(now, datagram.bytes) else {
             return self.unused.add(UnusedReason::Malformed);
         };
-        let header = came.header;
+        let header = arrival.header;
         if let Some((_, apt)) = self.rtx.filter(|(rtx, _)| *rtx == header.payload_type) {
-            return self.on_repair(now, datagram, &came, apt, out);
+            return self.on_repair(now, datagram, &arrival, apt, out);
         }
         if self.parity.as_ref().is_some_and(|(parity, _)| *parity == header.payload_type) {
-            return self.on_parity(now, datagram, &came, out);
+            return self.on_parity(now, datagram, &arrival, out);
         }
         let from = datagram.meta.from;
         let origin = Origin(address(from).0.into());
@@ -626,7 +626,7 @@ impl SocketSink {
         if !self.held.0.is_empty() && self.sink.session().is_some_and(begins) {
             self.take_held(now, datagram.meta, &header, out);
         }
-        if let Received::Unused(reason) = self.take_media(now, datagram, &came, out) {
+        if let Received::Unused(reason) = self.take_media(now, datagram, &arrival, out) {
             self.refuse(now, datagram, &header, reason);
         }
     }
@@ -639,7 +639,7 @@ impl SocketSink {
             self.held.keep((now, datagram.meta, *header, datagram.bytes.to_vec(), reason));
         }
         if session.waiting(now).is_some_and(|other| other.ssrc == header.ssrc) {
-            self.stranger = Some(from);
+            self.other_source = Some(from);
         }
     }
 
@@ -664,23 +664,23 @@ impl SocketSink {
             // The packet is counted again when the session takes it.
             self.unused.counts.take_back(reason);
             let datagram = Datagram { which: Which::Rtp, bytes: &bytes, meta };
-            if let Some(came) = self.read(at, &bytes) {
-                self.take_media(now, &datagram, &came, out);
+            if let Some(arrival) = self.read(at, &bytes) {
+                self.take_media(now, &datagram, &arrival, out);
             }
         }
     }
 
     /// Passes a media packet to the session and, if it is new, to the consumer.
-    fn take_media(&mut self, now: Time, datagram: &Datagram<'_>, came: &Came<'_>, out: &mut Outbox) -> Received {
-        let (from, Came { at, header, notice, transport, payload }) = (datagram.meta.from, *came);
-        // The clocks are updated only for a packet that the session accepts. A stranger's packet must not shift them.
+    fn take_media(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) -> Received {
+        let (from, Arrival { at, header, notice, transport, payload }) = (datagram.meta.from, *arrival);
+        // The clocks are updated only for a packet that the session accepts. A other_source's packet must not shift them.
         let mut clocks = self.clocks.of(header.ssrc, self.run);
         let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
         let (seq, fragment) = (u64::from(header.seq), Fragment { frame, ..Fragment::default() });
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
         let (stream, repairs, ecn, ids) = (Stream::Media, None, datagram.meta.ecn, HeaderIds::default());
         let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
-        let sent = clocks.left(now, &header);
+        let sent = clocks.send_time(now, &header);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
         let received = self.sink.on_media(now, &arriving, &media, &mut Out { packets: &mut self.outgoing });
@@ -696,23 +696,23 @@ impl SocketSink {
                 self.consumer.restart(first);
             }
             self.held.forget(now);
-            self.clocks = Clocks { run, ..clocks };
+            self.clocks = SourceClock { run, ..clocks };
             self.first.get_or_insert(now);
             (self.last, self.from) = (Some(now), Some(from));
             self.consumer.take(at, seq, &header, payload);
-            if let Some((_, came)) = &mut self.parity {
-                came.on_packet(header.ssrc, header.seq, datagram.bytes);
+            if let Some((_, symbols)) = &mut self.parity {
+                symbols.on_packet(header.ssrc, header.seq, datagram.bytes);
             }
-            self.compute(now);
-            self.look(now, out);
+            self.recover_packets(now);
+            self.update_key_frame_need(now, out);
         }
         received
     }
 
     /// Takes a parity packet, which may make lost packets recoverable.
-    fn on_parity(&mut self, now: Time, datagram: &Datagram<'_>, came: &Came<'_>, out: &mut Outbox) {
-        let Came { header, transport, payload, .. } = *came;
-        let Ok((told, symbol)) = ParityHeader::parse(payload) else {
+    fn on_parity(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) {
+        let Arrival { header, transport, payload, .. } = *arrival;
+        let Ok((parity_header, symbol)) = ParityHeader::parse(payload) else {
             return self.unused.add(UnusedReason::Malformed);
         };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
@@ -721,26 +721,26 @@ impl SocketSink {
         let (from, ecn, body) = (address(datagram.meta.from), datagram.meta.ecn, Body::Plain(0));
         let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
         let mut clocks = self.clocks;
-        let sent = clocks.left(now, &header);
+        let sent = clocks.send_time(now, &header);
         let arriving = Arriving { from, size, sent, ecn, body: &body };
-        let protection = Protection { header: told, packets: Arc::from([]) };
+        let protection = Protection { header: parity_header, packets: Arc::from([]) };
         let received = self.with(out, |sink, o| sink.on_parity(now, &arriving, &media, &protection, o));
         self.count(received, &header);
-        if let (Received::New(_), Some((_, came))) = (received, &mut self.parity) {
-            came.on_parity(&told, symbol);
+        if let (Received::New(_), Some((_, symbols))) = (received, &mut self.parity) {
+            symbols.on_parity(&parity_header, symbol);
         }
-        self.compute(now);
-        self.look(now, out);
+        self.recover_packets(now);
+        self.update_key_frame_need(now, out);
     }
 
     /// Recovers packets from parity, and passes them on as the originals.
-    fn compute(&mut self, now: Time) {
-        let Some((_, came)) = &mut self.parity else { return };
+    fn recover_packets(&mut self, now: Time) {
+        let Some((_, symbols)) = &mut self.parity else { return };
         let computable = self.sink.take_computable();
         if computable.is_empty() {
             return;
         }
-        for (seq, bytes) in came.compute(&computable) {
+        for (seq, bytes) in symbols.recover_packets(&computable) {
             let Ok((header, _, payload)) = RtpHeader::parse(&bytes) else { continue };
             let frame = self.clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
             let fragment = Fragment { frame, offset: 0, len: payload.len() as u16 };
@@ -751,8 +751,15 @@ impl SocketSink {
     }
 
     /// Takes an RTX packet, whose payload is passed on as the original packet (RFC 4588).
-    fn on_repair(&mut self, now: Time, datagram: &Datagram<'_>, again: &Came<'_>, apt: u8, out: &mut Outbox) {
-        let Came { header, payload, notice, transport, .. } = *again;
+    fn on_repair(
+        &mut self,
+        now: Time,
+        datagram: &Datagram<'_>,
+        retransmission: &Arrival<'_>,
+        apt: u8,
+        out: &mut Outbox,
+    ) {
+        let Arrival { header, payload, notice, transport, .. } = *retransmission;
         // An RTX packet without an original sequence number (OSN) is padding, which fills the rate during probing.
         let Some((number, payload)) = payload.split_first_chunk::<{ rtx::OSN }>() else {
             return self.unused.add(UnusedReason::NoPayload);
@@ -767,7 +774,7 @@ impl SocketSink {
         let (stream, repairs, seq) = (Stream::Repair, Some(u64::from(number)), u64::from(header.seq));
         let (from, ecn, ids) = (datagram.meta.from, datagram.meta.ecn, HeaderIds::default());
         let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
-        let sent = clocks.left(now, &header);
+        let sent = clocks.send_time(now, &header);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
         let received = self.with(out, |sink, o| sink.on_media(now, &arriving, &media, o));
@@ -778,13 +785,13 @@ impl SocketSink {
             let original = RtpHeader { payload_type: apt, seq: number, ssrc, send_time: None, payload_len, ..header };
             self.last = Some(now);
             self.consumer.take_repaired(now, seq, &original, payload);
-            if let Some((_, came)) = &mut self.parity {
+            if let Some((_, symbols)) = &mut self.parity {
                 let mut bytes = Vec::new();
                 original.encode(&[], payload, &mut bytes);
-                came.on_packet(ssrc, number, &bytes);
+                symbols.on_packet(ssrc, number, &bytes);
             }
-            self.compute(now);
-            self.look(now, out);
+            self.recover_packets(now);
+            self.update_key_frame_need(now, out);
         }
     }
 
@@ -799,8 +806,9 @@ impl SocketSink {
         let (from, len) = (address(datagram.meta.from), datagram.bytes.len());
         // A compound without a sender's SSRC can't be attributed to a source.
         if let Some(ssrc) = compound.sender() {
-            let told = self.sink.session().and_then(|session| session.is_source(ssrc, host(datagram.meta.from.ip())));
-            self.reports.on_report(datagram.meta.from, told);
+            let of_source =
+                self.sink.session().and_then(|session| session.is_source(ssrc, host(datagram.meta.from.ip())));
+            self.reports.on_report(datagram.meta.from, of_source);
         }
         let ended = self.source_ended();
         self.with(out, |sink, o| sink.on_rtcp(now, from, &compound, len, o));
@@ -818,7 +826,7 @@ impl End for SocketSink {
     fn on_wake(&mut self, now: Time, out: &mut Outbox) {
         if self.consumer.wake() <= now {
             self.consumer.on_wake(now);
-            self.look(now, out);
+            self.update_key_frame_need(now, out);
         }
         self.with(out, |sink, o| sink.on_wake(now, o));
     }
@@ -924,20 +932,20 @@ mod tests {
             payload_len: 2,
         };
         let at = |ms| Time::ZERO + Span::millis(ms);
-        let mut clocks = Clocks { media: Some(MediaClock::new(Span::millis(10))), ..Clocks::default() };
+        let mut clocks = SourceClock { media: Some(MediaClock::new(Span::millis(10))), ..SourceClock::default() };
         let mut delays = Vec::new();
         let mut steps = Vec::new();
         // The second source's clock is ten seconds behind the first one's; each has a packet that is 30 ms late.
-        for (ssrc, sent, came, stamp) in [
+        for (ssrc, sent, arrival, stamp) in [
             (1, 20_000, 1_000, 0),
             (1, 20_040, 1_070, 3_600),
             (2, 10_080, 1_080, 4_000_000),
             (2, 10_120, 1_150, 4_003_600),
         ] {
             clocks = clocks.of(ssrc, ssrc);
-            let left = clocks.left(at(came), &header(ssrc, sent, stamp));
+            let left = clocks.send_time(at(arrival), &header(ssrc, sent, stamp));
             // Stamps are rounded down to 4 µs.
-            delays.push(at(came).since(left).as_millis_f64().round());
+            delays.push(at(arrival).since(left).as_millis_f64().round());
             steps.push(clocks.media.as_mut().map(|clock| clock.step_of(stamp)));
         }
         assert_eq!(delays, [0.0, 30.0, 0.0, 30.0]);

@@ -16,20 +16,20 @@ use std::collections::BTreeMap;
 use steadycast_units::Time;
 
 /// Length of the SRTCP index with the E flag ("encrypted"), in bytes.
-const INDEX: usize = 4;
+const SRTCP_INDEX_LEN: usize = 4;
 const ENCRYPTED: u32 = 1 << 31;
 /// Length of the unencrypted part of SRTCP in bytes: the header up to the first SSRC.
 const RTCP_CLEAR: usize = 8;
 /// Maximum number of sources whose state is kept. Each source has proved that it has the key.
-const SOURCES: usize = 4_096;
+const MAX_SOURCES: usize = 4_096;
 /// Replay window in packets (RFC 3711, section 3.3.2, requires at least 64).
-const WINDOW: u64 = 128;
+const REPLAY_WINDOW: u64 = 128;
 
 /// Number of rollover counters that are tried for an unknown source, which may have wrapped before the receiver joined.
-/// At 1 Mb/s in packets of 1000 bytes, sequence numbers wrap every nine minutes.
-const WRAPS: u64 = 32;
+/// PacketIndex 1 Mb/s in packets of 1000 bytes, sequence numbers wrap every nine minutes.
+const MAX_JOIN_ROLLOVERS: u64 = 32;
 /// Number of rollovers that are tried after an outage.
-const MISSED: u64 = 4;
+const MAX_OUTAGE_ROLLOVERS: u64 = 4;
 
 /// SRTP protection profiles, which DTLS negotiates (RFC 5764, section 4.1.2; RFC 7714, section 14.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,12 +124,12 @@ fn key_stream<C: KeyIvInit + StreamCipher>(key: &[u8], iv: &[u8; 16], data: &mut
 
 /// The SSRC and the packet index, which make up the initialisation vector.
 #[derive(Clone, Copy)]
-struct At {
+struct PacketIndex {
     ssrc: u32,
     index: u64,
 }
 
-impl At {
+impl PacketIndex {
     /// Returns the initialisation vector: the salt XORed with SSRC and index in its last ten bytes, then zeros (RFC
     /// 3711, section 4.1.1; RFC 7714, sections 8.1 and 9.1).
     fn iv(self, salt: &[u8]) -> [u8; 16] {
@@ -193,7 +193,7 @@ impl Keys {
 
     /// Protects the packet in `bytes` from `start` on. Encrypts all but its first `clear` bytes, and appends the tag
     /// and the SRTCP `index`.
-    fn seal(&self, at: At, bytes: &mut Vec<u8>, (start, clear): (usize, usize), index: &[u8]) {
+    fn seal(&self, at: PacketIndex, bytes: &mut Vec<u8>, (start, clear): (usize, usize), index: &[u8]) {
         let (head, body) = bytes[start..].split_at_mut(clear);
         let tag = match self {
             Self::Cm { cipher, salt, auth } => {
@@ -212,7 +212,7 @@ impl Keys {
 
     /// Verifies and decrypts a packet into `out`. Returns false if the tag is wrong. Tags are compared in constant
     /// time.
-    fn open(&self, at: At, sealed: &Sealed<'_>, out: &mut Vec<u8>) -> bool {
+    fn open(&self, at: PacketIndex, sealed: &Sealed<'_>, out: &mut Vec<u8>) -> bool {
         let Sealed { packet, clear, tag, index } = *sealed;
         if let Self::Cm { auth, .. } = self {
             let signed = auth.clone().chain_update(packet);
@@ -283,7 +283,7 @@ impl Replay {
         match self.newest {
             None => true,
             Some(newest) if index > newest => true,
-            Some(newest) => newest - index < WINDOW && self.seen >> (newest - index) & 1 == 0,
+            Some(newest) => newest - index < REPLAY_WINDOW && self.seen >> (newest - index) & 1 == 0,
         }
     }
 
@@ -291,7 +291,7 @@ impl Replay {
         let newest = self.newest.unwrap_or(index);
         if index >= newest {
             let ahead = index - newest;
-            self.seen = if ahead < WINDOW { self.seen << ahead } else { 0 } | 1;
+            self.seen = if ahead < REPLAY_WINDOW { self.seen << ahead } else { 0 } | 1;
             self.newest = Some(index);
         } else {
             self.seen |= 1 << (newest - index);
@@ -307,23 +307,23 @@ struct Source {
 
 /// Maximum number of packets per second for which several rollover counters are tried. It bounds the CPU time that an
 /// attacker with forged SSRCs can cause.
-const GUESSED: u32 = 200;
+const MAX_GUESSES_PER_SECOND: u32 = 200;
 
 /// The number of such packets in the present second of the clock.
 #[derive(Default)]
-struct Guessed {
+struct GuessLimit {
     second: u64,
     packets: u32,
 }
 
-impl Guessed {
+impl GuessLimit {
     fn may(&mut self, now: Time) -> bool {
         let second = now.as_nanos() / 1_000_000_000;
         if second != self.second {
             *self = Self { second, packets: 0 };
         }
         self.packets = self.packets.saturating_add(1);
-        self.packets <= GUESSED
+        self.packets <= MAX_GUESSES_PER_SECOND
     }
 }
 
@@ -349,7 +349,7 @@ pub struct Srtp {
     /// For each outgoing SSRC, the extended sequence number of the newest packet and the next SRTCP index.
     sent: BTreeMap<u32, (u64, u32)>,
     scratch: Vec<u8>,
-    guessed: Guessed,
+    guessed: GuessLimit,
     refused: u64,
 }
 
@@ -383,7 +383,7 @@ impl Srtp {
     /// Creates a context with a key per direction, see [`MasterKey::exported`].
     pub fn pair(outgoing: &MasterKey, incoming: &MasterKey) -> Self {
         let (sources, sent) = (BTreeMap::new(), BTreeMap::new());
-        let (scratch, guessed, described) = (Vec::new(), Guessed::default(), Vec::new());
+        let (scratch, guessed, described) = (Vec::new(), GuessLimit::default(), Vec::new());
         let (outgoing, incoming) = (Direction::new(outgoing), Direction::new(incoming));
         Self { outgoing, incoming, sources, described, sent, scratch, guessed, refused: 0 }
     }
@@ -408,7 +408,7 @@ impl Srtp {
         let (newest, _) = self.sent.entry(ssrc).or_insert((u64::from(seq), 0));
         let index = extend(seq, *newest);
         *newest = index.max(*newest);
-        self.outgoing.rtp.seal(At { ssrc, index }, bytes, (start, at), &[]);
+        self.outgoing.rtp.seal(PacketIndex { ssrc, index }, bytes, (start, at), &[]);
     }
 
     /// Protects the RTCP compound in `bytes` from `start` on.
@@ -417,7 +417,7 @@ impl Srtp {
         let (_, next) = self.sent.entry(ssrc).or_insert((0, 0));
         let index = *next & !ENCRYPTED;
         *next = index + 1;
-        let at = At { ssrc, index: index.into() };
+        let at = PacketIndex { ssrc, index: index.into() };
         self.outgoing.rtcp.seal(at, bytes, (start, RTCP_CLEAR), &(index | ENCRYPTED).to_be_bytes());
     }
 
@@ -438,13 +438,14 @@ impl Srtp {
         let seq = u16::from_be_bytes([packet[2], packet[3]]);
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
         let mut right = |index: &u64| {
-            let at = At { ssrc, index: *index };
+            let at = PacketIndex { ssrc, index: *index };
             known.rtp.fresh(*index) && self.incoming.rtp.open(at, &sealed, &mut self.scratch)
         };
         let nearest = known.rtp.newest.map(|newest| extend(seq, newest));
         // The rollover counter is unknown if the sender wrapped before this end joined or during an outage. The tag
         // shows which guess is right.
-        let (first, wraps) = nearest.map_or((seq.into(), 0..WRAPS), |nearest| (nearest, 1..MISSED + 1));
+        let (first, wraps) =
+            nearest.map_or((seq.into(), 0..MAX_JOIN_ROLLOVERS), |nearest| (nearest, 1..MAX_OUTAGE_ROLLOVERS + 1));
         let index = match nearest.filter(&mut right) {
             Some(index) => index,
             None if self.guessed.may(now) => wraps.map(|wraps| first + (wraps << 16)).find(&mut right)?,
@@ -462,7 +463,7 @@ impl Srtp {
     }
 
     fn try_rtcp(&mut self, datagram: &[u8]) -> Option<()> {
-        let sealed = self.incoming.rtcp.split(datagram, INDEX)?;
+        let sealed = self.incoming.rtcp.split(datagram, SRTCP_INDEX_LEN)?;
         let packet = sealed.packet;
         let (ssrc, flagged) = (word(packet, 4)?, word(sealed.index, 0)?);
         let clear = if flagged & ENCRYPTED == 0 { packet.len() } else { RTCP_CLEAR };
@@ -471,7 +472,7 @@ impl Srtp {
         // end with the same SSRC is accepted as soon as its index is higher, so that the collision is detected.
         let own = self.sent.get(&ssrc).is_some_and(|(_, next)| index < u64::from(*next));
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
-        let at = At { ssrc, index };
+        let at = PacketIndex { ssrc, index };
         if own || !known.rtcp.fresh(index) || !self.incoming.rtcp.open(at, &sealed, &mut self.scratch) {
             return None;
         }
@@ -480,7 +481,7 @@ impl Srtp {
     }
 
     fn source(&mut self, ssrc: u32) -> &mut Source {
-        if self.sources.len() >= SOURCES && !self.sources.contains_key(&ssrc) {
+        if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&ssrc) {
             self.sources.pop_first();
         }
         self.sources.entry(ssrc).or_default()
@@ -526,7 +527,7 @@ mod tests {
         let (cipher, salt) = (bytes("2B7E151628AED2A6ABF7158809CF4F3C"), bytes("F0F1F2F3F4F5F6F7F8F9FAFBFCFD"));
         let keys = Keys::Cm { cipher, salt, auth };
         let mut stream = vec![0; 48];
-        keys.seal(At { ssrc: 0, index: 0 }, &mut stream, (0, 0), &[]);
+        keys.seal(PacketIndex { ssrc: 0, index: 0 }, &mut stream, (0, 0), &[]);
         assert_eq!(stream[..16], bytes::<16>("E03EAD0935C95E80E166B16DD92B4EB4"));
         assert_eq!(stream[16..32], bytes::<16>("D23513162B02D0F72A43A2FE4A5F97AB"));
         assert_eq!(stream[32..48], bytes::<16>("41E95B3BB0A2E8DD477901E4FCA894C0"));
@@ -572,7 +573,7 @@ mod tests {
              7aa3db36 dfffd6b0 f9bb7878 d7a76c13",
         ];
         for (keys, sealed) in quid_pro_quo().iter().zip(sealed) {
-            let at = At { ssrc: 0x5501_a0b2, index: 0xf17b };
+            let at = PacketIndex { ssrc: 0x5501_a0b2, index: 0xf17b };
             let mut packet = plain.clone();
             keys.seal(at, &mut packet, (0, 12), &[]);
             assert_eq!(packet, [&header[..], &unhex(sealed)].concat());
@@ -596,14 +597,14 @@ mod tests {
         ];
         let tags = ["841dd968 3dd78ec9 2ae58790 125f62b3", "91db4afb feee5a97 8fab4393 ed2615fe"];
         for ((keys, whole), tag) in quid_pro_quo().iter().zip(whole).zip(tags) {
-            let at = At { ssrc: 0x4d61_7273, index: 0x5d4 };
+            let at = PacketIndex { ssrc: 0x4d61_7273, index: 0x5d4 };
             let signed = [&plain[..], &unhex(tag), &unhex("000005d4")].concat();
             for (datagram, clear, index) in [(unhex(whole), RTCP_CLEAR, "800005d4"), (signed, plain.len(), "000005d4")]
             {
                 let mut packet = plain.clone();
                 keys.seal(at, &mut packet, (0, clear), &unhex(index));
                 assert_eq!(packet, datagram);
-                let (mut out, split) = (Vec::new(), keys.split(&packet, INDEX).unwrap());
+                let (mut out, split) = (Vec::new(), keys.split(&packet, SRTCP_INDEX_LEN).unwrap());
                 assert!(keys.open(at, &Sealed { clear, ..split }, &mut out) && out == plain);
             }
         }
@@ -627,7 +628,7 @@ mod tests {
                 ends[sends].protect_rtp(&mut media, 0);
                 ends[sends].protect_rtcp(&mut report, 0);
                 assert_eq!(media.len() - rtp(7).len(), profile.tag());
-                assert_eq!(report.len() - compound.len(), profile.tag() + INDEX);
+                assert_eq!(report.len() - compound.len(), profile.tag() + SRTCP_INDEX_LEN);
                 assert_eq!(ends[sends].open_rtp(Time::ZERO, &media), None, "its own");
                 assert_eq!(ends[hears].open_rtp(Time::ZERO, &media), Some(rtp(7).as_slice()));
                 assert_eq!(ends[hears].open_rtcp(&report), Some(compound.as_slice()));

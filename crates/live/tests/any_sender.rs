@@ -9,7 +9,9 @@ use std::time::Duration;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Intake, VideoSink};
-use steadycast_live::{Datagram, End, FrameShelf, Meta, Outbox, ReceivedFrame, Reports, SocketSink, Unpacker, Which};
+use steadycast_live::{
+    Datagram, End, FrameQueue, JitterBuffer, Meta, Outbox, ReceivedFrame, Reports, SocketSink, Which,
+};
 use steadycast_session::{Identity, Profile, Receiver, RtcpSettings, UnusedReason};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::payload::{PayloadFormat, payloads};
@@ -181,7 +183,7 @@ impl Sending {
 }
 
 /// A receiver of standard senders, and where its frames wait.
-fn receiver(format: PayloadFormat) -> (SocketSink, FrameShelf) {
+fn receiver(format: PayloadFormat) -> (SocketSink, FrameQueue) {
     let given: &[(String, Given)] = &[];
     let factory = Chosen::shared("fixed", Mode::Repaired, given).unwrap();
     let setup = Setup {
@@ -202,21 +204,21 @@ fn receiver(format: PayloadFormat) -> (SocketSink, FrameShelf) {
         Receiver::new(identity, rtcp, factory.terms().app, factory.receiver(&setup), Seed(1).part("rtcp"), now)
             .described(Some([TYPE].into_iter().collect()), None)
     });
-    let shelf = FrameShelf::default();
-    shelf.want();
+    let frame_queue = FrameQueue::default();
+    frame_queue.want();
     let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0);
     let reports = Reports::Sender { known: None, mux: false, heard: false };
-    let unpacker = Box::new(Unpacker::new(format, [TYPE].into_iter().collect(), shelf.clone()));
-    (SocketSink::new(sink, unpacker, reports), shelf)
+    let jitter_buffer = Box::new(JitterBuffer::new(format, [TYPE].into_iter().collect(), frame_queue.clone()));
+    (SocketSink::new(sink, jitter_buffer, reports), frame_queue)
 }
 
 /// All frames that come of these datagrams, and when each was there to be taken.
 fn received(format: PayloadFormat, packets: &[(Time, Vec<u8>)]) -> Vec<(Time, ReceivedFrame)> {
-    let (mut sink, shelf) = receiver(format);
+    let (mut sink, frame_queue) = receiver(format);
     let (mut out, mut frames) = (Outbox::default(), Vec::new());
     let from: SocketAddr = "192.0.2.1:5004".parse().unwrap();
     let take = |at, frames: &mut Vec<_>| {
-        frames.extend(shelf.take(Duration::ZERO).unwrap().into_iter().map(|frame| (at, frame)));
+        frames.extend(frame_queue.take(Duration::ZERO).unwrap().into_iter().map(|frame| (at, frame)));
     };
     sink.join(Time::ZERO);
     for (at, bytes) in packets {
@@ -286,7 +288,7 @@ const BESIDE: [UnusedReason; 15] = [
 fn counts_under_its_reason(seed: u64, share: u64) -> Result<(), TestCaseError> {
     const SOURCE: u32 = 0x5151_5151;
     let mut chance = Seed(seed).part("beside");
-    let (mut sink, shelf) = receiver(PayloadFormat::H264);
+    let (mut sink, frame_queue) = receiver(PayloadFormat::H264);
     let (own, other, excluded) = ("192.0.2.1:5004", "192.0.2.2:5004", "192.0.2.3:5004");
     sink.excluded = vec![excluded.parse::<SocketAddr>().unwrap().ip()];
     sink.join(Time::ZERO);
@@ -363,7 +365,7 @@ fn counts_under_its_reason(seed: u64, share: u64) -> Result<(), TestCaseError> {
     let counted: std::collections::BTreeMap<_, _> = counts.iter().collect();
     prop_assert_eq!(&counted, &expected);
     // What is not supported is no damage; what contradicts its format is.
-    let frames = shelf.counts();
+    let frames = frame_queue.counts();
     let malformed = expected.get(&UnusedReason::MalformedPayload).copied().unwrap_or(0);
     prop_assert_eq!((frames.damaged, frames.missing), (malformed, 0), "{:?}", frames);
     // Each of them has a sentence.

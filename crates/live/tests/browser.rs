@@ -43,14 +43,14 @@ fn begun(offer: String, ports: std::ops::RangeInclusive<u16>) -> Result<Sending,
 
 /// An encoder whose pictures are all of one size.
 fn encode(sending: &Sending) {
-    let desk = sending.desk.clone().unwrap();
+    let encoder_queue = sending.encoder_queue.clone().unwrap();
     std::thread::spawn(move || {
         loop {
-            match desk.next_job(Duration::from_millis(100)) {
+            match encoder_queue.next_job(Duration::from_millis(100)) {
                 Next::Job(job) => {
                     let (kind, first) = if job.first { (FrameKind::I, 0x10) } else { (FrameKind::P, 0x11) };
                     let bytes = [vec![first], vec![0; 2_000]].concat();
-                    desk.push(Unit { picture: job.picture, kind, quantizer: job.quantizer, bytes });
+                    encoder_queue.push(Unit { picture: job.picture, kind, quantizer: job.quantizer, bytes });
                 }
                 Next::Nothing => {}
                 Next::Closed => return,

@@ -10,7 +10,7 @@ use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Intake, VideoSink, VideoSource};
 use steadycast_live::{
     Clock, Consumer, Datagram, End, EndIx, Interface, Loop, Meta, Outbox, Pair, PairOptions, Reports, SocketSink,
-    SocketSource, Which, Zeros,
+    SocketSource, Which, ZeroPayloads,
 };
 use steadycast_session::{
     EcnCounts, EcnPath, FeedbackFormat, Identity, Profile, Receiver, RtcpSettings, SenderSettings,
@@ -20,9 +20,9 @@ use steadycast_wire::rtp::RtpHeader;
 
 /// Sequence numbers as they came, and payload bytes.
 #[derive(Clone, Default)]
-struct Taken(Arc<Mutex<(Vec<u64>, usize)>>);
+struct NegotiatedOffer(Arc<Mutex<(Vec<u64>, usize)>>);
 
-impl Consumer for Taken {
+impl Consumer for NegotiatedOffer {
     fn take(&mut self, _: Time, seq: u64, _: &RtpHeader, payload: &[u8]) {
         let mut taken = self.0.lock().unwrap();
         taken.0.push(seq);
@@ -80,10 +80,10 @@ impl Session {
         };
         let chance = Seed(1).part("rtcp");
         let source = VideoSource::new(settings, self.factory(), self.setup(7), None, false, chance, Time::ZERO);
-        SocketSource::new(source, Box::new(Zeros))
+        SocketSource::new(source, Box::new(ZeroPayloads))
     }
 
-    fn sink(&self, ssrc: u32, taken: &Taken, reports: Reports) -> SocketSink {
+    fn sink(&self, ssrc: u32, taken: &NegotiatedOffer, reports: Reports) -> SocketSink {
         let (factory, setup, rtcp) = (self.factory(), self.setup(ssrc), self.rtcp());
         let make = Box::new(move |now, _| {
             let identity = Identity { ssrc, cname: format!("receiver-{ssrc}") };
@@ -147,8 +147,8 @@ fn run(session: &Session, at: &[SocketAddr], options: &PairOptions, reports: Rep
     let mut driver = Loop::new(clock).unwrap();
     let mut taken = Vec::new();
     for (n, at) in at.iter().enumerate() {
-        let mut sink = session.sink(100 + n as u32, &Taken::default(), reports);
-        let mine = Taken::default();
+        let mut sink = session.sink(100 + n as u32, &NegotiatedOffer::default(), reports);
+        let mine = NegotiatedOffer::default();
         sink = SocketSink::new(sink.sink, Box::new(mine.clone()), reports);
         sink.join(clock.now());
         driver.add(Wired::Sink(Box::new(sink)), Pair::receiver(*at, options).unwrap()).unwrap();
@@ -251,7 +251,7 @@ fn a_source_that_is_excluded_is_not_heard() {
     let session = Session { rate: Rate::mbps(1), controller: "fixed", group: false, ecn: Ecn::NotEct };
     let (clock, at) = (Clock::start(), free("127.0.0.1"));
     let mut driver = Loop::new(clock).unwrap();
-    let taken = [Taken::default(), Taken::default()];
+    let taken = [NegotiatedOffer::default(), NegotiatedOffer::default()];
     let other = free("127.0.0.1");
     for (mine, (at, excluded)) in taken.iter().zip([(at, "127.0.0.1"), (other, "127.0.0.2")]) {
         let mut sink = session.sink(100, mine, TO_SENDER);
@@ -305,7 +305,7 @@ fn reports_go_on_to_the_sender_while_a_stranger_sends_rtcp_from_another_address(
     std::thread::scope(|all| {
         all.spawn(|| {
             let socket = std::net::UdpSocket::bind("127.0.0.2:0").unwrap();
-            // Nobody writes to it: each wait for a datagram lasts 10 ms.
+            // Discard writes to it: each wait for a datagram lasts 10 ms.
             socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
             // The session lasts less than two seconds. Where it panics, nobody says that it is over.
             let until = clock.now() + Span::secs(20);
@@ -325,7 +325,7 @@ fn reports_go_on_to_the_sender_while_a_stranger_sends_rtcp_from_another_address(
 #[test]
 fn reports_go_where_the_followed_source_is_whatever_strangers_send() {
     let session = Session { rate: Rate::mbps(1), controller: "fixed", group: false, ecn: Ecn::NotEct };
-    let mut sink = session.sink(100, &Taken::default(), TO_SENDER);
+    let mut sink = session.sink(100, &NegotiatedOffer::default(), TO_SENDER);
     sink.join(Time::ZERO);
     let (mut ms, mut out) = (0, Outbox::default());
     let mut hear = |which, from: &str, bytes: &[u8]| {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use steadycast_live::sdp::{self, Description};
 use steadycast_live::{
-    EncoderDesk, FlowKeys, FrameShelf, Handle, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions,
+    EncoderQueue, FlowKeys, FrameQueue, Handle, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions,
     ReceiveOptions, Receiving, RungData, SendOptions, Sending, Steering, To, Unit,
 };
 use steadycast_session::UnusedReason;
@@ -211,7 +211,7 @@ pub(crate) fn check_sender(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDi
 #[pyclass(frozen, extends = PySession, name = "Sender", module = "steadycast._core")]
 pub(crate) struct PySender {
     sending: Sending,
-    desk: Option<EncoderDesk>,
+    encoder_queue: Option<EncoderQueue>,
 }
 
 #[pymethods]
@@ -222,7 +222,8 @@ impl PySender {
         let options = send_options(options)?;
         let sending = Sending::start(options, medium(medium_)?).map_err(refused)?;
         let session = PySession { kind: "Sender", handle: sending.handle.clone() };
-        Ok(PyClassInitializer::from(session).add_subclass(Self { desk: sending.desk.clone(), sending }))
+        Ok(PyClassInitializer::from(session)
+            .add_subclass(Self { encoder_queue: sending.encoder_queue.clone(), sending }))
     }
 
     /// The session description; for a browser the answer.
@@ -257,7 +258,9 @@ impl PySender {
     /// `patience` seconds, `False` when there will be none any more.
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
         let patience = seconds(patience);
-        let next = py.detach(|| self.desk.as_ref().map_or(Next::Closed, |desk| desk.next_job(patience)));
+        let next = py.detach(|| {
+            self.encoder_queue.as_ref().map_or(Next::Closed, |encoder_queue| encoder_queue.next_job(patience))
+        });
         match next {
             Next::Job(job) => (job.picture, job.first, job.quantizer, job.size).into_pyobject(py).map(Bound::into_any),
             Next::Nothing => Ok(py.None().into_bound(py)),
@@ -267,22 +270,22 @@ impl PySender {
 
     /// For an encoder: an access unit of picture number `picture`; `kind` is 0, 1 or 2 for I, P and B.
     fn push(&self, picture: u32, kind: u8, quantizer: u8, data: Vec<u8>) {
-        if let Some(desk) = &self.desk {
-            desk.push(Unit { picture, kind: frame_kind(kind), quantizer, bytes: data });
+        if let Some(encoder_queue) = &self.encoder_queue {
+            encoder_queue.push(Unit { picture, kind: frame_kind(kind), quantizer, bytes: data });
         }
     }
 
     /// For an encoder: its source has passed over this many pictures that no later one tells of.
     fn passed(&self, pictures: u32) {
-        if let Some(desk) = &self.desk {
-            desk.passed(pictures);
+        if let Some(encoder_queue) = &self.encoder_queue {
+            encoder_queue.passed(pictures);
         }
     }
 
     /// For an encoder: its source has no more pictures.
     fn end(&self) {
-        if let Some(desk) = &self.desk {
-            desk.end();
+        if let Some(encoder_queue) = &self.encoder_queue {
+            encoder_queue.end();
         }
     }
 }
@@ -293,7 +296,7 @@ const SIDES: std::ops::RangeInclusive<u32> = 16..=16_384;
 /// A live receiver. `options` is a dict; see `steadycast.live.receive`.
 #[pyclass(frozen, extends = PySession, name = "Receiver", module = "steadycast._core")]
 pub(crate) struct PyReceiver {
-    shelf: FrameShelf,
+    frame_queue: FrameQueue,
     description: Description,
     offered: Option<String>,
     other_clock: Option<(String, u8, String)>,
@@ -357,9 +360,14 @@ impl PyReceiver {
         }
         let receiving = Receiving::start(options).map_err(refused)?;
         let session = PySession { kind: "Receiver", handle: receiving.handle.clone() };
-        let shelf = receiving.shelf.clone();
-        let own =
-            Self { shelf, description, offered: offered.map(|all| all.join(", ")), other_clock, _receiving: receiving };
+        let frame_queue = receiving.frame_queue.clone();
+        let own = Self {
+            frame_queue,
+            description,
+            offered: offered.map(|all| all.join(", ")),
+            other_clock,
+            _receiving: receiving,
+        };
         Ok(PyClassInitializer::from(session).add_subclass(own))
     }
 
@@ -409,14 +417,14 @@ impl PyReceiver {
 
     /// From now on frames are kept for `frames`.
     fn want_frames(&self) {
-        self.shelf.want();
+        self.frame_queue.want();
     }
 
     /// The frames that have come, as (ticks, damaged, whole, arrival in s, bytes); an empty list after `patience`
     /// seconds without any, `None` when there will be none any more.
     fn frames<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Option<Bound<'py, PyList>>> {
         let patience = seconds(patience);
-        let Some(frames) = py.detach(|| self.shelf.take(patience)) else { return Ok(None) };
+        let Some(frames) = py.detach(|| self.frame_queue.take(patience)) else { return Ok(None) };
         let list = PyList::empty(py);
         for f in frames {
             list.append((f.ticks, f.damaged, f.whole, f.last.as_secs_f64(), PyBytes::new(py, &f.bytes)))?;

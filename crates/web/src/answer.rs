@@ -6,7 +6,8 @@
 use crate::Credentials;
 use crate::certificate::Fingerprint;
 use crate::lines::{
-    Format, Lines, TRANSPORT_WIDE, asked, formats, hex, parameter, profile_level, put, retransmissions, unhex,
+    Format, Lines, TRANSPORT_WIDE, add_attribute, formats, hex, parameter, profile_level, retransmissions,
+    rtcp_feedback, unhex,
 };
 use sdp_types::{Attribute, Connection, Media, Origin, Session};
 use std::net::SocketAddr;
@@ -25,7 +26,7 @@ const LONGEST_CREDENTIAL: usize = 256;
 /// The error of an offer that can't be answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}; {remedy}")]
-pub struct Refusal {
+pub struct OfferError {
     /// The part of the offer: `offer.codec` or another `offer.…`.
     pub place: &'static str,
     /// The problem.
@@ -34,8 +35,8 @@ pub struct Refusal {
     pub remedy: &'static str,
 }
 
-fn refuse<T>(place: &'static str, problem: impl Into<String>, remedy: &'static str) -> Result<T, Refusal> {
-    Err(Refusal { place, problem: problem.into(), remedy })
+fn refuse<T>(place: &'static str, problem: impl Into<String>, remedy: &'static str) -> Result<T, OfferError> {
+    Err(OfferError { place, problem: problem.into(), remedy })
 }
 
 /// Formats of per-packet feedback.
@@ -60,7 +61,7 @@ pub struct Stream<'a> {
 
 /// The parameters of this end, and the features of the offer that it uses.
 #[derive(Clone, Debug)]
-pub struct Own<'a> {
+pub struct LocalParameters<'a> {
     /// The unique number of this session.
     pub session: u64,
     /// The address at which the browser reaches this end.
@@ -85,7 +86,7 @@ pub struct Own<'a> {
 
 /// The negotiated parameters of an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct NegotiatedParameters {
     /// Payload type of the media.
     pub payload_type: u8,
     /// Payload type of retransmissions, if the browser requests them.
@@ -141,7 +142,7 @@ impl<'a> Transport<'a> {
         if own.is_empty() { self.shared.iter().flat_map(|lines| lines.values(name)).collect() } else { own }
     }
 
-    fn credentials(&self) -> Result<Credentials, Refusal> {
+    fn credentials(&self) -> Result<Credentials, OfferError> {
         let one = |name: &'a str, least: usize| {
             let said = self.values(name).into_iter().next().unwrap_or_default();
             let fits = (least..=LONGEST_CREDENTIAL).contains(&said.len());
@@ -151,7 +152,7 @@ impl<'a> Transport<'a> {
         Ok(Credentials { ufrag: one("ice-ufrag", 4)?, password: one("ice-pwd", 22)? })
     }
 
-    fn fingerprints(&self) -> Result<Vec<Fingerprint>, Refusal> {
+    fn fingerprints(&self) -> Result<Vec<Fingerprint>, OfferError> {
         let one = |said: &str| {
             let (hash, digits) = said.split_once(' ')?;
             let bytes = unhex(&digits.trim().replace(':', ""))?;
@@ -246,7 +247,7 @@ fn open(media: &Media) -> bool {
 ///
 /// # Errors
 /// The offer can't be answered.
-pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<Agreed, Refusal> {
+pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, OfferError> {
     if offer.len() > LONGEST {
         return refuse("offer.text", format!("it has {} bytes", offer.len()), "send no more than 65536");
     }
@@ -287,10 +288,10 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<Agreed, Refusal> {
     let (peer, fingerprints) = (transport.credentials()?, transport.fingerprints()?);
     let (format, played) = offered(media, stream)?;
     let payload_type = played.payload_type;
-    let asks = |words: &[&str]| asked(media, payload_type).any(|said| said == words);
+    let asks = |words: &[&str]| rtcp_feedback(media, payload_type).any(|said| said == words);
     let requests = ["nack pli", "ccm fir"];
     let transport = own.extension(TRANSPORT_WIDE);
-    Ok(Agreed {
+    Ok(NegotiatedParameters {
         payload_type,
         repair: retransmissions(media, payload_type).map(|(again, _)| again).filter(|again| no_report(*again)),
         congestion: asks(&["ack", "ccfb"]),
@@ -310,7 +311,7 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<Agreed, Refusal> {
 }
 
 /// Returns the first offered payload type that can decode the stream.
-fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format), Refusal> {
+fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format), OfferError> {
     const PLAYED: &str = "a browser is sent h264, vp8, vp9 or av1: choose one that it offers";
     let Some(format) = stream.format else {
         return refuse("offer.codec", "nothing is sent that could be seen", PLAYED);
@@ -335,9 +336,9 @@ fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format)
     }
 }
 
-impl Agreed {
+impl NegotiatedParameters {
     /// Returns the answer.
-    pub fn answer(&self, own: &Own<'_>) -> String {
+    pub fn answer(&self, own: &LocalParameters<'_>) -> String {
         let address = own.address.ip();
         let origin = Origin::with_ip_addr(own.session.to_string(), 1, address);
         let mut whole = Session::new(origin, "-");
@@ -363,7 +364,7 @@ impl Agreed {
     }
 
     /// Writes the attributes of the accepted section.
-    fn describe(&self, media: &mut Media, own: &Own<'_>) {
+    fn describe(&self, media: &mut Media, own: &LocalParameters<'_>) {
         media.port = own.address.port();
         let repair = self.repair.zip(own.repair);
         media.fmt = self.payload_type.to_string();
@@ -380,47 +381,47 @@ impl Agreed {
         }
         let (ip, port) = (own.address.ip(), own.address.port());
         let pt = self.payload_type;
-        let mut put = |name: &str, value: String| put(media, name, value);
-        put("ice-ufrag", ufrag.clone());
-        put("ice-pwd", password.clone());
-        put("fingerprint", format!("sha-256 {}", digits.join(":")));
-        put("setup", "passive".into());
+        let mut add_attribute = |name: &str, value: String| add_attribute(media, name, value);
+        add_attribute("ice-ufrag", ufrag.clone());
+        add_attribute("ice-pwd", password.clone());
+        add_attribute("fingerprint", format!("sha-256 {}", digits.join(":")));
+        add_attribute("setup", "passive".into());
         // The priority of a single host candidate (RFC 8445, section 5.1.2.1).
-        put("candidate", format!("1 1 udp 2130706431 {ip} {port} typ host"));
-        put("rtpmap", format!("{pt} {}/90000", self.format.encoding()));
+        add_attribute("candidate", format!("1 1 udp 2130706431 {ip} {port} typ host"));
+        add_attribute("rtpmap", format!("{pt} {}/90000", self.format.encoding()));
         if !self.fmtp.is_empty() {
-            put("fmtp", format!("{pt} {}", self.fmtp));
+            add_attribute("fmtp", format!("{pt} {}", self.fmtp));
         }
         match own.feedback {
             // RFC 8888, section 6, requires the asterisk. Chromium sends this feedback only if the line applies to each
             // payload type, including that of retransmissions.
-            Feedback::Congestion if self.congestion => put("rtcp-fb", "* ack ccfb".into()),
+            Feedback::Congestion if self.congestion => add_attribute("rtcp-fb", "* ack ccfb".into()),
             Feedback::Transport => {
                 if let Some(id) = self.transport {
-                    put("extmap", format!("{id} {TRANSPORT_WIDE}"));
-                    put("rtcp-fb", format!("{pt} transport-cc"));
+                    add_attribute("extmap", format!("{id} {TRANSPORT_WIDE}"));
+                    add_attribute("rtcp-fb", format!("{pt} transport-cc"));
                 }
             }
             Feedback::Congestion | Feedback::Standard => {}
         }
         if let Some(id) = self.send_time.filter(|_| own.send_time) {
-            put("extmap", format!("{id} {SEND_TIME}"));
+            add_attribute("extmap", format!("{id} {SEND_TIME}"));
         }
         for request in self.requests.iter().filter(|_| own.key_frames) {
-            put("rtcp-fb", format!("{pt} {request}"));
+            add_attribute("rtcp-fb", format!("{pt} {request}"));
         }
         if self.round_trip {
-            put("rtcp-xr", "rcvr-rtt=all".into());
+            add_attribute("rtcp-xr", "rcvr-rtt=all".into());
         }
-        put("msid", "steadycast video".into());
+        add_attribute("msid", "steadycast video".into());
         if let Some((again, ssrc)) = repair {
-            put("rtcp-fb", format!("{pt} nack"));
-            put("rtpmap", format!("{again} rtx/90000"));
-            put("fmtp", format!("{again} apt={pt}"));
-            put("ssrc-group", format!("FID {} {ssrc}", own.media));
+            add_attribute("rtcp-fb", format!("{pt} nack"));
+            add_attribute("rtpmap", format!("{again} rtx/90000"));
+            add_attribute("fmtp", format!("{again} apt={pt}"));
+            add_attribute("ssrc-group", format!("FID {} {ssrc}", own.media));
         }
         for ssrc in [own.media].into_iter().chain(repair.map(|(_, ssrc)| ssrc)) {
-            put("ssrc", format!("{ssrc} cname:{}", own.cname));
+            add_attribute("ssrc", format!("{ssrc} cname:{}", own.cname));
         }
         media.add_attribute(Attribute::new("end-of-candidates"));
     }

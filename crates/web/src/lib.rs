@@ -12,10 +12,10 @@ mod tunnel;
 // It is a dependency only for its feature selection.
 use num_traits as _;
 
-pub use answer::{Agreed, Feedback, Own, Refusal, Stream, agree};
+pub use answer::{Feedback, LocalParameters, NegotiatedParameters, OfferError, Stream, agree};
 pub use certificate::{Certificate, Fingerprint};
 pub use dimpl::SrtpProfile;
-pub use tunnel::{Ends, Keys, Output, PATIENCE, Protocol, QUIET, SILENCE, State, Tunnel};
+pub use tunnel::{CONNECT_TIMEOUT, CONSENT_TIMEOUT, Ends, Keys, MIN_SILENCE, Output, Protocol, State, Tunnel};
 
 /// The ICE user name and password of one end (RFC 8445, section 5.3).
 #[derive(Clone, PartialEq, Eq)]

@@ -79,7 +79,7 @@ pub fn formats(media: &Media) -> Vec<Format> {
 
 /// Returns the `a=rtcp-fb` values of this payload type, and those of all types (RFC 4585, section 4.2), split into
 /// words.
-pub fn asked(media: &Media, payload_type: u8) -> impl Iterator<Item = Vec<&str>> {
+pub fn rtcp_feedback(media: &Media, payload_type: u8) -> impl Iterator<Item = Vec<&str>> {
     let own = payload_type.to_string();
     let words = media.get_attribute_values("rtcp-fb").flatten().map(|said| said.split_whitespace().collect::<Vec<_>>());
     words
@@ -90,7 +90,7 @@ pub fn asked(media: &Media, payload_type: u8) -> impl Iterator<Item = Vec<&str>>
 /// Returns the payload type of retransmissions of this payload type, and the time for which packets are cached (RFC
 /// 4588, section 8).
 pub fn retransmissions(media: &Media, payload_type: u8) -> Option<(u8, Option<Span>)> {
-    if !asked(media, payload_type).any(|words| words == ["nack"]) {
+    if !rtcp_feedback(media, payload_type).any(|words| words == ["nack"]) {
         return None;
     }
     // There may be a retransmission type per media type, each with its `apt`.
@@ -124,7 +124,7 @@ pub fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Adds an attribute with a value to a section.
-pub fn put(media: &mut Media, name: &str, value: impl Into<String>) {
+pub fn add_attribute(media: &mut Media, name: &str, value: impl Into<String>) {
     media.add_attribute(Attribute::with_value(name, value.into()));
 }
 

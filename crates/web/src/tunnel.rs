@@ -20,31 +20,31 @@ use std::time::{Duration, Instant};
 use steadycast_units::{Span, Time};
 
 /// Maximum time for ICE and DTLS together.
-pub const PATIENCE: Span = Span::secs(15);
+pub const CONNECT_TIMEOUT: Span = Span::secs(15);
 /// A browser's consent expires this long after its last check (RFC 7675, section 5.1).
-pub const SILENCE: Span = Span::secs(30);
+pub const CONSENT_TIMEOUT: Span = Span::secs(30);
 /// Minimum time without packets after which a browser counts as silent.
 ///
 /// Chromium and Firefox send transport-wide feedback every 50 to 250 ms, a receiver report every second and a check
 /// every 2.5 s. At 50 % loss, four seconds without any of them have a probability below 10⁻⁶, because about twenty
 /// consecutive datagrams must be lost.
-pub const QUIET: Span = Span::secs(4);
+pub const MIN_SILENCE: Span = Span::secs(4);
 /// A browser counts as silent only after this multiple of its longest gap so far. So a player that reports every 5 s
 /// does not count as silent.
-const QUIET_GAPS: u64 = 2;
+const SILENCE_GAPS: u64 = 2;
 /// The browser is not moved to another address while packets have arrived from the present one within this time.
-const SETTLED: Span = Span::secs(1);
+const MIGRATION_HOLD: Span = Span::secs(1);
 /// Amplification limit for an address that is not validated (RFC 9000, section 8.1).
 const AMPLIFICATION: u64 = 3;
 /// Initial retransmission timeout of this end's checks, which doubles with each retransmission.
-const CHECK_AGAIN: Span = Span::millis(250);
+const CHECK_RTO: Span = Span::millis(250);
 /// Maximum number of addresses stored per browser.
-const PATHS: usize = 4;
+const MAX_PATHS: usize = 4;
 /// The PRIORITY attribute of this end's checks, that of a host candidate (RFC 8445, section 5.1.2.1).
 const PRIORITY: u32 = (126 << 24) | (65_535 << 8) | 255;
 /// Initial retransmission timeout of a DTLS flight, and number of retransmissions. The timeout doubles, which amounts
 /// to 13 s.
-const FLIGHT: (Duration, usize) = (Duration::from_millis(100), 6);
+const DTLS_RETRANSMISSION: (Duration, usize) = (Duration::from_millis(100), 6);
 
 /// The protocol of a datagram, by its first byte (RFC 7983, section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,11 +193,11 @@ impl Tunnel {
     /// # Errors
     /// The certificate can't be used, which is a bug.
     pub fn new(epoch: Instant, now: Time, ends: Ends, certificate: &Certificate) -> Result<Self, dimpl::Error> {
-        let (first, times) = FLIGHT;
+        let (first, times) = DTLS_RETRANSMISSION;
         let config = Config::builder()
             .use_server_cookie(true)
             .require_client_certificate(true)
-            .handshake_timeout(Duration::from_nanos(PATIENCE.as_nanos()))
+            .handshake_timeout(Duration::from_nanos(CONNECT_TIMEOUT.as_nanos()))
             .flight_start_rto(first)
             .flight_retries(times)
             .build()?;
@@ -254,9 +254,9 @@ impl Tunnel {
         now.since(self.last)
     }
 
-    /// Returns true if a connected browser has sent nothing for longer than a running one would, see [`QUIET`].
+    /// Returns true if a connected browser has sent nothing for longer than a running one would, see [`MIN_SILENCE`].
     pub fn is_silent(&self, now: Time) -> bool {
-        self.state == State::Connected && self.silent_for(now) >= QUIET.max(self.longest_gap * QUIET_GAPS)
+        self.state == State::Connected && self.silent_for(now) >= MIN_SILENCE.max(self.longest_gap * SILENCE_GAPS)
     }
 
     /// Returns the time at which [`Tunnel::on_wake`] is due.
@@ -265,8 +265,10 @@ impl Tunnel {
             return Time::ZERO;
         }
         match self.state {
-            State::Checking | State::Connecting => self.dtls_wake.min(self.began + PATIENCE).min(self.paths_wake()),
-            State::Connected => self.dtls_wake.min(self.checked + SILENCE).min(self.paths_wake()),
+            State::Checking | State::Connecting => {
+                self.dtls_wake.min(self.began + CONNECT_TIMEOUT).min(self.paths_wake())
+            }
+            State::Connected => self.dtls_wake.min(self.checked + CONSENT_TIMEOUT).min(self.paths_wake()),
             State::Ended => Time::NEVER,
         }
     }
@@ -279,14 +281,14 @@ impl Tunnel {
     /// Handles the expiry of the timer of [`Tunnel::wake`].
     pub fn on_wake(&mut self, now: Time) {
         match self.state {
-            State::Checking if now >= self.began + PATIENCE => {
+            State::Checking if now >= self.began + CONNECT_TIMEOUT => {
                 let (ip, port) = (self.ends.local.ip(), self.ends.local.port());
                 self.end(format!("no check from the browser: is UDP port {port} of {ip} reachable from there?"));
             }
-            State::Connecting if now >= self.began + PATIENCE => {
+            State::Connecting if now >= self.began + CONNECT_TIMEOUT => {
                 self.end("the browser's checks came, and DTLS did not connect in 15 s".into());
             }
-            State::Connected if now >= self.checked + SILENCE => {
+            State::Connected if now >= self.checked + CONSENT_TIMEOUT => {
                 self.end("the browser has been silent for 30 s".into());
             }
             State::Connecting | State::Connected => {
@@ -322,7 +324,7 @@ impl Tunnel {
     }
 
     /// Handles an authentic SRTCP packet from this address, which only the browser can have sent.
-    pub fn on_heard(&mut self, now: Time, from: SocketAddr) {
+    pub fn on_authenticated(&mut self, now: Time, from: SocketAddr) {
         self.arrived(now);
         if self.peer == Some(from) {
             self.heard = now;
@@ -415,9 +417,9 @@ impl Tunnel {
         if let Some(n) = self.paths.iter().position(|path| path.at == at) {
             return n;
         }
-        if self.paths.len() == PATHS {
+        if self.paths.len() == MAX_PATHS {
             // The path with the oldest check is dropped, but never the browser's present one.
-            let oldest = (0..PATHS).filter(|n| self.paths.get(*n).is_some_and(|path| self.peer != Some(path.at)));
+            let oldest = (0..MAX_PATHS).filter(|n| self.paths.get(*n).is_some_and(|path| self.peer != Some(path.at)));
             if let Some(n) = oldest.min_by_key(|n| self.paths.get(*n).map(|path| path.checked)) {
                 self.paths.remove(n);
             }
@@ -432,7 +434,7 @@ impl Tunnel {
             is_nominated: false,
             transaction: transaction(&self.secret, self.path_count),
             again: Time::NEVER,
-            wait: CHECK_AGAIN,
+            wait: CHECK_RTO,
         });
         self.paths.len() - 1
     }
@@ -451,7 +453,7 @@ impl Tunnel {
         let is_sent = bytes.get(..len).is_some_and(|bytes| self.send(at, bytes));
         if let Some(path) = self.paths.get_mut(n).filter(|_| !is_sent) {
             // The amplification limit is reached. The next check of the browser allows another try.
-            (path.again, path.wait) = (Time::NEVER, CHECK_AGAIN);
+            (path.again, path.wait) = (Time::NEVER, CHECK_RTO);
         }
     }
 
@@ -461,7 +463,7 @@ impl Tunnel {
     /// An attacker can replay a check from another address, and may even make the browser respond. It can't divert the
     /// media as long as the browser's packets arrive from its own address.
     fn settle(&mut self, now: Time) {
-        if now.since(self.heard) >= SETTLED
+        if now.since(self.heard) >= MIGRATION_HOLD
             && let Some(at) = self.next().filter(|_| self.state != State::Ended)
         {
             self.move_to(now, at);
@@ -486,7 +488,7 @@ impl Tunnel {
     /// Returns the time of the next check or move.
     fn paths_wake(&self) -> Time {
         let again = self.paths.iter().map(|path| path.again).min().unwrap_or(Time::NEVER);
-        self.next().map_or(again, |_| again.min(self.heard + SETTLED))
+        self.next().map_or(again, |_| again.min(self.heard + MIGRATION_HOLD))
     }
 
     /// Sends a datagram, unless the amplification limit of the address is reached. Returns whether it was sent.

@@ -3,7 +3,7 @@
 use steadycast_units::{Span, Time};
 
 /// Maximum plausible round-trip time. A larger result comes from a stale or forged report block.
-pub const LONGEST_ROUND_TRIP: Span = Span::secs(60);
+pub const MAX_ROUND_TRIP: Span = Span::secs(60);
 
 const NS_PER_S: u128 = 1_000_000_000;
 
@@ -52,12 +52,12 @@ pub fn span(units: u32) -> Span {
 /// Returns the round-trip time A − LSR − DLSR, modulo 2³² (RFC 3550, section 6.4.1).
 ///
 /// `arrival` is the middle of the NTP time at which the report block arrived. Returns `None` if the block refers to no
-/// sender report (LSR is zero), or if the result is negative or above [`LONGEST_ROUND_TRIP`].
+/// sender report (LSR is zero), or if the result is negative or above [`MAX_ROUND_TRIP`].
 pub fn round_trip(arrival: u32, lsr: u32, dlsr: u32) -> Option<Span> {
     if lsr == 0 {
         return None;
     }
     let units = arrival.wrapping_sub(lsr).wrapping_sub(dlsr);
     // The modulus is 18 h, so that a negative result wraps to more than 9 h and exceeds the bound as well.
-    Some(span(units)).filter(|&trip| trip <= LONGEST_ROUND_TRIP)
+    Some(span(units)).filter(|&trip| trip <= MAX_ROUND_TRIP)
 }

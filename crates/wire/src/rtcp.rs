@@ -303,7 +303,7 @@ impl Packet {
     }
 
     /// Returns true if this is per-packet feedback in a known format, by its type and FMT. The content is not checked.
-    pub fn tells_packets(&self) -> bool {
+    pub fn is_packet_feedback(&self) -> bool {
         CongestionFeedback::is(self) || TransportFeedback::is(self)
     }
 

@@ -62,11 +62,11 @@ pub struct ExtendedSeq {
 impl ExtendedSeq {
     /// Creates a counter that considers a source valid after [`MIN_SEQUENTIAL`] consecutive packets.
     pub const fn new() -> Self {
-        Self::believing_after(MIN_SEQUENTIAL)
+        Self::with_probation(MIN_SEQUENTIAL)
     }
     /// Creates a counter that considers a source valid after `needed` consecutive packets. With 0 and 1 the first
     /// packet is enough.
-    pub const fn believing_after(needed: u8) -> Self {
+    pub const fn with_probation(needed: u8) -> Self {
         let needed = if needed == 0 { 1 } else { needed };
         Self { newest: 0, base: 0, probation: needed, needed, stray: None, ran: 0, left: None }
     }
@@ -87,7 +87,7 @@ impl ExtendedSeq {
         if self.is_valid() { (self.newest - self.base) as u64 + 1 } else { 0 }
     }
     /// Returns the number of packets of the probation before the one that ended it.
-    pub const fn probationers(&self) -> u64 {
+    pub const fn probation_packets(&self) -> u64 {
         self.needed as u64 - 1
     }
     /// Classifies the sequence number of a packet that has arrived.

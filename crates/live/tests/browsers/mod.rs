@@ -8,7 +8,7 @@ use client::{Version, certificate, credentials};
 use std::net::{SocketAddr, UdpSocket};
 use steadycast_live::{MasterKey, Srtp, SrtpProfile};
 use steadycast_units::Time;
-use steadycast_web::{Credentials, Keys, SrtpProfile as Agreed, lines};
+use steadycast_web::{Credentials, Keys, SrtpProfile as NegotiatedProfile, lines};
 
 const OFFER: &str = include_str!("../../../web/tests/all/offers/chromium.sdp");
 
@@ -28,8 +28,8 @@ pub(crate) fn offer() -> String {
 /// The browser's protection of what it sends, and opening of what comes.
 fn opened(keys: &Keys) -> Srtp {
     let profile = match keys.profile {
-        Agreed::AEAD_AES_256_GCM => SrtpProfile::Aes256Gcm,
-        Agreed::AEAD_AES_128_GCM => SrtpProfile::Aes128Gcm,
+        NegotiatedProfile::AEAD_AES_256_GCM => SrtpProfile::Aes256Gcm,
+        NegotiatedProfile::AEAD_AES_128_GCM => SrtpProfile::Aes128Gcm,
         _ => SrtpProfile::Aes128CmSha1,
     };
     let [client, server] = MasterKey::exported(profile, &keys.material).unwrap();

@@ -1,7 +1,7 @@
 use crate::client::{address, certificate, credentials};
 use proptest::prelude::*;
 use sdp_types::Session;
-use steadycast_web::{Agreed, Credentials, Feedback, Own, Refusal, Stream, agree};
+use steadycast_web::{Credentials, Feedback, LocalParameters, NegotiatedParameters, OfferError, Stream, agree};
 use steadycast_wire::payload::PayloadFormat;
 
 /// Chromium's offer of one video transceiver, "recvonly"; and one with audio before it, and with RFC 8888 switched on.
@@ -16,9 +16,9 @@ pub(crate) const fn stream(format: PayloadFormat) -> Stream<'static> {
 
 const VP8: Stream<'_> = stream(PayloadFormat::Vp8);
 
-pub(crate) fn answer(agreed: &Agreed, feedback: Feedback) -> Session {
+pub(crate) fn answer(agreed: &NegotiatedParameters, feedback: Feedback) -> Session {
     let own = credentials(1);
-    let own = Own {
+    let own = LocalParameters {
         session: 7,
         address: address("192.0.2.1:40003"),
         credentials: &own,
@@ -199,7 +199,7 @@ fn an_offer_that_can_not_be_answered_is_refused_with_its_place() {
         ("offer.fingerprint", without("a=fingerprint")),
     ];
     for (place, offer) in cases {
-        let Err(Refusal { place: told, problem, .. }) = agree(offer.as_bytes(), &VP8) else { panic!("{place}") };
+        let Err(OfferError { place: told, problem, .. }) = agree(offer.as_bytes(), &VP8) else { panic!("{place}") };
         assert_eq!(told, place, "{problem}");
     }
 }
@@ -208,7 +208,7 @@ fn an_offer_that_can_not_be_answered_is_refused_with_its_place() {
 fn what_an_answer_can_not_carry_it_does_not_say() {
     let agreed = agree(CHROMIUM.as_bytes(), &VP8).unwrap();
     let own: Credentials = credentials(1);
-    let own = Own {
+    let own = LocalParameters {
         session: 1,
         address: address("[2001:db8::1]:40000"),
         credentials: &own,

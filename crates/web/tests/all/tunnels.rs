@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use steadycast_link::{Config, Ecn, Fate, Link};
 use steadycast_units::{Bytes, Seed, Span, Time};
-use steadycast_web::{Output, PATIENCE, Protocol, SILENCE, State, Tunnel};
+use steadycast_web::{CONNECT_TIMEOUT, CONSENT_TIMEOUT, Output, Protocol, State, Tunnel};
 
 fn at(ms: u64) -> Time {
     Time::ZERO + Span::millis(ms)
@@ -48,7 +48,7 @@ fn a_browser_that_moves_is_followed_and_one_that_is_heard_stays() {
     let check = check.unwrap().1.clone();
     for ms in (0..3_000).step_by(100) {
         let now = world.now + Span::millis(ms);
-        world.tunnel.on_heard(now, moved);
+        world.tunnel.on_authenticated(now, moved);
         world.tunnel.on_datagram(now, stranger, &check);
     }
     assert_eq!(world.tunnel.peer(), Some(moved));
@@ -67,7 +67,7 @@ fn refused(ends: steadycast_web::Ends, client: Client) -> World {
 fn checks_with_a_wrong_password_are_not_answered_and_the_tunnel_ends_after_its_patience() {
     let client = Client::new(address(CLIENT), address(SERVER), 2, &credentials(9), Version::Either);
     let world = refused(ends(2), client);
-    assert_eq!((world.answered.len(), world.now), (0, Time::ZERO + PATIENCE));
+    assert_eq!((world.answered.len(), world.now), (0, Time::ZERO + CONNECT_TIMEOUT));
     assert!(world.tunnel.refused() > 3);
     let why = "no check from the browser: is UDP port 40000 of 192.0.2.1 reachable from there?";
     assert_eq!(world.tunnel.why(), Some(why));
@@ -109,7 +109,7 @@ fn a_browser_that_checks_no_more_has_ended_after_its_silence() {
     let mut world = World::honest(Version::V13, &Config::default(), Seed(1));
     world.run(at(3_000), World::connected);
     let last = world.now;
-    world.tunnel.on_wake(last + SILENCE + Span::secs(1));
+    world.tunnel.on_wake(last + CONSENT_TIMEOUT + Span::secs(1));
     assert_eq!(world.tunnel.why(), Some("the browser has been silent for 30 s"));
     assert_eq!((world.tunnel.state(), world.tunnel.wake()), (State::Ended, Time::NEVER));
 }
@@ -203,7 +203,7 @@ proptest! {
                     world.tunnel.on_datagram(now, from, &bytes);
                     *received.entry(from).or_default() += bytes.len();
                 }
-                _ => world.tunnel.on_heard(now, from),
+                _ => world.tunnel.on_authenticated(now, from),
             }
             world.settle();
             for victim in received.keys() {
@@ -242,12 +242,12 @@ proptest! {
             now += Span::millis(feedback_ms);
             prop_assert!(!world.tunnel.is_silent(now), "silent for {}", world.tunnel.silent_for(now));
             if matches!(lost.offer(now, Bytes::new(80), Ecn::NotEct), Fate::Arrives { .. }) {
-                world.tunnel.on_heard(now, address(CLIENT));
+                world.tunnel.on_authenticated(now, address(CLIENT));
             }
         }
         let gap = world.tunnel.silent_for(now);
         prop_assert!(world.tunnel.is_silent(now + Span::secs(5)) || gap > Span::secs(2));
-        prop_assert!(world.tunnel.is_silent(now + SILENCE));
+        prop_assert!(world.tunnel.is_silent(now + CONSENT_TIMEOUT));
     }
 }
 
@@ -259,7 +259,7 @@ fn a_player_that_reports_every_five_seconds_is_not_silent() {
     for n in 0..20 {
         now += Span::secs(5);
         assert!(n == 0 || !world.tunnel.is_silent(now));
-        world.tunnel.on_heard(now, address(CLIENT));
+        world.tunnel.on_authenticated(now, address(CLIENT));
     }
     // The first gap began with the last check of the connection.
     assert!(world.tunnel.is_silent(now + Span::secs(11)));

@@ -197,7 +197,7 @@ fn who_tells_of_packets_is_known_by_kind_and_format_however_the_rest_reads() {
     let all = [of(kind, 11), of(kind, 15), of(kind, 1), of(other, 11), of(other, 15), Packet::Sdes { chunks: vec![] }];
     assert_eq!(all.each_ref().map(CongestionFeedback::is), [true, false, false, false, false, false]);
     assert_eq!(all.each_ref().map(TransportFeedback::is), [false, true, false, false, false, false]);
-    assert_eq!(all.each_ref().map(Packet::tells_packets), [true, true, false, false, false, false]);
+    assert_eq!(all.each_ref().map(Packet::is_packet_feedback), [true, true, false, false, false, false]);
     assert!(CongestionFeedback::from_packet(&all[0]).is_err() && TransportFeedback::from_packet(&all[1]).is_err());
 }
 

@@ -153,7 +153,7 @@ fn a_jump_beyond_what_can_be_late_is_a_loss_where_something_explains_it_and_else
 
 #[test]
 fn two_strays_in_sequence_are_a_restart_unless_the_stream_goes_on_between_them() {
-    let mut seq = ExtendedSeq::believing_after(1);
+    let mut seq = ExtendedSeq::with_probation(1);
     seq.on_packet(5);
     assert_eq!(seq.on_packet(30_000), Verdict::Stray);
     assert_eq!(seq.on_packet(6), Verdict::Newer(6));
@@ -165,7 +165,7 @@ fn two_strays_in_sequence_are_a_restart_unless_the_stream_goes_on_between_them()
 
 #[test]
 fn a_stream_that_comes_back_after_a_made_up_restart_has_the_numbers_that_it_had() {
-    let mut seq = ExtendedSeq::believing_after(1);
+    let mut seq = ExtendedSeq::with_probation(1);
     for number in 0..70_000u32 {
         seq.on_packet(number as u16);
     }
@@ -249,7 +249,7 @@ proptest! {
     fn after_made_up_jumps_of_any_size_each_packet_of_the_stream_has_its_own_number_at_once(
         first: u16, packets in 100u32..200_000, jumps in prop::collection::vec((any::<u16>(), 1u16..200), 1..6),
     ) {
-        let mut seq = ExtendedSeq::believing_after(1);
+        let mut seq = ExtendedSeq::with_probation(1);
         let mut next = i64::from(first);
         for _ in 0..packets {
             prop_assert_eq!(seq.on_packet(next as u16), if next == i64::from(first) { Verdict::Started(next) } else { Verdict::Newer(next) });
@@ -288,7 +288,7 @@ proptest! {
     fn numbers_unwrap_in_any_order_within_the_limits(
         start: u16, steps in prop::collection::vec((0i64..90, 1i64..100), 1..200),
     ) {
-        let mut seq = ExtendedSeq::believing_after(1);
+        let mut seq = ExtendedSeq::with_probation(1);
         seq.on_packet(start);
         let mut newest = i64::from(start);
         for (back, ahead) in steps {

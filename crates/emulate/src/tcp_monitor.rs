@@ -21,7 +21,7 @@ pub(crate) struct Stream {
     jitter: Span,
     chance: Chance,
     until: Time,
-    bytes: Received,
+    bytes: ReceivedBytes,
 }
 
 impl Stream {
@@ -33,7 +33,17 @@ impl Stream {
         logs: Option<(Rows<PacketRow>, Rows<PacketRow>)>,
     ) -> Self {
         let (jitter, until, chance) = (Span::ZERO, Time::ZERO, Seed(0).part("jitter"));
-        Self { source, sink, intake, payload: payload.max(1), logs, jitter, chance, until, bytes: Received::default() }
+        Self {
+            source,
+            sink,
+            intake,
+            payload: payload.max(1),
+            logs,
+            jitter,
+            chance,
+            until,
+            bytes: ReceivedBytes::default(),
+        }
     }
 
     /// Adds send jitter as in the simulation. Packets that are sent meanwhile leave together with the first one.
@@ -101,19 +111,19 @@ impl Streams {
 
 /// The received bytes of a stream.
 #[derive(Debug, Default)]
-struct Received {
+struct ReceivedBytes {
     /// The sequence number of the first byte.
     base: u32,
     /// All bytes before this offset were received.
     next: u64,
-    /// Received ranges after a gap: end by start.
+    /// ReceivedBytes ranges after a gap: end by start.
     ahead: BTreeMap<u64, u64>,
 }
 
 /// Maximum window of TCP (RFC 7323). A segment further ahead can't belong to the connection.
-const WINDOW: i64 = 1 << 30;
+const MAX_WINDOW: i64 = 1 << 30;
 
-impl Received {
+impl ReceivedBytes {
     /// Returns the offset of a byte in the stream.
     fn place(&self, seq: u32) -> u64 {
         let from_next = seq.wrapping_sub(self.base.wrapping_add(self.next as u32)) as i32;
@@ -128,7 +138,7 @@ impl Received {
             return false;
         }
         let (start, end) = (self.place(segment.seq), self.place(segment.seq) + u64::from(segment.payload));
-        if end <= self.next || (start as i64) - (self.next as i64) > WINDOW {
+        if end <= self.next || (start as i64) - (self.next as i64) > MAX_WINDOW {
             return false;
         }
         let start = start.max(self.next);
@@ -153,8 +163,8 @@ mod tests {
         Segment { ports: (1, 2), seq, syn: false, payload }
     }
 
-    fn after_syn(seq: u32) -> Received {
-        let mut received = Received::default();
+    fn after_syn(seq: u32) -> ReceivedBytes {
+        let mut received = ReceivedBytes::default();
         received.add(&Segment { syn: true, ..segment(seq, 0) });
         received
     }

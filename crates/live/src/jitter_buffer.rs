@@ -44,12 +44,12 @@ pub struct FrameCounts {
     pub missing: u64,
     /// Arrival time of the last packet of the latest frame that can be shown.
     pub shown: Option<Time>,
-    /// Whether all packets have the same timestamp, over more than [`LASTING`].
+    /// Whether all packets have the same timestamp, over more than [`FRAME_ARRIVAL_TIME`].
     pub one_stamp: bool,
 }
 
 /// Time within which the packets of a frame usually arrive.
-const LASTING: Span = Span::secs(2);
+const FRAME_ARRIVAL_TIME: Span = Span::secs(2);
 
 impl FrameCounts {
     /// Returns a warning about the frames, if there is a reason for one.
@@ -83,7 +83,7 @@ impl Row for FrameRow {
 }
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct FrameQueueState {
     frames: VecDeque<ReceivedFrame>,
     counts: FrameCounts,
     rows: Rows<FrameRow>,
@@ -95,22 +95,22 @@ struct Shelf {
 
 /// The queue of received frames for their reader.
 #[derive(Clone, Debug, Default)]
-pub struct FrameShelf(Arc<(Mutex<Shelf>, Condvar)>);
+pub struct FrameQueue(Arc<(Mutex<FrameQueueState>, Condvar)>);
 
 /// Maximum number of frames that wait for a slow reader. The oldest are dropped.
-const WAITING: usize = 1_024;
+const MAX_WAITING_FRAMES: usize = 1_024;
 
-impl FrameShelf {
-    fn locked(&self) -> MutexGuard<'_, Shelf> {
+impl FrameQueue {
+    fn locked(&self) -> MutexGuard<'_, FrameQueueState> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Moves the records of older frames to a temporary file. If none can be created, they stay in memory.
     #[must_use]
     pub fn spooled(self) -> Self {
-        let mut shelf = self.locked();
-        TempStore::keep([&mut shelf.rows as &mut dyn Kept]);
-        drop(shelf);
+        let mut frame_queue = self.locked();
+        TempStore::keep([&mut frame_queue.rows as &mut dyn Kept]);
+        drop(frame_queue);
         self
     }
 
@@ -121,13 +121,13 @@ impl FrameShelf {
 
     /// Returns the frames in the queue. Waits up to `patience` for one. Returns `None` when no more frames follow.
     pub fn take(&self, patience: Duration) -> Option<Vec<ReceivedFrame>> {
-        let waits = |shelf: &mut Shelf| shelf.frames.is_empty() && !shelf.closed;
+        let waits = |frame_queue: &mut FrameQueueState| frame_queue.frames.is_empty() && !frame_queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, waits);
-        let (mut shelf, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if shelf.frames.is_empty() && shelf.closed {
+        let (mut frame_queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if frame_queue.frames.is_empty() && frame_queue.closed {
             return None;
         }
-        Some(shelf.frames.drain(..).collect())
+        Some(frame_queue.frames.drain(..).collect())
     }
 
     /// Announces that no more frames follow.
@@ -156,48 +156,48 @@ impl FrameShelf {
     }
 
     fn put(&self, frame: ReceivedFrame, fate: FrameFate, missing: u64) {
-        let mut shelf = self.locked();
-        shelf.counts.missing += missing;
+        let mut frame_queue = self.locked();
+        frame_queue.counts.missing += missing;
         match fate {
-            FrameFate::Lost => shelf.counts.damaged += 1,
-            FrameFate::Undecodable => shelf.counts.undecodable += 1,
+            FrameFate::Lost => frame_queue.counts.damaged += 1,
+            FrameFate::Undecodable => frame_queue.counts.undecodable += 1,
             FrameFate::Ok | FrameFate::Late => {
-                shelf.counts.whole += 1;
-                shelf.counts.shown = Some(frame.last);
+                frame_queue.counts.whole += 1;
+                frame_queue.counts.shown = Some(frame.last);
             }
         }
         let size = Bytes::new(frame.bytes.len() as u64);
         let row = FrameRow { ticks: frame.ticks, size, fate, came: (frame.first, frame.last) };
-        shelf.rows.push(row);
-        if !shelf.wanted {
+        frame_queue.rows.push(row);
+        if !frame_queue.wanted {
             return;
         }
-        if shelf.frames.len() >= WAITING {
-            shelf.frames.pop_front();
-            shelf.overrun += 1;
+        if frame_queue.frames.len() >= MAX_WAITING_FRAMES {
+            frame_queue.frames.pop_front();
+            frame_queue.overrun += 1;
         }
-        shelf.frames.push_back(frame);
-        drop(shelf);
+        frame_queue.frames.push_back(frame);
+        drop(frame_queue);
         self.0.1.notify_all();
     }
 }
 
 /// Time that a packet waits for a missing earlier one if nothing is retransmitted. It counts from the last packet that
 /// arrived in sequence, because a number far ahead may be forged while others arrive in order.
-pub(crate) const REORDERED: Span = Span::millis(80);
-/// Maximum number of waiting packets with a wait of [`REORDERED`].
-const HELD: usize = 256;
+pub(crate) const REORDER_WAIT: Span = Span::millis(80);
+/// Maximum number of waiting packets with a wait of [`REORDER_WAIT`].
+const MAX_HELD_SHORT: usize = 256;
 /// Maximum number of waiting packets per millisecond of a longer wait: 160 Mb/s in packets of 1000 bytes.
 const HELD_PER_MS: u64 = 20;
 /// Maximum number of waiting packets for any wait.
-const MOST_HELD: u64 = 1 << 14;
+const MAX_HELD: u64 = 1 << 14;
 
 /// A packet with its arrival time. A packet without payload only fills its sequence number, and belongs to no frame.
 type Held = (Time, RtpHeader, Vec<u8>);
 
 /// A jitter buffer that puts packets into order and reassembles frames.
-pub struct Unpacker {
-    shelf: FrameShelf,
+pub struct JitterBuffer {
+    frame_queue: FrameQueue,
     format: PayloadFormat,
     payload_types: PayloadTypes,
     unused: Unused,
@@ -217,9 +217,9 @@ pub struct Unpacker {
     /// Number of packets lost since the last frame.
     lost: u64,
     /// The frame that is being reassembled.
-    open: Option<Open>,
+    open: Option<OpenFrame>,
     /// The previous frame.
-    before: Option<Before>,
+    before: Option<PreviousFrame>,
     /// The minimum distance between two frames, in ticks.
     period: Option<i64>,
     last_ticks: Option<i64>,
@@ -241,17 +241,17 @@ pub struct Unpacker {
 }
 
 /// A key frame that is expected within this many ticks (100 ms) is not requested.
-const SOON: i64 = 9_000;
+const EXPECTED_SOON: i64 = 9_000;
 
 /// The reference for the time of the next frame. Timestamps of different runs are not comparable.
 #[derive(Clone, Copy)]
-struct Before {
+struct PreviousFrame {
     timestamp: u32,
     ticks: i64,
     first: Time,
 }
 
-struct Open {
+struct OpenFrame {
     timestamp: u32,
     first: Time,
     last: Time,
@@ -319,23 +319,23 @@ impl Markers {
 
 /// Maximum difference, in ticks (1 s), between timestamp and arrival time at which a new run continues the timestamps
 /// of the previous run.
-const NEAR: i64 = 90_000;
+const MAX_RUN_STEP_ERROR: i64 = 90_000;
 /// Maximum step of a timestamp within a run, in ticks: 60 s ahead of the arrival, and 10 s backwards.
-const AHEAD: i64 = 60 * 90_000;
-const BEHIND: i64 = 10 * 90_000;
+const MAX_STEP_AHEAD: i64 = 60 * 90_000;
+const MAX_STEP_BEHIND: i64 = 10 * 90_000;
 
-impl Unpacker {
-    /// Creates the unpacker of packets of these payload types and this format.
-    pub fn new(format: PayloadFormat, payload_types: PayloadTypes, shelf: FrameShelf) -> Self {
+impl JitterBuffer {
+    /// Creates the jitter_buffer of packets of these payload types and this format.
+    pub fn new(format: PayloadFormat, payload_types: PayloadTypes, frame_queue: FrameQueue) -> Self {
         Self {
-            shelf,
+            frame_queue,
             format,
             payload_types,
             unused: Unused::default(),
             chain: Chain::default(),
             depacketiser: Depacketiser::new(format),
             held: BTreeMap::new(),
-            patience: (REORDERED, HELD),
+            patience: (REORDER_WAIT, MAX_HELD_SHORT),
             next: None,
             progress: Time::ZERO,
             since_gap: 0,
@@ -359,8 +359,8 @@ impl Unpacker {
     /// Sets the time that packets wait for earlier ones, which may be retransmitted.
     #[must_use]
     pub fn waiting(self, wait: Span) -> Self {
-        let most = (wait.as_nanos() / 1_000_000 * HELD_PER_MS).clamp(HELD as u64, MOST_HELD);
-        Self { patience: (wait.max(REORDERED), most as usize), ..self }
+        let most = (wait.as_nanos() / 1_000_000 * HELD_PER_MS).clamp(MAX_HELD_SHORT as u64, MAX_HELD);
+        Self { patience: (wait.max(REORDER_WAIT), most as usize), ..self }
     }
 
     fn release(&mut self, now: Time) {
@@ -406,7 +406,7 @@ impl Unpacker {
     /// make the receiver discard the genuine packets.
     fn take_late(&mut self, seq: u64, packet: Held) {
         let (first, run) = &mut self.late;
-        if *first + run.len() as u64 != seq || run.len() >= HELD {
+        if *first + run.len() as u64 != seq || run.len() >= MAX_HELD_SHORT {
             run.clear();
             *first = seq;
         }
@@ -447,11 +447,11 @@ impl Unpacker {
             self.depacketiser.gap();
         }
         let fresh =
-            Open { timestamp, first: at, last: at, damaged: gap, after_gap: gap, packets: 0, marked: false, anew };
+            OpenFrame { timestamp, first: at, last: at, damaged: gap, after_gap: gap, packets: 0, marked: false, anew };
         let open = self.open.get_or_insert(fresh);
         open.last = open.last.max(at);
-        if self.before.is_none() && open.last.since(open.first) > LASTING {
-            self.shelf.locked().counts.one_stamp = true;
+        if self.before.is_none() && open.last.since(open.first) > FRAME_ARRIVAL_TIME {
+            self.frame_queue.locked().counts.one_stamp = true;
         }
         match self.depacketiser.push(payload) {
             Ok(()) if self.depacketiser.is_orphaned() => self.unused.add(UnusedReason::AfterLoss),
@@ -478,7 +478,7 @@ impl Unpacker {
 
     /// Finishes the open frame, because the next packet belongs to another one.
     fn next_frame(&mut self, gap: bool, anew: bool) {
-        self.shelf.locked().counts.one_stamp = false;
+        self.frame_queue.locked().counts.one_stamp = false;
         let proof = self.proof();
         let Some(open) = &mut self.open else { return };
         let marked = open.marked && !self.markers.wrong;
@@ -516,19 +516,19 @@ impl Unpacker {
     /// Returns the time until which a frame waits behind its marker for reordered packets.
     fn ends_at(&self) -> Option<Time> {
         let open = self.open.as_ref().filter(|open| open.marked && !self.markers.wrong)?;
-        (self.held.is_empty() && self.kind().is_some()).then_some(open.last + REORDERED)
+        (self.held.is_empty() && self.kind().is_some()).then_some(open.last + REORDER_WAIT)
     }
 
     /// Returns the presentation time of a frame in ticks from the first one. It follows from the timestamp, or from the
     /// arrival time if the timestamp is not plausible.
-    fn ticks(&self, open: &Open) -> i64 {
+    fn ticks(&self, open: &OpenFrame) -> i64 {
         let Some(before) = self.before else { return 0 };
         let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
         let step = i64::from(open.timestamp.wrapping_sub(before.timestamp) as i32);
         let (by_stamp, last) = (before.ticks + step, self.last_ticks.unwrap_or(before.ticks));
         let right = match open.anew {
-            true => by_stamp > last && (step - waited).abs() <= NEAR,
-            false => (-BEHIND..=waited + AHEAD).contains(&step),
+            true => by_stamp > last && (step - waited).abs() <= MAX_RUN_STEP_ERROR,
+            false => (-MAX_STEP_BEHIND..=waited + MAX_STEP_AHEAD).contains(&step),
         };
         if right { by_stamp } else { last + waited.max(self.period.unwrap_or(1)) }
     }
@@ -538,7 +538,7 @@ impl Unpacker {
         let Some(open) = self.open.take() else { return };
         let same = !open.anew;
         let ticks = self.ticks(&open);
-        self.before = Some(Before { timestamp: open.timestamp, ticks, first: open.first });
+        self.before = Some(PreviousFrame { timestamp: open.timestamp, ticks, first: open.first });
         let step = self.last_ticks.filter(|_| same).map(|last| ticks - last).filter(|step| *step > 0);
         let mut missing = 0;
         if let Some(step) = step {
@@ -572,17 +572,17 @@ impl Unpacker {
             FrameFate::Lost if !damaged => FrameFate::Undecodable,
             fate => fate,
         };
-        self.look(kind, fate, gap);
+        self.update_key_frame_need(kind, fate, gap);
         let (first, last) = (open.first, open.last);
         let whole = fate == FrameFate::Ok;
-        self.shelf.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, whole, first, last }, fate, missing);
+        self.frame_queue.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, whole, first, last }, fate, missing);
     }
 }
 
-impl Unpacker {
+impl JitterBuffer {
     /// Updates whether a key frame is needed after this frame. `gap` is true if frames are missing before it, which may
     /// be references.
-    fn look(&mut self, kind: FrameKind, fate: FrameFate, gap: bool) {
+    fn update_key_frame_need(&mut self, kind: FrameKind, fate: FrameFate, gap: bool) {
         let (since, before) = self.group;
         let since = since.map(|since| since + 1);
         self.group = if kind == FrameKind::I { (Some(0), since) } else { (since, before) };
@@ -594,14 +594,14 @@ impl Unpacker {
                 // predicted.
                 let left = self.group.1.zip(self.group.0).and_then(|(whole, since)| whole.checked_sub(since));
                 let left = left.filter(|left| *left > 0).map(i64::from);
-                let soon = left.zip(self.period).is_some_and(|(left, period)| left * period <= SOON);
+                let soon = left.zip(self.period).is_some_and(|(left, period)| left * period <= EXPECTED_SOON);
                 self.lacks = self.lacks.or((!soon).then_some(self.fresh));
             }
         }
     }
 }
 
-impl Consumer for Unpacker {
+impl Consumer for JitterBuffer {
     fn lacks_key_frame(&self) -> Option<bool> {
         self.lacks
     }
@@ -661,7 +661,7 @@ impl Consumer for Unpacker {
             self.go_on(seq, packet);
         }
         // A sender that stops within a frame has lost nothing, so that the incomplete frame is not reported as damaged.
-        let ended = |open: &Open| open.damaged || open.marked || !self.markers.needed(self.kind());
+        let ended = |open: &OpenFrame| open.damaged || open.marked || !self.markers.needed(self.kind());
         if self.open.as_ref().is_some_and(ended) {
             self.finish();
         }
@@ -681,11 +681,11 @@ mod tests {
         [0, 0, 1, 0xb6, kind, one, other]
     }
 
-    fn packet(unpacker: &mut Unpacker, ms: u64, seq: u64, frame: u32, marker: bool) {
-        packet_of(unpacker, I, ms, seq, frame, marker);
+    fn packet(jitter_buffer: &mut JitterBuffer, ms: u64, seq: u64, frame: u32, marker: bool) {
+        packet_of(jitter_buffer, I, ms, seq, frame, marker);
     }
 
-    fn packet_of(unpacker: &mut Unpacker, kind: u8, ms: u64, seq: u64, frame: u32, marker: bool) {
+    fn packet_of(jitter_buffer: &mut JitterBuffer, kind: u8, ms: u64, seq: u64, frame: u32, marker: bool) {
         let header = RtpHeader {
             payload_type: 96,
             marker,
@@ -695,83 +695,84 @@ mod tests {
             send_time: None,
             payload_len: 2,
         };
-        unpacker.take(Time::ZERO + Span::millis(ms), seq, &header, &frame_of(kind, frame as u8, seq as u8));
+        jitter_buffer.take(Time::ZERO + Span::millis(ms), seq, &header, &frame_of(kind, frame as u8, seq as u8));
     }
 
-    fn fresh() -> (Unpacker, FrameShelf) {
-        let shelf = FrameShelf::default();
-        shelf.want();
-        let mut unpacker = Unpacker::new(PayloadFormat::Mpeg4, [96].into_iter().collect(), shelf.clone());
+    fn fresh() -> (JitterBuffer, FrameQueue) {
+        let frame_queue = FrameQueue::default();
+        frame_queue.want();
+        let mut jitter_buffer =
+            JitterBuffer::new(PayloadFormat::Mpeg4, [96].into_iter().collect(), frame_queue.clone());
         // Of a sender whose markers have proved right.
-        unpacker.markers = Markers { proved: [true; 3], sparing: true, ..Markers::default() };
-        (unpacker, shelf)
+        jitter_buffer.markers = Markers { proved: [true; 3], sparing: true, ..Markers::default() };
+        (jitter_buffer, frame_queue)
     }
 
     /// Whole, damaged and missing frames.
-    fn counted(shelf: &FrameShelf) -> (u64, u64, u64) {
-        let counts = shelf.counts();
+    fn counted(frame_queue: &FrameQueue) -> (u64, u64, u64) {
+        let counts = frame_queue.counts();
         (counts.whole, counts.damaged, counts.missing)
     }
 
-    fn taken(shelf: &FrameShelf) -> Vec<(i64, Vec<u8>, bool)> {
-        let frames = shelf.take(Duration::ZERO).unwrap();
+    fn taken(frame_queue: &FrameQueue) -> Vec<(i64, Vec<u8>, bool)> {
+        let frames = frame_queue.take(Duration::ZERO).unwrap();
         let numbers = |bytes: &[u8]| bytes.chunks(7).flat_map(|part| part[5..].to_vec()).collect();
         frames.into_iter().map(|f| (f.ticks, numbers(&f.bytes), f.damaged)).collect()
     }
 
     #[test]
     fn packets_that_overtook_each_other_make_whole_frames() {
-        let (mut unpacker, shelf) = fresh();
+        let (mut jitter_buffer, frame_queue) = fresh();
         for (ms, seq, frame, marker) in [(0, 10, 0, false), (1, 12, 1, true), (2, 11, 0, true), (3, 13, 2, true)] {
-            packet(&mut unpacker, ms, seq, frame, marker);
+            packet(&mut jitter_buffer, ms, seq, frame, marker);
         }
         let expected = [(0, vec![0, 10, 0, 11], false), (3_600, vec![1, 12], false), (7_200, vec![2, 13], false)];
-        assert_eq!(taken(&shelf), expected);
-        assert_eq!(counted(&shelf), (3, 0, 0));
+        assert_eq!(taken(&frame_queue), expected);
+        assert_eq!(counted(&frame_queue), (3, 0, 0));
     }
 
     #[test]
     fn a_lost_packet_damages_its_frame_and_no_other() {
-        let (mut unpacker, shelf) = fresh();
-        packet(&mut unpacker, 0, 1, 0, true);
-        packet(&mut unpacker, 40, 2, 1, false);
-        packet(&mut unpacker, 41, 4, 1, true);
-        packet(&mut unpacker, 80, 5, 2, true);
-        assert_eq!(taken(&shelf).len(), 1, "the rest waits for number 3");
-        packet(&mut unpacker, 160, 6, 3, true);
-        let damaged: Vec<bool> = taken(&shelf).into_iter().map(|f| f.2).collect();
+        let (mut jitter_buffer, frame_queue) = fresh();
+        packet(&mut jitter_buffer, 0, 1, 0, true);
+        packet(&mut jitter_buffer, 40, 2, 1, false);
+        packet(&mut jitter_buffer, 41, 4, 1, true);
+        packet(&mut jitter_buffer, 80, 5, 2, true);
+        assert_eq!(taken(&frame_queue).len(), 1, "the rest waits for number 3");
+        packet(&mut jitter_buffer, 160, 6, 3, true);
+        let damaged: Vec<bool> = taken(&frame_queue).into_iter().map(|f| f.2).collect();
         assert_eq!(damaged, [true, false, false]);
     }
 
     #[test]
     fn frames_of_which_nothing_came_are_counted_by_their_time_stamps() {
-        let (mut unpacker, shelf) = fresh();
-        packet(&mut unpacker, 0, 1, 0, true);
-        packet(&mut unpacker, 40, 2, 1, true);
+        let (mut jitter_buffer, frame_queue) = fresh();
+        packet(&mut jitter_buffer, 0, 1, 0, true);
+        packet(&mut jitter_buffer, 40, 2, 1, true);
         // Frames 2 and 3, one packet each, never come.
-        packet(&mut unpacker, 160, 5, 4, true);
-        packet(&mut unpacker, 300, 6, 5, true);
-        assert_eq!(counted(&shelf), (3, 1, 2));
+        packet(&mut jitter_buffer, 160, 5, 4, true);
+        packet(&mut jitter_buffer, 300, 6, 5, true);
+        assert_eq!(counted(&frame_queue), (3, 1, 2));
     }
 
     #[test]
     fn what_waits_for_a_lost_packet_is_taken_at_the_end() {
-        let (mut unpacker, shelf) = fresh();
+        let (mut jitter_buffer, frame_queue) = fresh();
         for n in [0, 1, 3, 4, 5] {
-            packet(&mut unpacker, n * 10, n, n as u32, true);
+            packet(&mut jitter_buffer, n * 10, n, n as u32, true);
         }
-        unpacker.end();
-        let damaged: Vec<(i64, bool)> = taken(&shelf).into_iter().map(|f| (f.0 / 3_600, f.2)).collect();
+        jitter_buffer.end();
+        let damaged: Vec<(i64, bool)> = taken(&frame_queue).into_iter().map(|f| (f.0 / 3_600, f.2)).collect();
         assert_eq!(damaged, [(0, false), (1, false), (3, true), (4, false), (5, false)]);
-        assert_eq!(counted(&shelf), (4, 1, 1));
+        assert_eq!(counted(&frame_queue), (4, 1, 1));
     }
 
     #[test]
     fn packets_of_another_payload_type_or_without_payload_are_not_lost() {
         for (payload_type, payload) in [(122, &[1, 2, 3][..]), (96, &[])] {
-            let (mut unpacker, shelf) = fresh();
+            let (mut jitter_buffer, frame_queue) = fresh();
             for n in [0, 1] {
-                packet(&mut unpacker, n * 10, n, n as u32, true);
+                packet(&mut jitter_buffer, n * 10, n, n as u32, true);
             }
             let header = RtpHeader {
                 payload_type,
@@ -782,46 +783,50 @@ mod tests {
                 send_time: None,
                 payload_len: payload.len() as u16,
             };
-            unpacker.take(Time::ZERO + Span::millis(20), 2, &header, payload);
+            jitter_buffer.take(Time::ZERO + Span::millis(20), 2, &header, payload);
             for n in [3, 4] {
-                packet(&mut unpacker, n * 10, n, n as u32 - 1, true);
+                packet(&mut jitter_buffer, n * 10, n, n as u32 - 1, true);
             }
-            assert_eq!(counted(&shelf), (4, 0, 0), "payload type {payload_type}");
+            assert_eq!(counted(&frame_queue), (4, 0, 0), "payload type {payload_type}");
         }
     }
 
     #[test]
     fn a_frame_without_its_marker_at_the_end_counts_where_a_packet_of_it_is_missing() {
         for (second, frames) in [(3, 2), (4, 3)] {
-            let (mut unpacker, shelf) = fresh();
+            let (mut jitter_buffer, frame_queue) = fresh();
             for (n, marker) in [(0, true), (1, true), (2, false)] {
-                packet(&mut unpacker, n, n, n as u32, marker);
+                packet(&mut jitter_buffer, n, n, n as u32, marker);
             }
-            packet(&mut unpacker, 3, second, 2, false);
-            unpacker.end();
-            let damaged: Vec<bool> = taken(&shelf).into_iter().map(|f| f.2).collect();
+            packet(&mut jitter_buffer, 3, second, 2, false);
+            jitter_buffer.end();
+            let damaged: Vec<bool> = taken(&frame_queue).into_iter().map(|f| f.2).collect();
             assert_eq!(damaged, [false, false, true][..frames]);
         }
     }
 
     /// A frame of one packet every 10 ms, and what is put between.
-    fn stream(unpacker: &mut Unpacker, frames: std::ops::Range<u64>, mut each: impl FnMut(&mut Unpacker, u64)) {
+    fn stream(
+        jitter_buffer: &mut JitterBuffer,
+        frames: std::ops::Range<u64>,
+        mut each: impl FnMut(&mut JitterBuffer, u64),
+    ) {
         for n in frames {
-            packet(unpacker, n * 10, n, n as u32, true);
-            each(unpacker, n);
+            packet(jitter_buffer, n * 10, n, n as u32, true);
+            each(jitter_buffer, n);
         }
     }
 
     #[test]
     fn one_made_up_number_ahead_of_a_stream_that_goes_on_costs_the_frame_that_it_takes_the_place_of_at_most() {
         for (ahead, damaged) in [(2, 1), (90, 1), (2_500, 0), (20_000, 0)] {
-            let (mut unpacker, shelf) = fresh();
-            stream(&mut unpacker, 0..500, |unpacker, n| {
+            let (mut jitter_buffer, frame_queue) = fresh();
+            stream(&mut jitter_buffer, 0..500, |jitter_buffer, n| {
                 if n == 100 {
-                    packet(unpacker, 1_001, n + ahead, 7, false);
+                    packet(jitter_buffer, 1_001, n + ahead, 7, false);
                 }
             });
-            let (whole, seen, missing) = counted(&shelf);
+            let (whole, seen, missing) = counted(&frame_queue);
             // By the numbers alone, what stands in the place of another frame's only packet is whole.
             assert_eq!((whole + seen, missing), (500, 0), "{ahead} ahead");
             assert!(seen <= damaged, "{ahead} ahead: {seen}");
@@ -831,13 +836,13 @@ mod tests {
     #[test]
     fn a_made_up_number_that_was_believed_in_a_pause_costs_two_frames_and_the_true_ones_go_on() {
         for ahead in [2, 90, 2_500, 20_000] {
-            let (mut unpacker, shelf) = fresh();
-            stream(&mut unpacker, 0..100, |_, _| {});
+            let (mut jitter_buffer, frame_queue) = fresh();
+            stream(&mut jitter_buffer, 0..100, |_, _| {});
             // Nothing of the stream comes for a while.
-            packet(&mut unpacker, 1_200, 100 + ahead, 7, true);
-            packet(&mut unpacker, 1_300, 101 + ahead, 8, true);
-            stream(&mut unpacker, 131..500, |_, _| {});
-            let after = shelf.counts();
+            packet(&mut jitter_buffer, 1_200, 100 + ahead, 7, true);
+            packet(&mut jitter_buffer, 1_300, 101 + ahead, 8, true);
+            stream(&mut jitter_buffer, 131..500, |_, _| {});
+            let after = frame_queue.counts();
             assert!((467..=471).contains(&after.whole), "{ahead} ahead: {after:?}");
             assert!((1..=4).contains(&after.damaged), "{ahead} ahead: {after:?}");
         }
@@ -845,38 +850,38 @@ mod tests {
 
     #[test]
     fn a_pair_that_comes_later_than_it_is_waited_for_does_not_turn_the_stream_back() {
-        let (mut unpacker, shelf) = fresh();
-        stream(&mut unpacker, 0..50, |unpacker, n| {
+        let (mut jitter_buffer, frame_queue) = fresh();
+        stream(&mut jitter_buffer, 0..50, |jitter_buffer, n| {
             if n == 20 {
-                unpacker.next = Some(23);
-                unpacker.give_up(0);
+                jitter_buffer.next = Some(23);
+                jitter_buffer.give_up(0);
             }
             if n == 40 {
-                packet(unpacker, 401, 21, 21, true);
-                packet(unpacker, 402, 22, 22, true);
+                packet(jitter_buffer, 401, 21, 21, true);
+                packet(jitter_buffer, 402, 22, 22, true);
             }
         });
-        let ticks: Vec<i64> = taken(&shelf).into_iter().map(|f| f.0).collect();
+        let ticks: Vec<i64> = taken(&frame_queue).into_iter().map(|f| f.0).collect();
         assert!(ticks.is_sorted(), "{ticks:?}");
     }
 
     #[test]
     fn many_losses_do_not_add_up_their_waits() {
-        let (mut unpacker, shelf) = fresh();
+        let (mut jitter_buffer, frame_queue) = fresh();
         // Every third packet is lost, 10 ms apart: each is waited for 80 ms from the packet behind it.
         for n in (0..300).filter(|n| n % 3 != 2) {
-            packet(&mut unpacker, n * 10, n, n as u32, true);
+            packet(&mut jitter_buffer, n * 10, n, n as u32, true);
         }
-        let newest = taken(&shelf).last().map(|f| f.1[1]);
+        let newest = taken(&frame_queue).last().map(|f| f.1[1]);
         assert!((285..=292).contains(&(u64::from(newest.unwrap()) + 256)), "{newest:?}");
     }
 
     #[test]
     fn another_sources_time_stamps_go_on_where_the_ones_before_ended() {
-        let (mut unpacker, shelf) = fresh();
-        stream(&mut unpacker, 0..100, |_, _| {});
+        let (mut jitter_buffer, frame_queue) = fresh();
+        stream(&mut jitter_buffer, 0..100, |_, _| {});
         // Another source, 4 s later, with time stamps hours away and its first packet missing.
-        unpacker.restart(100);
+        jitter_buffer.restart(100);
         for n in 101..200u64 {
             let header = RtpHeader {
                 payload_type: 96,
@@ -887,11 +892,11 @@ mod tests {
                 send_time: None,
                 payload_len: 2,
             };
-            unpacker.take(Time::ZERO + Span::millis(4_000 + n * 10), n, &header, &frame_of(I, 1, 2));
+            jitter_buffer.take(Time::ZERO + Span::millis(4_000 + n * 10), n, &header, &frame_of(I, 1, 2));
         }
-        let counts = counted(&shelf);
+        let counts = counted(&frame_queue);
         assert!((197..=198).contains(&counts.0) && counts.1 <= 1 && counts.2 == 0, "{counts:?}");
-        let ticks: Vec<i64> = taken(&shelf).into_iter().map(|f| f.0).collect();
+        let ticks: Vec<i64> = taken(&frame_queue).into_iter().map(|f| f.0).collect();
         let steps: Vec<i64> = ticks.windows(2).map(|w| w[1] - w[0]).filter(|step| *step != 3_600).collect();
         // 4 s and two of the packets' distances.
         assert_eq!(steps, [4_020 * 90]);
@@ -909,7 +914,7 @@ mod tests {
             ("IB-BPPI", [3, 2, 2]),
             ("IPP-IPB", [3, 2, 2]),
         ] {
-            let (mut unpacker, shelf) = fresh();
+            let (mut jitter_buffer, frame_queue) = fresh();
             for (n, kind) in frames.bytes().enumerate().filter(|(_, kind)| *kind != b'-') {
                 let kind = if kind == b'I' {
                     I
@@ -918,14 +923,14 @@ mod tests {
                 } else {
                     B
                 };
-                packet_of(&mut unpacker, kind, n as u64 * 100, n as u64, n as u32, true);
+                packet_of(&mut jitter_buffer, kind, n as u64 * 100, n as u64, n as u32, true);
             }
             // What waits for the lost one is let go.
-            packet_of(&mut unpacker, I, 2_000, frames.len() as u64, frames.len() as u32, true);
-            let counts = shelf.counts();
+            packet_of(&mut jitter_buffer, I, 2_000, frames.len() as u64, frames.len() as u32, true);
+            let counts = frame_queue.counts();
             let told = [counts.whole - 1, counts.damaged + counts.missing, counts.undecodable];
             assert_eq!(told, fates, "{frames}");
-            let rows = shelf.rows().unwrap();
+            let rows = frame_queue.rows().unwrap();
             let undecodable = rows.iter().filter(|row| row.fate == FrameFate::Undecodable).count();
             assert_eq!(undecodable as u64, counts.undecodable);
         }
@@ -942,7 +947,7 @@ mod tests {
             ("IPPPPPIPPP-PIP", false, false),
             ("IPPPPPPPP-BBBI", false, true),
         ] {
-            let (mut unpacker, _) = fresh();
+            let (mut jitter_buffer, _) = fresh();
             let mut seen = Vec::new();
             let all = frames.bytes().chain(*b"PP").enumerate();
             for (n, kind) in all.filter(|(_, kind)| *kind != b'-') {
@@ -951,8 +956,8 @@ mod tests {
                     b'P' => P,
                     _ => B,
                 };
-                packet_of(&mut unpacker, kind, n as u64 * 100, n as u64, n as u32, true);
-                seen.push(unpacker.lacks_key_frame());
+                packet_of(&mut jitter_buffer, kind, n as u64 * 100, n as u64, n as u32, true);
+                seen.push(jitter_buffer.lacks_key_frame());
             }
             assert_eq!(
                 (seen.contains(&Some(true)), seen.contains(&Some(false))),
@@ -966,34 +971,34 @@ mod tests {
     #[test]
     fn packets_that_all_have_one_time_stamp_are_told_within_three_seconds_and_those_of_slow_frames_are_not() {
         for (frame_ms, told) in [(u64::MAX, true), (1_000, false), (2_500, false)] {
-            let (mut unpacker, shelf) = fresh();
-            unpacker.markers = Markers::default();
+            let (mut jitter_buffer, frame_queue) = fresh();
+            jitter_buffer.markers = Markers::default();
             for n in 0..300 {
-                packet(&mut unpacker, n * 10, n, (n * 10 / frame_ms) as u32, n % 3 == 2);
+                packet(&mut jitter_buffer, n * 10, n, (n * 10 / frame_ms) as u32, n % 3 == 2);
             }
-            let counts = shelf.counts();
+            let counts = frame_queue.counts();
             assert_eq!((counts.told().is_some(), counts.damaged), (told, 0), "{frame_ms} ms");
-            unpacker.end();
-            assert_eq!(shelf.counts().told().is_some(), told, "at the end, {frame_ms} ms");
+            jitter_buffer.end();
+            assert_eq!(frame_queue.counts().told().is_some(), told, "at the end, {frame_ms} ms");
         }
     }
 
     #[test]
     fn missing_frames_are_at_most_as_many_as_missing_packets() {
-        let (mut unpacker, shelf) = fresh();
-        packet(&mut unpacker, 0, 1, 0, true);
-        packet(&mut unpacker, 10, 2, 1, true);
+        let (mut jitter_buffer, frame_queue) = fresh();
+        packet(&mut jitter_buffer, 0, 1, 0, true);
+        packet(&mut jitter_buffer, 10, 2, 1, true);
         // The sender left a second out, and one packet is missing.
-        packet(&mut unpacker, 1_000, 4, 26, true);
-        packet(&mut unpacker, 1_100, 5, 27, true);
-        assert_eq!(counted(&shelf), (3, 1, 1));
+        packet(&mut jitter_buffer, 1_000, 4, 26, true);
+        packet(&mut jitter_buffer, 1_100, 5, 27, true);
+        assert_eq!(counted(&frame_queue), (3, 1, 1));
     }
 
     #[test]
     fn with_a_longer_wait_a_packet_that_is_sent_again_makes_its_frame_whole_and_one_too_late_turns_nothing_back() {
         for (again, counts) in [(250, (60, 0, 0)), (450, (59, 1, 0))] {
-            let (unpacker, shelf) = fresh();
-            let mut unpacker = unpacker.waiting(Span::millis(300));
+            let (jitter_buffer, frame_queue) = fresh();
+            let mut jitter_buffer = jitter_buffer.waiting(Span::millis(300));
             for n in (0..60).filter(|n| *n != 10) {
                 if n * 10 == 100 + again {
                     let header = RtpHeader {
@@ -1005,32 +1010,33 @@ mod tests {
                         send_time: None,
                         payload_len: 2,
                     };
-                    unpacker.take_repaired(Time::ZERO + Span::millis(n * 10), 10, &header, &frame_of(I, 10, 10));
+                    jitter_buffer.take_repaired(Time::ZERO + Span::millis(n * 10), 10, &header, &frame_of(I, 10, 10));
                 }
-                packet(&mut unpacker, n * 10, n, n as u32, true);
+                packet(&mut jitter_buffer, n * 10, n, n as u32, true);
             }
-            let seen = counted(&shelf);
+            let seen = counted(&frame_queue);
             // Of the lost frame nothing came: its place counts as missing, and the frame behind it as damaged.
             let lost = (seen.0, seen.1 + seen.2, 0);
             let expected = if counts.1 == 0 { counts } else { (58, 2, 0) };
             assert_eq!(lost, expected, "{again} ms");
-            let ticks: Vec<i64> = taken(&shelf).into_iter().map(|f| f.0).collect();
+            let ticks: Vec<i64> = taken(&frame_queue).into_iter().map(|f| f.0).collect();
             assert!(ticks.is_sorted(), "{ticks:?}");
         }
     }
 
     #[test]
     fn rows_of_older_frames_lie_in_a_file_and_come_back_as_they_were() {
-        let filled = |shelf: FrameShelf| {
-            let mut unpacker = Unpacker::new(PayloadFormat::Mpeg4, [96].into_iter().collect(), shelf.clone());
+        let filled = |frame_queue: FrameQueue| {
+            let mut jitter_buffer =
+                JitterBuffer::new(PayloadFormat::Mpeg4, [96].into_iter().collect(), frame_queue.clone());
             // Of every two frames the second is sent first, and one packet in a hundred is lost.
             for n in (0..1_000u64).filter(|n| n % 100 != 50) {
                 let kind = if n.is_multiple_of(10) { I } else { P };
-                packet_of(&mut unpacker, kind, n * 40, n, n as u32 ^ 1, true);
+                packet_of(&mut jitter_buffer, kind, n * 40, n, n as u32 ^ 1, true);
             }
-            shelf
+            frame_queue
         };
-        let (stored, here) = (filled(FrameShelf::default().spooled()), filled(FrameShelf::default()));
+        let (stored, here) = (filled(FrameQueue::default().spooled()), filled(FrameQueue::default()));
         let latest = stored.locked().rows.len();
         assert!((1..=200).contains(&latest), "{latest} rows in memory");
         let rows = stored.rows().unwrap();
@@ -1044,12 +1050,15 @@ mod tests {
 
     #[test]
     fn a_reader_that_never_comes_costs_no_memory_beyond_its_share() {
-        let (mut unpacker, shelf) = fresh();
+        let (mut jitter_buffer, frame_queue) = fresh();
         for n in 0..2_000 {
-            packet(&mut unpacker, n, n, n as u32, true);
+            packet(&mut jitter_buffer, n, n, n as u32, true);
         }
-        assert_eq!((taken(&shelf).len(), shelf.overrun()), (WAITING, 2_000 - WAITING as u64));
-        shelf.close();
-        assert_eq!(shelf.take(Duration::ZERO), None);
+        assert_eq!(
+            (taken(&frame_queue).len(), frame_queue.overrun()),
+            (MAX_WAITING_FRAMES, 2_000 - MAX_WAITING_FRAMES as u64)
+        );
+        frame_queue.close();
+        assert_eq!(frame_queue.take(Duration::ZERO), None);
     }
 }
