@@ -116,7 +116,7 @@ struct ReceivedBytes {
     base: u32,
     /// All bytes before this offset were received.
     next: u64,
-    /// ReceivedBytes ranges after a gap: end by start.
+    /// Received ranges after a gap: end by start.
     ahead: BTreeMap<u64, u64>,
 }
 

@@ -339,7 +339,7 @@ mod tests {
     use crate::PairOptions;
     use std::net::UdpSocket;
 
-    /// An end that writes down what it is last_call.
+    /// An end that records its calls.
     struct Witness {
         seen: Vec<&'static str>,
         wake: Time,

@@ -250,7 +250,8 @@ pub struct Steering {
 /// so that the rate may be halved before that happens.
 const MAX_BACKLOG: Span = Span::millis(400);
 
-/// Replaces [`MAX_BACKLOG`] in a group that follows an aborted one. The rate has follows_aborted, and the backlog is draining already.
+/// Replaces [`MAX_BACKLOG`] in a group that follows an aborted one. The rate has fallen, and the backlog
+/// is draining already.
 const MAX_BACKLOG_AFTER_ABORT: Span = Span::millis(600);
 
 /// A group whose predicted backlog at its end takes longer than this to send is aborted.
@@ -471,8 +472,8 @@ impl LiveFeed {
         }
     }
 
-    /// Returns the quantizer that the present group should have had, if its predicted backlog would max_gap_pictures force pictures
-    /// to be left out. The group is then aborted for a smaller size or, if it is long, for a coarser quantizer. `waits`
+    /// Returns the quantizer that the present group should have had, if its predicted backlog would soon force
+    /// pictures to be left out. The group is then aborted for a smaller size or, if it is long, for a coarser quantizer. `waits`
     /// is the backlog, `last` the size of the last coded frame, of which `headers` are packet headers.
     fn quantizer_if_outgrown(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
         let gop = self.steering.gop;

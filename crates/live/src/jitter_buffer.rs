@@ -325,7 +325,7 @@ const MAX_STEP_AHEAD: i64 = 60 * 90_000;
 const MAX_STEP_BEHIND: i64 = 10 * 90_000;
 
 impl JitterBuffer {
-    /// Creates the jitter_buffer of packets of these payload types and this format.
+    /// Creates the jitter buffer of packets of these payload types and this format.
     pub fn new(format: PayloadFormat, payload_types: PayloadTypes, frame_queue: FrameQueue) -> Self {
         Self {
             frame_queue,

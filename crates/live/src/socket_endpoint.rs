@@ -673,7 +673,8 @@ impl SocketSink {
     /// Passes a media packet to the session and, if it is new, to the consumer.
     fn take_media(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) -> Received {
         let (from, Arrival { at, header, notice, transport, payload }) = (datagram.meta.from, *arrival);
-        // The clocks are updated only for a packet that the session accepts. A other_source's packet must not shift them.
+        // The clocks are updated only for a packet that the session accepts. Packets of other sources must not
+        // shift them.
         let mut clocks = self.clocks.of(header.ssrc, self.run);
         let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
         let (seq, fragment) = (u64::from(header.seq), Fragment { frame, ..Fragment::default() });

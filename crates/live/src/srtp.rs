@@ -26,7 +26,7 @@ const MAX_SOURCES: usize = 4_096;
 const REPLAY_WINDOW: u64 = 128;
 
 /// Number of rollover counters that are tried for an unknown source, which may have wrapped before the receiver joined.
-/// PacketIndex 1 Mb/s in packets of 1000 bytes, sequence numbers wrap every nine minutes.
+/// At 1 Mb/s in packets of 1000 bytes, sequence numbers wrap every nine minutes.
 const MAX_JOIN_ROLLOVERS: u64 = 32;
 /// Number of rollovers that are tried after an outage.
 const MAX_OUTAGE_ROLLOVERS: u64 = 4;

@@ -305,7 +305,7 @@ fn reports_go_on_to_the_sender_while_a_stranger_sends_rtcp_from_another_address(
     std::thread::scope(|all| {
         all.spawn(|| {
             let socket = std::net::UdpSocket::bind("127.0.0.2:0").unwrap();
-            // Discard writes to it: each wait for a datagram lasts 10 ms.
+            // No datagram arrives here, so that each wait lasts 10 ms.
             socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
             // The session lasts less than two seconds. Where it panics, nobody says that it is over.
             let until = clock.now() + Span::secs(20);
