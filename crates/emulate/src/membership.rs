@@ -94,7 +94,7 @@ mod tests {
     const A: Source = [10, 0, 0, 1];
     const B: Source = [10, 0, 0, 2];
 
-    /// How a message is told: calls with a group and what it says.
+    /// Checks the calls for a message.
     fn told(igmp: &[u8], expected: &[(Ipv4Addr, Change<'_>)]) {
         let mut at = 0;
         changes(igmp, |group, change| {
@@ -104,7 +104,8 @@ mod tests {
         assert_eq!(at, expected.len(), "{igmp:?}");
     }
 
-    /// A report of two records: of this type with these sources, and that everybody's is taken of the other group.
+    /// Returns a report of two records: one of this type with these sources, and one that accepts all sources of
+    /// another group.
     fn report(kind: u8, sources: &[Source]) -> Vec<u8> {
         let mut bytes = vec![0x22, 0, 0, 0, 0, 0, 0, 2];
         bytes.extend([kind, 0, 0, sources.len() as u8, 239, 0, 0, 1]);
@@ -132,7 +133,7 @@ mod tests {
         told(&report(7, &[A]), &[other]);
     }
 
-    /// Whether a host is in the group after each of these records.
+    /// Returns whether a host is in the group after each of these records.
     fn is_in(records: &[(u8, &[Source])]) -> Vec<bool> {
         let mut sources = Sources::default();
         let mut apply = |&(kind, these): &(u8, &[Source])| {
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_source_specific_group_is_left_with_its_last_source() {
-        // Kernels say it twice.
+        // Kernels repeat reports.
         assert_eq!(is_in(&[(5, &[A]), (5, &[B]), (5, &[B]), (6, &[A]), (6, &[A])]), [true; 5]);
         assert_eq!(
             is_in(&[(5, &[A, B]), (6, &[A]), (6, &[B]), (6, &[B]), (5, &[A])]),

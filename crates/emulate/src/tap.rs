@@ -221,7 +221,7 @@ mod tests {
     use steadycast_record::Values;
     use steadycast_units::{Bytes, Rate, Span};
 
-    /// An IPv4 datagram of UDP between the hosts 0 and 1, with these ports.
+    /// Returns a UDP datagram between hosts 0 and 1 with these ports.
     fn datagram(ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
         let total = 28 + payload.len();
         let mut bytes = vec![0x45, 0, (total >> 8) as u8, total as u8, 0, 0, 0, 0, 64, 17, 0, 0];
@@ -239,7 +239,7 @@ mod tests {
         Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}")).scenario
     }
 
-    /// A tap of `tapped` while datagrams go from a to b, each the given time after the one before.
+    /// Returns a tap of host `tapped` while datagrams are sent from a to b, `gap` apart.
     fn tapped(network: &mut Datagrams, tapped: u32, gap: Span, datagrams: impl IntoIterator<Item = Vec<u8>>) -> Tap {
         let mut tap = Tap::new([NodeIx(tapped)].into(), None);
         let note = |tap: &mut Tap, passed: Passed<'_>| {
@@ -293,8 +293,8 @@ mod tests {
             prop_assert!(firsts.map(|(number, _)| *number).eq(0..count as i64));
             for (n, at) in arrived.iter().enumerate().filter(|(_, at)| !at.is_nan()) {
                 prop_assert_eq!(sent[n], Span::micros(gap_us * numbers[n] as u64).as_secs_f64());
-                // 1 ms for itself, as much for each before it in the queue and in the transmitter, what is late, and
-                // what comes again one packet's time later.
+                // 1 ms of transmission, as much for each datagram before it in the queue and in the transmitter, extra
+                // delay, and one more packet time for a duplicate.
                 let own = Bytes::new(1000).at(Rate::mbps(8)).as_secs_f64();
                 let most = own * f64::from(limit + 2) + 0.017 + if copies[n] > 0 { own } else { 0.0 };
                 prop_assert!((own + 0.01 - 1e-9..most + 1e-9).contains(&(at - sent[n])), "{} s", at - sent[n]);
@@ -320,7 +320,8 @@ mod tests {
                 seq = seq.wrapping_add(*step);
                 all.push(datagram((5, 6), &rtp(96, seq, ssrc)));
             }
-            // Initial, 0-RTT, Handshake, Retry: a long header's fixed bit is greased (RFC 9000, 17.2; RFC 9287).
+            // Initial, 0-RTT, Handshake and Retry: the fixed bit of a long header is greased (RFC 9000, section 17.2;
+            // RFC 9287).
             for n in 0..quic {
                 let mut bytes = vec![0x80 | (n as u8 & 3) << 4];
                 bytes.extend(versions.to_be_bytes());

@@ -364,7 +364,7 @@ mod tests {
         }
     }
 
-    /// A loop with an end whose timer is due, and to whose socket this many datagrams have come.
+    /// Returns a loop with an end whose timer is due, and with this many datagrams queued at its socket.
     fn filled(count: usize) -> (Loop<Witness>, EndIx) {
         let out = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn after_the_clock_stood_still_all_that_came_is_read_before_the_end_is_told() {
-        // More than one turn reads, and no more than the smallest buffer that systems have holds.
+        // The largest count needs several reads of the socket, but fits the smallest default receive buffer.
         for count in [0, 1, 100, 250] {
             let (mut driver, ix) = filled(count);
             driver.on_clock_gap();

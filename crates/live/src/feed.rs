@@ -472,8 +472,8 @@ impl LiveFeed {
         }
     }
 
-    /// Returns the quantizer that the present group should have had, if its predicted backlog would soon force
-    /// pictures to be left out. The group is then aborted for a smaller size or, if it is long, for a coarser quantizer. `waits`
+    /// Returns the quantizer that the present group should have had, if its predicted backlog would soon force pictures
+    /// to be left out. The group is then aborted for a smaller size or, if it is long, for a coarser quantizer. `waits`
     /// is the backlog, `last` the size of the last coded frame, of which `headers` are packet headers.
     fn quantizer_if_outgrown(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
         let gop = self.steering.gop;
@@ -728,15 +728,15 @@ mod tests {
         }
     }
 
-    /// What an encoder was asked for, up to picture `until`, at a rate that each picture has; how long what waits took
-    /// at the most; and its queue. At the coarsest quantizer a group begins with 3000 bytes, and the others have 800,
-    /// which is what CIF takes then; bytes fall with the quantizer to the power `by`.
+    /// Returns the jobs of an encoder up to picture `until` at a rate per picture, the maximum backlog, and the queue.
+    /// At the coarsest quantizer the first frame of a group has 3000 bytes and the others have 800, as is typical of
+    /// CIF. The bytes fall with the quantizer to the power `by`.
     fn coded(steering: Steering, until: u32, by: f64, rate: impl Fn(u32) -> Rate) -> (Vec<Job>, Span, EncoderQueue) {
         let (jobs, longest, encoder_queue, _) = coded_late(steering, until, by, rate, |_| 0);
         (jobs, longest, encoder_queue)
     }
 
-    /// The same of an encoder that takes so many pictures' time longer than each has; and the bytes of the frames.
+    /// Returns the same for an encoder that is `late` by a number of pictures, and the total bytes of the frames.
     fn coded_late(
         steering: Steering,
         until: u32,
@@ -789,7 +789,7 @@ mod tests {
         Steering { gop: 12, sizes, ..steering() }
     }
 
-    /// From which picture on which size is coded.
+    /// Returns each change of the size, with its picture.
     fn sizes(jobs: &[Job]) -> Vec<(u32, u8)> {
         let mut found: Vec<(u32, u8)> = Vec::new();
         for job in jobs {
@@ -803,7 +803,7 @@ mod tests {
 
     #[test]
     fn pictures_are_made_smaller_before_any_is_left_out() {
-        // 150 kb/s for four seconds, then down to 50: a player that sends no RTCP.
+        // The rate falls from 150 to 50 kb/s after four seconds, as with a player that sends no RTCP.
         let rate = |picture: u32| Rate::kbps(if picture < 100 { 150 } else { 50 });
         let (jobs, longest, encoder_queue) = coded(smaller(), 250, 0.9, rate);
         assert!((248..=250).contains(&jobs.len()), "{}", jobs.len());
@@ -820,7 +820,7 @@ mod tests {
 
     #[test]
     fn a_long_group_that_outgrows_the_rate_is_broken_off() {
-        // Halved in each of three seconds.
+        // The rate is halved in each of three seconds.
         let rate = |picture: u32| Rate::kbps(400 >> (picture.saturating_sub(75) / 25).min(3));
         let (jobs, longest, _) = coded(Steering { gop: 250, ..smaller() }, 250, 0.9, rate);
         let groups: Vec<_> = jobs.iter().filter(|job| job.first).map(|job| (job.picture, job.quantizer)).collect();
@@ -853,7 +853,7 @@ mod tests {
                 "{kbps}: {found:?}"
             );
             assert!(found.len() <= 5, "{kbps}: {found:?}");
-            // Of what 66x54 takes at the coarsest quantizer 30 kb/s are no more than the most.
+            // The smallest size, 66x54, needs at most 30 kb/s at the coarsest quantizer.
             assert!(encoder_queue.no_room() <= 15, "{kbps}: {}", encoder_queue.no_room());
         }
     }
@@ -889,9 +889,9 @@ mod tests {
     #[test]
     fn pictures_that_the_rate_has_no_room_for_are_left_out_before_they_are_coded() {
         let (pictures, longest, no_room) = coded_at(Rate::kbps(50));
-        // The pacer skips frames when what waits takes a second.
+        // The pacer skips frames at a backlog of one second.
         assert!(longest < Span::secs(1), "{longest:?}");
-        // 10 s of 50 kb/s have room for 57 frames of 1100 bytes, headers included.
+        // In 10 s, 50 kb/s carry 57 frames of 1100 bytes, including headers.
         assert!((50..=62).contains(&pictures.len()), "{}", pictures.len());
         assert_eq!(pictures.len() as u64 + no_room, 250);
         assert!(pictures.windows(2).all(|pair| pair[1] - pair[0] <= 25), "{pictures:?}");
@@ -907,7 +907,7 @@ mod tests {
             assert_eq!(jobs.len() as u64 + encoder_queue.no_room(), u64::from(length), "{length}");
             assert_eq!(encoder_queue.left_out(), 0);
         }
-        // A camera that nobody asks has no gap: the encoder was too slow.
+        // A camera paces itself, so that no gap was requested. Its skipped pictures count for the slow encoder.
         let encoder_queue = EncoderQueue::default();
         encoder_queue.passed(7);
         assert_eq!((encoder_queue.left_out(), encoder_queue.no_room()), (7, 0));
@@ -921,7 +921,8 @@ mod tests {
         feed.on_rate(Rate::mbps(1));
         let mut kinds = Vec::new();
         for picture in 0..12 {
-            // The third picture is with the encoder when the first request comes; the ninth is not yet.
+            // At the first request, the third picture is with the encoder; at the second one, the ninth is still
+            // waiting.
             if picture == 8 {
                 feed.key_frame();
                 feed.key_frame();

@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(handle.status(Duration::ZERO), Value::Null, "nobody answers");
         assert!(shared.calls() && !shared.stopped());
         let session = std::thread::spawn(move || {
-            // Each call is answered once, until it is to end.
+            // Each request is answered once, until the session stops.
             let mut made = 0;
             while !shared.stopped() {
                 shared.show(|| {

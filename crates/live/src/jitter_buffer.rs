@@ -676,7 +676,7 @@ mod tests {
     const P: u8 = 0x40;
     const B: u8 = 0x80;
 
-    /// A frame of MPEG-4 of a kind, or another part of one, that ends with two numbers.
+    /// Returns an MPEG-4 frame of this kind, or a further part of one, that ends with two numbers.
     fn frame_of(kind: u8, one: u8, other: u8) -> [u8; 7] {
         [0, 0, 1, 0xb6, kind, one, other]
     }
@@ -703,12 +703,12 @@ mod tests {
         frame_queue.want();
         let mut jitter_buffer =
             JitterBuffer::new(PayloadFormat::Mpeg4, [96].into_iter().collect(), frame_queue.clone());
-        // Of a sender whose markers have proved right.
+        // The sender's markers have proved right.
         jitter_buffer.markers = Markers { proved: [true; 3], sparing: true, ..Markers::default() };
         (jitter_buffer, frame_queue)
     }
 
-    /// Whole, damaged and missing frames.
+    /// Returns the numbers of whole, damaged and missing frames.
     fn counted(frame_queue: &FrameQueue) -> (u64, u64, u64) {
         let counts = frame_queue.counts();
         (counts.whole, counts.damaged, counts.missing)
@@ -749,7 +749,7 @@ mod tests {
         let (mut jitter_buffer, frame_queue) = fresh();
         packet(&mut jitter_buffer, 0, 1, 0, true);
         packet(&mut jitter_buffer, 40, 2, 1, true);
-        // Frames 2 and 3, one packet each, never come.
+        // Frames 2 and 3 of one packet each are lost.
         packet(&mut jitter_buffer, 160, 5, 4, true);
         packet(&mut jitter_buffer, 300, 6, 5, true);
         assert_eq!(counted(&frame_queue), (3, 1, 2));
@@ -805,7 +805,7 @@ mod tests {
         }
     }
 
-    /// A frame of one packet every 10 ms, and what is put between.
+    /// Sends a frame of one packet every 10 ms, with further packets in between.
     fn stream(
         jitter_buffer: &mut JitterBuffer,
         frames: std::ops::Range<u64>,
@@ -827,7 +827,7 @@ mod tests {
                 }
             });
             let (whole, seen, missing) = counted(&frame_queue);
-            // By the numbers alone, what stands in the place of another frame's only packet is whole.
+            // By sequence numbers alone, a packet in place of another frame's only packet forms a whole frame.
             assert_eq!((whole + seen, missing), (500, 0), "{ahead} ahead");
             assert!(seen <= damaged, "{ahead} ahead: {seen}");
         }
@@ -838,7 +838,7 @@ mod tests {
         for ahead in [2, 90, 2_500, 20_000] {
             let (mut jitter_buffer, frame_queue) = fresh();
             stream(&mut jitter_buffer, 0..100, |_, _| {});
-            // Nothing of the stream comes for a while.
+            // The stream pauses.
             packet(&mut jitter_buffer, 1_200, 100 + ahead, 7, true);
             packet(&mut jitter_buffer, 1_300, 101 + ahead, 8, true);
             stream(&mut jitter_buffer, 131..500, |_, _| {});
@@ -868,7 +868,8 @@ mod tests {
     #[test]
     fn many_losses_do_not_add_up_their_waits() {
         let (mut jitter_buffer, frame_queue) = fresh();
-        // Every third packet is lost, 10 ms apart: each is waited for 80 ms from the packet behind it.
+        // Every third packet is lost. The packets are 10 ms apart, and each gap is waited for 80 ms after the packet
+        // behind it.
         for n in (0..300).filter(|n| n % 3 != 2) {
             packet(&mut jitter_buffer, n * 10, n, n as u32, true);
         }
@@ -880,7 +881,7 @@ mod tests {
     fn another_sources_time_stamps_go_on_where_the_ones_before_ended() {
         let (mut jitter_buffer, frame_queue) = fresh();
         stream(&mut jitter_buffer, 0..100, |_, _| {});
-        // Another source, 4 s later, with time stamps hours away and its first packet missing.
+        // Another source starts 4 s later, with timestamps hours away and without its first packet.
         jitter_buffer.restart(100);
         for n in 101..200u64 {
             let header = RtpHeader {
@@ -898,16 +899,16 @@ mod tests {
         assert!((197..=198).contains(&counts.0) && counts.1 <= 1 && counts.2 == 0, "{counts:?}");
         let ticks: Vec<i64> = taken(&frame_queue).into_iter().map(|f| f.0).collect();
         let steps: Vec<i64> = ticks.windows(2).map(|w| w[1] - w[0]).filter(|step| *step != 3_600).collect();
-        // 4 s and two of the packets' distances.
+        // 4 s, and twice the distance between packets.
         assert_eq!(steps, [4_020 * 90]);
     }
 
     #[test]
     fn what_depends_on_a_lost_frame_is_undecodable_until_the_next_intra_frame() {
-        // The kinds of whole frames, and by a dash one that is lost, which the time stamps tell.
+        // The letters are kinds of whole frames, a dash is a lost one. Losses are visible by the timestamps.
         for (frames, fates) in [
             ("IPPP", [4, 0, 0]),
-            // The frame after a gap counts as lost with it: nobody knows of which of the two more is missing.
+            // The frame after the gap counts as damaged, because the lost packet may belong to either frame.
             ("IP-PPPIP", [4, 2, 2]),
             ("IBPBPBP", [7, 0, 0]),
             ("PPIP", [2, 0, 2]),
@@ -925,7 +926,7 @@ mod tests {
                 };
                 packet_of(&mut jitter_buffer, kind, n as u64 * 100, n as u64, n as u32, true);
             }
-            // What waits for the lost one is let go.
+            // This packet releases those that wait for the lost one.
             packet_of(&mut jitter_buffer, I, 2_000, frames.len() as u64, frames.len() as u32, true);
             let counts = frame_queue.counts();
             let told = [counts.whole - 1, counts.damaged + counts.missing, counts.undecodable];
@@ -938,12 +939,12 @@ mod tests {
 
     #[test]
     fn a_key_frame_is_lacking_from_a_lost_reference_on_until_one_comes_unless_one_comes_soon() {
-        // Frames of 40 ms and a dash for a lost one; whether the first key frame or another one was ever lacking.
+        // Frames of 40 ms, with a dash for a lost one, and whether the first or a later key frame was ever needed.
         for (frames, first, another) in [
             ("PPIPP", true, false),
             ("IPPPPPPPPPIPP", false, false),
             ("IPPPPPPP-PPPIP", false, true),
-            // The next one is due in two frames.
+            // The next key frame is due in two frames.
             ("IPPPPPIPPP-PIP", false, false),
             ("IPPPPPPPP-BBBI", false, true),
         ] {
@@ -988,7 +989,7 @@ mod tests {
         let (mut jitter_buffer, frame_queue) = fresh();
         packet(&mut jitter_buffer, 0, 1, 0, true);
         packet(&mut jitter_buffer, 10, 2, 1, true);
-        // The sender left a second out, and one packet is missing.
+        // The sender left out one second, and one packet is missing.
         packet(&mut jitter_buffer, 1_000, 4, 26, true);
         packet(&mut jitter_buffer, 1_100, 5, 27, true);
         assert_eq!(counted(&frame_queue), (3, 1, 1));
@@ -1015,7 +1016,7 @@ mod tests {
                 packet(&mut jitter_buffer, n * 10, n, n as u32, true);
             }
             let seen = counted(&frame_queue);
-            // Of the lost frame nothing came: its place counts as missing, and the frame behind it as damaged.
+            // The lost frame counts as missing, and the frame after it as damaged.
             let lost = (seen.0, seen.1 + seen.2, 0);
             let expected = if counts.1 == 0 { counts } else { (58, 2, 0) };
             assert_eq!(lost, expected, "{again} ms");
@@ -1029,7 +1030,7 @@ mod tests {
         let filled = |frame_queue: FrameQueue| {
             let mut jitter_buffer =
                 JitterBuffer::new(PayloadFormat::Mpeg4, [96].into_iter().collect(), frame_queue.clone());
-            // Of every two frames the second is sent first, and one packet in a hundred is lost.
+            // The two frames of each pair are swapped, and one packet in a hundred is lost.
             for n in (0..1_000u64).filter(|n| n % 100 != 50) {
                 let kind = if n.is_multiple_of(10) { I } else { P };
                 packet_of(&mut jitter_buffer, kind, n * 40, n, n as u32 ^ 1, true);

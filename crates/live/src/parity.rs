@@ -176,7 +176,7 @@ mod tests {
         bytes
     }
 
-    /// The payload of parity `index` of a block.
+    /// Returns the payload of parity `index` of a block.
     fn protect(sent: &SentSymbols, base: u64, packets: u8, index: u8) -> Vec<u8> {
         let fragment = Fragment::default();
         let covered: Arc<[Protected]> =
@@ -225,11 +225,11 @@ mod tests {
         for seq in 100..120 {
             sent.keep(seq, &rtp(seq));
         }
-        // Nothing has come yet.
+        // No media packet has been received yet.
         told(&mut came, &protect(&sent, 100, 20, 0));
         assert!(came.blocks.is_empty());
         (100..119).for_each(|seq| came.on_packet(SSRC, seq as u16, &rtp(seq)));
-        // A symbol that is no packet's, and one that is shorter than what came.
+        // A symbol of no packet, and a symbol that is shorter than the received packets.
         let header = ParityHeader { packets: 20, base: 100, index: 0, sent: 1 };
         came.on_parity(&header, &[0xff; 60]);
         assert_eq!(came.recover_packets(&missing(&[119])), []);
@@ -242,7 +242,7 @@ mod tests {
         }
         let kept: usize = came.blocks.values().map(|block| block.symbols.values().map(Vec::len).sum::<usize>()).sum();
         assert!(came.blocks.len() <= MAX_BLOCKS && kept <= MAX_BLOCKS * 64 * 1_400, "{kept}");
-        // The numbers of the media decide: what is far behind goes.
+        // The media's sequence numbers advance, so that old symbols and blocks are dropped.
         (0..2_200u64).for_each(|seq| came.on_packet(SSRC, (120 + seq) as u16, &rtp(120 + seq)));
         assert!(came.symbols.len() <= SEQUENCE_RANGE as usize && came.blocks.is_empty());
         came.on_packet(SSRC + 1, 5, &rtp(5));

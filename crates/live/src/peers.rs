@@ -162,10 +162,10 @@ mod tests {
     fn who_reports_single_packets_is_known_by_the_format_of_a_report_alone() {
         let mut peers = Peers::new(NtpEpoch::from_unix_secs(0), *b"TEST");
         let from: SocketAddr = "10.0.0.1:5001".parse().unwrap();
-        // RFC 8888, transport-wide, a NACK, and the encoder's messages of an application.
+        // RFC 8888, transport-wide, NACK, and application layer feedback.
         let formats: [(u8, u8); 4] = [(205, 11), (205, 15), (205, 1), (206, 15)];
         for (ssrc, (packet_type, fmt)) in (1..).zip(formats) {
-            // Each ends before it says anything of a packet.
+            // Each message ends before its content.
             let bytes = [0x80 | fmt, packet_type, 0, 2, 0, 0, 0, ssrc, 0, 0, 0, 9];
             peers.on_rtcp(Time::ZERO, 9, from, &bytes);
         }

@@ -477,7 +477,7 @@ mod tests {
         })
         .unwrap();
         receiving.frame_queue.want();
-        // An I frame in each packet; number 2 never comes.
+        // Each packet is an I frame, and number 2 is lost.
         for seq in [0, 1, 3, 4, 5] {
             let packet = [0x80, 0xe0, 0, seq, 0, 0, 0x10 * seq, 0, 0, 0, 0, 1, 0, 0, 1, 0xb6, 0, seq];
             out.send_to(&packet, free).unwrap();

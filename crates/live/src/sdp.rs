@@ -636,7 +636,7 @@ mod tests {
                 ..description(None, &[])
             },
         ];
-        // Those of the others have nothing of their own.
+        // The remaining formats have no parameters.
         for one in all.into_iter().chain(PayloadFormat::ALL[4..].iter().map(|format| description(Some(*format), &[]))) {
             let text = one.write(own, 17);
             assert_eq!(Description::read(text.as_bytes()), Ok(one), "{text}");
@@ -713,7 +713,7 @@ mod tests {
         let both = Description { repair: Some(retransmissions()), parity: Some(parity()), ..description(None, &[]) };
         let text = both.write(own, 17);
         assert_eq!(text.matches("a=ssrc:1111 ").count(), 1, "{text}");
-        // Of the video's own payload type, or of one that can't be.
+        // The payload type of the video itself, an invalid one, and an unknown encoding.
         for wrong in ["96 x-steadycast-rs/90000", "200 x-steadycast-rs/90000", "98 x-steadycast-rsx/90000"] {
             let text = text.replace("98 x-steadycast-rs/90000", wrong);
             assert_eq!(Description::read(text.as_bytes()).unwrap().parity, None, "{wrong}");
@@ -741,7 +741,7 @@ mod tests {
         ] {
             assert_eq!(read(none), None, "{none}");
         }
-        // A group of sources that can't be is none.
+        // An invalid source group is ignored.
         let half = format!("a=rtcp-fb:96 nack\r\n{of_two}a=ssrc-group:FID 12\r\n");
         assert_eq!(read(&half).unwrap().sources, None);
     }
@@ -757,7 +757,7 @@ mod tests {
         assert_eq!(read(&format!("a=rtcp-fb:* transport-cc\r\n{extmap}")), Some(PacketFeedback::Transport(3)));
         let both = format!("a=rtcp-fb:96 transport-cc\r\na=rtcp-fb:* ack ccfb\r\n{extmap}");
         assert_eq!(read(&both), Some(PacketFeedback::Congestion));
-        // Of another payload type, without the number's element, with one that can't be, and without being asked for.
+        // Another payload type, no header extension, an invalid ID, and no feedback request.
         for none in [
             "a=rtcp-fb:97 ack ccfb\r\n",
             "a=rtcp-fb:96 transport-cc\r\n",
@@ -768,7 +768,7 @@ mod tests {
         }
     }
 
-    /// A description of one section of video.
+    /// Parses a description with one video section.
     fn read(above: &str, formats: &str, lines: &str) -> Result<Description, SdpError> {
         let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 232.9.9.1/16\r\n";
         let text = format!("{head}{above}m=video 5004 RTP/AVPF {formats}\r\n{lines}");
@@ -926,7 +926,7 @@ mod tests {
                 }
             }
         }
-        // What is no description stays none, whatever stands before.
+        // A text that is no description is rejected, whatever precedes it.
         for none in ["SDP:\n", "SDP:\nnothing\n", "# v=0\n", "a v=0\nm=video 5 RTP/AVP 96\n"] {
             let error = Description::read(none.as_bytes()).unwrap_err().to_string();
             assert!(error.contains("not a session description"), "{none:?}: {error}");

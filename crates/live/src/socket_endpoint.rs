@@ -323,8 +323,8 @@ impl RunCandidates {
         self.0.push_back(packet);
     }
 
-    /// Drops the old packets of the buffer, because the present stream continues. Those of the last [`REORDER_WAIT`] may
-    /// have overtaken the first packet of a new run, and stay.
+    /// Drops the old packets of the buffer, because the present stream continues. Packets of the last [`REORDER_WAIT`]
+    /// may have overtaken the first packet of a new run, and stay.
     fn forget(&mut self, now: Time) {
         while self.0.front().is_some_and(|first| now.since(first.0) > REORDER_WAIT) {
             self.0.pop_front();
@@ -897,7 +897,7 @@ mod tests {
     #[test]
     fn nobody_can_choose_an_address_of_ipv6_that_counts_as_somebody_elses() {
         let known: Ipv6Addr = "2001:db8::1".parse().unwrap();
-        // Halves that are folded without a key meet where the lower one makes up for the upper.
+        // `chosen` would collide with `known` under a hash that folds both halves of the address without a key.
         let spread = |upper: u64| upper.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let (upper, bits) = (0x2001_0db8_bad0_0000, known.to_bits());
         let lower = spread(upper) ^ spread((bits >> 64) as u64) ^ bits as u64;
@@ -906,7 +906,7 @@ mod tests {
         assert_ne!(origin(IpAddr::V6(chosen)), origin(IpAddr::V6(known)));
         assert_ne!(at(chosen, 5_004), at(known, 5_004));
         assert_eq!(at(known, 5_004), at(known, 5_005));
-        // All of IPv4 has numbers of its own, however it is written.
+        // IPv4 addresses map to themselves, also in IPv4-mapped form.
         for ip in ["10.0.0.1", "::ffff:10.0.0.1"] {
             assert_eq!(origin(ip.parse().unwrap()), Origin(0x0a00_0001));
         }
@@ -936,7 +936,8 @@ mod tests {
         let mut clocks = SourceClock { media: Some(MediaClock::new(Span::millis(10))), ..SourceClock::default() };
         let mut delays = Vec::new();
         let mut steps = Vec::new();
-        // The second source's clock is ten seconds behind the first one's; each has a packet that is 30 ms late.
+        // The second source's clock is ten seconds behind that of the first. Each source has a packet that is 30 ms
+        // late.
         for (ssrc, sent, arrival, stamp) in [
             (1, 20_000, 1_000, 0),
             (1, 20_040, 1_070, 3_600),
@@ -945,7 +946,7 @@ mod tests {
         ] {
             clocks = clocks.of(ssrc, ssrc);
             let left = clocks.send_time(at(arrival), &header(ssrc, sent, stamp));
-            // Stamps are rounded down to 4 µs.
+            // Timestamps are rounded down to 4 µs.
             delays.push(at(arrival).since(left).as_millis_f64().round());
             steps.push(clocks.media.as_mut().map(|clock| clock.step_of(stamp)));
         }

@@ -497,13 +497,13 @@ mod tests {
         std::array::from_fn(|n| u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).unwrap())
     }
 
-    /// RFC 3711, B.3.
+    /// Returns the master key of RFC 3711, B.3.
     fn master() -> MasterKey {
         let salt = bytes::<14>("0EC675AD498AFEEBB6960B3AABE6");
         MasterKey::of(SrtpProfile::Aes128CmSha1, &bytes::<16>("E1F97A0D3E018BE0D64FA32C06DE4139"), &salt)
     }
 
-    /// A master key of each profile.
+    /// Returns a master key of each profile.
     fn masters() -> [MasterKey; 3] {
         let (key, salt): ([u8; 32], [u8; 14]) = (std::array::from_fn(|n| n as u8), [7; 14]);
         [SrtpProfile::Aes128CmSha1, SrtpProfile::Aes128Gcm, SrtpProfile::Aes256Gcm].map(|profile| {
@@ -533,7 +533,7 @@ mod tests {
         assert_eq!(stream[32..48], bytes::<16>("41E95B3BB0A2E8DD477901E4FCA894C0"));
     }
 
-    /// RFC 6188, 7.2 and 7.4.
+    /// The vectors of RFC 6188, sections 7.2 and 7.4.
     #[test]
     fn session_keys_of_256_bits_are_those_of_rfc_6188() {
         let key = bytes::<32>("F0F04914B513F2763A1B1FA130F10E2998F6F6E43E4309D1E622A0E332B9F1B6");
@@ -552,7 +552,7 @@ mod tests {
         digits.chunks(2).map(|two| two[0] << 4 | two[1]).collect()
     }
 
-    /// RFC 7714, 16 and 17: the session keys are 00 01 02 …, the salt says "Quid pro quo".
+    /// Returns the session keys of RFC 7714, sections 16 and 17: 00 01 02 …, with the salt "Quid pro quo".
     fn quid_pro_quo() -> [Keys; 2] {
         let (key, salt): ([u8; 32], _) = (std::array::from_fn(|n| n as u8), *b"Quid pro quo");
         let half: [u8; 16] = std::array::from_fn(|n| key[n]);
@@ -588,7 +588,7 @@ mod tests {
             "81c8000d 4d617273 4e545031 4e545032 52545020 0000042a 0000e930 4c756e61 deadbeef deadbeef deadbeef
              deadbeef deadbeef",
         );
-        // Encrypted, and only signed.
+        // One packet is encrypted, the other one is only authenticated.
         let whole = [
             "81c8000d 4d617273 63e94885 dcdab67c a727d766 2f6b7e99 7ff5c0f7 6c06f32d c676a5f1 730d6fda 4ce09b46
              86303ded 0bb9275b c84aa458 96cf4d2f c5abf872 45d9eade 800005d4",
@@ -616,7 +616,7 @@ mod tests {
             let (key, salt) = profile.lengths();
             let material: Vec<u8> = (0..2 * (key + salt)).map(|n| n as u8).collect();
             let [client, server] = MasterKey::exported(profile, &material).unwrap();
-            // RFC 5764, 4.2: both keys stand before both salts.
+            // Both keys precede both salts (RFC 5764, section 4.2).
             assert_eq!((client.key[0], usize::from(server.key[0])), (0, key));
             assert_eq!((usize::from(client.salt[0]), usize::from(server.salt[0])), (2 * key, 2 * key + salt));
             assert!(MasterKey::exported(profile, &material[1..]).is_none());
@@ -693,7 +693,7 @@ mod tests {
         for n in 0..600_000u32 {
             let mut bytes = rtp(n as u16);
             sender.protect_rtp(&mut bytes, 0);
-            // After 40,000 and 110,000 packets that were lost it goes on; after 440,000 it does not.
+            // The stream continues after 40,000 and 110,000 lost packets, but not after 440,000.
             if matches!(n, 0..10 | 40_010..40_020 | 150_000..150_010 | 590_000..590_010) {
                 if receiver.open_rtp(Time::ZERO, &bytes) != Some(rtp(n as u16).as_slice()) {
                     refused.push(n);
@@ -748,7 +748,7 @@ mod tests {
             made_up.extend([0; 10]);
             assert!(receiver.open_rtp(at(999), &made_up).is_none());
         }
-        // Who is known is heard all the same; who is new waits for the next second.
+        // A known source is accepted at any time, a new one only in the next second.
         assert!(receiver.open_rtp(at(999), &packet()).is_some());
         let mut other = rtp(7);
         other[8] = 9;
@@ -786,10 +786,11 @@ mod tests {
             by.protect_rtcp(&mut bytes, 0);
             bytes
         };
-        // More of them than a window holds.
+        // These are more packets than the replay window covers.
         let all: Vec<Vec<u8>> = (0..300).map(|_| sent(&mut own)).collect();
         assert!(all.iter().all(|bytes| own.open_rtcp(bytes).is_none()), "sent back");
-        // Of two with one SSRC the one that has sent less hears the other, and takes another SSRC.
+        // Of two ends with one SSRC, the one that has sent less accepts the other's packets, detects the collision and
+        // changes its SSRC.
         sent(&mut other);
         assert!(other.open_rtcp(&all[299]).is_some());
         assert_eq!(other.open_rtcp(&all[299]), None, "a replay");

@@ -1,4 +1,4 @@
-//! A live sender whose receiver is a browser in small, over a socket of this machine.
+//! A live sender with a minimal browser as receiver, over loopback sockets.
 #![allow(clippy::unwrap_used, reason = "a test may stop")]
 #![allow(clippy::disallowed_methods, reason = "the browser lives in real time")]
 
@@ -15,7 +15,7 @@ use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 
-/// Its SSRC as a receiver, as Chromium has it.
+/// The SSRC of the receiver, as in Chromium.
 const RECEIVER: u32 = 1;
 
 fn begun(offer: String, ports: std::ops::RangeInclusive<u16>) -> Result<Sending, LiveError> {
@@ -41,7 +41,7 @@ fn begun(offer: String, ports: std::ops::RangeInclusive<u16>) -> Result<Sending,
     Sending::start(options, Medium::Encoder { format: PayloadFormat::Vp8, config: Vec::new(), steering })
 }
 
-/// An encoder whose pictures are all of one size.
+/// An encoder whose pictures all have the same size.
 fn encode(sending: &Sending) {
     let encoder_queue = sending.encoder_queue.clone().unwrap();
     std::thread::spawn(move || {
@@ -59,7 +59,7 @@ fn encode(sending: &Sending) {
     });
 }
 
-/// A browser, and what it has seen.
+/// A browser with what it has received.
 struct Viewer {
     browser: Browser,
     media: Vec<RtpHeader>,
@@ -74,7 +74,7 @@ impl Viewer {
         Self { browser, media: Vec::new(), numbers: Vec::new(), compounds: Vec::new() }
     }
 
-    /// Lives until `done`, or for 5 s.
+    /// Runs until `done`, or for 5 s.
     fn until(&mut self, done: impl Fn(&Self) -> bool) {
         let from = EPOCH.elapsed();
         let mut datagram = [0; 2_048];
@@ -109,7 +109,7 @@ fn a_browser_is_sent_media_under_its_numbers_and_its_first_word_is_heard() {
     viewer.until(|viewer| viewer.media.len() > 10);
     assert!(viewer.media.iter().all(|header| header.payload_type == 96), "{:?}", viewer.media);
     assert_eq!(viewer.numbers.len(), viewer.media.len());
-    // A report of nothing, and a picture loss: a browser's first compound. It has no name.
+    // The first compound of a browser: an empty report and a PLI, without a CNAME.
     let (ssrc, media) = (RECEIVER.to_be_bytes(), viewer.media[0].ssrc.to_be_bytes());
     let mut asks = [&[0x80, 201, 0, 1][..], &ssrc, &[0x81, 206, 0, 2], &ssrc, &media].concat();
     viewer.browser.srtp.as_mut().unwrap().protect_rtcp(&mut asks, 0);

@@ -1,4 +1,4 @@
-//! What the fuzzers have found worth keeping goes through the parsers in every test run.
+//! Runs the parsers on the inputs that fuzzing has found.
 
 #[path = "../../../fuzz/src/targets.rs"]
 #[allow(unreachable_pub, clippy::type_complexity, reason = "public for the fuzzers")]

@@ -13,9 +13,9 @@ fn at(ms: u64) -> Time {
     Time::ZERO + Span::millis(ms)
 }
 
-/// The bound was that each of eight runs connects within 5 s; one took longer. Both ends double their waits, and a
-/// flight of several datagrams arrives whole in half of the tries: of 60 runs 57 connected within 5 s, and all within
-/// 15 s. With a probability of 0.05 for each, five of twelve take longer in one of 5,000 cases.
+/// The bound was that each of eight runs connects within 5 s, and one run took longer. Both ends double their timeouts,
+/// and a flight of several datagrams arrives complete in half of the tries. Of 60 runs, 57 connected within 5 s and all
+/// within 15 s. With a probability of 0.05 each, five of twelve runs take longer in one of 5,000 cases.
 #[test]
 fn at_a_loss_of_a_fifth_both_have_the_same_keys_within_seconds() {
     let mut soon = 0;
@@ -42,7 +42,8 @@ fn a_browser_that_moves_is_followed_and_one_that_is_heard_stays() {
     world.run(from + Span::secs(5), |world| world.tunnel.peer() == Some(moved));
     assert_eq!(world.tunnel.peer(), Some(moved));
     assert_eq!(world.said.last(), Some(&Output::Peer(moved)));
-    // Its checks come again from where somebody would have its media sent to, and its reports from where it is.
+    // An attacker replays the browser's checks from the address to which media would be diverted. Reports still arrive
+    // from the browser's own address.
     let stranger = address("203.0.113.9:9");
     let check = world.sent.iter().rfind(|(from, bytes)| *from == moved && Protocol::of(bytes) == Protocol::Stun);
     let check = check.unwrap().1.clone();
@@ -54,7 +55,7 @@ fn a_browser_that_moves_is_followed_and_one_that_is_heard_stays() {
     assert_eq!(world.tunnel.peer(), Some(moved));
 }
 
-/// What ends without keys, and why.
+/// Runs a world that ends without keys.
 fn refused(ends: steadycast_web::Ends, client: Client) -> World {
     let mut world = World::new(ends, client, &rough(0.0), Seed(1));
     world.run(at(20_000), |world| world.tunnel.state() == State::Ended);
@@ -87,7 +88,7 @@ fn a_certificate_that_the_offer_does_not_name_gets_no_keys() {
 fn what_was_recorded_of_another_session_opens_none() {
     let mut first = World::honest(Version::V12, &Config::default(), Seed(1));
     first.run(at(3_000), World::connected);
-    // All of it again, against a tunnel of other credentials: not a byte comes back.
+    // A replay of all datagrams against a tunnel with other credentials gets no response.
     let own = credentials(4);
     let other = steadycast_web::Ends { own, ..ends(2) };
     let mut tunnel = Tunnel::new(*EPOCH, Time::ZERO, other, &certificate(1)).unwrap();
@@ -95,7 +96,7 @@ fn what_was_recorded_of_another_session_opens_none() {
         tunnel.on_datagram(at(1), *from, bytes);
     }
     assert_eq!((tunnel.poll(), tunnel.refused()), (None, first.sent.len() as u64));
-    // And against one that the same checks open: its cookie and its own random bytes are new.
+    // A tunnel with the same credentials responds to the replayed checks, but its cookie and random bytes are new.
     let mut again = World::honest(Version::V12, &Config::default(), Seed(2));
     for (from, bytes) in &first.sent {
         again.tunnel.on_datagram(at(1), *from, bytes);
@@ -151,7 +152,7 @@ proptest! {
     }
 }
 
-/// A connected tunnel and a browser that is about to move, and the time at which both are.
+/// Returns a connected tunnel with a browser that is about to move.
 fn connected(seed: u64) -> World {
     let mut world = World::honest(Version::V13, &rough(0.0), Seed(seed));
     world.run(at(3_000), World::connected);
@@ -159,7 +160,7 @@ fn connected(seed: u64) -> World {
     world
 }
 
-/// A right check of the browser, as a holder of its offer and of the answer can make any number of.
+/// Returns a valid check, which anyone with the offer and the answer can create.
 fn forged() -> Vec<u8> {
     let (own, peer) = (credentials(1), credentials(2));
     let name = format!("{}:{}", own.ufrag, peer.ufrag);
@@ -169,7 +170,7 @@ fn forged() -> Vec<u8> {
     bytes[..len].to_vec()
 }
 
-/// The answer that a holder of all passwords makes to a check of this end that it has not seen.
+/// Returns the response that an attacker with all passwords can create without having received the check.
 fn guessed() -> Vec<u8> {
     let hmac = |key: &[u8], parts: &[&[u8]]| DefaultSha1HmacProvider.sha1_hmac(key, parts);
     let (message, mut bytes) = (StunMessage::binding_reply(TransId::new(), address(SERVER)), [0; 128]);
@@ -180,7 +181,7 @@ fn guessed() -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Right checks with forged sources, guessed answers and reports under the right key, in any order and at any pace,
+    /// Valid checks with forged sources, guessed responses and authentic reports arrive in any order and at any pace,
     /// while the browser itself is silent.
     #[test]
     fn an_address_that_does_not_answer_gets_no_media_and_at_most_three_times_its_bytes(
@@ -215,8 +216,8 @@ proptest! {
         prop_assert_eq!(world.tunnel.peer(), Some(address(CLIENT)));
     }
 
-    /// The client of these tests checks every 2.5 s, and nominates when one of its checks was answered: at a loss of a
-    /// tenth five datagrams in a row arrive in six of ten tries, of which there are some nine in 25 s.
+    /// The test client checks every 2.5 s, and nominates after a response. At a loss of 10 %, five consecutive
+    /// datagrams arrive in six of ten tries, and there are about nine tries in 25 s.
     #[test]
     fn a_browser_that_moves_is_followed_once_it_has_answered(seed in 0u64..1_000, loss in 0u8..10) {
         let mut world = connected(seed);
@@ -230,7 +231,7 @@ proptest! {
         prop_assert!(answers > 0);
     }
 
-    /// Chromium and Firefox report at least each second; the datagrams of a browser are lost independently here.
+    /// Chromium and Firefox report at least once per second. Datagrams of a browser are lost independently here.
     #[test]
     fn a_browser_behind_loss_is_not_silent_and_one_that_died_is_after_five_seconds(
         seed in 0u64..1_000, loss in 0u8..50, feedback_ms in 50u64..250,
@@ -255,12 +256,12 @@ proptest! {
 fn a_player_that_reports_every_five_seconds_is_not_silent() {
     let mut world = connected(1);
     let mut now = world.now;
-    // The first gap is not known before it ends.
+    // The first gap is unknown before it ends.
     for n in 0..20 {
         now += Span::secs(5);
         assert!(n == 0 || !world.tunnel.is_silent(now));
         world.tunnel.on_authenticated(now, address(CLIENT));
     }
-    // The first gap began with the last check of the connection.
+    // The first gap starts with the last check of the connection.
     assert!(world.tunnel.is_silent(now + Span::secs(11)));
 }

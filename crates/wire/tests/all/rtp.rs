@@ -1,4 +1,4 @@
-//! The claims about RTP headers, sequence numbers and NTP stamps.
+//! RTP headers, sequence numbers and NTP timestamps.
 use proptest::prelude::*;
 use steadycast_units::{Bytes, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
@@ -52,7 +52,7 @@ fn a_transport_wide_number_has_two_bytes_or_four_with_a_request() {
 fn a_send_time_and_a_short_element_take_the_one_byte_form() {
     let header = RtpHeader { send_time: Some(Stamp(0x0506_0708)), ..header() };
     let bytes = encoded(&header, &[(2, &[1, 2, 3])], &[7, 8]);
-    // 0xBEDE, 3 words: id 1 of 4 bytes, id 2 of 3 bytes, 3 bytes of padding.
+    // 0xBEDE, 3 words: ID 1 of 4 bytes, ID 2 of 3 bytes, 3 bytes of padding.
     let extension = [0xbe, 0xde, 0, 3, 0x13, 5, 6, 7, 8, 0x22, 1, 2, 3, 0, 0, 0];
     assert_eq!(bytes[0], 0x90);
     assert_eq!(bytes[12..28], extension);
@@ -131,7 +131,7 @@ fn a_jump_beyond_what_can_be_late_is_a_loss_where_something_explains_it_and_else
     started.on_packet(999);
     started.on_packet(1000);
     let verdict = |seq: u16, reach| started.clone().on_packet_within(seq, reach);
-    // However many follow it.
+    // The result does not depend on the number of packets that follow.
     let confirmed = |seq: u16| {
         let mut many = started;
         (0..9).map(|n| many.on_packet(seq.wrapping_add(n))).last().unwrap()
@@ -177,7 +177,7 @@ fn a_stream_that_comes_back_after_a_made_up_restart_has_the_numbers_that_it_had(
 
 #[test]
 fn the_round_trip_is_the_one_of_rfc_3550s_figure_2() {
-    // Section 6.4.1: A = 0xb710:8000, LSR = 0xb705:2000, DLSR = 0x0005:4000, delay 6.125 s.
+    // The example of section 6.4.1: A = 0xb710:8000, LSR = 0xb705:2000, DLSR = 0x0005:4000, delay 6.125 s.
     let trip = ntp::round_trip(0xb710_8000, 0xb705_2000, 0x0005_4000);
     assert_eq!(trip, Some(Span::millis(6_125)));
 }
@@ -225,7 +225,7 @@ proptest! {
     ) {
         let header = RtpHeader { payload_len: tail.len() as u16, ..header };
         let mut bytes = encoded(&header, &[], &tail);
-        // Its count is ciphertext.
+        // The padding length is encrypted.
         bytes[0] |= u8::from(padded) << 5;
         let shadowed = header.marker && (64..96).contains(&header.payload_type);
         prop_assert_eq!(RtpHeader::recognise(&bytes), (!shadowed).then_some((header, &tail[..])));
@@ -256,7 +256,7 @@ proptest! {
             next += 1;
         }
         for (ahead, run) in jumps {
-            // What is near could be the stream's own.
+            // A near number could belong to the stream itself.
             let ahead = 400 + ahead % (u16::MAX - 800);
             for n in 0..run {
                 seq.on_packet((next as u16).wrapping_add(ahead).wrapping_add(n));
@@ -307,7 +307,8 @@ proptest! {
         let back = sent + Span::nanos(trip) + Span::nanos(held);
         let lsr = epoch.middle(sent);
         prop_assume!(lsr != 0);
-        // Three truncations of up to one unit each: 15.3 µs. A trip shorter than that may come out negative: discarded.
+        // Three values are truncated by up to one unit (15.3 µs) each. A shorter round trip may become negative, and is
+        // then rejected.
         let measured = ntp::round_trip(epoch.middle(back), lsr, ntp::dlsr(Span::nanos(held)));
         let Some(measured) = measured else {
             prop_assert!(trip < 15_259);

@@ -1,4 +1,4 @@
-//! The claims about retransmissions.
+//! Retransmissions.
 use proptest::prelude::*;
 use steadycast_units::Stamp;
 use steadycast_wire::ParseError;
