@@ -105,6 +105,7 @@ impl NegotiatedOffer {
     /// The flow requires a feature that the browser does not support.
     pub(crate) fn keys(&self, keys: FlowKeys) -> Result<FlowKeys, LiveError> {
         let NegotiatedParameters { congestion, transport, repair, .. } = &self.negotiated;
+        // The order is the preference: RFC 8888 includes ECN.
         let can = [("rfc8888", *congestion), ("twcc", transport.is_some())];
         if let Some((word, _)) = can.iter().find(|(word, can)| keys.is("feedback", word) && !can) {
             let remedy = "leave --feedback away, and it is chosen by the offer";
@@ -177,6 +178,7 @@ impl BrowserConnection {
     pub(crate) fn sort(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Option<SocketAddr> {
         match Protocol::of(bytes) {
             Protocol::Stun | Protocol::Dtls => self.tunnel.on_datagram(now, from, bytes),
+            // SRTP authenticates the packet later. All addresses of the browser count as its first one.
             Protocol::Rtp => return self.home,
             Protocol::Other => {}
         }
@@ -190,11 +192,15 @@ impl BrowserConnection {
             match output {
                 Output::Send(to, bytes) => out.push(Which::Rtp, Some(to), |all| all.extend_from_slice(&bytes)),
                 Output::Peer(at) => {
+                    // The first address identifies the browser for the session, so that a move does not look like a new
+                    // receiver.
                     self.home.get_or_insert(at);
                     out.redirect(at);
                 }
                 Output::Keys(keys) => match protection(&keys) {
                     Some(srtp) => connected = Some(srtp),
+                    // A profile that SRTP does not support ends the connection, because media must not be sent
+                    // unprotected.
                     None => self.tunnel.close(now),
                 },
             }
@@ -213,5 +219,6 @@ fn protection(keys: &Keys) -> Option<Srtp> {
         _ => return None,
     };
     let [client, server] = MasterKey::exported(profile, &keys.material)?;
+    // This end is the DTLS server, so that it sends with the server's key.
     Some(Srtp::pair(&server, &client))
 }

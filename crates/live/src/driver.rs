@@ -52,7 +52,9 @@ impl Outbox {
         }
         let mut from = 0;
         for (ecn, which, to, until) in self.list.drain(..) {
+            // The peer is resolved when the datagram is sent, because a browser may have moved since it was pushed.
             let to = to.unwrap_or_else(|| pair.peer(which));
+            // Only RTCP is recorded, because senders ignore media that is looped back.
             if which == Which::Rtcp && to.ip().is_multicast() {
                 echo.wrote(&self.bytes[from..until]);
             }
@@ -231,12 +233,14 @@ impl<E: End> Loop<E> {
             let next = self.places.iter().map(|place| place.wake).fold(until, Time::min);
             let all_done = !self.places.is_empty() && self.places.iter().all(|place| place.end.done());
             let over = now >= until || all_done;
+            // After the end the sockets are read once more, so that no datagram that has arrived is ignored.
             let wait = if over { 0 } else { next.since(now).as_nanos() };
             let timeout = Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 };
             events.clear();
             let waited =
                 epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)).map(|_| ());
             match waited {
+                // A signal only shortens the wait.
                 Ok(()) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -244,6 +248,7 @@ impl<E: End> Loop<E> {
                 self.on_clock_gap();
             }
             let tokens = || events.iter().map(|event| event.data.u64());
+            // Datagrams are delivered before wakes and timers, see above.
             for token in tokens().filter(|token| *token != WAKER) {
                 let which = if token & 1 == 0 { Which::Rtp } else { Which::Rtcp };
                 self.readable((token >> 1) as usize, which);

@@ -165,6 +165,8 @@ impl EncoderQueue {
     pub fn passed(&self, pictures: u32) {
         let mut encoder_queue = self.locked();
         let (late, no_room) = std::mem::take(&mut encoder_queue.gap);
+        // The source may have skipped fewer pictures than requested, for example at its end. The slow encoder counts
+        // first.
         let no_room = pictures.saturating_sub(late).min(no_room);
         encoder_queue.no_room += u64::from(no_room);
         encoder_queue.left_out += u64::from(pictures - no_room);
@@ -389,6 +391,7 @@ impl LiveFeed {
     /// Returns the quantizer at which a group of `open` bytes would have had `wanted` bytes. `headers` bytes of them
     /// are packet headers, which do not depend on the quantizer.
     fn needed(&self, open: f64, wanted: f64, headers: f64) -> f64 {
+        // At least a tenth of the budget remains for payload, so that the factor stays finite.
         let room = (wanted - headers).max(0.1 * wanted).max(1.0);
         self.scaled(self.quantizer, (open - headers).max(1.0) / room)
     }
@@ -420,9 +423,11 @@ impl LiveFeed {
             let (fill, wanted) = bucket(self.fill, BUCKET_GROUPS, budget, open, open);
             let needed = self.needed(open, wanted, self.headers.as_f64());
             self.fill = fill;
+            // Within 5 % of the budget the quantizer is kept, so that it does not oscillate.
             if (open / budget - 1.0).abs() > 0.05 {
                 self.quantizer = self.scaled(self.quantizer, open / wanted);
             }
+            // The encoder, not the rate, limits the stream: finest quantizer, full size, and budget left.
             self.limited = self.quantizer <= low && open < 0.95 * budget && self.size == 0;
             Some(needed)
         };
@@ -478,6 +483,7 @@ impl LiveFeed {
     fn quantizer_if_outgrown(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
         let gop = self.steering.gop;
         let ahead = gop.saturating_sub(self.since_intra).min(self.max_gap_pictures());
+        // The I frame alone does not predict the size of the following frames.
         if self.since_intra < 2 || ahead == 0 {
             return None;
         }
@@ -525,6 +531,7 @@ fn room(whole: Bytes, backlog: Bytes) -> f64 {
 impl Feed for LiveFeed {
     fn due(&self) -> Span {
         match self.encoder_queue.locked().ready.front() {
+            // A camera's frame is due as soon as it is encoded.
             Some(_) if self.steering.own_pace => Span::ZERO,
             Some(unit) => self.time(unit.picture),
             None => Span::MAX,

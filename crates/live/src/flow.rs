@@ -58,6 +58,7 @@ impl FlowKeys {
         let paper = self.is("mode", "paper");
         let keys = self.or("media", "greedy").or("defences", !paper);
         let keys = keys.or("repair", if pictures && !paper { "auto" } else { "none" });
+        // Padding is sent in the retransmission stream.
         let again = !to.is_multicast() && (keys.is("repair", "auto") || keys.is("repair", "rtx"));
         let keys = keys.or("padding", again);
         // Receivers in a source-specific group don't receive each other's reports, so that these go to the source.
@@ -79,10 +80,12 @@ impl FlowKeys {
         }
         let address = description.address.ip();
         let reports = if source_specific(address) { "source" } else { "group" };
+        // The receiving half of `fixed` sends standard reports only.
         let controller = description.of_ours("controller").unwrap_or("fixed");
         let param = |(key, text): &(String, String)| Some((key.strip_prefix("param.")?.to_owned(), value(text)));
         let params: Map<String, Value> = description.ours.iter().filter_map(param).collect();
         let repair = match (&description.repair, &description.parity) {
+            // A sender does not retransmit to a group, so that only parity remains there.
             (Some(_), Some(_)) if !address.is_multicast() => "auto",
             (Some(_), None) if !address.is_multicast() => "rtx",
             (_, Some(_)) => "parity",
@@ -188,6 +191,7 @@ fn plain(names: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for name in names {
         let allowed = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c) { c } else { '-' };
+        // Canonical names come from the network, and may contain characters that node names do not allow.
         let name: String = name.to_ascii_lowercase().chars().map(allowed).take(40).collect();
         let name = match name.trim_matches(['-', '.']) {
             "" => "receiver",

@@ -45,6 +45,7 @@ impl Shared {
 
     /// Builds and publishes the status if one was requested.
     pub(crate) fn show(&self, make: impl FnOnce() -> Value) {
+        // One status answers all requests so far.
         if self.asked.swap(false, Ordering::Relaxed) {
             self.show_now(make());
         }
@@ -86,6 +87,7 @@ impl Handle {
         let ends = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
             let record = session();
+            // Waiters must be woken even if the session failed.
             ends.end();
             record
         })?;
@@ -106,6 +108,8 @@ impl Handle {
     /// Returns the session's status as JSON. Waits up to `patience` for a fresh one, then returns the latest; `null`
     /// before the first. After the end it is the last one.
     pub fn status(&self, patience: Duration) -> Value {
+        // The number is read before the request, so that a status that was published in between is not taken for the
+        // answer.
         let before = self.shared.shown().number;
         self.shared.asked.store(true, Ordering::Relaxed);
         self.waker.wake();

@@ -368,6 +368,8 @@ impl JitterBuffer {
             let (seq, at) = (*seq, *at);
             let due = self.next.is_none_or(|next| seq == next);
             let (wait, most) = self.patience;
+            // The next packet is still missing, and neither the time nor the number of waiting packets has reached its
+            // bound.
             if !due && self.held.len() <= most && now.since(at.max(self.progress)) <= wait {
                 return;
             }
@@ -441,8 +443,10 @@ impl JitterBuffer {
         }
         self.lost += lost.unwrap_or(0);
         if anew {
+            // Another sender may use markers in another way.
             self.markers = Markers::default();
         }
+        // The gap lies between two frames, so that it only affects the start of the new one.
         if self.open.is_none() && gap {
             self.depacketiser.gap();
         }
@@ -526,6 +530,8 @@ impl JitterBuffer {
         let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
         let step = i64::from(open.timestamp.wrapping_sub(before.timestamp) as i32);
         let (by_stamp, last) = (before.ticks + step, self.last_ticks.unwrap_or(before.ticks));
+        // A new run may start at any timestamp, so that it continues the old timeline only if its step matches the
+        // arrival times.
         let right = match open.anew {
             true => by_stamp > last && (step - waited).abs() <= MAX_RUN_STEP_ERROR,
             false => (-MAX_STEP_BEHIND..=waited + MAX_STEP_AHEAD).contains(&step),

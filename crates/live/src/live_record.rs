@@ -82,6 +82,7 @@ impl LiveRecord {
     /// Returns a table of the record.
     pub fn table(&self, name: &str) -> Option<Table> {
         let table = self.record().table(name)?;
+        // The frames of a live receiver come from the jitter buffer, because its record contains no sender.
         if name != frames::FRAME.table || self.frames.is_empty() {
             return Some(table);
         }
@@ -122,8 +123,11 @@ pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -
         let loss = peer.block.and_then(|block| {
             let expected = block.highest_seq.wrapping_sub(from);
             let lost = block.cumulative_lost - before;
+            // An expected number of 2³¹ or more comes from a forged or wrapped report. Duplicates can make the loss
+            // negative.
             (expected > 0 && expected < 1 << 31).then(|| (f64::from(lost) / f64::from(expected)).clamp(0.0, 1.0))
         });
+        // 90 ticks of the RTP clock are a millisecond.
         let jitter = peer.block.map(|block| f64::from(block.jitter) / 90.0);
         names.push(peer.cname.clone());
         let mut into = Figures::new(Of::Receiver);

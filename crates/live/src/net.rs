@@ -125,8 +125,11 @@ impl Port {
         let make = || -> io::Result<(Socket, UdpSocketState, SocketAddr)> {
             let socket = Socket::new(Domain::for_address(bind), Type::DGRAM, Some(Protocol::UDP))?;
             if bind.is_ipv6() {
+                // Without it, an IPv6 socket on the unspecified address would also occupy the IPv4 port.
                 socket.set_only_v6(true)?;
             }
+            // Several receivers of a group on one machine share its port. Unicast ports are exclusive, so that a second
+            // program gets an error.
             socket.set_reuse_address(shared)?;
             if let Some(Interface::Name(name)) = &options.interface {
                 socket.bind_device(Some(name.as_bytes()))?;
@@ -245,6 +248,7 @@ impl Port {
     /// Sends a datagram with this ECN field. Returns false if it could not be sent, which counts as a loss. A refusal
     /// belongs to an earlier datagram, so that the send is tried once more.
     pub(crate) fn send(&mut self, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> bool {
+        // A pending ICMP error of an earlier datagram fails the next send once, and the repetition succeeds.
         for _ in 0..2 {
             let sent = if ecn.is_capable() {
                 self.send_capable(bytes, to, ecn)
@@ -286,6 +290,7 @@ impl Port {
             }
         };
         for (slice, meta) in slices.iter().zip(metas.iter()).take(count) {
+            // The kernel's receive time excludes the time that the datagram waited for this thread.
             let at = meta.timestamp.and_then(|stamp| clock.of_wall(stamp)).unwrap_or_else(|| clock.now());
             let about = Meta {
                 from: meta.addr,
@@ -293,6 +298,7 @@ impl Port {
                 ecn: meta.ecn.map_or(Ecn::NotEct, |ecn| Ecn::from_bits(ecn as u8)),
                 at,
             };
+            // With GRO the buffer contains several datagrams of `stride` bytes.
             for datagram in slice[..meta.len].chunks(meta.stride.max(1)) {
                 each(datagram, &about);
             }
@@ -329,8 +335,9 @@ impl Pair {
     /// An address can't be used; the error contains the remedy.
     pub fn sender(to: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let reports = rtcp_port(to, options)?;
+        // Linux sends datagrams to 0.0.0.0 to the local host, which is never meant.
         if to.ip().is_unspecified() {
-            return Err(LiveError::new(to, "nobody receives there", "write the receiver's address, or a group's"));
+            return Err(LiveError::new(to, "this address has no receiver", "write the receiver's address, or a group's"));
         }
         let own = match &options.interface {
             Some(Interface::Address(ip)) if ip.is_ipv4() == to.is_ipv4() => *ip,
@@ -357,6 +364,7 @@ impl Pair {
             (rtp, Some(rtcp))
         };
         if !options.mux {
+            // Only a connected socket gets ICMP errors, and a route is checked before the first packet.
             let connected = rtp.socket.connect(&to.into());
             connected.map_err(|e| LiveError::new(to, &e, unreached(to, &e, options)))?;
             rtp.connected = true;

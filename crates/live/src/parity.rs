@@ -22,6 +22,7 @@ impl SentSymbols {
             debug_assert!(false, "a session made a packet that is none");
             return;
         };
+        // Symbols are addressed by position, so that a gap in the numbers starts a new list.
         if self.first + self.symbols.len() as u64 != seq {
             (self.first, self.symbols) = (seq, VecDeque::new());
         }
@@ -80,6 +81,7 @@ struct Parities {
 impl ReceivedSymbols {
     /// Stores an RTP packet of this source's media, or its retransmission. A new SSRC discards all stored symbols.
     pub fn on_packet(&mut self, ssrc: u32, number: u16, packet: &[u8]) {
+        // Sequence numbers of different sources are unrelated.
         if self.ssrc != ssrc {
             *self = Self { ssrc, ..Self::default() };
         }
@@ -88,6 +90,7 @@ impl ReceivedSymbols {
     }
 
     fn keep(&mut self, number: u16, symbol: Vec<u8>) {
+        // The first number starts in cycle 1, so that an earlier packet has a positive extended number as well.
         let seq = self.extended(number).unwrap_or(u64::from(number) + (1 << 16));
         let newest = self.newest.map_or(seq, |newest| newest.max(seq));
         self.newest = Some(newest);
@@ -102,10 +105,12 @@ impl ReceivedSymbols {
 
     /// Stores a parity symbol that belongs to the session.
     pub fn on_parity(&mut self, header: &ParityHeader, symbol: &[u8]) {
+        // A forged base far away must not displace the blocks that are needed.
         let near = |base: &u64| self.newest.is_some_and(|newest| base.abs_diff(newest) < SEQUENCE_RANGE);
         let Some(base) = self.extended(header.base).filter(near).filter(|_| symbol.len() <= MAX_SYMBOL) else { return };
         let fresh = || Parities { packets: header.packets, symbols: BTreeMap::new() };
         let block = self.blocks.entry(base).or_insert_with(fresh);
+        // Parity packets of a block must agree on its size. More than 64 of them add no information.
         if block.packets == header.packets && block.symbols.len() < usize::from(MAX_PACKETS) {
             block.symbols.entry(header.index).or_insert_with(|| symbol.to_vec());
         }
@@ -139,6 +144,7 @@ impl ReceivedSymbols {
         let sources: Vec<(u8, &[u8])> =
             self.symbols.range(all).map(|(seq, symbol)| ((seq - base) as u8, &symbol[..])).collect();
         let parities: Vec<(u8, &[u8])> = block.symbols.iter().map(|(index, symbol)| (*index, &symbol[..])).collect();
+        // An error means that symbols are missing or contradict each other, and nothing is recovered.
         let Ok(solved) = recover(block.packets, &sources, &parities) else { return };
         let base = *base;
         self.symbols.extend(solved.into_iter().map(|(place, symbol)| (base + u64::from(place), symbol)));

@@ -72,6 +72,7 @@ impl Peers {
             self.unreadable += 1;
             return;
         };
+        // A compound with a report block is counted there, so that its per-packet feedback must not count again.
         let alone =
             !compound.packets.iter().any(|p| matches!(p, Packet::ReceiverReport { .. } | Packet::SenderReport { .. }));
         for packet in &compound.packets {
@@ -85,6 +86,7 @@ impl Peers {
                         peer.reports += 1;
                         peer.begin.get_or_insert(*block);
                         peer.block = Some(*block);
+                        // A block without an LSR keeps the previous round-trip time.
                         peer.rtt = ntp::round_trip(epoch.middle(now), block.lsr, block.dlsr).or(peer.rtt);
                     }
                 }
@@ -126,6 +128,7 @@ impl Peers {
         if ssrc == u32::MAX {
             return None;
         }
+        // The bound limits the memory that an attacker with forged SSRCs can use. The longest silent peer is dropped.
         if self.all.len() >= MAX_PEERS
             && !self.all.contains_key(&ssrc)
             && let Some(oldest) = self.all.iter().min_by_key(|(_, p)| p.last).map(|(ssrc, _)| *ssrc)
@@ -146,6 +149,7 @@ impl Peers {
             left: false,
         };
         let peer = self.all.entry(ssrc).or_insert_with(fresh);
+        // Another address must not take over a peer's SSRC. The port may change, because NAT may map it anew.
         if peer.address.ip() != from.ip() {
             return None;
         }

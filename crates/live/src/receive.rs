@@ -176,7 +176,9 @@ impl Receiving {
         let pair_options = PairOptions { source, mux, reports: description.rtcp_port, ..options.pair.clone() };
         let pair = Pair::receiver(description.address, &pair_options)?;
         let reports = match description.reports {
+            // `b=RR:0` forbids receiver reports.
             Some(Rate::ZERO) => Reports::Nowhere,
+            // In a source-specific group receivers can't reach each other, so that reports go to the source.
             _ if group && source.is_none() => Reports::Group,
             _ => Reports::Sender { known: None, mux, heard: false },
         };
@@ -228,6 +230,7 @@ fn wired(
         None => Box::new(Discard),
     };
     let (sources, each) = description.sources();
+    // If a stream does not announce its SSRC, all SSRCs must be accepted.
     let srtp = options.key.as_ref().map(|key| Srtp::new(key).of_sources(if each { sources } else { Vec::new() }));
     let mut wired = SocketSink::new(sink, consumer, reports).timing(PLAYOUT_STEP);
     wired.srtp = srtp;

@@ -192,6 +192,7 @@ impl Description {
         for payload_type in self.others.iter().copied().chain(more.into_iter().flatten()) {
             media.fmt += &format!(" {payload_type}");
         }
+        // Only IPv4 multicast addresses have a TTL in the c= line (RFC 8866, section 5.7).
         let group4 = self.address.ip().is_multicast() && self.address.is_ipv4();
         let ttl = if group4 { Some(self.ttl.unwrap_or(1)) } else { None };
         media.add_connection(Connection::from_ip_addr_ttl(self.address.ip(), ttl));
@@ -428,6 +429,7 @@ fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
         .iter()
         .position(|offer| offer.format.is_some() && !interleaved(offer))
         .or_else(|| offers.iter().position(|offer| offer.format.is_some()))
+        // Without a supported type, the first real video type is used, whose packets are counted but not decoded.
         .or_else(|| offers.iter().position(|offer| !beside(offer)))
         .or(if offers.is_empty() { None } else { Some(0) });
     let Some(best) = best else {
@@ -553,6 +555,7 @@ fn ecn(lines: Lines<'_>) -> Ecn {
     let Some(said) = lines.values("ecn-capable-rtp").next() else { return Ecn::NotEct };
     let words = || said.split([' ', ';']).filter(|word| !word.is_empty());
     match words().find_map(|word| word.strip_prefix("ect=")) {
+        // The sender does not set ECN in this mode.
         _ if words().any(|word| word == "mode=readonly") => Ecn::NotEct,
         Some("1") => Ecn::Ect1,
         _ => Ecn::Ect0,

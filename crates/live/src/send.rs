@@ -145,6 +145,7 @@ impl Prepared {
             Medium::Encoder { format, mut steering, .. } => {
                 let (store, encoder_queue) = (store(format), EncoderQueue::default());
                 steering.overhead = plan.headers();
+                // Paper mode reproduces the papers' encoder, which does not change the picture size.
                 if plan.mode() == Mode::Paper {
                     steering.sizes.truncate(1);
                 }
@@ -426,6 +427,7 @@ impl Session {
             let shared = Arc::clone(&self.shared);
             self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
+            // After a stall several steps are due, and the series must have no gaps.
             while next <= now {
                 self.tell(|end, _, _| end.source.sample(next));
                 next += STEP;
@@ -508,6 +510,7 @@ impl Session {
                 })
             })
             .collect();
+        // The status shows the mean rate of the last second.
         let recent = source.samples.len().saturating_sub(10);
         let sent: u64 = source.samples[recent..].iter().map(|s| s.bytes).sum();
         let span = STEP * (source.samples.len() - recent).max(1) as u64;
@@ -558,6 +561,7 @@ impl Session {
         let Some((mut wired, pair)) = driver.into_ends().pop() else {
             return Err(LiveError::unwritten("the sender is gone"));
         };
+        // The record needs the rows of the temporary file in memory.
         wired.source.kept().into_iter().try_for_each(Kept::recall)?;
         let sent = wired.source.sent_bytes.per(now.since(Time::ZERO));
         let none = Peers::new(clock.epoch(), *b"NONE");
@@ -604,7 +608,7 @@ impl Session {
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
         let coded = source.frames.count();
         if refused > 0 {
-            warnings.push(format!("nobody listened at {}: it refused {}", self.options.to, counted(refused, "packet")));
+            warnings.push(format!("no program listened at {}: it refused {}", self.options.to, counted(refused, "packet")));
         }
         if unsent > 0 {
             warnings.push(format!("{} could not leave this machine", counted(unsent, "packet")));

@@ -168,9 +168,13 @@ impl SocketSource {
                         let payload = bytes.len();
                         match media.repairs {
                             Some(original) => bytes.extend_from_slice(self.kept.payload(original)),
+                            // A retransmission repeats the bytes of the original, because the payload source may have
+                            // dropped them.
                             None => self.payloads.write(&media, bytes),
                         }
                         debug_assert_eq!(bytes.len() - payload, media.payload_len());
+                        // Symbols are kept only if the session repairs, since they cost memory per packet. They exclude
+                        // SRTP, because the sender computes parity over plain packets.
                         if media.repairs.is_none() && first_kept.is_some() {
                             self.kept.keep(media.seq, &bytes[start..]);
                         }
@@ -186,6 +190,8 @@ impl SocketSource {
                     let (media, protection) = &*parity;
                     let mut payload = Vec::with_capacity(media.payload_len());
                     if !self.kept.write(protection, &mut payload) {
+                        // The session protects packets only while their symbols are kept. A parity over other bytes
+                        // would corrupt frames.
                         debug_assert!(false, "parity of what is not kept");
                         continue;
                     }
@@ -201,6 +207,7 @@ impl SocketSource {
                 Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
             }
         }
+        // The session bounds the range that can be repaired, and without repair nothing is kept.
         self.kept.forget_before(first_kept.unwrap_or(u64::MAX));
     }
 }
@@ -227,6 +234,7 @@ impl End for SocketSource {
         if let Some(browser) = &mut self.browser {
             let known = browser.sort(now, from, datagram.bytes);
             self.drain(now, out);
+            // RTCP before the keys are available can't be authenticated, and is ignored.
             match known.filter(|_| self.is_open()) {
                 Some(known) => from = known,
                 None => return,
@@ -250,6 +258,7 @@ impl End for SocketSource {
         if let Some(browser) = &mut self.browser {
             browser.tunnel.on_authenticated(now, datagram.meta.from);
         }
+        // The peer list must only contain peers whose feedback the session accepted.
         let refused = self.source.feedback().refused;
         self.with(out, |source, o| source.on_rtcp(now, address(from), bytes, o));
         if let Some(peers) = self.peers.as_mut().filter(|_| self.source.feedback().refused == refused) {
@@ -317,6 +326,7 @@ impl RunCandidates {
 
     fn keep(&mut self, packet: UnattributedPacket) {
         let now = packet.0;
+        // The oldest packets go first, because a new run starts with recent ones.
         while self.0.front().is_some_and(|first| self.0.len() >= Self::MOST || now.since(first.0) > Self::LONGEST) {
             self.0.pop_front();
         }
@@ -333,6 +343,7 @@ impl RunCandidates {
 
     /// Returns the held packets of this packet's source, in order of their sequence numbers, and empties the buffer.
     fn of_run(&mut self, header: &RtpHeader) -> Vec<UnattributedPacket> {
+        // Signed distances sort the packets correctly across a wrap of the sequence number.
         let ahead = |it: &RtpHeader| it.seq.wrapping_sub(header.seq) as i16;
         let near = |it: &RtpHeader| it.ssrc == header.ssrc && usize::from(ahead(it).unsigned_abs()) <= Self::MOST;
         let mut run: Vec<UnattributedPacket> = self.0.drain(..).filter(|(_, _, it, ..)| near(it)).collect();
@@ -356,6 +367,7 @@ struct SourceClock {
 impl SourceClock {
     /// Returns the mapping for this source in this run, which is a new one if either changed.
     fn of(mut self, ssrc: u32, run: u32) -> Self {
+        // Delays and timestamps of different sources have unrelated offsets.
         if (self.ssrc, self.run) != (Some(ssrc), run) {
             let media = self.media.map(MediaClock::restarted);
             self = Self { ssrc: Some(ssrc), run, media, ..Self::default() };
@@ -403,6 +415,7 @@ impl MediaClock {
     }
 
     fn step_of(&mut self, timestamp: u32) -> u32 {
+        // A signed 32-bit distance to the newest timestamp survives its wrap, and places reordered packets before it.
         let (newest, ticks) = *self.newest.get_or_insert((timestamp, self.from));
         let ahead = i64::from(timestamp.wrapping_sub(newest) as i32);
         if ahead > 0 {
@@ -614,6 +627,7 @@ impl SocketSink {
             return self.unused.add(UnusedReason::Malformed);
         };
         let header = arrival.header;
+        // Retransmissions and parity are recognised by payload type, because their SSRCs may not be announced.
         if let Some((_, apt)) = self.rtx.filter(|(rtx, _)| *rtx == header.payload_type) {
             return self.on_repair(now, datagram, &arrival, apt, out);
         }
@@ -623,6 +637,7 @@ impl SocketSink {
         let from = datagram.meta.from;
         let origin = Origin(address(from).0.into());
         let begins = |session: &Receiver| session.begins_run(now, origin, &header);
+        // The held packets of the new run precede this one, and are taken first.
         if !self.held.0.is_empty() && self.sink.session().is_some_and(begins) {
             self.take_held(now, datagram.meta, &header, out);
         }
@@ -813,6 +828,7 @@ impl SocketSink {
         }
         let ended = self.source_ended();
         self.with(out, |sink, o| sink.on_rtcp(now, from, &compound, len, o));
+        // The address is recorded only once, so that a later BYE of another sender does not replace it.
         if !ended && self.source_ended() {
             self.ended_by = Some(datagram.meta.from);
         }
@@ -833,6 +849,7 @@ impl End for SocketSink {
     }
 
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
+        // An IPv4 address may arrive in IPv6-mapped form, depending on the socket.
         let excluded = self.excluded.contains(&datagram.meta.from.ip().to_canonical());
         let excluded = excluded.then_some(UnusedReason::ExcludedSource);
         if let Some(reason) = excluded.or_else(|| foreign(datagram.bytes)) {

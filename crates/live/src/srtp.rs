@@ -200,6 +200,7 @@ impl Keys {
                 key_stream::<Ctr128BE<Aes128>>(cipher, &at.iv(salt), body);
                 bytes.extend_from_slice(index);
                 let signed = auth.clone().chain_update(&bytes[start..]);
+                // For SRTP the rollover counter is authenticated but not sent (RFC 3711, section 4.2).
                 let whole = if index.is_empty() { signed.chain_update(at.wraps()) } else { signed }.finalize();
                 return bytes.extend_from_slice(&whole.into_bytes()[..self.profile().tag()]);
             }
@@ -415,6 +416,7 @@ impl Srtp {
     pub fn protect_rtcp(&mut self, bytes: &mut Vec<u8>, start: usize) {
         let Some(ssrc) = word(&bytes[start..], 4) else { return };
         let (_, next) = self.sent.entry(ssrc).or_insert((0, 0));
+        // The SRTCP index has 31 bits.
         let index = *next & !ENCRYPTED;
         *next = index + 1;
         let at = PacketIndex { ssrc, index: index.into() };
@@ -432,6 +434,7 @@ impl Srtp {
         let sealed = self.incoming.rtp.split(datagram, 0)?;
         let packet = sealed.packet;
         let (sealed, ssrc) = (Sealed { clear: payload_at(packet)?, ..sealed }, word(packet, 8)?);
+        // See `of_sources`.
         if !self.described.is_empty() && !self.described.contains(&ssrc) {
             return None;
         }
@@ -439,6 +442,7 @@ impl Srtp {
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
         let mut right = |index: &u64| {
             let at = PacketIndex { ssrc, index: *index };
+            // The replay check is cheap and precedes the authentication.
             known.rtp.fresh(*index) && self.incoming.rtp.open(at, &sealed, &mut self.scratch)
         };
         let nearest = known.rtp.newest.map(|newest| extend(seq, newest));
@@ -451,6 +455,7 @@ impl Srtp {
             None if self.guessed.may(now) => wraps.map(|wraps| first + (wraps << 16)).find(&mut right)?,
             None => return None,
         };
+        // Only an authentic packet may advance the replay window (RFC 3711, section 3.3).
         self.source(ssrc).rtp.mark(index);
         Some(())
     }
@@ -466,6 +471,7 @@ impl Srtp {
         let sealed = self.incoming.rtcp.split(datagram, SRTCP_INDEX_LEN)?;
         let packet = sealed.packet;
         let (ssrc, flagged) = (word(packet, 4)?, word(sealed.index, 0)?);
+        // Without the E flag the packet is authenticated but not encrypted.
         let clear = if flagged & ENCRYPTED == 0 { packet.len() } else { RTCP_CLEAR };
         let (sealed, index) = (Sealed { clear, ..sealed }, u64::from(flagged & !ENCRYPTED));
         // An index below the own next one is this end's own packet, which anyone may reflect without the key. Another
@@ -476,11 +482,13 @@ impl Srtp {
         if own || !known.rtcp.fresh(index) || !self.incoming.rtcp.open(at, &sealed, &mut self.scratch) {
             return None;
         }
+        // Only an authentic packet may advance the replay window (RFC 3711, section 3.3).
         self.source(ssrc).rtcp.mark(index);
         Some(())
     }
 
     fn source(&mut self, ssrc: u32) -> &mut Source {
+        // The bound is reached only by a member with the key, because sources are stored after authentication.
         if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&ssrc) {
             self.sources.pop_first();
         }

@@ -61,12 +61,12 @@ impl Unused {
             let text = match reason {
                 UnusedReason::Stun => {
                     format!(
-                        "{} came: the sender looks for a way by ICE, which is not spoken here",
+                        "{} came: the sender uses ICE, which is not supported here",
                         noun("STUN message")
                     )
                 }
                 UnusedReason::Dtls => format!(
-                    "{} came: the sender wants to agree on keys, which is not spoken here: share a key file",
+                    "{} came: the sender uses DTLS, which is not supported here: share a key file",
                     noun("DTLS record")
                 ),
                 UnusedReason::KeepAlive => {
