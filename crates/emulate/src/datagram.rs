@@ -48,6 +48,7 @@ impl<'a> Datagram<'a> {
 
     /// Returns the bytes after the header, if the protocol matches and it is not a later fragment.
     fn carried(&self, protocol: u8) -> Option<&'a [u8]> {
+        // Only the first fragment has a transport header.
         let fragment = u16::from_be_bytes([self.bytes[6], self.bytes[7]]) & 0x1fff;
         (self.protocol() == protocol && fragment == 0).then(|| &self.bytes[self.header..])
     }

@@ -78,6 +78,7 @@ pub(crate) fn changes(igmp: &[u8], mut change: impl FnMut(Ipv4Addr, Change<'_>))
                     6 => change(group, Change::Fewer(sources)),
                     _ => {}
                 }
+                // Auxiliary data follows the sources, in words.
                 at = end + 4 * usize::from(head[1]);
             }
         }

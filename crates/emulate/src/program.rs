@@ -95,6 +95,7 @@ impl Started {
                 kernel::pause_ms(50);
             }
         }
+        // Processes that ignore SIGTERM, or that the program left behind.
         end_all(|owner| owner == self.mark, Signal::KILL);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -125,6 +126,7 @@ fn name_hosts(names: &[(String, String)], mark: &str) -> io::Result<()> {
     let file: PathBuf = std::env::temp_dir().join(format!("steadycast-hosts-{mark}"));
     fs::write(&file, text)?;
     let mounted = kernel::new_mounts().and_then(|()| {
+        // Without private propagation the bind mount would be visible to the whole machine.
         mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
         mount_bind(&file, "/etc/hosts")?;
         Ok(())

@@ -189,6 +189,7 @@ impl Relay {
     /// Relays datagrams until it is stopped.
     pub(crate) fn run(mut self) -> io::Result<Relayed> {
         kernel::precise_waits();
+        // Without the priority, a busy machine delays releases by whole scheduler slices. The run reports its lateness.
         kernel::set_realtime_priority(true);
         let mut buffer = vec![0; MAX_DATAGRAM];
         let mut ready: Vec<usize> = Vec::new();
@@ -240,6 +241,7 @@ impl Relay {
 
     /// Reads the datagrams that a host has sent.
     fn take(&mut self, n: usize, buffer: &mut [u8]) -> io::Result<()> {
+        // A host that sends continuously must not delay the others.
         for _ in 0..READ_BATCH {
             match read(&self.gates[n].tun, &mut *buffer) {
                 Ok(len) => self.offer(n, &buffer[..len]),
@@ -257,6 +259,7 @@ impl Relay {
         let host = self.hosts.get(&datagram.to()).copied();
         match host.and_then(|to| self.streams.hold(self.clock.now(), &datagram, to)) {
             Some(until) => {
+                // The count of read datagrams keeps those of one release time in order.
                 self.held.insert((until, self.timing.read), (n, bytes.to_vec()));
                 self.timing.read += 1;
             }
@@ -377,6 +380,7 @@ impl Groups {
         }
         let new = network.add_group(from)?;
         self.others.insert((group, from), new);
+        // Any host may join later, so that the tree has routes to all of them.
         gates.iter().for_each(|gate| network.add_member(new, gate.node));
         for ((_, host), _) in self.joined.range((group, NodeIx(0))..=(group, NodeIx(u32::MAX))) {
             network.turn(now, new, *host, true);

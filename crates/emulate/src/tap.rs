@@ -126,6 +126,7 @@ impl Tap {
             came = rest;
             let told = Departure { rtp: sent.rtp.filter(|_| rtp.contains(&sent.path())), ..*sent };
             for (n, one) in own.iter().enumerate() {
+                // Copies count per host, because a group's datagram arrives at several hosts.
                 let copy = own[..n].iter().filter(|other| other.host == one.host).count();
                 told.put(&mut table, name(sent.from), name(one.host), Some((one, copy)));
             }

@@ -215,6 +215,7 @@ impl Running {
         self.work.turn(now, chance, &mut figures.activity);
         let Some(open) = &mut self.open else { return Ok(()) };
         if let Work::OnOff { gap: None, writing, .. } = self.work {
+            // An on-off source without a gap writes as fast as the connection allows while it is on.
             open.left = if writing { u64::MAX } else { 0 };
         }
         let payload = u64::from(payload(spec));
@@ -262,6 +263,7 @@ impl Running {
         self.session.from.0.enter()?;
         let socket = tcp_socket()?;
         configure(&socket, &self.session.spec).map_err(|(_, error)| error)?;
+        // Nagle's algorithm would delay the writes of a paced source.
         socket.set_tcp_nodelay(true)?;
         socket.set_nonblocking(true)?;
         socket.bind(&SockAddr::from(SocketAddrV4::new(self.session.from.1, 0)))?;
@@ -366,9 +368,11 @@ fn tcp_socket() -> io::Result<Socket> {
 fn configure(socket: &Socket, spec: &sc::Tcp) -> Result<(), (&'static str, io::Error)> {
     let fd = socket.as_raw_fd();
     socket.set_tcp_congestion(name(spec.config.congestion).as_bytes()).map_err(|e| ("congestion", e))?;
+    // TCP_MAXSEG includes the option bytes of the timestamps.
     let mss = (spec.config.packet.get() as u32).saturating_sub(HEADERS[0]);
     kernel::tcp_option(fd, libc::TCP_MAXSEG, mss).map_err(|e| ("packet", e))?;
     let linux = (Span::millis(200), Span::secs(120));
+    // Older kernels lack the option, so that it is set only if the value differs from the default.
     if spec.config.min_rto != linux.0 {
         let us = (spec.config.min_rto.as_nanos() / 1_000) as u32;
         kernel::tcp_option(fd, TCP_RTO_MIN_US, us).map_err(|e| ("min_rto", e))?;
@@ -399,6 +403,7 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
     };
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
     let (retransmitted, sent, rtt, ssthresh) = (word(100), word(156), word(68), word(76));
+    // `long` puts the first word into the low half, which is right on little-endian machines only.
     let bytes = if cfg!(target_endian = "little") { long(200) } else { long(200).rotate_left(32) };
     let header = u64::from(HEADERS[usize::from(session.spec.config.timestamps)]);
     session.figures.observe(

@@ -83,6 +83,7 @@ impl Stream {
 
     fn numbered(&self, number: u16) -> Option<&(Media, Time)> {
         let last = self.first + (self.packets.len() as u64).checked_sub(1)?;
+        // A 16-bit distance to the last packet resolves the wrap of the numbers.
         let back = (last as u16).wrapping_sub(number);
         self.packets.get(last.checked_sub(u64::from(back))?.checked_sub(self.first)? as usize)
     }
@@ -274,6 +275,7 @@ impl UdpEnd {
     fn tell(&mut self, now: Time, arriving: &Arriving<'_>, bytes: &[u8]) {
         let out = &mut Out { packets: &mut self.outgoing };
         let Agent::VideoSink(sink) = &mut self.agent else { return self.agent.on_packet(now, arriving, out) };
+        // Bytes are needed only for parity, so that other sessions are spared the work.
         let source = sink.session().filter(|session| session.has_parity()).and_then(Receiver::source);
         match (arriving.body, source) {
             (Body::Rtp(media), Some(_)) if media.repairs.is_none() => {
@@ -287,6 +289,7 @@ impl UdpEnd {
                     && let Some(original) = self.sent.borrow().bare(ssrc, number)
                 {
                     let mut whole = Vec::new();
+                    // Payloads are zeros here, so that the original's bytes follow from its header.
                     original.encode(&[], &vec![0; original.payload_len.into()], &mut whole);
                     self.received_symbols.on_packet(ssrc, number, &whole);
                 }

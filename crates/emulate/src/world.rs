@@ -156,11 +156,13 @@ impl Emulation {
     /// A privilege is missing, or the scenario can't be emulated on this machine.
     pub fn build(scenario: &Scenario, inputs: &mut Inputs, options: Options) -> Result<Self, EmulateError> {
         inputs.credit = PACER_CREDIT;
+        // Processes of an earlier run that crashed would compete with this one.
         sweep();
         let mut scenario = scenario.clone();
         if options.only_network {
             scenario.flows.clear();
             scenario.record.packets.clear();
+            // Only events of the network remain.
             scenario.events.retain(|e| matches!(e.what, sc::What::Set(_)));
         }
         let more = options.hosts.iter().chain(options.program.iter().map(|p| &p.host)).chain(&options.tap);
@@ -174,6 +176,7 @@ impl Emulation {
         let tapped: BTreeSet<NodeIx> = options.tap.iter().filter_map(|name| scenario.node(name)).collect();
         let tap = (!tapped.is_empty()).then(|| Tap::new(tapped, store.as_ref()));
         let mtu = scenario.links.iter().flat_map(|l| [l.forward.mtu, l.back.mtu]).map(|m| m.get()).min();
+        // 68 bytes is the minimum MTU of IPv4 (RFC 791).
         let mtu = mtu.unwrap_or(1500).clamp(68, 65_535) as u16;
         let (hosts, gates) = make_hosts(&scenario, &nodes, mtu)?;
         let ways = scenario.flows.iter().map(|flow| network.ways_of(flow)).collect();
@@ -274,6 +277,7 @@ impl Emulation {
                 let ran = self.drive(&mut world, &tcp, &mut go_on);
                 Ok((ran?, world))
             });
+            // The TCP thread must end even if the endpoints failed.
             stop.store(true, Ordering::Release);
             for (ix, figures) in sources.iter().zip(joined(tcp, "TCP")?) {
                 self.agents[ix.0 as usize] = Agent::KernelSource(Box::new(figures));
@@ -656,6 +660,7 @@ impl Planner<'_> {
         let mut makers = cast.makers(n, ends)?;
         let group = (flow.cast == sc::Cast::Multicast).then_some(self.groups);
         self.groups += u32::from(group.is_some());
+        // The source is a member from the start, because it listens to the reports.
         self.members.extend(group.map(|group| Member { group, host: flow.from, joined: true }));
         let outside = scenario.starts_outside(sc::FlowIx(n));
         let each = flow.cast == sc::Cast::UnicastEach;
@@ -664,6 +669,8 @@ impl Planner<'_> {
         for (place, to) in flow.to.iter().enumerate() {
             let name = flow.session(place);
             let first = place == 0 || each;
+            // With a unicast session for each receiver, every receiver starts a new one. Otherwise all share the first
+            // one.
             let session = self.sessions - usize::from(!first);
             self.sessions += usize::from(first);
             let port = RTP_PORT + 2 * session as u16;

@@ -489,6 +489,7 @@ impl LiveFeed {
         }
         let times = |bytes: Bytes, pictures: u32| Bytes::new(bytes.get().saturating_mul(u64::from(pictures)));
         let lasts = |pictures: u32| self.time(pictures).scale(self.longer());
+        // The following frames are assumed to have the size of the last one.
         let left = (waits + times(last, ahead)).saturating_sub(self.rate.over(lasts(ahead)));
         if left.at(self.rate) <= ABORT_BACKLOG {
             return None;
@@ -583,6 +584,7 @@ impl Feed for LiveFeed {
         };
         let wait = waits.at(rate).saturating_sub(most).min(MAX_PICTURE_GAP);
         let spare = if self.steering.own_pace { 0.0 } else { (wait.ratio(self.time(1)).ceil() - 1.0).clamp(0.0, 1e6) };
+        // Pictures that a slow encoder leaves out reduce the backlog as well.
         let no_room = (spare as u32).saturating_sub(left_out);
         self.encoder_queue.locked().gap = (left_out, no_room);
         if self.aborted_quantizer.is_some() {

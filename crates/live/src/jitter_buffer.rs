@@ -557,9 +557,11 @@ impl JitterBuffer {
             }
         }
         self.lost = 0;
+        // With B frames, timestamps do not increase in decoding order.
         self.last_ticks = Some(self.last_ticks.map_or(ticks, |last| last.max(ticks)));
         let damaged = open.damaged || frame.damaged;
         if !same {
+            // A new run does not reference frames of the previous one.
             self.chain = Chain::default();
         }
         let gap = open.after_gap || missing > 0;
@@ -652,6 +654,7 @@ impl Consumer for JitterBuffer {
 
     fn wake(&self) -> Time {
         let waits = self.held.first_key_value().map(|(_, (at, ..))| (*at).max(self.progress) + self.patience.0);
+        // The bounds are inclusive, so that the timer expires just after them.
         waits.into_iter().chain(self.ends_at()).min().map_or(Time::NEVER, |at| at + Span::nanos(1))
     }
 

@@ -337,7 +337,11 @@ impl Pair {
         let reports = rtcp_port(to, options)?;
         // Linux sends datagrams to 0.0.0.0 to the local host, which is never meant.
         if to.ip().is_unspecified() {
-            return Err(LiveError::new(to, "this address has no receiver", "write the receiver's address, or a group's"));
+            return Err(LiveError::new(
+                to,
+                "this address has no receiver",
+                "write the receiver's address, or a group's",
+            ));
         }
         let own = match &options.interface {
             Some(Interface::Address(ip)) if ip.is_ipv4() == to.is_ipv4() => *ip,

@@ -407,6 +407,7 @@ impl Session {
             unused.counts.iter().map(|(reason, count)| json!({ "reason": reason.name(), "packets": count }));
         also.put(&receiver::UNUSED, by_reason.collect::<Vec<Value>>());
         let lost = counts.damaged + counts.missing;
+        // The number of sent frames is an estimate by timestamps.
         let sent = counts.whole + counts.undecodable + lost;
         if sent > 0 {
             also.put(&receiver::FRAMES_SENT, sent);

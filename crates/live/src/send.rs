@@ -194,6 +194,7 @@ impl Sending {
         let apart = if let Some(negotiated) = &negotiated { negotiated.apart(apart) } else { apart };
         let place = Place { seed, credit: PACER_CREDIT, mtu: flow::MTU, apart: Some(apart) };
         let (video, plan) = planned(&loaded, &medium, place)?;
+        // The NTP seconds of the start make the session number of the description unique (RFC 8866, section 5.2).
         let session = clock.epoch().0 >> 32;
         let (pair, sdp, browser) = match (&options.to, negotiated) {
             (To::Browser { media, ports, .. }, Some(negotiated)) => {
@@ -339,6 +340,7 @@ fn describe(
         |ssrc| Some(Sources { media: media.identity.ssrc, repair: ssrc, cname: media.identity.cname.clone() });
     Description {
         address: to,
+        // Receivers of a source-specific group need the source for their join.
         source: source_specific(to.ip()).then_some(own),
         ttl: options.pair.ttl,
         mux: options.pair.mux,
@@ -608,7 +610,11 @@ impl Session {
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
         let coded = source.frames.count();
         if refused > 0 {
-            warnings.push(format!("no program listened at {}: it refused {}", self.options.to, counted(refused, "packet")));
+            warnings.push(format!(
+                "no program listened at {}: it refused {}",
+                self.options.to,
+                counted(refused, "packet")
+            ));
         }
         if unsent > 0 {
             warnings.push(format!("{} could not leave this machine", counted(unsent, "packet")));

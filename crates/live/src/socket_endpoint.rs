@@ -136,6 +136,7 @@ impl SocketSource {
 
     /// Closes the browser's connection after the BYE has been sent.
     fn close(&mut self, now: Time, out: &mut Outbox) {
+        // While the source still has a timer, its BYE is pending.
         let said = self.ended && !(self.is_open() && self.source.wake() < Time::NEVER);
         if let Some(browser) = self.browser.as_mut().filter(|_| said) {
             browser.tunnel.close(now);
@@ -204,6 +205,7 @@ impl SocketSource {
                         }
                     });
                 }
+                // A video sender does not emit these.
                 Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
             }
         }
@@ -615,6 +617,7 @@ impl SocketSink {
         for (id, bytes) in extensions {
             match TransportNumber::read(bytes).filter(|_| id == self.number_id) {
                 Some(number) => transport = Some(number.seq),
+                // The first other element is the controller's notice. An element that is too long is ignored.
                 None if notice.is_empty() && fits(&(id, bytes)) => notice = Notice::new(id, bytes),
                 None => {}
             }

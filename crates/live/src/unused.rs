@@ -60,10 +60,7 @@ impl Unused {
             let noun = |what: &str| counted(count, what);
             let text = match reason {
                 UnusedReason::Stun => {
-                    format!(
-                        "{} came: the sender uses ICE, which is not supported here",
-                        noun("STUN message")
-                    )
+                    format!("{} came: the sender uses ICE, which is not supported here", noun("STUN message"))
                 }
                 UnusedReason::Dtls => format!(
                     "{} came: the sender uses DTLS, which is not supported here: share a key file",

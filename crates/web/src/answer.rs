@@ -146,6 +146,7 @@ impl<'a> Transport<'a> {
         let one = |name: &'a str, least: usize| {
             let said = self.values(name).into_iter().next().unwrap_or_default();
             let fits = (least..=LONGEST_CREDENTIAL).contains(&said.len());
+            // Other characters are not `ice-char` (RFC 8839), and could inject lines into the answer.
             let fits = fits && said.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/');
             if fits { Ok(said.to_owned()) } else { refuse("offer.ice", format!("it has no a={name}"), BROWSER) }
         };
@@ -156,6 +157,7 @@ impl<'a> Transport<'a> {
         let one = |said: &str| {
             let (hash, digits) = said.split_once(' ')?;
             let bytes = unhex(&digits.trim().replace(':', ""))?;
+            // Browsers use SHA-256. Other hashes are ignored.
             if hash.eq_ignore_ascii_case("sha-256") { bytes.try_into().ok() } else { None }
         };
         let all: Vec<Fingerprint> = self.values("fingerprint").into_iter().filter_map(one).collect();
@@ -224,6 +226,7 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
         PayloadFormat::Vp8 => true,
         PayloadFormat::Vp9 => zero("profile-id"),
         PayloadFormat::H264 => {
+            // Without the parameter, the profile is Baseline at level 1 (RFC 6184, section 8.1).
             let of = said("profile-level-id").map_or(Some(vec![66, 0, 10]), unhex);
             let Some(Ok([profile, constraints, most])) = of.map(<[u8; 3]>::try_from) else { return false };
             let fits = level.is_none_or(|[own, own_constraints, own_level]| {
@@ -231,6 +234,7 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
                 let asymmetric = said("level-asymmetry-allowed") == Some("1");
                 decoder.plays(Profile::of(own, own_constraints)) && (own_level <= most || asymmetric)
             });
+            // Only mode 1 has FU-A, which frames larger than a packet require.
             said("packetization-mode") == Some("1") && fits
         }
         PayloadFormat::Av1 => zero("profile"),
@@ -266,9 +270,11 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
         mids.iter().any(|of| Some(*of) == mid).then_some(mids)
     });
     let first = group.as_ref().and_then(|mids| mids.first());
+    // The first section of a BUNDLE group carries the transport for all of them (RFC 9143).
     let tagged = first.and_then(|first| session.medias.iter().find(|media| value(media, "mid") == Some(first)));
     let transport = Transport { own, shared: tagged.map(|media| Lines { session: &session, media }) };
     let flag = |name: &str| media.has_attribute(name) || tagged.is_some_and(|media| media.has_attribute(name));
+    // Browsers only offer DTLS-SRTP with feedback (UDP/TLS/RTP/SAVPF).
     if !media.proto.ends_with("RTP/SAVPF") {
         return refuse("offer.transport", format!("its video travels by {}", media.proto), BROWSER);
     }
@@ -276,9 +282,11 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
     if let Some(wrong) = directions.into_iter().find(|d| media.has_attribute(d)) {
         return refuse("offer.direction", format!("its video is {wrong}"), "take \"recvonly\"");
     }
+    // The tunnel has one socket for media and reports.
     if !flag("rtcp-mux") {
         return refuse("offer.rtcp-mux", "it wants a port for reports alone", BROWSER);
     }
+    // Two ICE-lite ends would both wait for checks.
     if session.has_attribute("ice-lite") {
         return refuse("offer.ice", "it does not check: this end is ICE-lite itself", "take full ICE");
     }
@@ -296,6 +304,7 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
         repair: retransmissions(media, payload_type).map(|(again, _)| again).filter(|again| no_report(*again)),
         congestion: asks(&["ack", "ccfb"]),
         transport: transport.filter(|_| asks(&["transport-cc"])),
+        // Two extensions with one ID can't be distinguished in a packet.
         send_time: own.extension(SEND_TIME).filter(|id| transport != Some(*id)),
         peer,
         fingerprints,
@@ -326,6 +335,7 @@ fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format)
                 None => it.name,
             };
             let mut names: Vec<String> = all.into_iter().map(name).collect();
+            // Chromium offers a codec several times with different parameters.
             names.dedup();
             let of = match (format, level) {
                 (PayloadFormat::H264, Some(level)) => format!("{} ({})", format.codec(), hex(&level)),
@@ -353,6 +363,8 @@ impl NegotiatedParameters {
             if place == self.taken {
                 self.describe(&mut media, own);
             } else {
+                // Rejected sections keep their place with port 0, because sections are matched by position (RFC 3264,
+                // section 6).
                 media.add_attribute(Attribute::new("inactive"));
             }
             whole.medias.push(media);

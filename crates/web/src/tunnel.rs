@@ -195,7 +195,9 @@ impl Tunnel {
     pub fn new(epoch: Instant, now: Time, ends: Ends, certificate: &Certificate) -> Result<Self, dimpl::Error> {
         let (first, times) = DTLS_RETRANSMISSION;
         let config = Config::builder()
+            // The cookie proves that the browser receives at its address before this end sends a large flight.
             .use_server_cookie(true)
+            // Without the browser's certificate its fingerprint could not be verified.
             .require_client_certificate(true)
             .handshake_timeout(Duration::from_nanos(CONNECT_TIMEOUT.as_nanos()))
             .flight_start_rto(first)
@@ -288,6 +290,7 @@ impl Tunnel {
             State::Connecting if now >= self.began + CONNECT_TIMEOUT => {
                 self.end("the browser's checks came, and DTLS did not connect in 15 s".into());
             }
+            // Media must not be sent without consent, even if reports still arrive (RFC 7675).
             State::Connected if now >= self.checked + CONSENT_TIMEOUT => {
                 self.end("the browser has been silent for 30 s".into());
             }
@@ -311,6 +314,7 @@ impl Tunnel {
         }
         let taken = match Protocol::of(datagram) {
             Protocol::Stun => self.on_stun(now, from, datagram).is_some(),
+            // DTLS is accepted only from the nominated address, so that others can't disturb the handshake.
             Protocol::Dtls if self.peer == Some(from) => {
                 if let Some(path) = self.paths.iter_mut().find(|path| path.at == from) {
                     path.received += datagram.len() as u64;
@@ -383,6 +387,7 @@ impl Tunnel {
         self.send(from, reply);
         self.arrived(now);
         let nominated = message.use_candidate();
+        // The first nominated address is used immediately, because DTLS validates it.
         if nominated && self.peer.is_none() {
             self.move_to(now, from);
             if self.state == State::Checking {
@@ -391,6 +396,7 @@ impl Tunnel {
         }
         if self.peer == Some(from) {
             self.checked = now;
+            // A check without nomination does not show that the browser wants to stay at this address.
             self.heard = if nominated { now } else { self.heard };
         } else if nominated {
             self.check(now, n);
@@ -444,6 +450,7 @@ impl Tunnel {
         let Some(path) = self.paths.get_mut(n).filter(|path| !path.is_valid) else { return };
         let Some(transaction) = path.transaction else { return };
         let Ends { own, peer, .. } = &self.ends;
+        // The user name of a check is that of the receiver, then that of the sender (RFC 8445, section 7.2.2).
         let name = format!("{}:{}", peer.ufrag, own.ufrag);
         let (mut bytes, password) = ([0; 640], peer.password.as_bytes());
         let message = StunMessage::binding_request(&name, transaction, false, 0, PRIORITY, false);
@@ -481,6 +488,7 @@ impl Tunnel {
     fn move_to(&mut self, now: Time, at: SocketAddr) {
         self.peer = Some(at);
         (self.heard, self.checked) = (now, now);
+        // An older nomination of another address must not cause a move back.
         self.paths.iter_mut().for_each(|path| path.is_nominated = path.at == at);
         self.out.push_back(Output::Peer(at));
     }
@@ -534,6 +542,8 @@ impl Tunnel {
                     }
                 }
                 dimpl::Output::KeyingMaterial(bytes, profile) => {
+                    // The certificate precedes the keys, so that this is an error of the DTLS implementation or an
+                    // attack.
                     if !self.known || self.state != State::Connecting {
                         return self.end("DTLS gave keys to a stranger".into());
                     }

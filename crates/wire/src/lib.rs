@@ -87,6 +87,7 @@ impl ParseError {
 
 /// Returns true if a datagram on a port that both share is RTCP rather than RTP (RFC 5761, section 4).
 pub fn is_rtcp(datagram: &[u8]) -> bool {
+    // In RTP this byte holds the marker bit and the payload type. RFC 5761 forbids the payload types that collide.
     matches!(datagram.get(1), Some(192..=223))
 }
 

@@ -126,6 +126,7 @@ pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
         .map_err(|_| ParseError::TooMany { what: "bytes in a packet", limit })?;
     let mut symbol = Vec::with_capacity(SYMBOL_HEAD + usize::from(len));
     symbol.extend_from_slice(&len.to_be_bytes());
+    // The version is implied, and the extension is not part of the symbol.
     symbol.extend_from_slice(&[head[0] & 0x3f & !EXTENSION, head[1]]);
     symbol.extend_from_slice(&head[4..8]);
     symbol.extend_from_slice(sources);
@@ -195,6 +196,7 @@ pub fn recover(
         if *index >= MAX_PARITIES {
             return Err(ParseError::TooMany { what: "parities of a block", limit: MAX_PARITIES.into() });
         }
+        // As many rows as unknowns suffice, and duplicates would make the matrix singular.
         if rows.len() < missing.len() && rows.iter().all(|(other, _)| other != index) {
             rows.push((*index, symbol.to_vec()));
         }
@@ -239,6 +241,7 @@ fn solve(mut matrix: Vec<Vec<u8>>, mut right: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
 
 /// Adds `factor` · `symbol` to `sum`, byte by byte. Addition and subtraction are the same in this field.
 fn add(sum: &mut [u8], factor: u8, symbol: &[u8]) {
+    // One table per call replaces a multiplication per byte.
     let product: [u8; 256] = std::array::from_fn(|byte| mul(byte as u8, factor));
     for (sum, byte) in sum.iter_mut().zip(symbol) {
         *sum ^= product[usize::from(*byte)];

@@ -214,6 +214,7 @@ impl Iterator for Fragments<'_> {
 impl Fragments<'_> {
     fn divide(&mut self, unit: Unit) -> Fragment {
         let header_len = self.format.row().part_header;
+        // The FU header contains the NAL unit header, so that it is not repeated.
         let implied = unit.prefix + self.format.row().stood_for;
         let len = (self.max - header_len + implied).min(unit.len);
         if len < unit.len {
@@ -266,6 +267,7 @@ pub fn payloads(
     fragments(format, frame, max_payload).map(move |fragment| {
         let carried = &frame[fragment.offset..fragment.offset + fragment.len];
         let body = &carried[fragment.implied..];
+        // All fragments of a NAL unit repeat its header fields, but only the first fragment contains them.
         if fragment.starts_unit && format.row().stood_for > 0 {
             let header = carried.get(fragment.implied.saturating_sub(format.row().stood_for)..fragment.implied);
             nal[..header.map_or(0, <[u8]>::len)].copy_from_slice(header.unwrap_or_default());
@@ -326,6 +328,7 @@ impl Mpeg2Picture {
                         _ => 0,
                     };
                 }
+                // Headers only precede the first slice, so that the search ends here.
                 units::FIRST_SLICE..=units::LAST_SLICE => return,
                 _ => {}
             }

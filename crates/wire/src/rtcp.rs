@@ -58,6 +58,7 @@ pub struct ReportBlock {
 
 impl ReportBlock {
     fn encode(&self, out: &mut Vec<u8>) {
+        // The field has 24 bits with a sign.
         let lost = self.cumulative_lost.clamp(-0x80_0000, 0x7f_ffff) as u32 & 0xff_ffff;
         let words =
             [self.ssrc, u32::from(self.fraction) << 24 | lost, self.highest_seq, self.jitter, self.lsr, self.dlsr];
@@ -229,6 +230,7 @@ impl Compound {
         let mut reader = Reader::new(datagram);
         let mut packets = Vec::new();
         loop {
+            // A bound on the memory for datagrams of many tiny packets.
             if packets.len() == MAX_PACKETS {
                 return Err(ParseError::TooMany { what: "packets in a compound", limit: MAX_PACKETS });
             }
@@ -274,6 +276,7 @@ impl Packet {
             SDES => Self::Sdes { chunks: parse_chunks(count, reader)? },
             BYE => {
                 let ssrcs = (0..count).map(|_| reader.u32("BYE")).collect::<Result<_, _>>()?;
+                // The reason is optional.
                 let reason = match reader.u8("BYE reason") {
                     Ok(len) => text(reader.take(usize::from(len), "BYE reason")?),
                     Err(_) => String::new(),
@@ -395,6 +398,7 @@ impl Packet {
                 put(*media, out);
                 out.extend_from_slice(fci);
                 let filling = to_words(fci.len()) - fci.len();
+                // libwebrtc pads this message with the padding bit instead of zeros.
                 if filling > 0 && fills_up(packet_type, *fmt) {
                     out[at] |= 0x20;
                     out.resize(out.len() + filling - 1, 0);
@@ -446,6 +450,7 @@ fn parse_chunks(count: u8, mut reader: Reader<'_>) -> Result<Vec<(u32, String)>,
             }
             let len = reader.u8("SDES item")?;
             let value = reader.take(usize::from(len), "SDES item")?;
+            // Only the first CNAME of a chunk counts; other items are skipped.
             if item == CNAME && cname.is_none() {
                 cname = Some(text(value));
             }
@@ -467,6 +472,7 @@ fn parse_group_size(mut reader: Reader<'_>) -> Result<Option<GroupSize>, ParseEr
         let mut body = Reader::new(reader.take((usize::from(words) * 4).saturating_sub(2), what)?);
         if kind == GROUP_SIZE {
             group = Some(GroupSize { average: body.u16(what)?, receivers: body.u32(what)? });
+        // A sub-report of length 0 would not advance the parser.
         } else if words == 0 {
             break;
         }

@@ -134,6 +134,7 @@ impl RtpHeader {
             for &element in extensions {
                 form.write(element, out);
             }
+            // The extension is padded with zeros to whole words.
             out.resize(start + size, 0);
         }
         out.extend_from_slice(payload);
@@ -145,6 +146,7 @@ impl RtpHeader {
         let (mut header, extensions, mut payload) = Self::padded(datagram)?;
         if datagram.first().is_some_and(|flags| flags & 0x20 != 0) {
             let count = usize::from(payload.last().copied().unwrap_or(0));
+            // The padding length includes its own byte, so that it can't be 0 (RFC 3550, section 5.1).
             if count == 0 || count > payload.len() {
                 return Err(ParseError::Padding { count, len: payload.len() });
             }
@@ -205,6 +207,7 @@ enum Form {
 impl Form {
     fn of(extensions: &[Element<'_>]) -> Self {
         let fits = |(id, data): &Element<'_>| (1..=14).contains(id) && (1..=16).contains(&data.len());
+        // All elements of a packet have the same form.
         if extensions.iter().all(fits) { Self::OneByte } else { Self::TwoByte }
     }
     fn profile(self) -> u16 {

@@ -119,6 +119,7 @@ impl ExtendedSeq {
             return self.restart(left + i64::from(ahead));
         }
         if confirmed && ahead >= MAX_DROPOUT {
+            // The nearest cycle is kept, so that extended numbers stay comparable across the restart.
             let nearest = self.newest + i64::from(ahead as i16);
             // A stream that covered only a few numbers was itself a stray, and is not worth returning to.
             if self.ran >= self.left.map_or(0, |(_, ran)| ran.min(MAX_DROPOUT.into())) {

@@ -175,6 +175,7 @@ pub(super) fn elements(payload: &[u8]) -> Result<Vec<Element<'_>>, ParseError> {
     let mut reader = Reader::new(payload);
     let flags = reader.u8("AV1 aggregation header")?;
     let count = usize::from(flags >> 4 & 3);
+    // Z and N contradict each other.
     if flags & 0x88 == 0x88 {
         return malformed("a coded video sequence of AV1 that begins inside an OBU");
     }
@@ -226,6 +227,7 @@ pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError>
         frame.splice(at + obu.head..at + obu.head, size);
     }
     if at == 0 {
+        // Decoders expect a temporal delimiter at the start of each temporal unit.
         frame.splice(0..0, DELIMITER);
     }
     Ok(())

@@ -68,6 +68,7 @@ impl Depacketiser {
         if std::mem::take(&mut self.open) {
             self.frame.damaged = true;
             if self.format == PayloadFormat::Av1 {
+                // An incomplete OBU has no valid size, so that a decoder could not skip it.
                 self.frame.bytes.truncate(self.unit);
             }
         }
@@ -120,6 +121,7 @@ impl Depacketiser {
     }
 
     fn append(&mut self, head: &[u8], body: &[u8]) -> Result<(), ParseError> {
+        // A sender that never ends a frame must not exhaust the memory.
         if self.frame.bytes.len() + head.len() + body.len() > MAX_FRAME {
             return Err(ParseError::TooMany { what: "bytes in a frame", limit: MAX_FRAME });
         }
@@ -137,9 +139,11 @@ impl Depacketiser {
     fn push_mpeg2(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let mut reader = Reader::new(payload);
         let header = reader.u32("MPEG-2 payload header")?;
+        // T: the MPEG-2 specific header extension follows (RFC 2250, section 3.4).
         if header & 0x0400_0000 != 0 {
             reader.u32("MPEG-2 header extension")?;
         }
+        // B: start of a slice.
         let keeps = self.keeps(header & 0x1000 != 0);
         if keeps {
             self.append(&[], reader.rest)?;
@@ -157,6 +161,7 @@ impl Depacketiser {
         reader.take(usize::from(header >> 3 & 0x3f), "H.263 extra picture header")?;
         let keeps = self.keeps(begins);
         if keeps {
+            // P: the two zero bytes of the start code were omitted (RFC 4629, section 5.1).
             let start: &[u8] = if begins { &[0, 0] } else { &[] };
             self.append(start, reader.rest)?;
         }
@@ -209,6 +214,7 @@ impl Depacketiser {
     fn part(&mut self, fu: u8, nal: &[u8], body: &[u8]) -> Result<bool, ParseError> {
         let (starts, ends) = (fu & 0x80 != 0, fu & 0x40 != 0);
         if starts {
+            // The previous unit has no end.
             self.frame.damaged |= self.open;
             (self.headless, self.skipped) = (false, None);
             self.append(&START, nal)?;
@@ -259,6 +265,7 @@ impl Depacketiser {
 
     fn push_vp9(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let (descriptor, body) = vp9::parse(payload)?;
+        // A start within a frame, or a continuation outside of one.
         if descriptor.begins == self.open && !self.headless {
             self.gap();
         }

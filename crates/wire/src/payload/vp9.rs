@@ -41,6 +41,7 @@ pub(super) fn parse(payload: &[u8]) -> Result<(Descriptor, &[u8]), ParseError> {
         reader.u8(what)?;
     }
     if has(5) {
+        // SID: the spatial layer.
         if reader.u8(what)? >> 1 & 7 != 0 {
             return Err(ParseError::OtherLayer { what: "a spatial layer of VP9 above the first" });
         }
@@ -87,6 +88,7 @@ fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
 /// bits, one more in profile 3, `show_existing_frame`, `frame_type`.
 pub(super) fn is_key(frame: &[u8]) -> bool {
     let Some(&first) = frame.first() else { return false };
+    // Profile 3 has a further reserved bit.
     let bits = if first & 0x30 == 0x30 { first << 1 } else { first };
     first >> 6 == 2 && bits & 0x0c == 0
 }

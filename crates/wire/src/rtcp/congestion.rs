@@ -84,6 +84,7 @@ impl CongestionFeedback {
                 let bits = arrival.map_or(0, |it| 0x8000 | u16::from(it.ecn.bits()) << 13 | it.offset);
                 body.extend_from_slice(&bits.to_be_bytes());
             }
+            // An odd number of packets is padded to whole words (RFC 8888, section 3.1).
             body.resize(to_words(body.len()), 0);
         }
         body.extend_from_slice(&self.report_time.to_be_bytes());
@@ -104,10 +105,12 @@ impl CongestionFeedback {
             let mut done = 0;
             loop {
                 let rest = &arrivals[done..];
+                // A stream header without at least one word of packets would waste the report's rest.
                 if left < STREAM + rest.len().min(2) * 2 || report.streams.len() == MAX_STREAMS {
                     reports.push(std::mem::replace(&mut report, fresh()));
                     left = room;
                 }
+                // Packets are reported in pairs, because two fill a word.
                 let taken = rest.len().min((left - STREAM) / 4 * 2).min(MAX_REPORTS);
                 let begin_seq = begin_seq.wrapping_add(done as u16);
                 report.streams.push(StreamArrivals { ssrc: *ssrc, begin_seq, arrivals: rest[..taken].to_vec() });

@@ -74,6 +74,7 @@ fn pack(missing: &[u16]) -> (Vec<(u16, u16)>, usize) {
     let mut entries: Vec<(u16, u16)> = Vec::new();
     for (n, number) in missing.iter().enumerate() {
         let full = entries.len() == MAX_WRITTEN;
+        // A number up to 16 after the entry's first one fits into its mask. Duplicates add nothing.
         match entries.last_mut().map(|(pid, blp)| (number.wrapping_sub(*pid), blp)) {
             Some((0, _)) => {}
             Some((ahead @ 1..=16, blp)) => *blp |= 1 << (ahead - 1),
@@ -166,6 +167,7 @@ impl ReceiverEstimate {
         }
         // Bits: number of sources 8, exponent 6, mantissa 18.
         let word = reader.u32("REMB")?;
+        // An exponent of up to 63 exceeds 64 bits, hence 128 bits before saturation.
         let rate = u128::from(word & 0x3_ffff) << (word >> 18 & 0x3f);
         let ssrcs = (0..word >> 24).map(|_| reader.u32("sources of REMB")).collect::<Result<_, _>>()?;
         Ok(Some(Self { sender: *sender, rate: Rate::bps(u64::try_from(rate).unwrap_or(u64::MAX)), ssrcs }))

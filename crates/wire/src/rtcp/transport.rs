@@ -164,6 +164,7 @@ impl TransportFeedback {
             let chunk = reader.u16(what)?;
             let left = expected - symbols.len();
             match chunk >> 14 {
+                // Only the first bit selects a run-length chunk; the second one belongs to its symbol.
                 0 | 1 => {
                     let run = usize::from(chunk) & MAX_RUN;
                     symbols.resize(symbols.len() + run.min(left), (chunk >> 13) as u8 & 3);
@@ -172,6 +173,7 @@ impl TransportFeedback {
                 _ => symbols.extend((0..7).rev().take(left).map(|pair| (chunk >> (2 * pair)) as u8 & 3)),
             }
         }
+        // Symbols 1 and 2 have deltas of as many bytes; 0 and 3 have none.
         let needed: usize = symbols.iter().map(|symbol| usize::from(*symbol % 3)).sum();
         // A report that was requested without times has no deltas (version 2 of the header extension). Then only
         // padding follows, which is less than a word of zeros.
@@ -244,6 +246,7 @@ impl Delta {
 fn chunks(mut symbols: &[u8], out: &mut Vec<u8>) {
     while let Some(first) = symbols.first() {
         let run = symbols.iter().take_while(|symbol| *symbol == first).count().min(MAX_RUN);
+        // One-bit symbols only distinguish "not received" and "small delta".
         let narrow = symbols.iter().take(14).all(|symbol| *symbol < 2);
         let most = symbols.len().min(if narrow { 14 } else { 7 });
         let (chunk, taken) = if run >= most {
