@@ -272,7 +272,7 @@ impl UdpEnd {
     }
 
     /// Passes a datagram to the agent. For a video receiver, lost packets are recovered from the bytes of parity.
-    fn tell(&mut self, now: Time, arriving: &Arriving<'_>, bytes: &[u8]) {
+    fn deliver(&mut self, now: Time, arriving: &Arriving<'_>, bytes: &[u8]) {
         let out = &mut Out { packets: &mut self.outgoing };
         let Agent::VideoSink(sink) = &mut self.agent else { return self.agent.on_packet(now, arriving, out) };
         // Bytes are needed only for parity, so that other sessions are spared the work.
@@ -362,7 +362,7 @@ impl End for UdpEnd {
             log.extend(PacketRow::of(now, size, &body, ecn, Some(now.since(sent))));
         }
         let arriving = Arriving { from: sender(datagram.meta.from), size, sent, ecn, body: &body };
-        self.tell(now, &arriving, datagram.bytes);
+        self.deliver(now, &arriving, datagram.bytes);
         self.settle(now, out);
     }
 }

@@ -461,7 +461,7 @@ impl Udp {
             self.turn(until)?;
             let now = clock.now();
             if now >= next {
-                self.each(|ix, driver| driver.tell(ix, |end, _, _| end.agent.sample(next)));
+                self.each(|ix, driver| driver.call(ix, |end, _, _| end.agent.sample(next)));
                 next += step;
             }
             if broken() || !go_on(now.min(end)) {
@@ -469,7 +469,7 @@ impl Udp {
             }
         }
         // Packets in flight still arrive, so that the last frames do not count as lost.
-        self.each(|ix, driver| driver.tell(ix, |end, now, out| end.finish(now, out)));
+        self.each(|ix, driver| driver.call(ix, |end, now, out| end.finish(now, out)));
         let (mut last, mut seen) = (clock.now(), 0);
         while clock.now() < (last + GRACE_IDLE).min(end + GRACE_TOTAL) {
             self.turn(clock.now() + CHECK_INTERVAL)?;

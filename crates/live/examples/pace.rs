@@ -89,7 +89,7 @@ fn ours(to: SocketAddr, rate: Rate, seconds: u64) -> Vec<u64> {
     let source = SocketSource::new(source, Box::new(Noted(clock, Arc::clone(&times))));
     let mut driver = Loop::new(clock).unwrap();
     let ix = driver.add(source, Pair::sender(to, &PairOptions::default()).unwrap()).unwrap();
-    driver.tell(ix, SocketSource::start);
+    driver.call(ix, SocketSource::start);
     driver.run(Time::ZERO + Span::secs(seconds), |_| true).unwrap();
     std::mem::take(&mut times.lock().unwrap())
 }

@@ -203,7 +203,7 @@ impl<E: End> Loop<E> {
     }
 
     /// Calls `what` with an end and the present time, and sends the datagrams that the end emits.
-    pub fn tell(&mut self, ix: EndIx, what: impl FnOnce(&mut E, Time, &mut Outbox)) {
+    pub fn call(&mut self, ix: EndIx, what: impl FnOnce(&mut E, Time, &mut Outbox)) {
         let now = self.clock.now();
         let place = &mut self.places[ix.0];
         place.last_call = now.max(place.last_call);

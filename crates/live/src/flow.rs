@@ -71,7 +71,7 @@ impl FlowKeys {
     /// # Errors
     /// The session bandwidth is out of range.
     pub(crate) fn described(description: &Description) -> Result<Self, LiveError> {
-        let number = |key: &str| description.of_ours(key).and_then(|text| text.parse::<u64>().ok());
+        let number = |key: &str| description.private_value(key).and_then(|text| text.parse::<u64>().ok());
         let bandwidth = number("session-bw").or(of_reports(description)).unwrap_or(2_000_000);
         if !SESSION_BANDWIDTHS.contains(&bandwidth) {
             let what = format!("{bandwidth} is no bandwidth of a session");
@@ -81,7 +81,7 @@ impl FlowKeys {
         let address = description.address.ip();
         let reports = if source_specific(address) { "source" } else { "group" };
         // The receiving half of `fixed` sends standard reports only.
-        let controller = description.of_ours("controller").unwrap_or("fixed");
+        let controller = description.private_value("controller").unwrap_or("fixed");
         let param = |(key, text): &(String, String)| Some((key.strip_prefix("param.")?.to_owned(), value(text)));
         let params: Map<String, Value> = description.ours.iter().filter_map(param).collect();
         let repair = match (&description.repair, &description.parity) {
@@ -93,7 +93,7 @@ impl FlowKeys {
         };
         let keys = json!({
             "controller": controller,
-            "mode": description.of_ours("mode").unwrap_or("repaired"),
+            "mode": description.private_value("mode").unwrap_or("repaired"),
             "params": { controller: params },
             "packet": format!("{}B", number("packet").unwrap_or(1_000)),
             "rtcp": { "session_bw": format!("{bandwidth}bps"), "reports": reports },

@@ -53,7 +53,7 @@ const FRAME_ARRIVAL_TIME: Span = Span::secs(2);
 
 impl FrameCounts {
     /// Returns a warning about the frames, if there is a reason for one.
-    pub fn told(&self) -> Option<String> {
+    pub fn warning(&self) -> Option<String> {
         self.one_stamp.then(|| "all packets have one RTP time stamp, which makes one frame of them".into())
     }
 }
@@ -987,9 +987,9 @@ mod tests {
                 packet(&mut jitter_buffer, n * 10, n, (n * 10 / frame_ms) as u32, n % 3 == 2);
             }
             let counts = frame_queue.counts();
-            assert_eq!((counts.told().is_some(), counts.damaged), (told, 0), "{frame_ms} ms");
+            assert_eq!((counts.warning().is_some(), counts.damaged), (told, 0), "{frame_ms} ms");
             jitter_buffer.end();
-            assert_eq!(frame_queue.counts().told().is_some(), told, "at the end, {frame_ms} ms");
+            assert_eq!(frame_queue.counts().warning().is_some(), told, "at the end, {frame_ms} ms");
         }
     }
 

@@ -168,7 +168,7 @@ impl Receiving {
         let (flow, video) = (&loaded.scenario.flows[0], flow::video(&loaded)?);
         let described_session = DescribedSession::of(description, options.latency);
         let mut plan = VideoPlan::supplied(flow, video, Supply::Endless(None), place)?;
-        if description.of_ours("controller").is_none() {
+        if description.private_value("controller").is_none() {
             plan = plan.timed(|rtcp| standard(rtcp, described_session.repair.is_some() || description.key_frames));
         }
         let source = options.pair.source.or(description.source);
@@ -214,7 +214,8 @@ fn wired(
     frame_queue: &FrameQueue,
 ) -> SocketSink {
     let description = &options.description;
-    let number = |key: &str| description.of_ours(key).and_then(|text| text.parse::<u64>().ok()).filter(|n| *n > 0);
+    let number =
+        |key: &str| description.private_value(key).and_then(|text| text.parse::<u64>().ok()).filter(|n| *n > 0);
     let consume =
         options.consume.or(number("consume").map(Rate::bps)).map_or(Consume::Frames(PLAYOUT_STEP), Consume::Rate);
     let size = options.buffer.or(number("buffer").map(Bytes::new));
@@ -263,7 +264,7 @@ const BYE_TIMEOUT: Span = Span::secs(1);
 impl Session {
     fn run(&mut self) -> Result<(), LiveError> {
         let clock = self.driver.clock;
-        self.driver.tell(self.ix, |end, now, _| end.join(now));
+        self.driver.call(self.ix, |end, now, _| end.join(now));
         let mut next = Time::ZERO + STEP;
         let mut ended: Option<Time> = None;
         loop {
@@ -271,7 +272,7 @@ impl Session {
             self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
             while next <= now {
-                self.driver.tell(self.ix, |end, _, _| end.sink.sample(now));
+                self.driver.call(self.ix, |end, _, _| end.sink.sample(now));
                 next += STEP;
             }
             self.shared.show(|| self.status(now));
@@ -284,9 +285,9 @@ impl Session {
                 break;
             }
         }
-        self.driver.tell(self.ix, SocketSink::leave);
+        self.driver.call(self.ix, SocketSink::leave);
         self.driver.run(clock.now() + BYE_TIMEOUT, |_| true)?;
-        self.driver.tell(self.ix, |end, _, _| end.close());
+        self.driver.call(self.ix, |end, _, _| end.close());
         self.shared.show_now(self.status(clock.now()));
         Ok(())
     }
@@ -304,7 +305,7 @@ impl Session {
 
     /// Returns warnings about the packets and frames that arrived, as sentences.
     fn anomalies(&self, unused: &Unused, counts: &FrameCounts) -> Vec<String> {
-        unused.said(self.options.offered.as_deref(), false).into_iter().chain(counts.described_session()).collect()
+        unused.explanations(self.options.offered.as_deref(), false).into_iter().chain(counts.warning()).collect()
     }
 
     fn status(&self, now: Time) -> Value {
@@ -351,7 +352,7 @@ impl Session {
                         "undecodable": counts.undecodable },
             "ecn": ecn(sink.by_ecn),
             "overrun": self.frame_queue.overrun(), "unreadable": unused.unreadable(),
-            "unused": by_reason, "unused_said": unused.said(self.options.offered.as_deref(), true),
+            "unused": by_reason, "unused_said": unused.explanations(self.options.offered.as_deref(), true),
             "odd": self.anomalies(&unused, &counts),
             "other": end.waiting(now).map(|(other, from)| json!({
                 "ssrc": other.ssrc, "from": from.to_string(), "after_s": other.after.as_secs_f64() })),
@@ -391,7 +392,7 @@ impl Session {
         if wired.sink.rtcp_packets == 0 {
             warnings.push("no report was sent: no sender's address was known".into());
         }
-        if self.options.description.of_ours("controller").is_none() {
+        if self.options.description.private_value("controller").is_none() {
             warnings.push("the sender named no controller: it got standard reports alone".into());
         }
         warnings.push("delays count from the least that was seen: the sender's clock is another one".into());

@@ -172,7 +172,7 @@ impl Description {
     }
 
     /// Returns a value of the private attribute.
-    pub fn of_ours(&self, key: &str) -> Option<&str> {
+    pub fn private_value(&self, key: &str) -> Option<&str> {
         self.ours.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
@@ -503,9 +503,9 @@ fn retransmissions(media: &Media, payload_type: u8) -> Option<Retransmissions> {
 /// Returns the parity stream in our payload format.
 fn parity_stream(media: &Media, payload_type: u8) -> Option<ParityStream> {
     let maps = || media.get_attribute_values("rtpmap").flatten().filter_map(|said| said.split_once(' '));
-    let of_ours =
+    let is_private_encoding =
         |map: &str| map.trim().split('/').next().is_some_and(|name| name.eq_ignore_ascii_case(PARITY_ENCODING));
-    let (word, _) = maps().find(|(_, map)| of_ours(map))?;
+    let (word, _) = maps().find(|(_, map)| is_private_encoding(map))?;
     let own = word.parse().ok().filter(|own: &u8| *own < 128 && *own != payload_type)?;
     Some(ParityStream { payload_type: own, sources: sources(media, "FEC-FR ") })
 }
@@ -1010,7 +1010,7 @@ mod tests {
             "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=\u{1b}[2Jx\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVP 96\r\n";
         let tool = "a=tool:\u{9b}31m\r\na=x-steadycast:controller=\u{1b}[31mX\u{1b}]0\u{7}\r\n";
         let read = Description::read(format!("{head}{tool}").as_bytes()).unwrap();
-        assert_eq!(read.of_ours("controller"), Some("[31mX]0"));
+        assert_eq!(read.private_value("controller"), Some("[31mX]0"));
         assert!(!format!("{read:?}").contains("\\u{"), "{read:?}");
         let error = Description::read(b"v=0\r\n\x1b[31m=\x07\r\n").unwrap_err().to_string();
         assert!(!error.chars().any(char::is_control), "{error:?}");

@@ -385,11 +385,11 @@ fn ours(options: &SendOptions, video: &Video, medium: &Medium) -> Vec<(String, S
     }
     all.extend(options.buffer.map(|size| ("buffer".to_owned(), size.get().to_string())));
     all.extend(options.consume.map(|rate| ("consume".to_owned(), rate.as_bps().to_string())));
-    all.extend(video.given().iter().map(|(key, value)| (format!("param.{key}"), said(value))));
+    all.extend(video.given().iter().map(|(key, value)| (format!("param.{key}"), to_text(value))));
     all
 }
 
-fn said(value: &Given) -> String {
+fn to_text(value: &Given) -> String {
     match value {
         Given::Number(n) => n.to_string(),
         Given::Text(text) => text.clone(),
@@ -423,7 +423,7 @@ impl Session {
 
     fn run(&mut self) -> Result<(), LiveError> {
         let clock = self.driver.clock;
-        self.tell(SocketSource::start);
+        self.call(SocketSource::start);
         let mut next = Time::ZERO + STEP;
         loop {
             let shared = Arc::clone(&self.shared);
@@ -431,7 +431,7 @@ impl Session {
             let now = clock.now();
             // After a stall several steps are due, and the series must have no gaps.
             while next <= now {
-                self.tell(|end, _, _| end.source.sample(next));
+                self.call(|end, _, _| end.source.sample(next));
                 next += STEP;
             }
             self.exclude();
@@ -445,7 +445,7 @@ impl Session {
         while !self.shared.stopped() && !self.is_alone() && clock.now() < until && self.backlog() > Bytes::ZERO {
             self.driver.run(clock.now() + STEP, |_| true)?;
         }
-        self.tell(SocketSource::stop);
+        self.call(SocketSource::stop);
         self.driver.run(clock.now() + DRAIN_TIMEOUT, |_| true)?;
         self.shared.show_now(self.status(clock.now()));
         Ok(())
@@ -462,8 +462,8 @@ impl Session {
         }
     }
 
-    fn tell(&mut self, what: impl FnOnce(&mut SocketSource, Time, &mut Outbox)) {
-        self.driver.tell(self.ix, what);
+    fn call(&mut self, what: impl FnOnce(&mut SocketSource, Time, &mut Outbox)) {
+        self.driver.call(self.ix, what);
     }
 
     fn end(&self) -> &SocketSource {
@@ -534,7 +534,8 @@ impl Session {
             "decision": decided,
             "backlog_ms": source.session().map(|s| s.backlog().bytes.at(s.decision().pacing).as_millis_f64()),
             "packets": source.sent_packets, "bytes": source.sent_bytes.get(), "frames": source.frames.count(),
-            "skipped_frames": source.skipped(), "left_out": self.encoder_queue.as_ref().map_or(0, EncoderQueue::left_out),
+            "skipped_frames": source.skipped(),
+            "left_out": self.encoder_queue.as_ref().map_or(0, EncoderQueue::left_out),
             "ecn": source.ecn().map(|(path, counts)| json!({
                 "path": path.name(), "failure": path.failure(), "sent": counts.sent, "marked": counts.marked,
             })),

@@ -55,7 +55,7 @@ impl Unused {
 
     /// Returns a sentence per reason. Without `all`, reasons that are normal in a session are left out. `offered` are
     /// the payload types of the session description, if there is one.
-    pub fn said(&self, offered: Option<&[String]>, all: bool) -> Vec<String> {
+    pub fn explanations(&self, offered: Option<&[String]>, all: bool) -> Vec<String> {
         let said = |(reason, count): (UnusedReason, u64)| {
             let noun = |what: &str| counted(count, what);
             let text = match reason {

@@ -370,7 +370,7 @@ fn counts_under_its_reason(seed: u64, share: u64) -> Result<(), TestCaseError> {
     let malformed = expected.get(&UnusedReason::MalformedPayload).copied().unwrap_or(0);
     prop_assert_eq!((frames.damaged, frames.missing), (malformed, 0), "{:?}", frames);
     // Each reason has a sentence.
-    prop_assert_eq!(sink.unused().said(None, true).len(), expected.len());
+    prop_assert_eq!(sink.unused().explanations(None, true).len(), expected.len());
     Ok(())
 }
 

@@ -156,20 +156,20 @@ fn run(session: &Session, at: &[SocketAddr], options: &PairOptions, reports: Rep
     }
     let pair = Pair::sender(to, &PairOptions { source: None, ..options.clone() }).unwrap();
     let source = driver.add(Wired::Source(Box::new(session.source(&clock))), pair).unwrap();
-    driver.tell(source, |end, now, out| {
+    driver.call(source, |end, now, out| {
         if let Wired::Source(source) = end {
             source.start(now, out);
         }
     });
     driver.run(clock.now() + Span::millis(1_500), |_| true).unwrap();
-    driver.tell(source, |end, now, out| {
+    driver.call(source, |end, now, out| {
         if let Wired::Source(source) = end {
             source.stop(now, out);
         }
     });
     driver.run(clock.now() + Span::millis(100), |_| true).unwrap();
     for n in 0..at.len() {
-        driver.tell(EndIx(n), |end, now, out| {
+        driver.call(EndIx(n), |end, now, out| {
             if let Wired::Sink(sink) = end {
                 sink.leave(now, out);
             }
@@ -257,14 +257,14 @@ fn a_source_that_is_excluded_is_not_heard() {
         let mut sink = session.sink(100, mine, TO_SENDER);
         sink.excluded = vec![excluded.parse().unwrap()];
         let ix = driver.add(Wired::Sink(Box::new(sink)), Pair::receiver(at, &PairOptions::default()).unwrap()).unwrap();
-        driver.tell(ix, |end, now, _| {
+        driver.call(ix, |end, now, _| {
             if let Wired::Sink(sink) = end {
                 sink.join(now)
             }
         });
         let pair = Pair::sender(at, &PairOptions::default()).unwrap();
         let source = driver.add(Wired::Source(Box::new(session.source(&clock))), pair).unwrap();
-        driver.tell(source, |end, now, out| {
+        driver.call(source, |end, now, out| {
             if let Wired::Source(source) = end {
                 source.start(now, out)
             }

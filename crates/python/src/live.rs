@@ -404,7 +404,7 @@ impl PyReceiver {
     /// Width and height at which pictures are to be shown, as far as the sender says it.
     #[getter]
     fn size(&self) -> Option<(u32, u32)> {
-        let (width, height) = self.description.of_ours("size")?.split_once('x')?;
+        let (width, height) = self.description.private_value("size")?.split_once('x')?;
         let side = |text: &str| text.parse().ok().filter(|side| SIDES.contains(side));
         Some((side(width)?, side(height)?))
     }
@@ -412,7 +412,7 @@ impl PyReceiver {
     /// The controller that the sender names, or `None`.
     #[getter]
     fn controller(&self) -> Option<String> {
-        self.description.of_ours("controller").map(str::to_owned)
+        self.description.private_value("controller").map(str::to_owned)
     }
 
     /// From now on frames are kept for `frames`.
