@@ -19,7 +19,8 @@ use steadycast_session::{
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
 use steadycast_web::{
-    Certificate, Credentials, Ends, Feedback, LocalParameters, Output as Way, Stream as Shown, Tunnel, agree,
+    Certificate, Credentials, Feedback, LocalParameters, Output as Way, Stream as Shown, Tunnel, TunnelParameters,
+    agree,
 };
 use steadycast_wire::ParseError;
 use steadycast_wire::is_rtcp;
@@ -583,7 +584,7 @@ pub fn web_datagram(mut rest: &[u8]) {
     let Some([certificate, theirs]) = CERTIFICATES.as_ref() else { panic!("the secrets are good ones") };
     let at = |port: u8| SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000 + u16::from(port)));
     let (own, peer) = (Credentials::of(&[1; 24]), Credentials::of(&[2; 24]));
-    let ends = Ends { local: at(0), own, peer, fingerprints: vec![theirs.fingerprint] };
+    let ends = TunnelParameters { local: at(0), own, peer, fingerprints: vec![theirs.fingerprint] };
     let Ok(mut tunnel) = Tunnel::new(*EPOCH, Time::ZERO, ends, certificate) else { panic!("the certificate is one") };
     let (mut now, mut checked) = (Time::ZERO, BTreeSet::new());
     while let [from, later, high, low, tail @ ..] = rest {

@@ -12,13 +12,13 @@ use steadycast_ends::{Apart, VideoPlan};
 use steadycast_session::{HeaderIds, SendTime};
 use steadycast_units::{Span, Time};
 use steadycast_web::{
-    Certificate, Credentials, Ends, Feedback, Keys, LocalParameters, NegotiatedParameters, OfferError, Output,
-    Protocol, Stream, Tunnel, agree,
+    Certificate, Credentials, Feedback, Keys, LocalParameters, NegotiatedParameters, OfferError, Output, Protocol,
+    Stream, Tunnel, TunnelParameters, agree,
 };
 
 /// The destination of a live sender.
 #[derive(Clone, Debug)]
-pub enum To {
+pub enum Destination {
     /// The RTP address of a receiver or of a group.
     Address(SocketAddr),
     /// A browser.
@@ -32,7 +32,7 @@ pub enum To {
     },
 }
 
-impl To {
+impl Destination {
     /// Returns the destination's address, or the local address if the destination is a browser.
     pub(crate) const fn ip(&self) -> IpAddr {
         match self {
@@ -42,7 +42,7 @@ impl To {
     }
 }
 
-impl fmt::Display for To {
+impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(at) => at.fmt(f),
@@ -148,7 +148,7 @@ impl NegotiatedOffer {
     /// Creates the connection to the browser that sent the offer.
     pub(crate) fn connection(self, clock: &Clock, local: SocketAddr) -> Result<BrowserConnection, LiveError> {
         let Self { negotiated: NegotiatedParameters { peer, fingerprints, .. }, own, certificate } = self;
-        let ends = Ends { local, own, peer, fingerprints };
+        let ends = TunnelParameters { local, own, peer, fingerprints };
         let tunnel = Tunnel::new(clock.zero(), clock.now(), ends, certificate);
         let tunnel = tunnel.map_err(|error| LiveError::new("DTLS", error, "please report this"))?;
         Ok(BrowserConnection { tunnel, home: None })

@@ -12,7 +12,7 @@ use steadycast_wire::payload::{PayloadFormat, payloads};
 
 /// The payloads of frames that wait in the pacer.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct PayloadStore {
     format: PayloadFormat,
     max_payload: usize,
     frames: Arc<Mutex<BTreeMap<u32, PacketisedFrame>>>,
@@ -25,7 +25,7 @@ struct PacketisedFrame {
     places: Vec<(u32, Range<usize>)>,
 }
 
-impl Store {
+impl PayloadStore {
     /// Creates a store of frames that are packetised by `format` into payloads of up to `max_payload` bytes.
     pub fn new(format: PayloadFormat, max_payload: usize) -> Self {
         Self { format, max_payload, frames: Arc::default() }
@@ -49,7 +49,7 @@ impl Store {
     }
 }
 
-impl Payloads for Store {
+impl Payloads for PayloadStore {
     fn write(&mut self, media: &Media, out: &mut Vec<u8>) {
         let fragment = media.fragment;
         let mut frames = self.locked();
@@ -68,7 +68,7 @@ impl Payloads for Store {
 
 /// A job for the encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct EncoderJob {
     /// The number of the source's picture. Pictures between the last job's and this one are not coded.
     pub picture: u32,
     /// Whether it starts a group of pictures. Each group has a new encoder context with its quantizer.
@@ -81,7 +81,7 @@ pub struct Job {
 
 /// An encoded frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unit {
+pub struct EncodedFrame {
     /// The number of the source's picture.
     pub picture: u32,
     /// The frame's kind.
@@ -94,9 +94,9 @@ pub struct Unit {
 
 /// The answer to an encoder that requests a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextJob {
     /// A job.
-    Job(Job),
+    Job(EncoderJob),
     /// No job is available yet.
     Nothing,
     /// The session has ended, and no job follows.
@@ -105,8 +105,8 @@ pub enum Next {
 
 #[derive(Debug, Default)]
 struct EncoderQueueState {
-    job: Option<Job>,
-    ready: VecDeque<Unit>,
+    job: Option<EncoderJob>,
+    ready: VecDeque<EncodedFrame>,
     ended: bool,
     closed: bool,
     /// Pictures not coded because the encoder was too slow.
@@ -115,13 +115,13 @@ struct EncoderQueueState {
     no_room: u64,
     /// Pictures to be left out before the present job: for a slow encoder, and for the rate.
     gap: (u32, u32),
-    sizes: Sizes,
+    sizes: SizeStats,
     waker: Option<Waker>,
 }
 
 /// Statistics of the picture sizes of coded frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
+pub struct SizeStats {
     /// The size of the last frame, as an index of [`Steering::sizes`].
     pub now: u8,
     /// Number of frames that are smaller than the source's pictures.
@@ -140,19 +140,19 @@ impl EncoderQueue {
     }
 
     /// Returns the next job. Waits up to `patience` for one.
-    pub fn next_job(&self, patience: Duration) -> Next {
+    pub fn next_job(&self, patience: Duration) -> NextJob {
         let waits = |encoder_queue: &mut EncoderQueueState| encoder_queue.job.is_none() && !encoder_queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, waits);
         let (mut encoder_queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match encoder_queue.job.take() {
-            _ if encoder_queue.closed => Next::Closed,
-            Some(job) => Next::Job(job),
-            None => Next::Nothing,
+            _ if encoder_queue.closed => NextJob::Closed,
+            Some(job) => NextJob::Job(job),
+            None => NextJob::Nothing,
         }
     }
 
     /// Adds an encoded frame.
-    pub fn push(&self, unit: Unit) {
+    pub fn push(&self, unit: EncodedFrame) {
         let mut encoder_queue = self.locked();
         encoder_queue.ready.push_back(unit);
         if let Some(waker) = &encoder_queue.waker {
@@ -198,7 +198,7 @@ impl EncoderQueue {
     }
 
     /// Returns the statistics of picture sizes.
-    pub fn sizes(&self) -> Sizes {
+    pub fn sizes(&self) -> SizeStats {
         self.locked().sizes
     }
 
@@ -222,7 +222,7 @@ impl EncoderQueue {
         true
     }
 
-    fn ask(&self, job: Job) {
+    fn ask(&self, job: EncoderJob) {
         self.locked().job = Some(job);
         self.0.1.notify_all();
     }
@@ -280,7 +280,7 @@ const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs
 /// A feed of frames from a live encoder.
 pub struct LiveFeed {
     encoder_queue: EncoderQueue,
-    store: Store,
+    store: PayloadStore,
     steering: Steering,
     clock: Clock,
     start: Option<Time>,
@@ -318,7 +318,7 @@ pub struct LiveFeed {
 
 impl LiveFeed {
     /// Creates the feed of the encoder that serves this queue. Payloads are stored in `store`.
-    pub fn new(encoder_queue: EncoderQueue, store: Store, steering: Steering, clock: Clock) -> Self {
+    pub fn new(encoder_queue: EncoderQueue, store: PayloadStore, steering: Steering, clock: Clock) -> Self {
         Self {
             encoder_queue,
             store,
@@ -520,7 +520,7 @@ impl LiveFeed {
             self.since_intra = 0;
         }
         let (quantizer, size) = (libm::round(self.quantizer) as u8, self.size as u8);
-        self.encoder_queue.ask(Job { picture, first, quantizer, size });
+        self.encoder_queue.ask(EncoderJob { picture, first, quantizer, size });
     }
 }
 
@@ -651,7 +651,7 @@ pub struct RungData {
 /// A feed of a ladder that was encoded in advance, with the frame selection of a simulation.
 pub struct LadderFeed {
     encoder: Encoder,
-    store: Store,
+    store: PayloadStore,
     rungs: BTreeMap<u8, RungData>,
     parts: VecDeque<Part>,
     /// Number of frames to play; `None` loops.
@@ -661,7 +661,7 @@ pub struct LadderFeed {
 
 impl LadderFeed {
     /// Creates a feed from pre-encoded quantizer rungs. Ends after `frames` frames, or loops if `None`.
-    pub fn new(encoder: Encoder, store: Store, rungs: BTreeMap<u8, RungData>, frames: Option<u32>) -> Self {
+    pub fn new(encoder: Encoder, store: PayloadStore, rungs: BTreeMap<u8, RungData>, frames: Option<u32>) -> Self {
         Self { encoder, store, rungs, parts: VecDeque::new(), frames, over: Arc::default() }
     }
 
@@ -740,7 +740,12 @@ mod tests {
     /// Returns the jobs of an encoder up to picture `until` at a rate per picture, the maximum backlog, and the queue.
     /// At the coarsest quantizer the first frame of a group has 3000 bytes and the others have 800, as is typical of
     /// CIF. The bytes fall with the quantizer to the power `by`.
-    fn coded(steering: Steering, until: u32, by: f64, rate: impl Fn(u32) -> Rate) -> (Vec<Job>, Span, EncoderQueue) {
+    fn coded(
+        steering: Steering,
+        until: u32,
+        by: f64,
+        rate: impl Fn(u32) -> Rate,
+    ) -> (Vec<EncoderJob>, Span, EncoderQueue) {
         let (jobs, longest, encoder_queue, _) = coded_late(steering, until, by, rate, |_| 0);
         (jobs, longest, encoder_queue)
     }
@@ -752,16 +757,16 @@ mod tests {
         by: f64,
         rate: impl Fn(u32) -> Rate,
         late: impl Fn(u32) -> u32,
-    ) -> (Vec<Job>, Span, EncoderQueue, Bytes) {
+    ) -> (Vec<EncoderJob>, Span, EncoderQueue, Bytes) {
         let encoder_queue = EncoderQueue::default();
         let sizes = steering.sizes.clone();
         let mut feed =
-            LiveFeed::new(encoder_queue.clone(), Store::new(PayloadFormat::Mpeg4, 900), steering, Clock::old());
-        let (mut jobs, mut waits, mut longest) = (Vec::<Job>::new(), Bytes::ZERO, Span::ZERO);
+            LiveFeed::new(encoder_queue.clone(), PayloadStore::new(PayloadFormat::Mpeg4, 900), steering, Clock::old());
+        let (mut jobs, mut waits, mut longest) = (Vec::<EncoderJob>::new(), Bytes::ZERO, Span::ZERO);
         let mut sum = Bytes::ZERO;
         feed.on_rate(rate(0));
         loop {
-            let Next::Job(job) = encoder_queue.next_job(Duration::ZERO) else { panic!("there is work") };
+            let NextJob::Job(job) = encoder_queue.next_job(Duration::ZERO) else { panic!("there is work") };
             let next = jobs.last().map_or(0, |last| last.picture + 1);
             encoder_queue.passed(job.picture.min(until) - next);
             if job.picture >= until {
@@ -776,7 +781,7 @@ mod tests {
             let (kind, size) = if job.first { (FrameKind::I, 3_000.0) } else { (FrameKind::P, 800.0) };
             let bytes = vec![0; (size * factor) as usize];
             let size = bytes.len() as u64;
-            encoder_queue.push(Unit { picture: job.picture, kind, quantizer: job.quantizer, bytes });
+            encoder_queue.push(EncodedFrame { picture: job.picture, kind, quantizer: job.quantizer, bytes });
             jobs.push(job);
             feed.on_rate(rate);
             feed.start =
@@ -799,7 +804,7 @@ mod tests {
     }
 
     /// Returns each change of the size, with its picture.
-    fn sizes(jobs: &[Job]) -> Vec<(u32, u8)> {
+    fn sizes(jobs: &[EncoderJob]) -> Vec<(u32, u8)> {
         let mut found: Vec<(u32, u8)> = Vec::new();
         for job in jobs {
             if found.last().is_none_or(|(_, size)| *size != job.size) {
@@ -925,8 +930,12 @@ mod tests {
     #[test]
     fn the_next_picture_that_is_not_coded_yet_becomes_a_key_frame_on_request() {
         let encoder_queue = EncoderQueue::default();
-        let mut feed =
-            LiveFeed::new(encoder_queue.clone(), Store::new(PayloadFormat::Mpeg4, 900), steering(), Clock::start());
+        let mut feed = LiveFeed::new(
+            encoder_queue.clone(),
+            PayloadStore::new(PayloadFormat::Mpeg4, 900),
+            steering(),
+            Clock::start(),
+        );
         feed.on_rate(Rate::mbps(1));
         let mut kinds = Vec::new();
         for picture in 0..12 {
@@ -936,12 +945,12 @@ mod tests {
                 feed.key_frame();
                 feed.key_frame();
             }
-            let Next::Job(job) = encoder_queue.next_job(Duration::ZERO) else { panic!("there is work") };
+            let NextJob::Job(job) = encoder_queue.next_job(Duration::ZERO) else { panic!("there is work") };
             if picture == 2 {
                 feed.key_frame();
             }
             let kind = if job.first { FrameKind::I } else { FrameKind::P };
-            encoder_queue.push(Unit {
+            encoder_queue.push(EncodedFrame {
                 picture: job.picture,
                 kind,
                 quantizer: job.quantizer,

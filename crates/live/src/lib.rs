@@ -25,11 +25,13 @@ mod srtp;
 mod temp_store;
 mod unused;
 
-pub use browser::To;
+pub use browser::Destination;
 pub use clock::Clock;
 pub use driver::{Datagram, End, EndIx, Loop, Outbox, Waker};
 pub use error::LiveError;
-pub use feed::{EncoderQueue, Job, LadderFeed, LiveFeed, Next, RungData, Sizes, Steering, Store, Unit};
+pub use feed::{
+    EncodedFrame, EncoderJob, EncoderQueue, LadderFeed, LiveFeed, NextJob, PayloadStore, RungData, SizeStats, Steering,
+};
 pub use flow::FlowKeys;
 pub use handle::Handle;
 pub use jitter_buffer::{FrameCounts, FrameQueue, FrameRow, JitterBuffer, ReceivedFrame};

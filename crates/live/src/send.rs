@@ -7,9 +7,9 @@ use crate::handle::Shared;
 use crate::live_record::{STEP, reported};
 use crate::sdp::{Description, PacketFeedback, ParityStream, Retransmissions, Sources};
 use crate::{
-    Clock, EncoderQueue, Handle, LATENCY, LadderFeed, LiveError, LiveFeed, LiveRecord, Loop, MasterKey, Outbox, Pair,
-    PairOptions, Payloads, Peers, RungData, Sizes, SocketSource, Srtp, Steering, Store, TempStore, To, ZeroPayloads,
-    source_specific,
+    Clock, Destination, EncoderQueue, Handle, LATENCY, LadderFeed, LiveError, LiveFeed, LiveRecord, Loop, MasterKey,
+    Outbox, Pair, PairOptions, PayloadStore, Payloads, Peers, RungData, SizeStats, SocketSource, Srtp, Steering,
+    TempStore, ZeroPayloads, source_specific,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -89,7 +89,7 @@ pub struct SendOptions {
     /// The keys of the flow. Keys that are left open get the defaults of a live sender.
     pub flow: FlowKeys,
     /// The destination.
-    pub to: To,
+    pub to: Destination,
     /// Options of the sockets, if the destination is an address.
     pub pair: PairOptions,
     /// Canonical name (CNAME).
@@ -133,7 +133,7 @@ struct Prepared {
 
 impl Prepared {
     fn of(medium: Medium, plan: &VideoPlan, clock: Clock) -> Self {
-        let store = |format| Store::new(format, plan.payload() as usize);
+        let store = |format| PayloadStore::new(format, plan.payload() as usize);
         match medium {
             Medium::Greedy => Self {
                 feed: None,
@@ -183,8 +183,11 @@ impl Sending {
     pub fn start(options: SendOptions, medium: Medium) -> Result<Self, LiveError> {
         let (clock, seed) = (Clock::start(), entropy::seed()?);
         let (to, shared) = (options.to.ip(), Arc::new(Shared::default()));
-        let negotiated =
-            if let To::Browser { offer, .. } = &options.to { Some(NegotiatedOffer::of(offer, &medium)?) } else { None };
+        let negotiated = if let Destination::Browser { offer, .. } = &options.to {
+            Some(NegotiatedOffer::of(offer, &medium)?)
+        } else {
+            None
+        };
         let keys = negotiated
             .as_ref()
             .map_or_else(|| Ok(options.flow.clone()), |negotiated| negotiated.keys(options.flow.clone()))?;
@@ -197,14 +200,14 @@ impl Sending {
         // The NTP seconds of the start make the session number of the description unique (RFC 8866, section 5.2).
         let session = clock.epoch().0 >> 32;
         let (pair, sdp, browser) = match (&options.to, negotiated) {
-            (To::Browser { media, ports, .. }, Some(negotiated)) => {
+            (Destination::Browser { media, ports, .. }, Some(negotiated)) => {
                 let pair = Pair::waiting(*media, ports.clone())?;
                 let local = pair.rtp().local();
                 let sdp = negotiated.answer(local, &plan, session, makes_key_frames(video, &medium));
                 (pair, sdp, Some(negotiated.connection(&clock, local)?))
             }
-            (To::Browser { .. }, None) => return Err(LiveError::unwritten("the offer is gone")),
-            (To::Address(to), _) => {
+            (Destination::Browser { .. }, None) => return Err(LiveError::unwritten("the offer is gone")),
+            (Destination::Address(to), _) => {
                 let pair = Pair::sender(*to, &options.pair)?;
                 let own = pair.rtp().local().ip();
                 let described = describe(*to, &options, video, &plan, &medium, own);
@@ -402,7 +405,7 @@ struct Session {
     ix: crate::EndIx,
     shared: Arc<Shared>,
     encoder_queue: Option<EncoderQueue>,
-    /// Widths and heights of an encoder's pictures, which [`Sizes::now`] indexes.
+    /// Widths and heights of an encoder's pictures, which [`SizeStats::now`] indexes.
     sizes: Vec<(u32, u32)>,
     over: Option<Arc<AtomicBool>>,
     options: SendOptions,
@@ -475,7 +478,7 @@ impl Session {
     }
 
     /// Returns the statistics of frame sizes, and the present width and height.
-    fn sizes(&self) -> Option<(Sizes, (u32, u32))> {
+    fn sizes(&self) -> Option<(SizeStats, (u32, u32))> {
         let sizes = self.encoder_queue.as_ref()?.sizes();
         Some((sizes, *self.sizes.get(usize::from(sizes.now))?))
     }

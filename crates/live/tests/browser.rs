@@ -9,7 +9,9 @@ use browsers::{Browser, EPOCH, offer};
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
-use steadycast_live::{FlowKeys, LiveError, Medium, Next, PairOptions, SendOptions, Sending, Steering, To, Unit};
+use steadycast_live::{
+    Destination, EncodedFrame, FlowKeys, LiveError, Medium, NextJob, PairOptions, SendOptions, Sending, Steering,
+};
 use steadycast_media::{FrameKind, Scale};
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::rtcp::{Compound, Packet};
@@ -22,7 +24,7 @@ fn begun(offer: String, ports: std::ops::RangeInclusive<u16>) -> Result<Sending,
     let Value::Object(keys) = json!({ "controller": "steady", "cap": "1Mbps" }) else { panic!() };
     let options = SendOptions {
         flow: FlowKeys::new(keys),
-        to: To::Browser { offer, media: Ipv4Addr::LOCALHOST.into(), ports },
+        to: Destination::Browser { offer, media: Ipv4Addr::LOCALHOST.into(), ports },
         pair: PairOptions::default(),
         cname: "it".into(),
         buffer: None,
@@ -47,13 +49,13 @@ fn encode(sending: &Sending) {
     std::thread::spawn(move || {
         loop {
             match encoder_queue.next_job(Duration::from_millis(100)) {
-                Next::Job(job) => {
+                NextJob::Job(job) => {
                     let (kind, first) = if job.first { (FrameKind::I, 0x10) } else { (FrameKind::P, 0x11) };
                     let bytes = [vec![first], vec![0; 2_000]].concat();
-                    encoder_queue.push(Unit { picture: job.picture, kind, quantizer: job.quantizer, bytes });
+                    encoder_queue.push(EncodedFrame { picture: job.picture, kind, quantizer: job.quantizer, bytes });
                 }
-                Next::Nothing => {}
-                Next::Closed => return,
+                NextJob::Nothing => {}
+                NextJob::Closed => return,
             }
         }
     });

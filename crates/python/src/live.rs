@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use steadycast_live::sdp::{self, Description};
 use steadycast_live::{
-    EncoderQueue, FlowKeys, FrameQueue, Handle, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions,
-    ReceiveOptions, Receiving, RungData, SendOptions, Sending, Steering, To, Unit,
+    Destination, EncodedFrame, EncoderQueue, FlowKeys, FrameQueue, Handle, Interface, LiveError, LiveRecord, MasterKey,
+    Medium, NextJob, PairOptions, ReceiveOptions, Receiving, RungData, SendOptions, Sending, Steering,
 };
 use steadycast_session::UnusedReason;
 use steadycast_units::{Bytes, Ecn, Rate, Span};
@@ -52,9 +52,9 @@ fn socket(text: &str) -> PyResult<SocketAddr> {
 }
 
 /// A browser's offer with the address and the ports for media, or an address.
-fn to(options: &Bound<'_, PyDict>) -> PyResult<To> {
+fn to(options: &Bound<'_, PyDict>) -> PyResult<Destination> {
     if !options.contains("offer")? {
-        return Ok(To::Address(socket(&want::<String>(options, "to")?)?));
+        return Ok(Destination::Address(socket(&want::<String>(options, "to")?)?));
     }
     let text: String = want(options, "media")?;
     let read = || {
@@ -65,7 +65,7 @@ fn to(options: &Bound<'_, PyDict>) -> PyResult<To> {
     };
     let remedy = "write an address of this machine and UDP ports, as 192.0.2.1:40000-40099";
     let (media, ports) = read().ok_or_else(|| wrong("media", format!("{text} is no address with ports"), remedy))?;
-    Ok(To::Browser { offer: want(options, "offer")?, media, ports })
+    Ok(Destination::Browser { offer: want(options, "offer")?, media, ports })
 }
 
 fn format(codec: &str) -> PyResult<PayloadFormat> {
@@ -259,19 +259,21 @@ impl PySender {
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
         let patience = seconds(patience);
         let next = py.detach(|| {
-            self.encoder_queue.as_ref().map_or(Next::Closed, |encoder_queue| encoder_queue.next_job(patience))
+            self.encoder_queue.as_ref().map_or(NextJob::Closed, |encoder_queue| encoder_queue.next_job(patience))
         });
         match next {
-            Next::Job(job) => (job.picture, job.first, job.quantizer, job.size).into_pyobject(py).map(Bound::into_any),
-            Next::Nothing => Ok(py.None().into_bound(py)),
-            Next::Closed => Ok(false.into_pyobject(py)?.to_owned().into_any()),
+            NextJob::Job(job) => {
+                (job.picture, job.first, job.quantizer, job.size).into_pyobject(py).map(Bound::into_any)
+            }
+            NextJob::Nothing => Ok(py.None().into_bound(py)),
+            NextJob::Closed => Ok(false.into_pyobject(py)?.to_owned().into_any()),
         }
     }
 
     /// For an encoder: an access unit of picture number `picture`; `kind` is 0, 1 or 2 for I, P and B.
     fn push(&self, picture: u32, kind: u8, quantizer: u8, data: Vec<u8>) {
         if let Some(encoder_queue) = &self.encoder_queue {
-            encoder_queue.push(Unit { picture, kind: frame_kind(kind), quantizer, bytes: data });
+            encoder_queue.push(EncodedFrame { picture, kind: frame_kind(kind), quantizer, bytes: data });
         }
     }
 

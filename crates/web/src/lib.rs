@@ -15,7 +15,9 @@ use num_traits as _;
 pub use answer::{Feedback, LocalParameters, NegotiatedParameters, OfferError, Stream, agree};
 pub use certificate::{Certificate, Fingerprint};
 pub use dimpl::SrtpProfile;
-pub use tunnel::{CONNECT_TIMEOUT, CONSENT_TIMEOUT, Ends, Keys, MIN_SILENCE, Output, Protocol, State, Tunnel};
+pub use tunnel::{
+    CONNECT_TIMEOUT, CONSENT_TIMEOUT, Keys, MIN_SILENCE, Output, Protocol, State, Tunnel, TunnelParameters,
+};
 
 /// The ICE user name and password of one end (RFC 8445, section 5.3).
 #[derive(Clone, PartialEq, Eq)]

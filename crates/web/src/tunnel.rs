@@ -125,7 +125,7 @@ impl State {
 
 /// The parameters of both ends of a tunnel.
 #[derive(Clone, Debug)]
-pub struct Ends {
+pub struct TunnelParameters {
     /// This end's address, as the browser reaches it.
     pub local: SocketAddr,
     /// This end's credentials, which authenticate the browser's checks.
@@ -159,7 +159,7 @@ struct Path {
 pub struct Tunnel {
     /// The instant of time zero.
     epoch: Instant,
-    ends: Ends,
+    ends: TunnelParameters,
     dtls: Dtls,
     dtls_wake: Time,
     state: State,
@@ -192,7 +192,12 @@ impl Tunnel {
     ///
     /// # Errors
     /// The certificate can't be used, which is a bug.
-    pub fn new(epoch: Instant, now: Time, ends: Ends, certificate: &Certificate) -> Result<Self, dimpl::Error> {
+    pub fn new(
+        epoch: Instant,
+        now: Time,
+        ends: TunnelParameters,
+        certificate: &Certificate,
+    ) -> Result<Self, dimpl::Error> {
         let (first, times) = DTLS_RETRANSMISSION;
         let config = Config::builder()
             // The cookie proves that the browser receives at its address before this end sends a large flight.
@@ -366,7 +371,7 @@ impl Tunnel {
             return None;
         }
         let (own, peer) = message.split_username()?;
-        let Ends { own: credentials, peer: theirs, .. } = &self.ends;
+        let TunnelParameters { own: credentials, peer: theirs, .. } = &self.ends;
         let password = credentials.password.as_bytes();
         // An ICE-lite end is always controlled, so that a check must not contain ICE-CONTROLLED.
         let named = own == credentials.ufrag && peer == theirs.ufrag && message.ice_controlled().is_none();
@@ -449,7 +454,7 @@ impl Tunnel {
     fn check(&mut self, now: Time, n: usize) {
         let Some(path) = self.paths.get_mut(n).filter(|path| !path.is_valid) else { return };
         let Some(transaction) = path.transaction else { return };
-        let Ends { own, peer, .. } = &self.ends;
+        let TunnelParameters { own, peer, .. } = &self.ends;
         // The user name of a check is that of the receiver, then that of the sender (RFC 8445, section 7.2.2).
         let name = format!("{}:{}", peer.ufrag, own.ufrag);
         let (mut bytes, password) = ([0; 640], peer.password.as_bytes());

@@ -56,7 +56,7 @@ fn a_browser_that_moves_is_followed_and_one_that_is_heard_stays() {
 }
 
 /// Runs a world that ends without keys.
-fn refused(ends: steadycast_web::Ends, client: Client) -> World {
+fn refused(ends: steadycast_web::TunnelParameters, client: Client) -> World {
     let mut world = World::new(ends, client, &rough(0.0), Seed(1));
     world.run(at(20_000), |world| world.tunnel.state() == State::Ended);
     assert_eq!(world.tunnel.state(), State::Ended);
@@ -79,7 +79,7 @@ fn a_certificate_that_the_offer_does_not_name_gets_no_keys() {
     for version in [Version::V12, Version::V13] {
         let client = Client::new(address(CLIENT), address(SERVER), 2, &credentials(1), version);
         let fingerprints = vec![certificate(3).fingerprint];
-        let world = refused(steadycast_web::Ends { fingerprints, ..ends(2) }, client);
+        let world = refused(steadycast_web::TunnelParameters { fingerprints, ..ends(2) }, client);
         assert_eq!(world.tunnel.why(), Some("the browser's certificate is not the one of its offer"));
     }
 }
@@ -90,7 +90,7 @@ fn what_was_recorded_of_another_session_opens_none() {
     first.run(at(3_000), World::connected);
     // A replay of all datagrams against a tunnel with other credentials gets no response.
     let own = credentials(4);
-    let other = steadycast_web::Ends { own, ..ends(2) };
+    let other = steadycast_web::TunnelParameters { own, ..ends(2) };
     let mut tunnel = Tunnel::new(*EPOCH, Time::ZERO, other, &certificate(1)).unwrap();
     for (from, bytes) in &first.sent {
         tunnel.on_datagram(at(1), *from, bytes);

@@ -4,7 +4,7 @@ use crate::client::{Client, EPOCH, Version, address, certificate, credentials};
 use std::net::SocketAddr;
 use steadycast_link::{BernoulliLoss, Config as LinkConfig, Ecn, Fate, Jitter, JitterDist, Link, Loss, Steps};
 use steadycast_units::{Bytes, Seed, Span, Time};
-use steadycast_web::{Ends, Keys, Output, State, Tunnel};
+use steadycast_web::{Keys, Output, State, Tunnel, TunnelParameters};
 
 /// Returns a link with this loss rate and a variable delay around 20 ms, which reorders and duplicates packets.
 pub(crate) fn rough(loss: f64) -> LinkConfig {
@@ -39,14 +39,14 @@ pub(crate) struct World {
 }
 
 /// Returns the parameters of a tunnel to this browser.
-pub(crate) fn ends(client: u8) -> Ends {
+pub(crate) fn ends(client: u8) -> TunnelParameters {
     let peer = credentials(client);
     let fingerprints = vec![certificate(client).fingerprint];
-    Ends { local: address(SERVER), own: credentials(1), peer, fingerprints }
+    TunnelParameters { local: address(SERVER), own: credentials(1), peer, fingerprints }
 }
 
 impl World {
-    pub(crate) fn new(ends: Ends, client: Client, link: &LinkConfig, seed: Seed) -> Self {
+    pub(crate) fn new(ends: TunnelParameters, client: Client, link: &LinkConfig, seed: Seed) -> Self {
         let tunnel = Tunnel::new(*EPOCH, Time::ZERO, ends, &certificate(1)).unwrap();
         let links = ["forth", "back"].map(|name| Link::new(link, name, seed));
         let (flying, said, sent, answered) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
