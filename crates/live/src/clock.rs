@@ -1,4 +1,4 @@
-#![allow(clippy::disallowed_methods, reason = "here is the clock that everybody else is told the time by")]
+#![allow(clippy::disallowed_methods, reason = "this is the only file that reads the clock")]
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use steadycast_units::Time;

@@ -56,7 +56,7 @@ impl Unused {
     /// Returns a sentence per reason. Without `all`, reasons that are normal in a session are left out. `offered` are
     /// the payload types of the session description, if there is one.
     pub fn explanations(&self, offered: Option<&[String]>, all: bool) -> Vec<String> {
-        let said = |(reason, count): (UnusedReason, u64)| {
+        let sentence = |(reason, count): (UnusedReason, u64)| {
             let noun = |what: &str| counted(count, what);
             let text = match reason {
                 UnusedReason::Stun => {
@@ -67,7 +67,7 @@ impl Unused {
                     noun("DTLS record")
                 ),
                 UnusedReason::KeepAlive => {
-                    format!("{} came: such datagrams hold a way open, and carry nothing", noun("keep-alive"))
+                    format!("{} came: such datagrams keep a NAT binding open, and carry no media", noun("keep-alive"))
                 }
                 UnusedReason::UnknownPayloadType => format!("{} {}", noun("packet"), self.of_types(offered)),
                 UnusedReason::OtherAddress => format!(
@@ -75,17 +75,17 @@ impl Unused {
                     noun("packet")
                 ),
                 UnusedReason::OwnSource => {
-                    format!("{} not used: the SSRC of this receiver stands in it; a loop?", noun("packet"))
+                    format!("{} not used: it has the SSRC of this receiver; is there a loop?", noun("packet"))
                 }
                 UnusedReason::UnsupportedPacketisation | UnusedReason::UnsupportedLayer => format!(
-                    "{} not used: not supported is {}",
+                    "{} not used: {} is not supported",
                     noun("packet"),
-                    self.payload.unwrap_or("the way in which its payload is packed")
+                    self.payload.unwrap_or("its packetisation")
                 ),
                 UnusedReason::MalformedPayload => format!(
-                    "{} not used: its payload contradicts its format ({}); is the codec another one?",
+                    "{} not used: its payload contradicts its format ({}); is it another codec?",
                     noun("packet"),
-                    self.payload.unwrap_or("cut")
+                    self.payload.unwrap_or("truncated")
                 ),
                 _ if !all => return None,
                 UnusedReason::NotRtp => format!("{} of another protocol than RTP", noun("datagram")),
@@ -97,24 +97,26 @@ impl Unused {
                     format!("{} of a source that the description excludes", noun("datagram"))
                 }
                 UnusedReason::OtherReport => {
-                    format!("{} (RTCP) of no source whose media came", noun("report"))
+                    format!("{} (RTCP) of a source without media", noun("report"))
                 }
-                UnusedReason::FarNumber => format!("{} whose number is far from its stream's", noun("packet")),
+                UnusedReason::FarNumber => {
+                    format!("{} whose sequence number is far from that of the stream", noun("packet"))
+                }
                 UnusedReason::OtherSource => {
-                    format!("{} came of sources that were not followed: another one was sending", noun("packet"))
+                    format!("{} of sources that were not followed, because another one was sending", noun("packet"))
                 }
-                UnusedReason::Duplicate => format!("{} that had come before", noun("packet")),
-                UnusedReason::UnaskedRepair => format!("{} sent again that was not asked for", noun("packet")),
+                UnusedReason::Duplicate => format!("{} received before", noun("packet")),
+                UnusedReason::UnaskedRepair => format!("{} retransmitted without a request", noun("packet")),
                 UnusedReason::Outside => format!("{} outside the session", noun("packet")),
-                UnusedReason::TooLate => format!("{} that came too late", noun("packet")),
+                UnusedReason::TooLate => format!("{} that arrived too late", noun("packet")),
                 UnusedReason::NoPayload => format!("{} without payload", noun("packet")),
                 UnusedReason::AfterLoss => {
-                    format!("{} that continues what was lost", noun("packet"))
+                    format!("{} that continues a lost unit", noun("packet"))
                 }
             };
             Some(text)
         };
-        self.counts.iter().filter_map(said).collect()
+        self.counts.iter().filter_map(sentence).collect()
     }
 
     /// Lists the unknown payload types, with the probable cause and its remedy.
