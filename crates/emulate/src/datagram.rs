@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_of_another_protocol_is_nothing() {
+    fn truncated_datagrams_and_other_protocols_are_rejected() {
         let whole = datagram(0, 6, &[0; 20]);
         for len in 0..whole.len() {
             assert!(Datagram::read(&whole[..len]).is_none(), "{len} bytes");

@@ -96,7 +96,7 @@ mod tests {
     const B: Source = [10, 0, 0, 2];
 
     /// Checks the calls for a message.
-    fn told(igmp: &[u8], expected: &[(Ipv4Addr, Change<'_>)]) {
+    fn check_changes(igmp: &[u8], expected: &[(Ipv4Addr, Change<'_>)]) {
         let mut at = 0;
         changes(igmp, |group, change| {
             assert_eq!(Some(&(group, change)), expected.get(at), "of {igmp:?}");
@@ -116,9 +116,9 @@ mod tests {
     }
 
     #[test]
-    fn reports_of_all_versions_say_what_is_taken_from_whom() {
-        told(&[0x16, 0, 0, 0, 239, 0, 0, 1], &[(GROUP, Change::All)]);
-        told(&[0x17, 0, 0, 0, 239, 0, 0, 1], &[(GROUP, Change::Only(&[]))]);
+    fn reports_of_all_igmp_versions_are_parsed() {
+        check_changes(&[0x16, 0, 0, 0, 239, 0, 0, 1], &[(GROUP, Change::All)]);
+        check_changes(&[0x17, 0, 0, 0, 239, 0, 0, 1], &[(GROUP, Change::Only(&[]))]);
         let other = (OTHER, Change::All);
         for (kind, change) in [
             (1, Change::Only(&[A, B])),
@@ -128,10 +128,10 @@ mod tests {
             (5, Change::More(&[A, B])),
             (6, Change::Fewer(&[A, B])),
         ] {
-            told(&report(kind, &[A, B]), &[(GROUP, change), other]);
+            check_changes(&report(kind, &[A, B]), &[(GROUP, change), other]);
         }
-        told(&report(3, &[]), &[(GROUP, Change::Only(&[])), other]);
-        told(&report(7, &[A]), &[other]);
+        check_changes(&report(3, &[]), &[(GROUP, Change::Only(&[])), other]);
+        check_changes(&report(7, &[A]), &[other]);
     }
 
     /// Returns whether a host is in the group after each of these records.
@@ -168,11 +168,11 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_report_says_what_is_whole_in_it() {
+    fn a_truncated_report_yields_its_complete_records() {
         let whole = report(5, &[A, B]);
         let all = [(GROUP, Change::More(&[A, B])), (OTHER, Change::All)];
         for len in 0..=whole.len() {
-            told(&whole[..len], &all[..usize::from(len >= 24) + usize::from(len >= 32)]);
+            check_changes(&whole[..len], &all[..usize::from(len >= 24) + usize::from(len >= 32)]);
         }
     }
 }

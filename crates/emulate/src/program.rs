@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_told_apart_from_a_later_one_of_its_number() {
+    fn a_process_is_distinguished_from_a_later_one_with_its_id() {
         let own = std::process::id();
         assert!(began(own).is_some_and(|at| at > 0));
         assert_eq!(began(u32::MAX), None);

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn two_flows_that_want_different_tcps_of_one_host_are_told_so() {
+    fn two_flows_with_different_tcp_settings_on_one_host_are_rejected() {
         let text = "duration = '1s'\nnodes = ['a', 'b']\n[[link]]\nbetween = ['a', 'b']\nrate = '1Mbps'\n\
                     [[flow]]\nname = 'x'\nkind = 'tcp'\nfrom = 'a'\nto = ['b']\n\
                     [[flow]]\nname = 'y'\nkind = 'tcp'\nfrom = 'a'\nto = ['b']\nsack = false\n";
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_without_ecn_beside_one_with_it_on_a_host_is_told_so() {
+    fn flows_with_and_without_ecn_on_one_host_are_rejected() {
         let refused = |x: &str, y: &str| -> Vec<_> {
             let text = format!(
                 "duration = '1s'\nnodes = ['a', 'b', 'c']\n[[link]]\nbetween = ['a', 'b']\n[[link]]\n\

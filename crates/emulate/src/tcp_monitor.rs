@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_counts_once_in_whatever_order_across_the_wrap() {
+    fn each_byte_counts_once_in_any_order_across_the_wrap() {
         let isn = u32::MAX - 150;
         let mut received = after_syn(isn);
         let at = |n: u32| isn.wrapping_add(1 + 100 * n);

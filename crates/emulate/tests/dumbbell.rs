@@ -196,7 +196,7 @@ to = ['c']
 
 #[test]
 #[ignore = "needs root"]
-fn a_groups_members_get_one_copy_each_and_leave_when_they_are_told_to() {
+fn group_members_get_one_copy_each_and_leave_on_time() {
     let (emulation, summary) = run_whole(
         "
 duration = '4s'

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_come_is_read_before_a_timer_is_served_also_where_the_time_is_over() {
+    fn queued_datagrams_are_read_before_timers_also_after_the_end() {
         for count in [0, 1, 100] {
             let (mut driver, ix) = filled(count);
             driver.run(Time::ZERO, |_| true).unwrap();
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_clock_stood_still_all_that_came_is_read_before_the_end_is_told() {
+    fn after_a_clock_gap_sockets_are_emptied_before_the_end_is_notified() {
         // The largest count needs several reads of the socket, but fits the smallest default receive buffer.
         for count in [0, 1, 100, 250] {
             let (mut driver, ix) = filled(count);

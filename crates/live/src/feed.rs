@@ -845,7 +845,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_s_size_comes_back_when_there_has_been_room_for_it_for_some_time() {
+    fn the_source_size_returns_when_it_has_fitted_for_some_time() {
         for (kbps, after) in [(1_000, 25..=60), (380, 125..=400)] {
             let rate = |picture: u32| Rate::kbps(if picture < 100 { 50 } else { kbps });
             let (jobs, _, _) = coded(smaller(), 500, 0.9, rate);
@@ -873,7 +873,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoder_that_is_too_slow_for_the_frame_rate_still_uses_what_it_is_granted() {
+    fn an_encoder_too_slow_for_the_frame_rate_still_uses_its_rate() {
         for (late, kbps) in (0..=4).flat_map(|late| [120, 250, 400].map(|kbps| (late, kbps))) {
             let (jobs, longest, encoder_queue, sum) = coded_late(smaller(), 1_500, 0.9, |_| Rate::kbps(kbps), |_| late);
             assert!(
@@ -928,7 +928,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_picture_that_is_not_coded_yet_becomes_a_key_frame_on_request() {
+    fn the_next_uncoded_picture_becomes_a_key_frame_on_request() {
         let encoder_queue = EncoderQueue::default();
         let mut feed = LiveFeed::new(
             encoder_queue.clone(),

@@ -754,7 +754,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_which_nothing_came_are_counted_by_their_time_stamps() {
+    fn completely_lost_frames_are_counted_by_their_timestamps() {
         let (mut jitter_buffer, frame_queue) = fresh();
         packet(&mut jitter_buffer, 0, 1, 0, true);
         packet(&mut jitter_buffer, 40, 2, 1, true);
@@ -765,7 +765,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_lost_packet_is_taken_at_the_end() {
+    fn packets_that_wait_for_a_lost_one_are_taken_at_the_end() {
         let (mut jitter_buffer, frame_queue) = fresh();
         for n in [0, 1, 3, 4, 5] {
             packet(&mut jitter_buffer, n * 10, n, n as u32, true);
@@ -843,7 +843,7 @@ mod tests {
     }
 
     #[test]
-    fn a_made_up_number_that_was_believed_in_a_pause_costs_two_frames_and_the_true_ones_go_on() {
+    fn a_forged_number_during_a_pause_costs_two_frames() {
         for ahead in [2, 90, 2_500, 20_000] {
             let (mut jitter_buffer, frame_queue) = fresh();
             stream(&mut jitter_buffer, 0..100, |_, _| {});
@@ -858,7 +858,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_that_comes_later_than_it_is_waited_for_does_not_turn_the_stream_back() {
+    fn a_pair_of_late_packets_does_not_turn_the_stream_back() {
         let (mut jitter_buffer, frame_queue) = fresh();
         stream(&mut jitter_buffer, 0..50, |jitter_buffer, n| {
             if n == 20 {
@@ -913,7 +913,7 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_a_lost_frame_is_undecodable_until_the_next_intra_frame() {
+    fn frames_after_a_lost_reference_are_undecodable_until_the_next_intra_frame() {
         // The letters are kinds of whole frames, a dash is a lost one. Losses are visible by the timestamps.
         for (frames, fates) in [
             ("IPPP", [4, 0, 0]),
@@ -947,7 +947,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_frame_is_lacking_from_a_lost_reference_on_until_one_comes_unless_one_comes_soon() {
+    fn a_key_frame_is_needed_after_a_lost_reference_unless_one_is_due_soon() {
         // Frames of 40 ms, with a dash for a lost one, and whether the first or a later key frame was ever needed.
         for (frames, first, another) in [
             ("PPIPP", true, false),
@@ -979,7 +979,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_all_have_one_time_stamp_are_told_within_three_seconds_and_those_of_slow_frames_are_not() {
+    fn a_constant_timestamp_causes_a_warning_within_three_seconds_and_slow_frames_do_not() {
         for (frame_ms, told) in [(u64::MAX, true), (1_000, false), (2_500, false)] {
             let (mut jitter_buffer, frame_queue) = fresh();
             jitter_buffer.markers = Markers::default();
@@ -1059,7 +1059,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_never_comes_costs_no_memory_beyond_its_share() {
+    fn a_missing_reader_costs_bounded_memory() {
         let (mut jitter_buffer, frame_queue) = fresh();
         for n in 0..2_000 {
             packet(&mut jitter_buffer, n, n, n as u32, true);

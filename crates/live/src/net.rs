@@ -557,7 +557,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_at_which_nobody_receives_is_refused_with_what_to_write() {
+    fn an_unspecified_destination_is_an_error_with_a_remedy() {
         let options = PairOptions::default();
         for nobody in ["0.0.0.0:5004", "[::]:5004"] {
             let error = Pair::sender(nobody.parse().unwrap(), &options).err().map(|error| error.to_string());

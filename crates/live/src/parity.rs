@@ -193,7 +193,7 @@ mod tests {
         payload
     }
 
-    fn told(came: &mut ReceivedSymbols, payload: &[u8]) {
+    fn add_parity(came: &mut ReceivedSymbols, payload: &[u8]) {
         let (header, symbol) = ParityHeader::parse(payload).unwrap_or_else(|e| panic!("{e}"));
         came.on_parity(&header, symbol);
     }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_comes_back_byte_by_byte_across_a_wrap_of_the_numbers() {
+    fn lost_packets_are_recovered_exactly_across_a_wrap() {
         let (mut sent, mut came) = (SentSymbols::default(), ReceivedSymbols::default());
         let (first, lost) = (65_530u64, [65_533, 65_536, 65_549]);
         for seq in first..first + 20 {
@@ -213,10 +213,10 @@ mod tests {
             }
         }
         for index in [1, 3] {
-            told(&mut came, &protect(&sent, first, 20, index));
+            add_parity(&mut came, &protect(&sent, first, 20, index));
         }
         assert_eq!(came.recover_packets(&missing(&lost)), [], "two parities for three packets");
-        told(&mut came, &protect(&sent, first, 20, 0));
+        add_parity(&mut came, &protect(&sent, first, 20, 0));
         let all: Vec<(u64, Vec<u8>)> = lost.iter().map(|seq| (*seq, rtp(*seq))).collect();
         assert_eq!(came.recover_packets(&missing(&lost)), all);
         assert_eq!(sent.payload(65_536), &rtp(65_536)[12..]);
@@ -225,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn parity_of_what_was_never_sent_gives_nothing_back_and_takes_bounded_memory() {
+    fn forged_parity_recovers_nothing_and_takes_bounded_memory() {
         let mut came = ReceivedSymbols::default();
         let mut sent = SentSymbols::default();
         for seq in 100..120 {
             sent.keep(seq, &rtp(seq));
         }
         // No media packet has been received yet.
-        told(&mut came, &protect(&sent, 100, 20, 0));
+        add_parity(&mut came, &protect(&sent, 100, 20, 0));
         assert!(came.blocks.is_empty());
         (100..119).for_each(|seq| came.on_packet(SSRC, seq as u16, &rtp(seq)));
         // A symbol of no packet, and a symbol that is shorter than the received packets.

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_reports_single_packets_is_known_by_the_format_of_a_report_alone() {
+    fn packet_feedback_is_recognised_by_its_format_alone() {
         let mut peers = Peers::new(NtpEpoch::from_unix_secs(0), *b"TEST");
         let from: SocketAddr = "10.0.0.1:5001".parse().unwrap();
         // RFC 8888, transport-wide, NACK, and application layer feedback.

@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_lost_packet_when_the_session_ends_is_taken_and_counted() {
+    fn packets_that_wait_at_the_end_of_the_session_are_taken_and_counted() {
         let out = UdpSocket::bind("127.0.0.1:0").unwrap();
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let text = format!(

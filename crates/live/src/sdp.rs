@@ -607,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_the_same() {
+    fn descriptions_round_trip() {
         let own: IpAddr = "10.0.0.1".parse().unwrap();
         let sets = [0, 0, 0, 1, 0x67, 0x42, 0xc0, 0x1e, 0xd9, 0, 0, 0, 1, 0x68, 0xce, 0x3c, 0x80];
         let all = [
@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn what_receivers_are_to_report_is_said_as_the_rfcs_say_it() {
+    fn feedback_attributes_follow_the_rfcs() {
         let own = "10.0.0.1".parse().unwrap();
         let text = |feedback| Description { feedback: Some(feedback), ..description(None, &[]) }.write(own, 17);
         let ccfb = text(PacketFeedback::Congestion);
@@ -671,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ecn_field_is_said_and_read_as_rfc_6679_says_it() {
+    fn the_ecn_attribute_follows_rfc_6679() {
         let text = Description { ecn: Ecn::Ect1, ..description(None, &[]) }.write("10.0.0.1".parse().unwrap(), 17);
         assert!(text.contains("a=ecn-capable-rtp: leap mode=setonly; ect=1\r\n"), "{text}");
         let read = |line: &str| {
@@ -691,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_again_is_said_as_rfc_4588_says_it() {
+    fn the_retransmission_attributes_follow_rfc_4588() {
         let own = "10.0.0.1".parse().unwrap();
         let text = Description { repair: Some(retransmissions()), ..description(None, &[]) }.write(own, 17);
         for line in [
@@ -750,7 +750,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_of_packets_are_read_from_standard_descriptions_with_what_they_need() {
+    fn packet_feedback_is_read_from_standard_descriptions() {
         let read = |lines: &str| {
             let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVPF 96\r\n";
             Description::read(format!("{head}{lines}").as_bytes()).unwrap().feedback
@@ -828,7 +828,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_is_read_the_same_however_its_blanks_stand_and_whatever_stands_in_lines_of_no_use() {
+    fn blanks_and_unused_lines_do_not_change_a_description() {
         let text = "v=0\no=- 1 1 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\na=tool:x\n\
                     m=video 5004 RTP/AVP 97 96\nb=AS:500\na=rtpmap:96 H264/90000\na=rtpmap:97 rtx/90000\n\
                     a=fmtp:97 apt=96;rtx-time=300\na=rtcp-fb:96 nack\na=rtcp:7001 IN IP4 127.0.0.1\n\
@@ -892,7 +892,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_around_a_description_does_not_change_it() {
+    fn text_around_a_description_does_not_change_it() {
         let lines = [
             "v=0",
             "o=- 0 0 IN IP4 127.0.0.1",
@@ -937,7 +937,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoding_at_another_clock_than_that_of_video_is_told_by_its_clock() {
+    fn an_encoding_with_another_clock_rate_is_reported_with_it() {
         for format in PayloadFormat::ALL {
             let name = format.encoding();
             for clock in ["1000", "8000", "25", "90001", "48000"] {
@@ -1005,7 +1005,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_steers_a_terminal_is_read_or_told() {
+    fn control_characters_are_removed_from_descriptions_and_errors() {
         let head =
             "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=\u{1b}[2Jx\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVP 96\r\n";
         let tool = "a=tool:\u{9b}31m\r\na=x-steadycast:controller=\u{1b}[31mX\u{1b}]0\u{7}\r\n";
@@ -1017,7 +1017,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_t_be_used_is_said_with_a_remedy() {
+    fn unusable_descriptions_are_errors_with_a_remedy() {
         for (text, what) in [
             ("nonsense", "not a session description"),
             ("v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nt=0 0\r\nm=audio 5 RTP/AVP 0\r\n", "no video"),

@@ -915,7 +915,7 @@ mod tests {
     use steadycast_units::Stamp;
 
     #[test]
-    fn nobody_can_choose_an_address_of_ipv6_that_counts_as_somebody_elses() {
+    fn ipv6_origins_cannot_be_chosen_to_collide() {
         let known: Ipv6Addr = "2001:db8::1".parse().unwrap();
         // `chosen` would collide with `known` under a hash that folds both halves of the address without a key.
         let spread = |upper: u64| upper.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ends_with_a_key_each_hear_the_other_and_not_themselves_under_every_profile() {
+    fn two_ends_with_separate_keys_accept_the_peer_and_reject_reflections_in_every_profile() {
         for profile in masters().map(|master| master.profile) {
             let (key, salt) = profile.lengths();
             let material: Vec<u8> = (0..2 * (key + salt)).map(|n| n as u8).collect();
@@ -653,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_protected_is_opened_once_across_the_wrap_and_out_of_order() {
+    fn protected_packets_are_accepted_once_across_the_wrap_and_reordered() {
         let (mut sender, mut receiver) = (Srtp::new(&master()), Srtp::new(&master()));
         let mut sent = Vec::new();
         for n in 0..200_000u32 {
@@ -684,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_joins_after_the_numbers_have_wrapped_opens_what_comes() {
+    fn a_receiver_that_joins_after_rollovers_accepts_packets() {
         let mut sender = Srtp::new(&master());
         let mut last = Vec::new();
         for n in 0..200_000u32 {
@@ -713,7 +713,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_or_has_another_key_is_refused_under_every_profile() {
+    fn modified_packets_and_other_keys_are_rejected_in_every_profile() {
         for master in masters() {
             let other = MasterKey { key: vec![1; master.key.len()], ..master.clone() };
             let (mut sender, mut receiver) = (Srtp::new(&master), Srtp::new(&other));
@@ -739,7 +739,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_makes_sources_up_is_looked_at_two_hundred_times_a_second() {
+    fn forged_sources_are_tried_at_most_two_hundred_times_a_second() {
         let (mut sender, mut receiver) = (Srtp::new(&master()), Srtp::new(&master()));
         let at = |ms| Time::ZERO + Span::millis(ms);
         let mut next = 0;

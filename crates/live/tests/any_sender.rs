@@ -396,7 +396,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_any_sender_sends_comes_out_as_it_was_and_at_its_time(sending in sending()) {
+    fn frames_of_any_sender_are_received_unchanged_and_in_time(sending in sending()) {
         comes_out(&sending)?;
     }
 

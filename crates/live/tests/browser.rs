@@ -104,7 +104,7 @@ impl Viewer {
 }
 
 #[test]
-fn a_browser_is_sent_media_under_its_numbers_and_its_first_word_is_heard() {
+fn a_browser_gets_media_with_its_payload_types_and_its_first_report_counts() {
     let sending = begun(offer(), 41_000..=41_099).unwrap();
     encode(&sending);
     let mut viewer = Viewer::of(&sending.sdp);
@@ -130,7 +130,7 @@ fn a_browser_is_sent_media_under_its_numbers_and_its_first_word_is_heard() {
 }
 
 #[test]
-fn an_offer_that_can_not_be_taken_says_where() {
+fn an_unacceptable_offer_is_an_error_with_its_place() {
     let place = |offer: String, ports| begun(offer, ports).err().map(|error| error.place);
     let busy = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = busy.local_addr().unwrap().port();

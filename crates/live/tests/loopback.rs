@@ -247,7 +247,7 @@ fn nothing_is_reported_where_a_session_has_no_room_for_it() {
 }
 
 #[test]
-fn a_source_that_is_excluded_is_not_heard() {
+fn packets_of_an_excluded_source_are_ignored() {
     let session = Session { rate: Rate::mbps(1), controller: "fixed", group: false, ecn: Ecn::NotEct };
     let (clock, at) = (Clock::start(), free("127.0.0.1"));
     let mut driver = Loop::new(clock).unwrap();
@@ -298,7 +298,7 @@ fn bare_report(ssrc: u32) -> Vec<u8> {
 }
 
 #[test]
-fn reports_go_on_to_the_sender_while_a_stranger_sends_rtcp_from_another_address() {
+fn reports_still_go_to_the_sender_while_another_host_sends_rtcp() {
     let session = Session { rate: Rate::mbps(4), controller: "tfrc", group: false, ecn: Ecn::NotEct };
     let at = free("127.0.0.1");
     let (clock, over) = (Clock::start(), AtomicBool::new(false));
@@ -323,7 +323,7 @@ fn reports_go_on_to_the_sender_while_a_stranger_sends_rtcp_from_another_address(
 }
 
 #[test]
-fn reports_go_where_the_followed_source_is_whatever_strangers_send() {
+fn reports_go_to_the_followed_source_despite_packets_of_others() {
     let session = Session { rate: Rate::mbps(1), controller: "fixed", group: false, ecn: Ecn::NotEct };
     let mut sink = session.sink(100, &NegotiatedOffer::default(), TO_SENDER);
     sink.join(Time::ZERO);
@@ -404,7 +404,7 @@ fn a_loop_ends_in_time_though_datagrams_come_faster_than_its_end_takes_them() {
 }
 
 #[test]
-fn two_members_of_a_group_on_one_machine_get_all_and_hear_each_other() {
+fn two_group_members_on_one_machine_get_all_media_and_each_others_reports() {
     let session = Session { rate: Rate::mbps(1), controller: "fixed", group: true, ecn: Ecn::NotEct };
     let to: SocketAddr = SocketAddr::new("239.7.9.11".parse().unwrap(), free("127.0.0.1").port());
     let interface = Some(Interface::Name("lo".into()));
@@ -418,7 +418,7 @@ fn two_members_of_a_group_on_one_machine_get_all_and_hear_each_other() {
 }
 
 #[test]
-fn a_source_specific_member_gets_what_its_source_sends_and_reports_to_it_alone() {
+fn a_source_specific_member_reports_to_its_source_only() {
     let session = Session { rate: Rate::mbps(1), controller: "fixed", group: true, ecn: Ecn::NotEct };
     let to = SocketAddr::new("232.7.9.11".parse().unwrap(), free("127.0.0.1").port());
     let from = |source: &str| PairOptions {
@@ -449,7 +449,7 @@ fn source_specific_groups_of_ipv6_are_joined_by_the_interfaces_name() {
 }
 
 #[test]
-fn a_group_that_needs_a_source_says_so() {
+fn a_source_specific_group_without_a_source_is_an_error() {
     let to: SocketAddr = "232.7.9.11:5004".parse().unwrap();
     let error = Pair::receiver(to, &PairOptions::default()).err().unwrap().to_string();
     assert!(error.contains("232.7.9.11") && error.contains("--source"), "{error}");

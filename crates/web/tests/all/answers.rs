@@ -206,7 +206,7 @@ fn an_offer_that_can_not_be_answered_is_refused_with_its_place() {
 }
 
 #[test]
-fn what_an_answer_can_not_carry_it_does_not_say() {
+fn an_answer_omits_what_it_cannot_carry() {
     let agreed = agree(CHROMIUM.as_bytes(), &VP8).unwrap();
     let own: Credentials = credentials(1);
     let own = LocalParameters {

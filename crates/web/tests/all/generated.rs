@@ -134,7 +134,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn an_answer_says_what_was_offered_in_its_order_and_each_number_once(
+    fn an_answer_contains_only_offered_values_in_order_and_once(
         text in offer(),
         format in select(vec![PayloadFormat::Vp8, PayloadFormat::Vp9, PayloadFormat::H264, PayloadFormat::Av1]),
         feedback in select(vec![Feedback::Congestion, Feedback::Transport, Feedback::Standard]),

@@ -33,7 +33,7 @@ fn at_a_loss_of_a_fifth_both_have_the_same_keys_within_seconds() {
 }
 
 #[test]
-fn a_browser_that_moves_is_followed_and_one_that_is_heard_stays() {
+fn a_browser_that_moves_is_followed_and_an_active_one_stays() {
     let mut world = World::honest(Version::V13, &rough(0.0), Seed(1));
     world.run(at(3_000), World::connected);
     let moved = address("198.51.100.8:50001");
@@ -85,7 +85,7 @@ fn a_certificate_that_the_offer_does_not_name_gets_no_keys() {
 }
 
 #[test]
-fn what_was_recorded_of_another_session_opens_none() {
+fn a_replay_of_another_session_does_not_connect() {
     let mut first = World::honest(Version::V12, &Config::default(), Seed(1));
     first.run(at(3_000), World::connected);
     // A replay of all datagrams against a tunnel with other credentials gets no response.
@@ -116,7 +116,7 @@ fn a_browser_that_checks_no_more_has_ended_after_its_silence() {
 }
 
 #[test]
-fn an_end_here_is_told_to_the_browser_and_one_there_to_us() {
+fn closing_either_end_notifies_the_other() {
     for version in [Version::V12, Version::V13] {
         let mut world = World::honest(version, &Config::default(), Seed(1));
         world.run(at(3_000), World::connected);
@@ -138,7 +138,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_byte_leaves_for_whoever_has_not_sent_a_right_check(
+    fn no_byte_is_sent_before_a_valid_check(
         datagrams in prop::collection::vec((0u8..64, prop::collection::vec(any::<u8>(), 0..80)), 1..20),
     ) {
         let mut tunnel = Tunnel::new(*EPOCH, Time::ZERO, ends(2), &certificate(1)).unwrap();

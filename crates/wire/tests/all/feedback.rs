@@ -61,7 +61,7 @@ fn a_receiver_s_clock_and_its_answer_have_the_layout_of_rfc_3611() {
 }
 
 #[test]
-fn who_uses_parity_says_so_with_its_play_out_delay_and_it_is_no_request() {
+fn a_parity_announcement_carries_the_play_out_delay_and_is_no_request() {
     let told = ParityUse { sender: 1, media: 2, playout: Span::micros(300_999) };
     #[rustfmt::skip]
     let expected = [
@@ -80,7 +80,7 @@ fn who_uses_parity_says_so_with_its_play_out_delay_and_it_is_no_request() {
 }
 
 #[test]
-fn a_nack_names_64_entries_and_says_how_many_numbers_that_was() {
+fn a_nack_has_64_entries_at_most_and_returns_how_many_numbers_fit() {
     let scattered: Vec<u16> = (0..100).map(|n| 65_000u16.wrapping_add(n * 20)).collect();
     assert_eq!(Nack::fitting(&scattered), 64);
     let packet = nack(&scattered).to_packet();
@@ -191,7 +191,7 @@ fn more_than_a_quarter_of_the_sequence_space_is_refused() {
 }
 
 #[test]
-fn who_tells_of_packets_is_known_by_kind_and_format_however_the_rest_reads() {
+fn packet_feedback_is_recognised_by_type_and_format_only() {
     let of = |kind, fmt| Packet::Feedback { kind, fmt, sender: 1, media: 2, fci: vec![0xff; 3] };
     let (kind, other) = (FeedbackKind::Transport, FeedbackKind::Payload);
     let all = [of(kind, 11), of(kind, 15), of(kind, 1), of(other, 11), of(other, 15), Packet::Sdes { chunks: vec![] }];
@@ -242,7 +242,7 @@ fn transport_wide_feedback_is_filled_up_by_padding_as_libwebrtc_does() {
 }
 
 #[test]
-fn runs_and_vectors_are_chosen_by_what_they_cover() {
+fn runs_and_vectors_are_chosen_by_their_coverage() {
     let missing = |n| vec![PacketStatus::Missing; n];
     let chunks = |packets: Vec<PacketStatus>| match transport(0, 0, packets).to_packets(3_000).remove(0) {
         Packet::Feedback { fci, .. } => fci[8..].to_vec(),
@@ -349,7 +349,7 @@ fn statuses(longest: usize) -> impl Strategy<Value = Vec<PacketStatus>> {
 
 proptest! {
     #[test]
-    fn a_nack_asks_for_the_same_packets_when_it_is_read(first: u16, steps in prop::collection::vec(1u16..40, 0..400)) {
+    fn nacks_round_trip(first: u16, steps in prop::collection::vec(1u16..40, 0..400)) {
         let missing: Vec<u16> = std::iter::once(first)
             .chain(steps.iter().scan(first, |at, step| { *at = at.wrapping_add(*step); Some(*at) }))
             .collect();
@@ -367,7 +367,7 @@ proptest! {
     }
 
     #[test]
-    fn split_congestion_feedback_says_the_same_in_packets_that_fit(feedback in reports(300), max in 0usize..400) {
+    fn split_congestion_feedback_has_the_same_content_in_packets_that_fit(feedback in reports(300), max in 0usize..400) {
         let parts = feedback.split(max);
         prop_assert!(parts.iter().all(|part| part.to_packet().encoded_len() <= max.max(24)));
         let whole: Vec<_> = feedback.acknowledged(None).collect();

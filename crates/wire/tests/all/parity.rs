@@ -88,7 +88,7 @@ fn absurd_parity_headers_are_refused() {
 }
 
 #[test]
-fn a_symbol_says_all_of_a_packet_but_its_number_and_source() {
+fn a_symbol_contains_a_packet_without_its_number_and_source() {
     let head = [0x91, 0xe0, 0x12, 0x34, 1, 2, 3, 4, 9, 9, 9, 9, 8, 8, 8, 8];
     let datagram = [&head[..], &[0xbe, 0xde, 0, 1, 0x10, 7, 0, 0], &[5]].concat();
     let symbol = symbol(&datagram).expect("it is a packet");
@@ -99,7 +99,7 @@ fn a_symbol_says_all_of_a_packet_but_its_number_and_source() {
 }
 
 #[test]
-fn what_is_no_packets_symbol_is_refused() {
+fn symbols_of_no_packet_are_rejected() {
     assert!(matches!(symbol(&[0x80; 11]), Err(ParseError::Short { .. })));
     assert!(matches!(symbol(&[0x40; 12]), Err(ParseError::Version { got: 1 })));
     assert!(matches!(symbol(&vec![0x80; 65_548]), Err(ParseError::TooMany { limit: 65_535, .. })));
@@ -144,7 +144,7 @@ fn every_coefficient_is_the_one_of_the_scaled_cauchy_matrix() {
 }
 
 #[test]
-fn a_full_block_comes_back_from_its_parities_alone() {
+fn a_full_block_is_recovered_from_parity_alone() {
     let symbols: Vec<Vec<u8>> = (0..MAX_PACKETS).map(|n| vec![n, n.wrapping_mul(7), 255 - n]).collect();
     let parities: Vec<_> = (0..MAX_PARITIES).map(|index| parity(index, &symbols)).collect();
     let recovered =
@@ -153,7 +153,7 @@ fn a_full_block_comes_back_from_its_parities_alone() {
 }
 
 #[test]
-fn what_is_not_of_the_block_is_refused_and_what_is_not_needed_ignored() {
+fn foreign_packets_are_rejected_and_redundant_ones_ignored() {
     let malformed = |got| matches!(got, Err(ParseError::Malformed { .. }));
     assert!(malformed(recover(2, &[(2, &[1])], &[(0, &[1])])));
     assert!(malformed(recover(2, &[(0, &[1])], &[])));
@@ -224,7 +224,7 @@ fn near(got: f64, told: f64) {
 }
 
 #[test]
-fn what_independent_loss_leaves_is_the_closed_form() {
+fn the_residual_of_independent_loss_is_the_closed_form() {
     let codes = [(11, 10), (12, 10), (13, 10), (24, 20), (25, 20)];
     let table = [
         (0.01, [9.56e-4, 5.18e-5, 2.06e-6, 7.61e-7, 3.63e-8]),
@@ -244,7 +244,7 @@ fn what_independent_loss_leaves_is_the_closed_form() {
 }
 
 #[test]
-fn what_bursts_leave_is_the_recursion() {
+fn the_residual_of_bursts_is_the_recursion() {
     let codes = [(11, 10), (12, 10), (24, 20), (25, 20), (30, 20)];
     let table = [
         (0.01, 1.25, [3.74e-3, 1.13e-3, 1.39e-4, 3.90e-5, 4.6e-8]),
@@ -260,7 +260,7 @@ fn what_bursts_leave_is_the_recursion() {
 }
 
 #[test]
-fn the_decoder_leaves_what_the_closed_form_says() {
+fn the_decoder_has_the_residual_loss_of_the_closed_form() {
     let (n, k, p) = (7u8, 4u8, 0.1f64);
     let symbols: Vec<Vec<u8>> = (1..=k).map(|byte| vec![byte; 3]).collect();
     let parities: Vec<Vec<u8>> = (0..n - k).map(|index| parity(index, &symbols)).collect();

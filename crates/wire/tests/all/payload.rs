@@ -91,7 +91,7 @@ fn the_second_field_of_mpeg2_begins_a_payload() {
 }
 
 #[test]
-fn h263_leaves_out_the_zeros_of_a_start_code_and_says_so() {
+fn h263_omits_the_zeros_of_a_start_code_and_sets_p() {
     let mut frame = vec![0, 0, 0x80, 2];
     frame.extend([0x55; 50]);
     frame.extend([0, 0, 0x88]); // a GOB
@@ -140,7 +140,7 @@ fn h264_aggregates_of_others_are_read() {
 }
 
 #[test]
-fn what_follows_a_lost_head_is_dropped_until_the_next_unit() {
+fn data_after_a_lost_start_is_dropped_until_the_next_unit() {
     let frame = mpeg2_picture();
     let cut = cut(PayloadFormat::Mpeg2, &frame, 104);
     let mut depacketiser = Depacketiser::new(PayloadFormat::Mpeg2);
@@ -573,7 +573,7 @@ fn a_frames_kind_is_read_from_headers_that_ffmpeg_wrote() {
 }
 
 #[test]
-fn what_is_not_supported_is_neither_damage_nor_loss() {
+fn unsupported_packetisation_is_neither_damage_nor_loss() {
     use PayloadFormat::{H264, H265, Vp9};
     // Each unsupported payload stands between two supported ones. All payload structures that a sender may choose are
     // covered.
@@ -621,7 +621,7 @@ fn what_is_not_supported_is_neither_damage_nor_loss() {
 }
 
 #[test]
-fn what_continues_a_lost_beginning_is_told_from_what_is_of_use() {
+fn continuations_of_a_lost_start_are_reported_as_orphaned() {
     for format in FORMATS {
         let frame: Vec<u8> = match format {
             PayloadFormat::H264 => [&[0, 0, 0, 1, 0x65][..], &[7; 60]].concat(),

@@ -77,7 +77,7 @@ fn a_lone_report_is_accepted() {
 }
 
 #[test]
-fn names_and_reasons_are_read_without_what_steers_a_terminal() {
+fn control_characters_are_removed_from_names_and_reasons() {
     let told = "\u{1b}[31mhall\u{9b}2J\r\n\u{0}";
     let packets = compound(vec![
         Packet::Sdes { chunks: vec![(1, told.into())] },

@@ -93,7 +93,7 @@ fn the_reserved_ids_of_the_one_byte_form_end_the_list() {
 }
 
 #[test]
-fn what_is_cut_or_contradicts_itself_is_refused_with_its_reason() {
+fn truncated_and_contradictory_packets_are_rejected_with_a_reason() {
     let bytes = encoded(&header(), &[], &[7, 8]);
     assert_eq!(RtpHeader::parse(&bytes[..11]).unwrap_err(), ParseError::Short { what: "RTP header", need: 4, got: 3 });
     let version = [&[0x40], &bytes[1..]].concat();
@@ -103,13 +103,13 @@ fn what_is_cut_or_contradicts_itself_is_refused_with_its_reason() {
 }
 
 #[test]
-fn rtcp_is_told_from_rtp_on_one_port() {
+fn rtcp_and_rtp_are_distinguished_on_one_port() {
     assert!(is_rtcp(&[0x81, 200]) && is_rtcp(&[0x80, 206]));
     assert!(!is_rtcp(&[0x80, 96]) && !is_rtcp(&[0x80, 0xe0]) && !is_rtcp(&[0x80]));
 }
 
 #[test]
-fn a_source_is_believed_after_two_packets_in_sequence_and_both_count() {
+fn a_source_is_valid_after_two_consecutive_packets_and_both_count() {
     let mut seq = ExtendedSeq::new();
     assert_eq!(seq.on_packet(10), Verdict::Probation);
     assert_eq!(seq.on_packet(20), Verdict::Probation);
@@ -126,7 +126,7 @@ fn a_probation_across_the_wrap_begins_below_zero() {
 }
 
 #[test]
-fn a_jump_beyond_what_can_be_late_is_a_loss_where_something_explains_it_and_else_no_packet_of_the_stream() {
+fn a_large_jump_is_a_loss_if_it_is_explained_and_otherwise_a_stray() {
     let mut started = ExtendedSeq::new();
     started.on_packet(999);
     started.on_packet(1000);
@@ -164,7 +164,7 @@ fn two_strays_in_sequence_are_a_restart_unless_the_stream_goes_on_between_them()
 }
 
 #[test]
-fn a_stream_that_comes_back_after_a_made_up_restart_has_the_numbers_that_it_had() {
+fn a_stream_that_resumes_after_a_forged_restart_keeps_its_numbers() {
     let mut seq = ExtendedSeq::with_probation(1);
     for number in 0..70_000u32 {
         seq.on_packet(number as u16);
@@ -220,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn rtp_of_any_kind_is_recognised_among_what_shares_its_port_and_under_srtp(
+    fn rtp_is_recognised_on_a_shared_port_and_under_srtp(
         header in any_header(), tail in prop::collection::vec(any::<u8>(), 0..40), padded: bool,
     ) {
         let header = RtpHeader { payload_len: tail.len() as u16, ..header };
@@ -246,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn after_made_up_jumps_of_any_size_each_packet_of_the_stream_has_its_own_number_at_once(
+    fn after_forged_jumps_each_packet_of_the_stream_keeps_its_number(
         first: u16, packets in 100u32..200_000, jumps in prop::collection::vec((any::<u16>(), 1u16..200), 1..6),
     ) {
         let mut seq = ExtendedSeq::with_probation(1);
@@ -300,7 +300,7 @@ proptest! {
     }
 
     #[test]
-    fn the_round_trip_comes_back_across_every_wrap(epoch: u64, sent in 0u64..100_000_000_000_000,
+    fn the_round_trip_time_is_exact_across_every_wrap(epoch: u64, sent in 0u64..100_000_000_000_000,
                                                    trip in 0u64..59_000_000_000, held in 0u64..3_600_000_000_000) {
         let epoch = NtpEpoch(epoch);
         let sent = Time::from_nanos(sent);
