@@ -11,14 +11,17 @@ use steadycast_control::{
 };
 use steadycast_imported::{Options, Path, read};
 use steadycast_live::sdp::Description;
-use steadycast_live::{CameSymbols, MasterKey, Srtp};
+use steadycast_live::{MasterKey, ReceivedSymbols, Srtp};
 use steadycast_scenario::{Quantity, Recorded, recorded};
 use steadycast_session::{
     CircuitBreaker, FeedbackDefence, Identity, MediaPacket, OperatorControls, Origin, Output, ParitySettings, Profile,
     Protection, Receiver, Recovered, RepairSettings, RtcpSettings, Sender, SenderSettings, StandardReports,
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Stamp, Time};
-use steadycast_web::{Certificate, Credentials, Ends, Feedback, Output as Way, Own, Stream as Shown, Tunnel, agree};
+use steadycast_web::{
+    Certificate, Credentials, Feedback, LocalParameters, Output as Way, Stream as Shown, Tunnel, TunnelParameters,
+    agree,
+};
 use steadycast_wire::ParseError;
 use steadycast_wire::is_rtcp;
 use steadycast_wire::parity::{ParityHeader, packet, recover, symbol};
@@ -226,7 +229,7 @@ pub fn parity(data: &[u8]) {
 /// Packets and parity that a receiver gets, each behind what it is (a packet with this number, or from 128 on parity) and its length: what is
 /// computed from them is a packet with the number that was asked for.
 fn computed(mut rest: &[u8]) {
-    let mut came = CameSymbols::default();
+    let mut came = ReceivedSymbols::default();
     while let [what, len, behind @ ..] = rest {
         let (bytes, behind) = behind.split_at(usize::from(*len).min(behind.len()));
         rest = behind;
@@ -238,7 +241,7 @@ fn computed(mut rest: &[u8]) {
     }
     let all: Vec<Recovered> =
         (0..256).map(|number| Recovered { number, seq: u64::from(number), packet: None }).collect();
-    for (seq, bytes) in came.compute(&all) {
+    for (seq, bytes) in came.recover_packets(&all) {
         assert!(bytes[2..4] == (seq as u16).to_be_bytes());
     }
 }
@@ -548,7 +551,7 @@ pub fn web_offer(data: &[u8]) {
     for format in [H264, Vp8, Vp9, Av1] {
         match agree(data, &Shown { format: Some(format), config: &[] }) {
             Ok(agreed) => {
-                let answer = agreed.answer(&Own {
+                let answer = agreed.answer(&LocalParameters {
                     session: 1,
                     address,
                     credentials: &own,
@@ -581,7 +584,7 @@ pub fn web_datagram(mut rest: &[u8]) {
     let Some([certificate, theirs]) = CERTIFICATES.as_ref() else { panic!("the secrets are good ones") };
     let at = |port: u8| SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000 + u16::from(port)));
     let (own, peer) = (Credentials::of(&[1; 24]), Credentials::of(&[2; 24]));
-    let ends = Ends { local: at(0), own, peer, fingerprints: vec![theirs.fingerprint] };
+    let ends = TunnelParameters { local: at(0), own, peer, fingerprints: vec![theirs.fingerprint] };
     let Ok(mut tunnel) = Tunnel::new(*EPOCH, Time::ZERO, ends, certificate) else { panic!("the certificate is one") };
     let (mut now, mut checked) = (Time::ZERO, BTreeSet::new());
     while let [from, later, high, low, tail @ ..] = rest {

@@ -1,4 +1,4 @@
-//! What the relay reads in an IPv4 datagram.
+//! Parser of IPv4 datagrams, as far as the relay needs it.
 
 use std::net::Ipv4Addr;
 use steadycast_link::Ecn;
@@ -7,7 +7,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const IGMP: u8 = 2;
 
-/// A whole IPv4 datagram with a header that can be true.
+/// A complete IPv4 datagram with a plausible header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram<'a> {
     bytes: &'a [u8],
@@ -15,7 +15,7 @@ pub(crate) struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// `None` for anything else: other protocols, and what is cut.
+    /// Parses a datagram. Returns `None` if it is truncated or belongs to another protocol.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let first = *bytes.first()?;
         let header = usize::from(first & 15) * 4;
@@ -23,7 +23,7 @@ impl<'a> Datagram<'a> {
         (first >> 4 == 4 && header >= 20 && total >= header && total == bytes.len()).then_some(Self { bytes, header })
     }
 
-    /// Its size, header included.
+    /// Returns its size in bytes, including the header.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -46,24 +46,25 @@ impl<'a> Datagram<'a> {
         self.bytes[9]
     }
 
-    /// What follows the header, when it is of this protocol and not a later fragment.
+    /// Returns the bytes after the header, if the protocol matches and it is not a later fragment.
     fn carried(&self, protocol: u8) -> Option<&'a [u8]> {
+        // Only the first fragment has a transport header.
         let fragment = u16::from_be_bytes([self.bytes[6], self.bytes[7]]) & 0x1fff;
         (self.protocol() == protocol && fragment == 0).then(|| &self.bytes[self.header..])
     }
 
-    /// From and to, of UDP and TCP.
+    /// Returns the source and destination ports of UDP or TCP.
     pub(crate) fn ports(&self) -> Option<(u16, u16)> {
         let [a, b, c, d] = *self.carried(UDP).or_else(|| self.carried(TCP))?.first_chunk()?;
         Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
     }
 
-    /// What a UDP datagram carries.
+    /// Returns the payload of a UDP datagram.
     pub(crate) fn udp(&self) -> Option<&'a [u8]> {
         self.carried(UDP)?.get(8..)
     }
 
-    /// The segment, when it is one of TCP.
+    /// Returns the TCP segment, if it is one.
     pub(crate) fn tcp(&self) -> Option<Segment> {
         let rest = self.carried(TCP).filter(|rest| rest.len() >= 20)?;
         let word = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
@@ -76,20 +77,20 @@ impl<'a> Datagram<'a> {
         })
     }
 
-    /// What follows the header, of a group membership report.
+    /// Returns the IGMP message, if it is one.
     pub(crate) fn igmp(&self) -> Option<&'a [u8]> {
         (self.protocol() == IGMP).then(|| &self.bytes[self.header..])
     }
 }
 
-/// What is to be known of a TCP segment.
+/// The fields of a TCP segment that the relay uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// From and to.
+    /// Source and destination port.
     pub(crate) ports: (u16, u16),
     pub(crate) seq: u32,
     pub(crate) syn: bool,
-    /// Bytes of it.
+    /// Length of the payload in bytes.
     pub(crate) payload: u32,
 }
 
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_of_another_protocol_is_nothing() {
+    fn truncated_datagrams_and_other_protocols_are_rejected() {
         let whole = datagram(0, 6, &[0; 20]);
         for len in 0..whole.len() {
             assert!(Datagram::read(&whole[..len]).is_none(), "{len} bytes");

@@ -1,4 +1,4 @@
-//! What is asked of the kernel by `ioctl` and `prctl`: the one place with `unsafe` in it.
+//! System calls by `ioctl`, `prctl` and others. This is the only module with `unsafe` code.
 #![allow(unsafe_code, reason = "ioctl, prctl and sched_setscheduler have no safe face; each call says why it is sound")]
 
 use std::io;
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The name of the one device in each namespace.
+/// The name of the device in each namespace.
 const DEVICE: &[u8] = b"net0";
 
 fn check(result: libc::c_int) -> io::Result<()> {
@@ -39,19 +39,19 @@ fn address(addr: Ipv4Addr) -> libc::sockaddr {
     unsafe { std::mem::transmute(inner) }
 }
 
-/// Opens the TUN device of the calling thread's namespace, with this address, as the way to everywhere.
+/// Opens the TUN device of the calling thread's namespace, with this address and as its default route.
 pub(crate) fn open_tun(addr: Ipv4Addr, mtu: u16) -> io::Result<OwnedFd> {
     let path = c"/dev/net/tun";
     // SAFETY: the path is a C string; the result is checked.
     let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK) };
     check(fd)?;
-    // SAFETY: the descriptor is new, and nobody else's.
+    // SAFETY: the descriptor is new, and has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let mut tun = request(DEVICE);
     tun.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
     ifreq(fd.as_raw_fd(), libc::TUNSETIFF as libc::Ioctl, &tun)?;
 
-    // Any socket will do to speak about devices with.
+    // Any socket can configure devices by `ioctl`.
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     let socket = socket.as_raw_fd();
     let mut lo = request(b"lo");
@@ -83,19 +83,19 @@ pub(crate) fn open_tun(addr: Ipv4Addr, mtu: u16) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Gives the calling thread a network of its own, with nothing in it.
+/// Moves the calling thread into a new, empty network namespace.
 pub(crate) fn new_network() -> io::Result<()> {
     // SAFETY: the call takes a number only; descriptors, which are shared, are not touched.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
 }
 
-/// Gives the calling thread mounts of its own; what it mounts from then on nobody else sees.
+/// Moves the calling thread into a new mount namespace. Its later mounts are not visible to other processes.
 pub(crate) fn new_mounts() -> io::Result<()> {
     // SAFETY: as above; the working directory is copied.
     check(unsafe { libc::unshare(libc::CLONE_NEWNS) })
 }
 
-/// Reads a connection's figures into `info`; returns how much of it the kernel filled.
+/// Reads the `tcp_info` of a connection into `info`. Returns the number of bytes that the kernel has filled.
 pub(crate) fn tcp_info(socket: RawFd, info: &mut [u8]) -> io::Result<usize> {
     let mut len = info.len() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into the buffer, which has as many, and the length into `len`.
@@ -105,54 +105,54 @@ pub(crate) fn tcp_info(socket: RawFd, info: &mut [u8]) -> io::Result<usize> {
     Ok(len as usize)
 }
 
-/// Sets a TCP option that is a number.
+/// Sets a TCP option with a numeric value.
 pub(crate) fn tcp_option(socket: RawFd, option: libc::c_int, value: u32) -> io::Result<()> {
     // SAFETY: the kernel reads four bytes, which live until the call returns.
     check(unsafe { libc::setsockopt(socket, libc::IPPROTO_TCP, option, (&raw const value).cast(), 4) })
 }
 
-/// Throws up to `most` received bytes away; returns how many there were, zero at the stream's end.
+/// Discards up to `most` received bytes. Returns their number, or zero at the end of the stream.
 pub(crate) fn discard(socket: RawFd, most: usize) -> io::Result<usize> {
     // SAFETY: with MSG_TRUNC TCP writes nothing into the buffer, so that there need be none (tcp(7)).
     let got = unsafe { libc::recv(socket, std::ptr::null_mut(), most, libc::MSG_TRUNC | libc::MSG_DONTWAIT) };
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
-/// Waits of the calling thread end as precisely as the kernel can, instead of within 50 µs.
+/// Sets the smallest timer slack for the calling thread. The default delays wake-ups by up to 50 µs.
 pub(crate) fn precise_waits() {
     // SAFETY: the call takes numbers only, and can't fail for this thread.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
-/// Lets the calling thread rest.
+/// Suspends the calling thread for `ms` milliseconds.
 pub(crate) fn pause_ms(ms: i32) {
     // SAFETY: with no descriptors there is nothing to point to.
     unsafe { libc::poll(std::ptr::null_mut(), 0, ms) };
 }
 
-/// Puts the calling thread before all ordinary ones, the relay (`first`) before those that pace; returns whether that
-/// was allowed.
-pub(crate) fn first_in_line(first: bool) -> bool {
+/// Gives the calling thread real-time priority: the relay (`first`) before the threads that pace. Returns whether it
+/// was permitted.
+pub(crate) fn set_realtime_priority(first: bool) -> bool {
     let param = libc::sched_param { sched_priority: 1 + libc::c_int::from(first) };
     // SAFETY: thread 0 is the calling one; the kernel reads one `sched_param`.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param) == 0 }
 }
 
-/// Puts the calling thread among the ordinary ones again.
-pub(crate) fn back_in_line() {
+/// Returns the calling thread to normal scheduling.
+pub(crate) fn set_normal_priority() {
     let param = libc::sched_param { sched_priority: 0 };
     // SAFETY: as above.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &param) };
 }
 
-/// Has a child killed when the thread that starts it ends, in whatever way.
-pub(crate) fn ends_with_us(command: &mut Command) {
+/// Has a child process killed when the thread that started it ends for any reason.
+pub(crate) fn kill_with_parent(command: &mut Command) {
     let parent = std::process::id();
     let before_exec = move || {
         // SAFETY: the calls take numbers only, and are safe between fork and exec.
         unsafe {
             check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong))?;
-            // We may have ended before.
+            // The parent may have ended before `prctl` took effect.
             if libc::getppid() as u32 != parent {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }

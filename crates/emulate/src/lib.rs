@@ -1,9 +1,9 @@
-//! The emulated world: a scenario in real time, across real kernels' sockets.
+//! The emulated world: runs a scenario in real time over kernel sockets.
 //!
-//! Hosts are network namespaces without a name, each with one TUN device as its way to everywhere. Between them stands
-//! one thread, the relay, with the network of every world ([`steadycast_network::Datagrams`]): what a host's kernel
-//! sends is offered to the links, and written to the device of the host at which it arrives, at the time at which it
-//! arrives.
+//! Hosts are unnamed network namespaces, each with a TUN device as its default route. A relay thread connects them
+//! through the same network model as in the other worlds ([`steadycast_network::Datagrams`]). It reads the datagrams
+//! that a host's kernel sends, offers them to the links, and writes each to the destination's device at its arrival
+//! time.
 
 mod datagram;
 mod kernel;
@@ -14,8 +14,8 @@ mod refuse;
 mod relay;
 mod tap;
 mod tcp;
+mod tcp_monitor;
 mod udp;
-mod watch;
 mod world;
 
 pub use namespace::Namespace;

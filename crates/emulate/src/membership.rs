@@ -1,4 +1,4 @@
-//! Who has joined which group, as the hosts' kernels say by IGMP (RFC 3376, RFC 2236).
+//! Multicast group membership, as the hosts' kernels report it by IGMP (RFC 3376, RFC 2236).
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -8,28 +8,28 @@ const REPORT_V2: u8 = 0x16;
 const LEAVE: u8 = 0x17;
 const REPORT_V3: u8 = 0x22;
 
-/// An address, as it stands in a message.
+/// A source address in network byte order.
 type Source = [u8; 4];
 
-/// What a host says of a group.
+/// A change of a host's membership in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    /// It takes it from everybody, or from everybody but some: which is not told apart.
+    /// The host receives from all sources. Excluded sources are not supported, and count as received.
     All,
-    /// It takes it from these alone. Without any it leaves.
+    /// The host receives from these sources only. Without any it leaves the group.
     Only(&'a [Source]),
-    /// It takes it from these as well.
+    /// The host receives from these sources in addition.
     More(&'a [Source]),
-    /// It does not take it from these any more.
+    /// The host no longer receives from these sources.
     Fewer(&'a [Source]),
 }
 
-/// From whom a host takes a group.
+/// The sources from which a host receives a group.
 #[derive(Debug)]
 pub(crate) enum Sources {
-    /// From everybody, or from everybody but some.
+    /// All sources. Excluded sources are not tracked.
     All,
-    /// From these alone. Without any it is not in the group.
+    /// These sources only. Without any the host is not in the group.
     Only(BTreeSet<Source>),
 }
 
@@ -40,24 +40,24 @@ impl Default for Sources {
 }
 
 impl Sources {
-    pub(crate) fn hear(&mut self, change: Change<'_>) {
+    pub(crate) fn apply(&mut self, change: Change<'_>) {
         match (&mut *self, change) {
             (_, Change::All) => *self = Self::All,
             (_, Change::Only(these)) => *self = Self::Only(these.iter().copied().collect()),
             (Self::Only(sources), Change::More(these)) => sources.extend(these),
             (Self::Only(sources), Change::Fewer(these)) => sources.retain(|one| !these.contains(one)),
-            // It changes the few from whom it does not take it.
+            // In exclude mode, this only changes the excluded sources.
             (Self::All, Change::More(_) | Change::Fewer(_)) => {}
         }
     }
 
-    /// Whether it is in the group.
+    /// Returns true if the host is in the group.
     pub(crate) fn is_any(&self) -> bool {
         !matches!(self, Self::Only(sources) if sources.is_empty())
     }
 }
 
-/// Calls `change` for each group of which a message says something. What is cut or unknown says nothing.
+/// Calls `change` for each group record of an IGMP message. Truncated and unknown messages are ignored.
 pub(crate) fn changes(igmp: &[u8], mut change: impl FnMut(Ipv4Addr, Change<'_>)) {
     let group = |at: usize| Some(Ipv4Addr::from(<[u8; 4]>::try_from(igmp.get(at..at + 4)?).ok()?));
     match igmp.first() {
@@ -74,10 +74,11 @@ pub(crate) fn changes(igmp: &[u8], mut change: impl FnMut(Ipv4Addr, Change<'_>))
                     2 | 4 => change(group, Change::All),
                     1 | 3 => change(group, Change::Only(sources)),
                     5 => change(group, Change::More(sources)),
-                    // So Linux leaves a group of which it took some sources, too (RFC 3376, 5.1).
+                    // Linux also leaves a source-specific group in this way (RFC 3376, section 5.1).
                     6 => change(group, Change::Fewer(sources)),
                     _ => {}
                 }
+                // Auxiliary data follows the sources, in words.
                 at = end + 4 * usize::from(head[1]);
             }
         }
@@ -94,8 +95,8 @@ mod tests {
     const A: Source = [10, 0, 0, 1];
     const B: Source = [10, 0, 0, 2];
 
-    /// How a message is told: calls with a group and what it says.
-    fn told(igmp: &[u8], expected: &[(Ipv4Addr, Change<'_>)]) {
+    /// Checks the calls for a message.
+    fn check_changes(igmp: &[u8], expected: &[(Ipv4Addr, Change<'_>)]) {
         let mut at = 0;
         changes(igmp, |group, change| {
             assert_eq!(Some(&(group, change)), expected.get(at), "of {igmp:?}");
@@ -104,7 +105,8 @@ mod tests {
         assert_eq!(at, expected.len(), "{igmp:?}");
     }
 
-    /// A report of two records: of this type with these sources, and that everybody's is taken of the other group.
+    /// Returns a report of two records: one of this type with these sources, and one that accepts all sources of
+    /// another group.
     fn report(kind: u8, sources: &[Source]) -> Vec<u8> {
         let mut bytes = vec![0x22, 0, 0, 0, 0, 0, 0, 2];
         bytes.extend([kind, 0, 0, sources.len() as u8, 239, 0, 0, 1]);
@@ -114,9 +116,9 @@ mod tests {
     }
 
     #[test]
-    fn reports_of_all_versions_say_what_is_taken_from_whom() {
-        told(&[0x16, 0, 0, 0, 239, 0, 0, 1], &[(GROUP, Change::All)]);
-        told(&[0x17, 0, 0, 0, 239, 0, 0, 1], &[(GROUP, Change::Only(&[]))]);
+    fn reports_of_all_igmp_versions_are_parsed() {
+        check_changes(&[0x16, 0, 0, 0, 239, 0, 0, 1], &[(GROUP, Change::All)]);
+        check_changes(&[0x17, 0, 0, 0, 239, 0, 0, 1], &[(GROUP, Change::Only(&[]))]);
         let other = (OTHER, Change::All);
         for (kind, change) in [
             (1, Change::Only(&[A, B])),
@@ -126,29 +128,29 @@ mod tests {
             (5, Change::More(&[A, B])),
             (6, Change::Fewer(&[A, B])),
         ] {
-            told(&report(kind, &[A, B]), &[(GROUP, change), other]);
+            check_changes(&report(kind, &[A, B]), &[(GROUP, change), other]);
         }
-        told(&report(3, &[]), &[(GROUP, Change::Only(&[])), other]);
-        told(&report(7, &[A]), &[other]);
+        check_changes(&report(3, &[]), &[(GROUP, Change::Only(&[])), other]);
+        check_changes(&report(7, &[A]), &[other]);
     }
 
-    /// Whether a host is in the group after each of these records.
+    /// Returns whether a host is in the group after each of these records.
     fn is_in(records: &[(u8, &[Source])]) -> Vec<bool> {
         let mut sources = Sources::default();
-        let mut hear = |&(kind, these): &(u8, &[Source])| {
+        let mut apply = |&(kind, these): &(u8, &[Source])| {
             changes(&report(kind, these), |group, change| {
                 if group == GROUP {
-                    sources.hear(change);
+                    sources.apply(change);
                 }
             });
             sources.is_any()
         };
-        records.iter().map(&mut hear).collect()
+        records.iter().map(&mut apply).collect()
     }
 
     #[test]
     fn a_source_specific_group_is_left_with_its_last_source() {
-        // Kernels say it twice.
+        // Kernels repeat reports.
         assert_eq!(is_in(&[(5, &[A]), (5, &[B]), (5, &[B]), (6, &[A]), (6, &[A])]), [true; 5]);
         assert_eq!(
             is_in(&[(5, &[A, B]), (6, &[A]), (6, &[B]), (6, &[B]), (5, &[A])]),
@@ -166,11 +168,11 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_report_says_what_is_whole_in_it() {
+    fn a_truncated_report_yields_its_complete_records() {
         let whole = report(5, &[A, B]);
         let all = [(GROUP, Change::More(&[A, B])), (OTHER, Change::All)];
         for len in 0..=whole.len() {
-            told(&whole[..len], &all[..usize::from(len >= 24) + usize::from(len >= 32)]);
+            check_changes(&whole[..len], &all[..usize::from(len >= 24) + usize::from(len >= 32)]);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Any program on a host of the emulated world, and what is done so that none outlives it.
+//! Programs on hosts of the emulated world, and the clean-up of their processes.
 
 use crate::kernel;
 use crate::world::Host;
@@ -12,27 +12,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-/// Which emulation a process belongs to: the process that runs it, and when that began.
+/// Environment variable with the mark of the emulation that a process belongs to: the owner's process ID and start
+/// time.
 const MARK: &str = "STEADYCAST_EMULATION";
 
 /// A program on a host.
 pub struct Program {
-    /// The host that it runs on.
+    /// The name of the host.
     pub host: String,
-    /// Its name and arguments.
+    /// The name of the program and its arguments.
     pub command: Vec<String>,
 }
 
-/// A program that was started.
+/// A running program.
 pub(crate) struct Started {
     thread: Option<JoinHandle<()>>,
     ended: Arc<Mutex<Option<io::Result<ExitStatus>>>>,
-    /// What all that it starts has in its environment.
+    /// The mark in the environment of the program and its child processes.
     mark: String,
 }
 
 impl Started {
-    /// Starts a program on `host`, where the names of `hosts` are known.
+    /// Starts a program on `host`, where the names of `hosts` resolve to their addresses.
     pub(crate) fn new(program: &Program, host: &Host, hosts: &[Host]) -> io::Result<Self> {
         let names: Vec<(String, String)> =
             hosts.iter().map(|h| (h.name.clone(), crate::host_address(h.node).to_string())).collect();
@@ -43,10 +44,10 @@ impl Started {
         let mark = new_mark();
         let marked = mark.clone();
         let spaces: Vec<(String, PathBuf)> = hosts.iter().map(|h| (h.name.clone(), h.namespace.path())).collect();
-        // The child ends when the thread that starts it does, so that one stays with it.
+        // The kernel kills the child when the thread that started it ends, so that the thread waits for the child.
         let work = move || {
             let spawned = space.enter().and_then(|()| {
-                // Without names there are still addresses.
+                // Without host names the program can still use addresses.
                 let _ = name_hosts(&names, &marked);
                 let (name, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
                 let mut command = Command::new(name);
@@ -57,7 +58,7 @@ impl Started {
                 for (name, path) in &spaces {
                     command.env(variable("NET_", name), path);
                 }
-                kernel::ends_with_us(&mut command);
+                kernel::kill_with_parent(&mut command);
                 command.spawn()
             });
             let status = match spawned {
@@ -77,12 +78,12 @@ impl Started {
         Ok(Self { thread: Some(thread), ended, mark })
     }
 
-    /// Whether it has ended.
+    /// Returns true if the program has ended.
     pub(crate) fn ended(&self) -> bool {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Ends it, and all that it has started; returns how it ended: its code, or 128 and the signal's number.
+    /// Ends the program with all its child processes. Returns its exit code, or 128 plus the signal's number.
     pub(crate) fn end(mut self) -> i32 {
         if !self.ended() {
             end_all(|owner| owner == self.mark, Signal::TERM);
@@ -94,6 +95,7 @@ impl Started {
                 kernel::pause_ms(50);
             }
         }
+        // Processes that ignore SIGTERM, or that the program left behind.
         end_all(|owner| owner == self.mark, Signal::KILL);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -109,13 +111,13 @@ impl Started {
     }
 }
 
-/// The environment variable that holds a host's address, or (`NET_`) its namespace.
+/// Returns the name of the environment variable with a host's address, or with `NET_` of its namespace.
 fn variable(what: &str, name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("STEADYCAST_{what}{}", name.chars().map(letter).collect::<String>())
 }
 
-/// Has the calling thread, and what it starts, find the hosts by name.
+/// Makes the host names resolvable for the calling thread and the processes that it starts.
 fn name_hosts(names: &[(String, String)], mark: &str) -> io::Result<()> {
     let mut text = String::from("127.0.0.1 localhost\n");
     for (name, address) in names {
@@ -124,38 +126,39 @@ fn name_hosts(names: &[(String, String)], mark: &str) -> io::Result<()> {
     let file: PathBuf = std::env::temp_dir().join(format!("steadycast-hosts-{mark}"));
     fs::write(&file, text)?;
     let mounted = kernel::new_mounts().and_then(|()| {
+        // Without private propagation the bind mount would be visible to the whole machine.
         mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
         mount_bind(&file, "/etc/hosts")?;
         Ok(())
     });
-    // The mount keeps what it needs.
+    // The bind mount keeps the file's contents.
     fs::remove_file(&file)?;
     mounted
 }
 
-/// This process, told apart from any other that has or will have its number, and which of its programs: several
-/// emulations may run in one process.
+/// Returns a new mark for a program. The start time distinguishes this process from others with the same ID, and the
+/// counter the programs of several emulations in one process.
 fn new_mark() -> String {
     static PROGRAMS: AtomicU64 = AtomicU64::new(0);
     let id = std::process::id();
     format!("{id}-{}-{}", began(id).unwrap_or(0), PROGRAMS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Whether the process that this mark names is there no more.
+/// Returns true if the process named by this mark has ended.
 fn orphaned(mark: &str) -> bool {
     let mut parts = mark.split('-').map(str::parse::<u64>);
     let (Some(Ok(id)), Some(Ok(at))) = (parts.next(), parts.next()) else { return false };
     u32::try_from(id).is_ok_and(|id| began(id) != Some(at))
 }
 
-/// When a process began, in the kernel's ticks; `None` for one that is not there.
+/// Returns the start time of a process in kernel ticks, or `None` if it does not exist.
 fn began(id: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The second field is a name in brackets, which may hold anything.
+    // The second field is the name in brackets, which may contain spaces and brackets.
     stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
 }
 
-/// Ends processes of emulations whose owner's mark fits; returns how many.
+/// Sends a signal to the processes whose mark matches. Returns their number.
 fn end_all(of: impl Fn(&str) -> bool, signal: Signal) -> usize {
     let Ok(all) = fs::read_dir("/proc") else { return 0 };
     let mut count = 0;
@@ -174,8 +177,7 @@ fn end_all(of: impl Fn(&str) -> bool, signal: Signal) -> usize {
     count
 }
 
-/// Ends what emulations have left behind that did not come to their end; returns how many processes that were. Their
-/// namespaces go with them.
+/// Kills the processes of emulations whose owner has ended. Returns their number. Their namespaces end with them.
 pub fn sweep() -> usize {
     end_all(orphaned, Signal::KILL)
 }
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_told_apart_from_a_later_one_of_its_number() {
+    fn a_process_is_distinguished_from_a_later_one_with_its_id() {
         let own = std::process::id();
         assert!(began(own).is_some_and(|at| at > 0));
         assert_eq!(began(u32::MAX), None);

@@ -1,14 +1,14 @@
-//! What a scenario may ask that this world can't give.
+//! Checks whether a scenario can be emulated.
 
 use std::collections::BTreeMap;
 use steadycast_scenario::{self as sc, FlowKind, Loaded, Problem};
 use steadycast_tcp::{Config, Hystart, LINUX_WINDOW};
 use steadycast_units::{Bytes, Span};
 
-/// The smallest plain packet: IP and UDP headers, and what tells its number and time.
-const SMALLEST: Bytes = Bytes::new(48);
+/// The smallest plain packet: IP and UDP headers, sequence number and send time.
+const MIN_PLAIN_PACKET: Bytes = Bytes::new(48);
 
-/// Everything in the scenario that this world can't honour, each with its line. A run that leaves it aside is an
+/// Returns all parts of the scenario that the emulation can't reproduce, each with its place. A run without them is an
 /// approximation.
 pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
     let scenario = &loaded.scenario;
@@ -16,7 +16,8 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
     let mut all = Vec::new();
     let mut refuse = |flow: &sc::Flow, key: &str, what: String, remedy: &str| {
         let path = format!("flow.{}.{key}", flow.name);
-        // What no line says comes from the preset or the congestion control, and those from the flow's kind.
+        // A key without a line in the file gets its value from the preset or the congestion control, or else from the
+        // flow's kind.
         let others = ["preset", "congestion", "kind"].map(|other| format!("flow.{}.{other}", flow.name));
         let at = [path.clone()].into_iter().chain(others).find(|p| places.contains_key(p)).unwrap_or(path);
         all.push(loaded.problem(&at, &what, remedy));
@@ -41,7 +42,9 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
                     }
                 }
             }
-            FlowKind::Cbr(sc::Cbr { packet, .. }) | FlowKind::OnOff(sc::OnOff { packet, .. }) if *packet < SMALLEST => {
+            FlowKind::Cbr(sc::Cbr { packet, .. }) | FlowKind::OnOff(sc::OnOff { packet, .. })
+                if *packet < MIN_PLAIN_PACKET =>
+            {
                 refuse(
                     flow,
                     "packet",
@@ -161,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn two_flows_that_want_different_tcps_of_one_host_are_told_so() {
+    fn two_flows_with_different_tcp_settings_on_one_host_are_rejected() {
         let text = "duration = '1s'\nnodes = ['a', 'b']\n[[link]]\nbetween = ['a', 'b']\nrate = '1Mbps'\n\
                     [[flow]]\nname = 'x'\nkind = 'tcp'\nfrom = 'a'\nto = ['b']\n\
                     [[flow]]\nname = 'y'\nkind = 'tcp'\nfrom = 'a'\nto = ['b']\nsack = false\n";
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_without_ecn_beside_one_with_it_on_a_host_is_told_so() {
+    fn flows_with_and_without_ecn_on_one_host_are_rejected() {
         let refused = |x: &str, y: &str| -> Vec<_> {
             let text = format!(
                 "duration = '1s'\nnodes = ['a', 'b', 'c']\n[[link]]\nbetween = ['a', 'b']\n[[link]]\n\

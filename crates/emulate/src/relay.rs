@@ -1,10 +1,11 @@
-//! Between the hosts: reads what their kernels send, has the network carry it, and writes it where it arrives.
+//! The relay between hosts: reads the datagrams of their kernels, passes them through the network model, and writes
+//! them to their destinations.
 
 use crate::datagram::Datagram;
 use crate::kernel;
 use crate::membership::{self, Change, Sources};
 use crate::tap::Tap;
-use crate::watch::Streams;
+use crate::tcp_monitor::Streams;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, write};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,65 +22,65 @@ use steadycast_scenario::NodeIx;
 
 use steadycast_units::{Span, Spread, Time};
 
-/// What is released later than this after its time counts as late.
+/// Maximum lateness of a release. Later releases count as late.
 pub const LATE: Span = Span::millis(1);
 
-/// Groups that programs may bring along.
-const GROUPS: usize = 256;
+/// Maximum number of multicast groups that programs may create.
+const MAX_PROGRAM_GROUPS: usize = 256;
 
-/// How many datagrams of one host are read before the others' turn.
-const TURN: usize = 64;
+/// Maximum number of datagrams read from one host before the others are served.
+const READ_BATCH: usize = 64;
 
-/// The larger part of IPv4's largest datagram would never fit a link.
-const LARGEST: usize = 65_536;
+/// Size of the read buffer: the largest IPv4 datagram.
+const MAX_DATAGRAM: usize = 65_536;
 
-/// A host as the relay sees it.
+/// The relay's end of a host.
 pub(crate) struct Gate {
     pub(crate) node: NodeIx,
     pub(crate) addr: Ipv4Addr,
     pub(crate) tun: OwnedFd,
 }
 
-/// How well it kept the time.
+/// Statistics of the relay's timing.
 #[derive(Clone, Debug, Default)]
 pub struct Punctuality {
     /// Datagrams read from hosts.
     pub read: u64,
     /// Datagrams written to hosts.
     pub written: u64,
-    /// Datagrams that a host did not take.
+    /// Datagrams that a host's kernel rejected.
     pub refused: u64,
-    /// Datagrams for nobody in this network.
+    /// Datagrams without a destination in this network.
     pub astray: u64,
-    /// Of those written, how many later than [`LATE`].
+    /// Written datagrams that were later than [`LATE`].
     pub late: u64,
-    /// By how much releases came after their time.
+    /// Lateness of the releases.
     pub lateness: Spread,
 }
 
-/// Something that the network is to be told.
+/// A join or leave of a host, for the multicast trees of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Graft {
+pub(crate) struct MembershipChange {
     pub(crate) group: u32,
     pub(crate) host: NodeIx,
     pub(crate) join: bool,
 }
 
-/// Wakes, tells or ends a relay from another thread.
+/// A handle that wakes, informs or stops a relay from another thread.
 #[derive(Clone)]
-pub(crate) struct Bell {
+pub(crate) struct RelayHandle {
     stop: Arc<AtomicBool>,
     event: Arc<OwnedFd>,
-    grafts: mpsc::Sender<Graft>,
+    membership_changes: mpsc::Sender<MembershipChange>,
 }
 
-impl Bell {
-    /// A bell, and what it rings for.
+impl RelayHandle {
+    /// Creates a handle, and the inbox that it writes to.
     pub(crate) fn new() -> io::Result<(Self, Inbox)> {
-        let (grafts, told) = mpsc::channel();
+        let (membership_changes, receiver) = mpsc::channel();
         let (stop, event) = (Arc::<AtomicBool>::default(), Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?));
-        let inbox = Inbox { stop: Arc::clone(&stop), event: Arc::clone(&event), grafts: told };
-        Ok((Self { stop, event, grafts }, inbox))
+        let inbox = Inbox { stop: Arc::clone(&stop), event: Arc::clone(&event), membership_changes: receiver };
+        Ok((Self { stop, event, membership_changes }, inbox))
     }
 
     pub(crate) fn stop(&self) {
@@ -87,23 +88,23 @@ impl Bell {
         self.ring();
     }
 
-    pub(crate) fn graft(&self, graft: Graft) {
-        // A relay that is gone needs to hear nothing.
-        let _ = self.grafts.send(graft);
+    pub(crate) fn change_membership(&self, change: MembershipChange) {
+        // The relay may have ended already, and needs no changes then.
+        let _ = self.membership_changes.send(change);
         self.ring();
     }
 
     fn ring(&self) {
-        // Only a counter at its limit refuses, and that rings as well.
+        // The write fails only if the counter is at its limit, in which case the relay wakes anyway.
         let _ = write(&self.event, &1u64.to_ne_bytes());
     }
 }
 
-/// What reaches a relay from other threads.
+/// The messages from other threads to a relay.
 pub(crate) struct Inbox {
     stop: Arc<AtomicBool>,
     event: Arc<OwnedFd>,
-    grafts: mpsc::Receiver<Graft>,
+    membership_changes: mpsc::Receiver<MembershipChange>,
 }
 
 /// A source or a receiver of one of the scenario's groups.
@@ -118,39 +119,39 @@ pub(crate) struct Relay {
     network: Datagrams,
     clock: Clock,
     gates: Vec<Gate>,
-    /// Each node's gate.
+    /// The index of each node's gate.
     places: BTreeMap<NodeIx, usize>,
     hosts: BTreeMap<Ipv4Addr, NodeIx>,
     groups: Groups,
     inbox: Inbox,
     streams: Streams,
     tap: Option<Tap>,
-    told: Punctuality,
-    /// What is held back, by its time and order: from which gate.
+    timing: Punctuality,
+    /// Datagrams that are held back by send jitter, by release time and order, with their gate.
     held: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
 }
 
-/// Groups by address, and who has joined them.
+/// Multicast groups by address, and their members.
 struct Groups {
-    /// Those of the scenario.
+    /// The groups of the scenario.
     own: BTreeMap<Ipv4Addr, u32>,
-    /// Those of programs, each with its source.
+    /// The groups of programs, one per source.
     others: BTreeMap<(Ipv4Addr, NodeIx), u32>,
     joined: BTreeMap<(Ipv4Addr, NodeIx), Sources>,
-    /// Whose membership is the scenario's business: their kernels are not asked.
+    /// Memberships that the scenario controls. IGMP messages about them are ignored.
     planned: BTreeSet<(Ipv4Addr, NodeIx)>,
 }
 
-/// What a relay leaves behind.
+/// The results of a relay.
 pub(crate) struct Relayed {
     pub(crate) network: Datagrams,
     pub(crate) streams: Streams,
     pub(crate) tap: Option<Tap>,
-    pub(crate) told: Punctuality,
+    pub(crate) timing: Punctuality,
 }
 
 impl Relay {
-    /// It carries nothing before it runs.
+    /// Creates a relay, which carries nothing before it runs.
     pub(crate) fn new(
         network: Datagrams,
         clock: Clock,
@@ -180,16 +181,17 @@ impl Relay {
             inbox,
             streams,
             tap,
-            told: Punctuality::default(),
+            timing: Punctuality::default(),
             held: BTreeMap::new(),
         }
     }
 
-    /// Relays until the bell rings.
+    /// Relays datagrams until it is stopped.
     pub(crate) fn run(mut self) -> io::Result<Relayed> {
         kernel::precise_waits();
-        kernel::first_in_line(true);
-        let mut buffer = vec![0; LARGEST];
+        // Without the priority, a busy machine delays releases by whole scheduler slices. The run reports its lateness.
+        kernel::set_realtime_priority(true);
+        let mut buffer = vec![0; MAX_DATAGRAM];
         let mut ready: Vec<usize> = Vec::new();
         loop {
             let now = self.clock.now();
@@ -199,10 +201,10 @@ impl Relay {
                 self.pass(n, &bytes);
             }
             if self.inbox.stop.load(Ordering::Acquire) {
-                let Self { network, streams, tap, told, .. } = self;
-                return Ok(Relayed { network, streams, tap, told });
+                let Self { network, streams, tap, timing, .. } = self;
+                return Ok(Relayed { network, streams, tap, timing });
             }
-            while let Ok(Graft { group, host, join }) = self.inbox.grafts.try_recv() {
+            while let Ok(MembershipChange { group, host, join }) = self.inbox.membership_changes.try_recv() {
                 let change = if join { Change::All } else { Change::Only(&[]) };
                 self.groups.change(&mut self.network, now, group_address(group), host, change);
             }
@@ -213,7 +215,7 @@ impl Relay {
         }
     }
 
-    /// Waits until something is due or there to be read.
+    /// Waits until a release is due or a descriptor is readable.
     fn wait(&mut self, ready: &mut Vec<usize>) -> io::Result<()> {
         let held = self.held.first_key_value().map_or(Time::NEVER, |((at, _), _)| *at);
         let until = self.network.next().min(held);
@@ -231,15 +233,16 @@ impl Relay {
         let readable = |p: &PollFd<'_>| p.revents().contains(PollFlags::IN);
         ready.extend(polled.iter().take(self.gates.len()).enumerate().filter(|(_, p)| readable(p)).map(|(n, _)| n));
         if rung {
-            // The count does not matter.
+            // The read resets the counter, whose value has no meaning.
             let _ = read(&self.inbox.event, &mut [0; 8]);
         }
         Ok(())
     }
 
-    /// Takes what a host has sent.
+    /// Reads the datagrams that a host has sent.
     fn take(&mut self, n: usize, buffer: &mut [u8]) -> io::Result<()> {
-        for _ in 0..TURN {
+        // A host that sends continuously must not delay the others.
+        for _ in 0..READ_BATCH {
             match read(&self.gates[n].tun, &mut *buffer) {
                 Ok(len) => self.offer(n, &buffer[..len]),
                 Err(Errno::AGAIN) => return Ok(()),
@@ -251,22 +254,23 @@ impl Relay {
     }
 
     fn offer(&mut self, n: usize, bytes: &[u8]) {
-        // A kernel also speaks of itself: IPv6, for one.
+        // Kernels also send datagrams by themselves, for example IPv6.
         let Some(datagram) = Datagram::read(bytes) else { return };
         let host = self.hosts.get(&datagram.to()).copied();
         match host.and_then(|to| self.streams.hold(self.clock.now(), &datagram, to)) {
             Some(until) => {
-                self.held.insert((until, self.told.read), (n, bytes.to_vec()));
-                self.told.read += 1;
+                // The count of read datagrams keeps those of one release time in order.
+                self.held.insert((until, self.timing.read), (n, bytes.to_vec()));
+                self.timing.read += 1;
             }
             None => {
-                self.told.read += 1;
+                self.timing.read += 1;
                 self.pass(n, bytes);
             }
         }
     }
 
-    /// A datagram leaves its host.
+    /// Passes a datagram to the network.
     fn pass(&mut self, n: usize, bytes: &[u8]) {
         let Some(datagram) = Datagram::read(bytes) else { return };
         let now = self.clock.now();
@@ -286,26 +290,26 @@ impl Relay {
         } else {
             self.hosts.get(&to).map(|node| Target::Host(*node))
         };
-        self.told.read += 1;
+        self.timing.read += 1;
         let host = if let Some(Target::Host(host)) = target { Some(host) } else { None };
         self.streams.sent(now, &datagram, host);
         let ecn = datagram.ecn();
         let taken = target.and_then(|to| self.network.offer(now, from, to, ecn, bytes.to_vec()));
-        self.told.astray += u64::from(taken.is_none());
+        self.timing.astray += u64::from(taken.is_none());
         if let (Some(tap), Some(number)) = (&mut self.tap, taken) {
             tap.sent(now, number, from, host, &datagram);
         }
-        // A link without rate and delay has carried it already.
+        // A link without rate and delay has delivered it already.
         self.release(now);
     }
 
-    /// Writes what is due.
+    /// Writes the datagrams that are due.
     fn release(&mut self, now: Time) {
-        let Self { network, gates, places, told, streams, tap, clock, .. } = self;
+        let Self { network, gates, places, timing, streams, tap, clock, .. } = self;
         network.advance(now, |passed| {
             let DatagramEvent::Arrival(arrival) = passed else { return streams.sample() };
             let Some(gate) = places.get(&arrival.host).map(|n| &gates[*n]) else { return };
-            // What a queue has marked, or a link has cleared, leaves so.
+            // The network may have marked the datagram as CE, or cleared its ECN field.
             let as_sent = arrival.bytes.get(1).is_none_or(|tos| Ecn::from_bits(*tos) == arrival.ecn);
             let written = if as_sent {
                 write(&gate.tun, arrival.bytes)
@@ -317,15 +321,15 @@ impl Relay {
             let late = clock.now().since(arrival.at);
             match written {
                 Ok(_) => {
-                    told.written += 1;
-                    told.late += u64::from(late > LATE);
-                    told.lateness.add(late);
+                    timing.written += 1;
+                    timing.late += u64::from(late > LATE);
+                    timing.lateness.add(late);
                     streams.arrived(&arrival);
                     if let Some(tap) = tap {
                         tap.arrived(&arrival);
                     }
                 }
-                Err(_) => told.refused += 1,
+                Err(_) => timing.refused += 1,
             }
         });
     }
@@ -333,23 +337,23 @@ impl Relay {
 
 impl Groups {
     fn change(&mut self, network: &mut Datagrams, now: Time, group: Ipv4Addr, host: NodeIx, change: Change<'_>) {
-        // 224.0.0.x is not forwarded (RFC 5771).
+        // 224.0.0.x is link-local and not forwarded (RFC 5771).
         if group.octets()[..3] == [224, 0, 0] {
             return;
         }
         let sources = self.joined.entry((group, host)).or_default();
         let before = sources.is_any();
-        sources.hear(change);
+        sources.apply(change);
         let join = sources.is_any();
         if !join {
             self.joined.remove(&(group, host));
         }
-        // Kernels say it twice, and of each source.
+        // Kernels repeat reports, and send one per source.
         if join == before {
             return;
         }
         if let Some(own) = self.own.get(&group) {
-            // A program may listen to a flow of the scenario as well.
+            // A program may also join a group of the scenario.
             network.add_member(*own, host);
             network.set_membership(now, *own, host, join);
         }
@@ -359,7 +363,7 @@ impl Groups {
         }
     }
 
-    /// The group that a datagram of this sender goes to. One that nobody has sent to before gets a tree.
+    /// Returns the group number for a datagram of this sender. The first datagram to a new group creates its tree.
     fn find(
         &mut self,
         network: &mut Datagrams,
@@ -371,11 +375,12 @@ impl Groups {
         if let Some(own) = self.own.get(&group).or_else(|| self.others.get(&(group, from))) {
             return Some(*own);
         }
-        if self.others.len() >= GROUPS || group.octets()[..3] == [224, 0, 0] {
+        if self.others.len() >= MAX_PROGRAM_GROUPS || group.octets()[..3] == [224, 0, 0] {
             return None;
         }
         let new = network.add_group(from)?;
         self.others.insert((group, from), new);
+        // Any host may join later, so that the tree has routes to all of them.
         gates.iter().for_each(|gate| network.add_member(new, gate.node));
         for ((_, host), _) in self.joined.range((group, NodeIx(0))..=(group, NodeIx(u32::MAX))) {
             network.set_membership(now, new, *host, true);

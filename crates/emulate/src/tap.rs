@@ -1,4 +1,4 @@
-//! What crosses the relay between hosts that are tapped: when each datagram left, and what came of it.
+//! Recording of datagrams between tapped hosts: their departure and their arrivals.
 
 use crate::datagram::Datagram;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,32 +12,32 @@ use steadycast_scenario::{NodeIx, Scenario};
 use steadycast_units::Time;
 use steadycast_wire::rtp::RtpHeader;
 
-/// Datagrams from or to some hosts, and those to groups.
+/// A tap on the datagrams from or to some hosts, including those to groups.
 pub(crate) struct Tap {
     hosts: BTreeSet<NodeIx>,
-    sent: Rows<Sent>,
-    came: Rows<Came>,
+    sent: Rows<Departure>,
+    came: Rows<Arrival>,
 }
 
-/// A datagram as it left its host.
+/// A datagram at its departure.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sent {
+struct Departure {
     number: u32,
     at: Time,
     from: u32,
-    /// An address: that of a host, or a group's.
+    /// The destination address, of a host or a group.
     to: u32,
     protocol: u32,
-    /// From and to, 16 bits each.
+    /// Source and destination port, 16 bits each.
     ports: Option<u32>,
     bytes: u32,
     ecn: u32,
     rtp: Option<Rtp>,
 }
 
-row!(Sent { number, at, from, to, protocol, ports, bytes, ecn, rtp });
+row!(Departure { number, at, from, to, protocol, ports, bytes, ecn, rtp });
 
-/// What a datagram says that may be one of RTP.
+/// The RTP header of a datagram that may be RTP.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rtp {
     ssrc: u32,
@@ -50,34 +50,34 @@ struct Rtp {
 
 row!(Rtp { ssrc, payload_type, seq, timestamp, marker, head });
 
-/// A datagram, or a copy of it, as it reached a host.
+/// The arrival of a datagram or of a copy of it at a host.
 #[derive(Clone, Copy, Debug, Default)]
-struct Came {
+struct Arrival {
     number: u32,
     at: Time,
     host: u32,
     ecn: u32,
 }
 
-row!(Came { number, at, host, ecn });
+row!(Arrival { number, at, host, ecn });
 
 impl Tap {
-    /// Rows go to the store, if there is one.
+    /// Creates a tap of these hosts. Rows go to the store, if there is one.
     pub(crate) fn new(hosts: BTreeSet<NodeIx>, store: Option<&Arc<dyn Store>>) -> Self {
         Self { hosts, sent: Rows::stored(store.cloned()), came: Rows::stored(store.cloned()) }
     }
 
-    /// Whether a datagram is one to note; `to` is nothing where it goes to a group.
+    /// Returns true if a datagram is recorded. `to` is `None` for a group.
     fn sees(&self, from: NodeIx, to: Option<NodeIx>) -> bool {
         self.hosts.contains(&from) || to.is_none_or(|to| self.hosts.contains(&to))
     }
 
-    /// The network has taken a datagram, under this number.
+    /// Records a datagram that the network accepted under this number.
     pub(crate) fn sent(&mut self, now: Time, number: u32, from: NodeIx, to: Option<NodeIx>, datagram: &Datagram<'_>) {
         if !self.sees(from, to) {
             return;
         }
-        self.sent.push(Sent {
+        self.sent.push(Departure {
             number,
             at: now,
             from: from.0,
@@ -90,42 +90,43 @@ impl Tap {
         });
     }
 
-    /// A datagram was written to a host.
+    /// Records a datagram that was written to a host.
     pub(crate) fn arrived(&mut self, arrival: &DatagramArrival<'_>) {
         let Some(datagram) = Datagram::read(arrival.bytes) else { return };
         let to = (!datagram.to().is_multicast()).then_some(arrival.host);
         if self.sees(arrival.from, to) {
             let ecn = arrival.ecn.bits().into();
-            self.came.push(Came { number: arrival.number, at: arrival.at, host: arrival.host.0, ecn });
+            self.came.push(Arrival { number: arrival.number, at: arrival.at, host: arrival.host.0, ecn });
         }
     }
 
-    /// The run is over: fetches the rows.
+    /// Reads the rows back from the store after the run.
     ///
     /// # Errors
-    /// The store's.
+    /// The store can't be read.
     pub(crate) fn recall(&mut self) -> io::Result<()> {
         self.sent.recall()?;
         self.came.recall()
     }
 
-    /// The table `wire`: a row for each arrival, and one for each datagram that did not arrive, in the order of
-    /// departure.
+    /// Returns the table `wire` in the order of departure, with a row per arrival, and one for each datagram that did
+    /// not arrive.
     pub(crate) fn table(&self, scenario: &Scenario) -> Option<Table> {
         let mut table = Table::called("wire")?;
         let name = |node: u32| scenario.node_name(NodeIx(node));
         let all = (0..scenario.nodes.len() as u32).map(|node| (u32::from(host_address(NodeIx(node))), name(node)));
         let hosts: BTreeMap<u32, &str> = all.collect();
-        let rtp = rtp_ways(&self.sent);
-        let mut came: Vec<&Came> = self.came.iter().collect();
-        // Those of one number stay in the order of time.
+        let rtp = rtp_paths(&self.sent);
+        let mut came: Vec<&Arrival> = self.came.iter().collect();
+        // The sort is stable, so that arrivals of one datagram stay in the order of time.
         came.sort_by_key(|came| came.number);
         let mut came = &came[..];
         for sent in &self.sent {
             let (own, rest) = came.split_at(came.partition_point(|came| came.number <= sent.number));
             came = rest;
-            let told = Sent { rtp: sent.rtp.filter(|_| rtp.contains(&sent.way())), ..*sent };
+            let told = Departure { rtp: sent.rtp.filter(|_| rtp.contains(&sent.path())), ..*sent };
             for (n, one) in own.iter().enumerate() {
+                // Copies count per host, because a group's datagram arrives at several hosts.
                 let copy = own[..n].iter().filter(|other| other.host == one.host).count();
                 told.put(&mut table, name(sent.from), name(one.host), Some((one, copy)));
             }
@@ -152,14 +153,14 @@ impl Rtp {
     }
 }
 
-impl Sent {
-    /// From where to where it goes: host, address and ports.
-    fn way(&self) -> (u32, u32, Option<u32>) {
+impl Departure {
+    /// Returns the path of the datagram: source host, destination address and ports.
+    fn path(&self) -> (u32, u32, Option<u32>) {
         (self.from, self.to, self.ports)
     }
 
-    /// Writes a row; `came` says when, and which copy it is.
-    fn put(&self, into: &mut Table, from: &str, to: &str, came: Option<(&Came, usize)>) {
+    /// Writes a row. `came` is the arrival and the number of the copy.
+    fn put(&self, into: &mut Table, from: &str, to: &str, came: Option<(&Arrival, usize)>) {
         into.whole(&wire::NUMBER, self.number.into());
         into.real(&wire::SENT, self.at.as_secs_f64());
         into.real(&wire::ARRIVED, came.map(|(came, _)| came.at.as_secs_f64()));
@@ -190,24 +191,25 @@ impl Sent {
     }
 }
 
-/// Packets of one SSRC and payload type from which on they can be a stream, and by how much their numbers grow.
-const STREAM: u32 = 16;
-const STEP: u16 = 64;
+/// Minimum number of packets of a stream, and maximum step of its sequence numbers.
+const MIN_STREAM_PACKETS: u32 = 16;
+const MAX_STREAM_STEP: u16 = 64;
 
-/// Where RTP goes: one SSRC and payload type has 16 packets there at least, whose numbers grow by 1 to 64 from one to
-/// the next nine times of ten. What else looks like RTP there is RTP: a few retransmissions, for one. Elsewhere it is
-/// not: the long headers of QUIC look so when their fixed bit is greased (RFC 9287).
-fn rtp_ways(sent: &[Sent]) -> BTreeSet<(u32, u32, Option<u32>)> {
-    // Packets, steps of that size, and the last number.
+/// Returns the paths that carry RTP. On such a path, one SSRC and payload type has at least 16 packets, and in nine of
+/// ten steps its sequence numbers grow by 1 to 64. All packets on it that look like RTP then count as RTP, for example
+/// a few retransmissions. On other paths they do not, because long headers of QUIC look like RTP if the fixed bit is
+/// greased (RFC 9287).
+fn rtp_paths(sent: &[Departure]) -> BTreeSet<(u32, u32, Option<u32>)> {
+    // Number of packets, number of regular steps, and last sequence number.
     let mut streams = BTreeMap::<_, (u32, u32, u16)>::new();
     for (one, rtp) in sent.iter().filter_map(|one| Some((one, one.rtp?))) {
-        let (packets, steps, last) = streams.entry((one.way(), rtp.ssrc, rtp.payload_type)).or_default();
+        let (packets, steps, last) = streams.entry((one.path(), rtp.ssrc, rtp.payload_type)).or_default();
         let step = (rtp.seq as u16).wrapping_sub(*last);
-        *steps += u32::from(*packets > 0 && (1..=STEP).contains(&step));
+        *steps += u32::from(*packets > 0 && (1..=MAX_STREAM_STEP).contains(&step));
         (*packets, *last) = (*packets + 1, rtp.seq as u16);
     }
-    let steady = streams.into_iter().filter(|(_, (n, steps, _))| *n >= STREAM && 10 * steps >= 9 * (n - 1));
-    steady.map(|((way, ..), _)| way).collect()
+    let steady = streams.into_iter().filter(|(_, (n, steps, _))| *n >= MIN_STREAM_PACKETS && 10 * steps >= 9 * (n - 1));
+    steady.map(|((path, ..), _)| path).collect()
 }
 
 #[cfg(test)]
@@ -220,7 +222,7 @@ mod tests {
     use steadycast_record::Values;
     use steadycast_units::{Bytes, Rate, Span};
 
-    /// An IPv4 datagram of UDP between the hosts 0 and 1, with these ports.
+    /// Returns a UDP datagram between hosts 0 and 1 with these ports.
     fn datagram(ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
         let total = 28 + payload.len();
         let mut bytes = vec![0x45, 0, (total >> 8) as u8, total as u8, 0, 0, 0, 0, 64, 17, 0, 0];
@@ -232,13 +234,13 @@ mod tests {
 
     fn scenario(link: &str) -> Scenario {
         let text = format!(
-            "duration = '9s'\nnodes = ['a', 'b']\n[[link]]\nname = 'way'\nbetween = ['a', 'b']\n{link}\n\
+            "duration = '9s'\nnodes = ['a', 'b']\n[[link]]\nname = 'path'\nbetween = ['a', 'b']\n{link}\n\
              [[flow]]\nname = 'any'\nkind = 'cbr'\nrate = '1Mbps'\nfrom = 'a'\nto = ['b']\n"
         );
         Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}")).scenario
     }
 
-    /// A tap of `tapped` while datagrams go from a to b, each the given time after the one before.
+    /// Returns a tap of host `tapped` while datagrams are sent from a to b, `gap` apart.
     fn tapped(network: &mut Datagrams, tapped: u32, gap: Span, datagrams: impl IntoIterator<Item = Vec<u8>>) -> Tap {
         let mut tap = Tap::new([NodeIx(tapped)].into(), None);
         let note = |tap: &mut Tap, passed: DatagramEvent<'_>| {
@@ -250,7 +252,7 @@ mod tests {
         for bytes in datagrams {
             network.advance(now, |passed| note(&mut tap, passed));
             let (from, to) = (NodeIx(0), NodeIx(1));
-            let number = network.offer(now, from, Target::Host(to), Ecn::NotEct, bytes.clone()).expect("a way");
+            let number = network.offer(now, from, Target::Host(to), Ecn::NotEct, bytes.clone()).expect("a path");
             tap.sent(now, number, from, Some(to), &Datagram::read(&bytes).expect("a datagram"));
             now += gap;
         }
@@ -292,8 +294,8 @@ mod tests {
             prop_assert!(firsts.map(|(number, _)| *number).eq(0..count as i64));
             for (n, at) in arrived.iter().enumerate().filter(|(_, at)| !at.is_nan()) {
                 prop_assert_eq!(sent[n], Span::micros(gap_us * numbers[n] as u64).as_secs_f64());
-                // 1 ms for itself, as much for each before it in the queue and in the transmitter, what is late, and
-                // what comes again one packet's time later.
+                // 1 ms of transmission, as much for each datagram before it in the queue and in the transmitter, extra
+                // delay, and one more packet time for a duplicate.
                 let own = Bytes::new(1000).at(Rate::mbps(8)).as_secs_f64();
                 let most = own * f64::from(limit + 2) + 0.017 + if copies[n] > 0 { own } else { 0.0 };
                 prop_assert!((own + 0.01 - 1e-9..most + 1e-9).contains(&(at - sent[n])), "{} s", at - sent[n]);
@@ -319,7 +321,8 @@ mod tests {
                 seq = seq.wrapping_add(*step);
                 all.push(datagram((5, 6), &rtp(96, seq, ssrc)));
             }
-            // Initial, 0-RTT, Handshake, Retry: a long header's fixed bit is greased (RFC 9000, 17.2; RFC 9287).
+            // Initial, 0-RTT, Handshake and Retry: the fixed bit of a long header is greased (RFC 9000, section 17.2;
+            // RFC 9287).
             for n in 0..quic {
                 let mut bytes = vec![0x80 | (n as u8 & 3) << 4];
                 bytes.extend(versions.to_be_bytes());

@@ -1,4 +1,4 @@
-//! The kernels' TCP: connections between hosts, what their applications write, and what the kernel says of them.
+//! The kernels' TCP: connections between hosts, their workloads, and their statistics.
 
 use crate::kernel;
 use crate::namespace::Namespace;
@@ -18,35 +18,35 @@ use steadycast_scenario::{self as sc, Workload};
 use steadycast_tcp::LINUX_WINDOW;
 use steadycast_units::{Bytes, Chance, Span, Time};
 
-/// How often the kernel is asked about its connections.
-const ASK: Span = Span::millis(10);
+/// Interval between readings of the kernel's statistics.
+const STATS_INTERVAL: Span = Span::millis(10);
 
-/// What is written at once.
-const CHUNK: usize = 64 * 1024;
+/// Maximum number of bytes per write.
+const WRITE_CHUNK: usize = 64 * 1024;
 
-/// IP and TCP headers with timestamps, and without.
+/// Length of IP and TCP headers in bytes, without and with timestamps.
 const HEADERS: [u32; 2] = [40, 52];
 
-/// Options of `linux/tcp.h` that not every C library knows.
+/// Options of `linux/tcp.h` that some C libraries lack.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
 const TCP_RTO_MIN_US: libc::c_int = 45;
 const TCP_DELACK_MAX_US: libc::c_int = 46;
 
 /// One session of a TCP flow, from one host to another.
 pub(crate) struct Session {
-    /// For messages.
+    /// The name of the flow, for error messages.
     pub(crate) flow: String,
     pub(crate) spec: sc::Tcp,
     pub(crate) from: (Arc<Namespace>, Ipv4Addr),
     pub(crate) to: (Arc<Namespace>, SocketAddrV4),
-    /// When it starts (`true`) and stops.
+    /// The times at which it starts (`true`) and stops.
     pub(crate) plan: VecDeque<(Time, bool)>,
     pub(crate) chance: Chance,
     pub(crate) figures: KernelSource,
 }
 
 impl Session {
-    /// Bytes of payload in a full segment.
+    /// Returns the payload of a full segment in bytes.
     pub(crate) fn payload(&self) -> u32 {
         payload(&self.spec)
     }
@@ -68,41 +68,40 @@ struct Running {
     work: Work,
 }
 
-/// The connection that is open at the source.
+/// The open connection of the source.
 struct Open {
     socket: Socket,
     connected: bool,
     /// Bytes that the application still has to write.
     left: u64,
-    /// Nothing comes after what is left.
+    /// Whether the connection is closed after these bytes.
     last: bool,
     shut: bool,
 }
 
-/// All TCP of an emulation.
+/// The TCP sessions of an emulation.
 pub(crate) struct Runner {
     running: Vec<Running>,
 }
 
-/// The name under which a kernel has it.
+/// Returns the kernel's name of a congestion control.
 pub(crate) fn name(congestion: sc::Congestion) -> &'static str {
     match congestion {
         sc::Congestion::Reno | sc::Congestion::NewReno | sc::Congestion::Sack => "reno",
-        // Stock kernels have version 1 under this name.
+        // Mainline kernels have version 1 under this name.
         sc::Congestion::Bbr | sc::Congestion::Bbr1 => "bbr",
         congestion => congestion.name(),
     }
 }
 
 impl Runner {
-    /// Opens the listening sockets, and tries the congestion controls. The calling thread goes from namespace to
-    /// namespace.
+    /// Opens the listening sockets and tries the congestion controls. The calling thread changes its namespace.
     pub(crate) fn new(sessions: Vec<Session>) -> Result<Self, BuildError> {
         Ok(Self { running: sessions.into_iter().map(Running::new).collect::<Result<_, _>>()? })
     }
 
-    /// Drives the connections up to `end`, with a sample of each at every `step`, and then until it is told to stop.
-    /// The calling thread goes from namespace to namespace.
+    /// Drives the connections until `stop` is set. No data is written after `end`, and each connection is sampled at
+    /// every `step` up to it. The calling thread changes its namespace.
     pub(crate) fn run(
         mut self,
         clock: Clock,
@@ -112,12 +111,12 @@ impl Runner {
     ) -> io::Result<Vec<KernelSource>> {
         kernel::precise_waits();
         let (mut ask, mut sample) = (Time::ZERO, Time::ZERO + step);
-        let mut chunk = vec![0u8; CHUNK];
+        let mut chunk = vec![0u8; WRITE_CHUNK];
         while !stop.load(Ordering::Acquire) {
             let now = clock.now();
             if now >= ask {
                 self.running.iter_mut().for_each(|r| r.observe(now));
-                ask = now + ASK;
+                ask = now + STATS_INTERVAL;
             }
             while sample <= now && sample <= end {
                 self.running.iter_mut().for_each(|r| r.session.figures.sample());
@@ -164,7 +163,7 @@ impl Running {
         let spec = &session.spec;
         let enter = |space: &Namespace| space.enter().map_err(|e| wrong("from", e.to_string()));
         enter(&session.from.0)?;
-        // Tried now, so that what is missing is said before the run.
+        // Options are tried before the run, so that an unsupported one is reported early.
         let trial = tcp_socket().map_err(|e| wrong("kind", e.to_string()))?;
         configure(&trial, spec).map_err(|(key, error)| {
             let what = match key {
@@ -195,7 +194,7 @@ impl Running {
         if self.active { plan.min(self.work.wake()) } else { plan }
     }
 
-    /// Does what the time has come for.
+    /// Executes the actions that are due.
     fn follow(&mut self, now: Time, end: Time) -> io::Result<()> {
         while let Some((_, start)) = self.session.plan.pop_front_if(|(at, _)| *at <= now) {
             if start { self.start(now)? } else { self.stop(now) }
@@ -216,11 +215,12 @@ impl Running {
         self.work.turn(now, chance, &mut figures.activity);
         let Some(open) = &mut self.open else { return Ok(()) };
         if let Work::OnOff { gap: None, writing, .. } = self.work {
+            // An on-off source without a gap writes as fast as the connection allows while it is on.
             open.left = if writing { u64::MAX } else { 0 };
         }
         let payload = u64::from(payload(spec));
         while self.work.writes(now) {
-            // What the socket's buffer has no room for is not written.
+            // Data beyond the window is not written, as if the socket's buffer were full.
             if open.left < u64::from(spec.config.window) * payload {
                 open.left += payload;
             }
@@ -245,7 +245,7 @@ impl Running {
         }
     }
 
-    /// Ends it at once: nothing more leaves.
+    /// Stops immediately: queued data is not sent.
     fn stop(&mut self, now: Time) {
         if !std::mem::replace(&mut self.active, false) {
             return;
@@ -254,7 +254,7 @@ impl Running {
         if let Some(open) = self.open.take() {
             observe(&mut self.session, &open.socket, now);
             self.session.figures.close();
-            // A reset instead of all that still waits in the kernel.
+            // A linger time of zero resets the connection and discards the data in the kernel.
             let _ = open.socket.set_linger(Some(Duration::ZERO));
         }
     }
@@ -263,6 +263,7 @@ impl Running {
         self.session.from.0.enter()?;
         let socket = tcp_socket()?;
         configure(&socket, &self.session.spec).map_err(|(_, error)| error)?;
+        // Nagle's algorithm would delay the writes of a paced source.
         socket.set_tcp_nodelay(true)?;
         socket.set_nonblocking(true)?;
         socket.bind(&SockAddr::from(SocketAddrV4::new(self.session.from.1, 0)))?;
@@ -275,7 +276,7 @@ impl Running {
         Ok(())
     }
 
-    /// Reads and writes what can be.
+    /// Reads and writes as far as the sockets allow.
     fn serve(&mut self, now: Time, chunk: &mut [u8]) -> io::Result<()> {
         while let Ok((socket, _)) = self.listener.accept() {
             socket.set_nonblocking(true)?;
@@ -288,7 +289,7 @@ impl Running {
             match open.socket.peer_addr() {
                 Ok(_) => open.connected = true,
                 Err(_) if matches!(open.socket.take_error(), Ok(None)) => return Ok(()),
-                // Nobody answered: as a user would, it is tried again.
+                // The connection attempt timed out, and is repeated as a user would do.
                 Err(_) => {
                     let (left, last) = (open.left, open.last);
                     return self.connect(left, last);
@@ -300,7 +301,7 @@ impl Running {
             match (&open.socket).write(&chunk[..most]) {
                 Ok(n) => open.left = if open.left == u64::MAX { u64::MAX } else { open.left - n as u64 },
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                // Reset by the other end, or timed out: it has ended.
+                // The connection was reset or timed out.
                 Err(_) => {
                     self.finish(now, false);
                     return Ok(());
@@ -310,7 +311,7 @@ impl Running {
         if open.last && open.left == 0 && !std::mem::replace(&mut open.shut, true) {
             let _ = open.socket.shutdown(std::net::Shutdown::Write);
         }
-        // The other end closes when it has all: that is the last acknowledgment.
+        // The peer closes after it has received everything, which shows that the transfer is complete.
         if !read_all(&open.socket, false) {
             let whole = open.shut;
             self.finish(now, whole);
@@ -341,19 +342,19 @@ impl Running {
     }
 }
 
-/// Throws away what has arrived; returns whether more may come.
+/// Discards the received bytes. Returns true if more may arrive.
 fn read_all(socket: &Socket, prompt: bool) -> bool {
     loop {
         match kernel::discard(socket.as_raw_fd(), 1 << 24) {
             Ok(0) => return false,
             Ok(_) if prompt => {
-                // It holds until the next segment only.
+                // TCP_QUICKACK only lasts until the next segment.
                 let _ = kernel::tcp_option(socket.as_raw_fd(), libc::TCP_QUICKACK, 1);
             }
             Ok(_) => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            // One that is still connecting is not at its end.
+            // A socket that is still connecting is not at its end.
             Err(e) => return e.raw_os_error() == Some(libc::ENOTCONN),
         }
     }
@@ -363,13 +364,15 @@ fn tcp_socket() -> io::Result<Socket> {
     Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP))
 }
 
-/// Sets what the flow's keys say and a socket can take.
+/// Sets the flow's keys as socket options, as far as they exist.
 fn configure(socket: &Socket, spec: &sc::Tcp) -> Result<(), (&'static str, io::Error)> {
     let fd = socket.as_raw_fd();
     socket.set_tcp_congestion(name(spec.config.congestion).as_bytes()).map_err(|e| ("congestion", e))?;
+    // TCP_MAXSEG includes the option bytes of the timestamps.
     let mss = (spec.config.packet.get() as u32).saturating_sub(HEADERS[0]);
     kernel::tcp_option(fd, libc::TCP_MAXSEG, mss).map_err(|e| ("packet", e))?;
     let linux = (Span::millis(200), Span::secs(120));
+    // Older kernels lack the option, so that it is set only if the value differs from the default.
     if spec.config.min_rto != linux.0 {
         let us = (spec.config.min_rto.as_nanos() / 1_000) as u32;
         kernel::tcp_option(fd, TCP_RTO_MIN_US, us).map_err(|e| ("min_rto", e))?;
@@ -383,23 +386,24 @@ fn configure(socket: &Socket, spec: &sc::Tcp) -> Result<(), (&'static str, io::E
         kernel::tcp_option(fd, libc::TCP_WINDOW_CLAMP, clamp).map_err(|e| ("window", e))?;
     }
     if !spec.config.delayed_ack {
-        // Older kernels lack it; then the read loop's own asking has to do.
+        // Older kernels lack this option. The read loop then sets TCP_QUICKACK for each segment.
         let _ = kernel::tcp_option(fd, TCP_DELACK_MAX_US, 1);
     }
     Ok(())
 }
 
-/// The length of `struct tcp_info` in Linux 6.7, from which on time-outs are told.
-const INFO: usize = 248;
+/// Length of `struct tcp_info` in Linux 6.7, which added timeout counts.
+const TCP_INFO_LEN: usize = 248;
 
 fn observe(session: &mut Session, socket: &Socket, now: Time) {
-    let mut info = [0u8; INFO];
+    let mut info = [0u8; TCP_INFO_LEN];
     let Ok(len) = kernel::tcp_info(socket.as_raw_fd(), &mut info) else { return };
     let word = |at: usize| -> u32 {
         if at + 4 > len { 0 } else { u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]) }
     };
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
     let (retransmitted, sent, rtt, ssthresh) = (word(100), word(156), word(68), word(76));
+    // `long` puts the first word into the low half, which is right on little-endian machines only.
     let bytes = if cfg!(target_endian = "little") { long(200) } else { long(200).rotate_left(32) };
     let header = u64::from(HEADERS[usize::from(session.spec.config.timestamps)]);
     session.figures.observe(
@@ -410,10 +414,10 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
             retransmitted: u64::from(retransmitted),
             timeouts: u64::from(word(240) & 0xffff),
             cwnd: f64::from(word(80)),
-            // The kernel's infinity.
+            // The kernel's value for infinity.
             ssthresh: if ssthresh >= 0x7fff_ffff { f64::INFINITY } else { f64::from(ssthresh) },
             srtt: (rtt > 0).then(|| Span::micros(u64::from(rtt))),
-            // Segments that are not acknowledged, and bytes that were not sent.
+            // Unacknowledged segments, and bytes not sent.
             waits: word(24) > 0 || word(144) > 0,
         },
     );

@@ -1,6 +1,6 @@
-//! The ends that are ours, over UDP sockets in the namespaces of their hosts: video and plain traffic.
+//! Video and plain-traffic endpoints on UDP sockets in the namespaces of their hosts.
 
-use crate::relay::{Bell, Graft};
+use crate::relay::{MembershipChange, RelayHandle};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use steadycast_ends::{Agent, AgentIx, Arriving, Body, Out, PacketRow, Rows};
 use steadycast_link::Ecn;
-use steadycast_live::{CameSymbols, Datagram, End, Outbox, SentSymbols, Which};
+use steadycast_live::{Datagram, End, Outbox, ReceivedSymbols, SentSymbols, Which};
 use steadycast_scenario::NodeIx;
 use steadycast_session::{Media, Protected, Protection, Received, Receiver, Sender};
 use steadycast_units::{Bytes, Chance, Span, Time};
@@ -17,32 +17,33 @@ use steadycast_wire::rtcp::Compound;
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::{IP_UDP_OVERHEAD, is_rtcp};
 
-/// What a plain packet carries: four zeros, so that it is not taken for RTCP, its number, and when it left.
-pub(crate) const PLAIN: usize = 20;
+/// Length of a plain packet's payload: four zeros that distinguish it from RTCP, its number, and its send time.
+pub(crate) const PLAIN_PAYLOAD: usize = 20;
 
-/// Packets that may still be held back when they are of no use to their session any more.
-const HELD_BACK: u64 = 256;
+/// Number of symbols kept beyond the session's own range, because send jitter may hold back packets.
+const JITTER_MARGIN: u64 = 256;
 
-/// How often an agent is called at one time.
-const CATCH_UP: usize = 1_000;
+/// Maximum number of calls of an agent at one time.
+const MAX_CALLS: usize = 1_000;
 
-/// What a session's source has sent: which part of which frame a packet carries does not travel.
+/// The packets that a session's source sent. The receiving end looks up the frame fragment of a packet, which is not
+/// part of the datagram.
 #[derive(Default)]
 pub(crate) struct Sent {
     streams: BTreeMap<u32, Stream>,
 }
 
-/// What it has sent under one SSRC.
+/// The packets sent under one SSRC.
 #[derive(Default)]
 struct Stream {
     packets: VecDeque<(Media, Time)>,
     first: u64,
-    /// What they carry is parity.
+    /// Whether they are parity packets.
     parity: bool,
 }
 
-/// What is remembered of it: a packet that is older than this can't be told from a newer one with its number.
-const NUMBERS: usize = 1 << 16;
+/// Maximum number of stored packets: beyond it, 16-bit sequence numbers would be ambiguous.
+const MAX_STORED_PACKETS: usize = 1 << 16;
 
 impl Sent {
     fn add(&mut self, now: Time, media: &Media, parity: bool) {
@@ -51,8 +52,8 @@ impl Sent {
         stream.add(now, media);
     }
 
-    /// The latest packet with this header's number, if it is this packet, and whether it is parity. A header without a
-    /// send time is that of a packet that was computed.
+    /// Returns the latest packet with this header, with its send time and whether it is parity. A recovered packet has
+    /// no send time in its header.
     fn find(&self, header: &RtpHeader) -> Option<(&Media, Time, bool)> {
         let stream = self.streams.get(&header.ssrc)?;
         let (media, at) = stream.numbered(header.seq)?;
@@ -60,7 +61,7 @@ impl Sent {
         (sent == *header).then_some((media, *at, stream.parity))
     }
 
-    /// The latest original of this source with this number, as it would be without a header extension.
+    /// Returns the header of the latest packet of this source with this sequence number, without its extension.
     fn bare(&self, ssrc: u32, number: u16) -> Option<RtpHeader> {
         let (media, _) = self.streams.get(&ssrc)?.numbered(number)?;
         Some(RtpHeader { send_time: None, ..media.header })
@@ -73,7 +74,7 @@ impl Stream {
             self.first = media.seq;
         }
         debug_assert_eq!(self.first + self.packets.len() as u64, media.seq, "a stream's numbers have no gaps");
-        if self.packets.len() == NUMBERS {
+        if self.packets.len() == MAX_STORED_PACKETS {
             self.packets.pop_front();
             self.first += 1;
         }
@@ -82,24 +83,25 @@ impl Stream {
 
     fn numbered(&self, number: u16) -> Option<&(Media, Time)> {
         let last = self.first + (self.packets.len() as u64).checked_sub(1)?;
+        // A 16-bit distance to the last packet resolves the wrap of the numbers.
         let back = (last as u16).wrapping_sub(number);
         self.packets.get(last.checked_sub(u64::from(back))?.checked_sub(self.first)? as usize)
     }
 }
 
-/// What an end needs besides its agent.
+/// The parameters of an endpoint besides its agent.
 pub(crate) struct Hosted {
     pub(crate) ix: AgentIx,
-    /// Its session among those of all flows.
+    /// The index of its session among those of all flows.
     pub(crate) session: usize,
     pub(crate) host: NodeIx,
-    /// When it starts (`true`) and stops.
+    /// The times at which it starts (`true`) and stops.
     pub(crate) plan: VecDeque<(Time, bool)>,
-    /// Where its RTCP goes; a group's goes to the group.
+    /// The destination of its RTCP; `None` sends it to the peer or the group.
     pub(crate) reports_to: Option<SocketAddr>,
-    /// The group whose member it is, when it is one by its own decision.
+    /// The group that it joins and leaves by itself, if any.
     pub(crate) member_of: Option<u32>,
-    /// Packets are held back for a time uniform in 0 … this.
+    /// Send jitter: packets are held back for a time that is uniform between 0 and this.
     pub(crate) jitter: Span,
     pub(crate) chance: Chance,
 }
@@ -108,20 +110,20 @@ pub(crate) struct Hosted {
 pub(crate) struct UdpEnd {
     pub(crate) agent: Agent,
     pub(crate) hosted: Hosted,
-    /// Its packets, where they are recorded.
+    /// The records of its packets, if they are recorded.
     pub(crate) log: Option<Rows<PacketRow>>,
-    /// What its session has sent so far.
+    /// The packets that its session has sent so far.
     sent: Rc<RefCell<Sent>>,
-    bell: Bell,
+    relay: RelayHandle,
     held: VecDeque<(Time, Ecn, Body)>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     leaves: bool,
     zeros: Vec<u8>,
-    /// Packets of media, or of plain traffic, that have come.
-    pub(crate) heard: u64,
-    /// What parity is made from, and what lost packets are computed from.
+    /// Number of received packets of media or plain traffic.
+    pub(crate) received_packets: u64,
+    /// Symbols of sent packets, for parity, and of received packets, for recovery.
     kept: SentSymbols,
-    came: CameSymbols,
+    received_symbols: ReceivedSymbols,
 }
 
 impl UdpEnd {
@@ -130,26 +132,39 @@ impl UdpEnd {
         hosted: Hosted,
         log: Option<Rows<PacketRow>>,
         sent: Rc<RefCell<Sent>>,
-        bell: Bell,
+        relay: RelayHandle,
     ) -> Self {
         let (held, outgoing, zeros) = (VecDeque::new(), Vec::new(), Vec::new());
-        let (kept, came) = (SentSymbols::default(), CameSymbols::default());
-        Self { agent, hosted, log, sent, bell, held, outgoing, leaves: false, zeros, heard: 0, kept, came }
+        let (kept, received_symbols) = (SentSymbols::default(), ReceivedSymbols::default());
+        Self {
+            agent,
+            hosted,
+            log,
+            sent,
+            relay,
+            held,
+            outgoing,
+            leaves: false,
+            zeros,
+            received_packets: 0,
+            kept,
+            received_symbols,
+        }
     }
 
-    /// The run is over: nothing new begins.
+    /// Ends the run for the agent: it starts nothing new.
     pub(crate) fn finish(&mut self, now: Time, out: &mut Outbox) {
         self.agent.finish(now, &mut Out { packets: &mut self.outgoing });
         self.settle(now, out);
     }
 
-    fn graft(&self, join: bool) {
+    fn change_membership(&self, join: bool) {
         if let Some(group) = self.hosted.member_of {
-            self.bell.graft(Graft { group, host: self.hosted.host, join });
+            self.relay.change_membership(MembershipChange { group, host: self.hosted.host, join });
         }
     }
 
-    /// After the agent was called: its packets leave, or are held back.
+    /// Sends or holds back the packets that the agent emitted.
     fn settle(&mut self, now: Time, out: &mut Outbox) {
         for (size, ecn, body) in std::mem::take(&mut self.outgoing) {
             if let Some(log) = &mut self.log {
@@ -163,7 +178,7 @@ impl UdpEnd {
             if self.hosted.jitter.is_zero() {
                 self.send(now, size, ecn, &body, out);
             } else {
-                // What comes while one is held back leaves with it, as in the simulation.
+                // As in the simulation, packets that are emitted while one is held back leave together with it.
                 let until = match self.held.back() {
                     Some((until, _, _)) => *until,
                     None => now + self.hosted.chance.span_between(Span::ZERO, self.hosted.jitter),
@@ -181,15 +196,15 @@ impl UdpEnd {
             self.send(now, size, ecn, &body, out);
         }
         let first = self.first_kept().unwrap_or(u64::MAX);
-        self.kept.forget_before(first.saturating_sub(HELD_BACK));
+        self.kept.forget_before(first.saturating_sub(JITTER_MARGIN));
         if self.leaves && !self.agent.leaving() {
             self.leaves = false;
-            self.graft(false);
+            self.change_membership(false);
         }
     }
 
-    /// The extended number of the first packet that may be sent again, or of which parity may be; `None` without
-    /// repair.
+    /// Returns the extended sequence number of the first packet that may still be retransmitted or protected; `None`
+    /// without repair.
     fn first_kept(&self) -> Option<u64> {
         let Agent::VideoSource(source) = &self.agent else { return None };
         source.session().and_then(Sender::first_kept)
@@ -227,13 +242,13 @@ impl UdpEnd {
                 bytes.extend_from_slice(&[0; 4]);
                 bytes.extend_from_slice(&number.to_be_bytes());
                 bytes.extend_from_slice(&now.as_nanos().to_be_bytes());
-                bytes.resize(start + (size.get() as usize).saturating_sub(IP_UDP_OVERHEAD).max(PLAIN), 0);
+                bytes.resize(start + (size.get() as usize).saturating_sub(IP_UDP_OVERHEAD).max(PLAIN_PAYLOAD), 0);
             }),
             Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
         }
     }
 
-    /// The packet that a datagram is, and when it left.
+    /// Parses a datagram into a packet and its send time.
     fn read(&self, which: Which, bytes: &[u8]) -> Option<(Body, Option<Time>)> {
         if matches!(self.agent, Agent::PlainSink(_)) {
             let number = u64::from_be_bytes(bytes.get(4..12)?.try_into().ok()?);
@@ -256,15 +271,16 @@ impl UdpEnd {
         Some((body, Some(at)))
     }
 
-    /// The agent is told of a datagram. A video's receiver computes from bytes what parity gives back.
-    fn tell(&mut self, now: Time, arriving: &Arriving<'_>, bytes: &[u8]) {
+    /// Passes a datagram to the agent. For a video receiver, lost packets are recovered from the bytes of parity.
+    fn deliver(&mut self, now: Time, arriving: &Arriving<'_>, bytes: &[u8]) {
         let out = &mut Out { packets: &mut self.outgoing };
         let Agent::VideoSink(sink) = &mut self.agent else { return self.agent.on_packet(now, arriving, out) };
+        // Bytes are needed only for parity, so that other sessions are spared the work.
         let source = sink.session().filter(|session| session.has_parity()).and_then(Receiver::source);
         match (arriving.body, source) {
             (Body::Rtp(media), Some(_)) if media.repairs.is_none() => {
                 if let Received::New(_) = sink.on_media(now, arriving, media, out) {
-                    self.came.on_packet(media.header.ssrc, media.header.seq, bytes);
+                    self.received_symbols.on_packet(media.header.ssrc, media.header.seq, bytes);
                 }
             }
             (Body::Rtp(media), Some(ssrc)) => {
@@ -273,21 +289,22 @@ impl UdpEnd {
                     && let Some(original) = self.sent.borrow().bare(ssrc, number)
                 {
                     let mut whole = Vec::new();
+                    // Payloads are zeros here, so that the original's bytes follow from its header.
                     original.encode(&[], &vec![0; original.payload_len.into()], &mut whole);
-                    self.came.on_packet(ssrc, number, &whole);
+                    self.received_symbols.on_packet(ssrc, number, &whole);
                 }
             }
             (Body::Parity(parity), Some(_)) => {
                 let received = sink.on_parity(now, arriving, &parity.0, &parity.1, out);
                 let payload = RtpHeader::parse(bytes).map(|(_, _, payload)| payload).unwrap_or_default();
                 if let (Received::New(_), Ok((header, symbol))) = (received, ParityHeader::parse(payload)) {
-                    self.came.on_parity(&header, symbol);
+                    self.received_symbols.on_parity(&header, symbol);
                 }
             }
             _ => return self.agent.on_packet(now, arriving, out),
         }
         let computable = sink.take_computable();
-        for (counted, bytes) in self.came.compute(&computable) {
+        for (counted, bytes) in self.received_symbols.recover_packets(&computable) {
             let Ok((header, _, _)) = RtpHeader::parse(&bytes) else { continue };
             let sent = self.sent.borrow();
             if let Some((media, ..)) = sent.find(&header) {
@@ -298,7 +315,7 @@ impl UdpEnd {
     }
 }
 
-/// Who sent a datagram, by its host.
+/// Returns the identity of a datagram's sender, which is its host.
 fn sender(address: SocketAddr) -> AgentIx {
     match address.ip() {
         IpAddr::V4(v4) => AgentIx(u32::from(v4)),
@@ -318,15 +335,15 @@ impl End for UdpEnd {
             let packets = &mut Out { packets: &mut self.outgoing };
             if start {
                 self.agent.start(now, packets);
-                self.graft(true);
+                self.change_membership(true);
             } else {
                 self.agent.stop(now, packets);
-                // Not before its BYE is out, which in a large group waits its turn.
+                // The membership must last until the BYE is sent, which is delayed in a large group.
                 self.leaves = self.hosted.member_of.is_some();
             }
         }
-        // A plain source sends one packet each time.
-        for _ in 0..CATCH_UP {
+        // A plain source sends one packet per call.
+        for _ in 0..MAX_CALLS {
             if self.agent.wake() > now {
                 break;
             }
@@ -337,7 +354,7 @@ impl End for UdpEnd {
 
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
         let Some((body, sent)) = self.read(datagram.which, datagram.bytes) else { return };
-        self.heard += u64::from(!matches!(body, Body::Rtcp { .. }));
+        self.received_packets += u64::from(!matches!(body, Body::Rtcp { .. }));
         let ecn = datagram.meta.ecn;
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
         let sent = sent.unwrap_or(now);
@@ -345,7 +362,7 @@ impl End for UdpEnd {
             log.extend(PacketRow::of(now, size, &body, ecn, Some(now.since(sent))));
         }
         let arriving = Arriving { from: sender(datagram.meta.from), size, sent, ecn, body: &body };
-        self.tell(now, &arriving, datagram.bytes);
+        self.deliver(now, &arriving, datagram.bytes);
         self.settle(now, out);
     }
 }

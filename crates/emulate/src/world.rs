@@ -1,13 +1,13 @@
-//! The emulated world as a whole: hosts, the network between them, and the ends on them.
+//! The emulated world: hosts, the network between them, and the endpoints on them.
 
 use crate::kernel;
 use crate::namespace::{self, Namespace};
 use crate::program::{Program, Started, sweep};
-use crate::relay::{Bell, Gate, Member, Punctuality, Relay, Relayed};
+use crate::relay::{Gate, Member, Punctuality, Relay, RelayHandle, Relayed};
 use crate::tap::Tap;
 use crate::tcp::{Runner, Session};
+use crate::tcp_monitor::{Stream, Streams};
 use crate::udp::{Hosted, Sent, UdpEnd};
-use crate::watch::{Stream, Streams};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,56 +22,56 @@ use steadycast_ends::{
     Agent, AgentFactory, AgentIx, BuildError, End, FlowEnds, Inputs, Intake, Kept, KernelSink, KernelSource, PacketRow,
     Record, Rows, Store, Table, Transition, plan, transitions_of,
 };
-use steadycast_live::{Clock, Interface, Loop, Pair, PairOptions, Spool};
+use steadycast_live::{Clock, Interface, Loop, Pair, PairOptions, TempStore};
 use steadycast_network::{Datagrams, group_address, host_address};
 use steadycast_record::{Figures, run};
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
 use steadycast_tcp::Config;
 use steadycast_units::{Span, Spread, Time};
 
-/// Ports of the first session: RTP, and RTCP after it; each further session takes the next two.
+/// RTP port of the first session, with RTCP on the next port. Each further session uses the next two.
 pub const RTP_PORT: u16 = 5004;
-/// Port of the first TCP session, iperf's; each further one takes the next.
+/// Port of the first TCP session, iperf's default. Each further session uses the next one.
 pub const TCP_PORT: u16 = 5001;
 
-/// Sessions of a scenario: their ports have to fit between RTP's first and the kernel's own.
-const SESSIONS: usize = 10_000;
+/// Maximum number of sessions, whose ports must fit below the kernel's ephemeral ports.
+const MAX_SESSIONS: usize = 10_000;
 
-/// How late the pacers may be called and still keep their rate.
-const CREDIT: Span = Span::millis(5);
+/// Pacer credit: lateness of a call up to which a pacer keeps its rate.
+const PACER_CREDIT: Span = Span::millis(5);
 
-/// How often it is asked whether the run is to go on.
-const ASKED: Span = Span::millis(50);
+/// Interval between calls of `go_on`.
+const CHECK_INTERVAL: Span = Span::millis(50);
 
-/// After the end the run waits until nothing has arrived for this long.
+/// After its end, the run waits until no packet has arrived for this time.
 const GRACE_IDLE: Span = Span::millis(400);
-/// It waits at most this long.
+/// Maximum of this wait.
 const GRACE_TOTAL: Span = Span::secs(3);
 
-/// A larger share of late releases than this, and the run says that it is not to be trusted.
-const TRUSTED: f64 = 0.01;
+/// Maximum share of late releases for a trustworthy run.
+const MAX_LATE_SHARE: f64 = 0.01;
 
-/// The same where the ends of flows are called later than this 1 % of the time.
-const ENDS_LATE: Span = Span::millis(5);
+/// Maximum 99th percentile of the lateness of endpoint calls for a trustworthy run.
+const MAX_ENDS_LATENESS: Span = Span::millis(5);
 
-/// Why a scenario can't be emulated.
+/// The error of a scenario that can't be emulated.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulateError {
-    /// The network, or a flow.
+    /// A problem of the network or of a flow.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// No such host.
+    /// A host that does not exist.
     #[error("no host is called \"{0}\"")]
     NoHost(String),
-    /// The program that is to run on a host.
+    /// A program that can't be started.
     #[error("{name}: can't be started ({error})")]
     Program {
-        /// Its name.
+        /// The name of the program.
         name: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// The system, with what it refused; "network namespaces" and "/dev/net/tun" may be a matter of rights.
+    /// A system error, with the resource. "network namespaces" and "/dev/net/tun" may require privileges.
     #[error("{0}: {1}")]
     Io(&'static str, io::Error),
 }
@@ -80,30 +80,30 @@ pub(crate) fn during(what: &'static str) -> impl FnOnce(io::Error) -> EmulateErr
     move |error| EmulateError::Io(what, error)
 }
 
-/// What is asked of an emulation beyond its scenario.
+/// Options of an emulation beyond its scenario.
 #[derive(Default)]
 pub struct Options {
-    /// Nodes that get a host although no flow begins or ends there.
+    /// Further nodes that get a host although they are not the end of a flow.
     pub hosts: Vec<String>,
-    /// Only the network: none of the scenario's flows.
+    /// Whether only the network is emulated, without the scenario's flows.
     pub only_network: bool,
-    /// Runs beside the flows; the run ends with it.
+    /// A program that runs beside the flows. The run ends with it.
     pub program: Option<Program>,
-    /// Hosts of which each datagram's way is recorded, in the table `wire`.
+    /// Hosts whose datagrams are recorded in the table `wire`.
     pub tap: Vec<String>,
 }
 
 /// A host of the emulated world.
 pub struct Host {
-    /// Its node's name.
+    /// The name of its node.
     pub name: String,
     /// Its node.
     pub node: NodeIx,
-    /// Its namespace.
+    /// Its network namespace.
     pub namespace: Arc<Namespace>,
 }
 
-/// An end of a UDP flow before the run.
+/// An endpoint of a UDP flow before the run.
 struct Ready {
     agent: Agent,
     hosted: Hosted,
@@ -111,7 +111,7 @@ struct Ready {
     log: Option<Rows<PacketRow>>,
 }
 
-/// A scenario that is ready to be run in real time, running, or over.
+/// A scenario in real time: prepared, running, or finished.
 pub struct Emulation {
     scenario: Scenario,
     /// Its hosts.
@@ -122,17 +122,17 @@ pub struct Emulation {
     logs: Vec<Option<Vec<PacketRow>>>,
     step: Span,
     now: Time,
-    /// Before the run.
+    /// The parts of a run that has not started.
     ready: Option<Prepared>,
-    /// After it.
+    /// The network, after the run.
     network: Option<Datagrams>,
     tap: Option<Tap>,
-    told: Punctuality,
+    timing: Punctuality,
     sessions: usize,
     program: Option<Program>,
-    /// How the program ended.
+    /// The exit code of the program.
     pub code: Option<i32>,
-    /// How late the ends that are ours were called, in all and near the end.
+    /// Lateness of calls of our own endpoints, over the whole run and near its end.
     ends_late: Spread,
     ends_late_last: Spread,
 }
@@ -150,30 +150,33 @@ struct Prepared {
 }
 
 impl Emulation {
-    /// Makes the hosts and opens the flows' sockets.
+    /// Creates the hosts and opens the sockets of the flows.
     ///
     /// # Errors
-    /// A right is missing, or something in the scenario can't be had here.
+    /// A privilege is missing, or the scenario can't be emulated on this machine.
     pub fn build(scenario: &Scenario, inputs: &mut Inputs, options: Options) -> Result<Self, EmulateError> {
-        inputs.credit = CREDIT;
+        inputs.credit = PACER_CREDIT;
+        // Processes of an earlier run that crashed would compete with this one.
         sweep();
         let mut scenario = scenario.clone();
         if options.only_network {
             scenario.flows.clear();
             scenario.record.packets.clear();
+            // Only events of the network remain.
             scenario.events.retain(|e| matches!(e.what, sc::What::Set(_)));
         }
         let more = options.hosts.iter().chain(options.program.iter().map(|p| &p.host)).chain(&options.tap);
         let nodes = hosts_of(&scenario, more)?;
         let mut network = Datagrams::new(&scenario, &nodes)?;
-        // Without room on the disk the record stays in memory.
-        let store = Spool::new().ok().map(|spool| -> Arc<dyn Store> { Arc::new(spool) });
+        // If no temporary file can be created, the record stays in memory.
+        let store = TempStore::new().ok().map(|spool| -> Arc<dyn Store> { Arc::new(spool) });
         if let Some(store) = &store {
             network.keep_in(store);
         }
         let tapped: BTreeSet<NodeIx> = options.tap.iter().filter_map(|name| scenario.node(name)).collect();
         let tap = (!tapped.is_empty()).then(|| Tap::new(tapped, store.as_ref()));
         let mtu = scenario.links.iter().flat_map(|l| [l.forward.mtu, l.back.mtu]).map(|m| m.get()).min();
+        // 68 bytes is the minimum MTU of IPv4 (RFC 791).
         let mtu = mtu.unwrap_or(1500).clamp(68, 65_535) as u16;
         let (hosts, gates) = make_hosts(&scenario, &nodes, mtu)?;
         let ways = scenario.flows.iter().map(|flow| network.directions_of_flow(flow)).collect();
@@ -192,7 +195,7 @@ impl Emulation {
             groups: 0,
             turns: Vec::new(),
         };
-        let made = namespace::apart(|| -> Result<_, EmulateError> {
+        let made = namespace::in_separate_thread(|| -> Result<_, EmulateError> {
             let flows = planner.flows()?;
             let (sources, sessions): (Vec<_>, Vec<_>) = std::mem::take(&mut planner.tcp).into_iter().unzip();
             Ok((flows, sources, Runner::new(sessions)?))
@@ -212,7 +215,7 @@ impl Emulation {
             ready: Some(Prepared { network, gates, members, ends, sources, tcp, streams, tap }),
             network: None,
             tap: None,
-            told: Punctuality::default(),
+            timing: Punctuality::default(),
             sessions,
             program: options.program,
             code: None,
@@ -222,10 +225,10 @@ impl Emulation {
         })
     }
 
-    /// Has what is offered to the links that the scenario captures written as pcapng; `open` is told a link's name.
+    /// Writes captures of the links that the scenario names as pcapng. `open` returns the stream for a link's name.
     ///
     /// # Errors
-    /// The streams', with the link's name.
+    /// A stream failed; the link's name is included.
     pub fn capture(
         &mut self,
         open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
@@ -234,34 +237,34 @@ impl Emulation {
         ready.as_mut().map_or(Ok(()), |ready| ready.network.capture(scenario, open))
     }
 
-    /// Ends the captures; without any it does nothing.
+    /// Ends the captures, if there are any.
     ///
-    /// # Errors
+    /// The first error of a stream during the run, with the link's name.
     /// The first that a stream had during the run, with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.network.as_mut().map_or(Ok(()), Datagrams::end_capture)
     }
 
-    /// When the run ends.
+    /// Returns the end of the run.
     pub fn end(&self) -> Time {
         Time::ZERO + self.scenario.duration
     }
 
-    /// Packets that have left a link so far.
+    /// Returns the number of packets that have left a link so far.
     pub fn hops(&self) -> u64 {
         self.network.as_ref().map_or(0, Datagrams::hops)
     }
 
-    /// Runs to the end, as long as `go_on` says so; it is asked every 50 ms. Returns whether the end was reached.
+    /// Runs to the end while `go_on` returns true; it is called every 50 ms. Returns whether the end was reached.
     ///
     /// # Errors
-    /// The system's: out of memory, or of descriptors.
+    /// The system has no memory or descriptors left.
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> Result<bool, EmulateError> {
         let Some(ready) = self.ready.take() else { return Ok(false) };
         let Prepared { network, gates, members, ends, sources, tcp, streams, tap } = ready;
         let (end, step) = (self.end(), self.step);
         let clock = Clock::start();
-        let (bell, inbox) = Bell::new().map_err(during("the relay"))?;
+        let (bell, inbox) = RelayHandle::new().map_err(during("the relay"))?;
         let relay = Relay::new(network, clock, gates, &members, inbox, (streams, tap));
         let relay = spawn("sc-relay", move || relay.run()).map_err(during("the relay"))?;
         let sessions = self.sessions;
@@ -274,6 +277,7 @@ impl Emulation {
                 let ran = self.drive(&mut world, &tcp, &mut go_on);
                 Ok((ran?, world))
             });
+            // The TCP thread must end even if the endpoints failed.
             stop.store(true, Ordering::Release);
             for (ix, figures) in sources.iter().zip(joined(tcp, "TCP")?) {
                 self.agents[ix.0 as usize] = Agent::KernelSource(Box::new(figures));
@@ -286,7 +290,7 @@ impl Emulation {
             Ok(complete)
         });
         bell.stop();
-        let Relayed { mut network, streams, mut tap, told } = joined(relay, "the relay")?;
+        let Relayed { mut network, streams, mut tap, timing } = joined(relay, "the relay")?;
         self.now = clock.now().min(end);
         for stream in streams.all.into_values() {
             if let Some((sent, arrived)) = stream.logs {
@@ -299,11 +303,11 @@ impl Emulation {
         let recalled = self.agents.iter_mut().try_for_each(Agent::recall).and_then(|()| network.recall());
         let recalled = recalled.and_then(|()| tap.iter_mut().try_for_each(Tap::recall));
         recalled.map_err(during("the record"))?;
-        (self.network, self.tap, self.told) = (Some(network), tap, told);
+        (self.network, self.tap, self.timing) = (Some(network), tap, timing);
         complete
     }
 
-    /// Runs the ends that are ours, and the program beside them.
+    /// Runs our own endpoints, and the program beside them.
     fn drive<T>(
         &mut self,
         world: &mut Udp,
@@ -312,11 +316,11 @@ impl Emulation {
     ) -> Result<bool, EmulateError> {
         let program = self.begin()?;
         let (end, step) = (self.end(), self.step);
-        // What paces must not wait for what only computes; the relay does the same.
-        kernel::first_in_line(false);
+        // Threads that pace get priority over threads that compute. The relay has it already.
+        kernel::set_realtime_priority(false);
         let over = || tcp.is_finished() || program.as_ref().is_some_and(Started::ended);
         let mut ran = world.run(end, step, over, &mut *go_on);
-        // The run ends with its program, sooner or later than the flows.
+        // The run ends with its program, which may end before or after the flows.
         if let Some(program) = program {
             while matches!(ran, Ok(true)) && !program.ended() && go_on(end) {
                 ran = world.idle().map(|()| true);
@@ -326,7 +330,7 @@ impl Emulation {
             }
             self.code = Some(program.end());
         }
-        kernel::back_in_line();
+        kernel::set_normal_priority();
         self.ends_late = world.lateness();
         self.ends_late_last = self.ends_late.since(&world.late_before);
         ran.map_err(during("the sockets"))
@@ -359,7 +363,7 @@ impl Emulation {
         Some(use_it(&record))
     }
 
-    /// The summary of the run, without what needs pixels. `complete` says whether its end was reached.
+    /// Returns the summary of the run, without figures that need pixels. `complete` is whether its end was reached.
     pub fn summary(&self, complete: bool) -> Value {
         let summary = self.with_record(|record| {
             let mut tree = record.tree(complete);
@@ -369,20 +373,20 @@ impl Emulation {
         summary.unwrap_or_default()
     }
 
-    /// Writes what this world alone knows.
+    /// Adds the figures that only an emulation has.
     fn put_own(&self, into: &mut Figures) {
-        let told = &self.told;
-        let share = told.late as f64 / (told.written as f64).max(1.0);
+        let timing = &self.timing;
+        let share = timing.late as f64 / (timing.written as f64).max(1.0);
         let ends = self.ends_late.quantile(0.99).unwrap_or(Span::ZERO);
-        let trusted = share <= TRUSTED && ends <= ENDS_LATE;
+        let trusted = share <= MAX_LATE_SHARE && ends <= MAX_ENDS_LATENESS;
         into.put(&run::TRUSTWORTHY, trusted);
-        into.put(&run::RELEASED_PACKETS, told.written);
+        into.put(&run::RELEASED_PACKETS, timing.written);
         into.put(&run::LATE_FRAC, share);
-        into.put_spread(&run::LATENESS, &told.lateness);
+        into.put_spread(&run::LATENESS, &timing.lateness);
         into.put_spread(&run::ENDS_LATENESS, &self.ends_late);
         into.put_spread(&run::ENDS_LATENESS_LAST, &self.ends_late_last);
-        into.put(&run::REFUSED_PACKETS, told.refused);
-        into.put(&run::ASTRAY_PACKETS, told.astray);
+        into.put(&run::REFUSED_PACKETS, timing.refused);
+        into.put(&run::ASTRAY_PACKETS, timing.astray);
         if !trusted {
             let warning = format!(
                 "not trustworthy: this machine was too busy: \
@@ -397,7 +401,7 @@ impl Emulation {
         }
     }
 
-    /// The table called `name`; `None` for a name that no table has.
+    /// Returns the table called `name`, or `None` if there is no such table.
     pub fn table(&self, name: &str) -> Option<Table> {
         match &self.tap {
             Some(tap) if name == "wire" => tap.table(&self.scenario),
@@ -410,25 +414,25 @@ fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'stati
     std::thread::Builder::new().name(name.into()).spawn(work)
 }
 
-/// What a thread has come to.
+/// Waits for a thread and returns its result.
 fn joined<T>(thread: JoinHandle<io::Result<T>>, what: &'static str) -> Result<T, EmulateError> {
     let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread has ended")));
     ended.map_err(during(what))
 }
 
-/// The ends that are ours, in the thread that runs the emulation.
+/// The loop of our own endpoints, in the thread that runs the emulation.
 struct Udp {
     driver: Loop<UdpEnd>,
     count: usize,
-    /// How late they were called before the last part of the run.
+    /// Lateness of calls before the last part of the run.
     late_before: Spread,
 }
 
-/// The last part of a run, as a share of it.
-const LAST: f64 = 0.05;
+/// The share of a run that counts as its last part.
+const LAST_PART: f64 = 0.05;
 
 impl Udp {
-    fn new(clock: Clock, ends: Vec<Ready>, sessions: usize, bell: &Bell) -> io::Result<Self> {
+    fn new(clock: Clock, ends: Vec<Ready>, sessions: usize, bell: &RelayHandle) -> io::Result<Self> {
         let mut driver = Loop::new(clock)?;
         let sent: Vec<Rc<RefCell<Sent>>> = (0..sessions).map(|_| Rc::default()).collect();
         let count = ends.len();
@@ -448,31 +452,31 @@ impl Udp {
     ) -> io::Result<bool> {
         let clock = self.driver.clock;
         let mut next = Time::ZERO + step;
-        let last = end.before(end.since(Time::ZERO).scale(LAST));
+        let last = end.before(end.since(Time::ZERO).scale(LAST_PART));
         while next <= end || clock.now() < end {
             if next <= last {
                 self.late_before = self.lateness();
             }
-            let until = next.min(end).min(clock.now() + ASKED);
+            let until = next.min(end).min(clock.now() + CHECK_INTERVAL);
             self.turn(until)?;
             let now = clock.now();
             if now >= next {
-                self.each(|ix, driver| driver.tell(ix, |end, _, _| end.agent.sample(next)));
+                self.each(|ix, driver| driver.call(ix, |end, _, _| end.agent.sample(next)));
                 next += step;
             }
             if broken() || !go_on(now.min(end)) {
                 return Ok(now >= end);
             }
         }
-        // What is under way still arrives, so that the last frames are not counted as lost.
-        self.each(|ix, driver| driver.tell(ix, |end, now, out| end.finish(now, out)));
+        // Packets in flight still arrive, so that the last frames do not count as lost.
+        self.each(|ix, driver| driver.call(ix, |end, now, out| end.finish(now, out)));
         let (mut last, mut seen) = (clock.now(), 0);
         while clock.now() < (last + GRACE_IDLE).min(end + GRACE_TOTAL) {
-            self.turn(clock.now() + ASKED)?;
-            let mut heard = 0;
-            self.each(|ix, driver| heard += driver.end(ix).heard);
-            if heard > seen {
-                (last, seen) = (clock.now(), heard);
+            self.turn(clock.now() + CHECK_INTERVAL)?;
+            let mut received_packets = 0;
+            self.each(|ix, driver| received_packets += driver.end(ix).received_packets);
+            if received_packets > seen {
+                (last, seen) = (clock.now(), received_packets);
             }
         }
         Ok(true)
@@ -482,9 +486,9 @@ impl Udp {
         self.driver.late.clone()
     }
 
-    /// Goes on for a while without any step.
+    /// Drives the endpoints for a short time without sampling.
     fn idle(&mut self) -> io::Result<()> {
-        self.turn(self.driver.clock.now() + ASKED)
+        self.turn(self.driver.clock.now() + CHECK_INTERVAL)
     }
 
     fn turn(&mut self, until: Time) -> io::Result<()> {
@@ -502,7 +506,7 @@ impl Udp {
     }
 }
 
-/// The nodes that get a host: ends of flows, what has one link only, and what was asked for.
+/// Returns the nodes that get a host: ends of flows, nodes with a single link, and those of the options.
 fn hosts_of<'a>(scenario: &Scenario, more: impl Iterator<Item = &'a String>) -> Result<Vec<NodeIx>, EmulateError> {
     let mut hosts: BTreeSet<NodeIx> =
         scenario.flows.iter().flat_map(|f| [f.from].into_iter().chain(f.to.clone())).collect();
@@ -520,7 +524,7 @@ fn hosts_of<'a>(scenario: &Scenario, more: impl Iterator<Item = &'a String>) -> 
 
 fn make_hosts(scenario: &Scenario, nodes: &[NodeIx], mtu: u16) -> Result<(Vec<Host>, Vec<Gate>), EmulateError> {
     let made: Result<Vec<(Namespace, OwnedFd)>, EmulateError> =
-        namespace::apart(|| nodes.iter().map(|node| namespace::host(host_address(*node), mtu)).collect())
+        namespace::in_separate_thread(|| nodes.iter().map(|node| namespace::host(host_address(*node), mtu)).collect())
             .map_err(during("the hosts"))?;
     let (mut hosts, mut gates) = (Vec::new(), Vec::new());
     for (node, (namespace, tun)) in nodes.iter().zip(made?) {
@@ -530,12 +534,12 @@ fn make_hosts(scenario: &Scenario, nodes: &[NodeIx], mtu: u16) -> Result<(Vec<Ho
     Ok((hosts, gates))
 }
 
-/// Makes the ends of all flows. Its thread goes from namespace to namespace.
+/// Creates the endpoints of all flows. Its thread changes its namespace.
 struct Planner<'a> {
     scenario: &'a Scenario,
     inputs: &'a Inputs,
     spaces: BTreeMap<NodeIx, Arc<Namespace>>,
-    /// Where the older part of the record goes.
+    /// The store for the older part of the record.
     store: Option<Arc<dyn Store>>,
     agents: Vec<Agent>,
     ends: Vec<Ready>,
@@ -544,7 +548,7 @@ struct Planner<'a> {
     members: Vec<Member>,
     sessions: usize,
     groups: u32,
-    /// When all flows' ends start, stop, join and leave.
+    /// The times at which the flows' ends start, stop, join and leave.
     turns: Vec<Transition>,
 }
 
@@ -568,7 +572,7 @@ impl Planner<'_> {
         self.space(node)?.enter().map_err(during("the hosts"))
     }
 
-    /// An agent whose record goes where all goes.
+    /// Moves an agent's record to the store.
     fn keeping(&self, mut agent: Agent) -> Agent {
         if let Some(store) = &self.store {
             agent.keep_in(store);
@@ -576,19 +580,19 @@ impl Planner<'_> {
         agent
     }
 
-    /// Rows of the packets of a flow, if they are recorded.
+    /// Returns the rows for a flow's packets, if they are recorded.
     fn log(&self, n: u32) -> Option<Rows<PacketRow>> {
         let recorded = self.scenario.record.packets.contains(&sc::FlowIx(n));
         recorded.then(|| Rows::stored(self.store.clone()))
     }
 
     fn reserve(&mut self) -> AgentIx {
-        // A place, until the run is over.
+        // A placeholder until the end of the run.
         self.agents.push(Agent::KernelSource(Box::default()));
         AgentIx(self.agents.len() as u32 - 1)
     }
 
-    /// The turns of an end, as whether it is active from then on.
+    /// Returns the times at which an end becomes active or inactive.
     fn turns(&self, n: u32, end: End) -> VecDeque<(Time, bool)> {
         transitions_of(&self.turns, sc::FlowIx(n), end).map(|(at, does)| (at, does.begins())).collect()
     }
@@ -596,7 +600,7 @@ impl Planner<'_> {
     fn flow(&mut self, n: u32, cast: &AgentFactory<'_>, ends: &mut FlowEnds) -> Result<(), EmulateError> {
         let scenario = self.scenario;
         let flow = &scenario.flows[n as usize];
-        if self.sessions + flow.to.len() > SESSIONS {
+        if self.sessions + flow.to.len() > MAX_SESSIONS {
             return Err(BuildError::new("sessions", "the scenario has too many of them").into());
         }
         match &flow.kind {
@@ -637,7 +641,7 @@ impl Planner<'_> {
             };
             let chance = scenario.seed.part(&format!("flow.{name}.src.jitter"));
             let stream = Stream::new(source, sink, intake.clone(), session.payload(), self.log(n).zip(self.log(n)));
-            // The kernel has some by itself.
+            // The kernel itself adds this much jitter.
             let stream = stream.jittered(flow.send_jitter.saturating_sub(sc::KERNEL_JITTER), chance);
             self.streams.all.insert((*to, port), stream);
             self.tcp.push((source, session));
@@ -656,6 +660,7 @@ impl Planner<'_> {
         let mut makers = cast.makers(n, ends)?;
         let group = (flow.cast == sc::Cast::Multicast).then_some(self.groups);
         self.groups += u32::from(group.is_some());
+        // The source is a member from the start, because it listens to the reports.
         self.members.extend(group.map(|group| Member { group, host: flow.from, joined: true }));
         let outside = scenario.starts_outside(sc::FlowIx(n));
         let each = flow.cast == sc::Cast::UnicastEach;
@@ -664,6 +669,8 @@ impl Planner<'_> {
         for (place, to) in flow.to.iter().enumerate() {
             let name = flow.session(place);
             let first = place == 0 || each;
+            // With a unicast session for each receiver, every receiver starts a new one. Otherwise all share the first
+            // one.
             let session = self.sessions - usize::from(!first);
             self.sessions += usize::from(first);
             let port = RTP_PORT + 2 * session as u16;
@@ -676,8 +683,8 @@ impl Planner<'_> {
                 local: Some(port),
                 ..PairOptions::default()
             };
-            // A group whose members report to the sender alone: it listens at its own address, as with source-specific
-            // multicast.
+            // If the members of a group report to the sender alone, it listens at its own address, as with
+            // source-specific multicast.
             let alone = group.is_none()
                 || matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
             let source = alone.then_some(IpAddr::V4(host_address(flow.from)));
@@ -717,13 +724,13 @@ impl Planner<'_> {
             let pair = Pair::receiver(target, &options(*to)).map_err(net)?;
             self.ends.push(Ready { agent: self.keeping((makers.sink)(place, &name)), hosted, pair, log: self.log(n) });
         }
-        // Sinks come first: whoever is there from the start is there before the first packet.
+        // Sinks are added first, so that they have joined before the first packet is sent.
         self.ends.extend(sources);
         Ok(())
     }
 }
 
-/// Sets what holds for all TCP of the host that the thread is in.
+/// Sets the keys that apply to all TCP connections of the host in whose namespace the thread is.
 fn host_wide(flow: &sc::Flow, spec: &sc::Tcp) -> Result<(), BuildError> {
     let Config { sack, timestamps, ecn, .. } = spec.config;
     for (key, differs, value) in [("sack", !sack, "0"), ("timestamps", !timestamps, "0"), ("ecn", ecn, "1")] {

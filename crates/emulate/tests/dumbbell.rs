@@ -1,4 +1,4 @@
-//! Real kernels across a scenario's network. All of it needs the right to make network namespaces.
+//! Real kernels across a scenario's network. The tests need the privilege to create network namespaces.
 
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
@@ -11,17 +11,17 @@ use steadycast_record::Values;
 use steadycast_scenario::Scenario;
 use steadycast_units::{Span, Time};
 
-/// Runs a scenario.
+/// Runs a scenario and returns its summary.
 fn run(text: &str) -> Value {
     run_whole(text).1
 }
 
-/// The same, with the record.
+/// Runs a scenario, and returns the record as well.
 fn run_whole(text: &str) -> (Emulation, Value) {
     run_tapped(text, &[])
 }
 
-/// The same, with a tap of these hosts.
+/// Runs a scenario with a tap of these hosts.
 fn run_tapped(text: &str, tap: &[&str]) -> (Emulation, Value) {
     let loaded = Scenario::parse(text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
     let options = Options { tap: tap.iter().map(ToString::to_string).collect(), ..Options::default() };
@@ -33,7 +33,7 @@ fn run_tapped(text: &str, tap: &[&str]) -> (Emulation, Value) {
     (emulation, summary)
 }
 
-/// The recorded packets of the flow that left (`s`) or arrived (`r`) at a node: when in seconds, and their numbers.
+/// Returns the recorded packets of the flow that left (`s`) or arrived (`r`) at a node: time in seconds, and number.
 fn packets(emulation: &Emulation, way: &str, node: &str) -> Vec<(f64, i64)> {
     let table = emulation.table("packets").expect("a table");
     let texts = |name| match table.get(name) {
@@ -83,7 +83,7 @@ fn the_kernels_tcp_fills_a_link_and_its_figures_are_recorded() {
 fn a_queue_that_decides_as_packets_leave_keeps_the_kernels_tcp_short() {
     for kind in ["codel", "fq-codel"] {
         let summary = run(&TCP.replace("'droptail', limit = '50p'", &format!("'{kind}'")));
-        // With drop-tail it is about 50 ms.
+        // With drop-tail the queueing delay is about 50 ms.
         let wait = number(&summary, "/links/0/queue_ms/p50");
         assert!((1.0..15.0).contains(&wait), "{kind}: {wait} ms");
         let utilisation = number(&summary, "/links/0/utilisation_frac");
@@ -112,23 +112,23 @@ packets = ['cbr']
 ",
     );
     let sent = number(&summary, "/flows/0/sent_packets");
-    // A packet each 4 ms. A source that wakes late makes up for 20 ms, and no more: each longer gap costs packets, by
-    // its length. (The bounds were 720 and 751 packets, until runs whose process was stopped for 150 ms and more had
-    // less.)
+    // A packet is sent every 4 ms. A source that wakes late catches up for at most 20 ms, so that longer gaps cost
+    // packets in proportion. (The bounds were 720 and 751 packets, until runs whose process was stopped for 150 ms and
+    // more had less.)
     let times: Vec<f64> = packets(&emulation, "s", "cbr.src").into_iter().map(|(at, _)| at * 1e3).collect();
     assert_eq!(times.len() as f64, sent);
     let (first, last) = (times[0], times[times.len() - 1]);
-    // Where a stall ends after the run's end, what is made up leaves after it.
+    // After a stall at the end of the run, the packets that are caught up leave after the end.
     let in_time = times.iter().filter(|at| **at <= 3000.0).count();
     assert!(in_time <= 751, "{in_time}: {}", summary["emulation"]);
     assert!(first < 500.0 && last > 2500.0, "from {first} to {last} ms");
     let gaps: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    // The source was due up to one packet's time after the packet before the gap.
+    // The source was due up to one packet interval after the packet before the gap.
     let lost = |made_up: f64| gaps.iter().map(|gap| (gap - made_up).max(0.0) / 4.0).sum::<f64>();
     let due = (last - first) / 4.0 + 1.0;
     let how = format!("{sent} of {due}, {} … {} lost", lost(28.0), lost(24.0));
     assert!(sent >= due - lost(24.0) - 1.0 && sent <= due - lost(28.0) + 1.0, "{how}: {}", summary["emulation"]);
-    // Nor is it late all the time.
+    // The source is not late permanently either.
     let mut sorted = gaps;
     sorted.sort_by(f64::total_cmp);
     let median = sorted[sorted.len() / 2];
@@ -175,7 +175,7 @@ to = ['c']
     let reals = |name| if let Some(Values::Real(values)) = table.get(name) { &values[..] } else { panic!("{name}") };
     let wholes = |name| if let Some(Values::Whole(values)) = table.get(name) { &values[..] } else { panic!("{name}") };
     let (sent, arrived, copies) = (reals("sent_s"), reals("arrived_s"), wholes("copy"));
-    // The other flow's are not there, nor is anything that comes back.
+    // Packets of the other flow and of the reverse direction are not recorded.
     assert!(wholes("bytes").iter().all(|bytes| *bytes == 1250), "{:?}", wholes("bytes"));
     let firsts: Vec<f64> = sent.iter().zip(copies).filter(|(_, copy)| **copy == 0).map(|(at, _)| *at).collect();
     assert_eq!(firsts.len() as f64, number(&summary, "/flows/0/sent_packets"));
@@ -183,10 +183,10 @@ to = ['c']
     let (lost, twice) = (count(&|n| arrived[n].is_nan()), count(&|n| copies[n] == 1));
     let counted = ["dropped", "duplicated"].map(|n| number(&summary, &format!("/links/0/{n}_packets")));
     assert!([lost, twice] == counted && lost > 25.0 && twice > 25.0, "{lost} lost, {twice} twice, {counted:?}");
-    // 10 ms, and 0.5 ms for itself, after the 100 ms that the queue holds at most.
+    // 10 ms of delay and 0.5 ms of transmission, after at most 100 ms in the queue.
     let taken = arrived.iter().zip(sent).map(|(arrived, sent)| arrived - sent).filter(|taken| !taken.is_nan());
     assert!(taken.clone().all(|taken| (0.010_499_999..0.112).contains(&taken)), "{:?}", taken.fold(0.0, f64::max));
-    // A packet each 2 ms; what a source that wakes late does not make up for is taken off, as above.
+    // A packet is sent every 2 ms. Packets that a late source does not catch up for are subtracted, as above.
     let gaps = firsts.windows(2).map(|pair| pair[1] - pair[0]);
     let stalled = |made_up: f64| gaps.clone().map(|gap| (gap - made_up).max(0.0)).sum::<f64>();
     let span = firsts[firsts.len() - 1] - firsts[0];
@@ -196,7 +196,7 @@ to = ['c']
 
 #[test]
 #[ignore = "needs root"]
-fn a_groups_members_get_one_copy_each_and_leave_when_they_are_told_to() {
+fn group_members_get_one_copy_each_and_leave_on_time() {
     let (emulation, summary) = run_whole(
         "
 duration = '4s'
@@ -231,23 +231,24 @@ packets = ['video']
     }
     let left = numbers(&packets(&emulation, "r", "r4"));
     assert_eq!(left, numbers(&sent)[..left.len()]);
-    // The member that leaves gets all up to about 2 s. A stall of the machine at that moment moves the end by its own
-    // length.
+    // The member that leaves receives all packets up to about 2 s. A stall of the machine at that moment shifts the end
+    // by its length.
     assert!((1.6..2.4).contains(&sent[left.len() - 1].0), "{} of {}", left.len(), sent.len());
-    // What a figure says is what came. A stall at the end keeps up to 0.3 s of it from being counted.
+    // The figure equals the number of received packets. A stall at the end keeps up to 0.3 s of them from being
+    // counted.
     for (n, came) in [sent.len(), sent.len(), sent.len(), left.len()].into_iter().enumerate() {
         let told = number(&summary, &format!("/flows/0/receivers/{n}/throughput_bps")) * 4.0 / 9600.0;
         assert!((came as f64 - 15.0..came as f64 + 1.0).contains(&told), "{n}: {told} of {came}");
     }
-    // 500 kb/s where nothing stalled. (The bounds were 460 and 520 kb/s over all, until stalls of 0.3 s in all were
-    // seen.)
+    // The rate is 500 kb/s while nothing stalls. (The bounds were 460 and 520 kb/s over all, until stalls of 0.3 s in
+    // all were seen.)
     let mut gaps: Vec<f64> = sent.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
     gaps.sort_by(f64::total_cmp);
     let rate = 9600.0 / gaps[gaps.len() / 2];
     assert!((4.6e5..5.2e5).contains(&rate), "{rate}");
     let feedback = number(&summary, "/flows/0/feedback_packets");
-    // As in the simulation: 346, with 209 packets. A stall costs both. (The bounds were 320 and 370 reports, whatever
-    // was sent.)
+    // The simulation has 346 reports with 209 packets. A stall costs both. (The bounds were 320 and 370 reports,
+    // regardless of the packets sent.)
     let reports = feedback * 209.0 / sent.len() as f64;
     assert!((320.0..370.0).contains(&reports) && feedback < 370.0, "{feedback} reports, {} packets", sent.len());
 }
@@ -304,12 +305,12 @@ packets = ['any']
     let summary = emulation.summary(complete.unwrap_or_else(|e| panic!("{e}")));
     assert_eq!(summary.pointer("/links/2/name").and_then(Value::as_str), Some("program"));
     let got = number(&summary, "/links/2/packets");
-    // What was sent from the first source's join to its leave: 50 per second, for 1.5 s. To the end there would be 150,
-    // and until it left the other source 25.
+    // Packets sent from the first source's join to its leave: 50 per second for 1.5 s. Until the end there would be
+    // 150, and until the other source left 25.
     let sent = packets(&emulation, "s", "s");
     let meant = sent.iter().filter(|(at, _)| *at >= turned[0] && *at < turned[3]).count() as f64;
-    // A stall of the relay at one of the two moves it by its own length. (The bounds were 65 and 90 packets, as if all
-    // were sent.)
+    // A stall of the relay at one of the two events shifts it by its length. (The bounds were 65 and 90 packets, as if
+    // all were sent.)
     assert!((40.0..=77.0).contains(&meant) && (meant - 10.0..meant + 15.0).contains(&got), "{got} of {meant}");
 }
 
@@ -336,14 +337,14 @@ feedback = 'rfc8888'
     };
     let marked = |summary: &Value| number(summary, "/links/0/marked_packets");
     let dropped = |summary: &Value| number(summary, "/links/0/dropped_packets");
-    // More than fits: what is ECT(1) or ECT(0) is marked, and what is neither is dropped. (It was 2.1 Mb/s. A machine
-    // that stalls for 5 % of the time sends no more than fits then.)
+    // At a rate above the capacity, ECT(1) and ECT(0) packets are marked, and others are dropped. (It was 2.1 Mb/s. A
+    // machine that stalls for 5 % of the time does not exceed the capacity then.)
     let [ect1, ect0, off] = ["ect1", "ect0", "off"].map(|ecn| video(ecn, "2.4Mbps", "2Mbps"));
     assert!(marked(&ect1) > 200.0, "{}", marked(&ect1));
     assert!(marked(&ect0) > 1.0 && marked(&ect0) < marked(&ect1) / 2.0, "{}", marked(&ect0));
     assert_eq!(marked(&off), 0.0);
     assert!(dropped(&off) > 1.0, "{}", dropped(&off));
-    // Nothing is marked where nothing waits. After a stall of the machine many packets come at once: on this link a
+    // Without a queue nothing is marked. After a stall of the machine many packets arrive together. On this link, a
     // hundred of them wait for less than the queue's first mark needs. (It was 2 Mb/s. There a stall of 30 ms made the
     // queue mark.)
     assert_eq!(marked(&video("ect1", "1Mbps", "1Gbps")), 0.0);
@@ -383,8 +384,8 @@ feedback = 'rfc8888'
 #[test]
 #[ignore = "needs root"]
 fn a_probes_padding_crosses_the_relay_and_is_reported_and_is_no_loss() {
-    // Its first probes, of 15 ms at three and six times 150 kb/s, are longer than the first picture: they need padding,
-    // whatever comes of them.
+    // The first probes, of 15 ms at three and six times 150 kb/s, exceed the first picture. They need padding,
+    // regardless of their results.
     let summary = run("
 duration = '6s'
 [topology]
@@ -403,16 +404,16 @@ padding = true
 ");
     let padding = number(&summary, "/flows/0/padding_packets");
     let how = format!("{} of {}", summary["emulation"], summary["flows"]);
-    // In the simulation 84, of 148 bytes. What is not media of these two probes is padding. A stall may leave more
-    // media to a probe, or have one more sent at up to twice what the link carries.
+    // The simulation has 84 padding packets of 148 bytes. What is not media of these two probes is padding. A stall may
+    // leave more media to a probe, or cause another one at up to twice the link's capacity.
     let most = 0.015 / 8.0 * (9.0 * 150e3 + 8e6);
     let bytes = number(&summary, "/flows/0/padding_bps") * 6.0 / 8.0;
     assert!(padding > 0.0 && bytes < most, "{padding} packets of padding, {bytes} bytes: {how}");
-    // Headers of IP, UDP and RTP, and 1 to 255 octets of padding (RFC 3550, 5.1).
+    // Headers of IP, UDP and RTP, and 1 to 255 octets of padding (RFC 3550, section 5.1).
     assert!((41.0..=295.0).contains(&(bytes / padding)), "{bytes} bytes of {padding} packets");
     assert_eq!(number(&summary, "/flows/0/receivers/0/loss_frac"), 0.0);
     let rate = number(&summary, "/flows/0/receivers/0/throughput_bps");
-    // Far less than what fits, where a stall spoiled both results: 1.06 Mb/s were seen, and 0.66 with many stalls. (The
-    // bound was 1.5 before that.)
+    // The bound is far below the capacity, because a stall may spoil both results: 1.06 Mb/s were seen, and 0.66 with
+    // many stalls. (The bound was 1.5 before that.)
     assert!((0.5e6..4.0e6).contains(&rate), "{rate}: {how}");
 }

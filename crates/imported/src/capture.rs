@@ -348,7 +348,7 @@ fn chosen(ways: &[Way], stream: Option<u32>) -> Result<usize, Problem> {
 fn names(bytes: &[u8], sources: &BTreeSet<u32>) -> bool {
     let Ok(compound) = Compound::parse(bytes) else { return true };
     compound.packets.iter().any(|packet| match packet {
-        Packet::Feedback { media, .. } if packet.tells_packets() => {
+        Packet::Feedback { media, .. } if packet.is_packet_feedback() => {
             let streams = CongestionFeedback::from_packet(packet).ok().flatten();
             sources.contains(media)
                 || *media == 0

@@ -1,5 +1,5 @@
-//! What pacing costs: our sender against a bare loop of a timer and `send` at the same rate, towards a port of this
-//! machine where somebody reads nothing. `pace bare|ours RATE_MBPS SECONDS` prints one line of JSON.
+//! Cost of pacing: compares our sender with a bare loop of timer and `send` at the same rate, towards an unread port on
+//! this machine. `pace bare|ours RATE_MBPS SECONDS` prints one line of JSON.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "it measures the machine, and may stop")]
 
 use rustix::time::{ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::VideoSource;
-use steadycast_live::{Clock, Loop, Pair, PairOptions, Payloads, WiredSource};
+use steadycast_live::{Clock, Loop, Pair, PairOptions, Payloads, SocketSource};
 use steadycast_session::{Identity, Media, Profile, RtcpSettings, SenderSettings};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 
@@ -19,7 +19,7 @@ fn cpu_seconds() -> f64 {
     t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
-/// By how much each gap between two packets missed its length: 50 % and 99 %, in microseconds.
+/// Returns the median and the 99th percentile of the error of the gaps between packets, in microseconds.
 fn errors(times: &[u64], gap: f64) -> (f64, f64) {
     let mut off: Vec<f64> = times.windows(2).map(|w| ((w[1] - w[0]) as f64 - gap).abs() / 1e3).collect();
     off.sort_by(f64::total_cmp);
@@ -46,7 +46,7 @@ fn bare(to: SocketAddr, gap: u64, seconds: u64) -> Vec<u64> {
     times
 }
 
-/// Packets of zeros, with a note of when each left.
+/// Payloads of zeros that record the send time of each packet.
 struct Noted(Clock, Arc<std::sync::Mutex<Vec<u64>>>);
 
 impl Payloads for Noted {
@@ -86,10 +86,10 @@ fn ours(to: SocketAddr, rate: Rate, seconds: u64) -> Vec<u64> {
     };
     let source = VideoSource::new(settings, factory, setup, None, false, Seed(1).part("rtcp"), Time::ZERO);
     let times = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let source = WiredSource::new(source, Box::new(Noted(clock, Arc::clone(&times))));
+    let source = SocketSource::new(source, Box::new(Noted(clock, Arc::clone(&times))));
     let mut driver = Loop::new(clock).unwrap();
     let ix = driver.add(source, Pair::sender(to, &PairOptions::default()).unwrap()).unwrap();
-    driver.tell(ix, WiredSource::start);
+    driver.call(ix, SocketSource::start);
     driver.run(Time::ZERO + Span::secs(seconds), |_| true).unwrap();
     std::mem::take(&mut times.lock().unwrap())
 }
@@ -101,7 +101,7 @@ fn main() {
         std::process::exit(2);
     };
     let (rate, seconds) = (Rate::bps((mbps.parse::<f64>().unwrap() * 1e6) as u64), seconds.parse().unwrap());
-    // It is bound, so that nothing is refused, and never read.
+    // The port is bound, so that datagrams are not rejected, but never read.
     let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
     let _reports = UdpSocket::bind(("127.0.0.1", listener.local_addr().unwrap().port() + 1));
     let to = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Many browsers in small, in one thread, that watch what `steadycast serve` sends and report each packet as Chromium
+//! Many minimal browsers in one thread. They watch a stream of `steadycast serve`, and report each packet as Chromium
 //! does. `watchers http://HOST:PORT/#token=TOKEN COUNT SECONDS` prints one line of JSON.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "it lives in real time, and may stop")]
 
@@ -14,11 +14,11 @@ use std::time::Duration;
 use steadycast_wire::rtcp::{Compound, Packet, PacketStatus, Ticks, TransportFeedback};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 
-/// Between two reports of a viewer.
+/// Interval between two reports of a viewer.
 const APART: Duration = Duration::from_millis(60);
-/// Between two offers: the server looks at ten a second.
+/// Interval between two offers, because the server accepts ten per second.
 const OFFERS: Duration = Duration::from_millis(120);
-/// After the last has come, until rates count.
+/// Time after the last viewer has connected, before rates are measured.
 const SETTLING: Duration = Duration::from_secs(5);
 
 struct Viewer {
@@ -42,7 +42,7 @@ impl Viewer {
     fn read(&mut self) {
         let mut datagram = [0; 2_048];
         while let Some(len) = self.browser.turn(&mut datagram) {
-            // Headers of SRTP are in the clear, and nothing else is looked at.
+            // SRTP headers are not encrypted, and nothing else is needed.
             let datagram = &datagram[..len];
             let Ok((header, mut elements, _)) = RtpHeader::parse(datagram) else { continue };
             if steadycast_wire::is_rtcp(datagram) {
@@ -82,7 +82,7 @@ impl Viewer {
     }
 }
 
-/// The answer to one more offer; `None` where the server has no place yet.
+/// Sends an offer and returns the answer, or `None` if the server has no free place yet.
 fn answered(host: &str, token: &str) -> Option<String> {
     let offer = offer();
     let mut stream = TcpStream::connect(host).unwrap();

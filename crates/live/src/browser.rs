@@ -1,4 +1,4 @@
-//! A browser as the receiver of a live sender: its offer is answered, and media goes to it through a tunnel.
+//! A browser as the receiver of a live sender: answers its offer, and sends media over ICE and DTLS-SRTP.
 
 use crate::flow::{FLOW, FlowKeys, SOURCE};
 use crate::{Clock, LiveError, MasterKey, Medium, Outbox, Srtp, SrtpProfile, Which, entropy};
@@ -12,27 +12,28 @@ use steadycast_ends::{RemotePeer, VideoPlan};
 use steadycast_session::{HeaderIds, SendTime};
 use steadycast_units::{Span, Time};
 use steadycast_web::{
-    Agreed, Certificate, Credentials, Ends, Feedback, Keys, Output, Own, Protocol, Refusal, Stream, Tunnel, agree,
+    Certificate, Credentials, Feedback, Keys, LocalParameters, NegotiatedParameters, OfferError, Output, Protocol,
+    Stream, Tunnel, TunnelParameters, agree,
 };
 
-/// Whom a live sender sends to.
+/// The destination of a live sender.
 #[derive(Clone, Debug)]
-pub enum To {
-    /// A receiver's RTP address, or a group's.
+pub enum Destination {
+    /// The RTP address of a receiver or of a group.
     Address(SocketAddr),
     /// A browser.
     Browser {
-        /// What it offers: a session description.
+        /// The browser's offer, a session description.
         offer: String,
         /// This machine's address, as the browser reaches it.
         media: IpAddr,
-        /// UDP ports of which one is taken.
+        /// UDP ports of which the first free one is used.
         ports: RangeInclusive<u16>,
     },
 }
 
-impl To {
-    /// Its address, or that from which it is reached.
+impl Destination {
+    /// Returns the destination's address, or the local address if the destination is a browser.
     pub(crate) const fn ip(&self) -> IpAddr {
         match self {
             Self::Address(at) => at.ip(),
@@ -41,7 +42,7 @@ impl To {
     }
 }
 
-impl fmt::Display for To {
+impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(at) => at.fmt(f),
@@ -50,59 +51,61 @@ impl fmt::Display for To {
     }
 }
 
-impl From<Refusal> for LiveError {
-    fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.place, refusal.problem, refusal.remedy)
+impl From<OfferError> for LiveError {
+    fn from(error: OfferError) -> Self {
+        Self::new(error.place, error.problem, error.remedy)
     }
 }
 
-/// So long libwebrtc waits for a picture before it asks for a key frame; what comes late it shows late.
-const WAITS: Span = Span::secs(3);
+/// The time that libwebrtc waits for a picture before it requests a key frame. A picture that arrives within it is
+/// shown late, so that retransmissions are useful for as long.
+const KEY_FRAME_WAIT: Span = Span::secs(3);
 
-/// This program's certificate: in memory alone, and another one in each run.
+/// Returns the program's DTLS certificate. It is made once per run and only held in memory.
 fn certificate() -> Result<&'static Certificate, LiveError> {
     static ONE: LazyLock<Option<Certificate>> = LazyLock::new(|| Certificate::new(&entropy::secret().ok()?));
     ONE.as_ref().ok_or_else(|| LiveError::new("DTLS", "no certificate could be made", "try again"))
 }
 
 /// An offer that can be answered.
-pub(crate) struct Taken {
-    agreed: Agreed,
+pub(crate) struct NegotiatedOffer {
+    negotiated: NegotiatedParameters,
     own: Credentials,
     certificate: &'static Certificate,
 }
 
-impl Taken {
-    /// What a browser offers for this medium.
+impl NegotiatedOffer {
+    /// Negotiates a browser's offer for this medium.
     pub(crate) fn of(offer: &str, medium: &Medium) -> Result<Self, LiveError> {
         let config = medium.config();
-        let agreed = agree(offer.as_bytes(), &Stream { format: medium.format(), config: &config })?;
-        Ok(Self { agreed, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
+        let negotiated = agree(offer.as_bytes(), &Stream { format: medium.format(), config: &config })?;
+        Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
-    /// The far end is a browser.
+    /// Returns the session's parameters for a browser as the far end.
     pub(crate) fn apart(&self, apart: RemotePeer) -> RemotePeer {
         RemotePeer {
-            // Where it is, its checks say.
+            // The address is unknown until ICE has checked a pair.
             peer: None,
-            // The largest of the profiles that DTLS may agree on.
+            // DTLS negotiates the profile later, so that the largest tag is assumed for the packet size.
             tag: SrtpProfile::Aes256Gcm.tag() as u64,
-            payload_type: self.agreed.payload_type,
-            again: self.agreed.repair.unwrap_or(apart.again),
+            payload_type: self.negotiated.payload_type,
+            again: self.negotiated.repair.unwrap_or(apart.again),
             ids: self.ids(),
             authenticated: true,
-            useful: Some(WAITS),
+            useful: Some(KEY_FRAME_WAIT),
             ..apart
         }
     }
 
-    /// With what the browser can do where the flow leaves it open: it reports single packets by RFC 8888, else by
-    /// transport-wide numbers, and asks for what it lacks.
+    /// Adds what the browser supports to the keys that the flow leaves open: RFC 8888 feedback, else transport-wide
+    /// feedback, and retransmissions.
     ///
     /// # Errors
-    /// The flow wants what the browser does not do.
+    /// The flow requires a feature that the browser does not support.
     pub(crate) fn keys(&self, keys: FlowKeys) -> Result<FlowKeys, LiveError> {
-        let Agreed { congestion, transport, repair, .. } = &self.agreed;
+        let NegotiatedParameters { congestion, transport, repair, .. } = &self.negotiated;
+        // The order is the preference: RFC 8888 includes ECN.
         let can = [("rfc8888", *congestion), ("twcc", transport.is_some())];
         if let Some((word, _)) = can.iter().find(|(word, can)| keys.is("feedback", word) && !can) {
             let remedy = "leave --feedback away, and it is chosen by the offer";
@@ -110,21 +113,21 @@ impl Taken {
         }
         let feedback = can.into_iter().find(|(_, can)| *can).map(|(word, _)| word);
         let keys = feedback.into_iter().fold(keys, |keys, word| keys.or("feedback", word));
-        // Its parity is another one than ours.
+        // The parity format of browsers (FlexFEC, ULPFEC) differs from ours, so that only RTX is used.
         let again = repair.is_some() && !keys.is("repair", "none") && !keys.is("mode", "paper");
         Ok(keys.with("repair", if again { "rtx" } else { "none" }))
     }
 
-    /// In which elements of the header extension packets carry what it reads.
+    /// Returns the header-extension elements that the browser reads.
     fn ids(&self) -> HeaderIds {
-        let send_time = self.agreed.send_time.map_or(SendTime::Omitted, SendTime::Absolute);
-        HeaderIds { transport: self.agreed.transport.unwrap_or(HeaderIds::default().transport), send_time }
+        let send_time = self.negotiated.send_time.map_or(SendTime::Omitted, SendTime::Absolute);
+        HeaderIds { transport: self.negotiated.transport.unwrap_or(HeaderIds::default().transport), send_time }
     }
 
-    /// The answer of an end at this address that sends as planned, in this session.
+    /// Returns the answer of a sender at this address with this plan.
     pub(crate) fn answer(&self, at: SocketAddr, plan: &VideoPlan, session: u64, key_frames: bool) -> String {
         let media = plan.sender(SOURCE).identity;
-        self.agreed.answer(&Own {
+        self.negotiated.answer(&LocalParameters {
             session,
             address: at,
             credentials: &self.own,
@@ -142,25 +145,26 @@ impl Taken {
         })
     }
 
-    /// The way to the browser that sent it.
-    pub(crate) fn way(self, clock: &Clock, local: SocketAddr) -> Result<Way, LiveError> {
-        let Self { agreed: Agreed { peer, fingerprints, .. }, own, certificate } = self;
-        let ends = Ends { local, own, peer, fingerprints };
+    /// Creates the connection to the browser that sent the offer.
+    pub(crate) fn connection(self, clock: &Clock, local: SocketAddr) -> Result<BrowserConnection, LiveError> {
+        let Self { negotiated: NegotiatedParameters { peer, fingerprints, .. }, own, certificate } = self;
+        let ends = TunnelParameters { local, own, peer, fingerprints };
         let tunnel = Tunnel::new(clock.zero(), clock.now(), ends, certificate);
         let tunnel = tunnel.map_err(|error| LiveError::new("DTLS", error, "please report this"))?;
-        Ok(Way { tunnel, home: None })
+        Ok(BrowserConnection { tunnel, home: None })
     }
 }
 
-/// The way to a browser. It has one address for the session, wherever it moves: who it is, its keys say.
-pub(crate) struct Way {
+/// The ICE and DTLS connection to a browser. The session sees one address for the browser, even if the browser moves,
+/// because its keys identify it.
+pub(crate) struct BrowserConnection {
     /// ICE and DTLS.
     pub(crate) tunnel: Tunnel,
     home: Option<SocketAddr>,
 }
 
-impl Way {
-    /// Returns how far it has come, for a status.
+impl BrowserConnection {
+    /// Returns the state of the connection for the status.
     pub(crate) fn status(&self, now: Time) -> Value {
         let tunnel = &self.tunnel;
         let address = tunnel.peer().map(|at| at.to_string());
@@ -170,28 +174,33 @@ impl Way {
         })
     }
 
-    /// A datagram has come: where it comes from, as the session knows it, if it is the session's.
+    /// Demultiplexes a datagram (RFC 7983). Returns the peer's address if it is RTP or RTCP of this session.
     pub(crate) fn sort(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Option<SocketAddr> {
         match Protocol::of(bytes) {
             Protocol::Stun | Protocol::Dtls => self.tunnel.on_datagram(now, from, bytes),
+            // SRTP authenticates the packet later. All addresses of the browser count as its first one.
             Protocol::Rtp => return self.home,
             Protocol::Other => {}
         }
         None
     }
 
-    /// Takes what the tunnel lets go; the protection of media, when its keys have come.
+    /// Sends the tunnel's pending output. Returns the SRTP context when its keys are available.
     pub(crate) fn drain(&mut self, now: Time, out: &mut Outbox) -> Option<Srtp> {
         let mut connected = None;
         while let Some(output) = self.tunnel.poll() {
             match output {
                 Output::Send(to, bytes) => out.push(Which::Rtp, Some(to), |all| all.extend_from_slice(&bytes)),
                 Output::Peer(at) => {
+                    // The first address identifies the browser for the session, so that a move does not look like a new
+                    // receiver.
                     self.home.get_or_insert(at);
                     out.redirect(at);
                 }
                 Output::Keys(keys) => match protection(&keys) {
                     Some(srtp) => connected = Some(srtp),
+                    // A profile that SRTP does not support ends the connection, because media must not be sent
+                    // unprotected.
                     None => self.tunnel.close(now),
                 },
             }
@@ -200,15 +209,16 @@ impl Way {
     }
 }
 
-/// The keys of what goes out and of what comes in.
+/// Returns the SRTP context with the keys of both directions.
 fn protection(keys: &Keys) -> Option<Srtp> {
-    use steadycast_web::SrtpProfile as Agreed;
+    use steadycast_web::SrtpProfile as NegotiatedProfile;
     let profile = match keys.profile {
-        Agreed::AES128_CM_SHA1_80 => SrtpProfile::Aes128CmSha1,
-        Agreed::AEAD_AES_128_GCM => SrtpProfile::Aes128Gcm,
-        Agreed::AEAD_AES_256_GCM => SrtpProfile::Aes256Gcm,
+        NegotiatedProfile::AES128_CM_SHA1_80 => SrtpProfile::Aes128CmSha1,
+        NegotiatedProfile::AEAD_AES_128_GCM => SrtpProfile::Aes128Gcm,
+        NegotiatedProfile::AEAD_AES_256_GCM => SrtpProfile::Aes256Gcm,
         _ => return None,
     };
     let [client, server] = MasterKey::exported(profile, &keys.material)?;
+    // This end is the DTLS server, so that it sends with the server's key.
     Some(Srtp::pair(&server, &client))
 }

@@ -1,12 +1,12 @@
-#![allow(clippy::disallowed_methods, reason = "here is the clock that everybody else is told the time by")]
+#![allow(clippy::disallowed_methods, reason = "this is the only file that reads the clock")]
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use steadycast_units::Time;
 use steadycast_wire::ntp::NtpEpoch;
 
-/// The machine's monotonic clock, counted from when this was made, with the wall-clock time of that moment.
+/// The machine's monotonic clock, counted from its creation, with the wall-clock time of that moment.
 ///
-/// Copies are the same clock: all ends of one process share one, so that their times can be compared.
+/// Copies have the same zero. All ends of a process share one clock, so that their times can be compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
@@ -14,39 +14,39 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that stands at zero now.
+    /// Creates a clock whose zero is now.
     pub fn start() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { start: Instant::now(), wall }
     }
 
-    /// A clock that has stood at zero an hour ago.
+    /// Creates a clock whose zero was an hour ago.
     #[cfg(test)]
     pub(crate) fn old() -> Self {
         let clock = Self::start();
         Self { start: clock.start.checked_sub(Duration::from_secs(3_600)).unwrap_or(clock.start), ..clock }
     }
 
-    /// The time now.
+    /// Returns the present time.
     pub fn now(&self) -> Time {
         Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Its zero, for those who count from an instant.
+    /// Returns the clock's zero as an instant.
     pub const fn zero(&self) -> Instant {
         self.start
     }
 
-    /// The wall-clock time of its zero, for the NTP stamps of sender reports.
+    /// Returns the wall-clock time of the clock's zero, for the NTP timestamps of sender reports.
     pub fn epoch(&self) -> NtpEpoch {
         let fraction = (u64::from(self.wall.subsec_nanos()) << 32) / 1_000_000_000;
         let whole = NtpEpoch::from_unix_secs(self.wall.as_secs());
         NtpEpoch(whole.0.wrapping_add(fraction))
     }
 
-    /// The time of a wall-clock instant that lies at most a second back: what the kernel stamps on datagrams. The wall
-    /// clock may have been set since the start, so both clocks are read together; `None` for what can't be a stamp of
-    /// just now.
+    /// Converts a wall-clock time, such as the kernel's receive timestamp, to this clock. Returns `None` if it is in
+    /// the future or more than a second old. Both clocks are read together, because the wall clock may have been set
+    /// since the start.
     pub fn of_wall(&self, stamp: Duration) -> Option<Time> {
         let now = self.now();
         let age = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.checked_sub(stamp)?;

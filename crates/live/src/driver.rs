@@ -1,4 +1,4 @@
-//! One thread's way through real time.
+//! The event loop that drives endpoints over their sockets in one thread.
 
 use crate::net::Buffers;
 use crate::{Clock, Meta, Pair, Which};
@@ -12,15 +12,15 @@ use steadycast_units::{Ecn, Span, Spread, Time};
 /// A datagram that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// At which port.
+    /// The port that it arrived at.
     pub which: Which,
     /// Its bytes.
     pub bytes: &'a [u8],
-    /// From where, and when.
+    /// Its source address and arrival time.
     pub meta: Meta,
 }
 
-/// What an end lets go: datagrams, in the order in which they leave.
+/// The datagrams that an end emits, in sending order.
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -29,19 +29,19 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// One more datagram, which is not ECN-capable: `write` appends its bytes. Without an address it goes to the pair's
-    /// other end.
+    /// Appends a datagram that is not ECN-capable. `write` appends its bytes. Without an address it is sent to the
+    /// pair's peer.
     pub fn push(&mut self, which: Which, to: Option<SocketAddr>, write: impl FnOnce(&mut Vec<u8>)) {
         self.push_as(Ecn::NotEct, which, to, write);
     }
 
-    /// As [`Outbox::push`], with this ECN field.
+    /// Appends a datagram with this ECN field. See [`Outbox::push`].
     pub fn push_as(&mut self, ecn: Ecn, which: Which, to: Option<SocketAddr>, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.list.push((ecn, which, to, self.bytes.len()));
     }
 
-    /// Sends what names no address to this one, also what was pushed before.
+    /// Changes the pair's peer. This applies to all datagrams without an address, including those already pushed.
     pub fn redirect(&mut self, to: SocketAddr) {
         self.other_end = Some(to);
     }
@@ -52,7 +52,9 @@ impl Outbox {
         }
         let mut from = 0;
         for (ecn, which, to, until) in self.list.drain(..) {
+            // The peer is resolved when the datagram is sent, because a browser may have moved since it was pushed.
             let to = to.unwrap_or_else(|| pair.peer(which));
+            // Only RTCP is recorded, because senders ignore media that is looped back.
             if which == Which::Rtcp && to.ip().is_multicast() {
                 echo.wrote(&self.bytes[from..until]);
             }
@@ -63,15 +65,15 @@ impl Outbox {
     }
 }
 
-/// The RTCP datagrams that an end sent to its group last. The system hands a member its own datagrams back, from an
-/// address that all members on this machine share; they are known by their bytes, and are no collision of SSRCs (RFC
+/// Digests of the last RTCP datagrams that an end sent to its group. The kernel loops them back from an address that
+/// all members on this machine share. They are recognised by their bytes, because they are not an SSRC collision (RFC
 /// 3550, section 8.2).
 #[derive(Debug, Default)]
 struct Echo([u64; 16], usize);
 
 impl Echo {
     fn digest(bytes: &[u8]) -> u64 {
-        // FNV-1a: any hash will do, since only one's own datagrams are compared with each other.
+        // FNV-1a. Any hash will do, because only an end's own datagrams are compared.
         bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
     }
     fn wrote(&mut self, bytes: &[u8]) {
@@ -83,75 +85,75 @@ impl Echo {
     }
 }
 
-/// One end of a flow, as a loop sees it. After each call [`End::wake`] is asked again.
+/// One end of a flow, as the loop drives it. The loop reads [`End::wake`] after each call.
 pub trait End {
-    /// When it wants [`End::on_wake`]. A time that is past means at once.
+    /// Returns the time at which [`End::on_wake`] is due. A time in the past is due immediately.
     fn wake(&self) -> Time;
-    /// The time of [`End::wake`] has come, or [`Waker::wake`] was called.
+    /// Handles the expiry of the timer of [`End::wake`], or a call of [`Waker::wake`].
     fn on_wake(&mut self, now: Time, out: &mut Outbox);
-    /// A datagram has arrived; RTCP that the end sent to its group itself is not shown to it.
+    /// Handles a datagram. The loop drops the RTCP that the end itself sent to its group.
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
-    /// The loop's clock has stood still until now: its process was stopped, or its machine was. All that had arrived by
-    /// then was shown to the end before, and no timer has been served.
+    /// Handles a gap in the clock: the process or its machine was suspended until now. Datagrams that arrived in the
+    /// meantime are delivered before this call, timers are served after it.
     fn on_clock_gap(&mut self, _now: Time) {}
-    /// Whether it has nothing more to do: a loop whose ends are all done returns.
+    /// Returns true if the end has nothing more to do. A loop whose ends are all done returns.
     fn done(&self) -> bool {
         false
     }
 }
 
-/// An end's place in its loop.
+/// The index of an end in its loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndIx(pub usize);
 
-/// Wakes a loop from another thread: something is there that its ends wait for.
+/// Wakes a loop from another thread.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// Has every end's [`End::on_wake`] called soon.
+    /// Has [`End::on_wake`] of every end called as soon as possible.
     pub fn wake(&self) {
-        // It fails only when 2⁶⁴ calls wait already.
+        // The write fails only if the counter would exceed 2⁶⁴ − 2, in which case the loop wakes anyway.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 }
 
-struct Attached<E> {
+struct AttachedEnd<E> {
     end: E,
     pair: Pair,
     echo: Echo,
     wake: Time,
-    /// The latest time that the end was told.
-    told: Time,
+    /// The latest time that the end was called with. Time never goes back for an end.
+    last_call: Time,
 }
 
-/// Drives ends over their sockets in one thread.
+/// The event loop, which drives ends over their sockets in one thread.
 pub struct Loop<E> {
-    /// The clock by which it drives.
+    /// The clock that timers and arrival times refer to.
     pub clock: Clock,
     poll: OwnedFd,
     waker: Waker,
-    places: Vec<Attached<E>>,
+    places: Vec<AttachedEnd<E>>,
     buffers: Buffers,
     out: Outbox,
-    /// How late its ends were called.
+    /// Lateness of timer calls.
     pub late: Spread,
 }
 
 const WAKER: u64 = u64::MAX;
 
-/// Batches that are read from a socket before it is somebody else's turn, or a time has come. What is left makes it
-/// readable at once again.
+/// Maximum number of batches read from a socket before other sockets and timers are served. Epoll is level-triggered,
+/// so that a socket with remaining datagrams is reported again.
 const BATCHES: usize = 16;
-/// A loop whose wait ends this much later than it asked for has stood still: a busy machine delays a thread by
-/// milliseconds, seldom by hundreds of them. What its ends take for themselves is no part of the wait.
-const CLOCK_GAP: Span = Span::secs(1);
-/// Sockets are emptied for this long at the most after the clock has stood still. The kernel keeps some 16,000 datagrams
-/// of a few bytes for one, which take an end some tenths of a second.
-const EMPTYING: Span = Span::secs(1);
+/// A wait that ends this much later than requested is a clock gap. A busy machine delays a thread by milliseconds,
+/// seldom by hundreds of them. Processing time of the ends is not part of the wait.
+const MIN_CLOCK_GAP: Span = Span::secs(1);
+/// Maximum time for emptying the sockets after a clock gap. The kernel queues about 16,000 datagrams of a few bytes per
+/// socket, which an end processes in some tenths of a second.
+const MAX_EMPTYING: Span = Span::secs(1);
 
 impl<E: End> Loop<E> {
-    /// A loop by this clock. It drives its ends in the thread that calls [`Loop::run`].
+    /// Creates a loop with this clock. [`Loop::run`] drives the ends in the thread that calls it.
     ///
     /// # Errors
     /// The system is out of descriptors.
@@ -170,12 +172,12 @@ impl<E: End> Loop<E> {
         })
     }
 
-    /// What wakes it from another thread.
+    /// Returns a waker for use in other threads.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// An end more, with its sockets, from whichever namespace they are.
+    /// Adds an end with its sockets, which may belong to any network namespace.
     ///
     /// # Errors
     /// The system can't watch more sockets.
@@ -186,43 +188,44 @@ impl<E: End> Loop<E> {
             epoll::add(&self.poll, port, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
         }
         let wake = end.wake();
-        self.places.push(Attached { end, pair, echo: Echo::default(), wake, told: Time::ZERO });
+        self.places.push(AttachedEnd { end, pair, echo: Echo::default(), wake, last_call: Time::ZERO });
         Ok(EndIx(ix))
     }
 
-    /// An end.
+    /// Returns an end.
     pub fn end(&self, ix: EndIx) -> &E {
         &self.places[ix.0].end
     }
 
-    /// An end's sockets.
+    /// Returns the sockets of an end.
     pub fn pair(&self, ix: EndIx) -> &Pair {
         &self.places[ix.0].pair
     }
 
-    /// Tells an end something that is not a datagram; what it lets go is sent.
-    pub fn tell(&mut self, ix: EndIx, what: impl FnOnce(&mut E, Time, &mut Outbox)) {
+    /// Calls `what` with an end and the present time, and sends the datagrams that the end emits.
+    pub fn call(&mut self, ix: EndIx, what: impl FnOnce(&mut E, Time, &mut Outbox)) {
         let now = self.clock.now();
         let place = &mut self.places[ix.0];
-        place.told = now.max(place.told);
-        what(&mut place.end, place.told, &mut self.out);
+        place.last_call = now.max(place.last_call);
+        what(&mut place.end, place.last_call, &mut self.out);
         place.settle(&mut self.out);
     }
 
-    /// All ends, at the end.
+    /// Returns all ends with their sockets, after the loop has ended.
     pub fn into_ends(self) -> Vec<(E, Pair)> {
         self.places.into_iter().map(|p| (p.end, p.pair)).collect()
     }
 
-    /// Drives its ends until `until`, or until all are done, or `go_on` says no: it is asked after every wait.
+    /// Drives the ends until `until`, until all are done, or until `go_on` returns false. `go_on` is called after every
+    /// wait.
     ///
-    /// Sockets are read before timers are served, so that silence is judged by what has arrived, however late this
-    /// thread is called.
+    /// Sockets are read before timers are served. So a silence timer takes all datagrams into account that have
+    /// arrived, however late the thread is scheduled.
     ///
     /// # Errors
     /// The system refuses to wait: a bug, or out of memory.
     pub fn run(&mut self, until: Time, mut go_on: impl FnMut(&mut Self) -> bool) -> io::Result<()> {
-        // Without it a wait may last 50 µs longer than it was asked to.
+        // The default timer slack of Linux delays a wait by up to 50 µs, which would be visible in packet pacing.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
         let mut events = Vec::with_capacity(64);
         loop {
@@ -230,19 +233,22 @@ impl<E: End> Loop<E> {
             let next = self.places.iter().map(|place| place.wake).fold(until, Time::min);
             let all_done = !self.places.is_empty() && self.places.iter().all(|place| place.end.done());
             let over = now >= until || all_done;
+            // After the end the sockets are read once more, so that no datagram that has arrived is ignored.
             let wait = if over { 0 } else { next.since(now).as_nanos() };
             let timeout = Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 };
             events.clear();
             let waited =
                 epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)).map(|_| ());
             match waited {
+                // A signal only shortens the wait.
                 Ok(()) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            if self.clock.now() > now + Span::nanos(wait) + CLOCK_GAP {
+            if self.clock.now() > now + Span::nanos(wait) + MIN_CLOCK_GAP {
                 self.on_clock_gap();
             }
             let tokens = || events.iter().map(|event| event.data.u64());
+            // Datagrams are delivered before wakes and timers, see above.
             for token in tokens().filter(|token| *token != WAKER) {
                 let which = if token & 1 == 0 { Which::Rtp } else { Which::Rtcp };
                 self.readable((token >> 1) as usize, which);
@@ -257,7 +263,7 @@ impl<E: End> Loop<E> {
         }
     }
 
-    /// Calls the ends whose time has come.
+    /// Calls the ends whose timers have expired.
     fn serve_timers(&mut self) {
         let mut now = self.clock.now();
         for place in &mut self.places {
@@ -269,10 +275,10 @@ impl<E: End> Loop<E> {
         }
     }
 
-    /// Empties the sockets, and tells the ends that the clock has stood still.
+    /// Empties the sockets, then reports the clock gap to the ends.
     fn on_clock_gap(&mut self) {
         let now = self.clock.now();
-        let until = now + EMPTYING;
+        let until = now + MAX_EMPTYING;
         for ix in 0..self.places.len() {
             let ports: Vec<Which> = self.places[ix].pair.ports().map(|(which, _)| which).collect();
             for which in ports {
@@ -280,14 +286,14 @@ impl<E: End> Loop<E> {
             }
         }
         for place in &mut self.places {
-            place.told = now.max(place.told);
-            place.end.on_clock_gap(place.told);
+            place.last_call = now.max(place.last_call);
+            place.end.on_clock_gap(place.last_call);
             place.settle(&mut self.out);
         }
     }
 
     fn woken(&mut self) {
-        // Several calls count as one.
+        // One read resets the counter, so that several calls of the waker count as one.
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.waker.0, &mut count);
         for place in &mut self.places {
@@ -295,21 +301,22 @@ impl<E: End> Loop<E> {
         }
     }
 
-    /// Reads the datagrams that wait at a socket, up to [`BATCHES`]. Returns whether there may be more.
+    /// Reads the datagrams queued at a socket, up to [`BATCHES`] batches. Returns true if there may be more.
     fn readable(&mut self, ix: usize, at: Which) -> bool {
         let Self { clock, places, buffers, out, .. } = self;
         let Some(place) = places.get_mut(ix) else { return false };
-        let Attached { end, pair, echo, told, .. } = place;
+        let AttachedEnd { end, pair, echo, last_call, .. } = place;
         let port = pair.port_mut(at);
         let mut each = |bytes: &[u8], meta: &Meta| {
-            // Whoever sends reports to the port of the media means the same (RFC 5761).
+            // Reports and media may share a port (RFC 5761), so that the packet type decides, not the port.
             let which = if steadycast_wire::is_rtcp(bytes) { Which::Rtcp } else { Which::Rtp };
             if which == Which::Rtcp && echo.is_own(bytes) {
                 return;
             }
-            // What arrived before the end was last called is not told it in the past.
-            *told = meta.at.max(*told);
-            end.on_datagram(*told, &Datagram { which, bytes, meta: *meta }, out);
+            // A datagram that arrived before the last call is delivered with the time of that call, because an end's
+            // time never goes back.
+            *last_call = meta.at.max(*last_call);
+            end.on_datagram(*last_call, &Datagram { which, bytes, meta: *meta }, out);
         };
         let more = (0..BATCHES).all(|_| port.receive(clock, buffers, &mut each));
         place.settle(out);
@@ -317,14 +324,14 @@ impl<E: End> Loop<E> {
     }
 }
 
-impl<E: End> Attached<E> {
+impl<E: End> AttachedEnd<E> {
     fn on_wake(&mut self, now: Time, out: &mut Outbox) {
-        self.told = now.max(self.told);
-        self.end.on_wake(self.told, out);
+        self.last_call = now.max(self.last_call);
+        self.end.on_wake(self.last_call, out);
         self.settle(out);
     }
 
-    /// Sends what the end let go, and asks when it wants to be woken.
+    /// Sends the datagrams that the end emitted, and reads its next timer.
     fn settle(&mut self, out: &mut Outbox) {
         out.flush(&mut self.pair, &mut self.echo);
         self.wake = self.end.wake();
@@ -337,7 +344,7 @@ mod tests {
     use crate::PairOptions;
     use std::net::UdpSocket;
 
-    /// An end that writes down what it is told.
+    /// An end that records its calls.
     struct Witness {
         seen: Vec<&'static str>,
         wake: Time,
@@ -362,7 +369,7 @@ mod tests {
         }
     }
 
-    /// A loop with an end whose timer is due, and to whose socket this many datagrams have come.
+    /// Returns a loop with an end whose timer is due, and with this many datagrams queued at its socket.
     fn filled(count: usize) -> (Loop<Witness>, EndIx) {
         let out = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -376,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_come_is_read_before_a_timer_is_served_also_where_the_time_is_over() {
+    fn queued_datagrams_are_read_before_timers_also_after_the_end() {
         for count in [0, 1, 100] {
             let (mut driver, ix) = filled(count);
             driver.run(Time::ZERO, |_| true).unwrap();
@@ -385,8 +392,8 @@ mod tests {
     }
 
     #[test]
-    fn after_the_clock_stood_still_all_that_came_is_read_before_the_end_is_told() {
-        // More than one turn reads, and no more than the smallest buffer that systems have holds.
+    fn after_a_clock_gap_sockets_are_emptied_before_the_end_is_notified() {
+        // The largest count needs several reads of the socket, but fits the smallest default receive buffer.
         for count in [0, 1, 100, 250] {
             let (mut driver, ix) = filled(count);
             driver.on_clock_gap();

@@ -15,36 +15,36 @@ fn none(error: getrandom::Error) -> LiveError {
     LiveError::new("no random numbers for a session", error, remedy)
 }
 
-/// A seed from the system's random numbers: of it a session makes its SSRC, its first sequence number and RTCP's
-/// intervals.
+/// Returns a seed from the system's random numbers. A session derives its SSRC, its first sequence number and its RTCP
+/// intervals from it.
 ///
 /// # Errors
-/// The system has none to give.
+/// The system provides no random numbers.
 pub(crate) fn seed() -> Result<Seed, LiveError> {
     getrandom::u64().map(Seed).map_err(none)
 }
 
-/// Bytes that nobody else knows.
+/// Returns `N` random bytes for use as a secret.
 ///
 /// # Errors
-/// The system has none to give.
+/// The system provides no random numbers.
 pub(crate) fn secret<const N: usize>() -> Result<[u8; N], LiveError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map(|()| bytes).map_err(none)
 }
 
-/// A number for these bytes, the same one for as long as the program runs. Its key is drawn once, and nobody else knows
-/// it: bytes that have a certain number, or that of other bytes, can't be made up.
+/// Returns a pseudo-random number for these bytes, which stays the same while the program runs. The key is secret and
+/// drawn once, so that an attacker can't construct bytes with a given number or a collision.
 pub(crate) fn number(bytes: [u8; 16]) -> u64 {
     static KEY: LazyLock<[u8; 16]> = LazyLock::new(|| {
-        // Where there are no random numbers, no session begins.
+        // Without random numbers `seed` fails at the start of every session, so that this zero is never used.
         let half = || seed().map_or(0, |seed| seed.0).to_be_bytes();
         let mut key = [0; 16];
         key[..8].copy_from_slice(&half());
         key[8..].copy_from_slice(&half());
         key
     });
-    // The first block of the key stream is that of the encrypted bytes.
+    // In counter mode with the bytes as the initial counter, the first block of the key stream is AES(key, bytes).
     let mut out = [0; 8];
     Ctr128BE::<Aes128>::new(&(*KEY).into(), &bytes.into()).apply_keystream(&mut out);
     u64::from_be_bytes(out)

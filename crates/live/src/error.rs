@@ -1,18 +1,18 @@
-//! Why a live session can't begin, or had to end.
+//! The error of a live session that can't start or had to end.
 
 use std::io;
 use steadycast_ends::BuildError;
 use steadycast_scenario::Problem;
 
-/// Where something is wrong, what it is, and what would help.
+/// An error with its place, its problem and its remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {problem}; {remedy}")]
 pub struct LiveError {
-    /// The key, the address or the option that it is about.
+    /// The key, the address or the option that is wrong.
     pub place: String,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What would help.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -21,12 +21,12 @@ impl LiveError {
         Self { place: place.to_string(), problem: problem.to_string(), remedy: remedy.to_owned() }
     }
 
-    /// The record is not what a scenario can say: a bug.
+    /// Returns the error of a record that a scenario can't express, which is a bug.
     pub(crate) fn unwritten(what: &str) -> Self {
         Self::new("the record can't be written", what, "please report this")
     }
 
-    /// A key of the flow is what a description says.
+    /// Renames the place of a flow's key to the attribute of the session description that it was read from.
     pub(crate) fn of_description(self) -> Self {
         match self.place.strip_prefix("flow.video.") {
             Some(key) => Self { place: format!("the description's {key}"), ..self },

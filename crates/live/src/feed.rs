@@ -1,4 +1,4 @@
-//! Frames with their bytes: from an encoder in another thread, or from a ladder that was made before.
+//! Sources of encoded frames: a live encoder in another thread, or a ladder that was encoded in advance.
 
 use crate::{Clock, Payloads, Waker};
 use std::collections::{BTreeMap, VecDeque};
@@ -10,34 +10,34 @@ use steadycast_session::{FrameKind, Media, Part};
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::payload::{PayloadFormat, payloads};
 
-/// Payloads of frames that wait in the pacer.
+/// The payloads of frames that wait in the pacer.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct PayloadStore {
     format: PayloadFormat,
     max_payload: usize,
-    frames: Arc<Mutex<BTreeMap<u32, Cut>>>,
+    frames: Arc<Mutex<BTreeMap<u32, PacketisedFrame>>>,
 }
 
-/// A frame's payloads, one after the other, and by the place in the frame at which each begins.
+/// The payloads of a frame, concatenated, and the range of each by its offset in the frame.
 #[derive(Debug, Default)]
-struct Cut {
+struct PacketisedFrame {
     bytes: Vec<u8>,
     places: Vec<(u32, Range<usize>)>,
 }
 
-impl Store {
-    /// For frames that are cut by `format` into payloads of up to `max_payload` bytes.
+impl PayloadStore {
+    /// Creates a store of frames that are packetised by `format` into payloads of up to `max_payload` bytes.
     pub fn new(format: PayloadFormat, max_payload: usize) -> Self {
         Self { format, max_payload, frames: Arc::default() }
     }
 
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<u32, Cut>> {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<u32, PacketisedFrame>> {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cuts frame number `index`, and keeps its payloads until they have been sent.
+    /// Packetises frame number `index`, and stores its payloads until they have been sent.
     fn put(&self, index: u32, frame: &[u8]) -> VecDeque<Part> {
-        let (mut cut, mut parts) = (Cut::default(), VecDeque::new());
+        let (mut cut, mut parts) = (PacketisedFrame::default(), VecDeque::new());
         for payload in payloads(self.format, frame, index, self.max_payload) {
             let (offset, from) = (payload.fragment.offset as u32, cut.bytes.len());
             payload.write(&mut cut.bytes);
@@ -49,7 +49,7 @@ impl Store {
     }
 }
 
-impl Payloads for Store {
+impl Payloads for PayloadStore {
     fn write(&mut self, media: &Media, out: &mut Vec<u8>) {
         let fragment = media.fragment;
         let mut frames = self.locked();
@@ -60,264 +60,267 @@ impl Payloads for Store {
         debug_assert!(place.is_some_and(|p| p.len() == usize::from(media.header.payload_len)));
         out.extend_from_slice(place.unwrap_or_default());
         if media.header.marker {
-            // Those before it that are still here were skipped.
+            // Earlier frames that are still stored were skipped by the pacer and will not be sent.
             *frames = frames.split_off(&(fragment.frame + 1));
         }
     }
 }
 
-/// What an encoder is to do.
+/// A job for the encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
-    /// Which of the source's pictures; those between it and the last one are left out.
+pub struct EncoderJob {
+    /// The number of the source's picture. Pictures between the last job's and this one are not coded.
     pub picture: u32,
-    /// It begins a group of pictures, in an encoder context of its own at this quantizer.
+    /// Whether it starts a group of pictures. Each group has a new encoder context with its quantizer.
     pub first: bool,
-    /// The group's quantizer.
+    /// The quantizer of the group.
     pub quantizer: u8,
-    /// The group's size: its place in [`Steering::sizes`].
+    /// The picture size of the group, as an index of [`Steering::sizes`].
     pub size: u8,
 }
 
-/// A coded frame with its bytes.
+/// An encoded frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unit {
-    /// Which of the source's pictures.
+pub struct EncodedFrame {
+    /// The number of the source's picture.
     pub picture: u32,
-    /// How it is coded.
+    /// The frame's kind.
     pub kind: FrameKind,
-    /// At which quantizer.
+    /// The quantizer.
     pub quantizer: u8,
     /// The access unit.
     pub bytes: Vec<u8>,
 }
 
-/// What an encoder that asks for work is told.
+/// The answer to an encoder that requests a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Do this.
-    Job(Job),
-    /// There is none yet.
+pub enum NextJob {
+    /// A job.
+    Job(EncoderJob),
+    /// No job is available yet.
     Nothing,
-    /// There will be none any more.
+    /// The session has ended, and no job follows.
     Closed,
 }
 
 #[derive(Debug, Default)]
-struct Desk {
-    job: Option<Job>,
-    ready: VecDeque<Unit>,
+struct EncoderQueueState {
+    job: Option<EncoderJob>,
+    ready: VecDeque<EncodedFrame>,
     ended: bool,
     closed: bool,
-    /// Pictures left out since the encoder was too slow, of all.
+    /// Pictures not coded because the encoder was too slow.
     left_out: u64,
-    /// Pictures left out since the rate had no room for them.
+    /// Pictures not coded because the rate had no room for them.
     no_room: u64,
-    /// How many pictures before the one that was asked for last are to be left out, for the one reason and the other.
+    /// Pictures to be left out before the present job: for a slow encoder, and for the rate.
     gap: (u32, u32),
-    sizes: Sizes,
+    sizes: SizeStats,
     waker: Option<Waker>,
 }
 
-/// At which sizes frames were coded.
+/// Statistics of the picture sizes of coded frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
-    /// The last frame's size: its place in [`Steering::sizes`].
+pub struct SizeStats {
+    /// The size of the last frame, as an index of [`Steering::sizes`].
     pub now: u8,
-    /// Frames that are smaller than the source's pictures.
+    /// Number of frames that are smaller than the source's pictures.
     pub smaller: u64,
-    /// How often the size has changed.
+    /// Number of changes of the size.
     pub changes: u64,
 }
 
-/// The desk between a session and the encoder in another thread: one job at a time lies there, and what has become of
-/// it.
+/// The queue between a session and the encoder in another thread. It holds one job and the encoded frames.
 #[derive(Clone, Debug, Default)]
-pub struct EncoderDesk(Arc<(Mutex<Desk>, Condvar)>);
+pub struct EncoderQueue(Arc<(Mutex<EncoderQueueState>, Condvar)>);
 
-impl EncoderDesk {
-    fn locked(&self) -> MutexGuard<'_, Desk> {
+impl EncoderQueue {
+    fn locked(&self) -> MutexGuard<'_, EncoderQueueState> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Work, as soon as there is some, or nothing after `patience`.
-    pub fn next_job(&self, patience: Duration) -> Next {
-        let waits = |desk: &mut Desk| desk.job.is_none() && !desk.closed;
+    /// Returns the next job. Waits up to `patience` for one.
+    pub fn next_job(&self, patience: Duration) -> NextJob {
+        let waits = |encoder_queue: &mut EncoderQueueState| encoder_queue.job.is_none() && !encoder_queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, waits);
-        let (mut desk, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match desk.job.take() {
-            _ if desk.closed => Next::Closed,
-            Some(job) => Next::Job(job),
-            None => Next::Nothing,
+        let (mut encoder_queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match encoder_queue.job.take() {
+            _ if encoder_queue.closed => NextJob::Closed,
+            Some(job) => NextJob::Job(job),
+            None => NextJob::Nothing,
         }
     }
 
-    /// A frame is done.
-    pub fn push(&self, unit: Unit) {
-        let mut desk = self.locked();
-        desk.ready.push_back(unit);
-        if let Some(waker) = &desk.waker {
+    /// Adds an encoded frame.
+    pub fn push(&self, unit: EncodedFrame) {
+        let mut encoder_queue = self.locked();
+        encoder_queue.ready.push_back(unit);
+        if let Some(waker) = &encoder_queue.waker {
             waker.wake();
         }
     }
 
-    /// The source has passed over this many pictures on its way to the one that was asked for, or to its end: they are
-    /// not coded. Only it knows how many there were.
+    /// Counts pictures that the source skipped before the requested one or before its end, and that were not coded.
+    /// Only the source knows their number.
     pub fn passed(&self, pictures: u32) {
-        let mut desk = self.locked();
-        let (late, no_room) = std::mem::take(&mut desk.gap);
+        let mut encoder_queue = self.locked();
+        let (late, no_room) = std::mem::take(&mut encoder_queue.gap);
+        // The source may have skipped fewer pictures than requested, for example at its end. The slow encoder counts
+        // first.
         let no_room = pictures.saturating_sub(late).min(no_room);
-        desk.no_room += u64::from(no_room);
-        desk.left_out += u64::from(pictures - no_room);
+        encoder_queue.no_room += u64::from(no_room);
+        encoder_queue.left_out += u64::from(pictures - no_room);
     }
 
-    /// The source has no more pictures.
+    /// Announces that the source has no more pictures.
     pub fn end(&self) {
-        let mut desk = self.locked();
-        desk.ended = true;
-        if let Some(waker) = &desk.waker {
+        let mut encoder_queue = self.locked();
+        encoder_queue.ended = true;
+        if let Some(waker) = &encoder_queue.waker {
             waker.wake();
         }
     }
 
-    /// Whether the source has ended and all that it gave was taken.
+    /// Returns true if the source has ended and all its frames were taken.
     pub fn over(&self) -> bool {
-        let desk = self.locked();
-        desk.ended && desk.ready.is_empty()
+        let encoder_queue = self.locked();
+        encoder_queue.ended && encoder_queue.ready.is_empty()
     }
 
-    /// Pictures that were left out since the encoder was too slow.
+    /// Returns the number of pictures not coded because the encoder was too slow.
     pub fn left_out(&self) -> u64 {
         self.locked().left_out
     }
 
-    /// Pictures that were left out since the rate had no room for them, not even at the coarsest quantizer.
+    /// Returns the number of pictures not coded because the rate had no room for them, even at the coarsest quantizer.
     pub fn no_room(&self) -> u64 {
         self.locked().no_room
     }
 
-    /// At which sizes frames were coded.
-    pub fn sizes(&self) -> Sizes {
+    /// Returns the statistics of picture sizes.
+    pub fn sizes(&self) -> SizeStats {
         self.locked().sizes
     }
 
-    /// The session is over: the encoder is told so.
+    /// Announces the end of the session to the encoder.
     pub fn close(&self) {
         self.locked().closed = true;
         self.0.1.notify_all();
     }
 
-    /// Has the loop woken when a frame is done.
+    /// Sets the waker of the loop that is to be woken when a frame is ready.
     pub fn wake_by(&self, waker: Waker) {
         self.locked().waker = Some(waker);
     }
 
-    /// The job that lies there begins a group of pictures; false when the encoder has it already, or there is none.
+    /// Makes the waiting job the start of a group of pictures. Returns false if there is none because the encoder has
+    /// taken it.
     fn begin_group(&self) -> bool {
-        let mut desk = self.locked();
-        let Some(job) = &mut desk.job else { return false };
+        let mut encoder_queue = self.locked();
+        let Some(job) = &mut encoder_queue.job else { return false };
         job.first = true;
         true
     }
 
-    fn ask(&self, job: Job) {
+    fn ask(&self, job: EncoderJob) {
         self.locked().job = Some(job);
         self.0.1.notify_all();
     }
 }
 
-/// How a live encoder is steered.
+/// Parameters of a live encoder's rate control.
 #[derive(Clone, Debug)]
 pub struct Steering {
     /// Pictures per second, as a fraction.
     pub fps: (u32, u32),
-    /// Pictures from one I frame to the next.
+    /// Number of pictures from one I frame to the next.
     pub gop: u32,
-    /// Best and coarsest quantizer.
+    /// The finest and the coarsest quantizer.
     pub quantizers: (u8, u8),
-    /// What a step of the quantizer means.
+    /// The relation between quantizer and step size.
     pub scale: Scale,
-    /// Widths and heights that pictures may be coded at, the source's own first and then smaller and smaller ones. With
-    /// more than one, a smaller size is taken where the rate is too low for the coarsest quantizer.
+    /// Widths and heights at which pictures may be coded, the source's size first, then in decreasing order. If there
+    /// is more than one, a smaller size is chosen when the rate is too low for the coarsest quantizer.
     pub sizes: Vec<(u32, u32)>,
-    /// The source has a clock of its own, as a camera has: frames are sent as they come.
+    /// Whether the source has its own clock, as a camera has. Its frames are sent as they come.
     pub own_pace: bool,
-    /// Bytes that a packet costs beside its payload.
+    /// Overhead per packet in bytes, beside the payload.
     pub overhead: u64,
 }
 
-/// Frames that wait take no longer than this when the next picture is taken. The pacer skips frames when they take a
-/// second, so that the rate may be halved before that.
-const ROOM: Span = Span::millis(400);
+/// Maximum backlog, as its send time, at which the next picture is taken. The pacer skips frames at a backlog of 1 s,
+/// so that the rate may be halved before that happens.
+const MAX_BACKLOG: Span = Span::millis(400);
 
-/// As [`ROOM`] in a group that follows one that was broken off: the rate has fallen, and now what waits becomes less.
-const ROOM_FALLEN: Span = Span::millis(600);
+/// Replaces [`MAX_BACKLOG`] in a group that follows an aborted one. The rate has fallen, and the backlog
+/// is draining already.
+const MAX_BACKLOG_AFTER_ABORT: Span = Span::millis(600);
 
-/// A group of pictures with which more than this would wait at its end is broken off.
-const CROWDED: Span = Span::millis(250);
+/// A group whose predicted backlog at its end takes longer than this to send is aborted.
+const ABORT_BACKLOG: Span = Span::millis(250);
 
-/// The next picture is coded after this, whatever waits.
-const LONGEST_GAP: Span = Span::secs(1);
+/// Maximum time between two coded pictures, whatever the backlog.
+const MAX_PICTURE_GAP: Span = Span::secs(1);
 
-/// The size of Evalvid-RA's bucket, in groups of pictures.
-const BUCKET: f64 = 1.5;
+/// Size of Evalvid-RA's leaky bucket, in groups of pictures.
+const BUCKET_GROUPS: f64 = 1.5;
 
-/// Bytes of a picture at one quantizer change with its samples to this power where it is made smaller, and where it is
-/// made larger. FFmpeg's test pattern at coarse quantizers has 0.6 to 1: so neither is counted on too much.
-const BY_SAMPLES: (f64, f64) = (0.7, 1.0);
+/// Exponents of the relation between samples and bytes of a picture at one quantizer: for a smaller and for a larger
+/// size. FFmpeg's test pattern has 0.6 to 1 at coarse quantizers. Each direction uses the cautious end.
+const BYTES_BY_SAMPLES_EXPONENTS: (f64, f64) = (0.7, 1.0);
 
-/// A smaller size is taken where step sizes this much above the coarsest quantizer's would be needed, and it is to
-/// leave as much room.
-const SMALLER: f64 = 1.1;
+/// Margin of the step size for a change to a smaller size. The change needs a step size this factor above that of the
+/// coarsest quantizer, and the new size must leave the same margin.
+const DOWNSIZE_MARGIN: f64 = 1.1;
 
-/// A larger size is taken where this much below the coarsest quantizer's step size would do for as long as this. The
-/// last pair is for a rate that is far above what the present size needs, as after a start.
-const LARGER: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
+/// Margins of the step size for a change to a larger size, each with the time for which it must hold. The second pair
+/// applies to a rate far above the need of the present size, for example after a start.
+const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
 
-/// Frames from an encoder that works beside the session.
+/// A feed of frames from a live encoder.
 pub struct LiveFeed {
-    desk: EncoderDesk,
-    store: Store,
+    encoder_queue: EncoderQueue,
+    store: PayloadStore,
     steering: Steering,
     clock: Clock,
     start: Option<Time>,
-    /// Number of the next frame, in coding order: without B frames also in display order, but for pictures left out.
+    /// Number of the next frame in coding order. There are no B frames, so that display order is the same.
     index: u32,
-    /// Pictures since the last I frame.
+    /// Number of pictures since the last I frame.
     since_intra: u32,
-    /// Pictures of the present group that were left out since the encoder was too slow; and how many times as long the
-    /// group before took for such.
+    /// Pictures of the present group that were left out because the encoder was too slow. `slow` is how many times
+    /// longer the previous group took for that reason.
     late: u32,
     slow: f64,
-    /// The present group is to end before its time, and is no measure.
+    /// Whether the present group ends early, so that its size does not count for the rate control.
     cut: bool,
-    told: (f64, u32),
+    rate_sum: (f64, u32),
     rate: Rate,
     quantizer: f64,
     fill: f64,
     /// Bytes of the present group of pictures, with packet headers.
     sent: Bytes,
-    /// Those of them that are headers.
+    /// Bytes of packet headers in `sent`.
     headers: Bytes,
-    /// The group's first frame, with packet headers.
+    /// Bytes of the group's first frame, with packet headers.
     intra: Bytes,
-    /// Place of the present size.
+    /// The present size, as an index of [`Steering::sizes`].
     size: usize,
-    /// The quantizer that the present group should have had: it is broken off.
-    outgrown: Option<f64>,
-    /// The group before the present one was broken off for that.
-    fallen: bool,
-    /// Since which picture's time the larger sizes of [`LARGER`] would have fitted.
+    /// The quantizer that the present group should have had, if it is to be aborted because it outgrew the rate.
+    aborted_quantizer: Option<f64>,
+    /// Whether the previous group was aborted because it outgrew the rate.
+    follows_aborted: bool,
+    /// The time since which a larger size has fitted, for each pair of [`UPSIZE_MARGINS`].
     fits_since: [Option<Span>; 2],
     limited: bool,
     parts: VecDeque<Part>,
 }
 
 impl LiveFeed {
-    /// Of the encoder at this desk; payloads go through `store`.
-    pub fn new(desk: EncoderDesk, store: Store, steering: Steering, clock: Clock) -> Self {
+    /// Creates the feed of the encoder that serves this queue. Payloads are stored in `store`.
+    pub fn new(encoder_queue: EncoderQueue, store: PayloadStore, steering: Steering, clock: Clock) -> Self {
         Self {
-            desk,
+            encoder_queue,
             store,
             steering,
             clock,
@@ -327,7 +330,7 @@ impl LiveFeed {
             late: 0,
             slow: 1.0,
             cut: false,
-            told: (0.0, 0),
+            rate_sum: (0.0, 0),
             rate: Rate::ZERO,
             quantizer: 0.0,
             fill: 0.5,
@@ -335,8 +338,8 @@ impl LiveFeed {
             headers: Bytes::ZERO,
             intra: Bytes::ZERO,
             size: 0,
-            outgrown: None,
-            fallen: false,
+            aborted_quantizer: None,
+            follows_aborted: false,
             fits_since: [None; 2],
             limited: false,
             parts: VecDeque::new(),
@@ -348,19 +351,19 @@ impl LiveFeed {
         Span::nanos((u128::from(picture) * 1_000_000_000 * u128::from(of) / u128::from(per.max(1))) as u64)
     }
 
-    /// How many times as long the present group takes as an encoder would take that leaves nothing out.
+    /// Returns how many times longer the present group takes than with an encoder that leaves out no picture.
     fn longer(&self) -> f64 {
         1.0 + f64::from(self.late) / f64::from(self.since_intra.max(1))
     }
 
-    /// The quantizer to begin with: nothing has been coded yet, so it goes by what pictures of this size usually need
-    /// (a tenth of a bit per sample at quantizer 9), on the coarse side.
+    /// Returns the first quantizer, before anything has been coded. It assumes a tenth of a bit per sample at quantizer
+    /// 9, as is usual for pictures, with a margin towards coarser quantizers.
     fn first_quantizer(&self) -> f64 {
         let per_second = self.samples(0) * f64::from(self.steering.fps.0) / f64::from(self.steering.fps.1);
         let share = per_second / self.rate.as_bps_f64().max(1.0);
         match self.steering.scale {
             Scale::Linear => 0.9 * share * 1.5,
-            // QP 28 is about quantizer 9; of the scales from 0 to 63 it is 36 or less.
+            // QP 28 corresponds to quantizer 9. On scales from 0 to 63 it is at most 36.
             Scale::Logarithmic(steps) => {
                 let alike = if steps == 6 { 28.0 } else { 36.0 };
                 alike + f64::from(steps) * (libm::log2(0.1 * share) + 0.5)
@@ -372,12 +375,12 @@ impl LiveFeed {
         (f64::from(self.steering.quantizers.0), f64::from(self.steering.quantizers.1))
     }
 
-    /// Luma samples of a picture of the size at a place.
+    /// Returns the number of luma samples of a picture of this size.
     fn samples(&self, size: usize) -> f64 {
         self.steering.sizes.get(size).map_or(0.0, |(width, height)| f64::from(*width) * f64::from(*height))
     }
 
-    /// The quantizer whose step size is that of another one times `factor`.
+    /// Returns the quantizer whose step size is `factor` times that of `quantizer`.
     fn scaled(&self, quantizer: f64, factor: f64) -> f64 {
         match self.steering.scale {
             Scale::Linear => quantizer * factor,
@@ -385,18 +388,20 @@ impl LiveFeed {
         }
     }
 
-    /// The quantizer with which a group of `open` bytes would have taken `wanted`. `headers` of them are packet
-    /// headers, which no quantizer makes fewer.
+    /// Returns the quantizer at which a group of `open` bytes would have had `wanted` bytes. `headers` bytes of them
+    /// are packet headers, which do not depend on the quantizer.
     fn needed(&self, open: f64, wanted: f64, headers: f64) -> f64 {
+        // At least a tenth of the budget remains for payload, so that the factor stays finite.
         let room = (wanted - headers).max(0.1 * wanted).max(1.0);
         self.scaled(self.quantizer, (open - headers).max(1.0) / room)
     }
 
-    /// One step of the leaky bucket, by what the last group of pictures came to.
+    /// Advances the leaky bucket by the size of the last group of pictures, and sets the next quantizer and size.
     fn steer(&mut self, picture: u32, backlog: Bytes) {
-        let mean = if self.told.1 == 0 { self.rate.as_bps_f64() } else { self.told.0 / f64::from(self.told.1) };
-        self.told = (0.0, 0);
-        // A stall is in one group alone.
+        let mean =
+            if self.rate_sum.1 == 0 { self.rate.as_bps_f64() } else { self.rate_sum.0 / f64::from(self.rate_sum.1) };
+        self.rate_sum = (0.0, 0);
+        // The minimum of two groups is used, because a single stall affects one group only.
         let longer = self.longer();
         let lasts = self.time(self.steering.gop).scale(longer.min(self.slow));
         let whole = Rate::from_bps_f64(mean).over(lasts);
@@ -404,23 +409,25 @@ impl LiveFeed {
         let budget = room(whole, backlog);
         let (low, high) = self.limits();
         let cut = std::mem::take(&mut self.cut);
-        self.fallen = self.outgrown.is_some();
+        self.follows_aborted = self.aborted_quantizer.is_some();
         let needed = if self.index == 0 {
             self.quantizer = self.first_quantizer();
             Some(self.quantizer)
-        } else if let Some(needed) = self.outgrown.take() {
+        } else if let Some(needed) = self.aborted_quantizer.take() {
             self.quantizer = needed;
             Some(needed)
         } else if cut {
             None
         } else {
             let open = self.sent.as_f64().max(1.0);
-            let (fill, wanted) = bucket(self.fill, BUCKET, budget, open, open);
+            let (fill, wanted) = bucket(self.fill, BUCKET_GROUPS, budget, open, open);
             let needed = self.needed(open, wanted, self.headers.as_f64());
             self.fill = fill;
+            // Within 5 % of the budget the quantizer is kept, so that it does not oscillate.
             if (open / budget - 1.0).abs() > 0.05 {
                 self.quantizer = self.scaled(self.quantizer, open / wanted);
             }
+            // The encoder, not the rate, limits the stream: finest quantizer, full size, and budget left.
             self.limited = self.quantizer <= low && open < 0.95 * budget && self.size == 0;
             Some(needed)
         };
@@ -431,23 +438,30 @@ impl LiveFeed {
         (self.sent, self.headers) = (Bytes::ZERO, Bytes::ZERO);
     }
 
-    /// Takes another size where the present one needs a quantizer that is too coarse, or has been far from that.
+    /// Changes the picture size if the present one needs too coarse a quantizer, or a larger one has fitted for long
+    /// enough.
     fn fit(&mut self, needed: f64, at: Span) {
         let (_, high) = self.limits();
         let there: Vec<f64> = (0..self.steering.sizes.len().max(1))
             .map(|size| {
                 let samples = self.samples(size) / self.samples(self.size).max(1.0);
-                self.scaled(needed, libm::pow(samples, if samples < 1.0 { BY_SAMPLES.0 } else { BY_SAMPLES.1 }))
+                self.scaled(
+                    needed,
+                    libm::pow(
+                        samples,
+                        if samples < 1.0 { BYTES_BY_SAMPLES_EXPONENTS.0 } else { BYTES_BY_SAMPLES_EXPONENTS.1 },
+                    ),
+                )
             })
             .collect();
         let last = there.len() - 1;
         let mut to = self.size;
-        if needed > self.scaled(high, SMALLER) {
-            let fitting = self.scaled(high, 1.0 / SMALLER);
+        if needed > self.scaled(high, DOWNSIZE_MARGIN) {
+            let fitting = self.scaled(high, 1.0 / DOWNSIZE_MARGIN);
             to = (self.size + 1..=last).find(|size| there[*size] <= fitting).unwrap_or(last);
             self.fits_since = [None; 2];
         } else {
-            for (n, (below, wait)) in LARGER.into_iter().enumerate() {
+            for (n, (below, wait)) in UPSIZE_MARGINS.into_iter().enumerate() {
                 let fitting = self.scaled(high, 1.0 / below);
                 let larger = (0..self.size).find(|size| there[*size] <= fitting);
                 let since = larger.map(|_| self.fits_since[n].unwrap_or(at));
@@ -463,36 +477,40 @@ impl LiveFeed {
         }
     }
 
-    /// The quantizer that the present group should have had, where what waits would soon leave pictures out: it is
-    /// broken off then for a smaller size, and a long one for a coarser quantizer. `waits` is what waits already,
-    /// `last` the size of the frame that was coded last, with `headers` of packets.
-    fn outgrows(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
+    /// Returns the quantizer that the present group should have had, if its predicted backlog would soon force pictures
+    /// to be left out. The group is then aborted for a smaller size or, if it is long, for a coarser quantizer. `waits`
+    /// is the backlog, `last` the size of the last coded frame, of which `headers` are packet headers.
+    fn quantizer_if_outgrown(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
         let gop = self.steering.gop;
-        let ahead = gop.saturating_sub(self.since_intra).min(self.soon());
+        let ahead = gop.saturating_sub(self.since_intra).min(self.max_gap_pictures());
+        // The I frame alone does not predict the size of the following frames.
         if self.since_intra < 2 || ahead == 0 {
             return None;
         }
         let times = |bytes: Bytes, pictures: u32| Bytes::new(bytes.get().saturating_mul(u64::from(pictures)));
         let lasts = |pictures: u32| self.time(pictures).scale(self.longer());
+        // The following frames are assumed to have the size of the last one.
         let left = (waits + times(last, ahead)).saturating_sub(self.rate.over(lasts(ahead)));
-        if left.at(self.rate) <= CROWDED {
+        if left.at(self.rate) <= ABORT_BACKLOG {
             return None;
         }
-        // Another group's beginning, so far as this time has a share in one, and then frames like the last one.
-        let pictures = gop.min(self.soon());
+        // Cost of a new group: the share of an I frame that falls into this time, and frames like the last one.
+        let pictures = gop.min(self.max_gap_pictures());
         let intra = self.intra.as_f64() * f64::from(pictures) / f64::from(gop.max(1));
         let open = intra + times(last, pictures - 1).as_f64();
         let budget = room(self.rate.over(lasts(pictures)), waits);
         let needed = self.needed(open, budget, times(headers, pictures).as_f64());
         let high = self.limits().1;
-        let smaller = self.size + 1 < self.steering.sizes.len() && needed > self.scaled(high, SMALLER);
-        let coarser = ahead == self.soon() && self.quantizer < high && needed > self.scaled(self.quantizer, SMALLER);
+        let smaller = self.size + 1 < self.steering.sizes.len() && needed > self.scaled(high, DOWNSIZE_MARGIN);
+        let coarser = ahead == self.max_gap_pictures()
+            && self.quantizer < high
+            && needed > self.scaled(self.quantizer, DOWNSIZE_MARGIN);
         (smaller || coarser).then_some(needed)
     }
 
-    /// Pictures in [`LONGEST_GAP`].
-    fn soon(&self) -> u32 {
-        (LONGEST_GAP.ratio(self.time(1)).ceil() as u32).max(1)
+    /// Returns the number of pictures in [`MAX_PICTURE_GAP`], at least one.
+    fn max_gap_pictures(&self) -> u32 {
+        (MAX_PICTURE_GAP.ratio(self.time(1)).ceil() as u32).max(1)
     }
 
     fn ask(&mut self, picture: u32, backlog: Bytes) {
@@ -502,18 +520,19 @@ impl LiveFeed {
             self.since_intra = 0;
         }
         let (quantizer, size) = (libm::round(self.quantizer) as u8, self.size as u8);
-        self.desk.ask(Job { picture, first, quantizer, size });
+        self.encoder_queue.ask(EncoderJob { picture, first, quantizer, size });
     }
 }
 
-/// What a group may take, in bytes: all that is sent in its time but for what waits already, and half at least.
+/// Byte budget of a group of pictures: what the rate sends in its duration, minus the backlog, but at least half of it.
 fn room(whole: Bytes, backlog: Bytes) -> f64 {
     whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).as_f64().max(1.0)
 }
 
 impl Feed for LiveFeed {
     fn due(&self) -> Span {
-        match self.desk.locked().ready.front() {
+        match self.encoder_queue.locked().ready.front() {
+            // A camera's frame is due as soon as it is encoded.
             Some(_) if self.steering.own_pace => Span::ZERO,
             Some(unit) => self.time(unit.picture),
             None => Span::MAX,
@@ -523,12 +542,12 @@ impl Feed for LiveFeed {
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
         self.rate = rate;
         let unit = {
-            let mut desk = self.desk.locked();
-            let unit = desk.ready.pop_front()?;
+            let mut encoder_queue = self.encoder_queue.locked();
+            let unit = encoder_queue.ready.pop_front()?;
             let size = self.size as u8;
-            desk.sizes.changes += u64::from(self.index > 0 && desk.sizes.now != size);
-            desk.sizes.smaller += u64::from(size > 0);
-            desk.sizes.now = size;
+            encoder_queue.sizes.changes += u64::from(self.index > 0 && encoder_queue.sizes.now != size);
+            encoder_queue.sizes.smaller += u64::from(size > 0);
+            encoder_queue.sizes.now = size;
             unit
         };
         self.parts = self.store.put(self.index, &unit.bytes);
@@ -549,21 +568,26 @@ impl Feed for LiveFeed {
         };
         self.index += 1;
         self.since_intra += 1;
-        // An encoder that is behind by more than a picture catches up by leaving some out.
+        // An encoder that is late by more than a picture catches up by leaving pictures out.
         let age = self.start.map_or(Span::ZERO, |start| self.clock.now().since(start));
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
         let left_out = if self.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
         self.late = self.late.saturating_add(left_out);
-        // A frame rate that the rate has room for, even at the coarsest quantizer: nothing that is coded has to be
-        // skipped.
+        // Pictures are left out before coding rather than skipped after it, because skipping a coded frame breaks the
+        // prediction chain and wastes the encoder's time.
         let waits = backlog + size + headers;
-        self.outgrown = self.outgrows(waits, size + headers, headers);
-        let most = if self.fallen || self.outgrown.is_some() { ROOM_FALLEN } else { ROOM };
-        let wait = waits.at(rate).saturating_sub(most).min(LONGEST_GAP);
+        self.aborted_quantizer = self.quantizer_if_outgrown(waits, size + headers, headers);
+        let most = if self.follows_aborted || self.aborted_quantizer.is_some() {
+            MAX_BACKLOG_AFTER_ABORT
+        } else {
+            MAX_BACKLOG
+        };
+        let wait = waits.at(rate).saturating_sub(most).min(MAX_PICTURE_GAP);
         let spare = if self.steering.own_pace { 0.0 } else { (wait.ratio(self.time(1)).ceil() - 1.0).clamp(0.0, 1e6) };
+        // Pictures that a slow encoder leaves out reduce the backlog as well.
         let no_room = (spare as u32).saturating_sub(left_out);
-        self.desk.locked().gap = (left_out, no_room);
-        if self.outgrown.is_some() {
+        self.encoder_queue.locked().gap = (left_out, no_room);
+        if self.aborted_quantizer.is_some() {
             self.since_intra = self.steering.gop;
         }
         self.ask(unit.picture + 1 + left_out + no_room, backlog);
@@ -584,13 +608,13 @@ impl Feed for LiveFeed {
     }
 
     fn key_frame(&mut self) {
-        // One that begins a group and waits to be coded is a key frame already.
+        // A waiting job that starts a group becomes a key frame anyway.
         if self.start.is_none() || self.since_intra == 0 {
             return;
         }
-        // What a part of a group took says little of what a whole one takes.
+        // The size of a partial group does not predict the size of a full one.
         self.cut = true;
-        if self.desk.begin_group() {
+        if self.encoder_queue.begin_group() {
             (self.since_intra, self.late) = (0, 0);
             (self.sent, self.headers) = (Bytes::ZERO, Bytes::ZERO);
             self.cut = false;
@@ -600,7 +624,7 @@ impl Feed for LiveFeed {
     }
 
     fn on_rate(&mut self, rate: Rate) {
-        self.told = (self.told.0 + rate.as_bps_f64(), self.told.1 + 1);
+        self.rate_sum = (self.rate_sum.0 + rate.as_bps_f64(), self.rate_sum.1 + 1);
         self.rate = rate;
         if self.start.is_none() {
             self.start = Some(self.clock.now());
@@ -618,30 +642,30 @@ impl Feed for LiveFeed {
 pub struct RungData {
     /// All access units, in coding order.
     pub data: Arc<[u8]>,
-    /// Where each begins, and where the last one ends.
+    /// The offset of each access unit, and the end of the last one.
     pub offsets: Vec<u64>,
-    /// What a decoder must be told first: it is sent again before every I frame, so that whoever joins can begin there.
+    /// Decoder configuration. It is repeated before every I frame, so that late joiners can start decoding there.
     pub head: Vec<u8>,
 }
 
-/// Frames of a ladder that was made before, as a simulation plays it.
+/// A feed of a ladder that was encoded in advance, with the frame selection of a simulation.
 pub struct LadderFeed {
     encoder: Encoder,
-    store: Store,
+    store: PayloadStore,
     rungs: BTreeMap<u8, RungData>,
     parts: VecDeque<Part>,
-    /// Frames to play; the ladder over and over when there is no end.
+    /// Number of frames to play; `None` loops.
     frames: Option<u32>,
     over: Arc<std::sync::atomic::AtomicBool>,
 }
 
 impl LadderFeed {
-    /// Of an encoder's stand-in and the bytes of its quantizers. `frames` is after how many it ends.
-    pub fn new(encoder: Encoder, store: Store, rungs: BTreeMap<u8, RungData>, frames: Option<u32>) -> Self {
+    /// Creates a feed from pre-encoded quantizer rungs. Ends after `frames` frames, or loops if `None`.
+    pub fn new(encoder: Encoder, store: PayloadStore, rungs: BTreeMap<u8, RungData>, frames: Option<u32>) -> Self {
         Self { encoder, store, rungs, parts: VecDeque::new(), frames, over: Arc::default() }
     }
 
-    /// Becomes true when its last frame was taken.
+    /// Returns a flag that becomes true when the last frame was taken.
     pub fn over(&self) -> Arc<std::sync::atomic::AtomicBool> {
         Arc::clone(&self.over)
     }
@@ -713,34 +737,40 @@ mod tests {
         }
     }
 
-    /// What an encoder was asked for, up to picture `until`, at a rate that each picture has; how long what waits took
-    /// at the most; and its desk. At the coarsest quantizer a group begins with 3000 bytes, and the others have 800,
-    /// which is what CIF takes then; bytes fall with the quantizer to the power `by`.
-    fn coded(steering: Steering, until: u32, by: f64, rate: impl Fn(u32) -> Rate) -> (Vec<Job>, Span, EncoderDesk) {
-        let (jobs, longest, desk, _) = coded_late(steering, until, by, rate, |_| 0);
-        (jobs, longest, desk)
+    /// Returns the jobs of an encoder up to picture `until` at a rate per picture, the maximum backlog, and the queue.
+    /// At the coarsest quantizer the first frame of a group has 3000 bytes and the others have 800, as is typical of
+    /// CIF. The bytes fall with the quantizer to the power `by`.
+    fn coded(
+        steering: Steering,
+        until: u32,
+        by: f64,
+        rate: impl Fn(u32) -> Rate,
+    ) -> (Vec<EncoderJob>, Span, EncoderQueue) {
+        let (jobs, longest, encoder_queue, _) = coded_late(steering, until, by, rate, |_| 0);
+        (jobs, longest, encoder_queue)
     }
 
-    /// The same of an encoder that takes so many pictures' time longer than each has; and the bytes of the frames.
+    /// Returns the same for an encoder that is `late` by a number of pictures, and the total bytes of the frames.
     fn coded_late(
         steering: Steering,
         until: u32,
         by: f64,
         rate: impl Fn(u32) -> Rate,
         late: impl Fn(u32) -> u32,
-    ) -> (Vec<Job>, Span, EncoderDesk, Bytes) {
-        let desk = EncoderDesk::default();
+    ) -> (Vec<EncoderJob>, Span, EncoderQueue, Bytes) {
+        let encoder_queue = EncoderQueue::default();
         let sizes = steering.sizes.clone();
-        let mut feed = LiveFeed::new(desk.clone(), Store::new(PayloadFormat::Mpeg4, 900), steering, Clock::old());
-        let (mut jobs, mut waits, mut longest) = (Vec::<Job>::new(), Bytes::ZERO, Span::ZERO);
+        let mut feed =
+            LiveFeed::new(encoder_queue.clone(), PayloadStore::new(PayloadFormat::Mpeg4, 900), steering, Clock::old());
+        let (mut jobs, mut waits, mut longest) = (Vec::<EncoderJob>::new(), Bytes::ZERO, Span::ZERO);
         let mut sum = Bytes::ZERO;
         feed.on_rate(rate(0));
         loop {
-            let Next::Job(job) = desk.next_job(Duration::ZERO) else { panic!("there is work") };
+            let NextJob::Job(job) = encoder_queue.next_job(Duration::ZERO) else { panic!("there is work") };
             let next = jobs.last().map_or(0, |last| last.picture + 1);
-            desk.passed(job.picture.min(until) - next);
+            encoder_queue.passed(job.picture.min(until) - next);
             if job.picture >= until {
-                return (jobs, longest, desk, sum);
+                return (jobs, longest, encoder_queue, sum);
             }
             let rate = rate(job.picture);
             let since = job.picture - jobs.last().map_or(0, |last| last.picture);
@@ -751,7 +781,7 @@ mod tests {
             let (kind, size) = if job.first { (FrameKind::I, 3_000.0) } else { (FrameKind::P, 800.0) };
             let bytes = vec![0; (size * factor) as usize];
             let size = bytes.len() as u64;
-            desk.push(Unit { picture: job.picture, kind, quantizer: job.quantizer, bytes });
+            encoder_queue.push(EncodedFrame { picture: job.picture, kind, quantizer: job.quantizer, bytes });
             jobs.push(job);
             feed.on_rate(rate);
             feed.start =
@@ -764,8 +794,8 @@ mod tests {
     }
 
     fn coded_at(rate: Rate) -> (Vec<u32>, Span, u64) {
-        let (jobs, longest, desk) = coded(Steering { gop: 12, ..steering() }, 250, 0.0, |_| rate);
-        (jobs.iter().map(|job| job.picture).collect(), longest, desk.no_room())
+        let (jobs, longest, encoder_queue) = coded(Steering { gop: 12, ..steering() }, 250, 0.0, |_| rate);
+        (jobs.iter().map(|job| job.picture).collect(), longest, encoder_queue.no_room())
     }
 
     fn smaller() -> Steering {
@@ -773,8 +803,8 @@ mod tests {
         Steering { gop: 12, sizes, ..steering() }
     }
 
-    /// From which picture on which size is coded.
-    fn sizes(jobs: &[Job]) -> Vec<(u32, u8)> {
+    /// Returns each change of the size, with its picture.
+    fn sizes(jobs: &[EncoderJob]) -> Vec<(u32, u8)> {
         let mut found: Vec<(u32, u8)> = Vec::new();
         for job in jobs {
             if found.last().is_none_or(|(_, size)| *size != job.size) {
@@ -787,24 +817,24 @@ mod tests {
 
     #[test]
     fn pictures_are_made_smaller_before_any_is_left_out() {
-        // 150 kb/s for four seconds, then down to 50: a player that sends no RTCP.
+        // The rate falls from 150 to 50 kb/s after four seconds, as with a player that sends no RTCP.
         let rate = |picture: u32| Rate::kbps(if picture < 100 { 150 } else { 50 });
-        let (jobs, longest, desk) = coded(smaller(), 250, 0.9, rate);
+        let (jobs, longest, encoder_queue) = coded(smaller(), 250, 0.9, rate);
         assert!((248..=250).contains(&jobs.len()), "{}", jobs.len());
-        assert_eq!(desk.no_room(), 250 - jobs.len() as u64);
+        assert_eq!(encoder_queue.no_room(), 250 - jobs.len() as u64);
         assert!(longest < Span::millis(600), "{longest:?}");
         let found = sizes(&jobs);
         assert!((2..=4).contains(&found.len()), "{found:?}");
         assert!(found.iter().all(|(at, size)| *at < 101 || *size >= 3), "{found:?}");
-        let told = desk.sizes();
-        assert_eq!(u64::from(told.now), u64::from(found[found.len() - 1].1));
-        assert_eq!(told.changes, found.len() as u64 - 1);
-        assert_eq!(told.smaller, jobs.iter().filter(|job| job.size > 0).count() as u64);
+        let stats = encoder_queue.sizes();
+        assert_eq!(u64::from(stats.now), u64::from(found[found.len() - 1].1));
+        assert_eq!(stats.changes, found.len() as u64 - 1);
+        assert_eq!(stats.smaller, jobs.iter().filter(|job| job.size > 0).count() as u64);
     }
 
     #[test]
     fn a_long_group_that_outgrows_the_rate_is_broken_off() {
-        // Halved in each of three seconds.
+        // The rate is halved in each of three seconds.
         let rate = |picture: u32| Rate::kbps(400 >> (picture.saturating_sub(75) / 25).min(3));
         let (jobs, longest, _) = coded(Steering { gop: 250, ..smaller() }, 250, 0.9, rate);
         let groups: Vec<_> = jobs.iter().filter(|job| job.first).map(|job| (job.picture, job.quantizer)).collect();
@@ -815,7 +845,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_s_size_comes_back_when_there_has_been_room_for_it_for_some_time() {
+    fn the_source_size_returns_when_it_has_fitted_for_some_time() {
         for (kbps, after) in [(1_000, 25..=60), (380, 125..=400)] {
             let rate = |picture: u32| Rate::kbps(if picture < 100 { 50 } else { kbps });
             let (jobs, _, _) = coded(smaller(), 500, 0.9, rate);
@@ -829,7 +859,7 @@ mod tests {
     #[test]
     fn at_a_constant_rate_a_size_that_was_taken_again_is_kept() {
         for kbps in (30..=500).step_by(10) {
-            let (jobs, _, desk) = coded(smaller(), 1_500, 0.9, |_| Rate::kbps(kbps));
+            let (jobs, _, encoder_queue) = coded(smaller(), 1_500, 0.9, |_| Rate::kbps(kbps));
             let found = sizes(&jobs);
             let grown = found.windows(2).position(|pair| pair[1].1 < pair[0].1).unwrap_or(found.len());
             assert!(
@@ -837,16 +867,20 @@ mod tests {
                 "{kbps}: {found:?}"
             );
             assert!(found.len() <= 5, "{kbps}: {found:?}");
-            // Of what 66x54 takes at the coarsest quantizer 30 kb/s are no more than the most.
-            assert!(desk.no_room() <= 15, "{kbps}: {}", desk.no_room());
+            // The smallest size, 66x54, needs at most 30 kb/s at the coarsest quantizer.
+            assert!(encoder_queue.no_room() <= 15, "{kbps}: {}", encoder_queue.no_room());
         }
     }
 
     #[test]
-    fn an_encoder_that_is_too_slow_for_the_frame_rate_still_uses_what_it_is_granted() {
+    fn an_encoder_too_slow_for_the_frame_rate_still_uses_its_rate() {
         for (late, kbps) in (0..=4).flat_map(|late| [120, 250, 400].map(|kbps| (late, kbps))) {
-            let (jobs, longest, desk, sum) = coded_late(smaller(), 1_500, 0.9, |_| Rate::kbps(kbps), |_| late);
-            assert!(desk.left_out() >= u64::from(late) * (jobs.len() as u64 - 1), "{late}: {}", desk.left_out());
+            let (jobs, longest, encoder_queue, sum) = coded_late(smaller(), 1_500, 0.9, |_| Rate::kbps(kbps), |_| late);
+            assert!(
+                encoder_queue.left_out() >= u64::from(late) * (jobs.len() as u64 - 1),
+                "{late}: {}",
+                encoder_queue.left_out()
+            );
             let used = sum.at(Rate::kbps(kbps)).ratio(Span::secs(60));
             assert!((0.8..=1.05).contains(&used), "{late} of {kbps} kb/s: {used}");
             assert!(longest < Span::secs(1), "{late} of {kbps} kb/s: {longest:?}");
@@ -869,9 +903,9 @@ mod tests {
     #[test]
     fn pictures_that_the_rate_has_no_room_for_are_left_out_before_they_are_coded() {
         let (pictures, longest, no_room) = coded_at(Rate::kbps(50));
-        // The pacer skips frames when what waits takes a second.
+        // The pacer skips frames at a backlog of one second.
         assert!(longest < Span::secs(1), "{longest:?}");
-        // 10 s of 50 kb/s have room for 57 frames of 1100 bytes, headers included.
+        // In 10 s, 50 kb/s carry 57 frames of 1100 bytes, including headers.
         assert!((50..=62).contains(&pictures.len()), "{}", pictures.len());
         assert_eq!(pictures.len() as u64 + no_room, 250);
         assert!(pictures.windows(2).all(|pair| pair[1] - pair[0] <= 25), "{pictures:?}");
@@ -883,34 +917,45 @@ mod tests {
     #[test]
     fn each_picture_of_a_source_that_ends_is_coded_or_counted() {
         for length in 240..250 {
-            let (jobs, _, desk) = coded(Steering { gop: 12, ..steering() }, length, 0.0, |_| Rate::kbps(50));
-            assert_eq!(jobs.len() as u64 + desk.no_room(), u64::from(length), "{length}");
-            assert_eq!(desk.left_out(), 0);
+            let (jobs, _, encoder_queue) = coded(Steering { gop: 12, ..steering() }, length, 0.0, |_| Rate::kbps(50));
+            assert_eq!(jobs.len() as u64 + encoder_queue.no_room(), u64::from(length), "{length}");
+            assert_eq!(encoder_queue.left_out(), 0);
         }
-        // A camera that nobody asks has no gap: the encoder was too slow.
-        let desk = EncoderDesk::default();
-        desk.passed(7);
-        assert_eq!((desk.left_out(), desk.no_room()), (7, 0));
+        // A camera paces itself, so that no gap was requested. Its skipped pictures count for the slow encoder.
+        let encoder_queue = EncoderQueue::default();
+        encoder_queue.passed(7);
+        assert_eq!((encoder_queue.left_out(), encoder_queue.no_room()), (7, 0));
     }
 
     #[test]
-    fn the_next_picture_that_is_not_coded_yet_becomes_a_key_frame_on_request() {
-        let desk = EncoderDesk::default();
-        let mut feed = LiveFeed::new(desk.clone(), Store::new(PayloadFormat::Mpeg4, 900), steering(), Clock::start());
+    fn the_next_uncoded_picture_becomes_a_key_frame_on_request() {
+        let encoder_queue = EncoderQueue::default();
+        let mut feed = LiveFeed::new(
+            encoder_queue.clone(),
+            PayloadStore::new(PayloadFormat::Mpeg4, 900),
+            steering(),
+            Clock::start(),
+        );
         feed.on_rate(Rate::mbps(1));
         let mut kinds = Vec::new();
         for picture in 0..12 {
-            // The third picture is with the encoder when the first request comes; the ninth is not yet.
+            // At the first request, the third picture is with the encoder; at the second one, the ninth is still
+            // waiting.
             if picture == 8 {
                 feed.key_frame();
                 feed.key_frame();
             }
-            let Next::Job(job) = desk.next_job(Duration::ZERO) else { panic!("there is work") };
+            let NextJob::Job(job) = encoder_queue.next_job(Duration::ZERO) else { panic!("there is work") };
             if picture == 2 {
                 feed.key_frame();
             }
             let kind = if job.first { FrameKind::I } else { FrameKind::P };
-            desk.push(Unit { picture: job.picture, kind, quantizer: job.quantizer, bytes: vec![0, 0, 1, 0xb6, 0] });
+            encoder_queue.push(EncodedFrame {
+                picture: job.picture,
+                kind,
+                quantizer: job.quantizer,
+                bytes: vec![0, 0, 1, 0xb6, 0],
+            });
             kinds.push(feed.next(Rate::mbps(1), Bytes::ZERO).map(|coded| coded.kind));
         }
         let keys: Vec<_> = (0..12).filter(|n| kinds[*n] == Some(FrameKind::I)).collect();

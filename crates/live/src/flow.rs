@@ -1,4 +1,4 @@
-//! The flow of a live session, in the words of a scenario.
+//! The flow of a live session, described by the keys of a scenario.
 
 use crate::sdp::{Description, PacketFeedback};
 use crate::{LiveError, source_specific};
@@ -9,38 +9,38 @@ use std::path::Path;
 use steadycast_scenario::{Document, FlowKind, Loaded, Problem, Video};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 
-/// The name of a live session's flow, under which its ends draw their numbers.
+/// The name of a live session's flow. The random numbers of its ends are derived from it.
 pub(crate) const FLOW: &str = "video";
-/// The name of its sending end.
+/// The name of the sending end.
 pub(crate) const SOURCE: &str = "video.src";
-/// The name of its receiving end.
+/// The name of the receiving end.
 pub(crate) const SINK: &str = "video.dst1";
 
-/// The largest datagram that a live session sends, as IP size: Ethernet's.
+/// The largest datagram that a live session sends, as IP size: the MTU of Ethernet.
 pub(crate) const MTU: Bytes = Bytes::new(1_500);
 
-/// Bandwidths of a session in bits per second. By them receivers space their reports.
+/// Valid session bandwidths in bits per second. The interval between reports depends on them.
 const SESSION_BANDWIDTHS: RangeInclusive<u64> = 10_000..=10_000_000_000;
 
-/// What a scenario's `[[flow]]` says of a live session: its keys and their values. Its name, its kind and its ends are
-/// the session's.
+/// The keys and values of a scenario's `[[flow]]` that describe a live session. The session itself sets the name, the
+/// kind and the ends.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlowKeys(Map<String, Value>);
 
 impl FlowKeys {
-    /// These keys, as JSON has them.
+    /// Creates the flow of these keys in JSON form.
     pub const fn new(keys: Map<String, Value>) -> Self {
         Self(keys)
     }
 
-    /// With this value, unless there is one.
+    /// Sets a key to this value if it has none.
     #[must_use]
     pub(crate) fn or(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.entry(key).or_insert_with(|| value.into());
         self
     }
 
-    /// Gives a key this value, whatever it had.
+    /// Sets a key to this value.
     #[must_use]
     pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.insert(key.to_owned(), value.into());
@@ -51,26 +51,27 @@ impl FlowKeys {
         self.0.get(key).and_then(Value::as_str) == Some(value)
     }
 
-    /// With what a live sender to this address does where its flow says nothing: it trusts no feedback, and repairs
-    /// pictures, but for a paper's mode.
+    /// Adds the defaults of a live sender to this address: feedback is checked for plausibility, and pictures are
+    /// repaired. Both do not apply in paper mode.
     #[must_use]
     pub(crate) fn of_sender(self, to: IpAddr, pictures: bool) -> Self {
         let paper = self.is("mode", "paper");
         let keys = self.or("media", "greedy").or("defences", !paper);
         let keys = keys.or("repair", if pictures && !paper { "auto" } else { "none" });
+        // Padding is sent in the retransmission stream.
         let again = !to.is_multicast() && (keys.is("repair", "auto") || keys.is("repair", "rtx"));
         let keys = keys.or("padding", again);
-        // Receivers of one source alone don't hear each other.
+        // Receivers in a source-specific group don't receive each other's reports, so that these go to the source.
         if source_specific(to) { keys.or("rtcp", json!({ "reports": "source" })) } else { keys }
     }
 
-    /// What a description says of the flow; without a controller's name the session is a standard one, and only its
-    /// reports count.
+    /// Reads the flow from a session description. Without a controller's name the sender is a standard one, which gets
+    /// standard reports only.
     ///
     /// # Errors
-    /// It names a session bandwidth that no session has.
+    /// The session bandwidth is out of range.
     pub(crate) fn described(description: &Description) -> Result<Self, LiveError> {
-        let number = |key: &str| description.of_ours(key).and_then(|text| text.parse::<u64>().ok());
+        let number = |key: &str| description.private_value(key).and_then(|text| text.parse::<u64>().ok());
         let bandwidth = number("session-bw").or(of_reports(description)).unwrap_or(2_000_000);
         if !SESSION_BANDWIDTHS.contains(&bandwidth) {
             let what = format!("{bandwidth} is no bandwidth of a session");
@@ -79,10 +80,12 @@ impl FlowKeys {
         }
         let address = description.address.ip();
         let reports = if source_specific(address) { "source" } else { "group" };
-        let controller = description.of_ours("controller").unwrap_or("fixed");
+        // The receiving half of `fixed` sends standard reports only.
+        let controller = description.private_value("controller").unwrap_or("fixed");
         let param = |(key, text): &(String, String)| Some((key.strip_prefix("param.")?.to_owned(), value(text)));
         let params: Map<String, Value> = description.ours.iter().filter_map(param).collect();
         let repair = match (&description.repair, &description.parity) {
+            // A sender does not retransmit to a group, so that only parity remains there.
             (Some(_), Some(_)) if !address.is_multicast() => "auto",
             (Some(_), None) if !address.is_multicast() => "rtx",
             (_, Some(_)) => "parity",
@@ -90,7 +93,7 @@ impl FlowKeys {
         };
         let keys = json!({
             "controller": controller,
-            "mode": description.of_ours("mode").unwrap_or("repaired"),
+            "mode": description.private_value("mode").unwrap_or("repaired"),
             "params": { controller: params },
             "packet": format!("{}B", number("packet").unwrap_or(1_000)),
             "rtcp": { "session_bw": format!("{bandwidth}bps"), "reports": reports },
@@ -109,14 +112,14 @@ impl FlowKeys {
         };
         let said = [("feedback", feedback), ("ecn", ecn)];
         let said = said.into_iter().filter_map(|(key, word)| Some((key.to_owned(), word?.into())));
-        // What was sent is not known here; and what has no clip is greedy in a scenario's words.
+        // The receiver does not know the media's source; in a scenario, media without a clip is greedy.
         Ok(Self(keys.into_iter().chain(said).collect()).or("media", "greedy"))
     }
 
-    /// The scenario of a session of these receivers that lasted so long.
+    /// Returns the scenario of a session with these receivers and this duration.
     ///
     /// # Errors
-    /// The first thing that is wrong with a key.
+    /// The first key that is wrong.
     pub(crate) fn scenario(&self, receivers: &[String], group: bool, lasted: Span) -> Result<Loaded, LiveError> {
         let to = plain(receivers);
         let mut flow = self.0.clone();
@@ -140,18 +143,18 @@ impl FlowKeys {
     }
 }
 
-/// A problem with the remedy that a session has, where a scenario's is another one.
+/// Replaces a scenario's remedy by that of a live session where they differ.
 fn typed(problem: Problem) -> Problem {
     let remedy = match problem.key.rsplit('.').next() {
-        // No session has a link whose MTU could be larger.
+        // The scenario's remedy is a larger MTU of the link, which a live session can't set.
         Some("packet") => "take 100 to 1500 bytes".to_owned(),
         _ => problem.remedy,
     };
     Problem { remedy, ..problem }
 }
 
-/// The bandwidth of a session whose receivers may take so much for RTCP as its description says: three quarters of a
-/// twentieth (RFC 3550, section 6.2; RFC 3556).
+/// Returns the session bandwidth that belongs to the description's RTCP bandwidth of receivers (RFC 3556). Receivers
+/// get three quarters of RTCP's 5 % (RFC 3550, section 6.2), so that the factor is 80 / 3.
 fn of_reports(description: &Description) -> Option<u64> {
     let bandwidth = description.reports.filter(|rate| *rate > Rate::ZERO)?.as_bps().saturating_mul(80) / 3;
     Some(bandwidth.clamp(*SESSION_BANDWIDTHS.start(), *SESSION_BANDWIDTHS.end()))
@@ -160,7 +163,7 @@ fn of_reports(description: &Description) -> Option<u64> {
 /// The sender's node.
 const SENDER: &str = "sender";
 
-/// The video flow of a live session's scenario.
+/// Returns the video flow of a live session's scenario.
 pub(crate) fn video(loaded: &Loaded) -> Result<&Video, LiveError> {
     match loaded.scenario.flows.first().map(|flow| &flow.kind) {
         Some(FlowKind::Video(video)) => Ok(video),
@@ -168,12 +171,12 @@ pub(crate) fn video(loaded: &Loaded) -> Result<&Video, LiveError> {
     }
 }
 
-/// The flow of a session is none of video: a bug.
+/// Returns the error of a session whose flow is not a video, which is a bug.
 fn no_video() -> LiveError {
     LiveError::new("the session", "its flow is no video", "please report this")
 }
 
-/// A value as the description writes it.
+/// Parses a value of the description as a number, a boolean or a text.
 fn value(text: &str) -> Value {
     match (text.parse::<f64>(), text) {
         (Ok(number), _) => json!(number),
@@ -183,11 +186,12 @@ fn value(text: &str) -> Value {
     }
 }
 
-/// Names as scenario files allow them, each once.
+/// Turns names into valid and unique node names of a scenario.
 fn plain(names: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for name in names {
         let allowed = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c) { c } else { '-' };
+        // Canonical names come from the network, and may contain characters that node names do not allow.
         let name: String = name.to_ascii_lowercase().chars().map(allowed).take(40).collect();
         let name = match name.trim_matches(['-', '.']) {
             "" => "receiver",

@@ -1,4 +1,4 @@
-//! What other threads know of a session, and how they end it.
+//! The handle by which other threads observe and stop a session.
 
 use crate::{LiveError, LiveRecord, Waker};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use steadycast_session::OperatorControls;
 
-/// The latest status, how many were made before it, and whether it is the last one.
+/// The latest status, its number, and whether the session has ended.
 #[derive(Default)]
 struct Shown {
     status: Value,
@@ -16,16 +16,16 @@ struct Shown {
     done: bool,
 }
 
-/// What both threads know.
+/// The state that the session's thread and its handles share.
 #[derive(Default)]
 pub(crate) struct Shared {
     stop: AtomicBool,
-    /// Somebody looks: the status is made only then.
+    /// Set if a status was requested. The status is built only on request.
     asked: AtomicBool,
     shown: Mutex<Shown>,
     change: Condvar,
     pub(crate) orders: OperatorControls,
-    /// Receivers that the operator has excluded, by their names.
+    /// The canonical names of receivers that the operator has excluded.
     pub(crate) excluded: Mutex<Vec<String>>,
 }
 
@@ -38,13 +38,14 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether the loop is to look up from its sockets: it is to end, or somebody wants its status.
+    /// Returns true if the loop must return from its wait: the session is to stop, or a status was requested.
     pub(crate) fn calls(&self) -> bool {
         self.stopped() || self.asked.load(Ordering::Relaxed)
     }
 
-    /// Makes the status, if somebody has asked for it.
+    /// Builds and publishes the status if one was requested.
     pub(crate) fn show(&self, make: impl FnOnce() -> Value) {
+        // One status answers all requests so far.
         if self.asked.swap(false, Ordering::Relaxed) {
             self.show_now(make());
         }
@@ -57,17 +58,17 @@ impl Shared {
         self.change.notify_all();
     }
 
-    /// There is no more to come.
+    /// Announces the end of the session, after which no status follows.
     pub(crate) fn end(&self) {
         self.shown().done = true;
         self.change.notify_all();
     }
 }
 
-/// The thread of a session, and what it comes to.
+/// The thread of a session, which returns its record.
 type Ending = JoinHandle<Result<LiveRecord, LiveError>>;
 
-/// A session, as other threads see it. It outlives the session.
+/// A handle of a session for use in other threads. It outlives the session.
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -86,16 +87,17 @@ impl Handle {
         let ends = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
             let record = session();
+            // Waiters must be woken even if the session failed.
             ends.end();
             record
         })?;
         Ok(Self { shared, waker, thread: Arc::new(Mutex::new(Some(thread))) })
     }
 
-    /// The session's record, once it has ended: stops it if it has not.
+    /// Stops the session if it still runs, and returns its record.
     ///
     /// # Errors
-    /// The loop could not go on; the record was taken already; or the thread has died, which is a bug.
+    /// The loop failed; the record was taken already; or the thread has died, which is a bug.
     pub fn finish(&self) -> Result<LiveRecord, LiveError> {
         self.stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -103,9 +105,11 @@ impl Handle {
         thread.join().map_err(|_| LiveError::unwritten("the session's thread has died"))?
     }
 
-    /// How it goes at this moment, as JSON: the latest status there is when none is made within `patience`, the last
-    /// one when it has ended; `null` before the first.
+    /// Returns the session's status as JSON. Waits up to `patience` for a fresh one, then returns the latest; `null`
+    /// before the first. After the end it is the last one.
     pub fn status(&self, patience: Duration) -> Value {
+        // The number is read before the request, so that a status that was published in between is not taken for the
+        // answer.
         let before = self.shared.shown().number;
         self.shared.asked.store(true, Ordering::Relaxed);
         self.waker.wake();
@@ -114,18 +118,18 @@ impl Handle {
         waited.unwrap_or_else(PoisonError::into_inner).0.status.clone()
     }
 
-    /// Whether it has come to its end.
+    /// Returns true if the session has ended.
     pub fn done(&self) -> bool {
         self.shared.shown().done
     }
 
-    /// Waits for its end, but no longer than `patience`; whether it has come.
+    /// Waits up to `patience` for the session's end. Returns true if it has ended.
     pub fn wait(&self, patience: Duration) -> bool {
         let waited = self.shared.change.wait_timeout_while(self.shared.shown(), patience, |shown| !shown.done);
         waited.unwrap_or_else(PoisonError::into_inner).0.done
     }
 
-    /// Has it say BYE and end.
+    /// Has the session send a BYE and end.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.waker.wake();
@@ -135,18 +139,18 @@ impl Handle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Clock, Loop, WiredSource};
+    use crate::{Clock, Loop, SocketSource};
     use serde_json::json;
 
     #[test]
     fn a_status_of_this_moment_is_made_on_call_and_the_last_one_stays() {
-        let driver: Loop<WiredSource> = Loop::new(Clock::start()).unwrap();
+        let driver: Loop<SocketSource> = Loop::new(Clock::start()).unwrap();
         let shared = Arc::new(Shared::default());
         let handle = Handle { shared: Arc::clone(&shared), waker: driver.waker(), thread: Arc::default() };
         assert_eq!(handle.status(Duration::ZERO), Value::Null, "nobody answers");
         assert!(shared.calls() && !shared.stopped());
         let session = std::thread::spawn(move || {
-            // Each call is answered once, until it is to end.
+            // Each request is answered once, until the session stops.
             let mut made = 0;
             while !shared.stopped() {
                 shared.show(|| {

@@ -1,8 +1,8 @@
-//! The live world: the only place that asks the clock and opens sockets for RTP.
+//! Runs flow endpoints in real time. This is the only crate that reads the clock and opens sockets for RTP.
 //!
-//! A [`Loop`] is one thread's way through real time: it waits for the earliest time that any of its ends asked for, or
-//! for a datagram, tells the ends, and sends what they let go. It serves one end or hundreds: the sockets of an [`End`]
-//! may have been made in another thread, in another network namespace.
+//! A [`Loop`] drives its ends in one thread. It waits for a datagram or for the earliest timer of its ends, calls the
+//! ends that are due, and sends the datagrams that they emit. It drives one end or hundreds. The sockets of an [`End`]
+//! may be opened in another thread and in another network namespace.
 
 mod browser;
 mod clock;
@@ -11,35 +11,37 @@ mod entropy;
 mod error;
 mod feed;
 mod flow;
-mod folder;
 mod handle;
+mod jitter_buffer;
+mod live_record;
 mod net;
 mod parity;
 mod peers;
 mod receive;
 pub mod sdp;
 mod send;
-mod spool;
+mod socket_endpoint;
 mod srtp;
-mod unpack;
+mod temp_store;
 mod unused;
-mod wired;
 
-pub use browser::To;
+pub use browser::Destination;
 pub use clock::Clock;
 pub use driver::{Datagram, End, EndIx, Loop, Outbox, Waker};
 pub use error::LiveError;
-pub use feed::{EncoderDesk, Job, LadderFeed, LiveFeed, Next, RungData, Sizes, Steering, Store, Unit};
+pub use feed::{
+    EncodedFrame, EncoderJob, EncoderQueue, LadderFeed, LiveFeed, NextJob, PayloadStore, RungData, SizeStats, Steering,
+};
 pub use flow::FlowKeys;
-pub use folder::LiveRecord;
 pub use handle::Handle;
+pub use jitter_buffer::{FrameCounts, FrameQueue, FrameRow, JitterBuffer, ReceivedFrame};
+pub use live_record::LiveRecord;
 pub use net::{Interface, Meta, Pair, PairOptions, Port, Which, origin, source_specific};
-pub use parity::{CameSymbols, SentSymbols};
+pub use parity::{ReceivedSymbols, SentSymbols};
 pub use peers::{Peer, Peers};
 pub use receive::{LATENCY, ReceiveOptions, Receiving};
 pub use send::{Medium, SendOptions, Sending};
-pub use spool::Spool;
+pub use socket_endpoint::{Consumer, Discard, Payloads, Reports, SocketSink, SocketSource, ZeroPayloads};
 pub use srtp::{MasterKey, Srtp, SrtpProfile};
-pub use unpack::{FrameCounts, FrameRow, FrameShelf, ReceivedFrame, Unpacker};
+pub use temp_store::TempStore;
 pub use unused::Unused;
-pub use wired::{Consumer, Nobody, Payloads, Reports, WiredSink, WiredSource, Zeros};

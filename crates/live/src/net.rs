@@ -1,4 +1,4 @@
-//! Sockets for RTP and RTCP: unicast and multicast, any-source and source-specific, IPv4 and IPv6.
+//! Sockets for RTP and RTCP: unicast, any-source and source-specific multicast, IPv4 and IPv6.
 
 use crate::{Clock, LiveError, entropy};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
@@ -12,10 +12,10 @@ use std::str::FromStr;
 use steadycast_rtcp::Origin;
 use steadycast_units::{Ecn, Time};
 
-/// A network interface, by its name or by its address.
+/// A network interface, given by name or by address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interface {
-    /// As `ip link` shows it.
+    /// A name, as `ip link` shows it.
     Name(String),
     /// An address of this machine.
     Address(IpAddr),
@@ -28,60 +28,60 @@ impl FromStr for Interface {
     }
 }
 
-/// Which of the two ports of a session.
+/// One of the two ports of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Media.
+    /// The port for media.
     Rtp,
-    /// Reports; the same port as media where they are multiplexed (RFC 5761).
+    /// The port for reports, which is the media's port if both are multiplexed (RFC 5761).
     Rtcp,
 }
 
-/// How a pair of sockets is made.
+/// Options of a pair of sockets.
 #[derive(Clone, Debug, Default)]
 pub struct PairOptions {
-    /// Packets leave and groups are joined by this one; without it the routing table decides.
+    /// The interface for sending and for joining groups; without it the routing table decides.
     pub interface: Option<Interface>,
-    /// Time to live, or hop limit; the system's own without it, 1 for multicast.
+    /// Time to live, or hop limit; without it the system's default, which is 1 for multicast.
     pub ttl: Option<u8>,
-    /// Whose packets are wanted from a group: a source-specific join (RFC 4607). Groups in 232/8 and ff3x::/32 need it.
+    /// The source of a source-specific join (RFC 4607). Groups in 232/8 and ff3x::/32 require it.
     pub source: Option<IpAddr>,
-    /// RTP and RTCP on one port (RFC 5761).
+    /// Whether RTP and RTCP share a port (RFC 5761).
     pub mux: bool,
-    /// A sender's own port for RTP; RTCP is the next. Any free pair without it.
+    /// A sender's local RTP port; RTCP uses the next. Without it any free pair is used.
     pub local: Option<u16>,
-    /// Where RTCP goes and comes to, if not to the port after that of RTP (RFC 3605).
+    /// The RTCP port, if it is not the one after RTP (RFC 3605).
     pub reports: Option<u16>,
 }
 
-/// One UDP socket, which never blocks.
+/// A non-blocking UDP socket.
 pub struct Port {
     socket: Socket,
     state: UdpSocketState,
     local: SocketAddr,
     connected: bool,
-    /// Datagrams that the other end's machine refused: nobody listens at that port.
+    /// Datagrams that the peer refused (ICMP port unreachable).
     refused: u64,
     /// Datagrams that this machine could not send.
     unsent: u64,
 }
 
-/// What is known of a datagram beside its bytes.
+/// The metadata of a received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta {
-    /// From where it came.
+    /// Its source address.
     pub from: SocketAddr,
-    /// Where it was sent to, if the system says so.
+    /// Its destination address, if the system provides it.
     pub to: Option<IpAddr>,
     /// Its ECN field on arrival.
     pub ecn: Ecn,
-    /// When the kernel got it.
+    /// The time at which the kernel received it.
     pub at: Time,
 }
 
-/// Who sent a datagram, for the session's table of members: its address without the port, which NAT may change between
-/// two packets, and which differs between RTP and RTCP. An address of IPv6 is longer than the number: whoever has a
-/// network of them must not find one there that has the number of somebody else's.
+/// Returns the identity of a sender for the session's member table. The port is left out, because it differs between
+/// RTP and RTCP and NAT may change it. An IPv6 address does not fit into the number and is hashed with a secret key, so
+/// that the owner of a large network can't find an address with the same number as another member's.
 pub fn origin(address: IpAddr) -> Origin {
     match address.to_canonical() {
         IpAddr::V4(v4) => Origin(u64::from(u32::from(v4))),
@@ -89,7 +89,7 @@ pub fn origin(address: IpAddr) -> Origin {
     }
 }
 
-/// Whether a group must be joined with a source (RFC 4607, sections 1 and 3).
+/// Returns true if a group must be joined with a source (RFC 4607, sections 1 and 3).
 pub fn source_specific(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(v4) => v4.octets()[0] == 232,
@@ -104,19 +104,19 @@ fn any(of: IpAddr) -> IpAddr {
     }
 }
 
-/// Buffers into which datagrams are received: one set serves all sockets of a loop.
+/// Receive buffers, which all sockets of a loop share.
 pub(crate) struct Buffers {
     bytes: Vec<u8>,
     metas: [RecvMeta; BATCH],
 }
 
 const BATCH: usize = 8;
-/// The kernel may hand out up to 64 datagrams of one sender as one (UDP GRO).
-const LARGEST: usize = 65_536;
+/// With UDP GRO, the kernel may deliver up to 64 datagrams of one sender as one buffer.
+const MAX_GRO_DATAGRAM: usize = 65_536;
 
 impl Buffers {
     pub(crate) fn new() -> Self {
-        Self { bytes: vec![0; BATCH * LARGEST], metas: [RecvMeta::default(); BATCH] }
+        Self { bytes: vec![0; BATCH * MAX_GRO_DATAGRAM], metas: [RecvMeta::default(); BATCH] }
     }
 }
 
@@ -125,18 +125,21 @@ impl Port {
         let make = || -> io::Result<(Socket, UdpSocketState, SocketAddr)> {
             let socket = Socket::new(Domain::for_address(bind), Type::DGRAM, Some(Protocol::UDP))?;
             if bind.is_ipv6() {
+                // Without it, an IPv6 socket on the unspecified address would also occupy the IPv4 port.
                 socket.set_only_v6(true)?;
             }
+            // Several receivers of a group on one machine share its port. Unicast ports are exclusive, so that a second
+            // program gets an error.
             socket.set_reuse_address(shared)?;
             if let Some(Interface::Name(name)) = &options.interface {
                 socket.bind_device(Some(name.as_bytes()))?;
             }
             socket.bind(&bind.into())?;
             let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-            // Datagrams larger than the path's MTU are to be cut on the way rather than refused here: a controller's
-            // notice may make one larger than planned.
+            // Datagrams larger than the path's MTU are fragmented rather than refused here, because a controller's
+            // header extension may exceed the planned size.
             discover_no_mtu(&socket, bind.is_ipv6())?;
-            // As much as the system allows: what comes while this thread sleeps has to lie somewhere.
+            // The kernel caps this to its limit. The buffer holds the datagrams that arrive while this thread sleeps.
             socket.set_recv_buffer_size(1 << 21)?;
             let local = socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("no address"))?;
             Ok((socket, state, local))
@@ -175,7 +178,7 @@ impl Port {
             Some(Interface::Name(name)) if six => self.socket.set_multicast_if_v6(index(&self.socket, name)?)?,
             _ => {}
         }
-        // Only groups that this socket has joined, whatever others on this machine have.
+        // Linux by default delivers datagrams of all groups that any process on this machine has joined.
         if six {
             self.socket.set_multicast_all_v6(false)?;
         } else {
@@ -232,20 +235,20 @@ impl Port {
         }
     }
 
-    /// Its own address.
+    /// Returns the local address.
     pub const fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Datagrams that the other end's machine refused, since nobody listens there, and those that this machine could
-    /// not send.
+    /// Returns the number of datagrams that the peer refused, and of those that this machine could not send.
     pub const fn failures(&self) -> (u64, u64) {
         (self.refused, self.unsent)
     }
 
-    /// Sends one datagram with this ECN field; false when it did not leave. A full queue here is a loss like any other,
-    /// and a refusal by the other end's machine is of an earlier datagram.
+    /// Sends a datagram with this ECN field. Returns false if it could not be sent, which counts as a loss. A refusal
+    /// belongs to an earlier datagram, so that the send is tried once more.
     pub(crate) fn send(&mut self, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> bool {
+        // A pending ICMP error of an earlier datagram fails the next send once, and the repetition succeeds.
         for _ in 0..2 {
             let sent = if ecn.is_capable() {
                 self.send_capable(bytes, to, ecn)
@@ -264,29 +267,30 @@ impl Port {
         false
     }
 
-    /// Sends one datagram whose ECN field a control message sets: `IP_TOS`, or `IPV6_TCLASS`.
+    /// Sends a datagram whose ECN field is set by a control message (`IP_TOS` or `IPV6_TCLASS`).
     fn send_capable(&self, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> io::Result<()> {
         let ecn = EcnCodepoint::from_bits(ecn.bits());
         let transmit = Transmit { destination: to, ecn, contents: bytes, segment_size: None, src_ip: None };
         self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
     }
 
-    /// Datagrams that wait, up to a batch; whether there may be more.
+    /// Receives up to a batch of datagrams. Returns true if there may be more.
     pub(crate) fn receive(&mut self, clock: &Clock, buffers: &mut Buffers, mut each: impl FnMut(&[u8], &Meta)) -> bool {
         let Buffers { bytes, metas } = buffers;
         let mut slices = {
-            let mut chunks = bytes.chunks_exact_mut(LARGEST);
+            let mut chunks = bytes.chunks_exact_mut(MAX_GRO_DATAGRAM);
             std::array::from_fn::<_, BATCH, _>(|_| IoSliceMut::new(chunks.next().unwrap_or_default()))
         };
         let count = match self.state.recv(UdpSockRef::from(&self.socket), &mut slices, metas) {
             Ok(count) => count,
             Err(error) => {
-                // It is of an earlier send; the datagrams behind it come with the next call.
+                // The error belongs to an earlier send. The next call returns the datagrams that are queued.
                 self.refused += u64::from(error.kind() == io::ErrorKind::ConnectionRefused);
                 return false;
             }
         };
         for (slice, meta) in slices.iter().zip(metas.iter()).take(count) {
+            // The kernel's receive time excludes the time that the datagram waited for this thread.
             let at = meta.timestamp.and_then(|stamp| clock.of_wall(stamp)).unwrap_or_else(|| clock.now());
             let about = Meta {
                 from: meta.addr,
@@ -294,6 +298,7 @@ impl Port {
                 ecn: meta.ecn.map_or(Ecn::NotEct, |ecn| Ecn::from_bits(ecn as u8)),
                 at,
             };
+            // With GRO the buffer contains several datagrams of `stride` bytes.
             for datagram in slice[..meta.len].chunks(meta.stride.max(1)) {
                 each(datagram, &about);
             }
@@ -315,23 +320,28 @@ fn index(socket: &Socket, name: &str) -> io::Result<u32> {
 /// The sockets of one end of a session.
 pub struct Pair {
     rtp: Port,
-    /// `None` where RTCP shares the port of RTP.
+    /// The RTCP socket, or `None` if RTCP shares the port of RTP.
     rtcp: Option<Port>,
-    /// Where media goes, or came to.
+    /// The destination of a sender's media, or the address at which a receiver gets it.
     pub(crate) address: SocketAddr,
-    /// Where reports of a group go, and a sender's own.
+    /// The destination of a group's reports and of a sender's own.
     reports: SocketAddr,
 }
 
 impl Pair {
-    /// A sender's sockets towards `to`, which is a receiver's RTP address or a group's. RTCP goes to the port after it.
+    /// Opens a sender's sockets towards `to`, the RTP address of a receiver or a group. RTCP goes to the next port.
     ///
     /// # Errors
-    /// The addresses can't be had; the error says what to do.
+    /// An address can't be used; the error contains the remedy.
     pub fn sender(to: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let reports = rtcp_port(to, options)?;
+        // Linux sends datagrams to 0.0.0.0 to the local host, which is never meant.
         if to.ip().is_unspecified() {
-            return Err(LiveError::new(to, "nobody receives there", "write the receiver's address, or a group's"));
+            return Err(LiveError::new(
+                to,
+                "this address has no receiver",
+                "write the receiver's address, or a group's",
+            ));
         }
         let own = match &options.interface {
             Some(Interface::Address(ip)) if ip.is_ipv4() == to.is_ipv4() => *ip,
@@ -358,6 +368,7 @@ impl Pair {
             (rtp, Some(rtcp))
         };
         if !options.mux {
+            // Only a connected socket gets ICMP errors, and a route is checked before the first packet.
             let connected = rtp.socket.connect(&to.into());
             connected.map_err(|e| LiveError::new(to, &e, unreached(to, &e, options)))?;
             rtp.connected = true;
@@ -366,11 +377,11 @@ impl Pair {
         Ok(Self { rtp, rtcp, address: to, reports })
     }
 
-    /// The socket of a sender whose receiver is yet to show where it is: the first of these ports that is free. Nothing
-    /// leaves before [`Pair::redirect`].
+    /// Opens the socket of a sender whose peer is not known yet, on the first free port of the range. Nothing is sent
+    /// before [`Pair::redirect`].
     ///
     /// # Errors
-    /// None of them can be had.
+    /// None of the ports is free.
     pub fn waiting(own: IpAddr, ports: RangeInclusive<u16>) -> Result<Self, LiveError> {
         let mut last = LiveError::new("", "there is no such range of ports", "write the lower one first");
         for at in ports.map(|port| SocketAddr::new(own, port)) {
@@ -382,15 +393,16 @@ impl Pair {
         Err(LiveError { place: "media".into(), ..last })
     }
 
-    /// Its other end is there from now on.
+    /// Sets the peer's address for media and reports.
     pub(crate) const fn redirect(&mut self, to: SocketAddr) {
         (self.address, self.reports) = (to, to);
     }
 
-    /// A receiver's sockets at `at`: an address of this machine (or the unspecified one) or a group that is joined.
+    /// Opens a receiver's sockets at `at`: an address of this machine, the unspecified address, or a group, which is
+    /// joined.
     ///
     /// # Errors
-    /// As [`Pair::sender`].
+    /// See [`Pair::sender`].
     pub fn receiver(at: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let reports = rtcp_port(at, options)?;
         let open = |at: SocketAddr| {
@@ -401,17 +413,17 @@ impl Pair {
         Ok(Self { rtp, rtcp, address: at, reports })
     }
 
-    /// The socket for media.
+    /// Returns the socket for media.
     pub const fn rtp(&self) -> &Port {
         &self.rtp
     }
 
-    /// The socket for reports, which may be the one for media.
+    /// Returns the socket for reports, which may be the one for media.
     pub fn rtcp(&self) -> &Port {
         self.rtcp.as_ref().unwrap_or(&self.rtp)
     }
 
-    /// Where a sender's datagrams go, and a group's reports.
+    /// Returns the destination of a sender's datagrams, or of a group's reports.
     pub(crate) fn peer(&self, which: Which) -> SocketAddr {
         if which == Which::Rtcp { self.reports } else { self.address }
     }
@@ -423,15 +435,15 @@ impl Pair {
         }
     }
 
-    /// Its sockets, each once, with what they carry.
+    /// Returns each socket once, with its kind.
     pub(crate) fn ports(&self) -> impl Iterator<Item = (Which, &Port)> {
         std::iter::once((Which::Rtp, &self.rtp)).chain(self.rtcp.iter().map(|p| (Which::Rtcp, p)))
     }
 }
 
 impl Port {
-    /// Bound to the group itself, so that datagrams to this port's other addresses stay away, and shared with others
-    /// here.
+    /// Opens a port that is bound to the group's address, so that datagrams to other addresses are not delivered. Other
+    /// programs on this machine may share it.
     fn group(at: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let port = Self::open(at, options, true)?;
         port.join(at.ip(), options)?;
@@ -439,7 +451,7 @@ impl Port {
     }
 }
 
-/// Whether an IPv6 address or group means something on one link alone, and does not say on which (RFC 4007).
+/// Returns true if an IPv6 address or group has link-local scope and no zone (RFC 4007).
 fn link_local(address: SocketAddr) -> bool {
     let SocketAddr::V6(v6) = address else { return false };
     let first = v6.ip().segments()[0];
@@ -449,7 +461,7 @@ fn link_local(address: SocketAddr) -> bool {
 fn unreached(to: SocketAddr, error: &io::Error, options: &PairOptions) -> &'static str {
     let zoned = matches!(to, SocketAddr::V6(v6) if v6.scope_id() != 0);
     match &options.interface {
-        // Sockets that may not send to all stations of a link are told so.
+        // Linux denies broadcasts to sockets without SO_BROADCAST.
         _ if error.kind() == io::ErrorKind::PermissionDenied => {
             "write a receiver's address or a group's, no broadcast's"
         }
@@ -469,7 +481,7 @@ fn rtcp_port(rtp: SocketAddr, options: &PairOptions) -> Result<SocketAddr, LiveE
     let port = if options.mux { Some(rtp.port()) } else { options.reports.or(rtp.port().checked_add(1)) };
     match port.filter(|_| rtp.port() > 0) {
         Some(port) => {
-            // An IPv6 address keeps its zone.
+            // The copy keeps the zone of an IPv6 address.
             let mut next = rtp;
             next.set_port(port);
             Ok(next)
@@ -478,7 +490,7 @@ fn rtcp_port(rtp: SocketAddr, options: &PairOptions) -> Result<SocketAddr, LiveE
     }
 }
 
-/// Two sockets with an even port and the next (RFC 3550, section 11).
+/// Opens two sockets on an even port and the next one (RFC 3550, section 11).
 fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), LiveError> {
     if options.local.is_some() {
         return Ok((
@@ -497,7 +509,7 @@ fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), LiveEr
                 Err(_) => {}
             }
         }
-        // It is kept open, so that the next try is given another one.
+        // An unsuitable socket stays open until the end, so that the system assigns another port to the next one.
         tried.push(first);
     }
 }
@@ -537,7 +549,7 @@ fn join_source_group(socket: &Socket, group: IpAddr, source: IpAddr, interface: 
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// RFC 3678, section 5.1, as Linux numbers it.
+/// The Linux value of the option of RFC 3678, section 5.1.
 const MCAST_JOIN_SOURCE_GROUP: libc::c_int = 46;
 
 #[cfg(test)]
@@ -545,7 +557,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_at_which_nobody_receives_is_refused_with_what_to_write() {
+    fn an_unspecified_destination_is_an_error_with_a_remedy() {
         let options = PairOptions::default();
         for nobody in ["0.0.0.0:5004", "[::]:5004"] {
             let error = Pair::sender(nobody.parse().unwrap(), &options).err().map(|error| error.to_string());

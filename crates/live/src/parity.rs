@@ -1,14 +1,14 @@
-//! The bytes of parity: symbols of what was sent, from which it is made, and of what came, from which lost packets are
-//! computed.
+//! The symbols of forward error correction: of sent packets, from which parity is computed, and of received packets,
+//! from which lost ones are recovered.
 //!
-//! A session decides which blocks there are and which parity is sent, and sees when a block is whole again; what is
-//! here knows the bytes.
+//! The session decides on the blocks and their parity, and finds out when a block is recoverable. This module holds and
+//! computes the bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_session::{Protection, Recovered};
 use steadycast_wire::parity::{MAX_PACKETS, ParityHeader, SYMBOL_HEAD, packet, parity, recover, symbol};
 
-/// Symbols of the packets that left last, by their extended numbers, which follow each other.
+/// The symbols of the packets sent last. Their extended sequence numbers are consecutive.
 #[derive(Debug, Default)]
 pub struct SentSymbols {
     first: u64,
@@ -16,12 +16,13 @@ pub struct SentSymbols {
 }
 
 impl SentSymbols {
-    /// An RTP packet of the media has left.
+    /// Stores the symbol of an RTP packet of the media that was sent.
     pub fn keep(&mut self, seq: u64, packet: &[u8]) {
         let Ok(symbol) = symbol(packet) else {
             debug_assert!(false, "a session made a packet that is none");
             return;
         };
+        // Symbols are addressed by position, so that a gap in the numbers starts a new list.
         if self.first + self.symbols.len() as u64 != seq {
             (self.first, self.symbols) = (seq, VecDeque::new());
         }
@@ -32,12 +33,12 @@ impl SentSymbols {
         Some(self.symbols.get(seq.checked_sub(self.first)? as usize)?)
     }
 
-    /// The payload of a packet, as it was sent; nothing of one that is not kept.
+    /// Returns the payload of a packet as it was sent, or nothing if the packet is not stored.
     pub fn payload(&self, seq: u64) -> &[u8] {
         self.get(seq).and_then(|symbol| symbol.get(SYMBOL_HEAD..)).unwrap_or_default()
     }
 
-    /// Appends the payload of a packet of parity to `out`. False: one of the packets that it covers is not kept.
+    /// Appends the payload of a parity packet to `out`. Returns false if a packet that it covers is not stored.
     pub fn write(&self, protection: &Protection, out: &mut Vec<u8>) -> bool {
         let symbols: Option<Vec<&[u8]>> = protection.packets.iter().map(|packet| self.get(packet.seq)).collect();
         let Some(symbols) = symbols else { return false };
@@ -45,7 +46,7 @@ impl SentSymbols {
         true
     }
 
-    /// Those before this one are of no use any more.
+    /// Drops the symbols of packets before this one.
     pub fn forget_before(&mut self, seq: u64) {
         let old = seq.saturating_sub(self.first).min(self.symbols.len() as u64);
         self.symbols.drain(..old as usize);
@@ -53,70 +54,74 @@ impl SentSymbols {
     }
 }
 
-/// Numbers of which symbols are kept: the newest.
-const KEPT: u64 = 1_024;
-/// Blocks of which parity is kept: the newest.
-const BLOCKS: usize = 16;
-/// No packet of ours is longer, nor its symbol: a longer one is not kept.
-const LONGEST: usize = 9_216;
+/// Range of sequence numbers whose symbols are kept, up to the newest.
+const SEQUENCE_RANGE: u64 = 1_024;
+/// Number of blocks whose parity is kept.
+const MAX_BLOCKS: usize = 16;
+/// Maximum length of a symbol in bytes: the size of a jumbo frame. Longer packets are ignored, which bounds the memory.
+const MAX_SYMBOL: usize = 9_216;
 
-/// What came of the media and its parity of late.
+/// The symbols of the recently received media and parity packets.
 #[derive(Debug, Default)]
-pub struct CameSymbols {
-    /// Whose packets they are.
+pub struct ReceivedSymbols {
+    /// The SSRC of the media.
     ssrc: u32,
     newest: Option<u64>,
     symbols: BTreeMap<u64, Vec<u8>>,
     blocks: BTreeMap<u64, Parities>,
 }
 
-/// The parities of a block.
+/// The parity symbols of a block.
 #[derive(Debug)]
 struct Parities {
     packets: u8,
     symbols: BTreeMap<u8, Vec<u8>>,
 }
 
-impl CameSymbols {
-    /// An RTP packet of this source's media has come, or the retransmission of one.
+impl ReceivedSymbols {
+    /// Stores an RTP packet of this source's media, or its retransmission. A new SSRC discards all stored symbols.
     pub fn on_packet(&mut self, ssrc: u32, number: u16, packet: &[u8]) {
+        // Sequence numbers of different sources are unrelated.
         if self.ssrc != ssrc {
             *self = Self { ssrc, ..Self::default() };
         }
-        let Some(symbol) = symbol(packet).ok().filter(|symbol| symbol.len() <= LONGEST) else { return };
+        let Some(symbol) = symbol(packet).ok().filter(|symbol| symbol.len() <= MAX_SYMBOL) else { return };
         self.keep(number, symbol);
     }
 
     fn keep(&mut self, number: u16, symbol: Vec<u8>) {
+        // The first number starts in cycle 1, so that an earlier packet has a positive extended number as well.
         let seq = self.extended(number).unwrap_or(u64::from(number) + (1 << 16));
         let newest = self.newest.map_or(seq, |newest| newest.max(seq));
         self.newest = Some(newest);
         self.symbols.insert(seq, symbol);
-        while self.symbols.first_key_value().is_some_and(|(first, _)| first + KEPT <= newest) {
+        while self.symbols.first_key_value().is_some_and(|(first, _)| first + SEQUENCE_RANGE <= newest) {
             self.symbols.pop_first();
         }
-        while self.blocks.first_key_value().is_some_and(|(first, _)| first + KEPT <= newest) {
+        while self.blocks.first_key_value().is_some_and(|(first, _)| first + SEQUENCE_RANGE <= newest) {
             self.blocks.pop_first();
         }
     }
 
-    /// A parity has come, and belongs to the session.
+    /// Stores a parity symbol that belongs to the session.
     pub fn on_parity(&mut self, header: &ParityHeader, symbol: &[u8]) {
-        let near = |base: &u64| self.newest.is_some_and(|newest| base.abs_diff(newest) < KEPT);
-        let Some(base) = self.extended(header.base).filter(near).filter(|_| symbol.len() <= LONGEST) else { return };
+        // A forged base far away must not displace the blocks that are needed.
+        let near = |base: &u64| self.newest.is_some_and(|newest| base.abs_diff(newest) < SEQUENCE_RANGE);
+        let Some(base) = self.extended(header.base).filter(near).filter(|_| symbol.len() <= MAX_SYMBOL) else { return };
         let fresh = || Parities { packets: header.packets, symbols: BTreeMap::new() };
         let block = self.blocks.entry(base).or_insert_with(fresh);
+        // Parity packets of a block must agree on its size. More than 64 of them add no information.
         if block.packets == header.packets && block.symbols.len() < usize::from(MAX_PACKETS) {
             block.symbols.entry(header.index).or_insert_with(|| symbol.to_vec());
         }
-        while self.blocks.len() > BLOCKS {
+        while self.blocks.len() > MAX_BLOCKS {
             self.blocks.pop_first();
         }
     }
 
-    /// The RTP packets that these are, with the session's numbers, as far as they can be computed: what parity says
-    /// that was never sent is none.
-    pub fn compute(&mut self, recovered: &[Recovered]) -> Vec<(u64, Vec<u8>)> {
+    /// Returns the RTP packets that can be recovered, with the session's sequence numbers. A recovered symbol that is
+    /// no valid packet is left out, because its parity was forged or damaged.
+    pub fn recover_packets(&mut self, recovered: &[Recovered]) -> Vec<(u64, Vec<u8>)> {
         let mut all = Vec::new();
         for wanted in recovered {
             let Some(seq) = self.extended(wanted.number) else { continue };
@@ -129,7 +134,7 @@ impl CameSymbols {
         all
     }
 
-    /// Computes the packets that are missing of the block that has this one.
+    /// Recovers the missing packets of the block that contains this one.
     fn solve(&mut self, seq: u64) {
         let Some((base, block)) = self.blocks.range(..=seq).next_back() else { return };
         let all = *base..*base + u64::from(block.packets);
@@ -139,12 +144,13 @@ impl CameSymbols {
         let sources: Vec<(u8, &[u8])> =
             self.symbols.range(all).map(|(seq, symbol)| ((seq - base) as u8, &symbol[..])).collect();
         let parities: Vec<(u8, &[u8])> = block.symbols.iter().map(|(index, symbol)| (*index, &symbol[..])).collect();
+        // An error means that symbols are missing or contradict each other, and nothing is recovered.
         let Ok(solved) = recover(block.packets, &sources, &parities) else { return };
         let base = *base;
         self.symbols.extend(solved.into_iter().map(|(place, symbol)| (base + u64::from(place), symbol)));
     }
 
-    /// The extended number that is nearest to the newest one.
+    /// Returns the extended sequence number nearest to the newest one.
     fn extended(&self, number: u16) -> Option<u64> {
         let newest = self.newest?;
         newest.checked_add_signed(i64::from(number.wrapping_sub(newest as u16) as i16))
@@ -176,7 +182,7 @@ mod tests {
         bytes
     }
 
-    /// The payload of parity `index` of a block.
+    /// Returns the payload of parity `index` of a block.
     fn protect(sent: &SentSymbols, base: u64, packets: u8, index: u8) -> Vec<u8> {
         let fragment = Fragment::default();
         let covered: Arc<[Protected]> =
@@ -187,7 +193,7 @@ mod tests {
         payload
     }
 
-    fn told(came: &mut CameSymbols, payload: &[u8]) {
+    fn add_parity(came: &mut ReceivedSymbols, payload: &[u8]) {
         let (header, symbol) = ParityHeader::parse(payload).unwrap_or_else(|e| panic!("{e}"));
         came.on_parity(&header, symbol);
     }
@@ -197,8 +203,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_comes_back_byte_by_byte_across_a_wrap_of_the_numbers() {
-        let (mut sent, mut came) = (SentSymbols::default(), CameSymbols::default());
+    fn lost_packets_are_recovered_exactly_across_a_wrap() {
+        let (mut sent, mut came) = (SentSymbols::default(), ReceivedSymbols::default());
         let (first, lost) = (65_530u64, [65_533, 65_536, 65_549]);
         for seq in first..first + 20 {
             sent.keep(seq, &rtp(seq));
@@ -207,44 +213,44 @@ mod tests {
             }
         }
         for index in [1, 3] {
-            told(&mut came, &protect(&sent, first, 20, index));
+            add_parity(&mut came, &protect(&sent, first, 20, index));
         }
-        assert_eq!(came.compute(&missing(&lost)), [], "two parities for three packets");
-        told(&mut came, &protect(&sent, first, 20, 0));
+        assert_eq!(came.recover_packets(&missing(&lost)), [], "two parities for three packets");
+        add_parity(&mut came, &protect(&sent, first, 20, 0));
         let all: Vec<(u64, Vec<u8>)> = lost.iter().map(|seq| (*seq, rtp(*seq))).collect();
-        assert_eq!(came.compute(&missing(&lost)), all);
+        assert_eq!(came.recover_packets(&missing(&lost)), all);
         assert_eq!(sent.payload(65_536), &rtp(65_536)[12..]);
         sent.forget_before(65_540);
         assert_eq!((sent.payload(65_536), sent.symbols.len()), (&[][..], 10));
     }
 
     #[test]
-    fn parity_of_what_was_never_sent_gives_nothing_back_and_takes_bounded_memory() {
-        let mut came = CameSymbols::default();
+    fn forged_parity_recovers_nothing_and_takes_bounded_memory() {
+        let mut came = ReceivedSymbols::default();
         let mut sent = SentSymbols::default();
         for seq in 100..120 {
             sent.keep(seq, &rtp(seq));
         }
-        // Nothing has come yet.
-        told(&mut came, &protect(&sent, 100, 20, 0));
+        // No media packet has been received yet.
+        add_parity(&mut came, &protect(&sent, 100, 20, 0));
         assert!(came.blocks.is_empty());
         (100..119).for_each(|seq| came.on_packet(SSRC, seq as u16, &rtp(seq)));
-        // A symbol that is no packet's, and one that is shorter than what came.
+        // A symbol of no packet, and a symbol that is shorter than the received packets.
         let header = ParityHeader { packets: 20, base: 100, index: 0, sent: 1 };
         came.on_parity(&header, &[0xff; 60]);
-        assert_eq!(came.compute(&missing(&[119])), []);
+        assert_eq!(came.recover_packets(&missing(&[119])), []);
         came.on_parity(&ParityHeader { base: 99, ..header }, &[1; 8]);
-        assert_eq!(came.compute(&missing(&[99])), []);
+        assert_eq!(came.recover_packets(&missing(&[99])), []);
         for n in 0..40_000u32 {
             let (packets, base, index) = ((n % 64 + 1) as u8, (n * 7) as u16, (n % 64) as u8);
             came.on_parity(&ParityHeader { packets, base, index, sent: 64 }, &[9; 1_400]);
             came.on_parity(&ParityHeader { packets, base, index, sent: 64 }, &[9; 60_000]);
         }
         let kept: usize = came.blocks.values().map(|block| block.symbols.values().map(Vec::len).sum::<usize>()).sum();
-        assert!(came.blocks.len() <= BLOCKS && kept <= BLOCKS * 64 * 1_400, "{kept}");
-        // The numbers of the media decide: what is far behind goes.
+        assert!(came.blocks.len() <= MAX_BLOCKS && kept <= MAX_BLOCKS * 64 * 1_400, "{kept}");
+        // The media's sequence numbers advance, so that old symbols and blocks are dropped.
         (0..2_200u64).for_each(|seq| came.on_packet(SSRC, (120 + seq) as u16, &rtp(120 + seq)));
-        assert!(came.symbols.len() <= KEPT as usize && came.blocks.is_empty());
+        assert!(came.symbols.len() <= SEQUENCE_RANGE as usize && came.blocks.is_empty());
         came.on_packet(SSRC + 1, 5, &rtp(5));
         assert_eq!(came.symbols.len(), 1, "another source's");
     }

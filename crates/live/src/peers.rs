@@ -1,4 +1,4 @@
-//! Who has been heard at a sender's RTCP port: for the operator's eyes, not for the controller's.
+//! The peers that send RTCP to a sender. The list is for display; the controller does not use it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,34 +6,34 @@ use steadycast_units::{Span, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
 use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
 
-/// One who sends reports.
+/// A peer that sends reports.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Its canonical name; its SSRC until it has said one.
+    /// The canonical name, or the SSRC while no name was received.
     pub cname: String,
-    /// Where its reports come from.
+    /// The source address of its reports.
     pub address: SocketAddr,
-    /// When it was heard first.
+    /// The arrival time of its first report.
     pub first: Time,
-    /// When it was heard last.
+    /// The arrival time of its last report.
     pub last: Time,
-    /// Compounds with a report on our stream, or on its packets.
+    /// Compound packets with a report block about our stream, or with feedback on its packets.
     pub reports: u64,
-    /// It sends the controller's own reports; a standard receiver does not.
+    /// Whether it sends the controller's own reports. A standard receiver does not.
     pub ours: bool,
-    /// It reports single packets, in a standard's format.
+    /// Whether it sends per-packet feedback in a standard format.
     pub packets: bool,
-    /// The first report block about our stream, and the latest.
+    /// The first report block about our stream.
     pub begin: Option<ReportBlock>,
-    /// See above.
+    /// The latest report block about our stream.
     pub block: Option<ReportBlock>,
-    /// Round-trip time by the latest report that allows to tell.
+    /// The round-trip time of the latest report that allows to compute it.
     pub rtt: Option<Span>,
-    /// It has said BYE.
+    /// Whether it has sent a BYE.
     pub left: bool,
 }
 
-/// All of them; of more than a thousand, those who were heard latest.
+/// The list of peers. If there are more than 1,024, those with the latest reports are kept.
 #[derive(Debug)]
 pub struct Peers {
     all: BTreeMap<u32, Peer>,
@@ -42,36 +42,37 @@ pub struct Peers {
     unreadable: u64,
 }
 
-const MOST: usize = 1_024;
-/// A name is shown as far as this.
-const NAME: usize = 64;
+const MAX_PEERS: usize = 1_024;
+/// Names are cut to this number of characters.
+const MAX_NAME: usize = 64;
 
 impl Peers {
-    /// Of a sender whose NTP times have this epoch and whose controller's APP packets this name.
+    /// Creates the list of a sender with this NTP epoch, whose controller's APP packets have the name `app`.
     pub fn new(epoch: NtpEpoch, app: [u8; 4]) -> Self {
         Self { all: BTreeMap::new(), epoch, app, unreadable: 0 }
     }
 
-    /// All of them, by SSRC.
+    /// Returns all peers by SSRC.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Peer)> {
         self.all.iter().map(|(ssrc, peer)| (*ssrc, peer))
     }
 
-    /// The name of a receiver.
+    /// Returns the canonical name of a receiver.
     pub fn name(&self, ssrc: u32) -> Option<&str> {
         self.all.get(&ssrc).map(|p| p.cname.as_str())
     }
 
-    /// Datagrams that could not be read.
+    /// Returns the number of datagrams that could not be parsed.
     pub const fn unreadable(&self) -> u64 {
         self.unreadable
     }
 
-    pub(crate) fn hear(&mut self, now: Time, mine: u32, from: SocketAddr, datagram: &[u8]) {
+    pub(crate) fn on_rtcp(&mut self, now: Time, mine: u32, from: SocketAddr, datagram: &[u8]) {
         let Ok(compound) = Compound::parse(datagram) else {
             self.unreadable += 1;
             return;
         };
+        // A compound with a report block is counted there, so that its per-packet feedback must not count again.
         let alone =
             !compound.packets.iter().any(|p| matches!(p, Packet::ReceiverReport { .. } | Packet::SenderReport { .. }));
         for packet in &compound.packets {
@@ -85,6 +86,7 @@ impl Peers {
                         peer.reports += 1;
                         peer.begin.get_or_insert(*block);
                         peer.block = Some(*block);
+                        // A block without an LSR keeps the previous round-trip time.
                         peer.rtt = ntp::round_trip(epoch.middle(now), block.lsr, block.dlsr).or(peer.rtt);
                     }
                 }
@@ -93,8 +95,8 @@ impl Peers {
                         peer.ours = true;
                     }
                 }
-                // What it says of each packet is the controller's to read.
-                Packet::Feedback { sender, .. } if *sender != mine && packet.tells_packets() => {
+                // The controller reads the content. Here only the fact that packets are reported matters.
+                Packet::Feedback { sender, .. } if *sender != mine && packet.is_packet_feedback() => {
                     if let Some(peer) = self.peer(now, *sender, from) {
                         peer.packets = true;
                         peer.reports += u64::from(alone);
@@ -103,7 +105,7 @@ impl Peers {
                 Packet::Sdes { chunks } => {
                     for (ssrc, cname) in chunks {
                         if let Some(peer) = self.all.get_mut(ssrc).filter(|p| p.address.ip() == from.ip()) {
-                            peer.cname = cname.chars().take(NAME).collect();
+                            peer.cname = cname.chars().take(MAX_NAME).collect();
                         }
                     }
                 }
@@ -119,13 +121,15 @@ impl Peers {
         }
     }
 
-    /// Who speaks with this SSRC from this machine; `None` for one who takes another's.
+    /// Returns the peer with this SSRC, and adds it if necessary. Returns `None` if the SSRC belongs to a peer at
+    /// another address.
     fn peer(&mut self, now: Time, ssrc: u32, from: SocketAddr) -> Option<&mut Peer> {
-        // Under this number GStreamer reports packets until its session has one of its own.
+        // GStreamer sends feedback with this SSRC until its session has chosen one.
         if ssrc == u32::MAX {
             return None;
         }
-        if self.all.len() >= MOST
+        // The bound limits the memory that an attacker with forged SSRCs can use. The longest silent peer is dropped.
+        if self.all.len() >= MAX_PEERS
             && !self.all.contains_key(&ssrc)
             && let Some(oldest) = self.all.iter().min_by_key(|(_, p)| p.last).map(|(ssrc, _)| *ssrc)
         {
@@ -145,6 +149,7 @@ impl Peers {
             left: false,
         };
         let peer = self.all.entry(ssrc).or_insert_with(fresh);
+        // Another address must not take over a peer's SSRC. The port may change, because NAT may map it anew.
         if peer.address.ip() != from.ip() {
             return None;
         }
@@ -158,15 +163,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_reports_single_packets_is_known_by_the_format_of_a_report_alone() {
+    fn packet_feedback_is_recognised_by_its_format_alone() {
         let mut peers = Peers::new(NtpEpoch::from_unix_secs(0), *b"TEST");
         let from: SocketAddr = "10.0.0.1:5001".parse().unwrap();
-        // RFC 8888, transport-wide, a NACK, and the encoder's messages of an application.
+        // RFC 8888, transport-wide, NACK, and application layer feedback.
         let formats: [(u8, u8); 4] = [(205, 11), (205, 15), (205, 1), (206, 15)];
         for (ssrc, (packet_type, fmt)) in (1..).zip(formats) {
-            // Each ends before it says anything of a packet.
+            // Each message ends before its content.
             let bytes = [0x80 | fmt, packet_type, 0, 2, 0, 0, 0, ssrc, 0, 0, 0, 9];
-            peers.hear(Time::ZERO, 9, from, &bytes);
+            peers.on_rtcp(Time::ZERO, 9, from, &bytes);
         }
         let told: Vec<u32> = peers.iter().filter(|(_, peer)| peer.packets).map(|(ssrc, _)| ssrc).collect();
         assert_eq!(told, [1, 2]);

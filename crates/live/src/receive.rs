@@ -1,14 +1,14 @@
-//! A live receiver in a thread of its own.
+//! The session of a live receiver, which runs in a separate thread.
 
 use crate::entropy;
 use crate::flow::{self, FlowKeys, SINK};
-use crate::folder::STEP;
 use crate::handle::Shared;
+use crate::jitter_buffer::REORDER_WAIT;
+use crate::live_record::STEP;
 use crate::sdp::{Description, PacketFeedback};
-use crate::unpack::REORDERED;
 use crate::{
-    CameSymbols, Clock, Consumer, FrameCounts, FrameShelf, Handle, LiveError, LiveRecord, Loop, MasterKey, Nobody,
-    Pair, PairOptions, Reports, Spool, Srtp, Unpacker, Unused, WiredSink,
+    Clock, Consumer, Discard, FrameCounts, FrameQueue, Handle, JitterBuffer, LiveError, LiveRecord, Loop, MasterKey,
+    Pair, PairOptions, ReceivedSymbols, Reports, SocketSink, Srtp, TempStore, Unused,
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -25,74 +25,74 @@ use steadycast_session::{
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_wire::rtp::PayloadTypes;
 
-/// How to receive.
+/// Options of a receiver.
 #[derive(Clone, Debug)]
 pub struct ReceiveOptions {
-    /// What is sent, and where to.
+    /// The session description.
     pub description: Description,
-    /// The payload types of the description with their encodings ([`crate::sdp::offered`]); `None` where there is no
-    /// description but an address.
+    /// The payload types of the description with their encodings ([`crate::sdp::offered`]); `None` if only an address
+    /// was given.
     pub offered: Option<Vec<String>>,
-    /// Sockets.
+    /// Options of the sockets.
     pub pair: PairOptions,
-    /// Media and reports are protected with it.
+    /// SRTP master key. If set, media and reports are protected.
     pub key: Option<MasterKey>,
-    /// Canonical name.
+    /// Canonical name (CNAME).
     pub cname: String,
-    /// Its play-out buffer; without one, what its sender's description says.
+    /// Size of the play-out buffer; without it the size in the sender's description.
     pub buffer: Option<Bytes>,
-    /// How long a packet waits for lost ones before it, which are sent again or computed from parity; [`LATENCY`]
-    /// without it.
+    /// Maximum time that a packet waits for earlier packets to be retransmitted or recovered; without it [`LATENCY`].
     pub latency: Option<Span>,
-    /// The session ends when neither media nor RTCP of a source that was heard has come for this time, and five
-    /// reporting intervals at least; never without it.
+    /// The session ends after this time without media or RTCP of the source, but not before five reporting intervals.
+    /// Without it the session waits forever.
     pub give_up: Option<Span>,
-    /// How fast that is emptied; without it as the media's clock says.
+    /// Drain rate of the play-out buffer; without it the buffer drains by the media clock.
     pub consume: Option<Rate>,
 }
 
-/// How long packets wait for lost ones where these come after all and no latency was named.
+/// Default wait of packets for earlier ones, if lost packets are retransmitted or recovered.
 pub const LATENCY: Span = Span::millis(300);
 
-/// Between regular reports under AVPF to senders that do not say what they make of them (RFC 3550, 6.2).
-const REGULAR: Span = Span::secs(5);
+/// Interval of regular reports under AVPF to standard senders (RFC 3550, section 6.2).
+const REGULAR_REPORT_INTERVAL: Span = Span::secs(5);
 
-/// A player without a rate of its own takes a frame when its time has come, to so much.
-const TICK: Span = Span::millis(10);
+/// Resolution of play-out: without a drain rate, a player takes each frame at its time, rounded to this step.
+const PLAYOUT_STEP: Span = Span::millis(10);
 
-/// A receiver that runs.
+/// A running receiver.
 pub struct Receiving {
-    /// How other threads see it, and end it: its end is the sender's BYE, or [`Handle::stop`].
+    /// The handle by which other threads observe and stop it. It ends with the sender's BYE or by [`Handle::stop`].
     pub handle: Handle,
-    /// Where its frames wait.
-    pub shelf: FrameShelf,
+    /// The queue of its frames.
+    pub frame_queue: FrameQueue,
 }
 
-/// What a description makes of a receiver's session.
-struct Told {
-    /// The payload types of the media, where they are known.
+/// The parameters that a receiver takes from the session description.
+struct DescribedSession {
+    /// The payload types of the media, if known.
     payload_types: Option<PayloadTypes>,
-    /// The SSRC of the media, where it is named.
+    /// The SSRC of the media, if announced.
     named: Option<u32>,
     repair: Option<RepairSettings>,
     parity: Option<ParitySettings>,
-    /// How long packets wait for those before them.
+    /// Maximum time that packets wait for earlier ones.
     latency: Span,
 }
 
-impl Told {
+impl DescribedSession {
     fn of(description: &Description, latency: Option<Span>) -> Self {
-        // Nobody sends again to a group what one of it lost.
+        // A sender does not retransmit to a group, because each member loses other packets.
         let again = description.repair.as_ref().filter(|_| !description.address.ip().is_multicast());
         let covered = description.parity.as_ref();
         let comes_again = again.is_some() || covered.is_some();
-        let latency = latency.unwrap_or(if comes_again { LATENCY } else { REORDERED });
-        // An address alone, without a codec, says nothing of the payload type.
+        let latency = latency.unwrap_or(if comes_again { LATENCY } else { REORDER_WAIT });
+        // Without a codec there is only an address, so that the payload type is unknown.
         let described = description.format.is_some() || !description.ours.is_empty();
         Self {
             payload_types: described.then(|| description.payload_types()),
             named: description.sources().0.first().copied(),
-            // A sender that was started again has other sources than its description of before says: they are learnt.
+            // A restarted sender has other SSRCs than an old description announces. The receiver learns them from the
+            // packets.
             repair: again.map(|again| RepairSettings {
                 ssrc: again.sources.as_ref().map_or(0, |sources| sources.repair),
                 payload_type: again.payload_type,
@@ -107,7 +107,7 @@ impl Told {
         }
     }
 
-    /// What makes the receiver each time that it joins.
+    /// Returns the factory of the receiver, which is called at each join.
     fn receiver(&self, plan: VideoPlan) -> MakeReceiver {
         let Self { payload_types, named, repair, parity, .. } = *self;
         Box::new(move |now, times| {
@@ -119,32 +119,33 @@ impl Told {
             };
             let chance = plan.chance(&format!("{name}.parity"));
             let receiver = match parity {
-                // A sender of both kinds of repair wants to know when retransmissions come too late.
+                // If the sender can do both, it needs the play-out delay to decide which kind of repair arrives in
+                // time.
                 Some(parity) if repair.is_some() => {
                     receiver.with_parity_of_any_source(parity, chance).telling_playout()
                 }
                 Some(parity) => receiver.with_parity_of_any_source(parity, chance),
                 None => receiver,
             };
-            // In paper mode no sender pauses.
+            // In paper mode the sender never pauses, so that no answers are needed.
             if plan.mode() == Mode::Paper { receiver } else { receiver.answering() }
         })
     }
 }
 
-/// The timing of RTCP towards a sender that does not say what it makes of reports: it gets them at RFC 3550's own
-/// times, five seconds or so apart, without the reduced minimum that its section 6.2 allows between two. What is asked
-/// for may be asked for at once.
+/// Returns the RTCP timing towards a standard sender. Regular reports follow the timing of RFC 3550, about five seconds
+/// apart, without the reduced minimum of its section 6.2. `asks` allows immediate feedback for NACKs and key-frame
+/// requests.
 fn standard(plan: RtcpSettings, asks: bool) -> RtcpSettings {
-    let profile = if asks { Profile::Avpf { t_rr_interval: REGULAR } } else { Profile::Rfc3550 };
+    let profile = if asks { Profile::Avpf { t_rr_interval: REGULAR_REPORT_INTERVAL } } else { Profile::Rfc3550 };
     RtcpSettings { profile, group: plan.group || !asks, summary: false, ..plan }
 }
 
 impl Receiving {
-    /// Opens the sockets, joins the group where there is one, and receives.
+    /// Opens the sockets, joins the group if there is one, and starts to receive.
     ///
     /// # Errors
-    /// An address can't be had, or the sender names a controller that this program does not know.
+    /// An address can't be used, or the sender's controller is unknown.
     pub fn start(options: ReceiveOptions) -> Result<Self, LiveError> {
         let (clock, seed) = (Clock::start(), entropy::seed()?);
         let description = &options.description;
@@ -168,33 +169,36 @@ impl Receiving {
         };
         let place = HostContext { seed, credit: Span::ZERO, mtu: flow::MTU, apart: Some(apart) };
         let (flow, video) = (&loaded.scenario.flows[0], flow::video(&loaded)?);
-        let told = Told::of(description, options.latency);
+        let described_session = DescribedSession::of(description, options.latency);
         let mut plan = VideoPlan::supplied(flow, video, Supply::Endless(None), place)?;
-        if description.of_ours("controller").is_none() {
-            plan = plan.timed(|rtcp| standard(rtcp, told.repair.is_some() || description.key_frames));
+        if description.private_value("controller").is_none() {
+            plan = plan.timed(|rtcp| standard(rtcp, described_session.repair.is_some() || description.key_frames));
         }
         let source = options.pair.source.or(description.source);
         let mux = options.pair.mux || description.mux;
         let pair_options = PairOptions { source, mux, reports: description.rtcp_port, ..options.pair.clone() };
         let pair = Pair::receiver(description.address, &pair_options)?;
         let reports = match description.reports {
+            // `b=RR:0` forbids receiver reports.
             Some(Rate::ZERO) => Reports::Nowhere,
+            // In a source-specific group receivers can't reach each other, so that reports go to the source.
             _ if group && source.is_none() => Reports::Group,
             _ => Reports::Sender { known: None, mux, heard: false },
         };
-        let shelf = FrameShelf::default().spooled();
-        let wired = wired(&options, &told, plan, reports, &shelf);
+        let frame_queue = FrameQueue::default().spooled();
+        let wired = wired(&options, &described_session, plan, reports, &frame_queue);
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());
         let (waker, seen) = (driver.waker(), Arc::clone(&shared));
-        let mut session = Session { driver, ix, shared, shelf: shelf.clone(), options, keys, given_up: None };
+        let mut session =
+            Session { driver, ix, shared, frame_queue: frame_queue.clone(), options, keys, given_up: None };
         let handle = Handle::start("steadycast-receive", seen, waker, move || {
             let record = session.run().and_then(|()| session.finish());
-            session.shelf.close();
+            session.frame_queue.close();
             record
         })?;
-        Ok(Self { handle, shelf })
+        Ok(Self { handle, frame_queue })
     }
 }
 
@@ -204,56 +208,66 @@ impl Drop for Receiving {
     }
 }
 
-/// The sink with what takes its packets apart, as the description says.
-fn wired(options: &ReceiveOptions, told: &Told, plan: VideoPlan, reports: Reports, shelf: &FrameShelf) -> WiredSink {
+/// Creates the receiving endpoint with the depacketiser, the repair and the keys that the description requires.
+fn wired(
+    options: &ReceiveOptions,
+    described_session: &DescribedSession,
+    plan: VideoPlan,
+    reports: Reports,
+    frame_queue: &FrameQueue,
+) -> SocketSink {
     let description = &options.description;
-    let number = |key: &str| description.of_ours(key).and_then(|text| text.parse::<u64>().ok()).filter(|n| *n > 0);
-    let consume = options.consume.or(number("consume").map(Rate::bps)).map_or(Consume::Frames(TICK), Consume::Rate);
+    let number =
+        |key: &str| description.private_value(key).and_then(|text| text.parse::<u64>().ok()).filter(|n| *n > 0);
+    let consume =
+        options.consume.or(number("consume").map(Rate::bps)).map_or(Consume::Frames(PLAYOUT_STEP), Consume::Rate);
     let size = options.buffer.or(number("buffer").map(Bytes::new));
-    let mut sink = VideoSink::new(told.receiver(plan), Intake::new(Time::ZERO, Time::NEVER), false, 0);
+    let mut sink = VideoSink::new(described_session.receiver(plan), Intake::new(Time::ZERO, Time::NEVER), false, 0);
     sink.buffer = size.map(|size| Box::new(PlayBuffer::new(size, consume)));
-    sink.repair = told.repair.is_some() || told.parity.is_some();
-    Spool::keep(sink.kept());
+    sink.repair = described_session.repair.is_some() || described_session.parity.is_some();
+    TempStore::keep(sink.kept());
     let consumer: Box<dyn Consumer> = match description.format {
-        Some(format) => {
-            Box::new(Unpacker::new(format, description.payload_types(), shelf.clone()).waiting(told.latency))
-        }
-        None => Box::new(Nobody),
+        Some(format) => Box::new(
+            JitterBuffer::new(format, description.payload_types(), frame_queue.clone())
+                .waiting(described_session.latency),
+        ),
+        None => Box::new(Discard),
     };
     let (sources, each) = description.sources();
+    // If a stream does not announce its SSRC, all SSRCs must be accepted.
     let srtp = options.key.as_ref().map(|key| Srtp::new(key).of_sources(if each { sources } else { Vec::new() }));
-    let mut wired = WiredSink::new(sink, consumer, reports).timing(TICK);
+    let mut wired = SocketSink::new(sink, consumer, reports).timing(PLAYOUT_STEP);
     wired.srtp = srtp;
     if let Some(PacketFeedback::Transport(id)) = description.feedback {
         wired.number_id = id;
     }
-    wired.rtx = told.repair.map(|repair| (repair.payload_type, description.payload_type));
-    wired.parity = told.parity.map(|parity| (parity.payload_type, CameSymbols::default()));
-    wired.pleads = description.key_frames;
+    wired.rtx = described_session.repair.map(|repair| (repair.payload_type, description.payload_type));
+    wired.parity = described_session.parity.map(|parity| (parity.payload_type, ReceivedSymbols::default()));
+    wired.requests_key_frames = description.key_frames;
     wired.excluded.clone_from(&description.excluded);
     wired
 }
 
 struct Session {
-    driver: Loop<WiredSink>,
+    driver: Loop<SocketSink>,
     ix: crate::EndIx,
     shared: Arc<Shared>,
-    shelf: FrameShelf,
+    frame_queue: FrameQueue,
     options: ReceiveOptions,
     keys: FlowKeys,
-    /// For how long the source had been silent when the session gave it up.
+    /// Duration of the source's silence when the session gave it up.
     given_up: Option<Span>,
 }
 
-/// After the source's BYE nothing more comes; stragglers may still be under way.
-const STRAGGLERS: Span = Span::millis(300);
-/// How long a BYE may take in a large group.
-const LAST_WORDS: Span = Span::secs(1);
+/// Time to wait after the source's BYE for media packets that the BYE has overtaken.
+const BYE_GRACE: Span = Span::millis(300);
+/// Maximum time to send the BYE, which is delayed in a large group.
+const BYE_TIMEOUT: Span = Span::secs(1);
 
 impl Session {
     fn run(&mut self) -> Result<(), LiveError> {
         let clock = self.driver.clock;
-        self.driver.tell(self.ix, |end, now, _| end.join(now));
+        self.driver.call(self.ix, |end, now, _| end.join(now));
         let mut next = Time::ZERO + STEP;
         let mut ended: Option<Time> = None;
         loop {
@@ -261,22 +275,22 @@ impl Session {
             self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
             while next <= now {
-                self.driver.tell(self.ix, |end, _, _| end.sink.sample(now));
+                self.driver.call(self.ix, |end, _, _| end.sink.sample(now));
                 next += STEP;
             }
             self.shared.show(|| self.status(now));
-            // Another source may come instead.
+            // A new source may replace one that sent a BYE, so that the end is not final until the wait is over.
             let says_so = self.session().is_some_and(Receiver::source_ended);
             ended = if says_so { ended.or(Some(now)) } else { None };
             let left = |least| self.session().and_then(|session| session.source_left(now, least));
             self.given_up = self.options.give_up.and_then(left);
-            if self.given_up.is_some() || self.shared.stopped() || ended.is_some_and(|at| now.since(at) >= STRAGGLERS) {
+            if self.given_up.is_some() || self.shared.stopped() || ended.is_some_and(|at| now.since(at) >= BYE_GRACE) {
                 break;
             }
         }
-        self.driver.tell(self.ix, WiredSink::leave);
-        self.driver.run(clock.now() + LAST_WORDS, |_| true)?;
-        self.driver.tell(self.ix, |end, _, _| end.close());
+        self.driver.call(self.ix, SocketSink::leave);
+        self.driver.run(clock.now() + BYE_TIMEOUT, |_| true)?;
+        self.driver.call(self.ix, |end, _, _| end.close());
         self.shared.show_now(self.status(clock.now()));
         Ok(())
     }
@@ -285,16 +299,16 @@ impl Session {
         self.driver.end(self.ix).sink.session()
     }
 
-    /// What ended the session: the source's last word, with the address that it came from, or that there was none.
-    fn ended_by(&self, end: &WiredSink) -> Option<String> {
+    /// Returns the cause of the session's end: the BYE, with its address, or the silence of the source.
+    fn ended_by(&self, end: &SocketSink) -> Option<String> {
         let bye = end.ended_by().map(|from| format!("BYE of {}", from.ip().to_canonical()));
         let silence = || Some(format!("silence: nothing came for {:.0} s", self.given_up?.as_secs_f64()));
         bye.or_else(silence)
     }
 
-    /// What is odd about what came, in words.
-    fn odd(&self, unused: &Unused, counts: &FrameCounts) -> Vec<String> {
-        unused.said(self.options.offered.as_deref(), false).into_iter().chain(counts.told()).collect()
+    /// Returns warnings about the packets and frames that arrived, as sentences.
+    fn anomalies(&self, unused: &Unused, counts: &FrameCounts) -> Vec<String> {
+        unused.explanations(self.options.offered.as_deref(), false).into_iter().chain(counts.warning()).collect()
     }
 
     fn status(&self, now: Time) -> Value {
@@ -314,7 +328,7 @@ impl Session {
         });
         let delay = points.iter().rev().find_map(|p| p.delay);
         let view = self.session().map(Receiver::view).unwrap_or_default();
-        let counts = self.shelf.counts();
+        let counts = self.frame_queue.counts();
         let unused = end.unused();
         let by_reason: Map<String, Value> =
             unused.counts.iter().map(|(reason, count)| (reason.name().to_owned(), count.into())).collect();
@@ -326,7 +340,7 @@ impl Session {
             "jitter_ms": self.session().map(|s| s.jitter().as_millis_f64()),
             "received": self.session().map_or(0, Receiver::received),
             "expected": self.session().map_or(0, Receiver::expected),
-            // Without a payload format nobody knows what a picture is.
+            // Without a payload format, frames can't be recognised.
             "still_s": counts.shown.or(end.first_media()).filter(|_| self.options.description.format.is_some())
                 .map(|at| now.since(at).as_secs_f64()),
             "silent_s": end.last_media().map(|at| now.since(at).as_secs_f64()),
@@ -340,9 +354,9 @@ impl Session {
             "frames": { "whole": counts.whole, "damaged": counts.damaged, "missing": counts.missing,
                         "undecodable": counts.undecodable },
             "ecn": ecn(sink.by_ecn),
-            "overrun": self.shelf.overrun(), "unreadable": unused.unreadable(),
-            "unused": by_reason, "unused_said": unused.said(self.options.offered.as_deref(), true),
-            "odd": self.odd(&unused, &counts),
+            "overrun": self.frame_queue.overrun(), "unreadable": unused.unreadable(),
+            "unused": by_reason, "unused_said": unused.explanations(self.options.offered.as_deref(), true),
+            "odd": self.anomalies(&unused, &counts),
             "other": end.waiting(now).map(|(other, from)| json!({
                 "ssrc": other.ssrc, "from": from.to_string(), "after_s": other.after.as_secs_f64() })),
         })
@@ -354,7 +368,7 @@ impl Session {
         let Some((mut wired, _)) = driver.into_ends().pop() else {
             return Err(LiveError::unwritten("the receiver is gone"));
         };
-        let counts = self.shelf.counts();
+        let counts = self.frame_queue.counts();
         let now = clock.now();
         let mut warnings = Vec::new();
         let unused = wired.unused();
@@ -367,7 +381,7 @@ impl Session {
             let why = if keyed { "the key may be wrong" } else { "is the stream encrypted?" };
             warnings.push(format!("{} could not be read: {why}", counted(unreadable, "datagram")));
         }
-        warnings.extend(self.odd(&unused, &counts));
+        warnings.extend(self.anomalies(&unused, &counts));
         let others = unused.counts.get(UnusedReason::OtherSource);
         if others > 0 {
             let came = counted(others, "packet");
@@ -381,11 +395,11 @@ impl Session {
         if wired.sink.rtcp_packets == 0 {
             warnings.push("no report was sent: no sender's address was known".into());
         }
-        if self.options.description.of_ours("controller").is_none() {
+        if self.options.description.private_value("controller").is_none() {
             warnings.push("the sender named no controller: it got standard reports alone".into());
         }
         warnings.push("delays count from the least that was seen: the sender's clock is another one".into());
-        // What went on before the first packet is not the network's doing.
+        // Throughput is measured from the first packet. The wait before it is not caused by the network.
         let from = wired.first_media().unwrap_or(Time::ZERO);
         let until = wired.last_media().unwrap_or(now);
         let ended = self.ended_by(&wired);
@@ -397,6 +411,7 @@ impl Session {
             unused.counts.iter().map(|(reason, count)| json!({ "reason": reason.name(), "packets": count }));
         also.put(&receiver::UNUSED, by_reason.collect::<Vec<Value>>());
         let lost = counts.damaged + counts.missing;
+        // The number of sent frames is an estimate by timestamps.
         let sent = counts.whole + counts.undecodable + lost;
         if sent > 0 {
             also.put(&receiver::FRAMES_SENT, sent);
@@ -409,13 +424,13 @@ impl Session {
         let receivers = std::slice::from_ref(&self.options.cname);
         let loaded = self.keys.scenario(receivers, group, now.since(Time::ZERO))?;
         wired.sink.kept().into_iter().try_for_each(Kept::recall)?;
-        let frames = self.shelf.rows()?;
+        let frames = self.frame_queue.rows()?;
         let agent = Agent::VideoSink(Box::new(wired.sink));
         Ok(LiveRecord::new(loaded, agent, from..until, now, warnings, frames))
     }
 }
 
-/// Packets that came as ECN-capable, and as marked; nothing where none did.
+/// Returns the number of packets that arrived as ECN-capable and as CE-marked, or `None` if there were none.
 fn ecn([_, ect1, ect0, marked]: [u64; 4]) -> Option<Value> {
     let capable = ect0 + ect1 + marked;
     (capable > 0).then(|| json!({ "capable": capable, "marked": marked }))
@@ -449,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_lost_packet_when_the_session_ends_is_taken_and_counted() {
+    fn packets_that_wait_at_the_end_of_the_session_are_taken_and_counted() {
         let out = UdpSocket::bind("127.0.0.1:0").unwrap();
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let text = format!(
@@ -469,8 +484,8 @@ mod tests {
             consume: None,
         })
         .unwrap();
-        receiving.shelf.want();
-        // An I frame in each packet; number 2 never comes.
+        receiving.frame_queue.want();
+        // Each packet is an I frame, and number 2 is lost.
         for seq in [0, 1, 3, 4, 5] {
             let packet = [0x80, 0xe0, 0, seq, 0, 0, 0x10 * seq, 0, 0, 0, 0, 1, 0, 0, 1, 0xb6, 0, seq];
             out.send_to(&packet, free).unwrap();
@@ -480,7 +495,7 @@ mod tests {
         assert!((0..30).any(|_| came()));
         handle.stop();
         handle.finish().unwrap();
-        assert_eq!(receiving.shelf.take(Duration::ZERO).unwrap().len(), 5);
+        assert_eq!(receiving.frame_queue.take(Duration::ZERO).unwrap().len(), 5);
         let frames = &handle.status(Duration::ZERO)["frames"];
         assert_eq!((&frames["whole"], &frames["damaged"]), (&json!(4), &json!(1)), "in the last status");
     }

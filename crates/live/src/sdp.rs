@@ -1,7 +1,7 @@
-//! Session descriptions (RFC 8866): what a receiver has to know before the first packet comes.
+//! Session descriptions (RFC 8866), which a receiver needs before the first packet.
 //!
-//! Standard receivers read address, payload format and decoder configuration. One attribute is ours, `x-steadycast`: it
-//! names the controller, so that our receivers run its receiving half. Others ignore it, as RFC 8866 asks of them.
+//! Standard receivers read address, payload format and decoder configuration. The attribute `x-steadycast` is private.
+//! It names the controller, so that our receivers run its receiving half; other receivers ignore it (RFC 8866).
 
 use base64ct::{Base64, Base64Unpadded, Encoding};
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, TransportProto};
@@ -10,19 +10,19 @@ use steadycast_control::FeedbackFormat;
 use steadycast_session::TRANSPORT_NUMBER_ID;
 use steadycast_units::{Ecn, Rate, Span};
 use steadycast_web::lines::{
-    self, Format, Lines, TRANSPORT_WIDE, asked, formats, hex, nal_units, parameter, profile_level, unhex,
+    self, Format, Lines, TRANSPORT_WIDE, formats, hex, nal_units, parameter, profile_level, rtcp_feedback, unhex,
 };
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
 use steadycast_wire::rtp::PayloadTypes;
 
-/// Why a description can't be used.
+/// The error of a session description that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}; {remedy}")]
 pub struct SdpError {
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What would help.
+    /// The remedy.
     pub remedy: &'static str,
 }
 
@@ -30,63 +30,62 @@ fn wrong(problem: impl Into<String>, remedy: &'static str) -> SdpError {
     SdpError { problem: problem.into(), remedy }
 }
 
-/// What travels, and where to.
+/// A session description with one video stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
-    /// Where media goes to: the receiver's address or a group's.
+    /// The destination of media: the address of the receiver or of a group.
     pub address: SocketAddr,
-    /// The only source that is wanted (RFC 4570); the sender's own address when this is written.
+    /// The only source that is accepted (RFC 4570). In a sender's description it is the sender's own address.
     pub source: Option<IpAddr>,
-    /// Time to live of a group of IPv4.
+    /// Time to live of an IPv4 group.
     pub ttl: Option<u8>,
-    /// RTP and RTCP share the port (RFC 5761).
+    /// Whether RTP and RTCP share a port (RFC 5761).
     pub mux: bool,
-    /// Media and reports are encrypted (RFC 3711); the key is not in here.
+    /// Whether media and reports are encrypted (RFC 3711). The key is not part of the description.
     pub secure: bool,
     /// RTP payload type.
     pub payload_type: u8,
-    /// Further payload types of the same format: the sender may take any of them (RFC 3264, section 5.1).
+    /// Further payload types of the same format. The sender may use any of them (RFC 3264, section 5.1).
     pub others: Vec<u8>,
-    /// Payload format; `None` for one that this program does not take apart.
+    /// Payload format; `None` if this program does not support it.
     pub format: Option<PayloadFormat>,
-    /// What a decoder must be told before the first frame: the configuration of MPEG-4, or the parameter sets of H.264
-    /// and H.265, each behind a start code.
+    /// Decoder configuration: that of MPEG-4, or the parameter sets of H.264 and H.265, each after a start code.
     pub config: Vec<u8>,
-    /// Where RTCP comes to, if not to the port after that of RTP (RFC 3605).
+    /// The RTCP port, if it is not the one after RTP (RFC 3605).
     pub rtcp_port: Option<u16>,
-    /// Sources that are not wanted (RFC 4570).
+    /// Sources whose packets are discarded (RFC 4570).
     pub excluded: Vec<IpAddr>,
     /// Upper limit of the rate.
     pub bandwidth: Option<Rate>,
-    /// What receivers may take for RTCP (`b=RR`, RFC 3556): nothing at all where it is 0.
+    /// RTCP bandwidth of receivers (`b=RR`, RFC 3556). With 0 they send no reports.
     pub reports: Option<Rate>,
-    /// How receivers are to report single packets; `None`: not, or as the controller that is named asks its own.
+    /// Format of per-packet feedback; `None` for none, or the own format of the named controller.
     pub feedback: Option<PacketFeedback>,
-    /// As which packets leave (RFC 6679, section 6.1).
+    /// ECN codepoint of sent packets (RFC 6679, section 6.1).
     pub ecn: Ecn,
-    /// How lost packets are sent again to those who ask for them; `None`: they are not.
+    /// The retransmission stream; `None` if lost packets are not retransmitted.
     pub repair: Option<Retransmissions>,
-    /// From which stream lost packets can be computed; `None`: from none.
+    /// The parity stream; `None` if there is none.
     pub parity: Option<ParityStream>,
-    /// The SSRC and the canonical name of the media's source (RFC 5576), where no stream beside it names them.
+    /// The SSRC and the canonical name of the media (RFC 5576), if no repair stream names them.
     pub media: Option<(u32, String)>,
-    /// Key frames are made on request: by picture loss indications (RFC 4585) and full intra requests (RFC 5104).
+    /// Whether key frames are made on request by PLI (RFC 4585) and FIR (RFC 5104).
     pub key_frames: bool,
-    /// What only our own receivers understand.
+    /// Keys and values of the private attribute for our own receivers.
     pub ours: Vec<(String, String)>,
 }
 
-/// How receivers report single packets.
+/// Formats of per-packet feedback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketFeedback {
-    /// By RFC 8888: `ack ccfb`.
+    /// RFC 8888, `ack ccfb`.
     Congestion,
-    /// By transport-wide numbers, which this element of the header extension carries: `transport-cc`.
+    /// Transport-wide feedback, `transport-cc`, with the ID of the header-extension element for the sequence numbers.
     Transport(u8),
 }
 
 impl PacketFeedback {
-    /// What a sender of ours says of this format.
+    /// Returns the attribute that our sender uses for this format, or `None` if it uses none.
     pub const fn of(format: FeedbackFormat) -> Option<Self> {
         match format {
             FeedbackFormat::Own | FeedbackFormat::Stats | FeedbackFormat::Blocks => None,
@@ -95,7 +94,7 @@ impl PacketFeedback {
         }
     }
 
-    /// The format.
+    /// Returns the feedback format.
     pub const fn format(self) -> FeedbackFormat {
         match self {
             Self::Congestion => FeedbackFormat::Rfc8888,
@@ -104,39 +103,39 @@ impl PacketFeedback {
     }
 }
 
-/// Lost packets come again in a stream of their own (RFC 4588), asked for by generic NACKs (RFC 4585).
+/// A retransmission stream (RFC 4588), which is requested by generic NACKs (RFC 4585).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retransmissions {
-    /// RTP payload type of that stream.
+    /// RTP payload type of the retransmissions.
     pub payload_type: u8,
-    /// For how long the sender keeps what it sent, if it says so.
+    /// The time for which the sender caches packets (`rtx-time`), if announced.
     pub kept: Option<Span>,
-    /// Under which sources, if the description says so (RFC 5576).
+    /// The SSRCs, if announced (RFC 5576).
     pub sources: Option<Sources>,
 }
 
-/// Parity over blocks of packets in a stream of its own, of our payload format (docs/wire.md).
+/// A parity stream over blocks of packets, in our payload format (docs/wire.md).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParityStream {
-    /// RTP payload type of that stream.
+    /// RTP payload type of the parity.
     pub payload_type: u8,
-    /// Under which sources, if the description says so (RFC 5576; RFC 5956, section 4.3).
+    /// The SSRCs, if announced (RFC 5576; RFC 5956, section 4.3).
     pub sources: Option<Sources>,
 }
 
-/// The sources of the media and of its retransmissions or parity.
+/// The SSRCs of the media and of its repair stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sources {
     /// SSRC of the media.
     pub media: u32,
-    /// SSRC of the retransmissions, or of the parity.
+    /// SSRC of the retransmissions or the parity.
     pub repair: u32,
-    /// The canonical name of both.
+    /// Canonical name of both.
     pub cname: String,
 }
 
 impl Sources {
-    /// Lines of a group of two (RFC 5576, section 4.2), and of those of its sources that no other group has named.
+    /// Returns the lines of a group of two (RFC 5576, section 4.2), and of those SSRCs that no earlier group has named.
     fn lines(&self, semantics: &str, named: &mut Vec<u32>) -> Vec<(&'static str, String)> {
         let Self { media, repair, cname } = self;
         let mut lines = vec![("ssrc-group", format!("{semantics} {media} {repair}"))];
@@ -151,13 +150,13 @@ impl Sources {
 }
 
 /// The encoding name of parity.
-const PARITY: &str = "x-steadycast-rs";
+const PARITY_ENCODING: &str = "x-steadycast-rs";
 
-const OURS: &str = "x-steadycast";
+const PRIVATE_ATTRIBUTE: &str = "x-steadycast";
 
 impl Description {
-    /// The SSRCs of the media and of the streams beside it, as far as it names them, the media's first; and whether it
-    /// names each.
+    /// Returns the announced SSRCs of the media and of its repair streams, the media's first. The flag is true if each
+    /// repair stream announces its SSRC.
     pub fn sources(&self) -> (Vec<u32>, bool) {
         let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref());
         let covered = self.parity.as_ref().and_then(|parity| parity.sources.as_ref());
@@ -167,20 +166,20 @@ impl Description {
         (all, each)
     }
 
-    /// The payload types that the media may have.
+    /// Returns the payload types of the media.
     pub fn payload_types(&self) -> PayloadTypes {
         std::iter::once(self.payload_type).chain(self.others.iter().copied()).collect()
     }
 
-    /// A value of the attribute that is ours.
-    pub fn of_ours(&self, key: &str) -> Option<&str> {
+    /// Returns a value of the private attribute.
+    pub fn private_value(&self, key: &str) -> Option<&str> {
         self.ours.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// As text. `own` is the sender's address, `session` a number of its own.
+    /// Returns the description as text. `own` is the sender's address, `session` the unique session number.
     pub fn write(&self, own: IpAddr, session: u64) -> String {
         let origin = Origin::with_ip_addr(session.to_string(), 1, own);
-        // Feedback of the profile for it alone makes it this profile: what players know best otherwise stays.
+        // AVPF is announced only if its feedback is used, because some players know only AVP.
         let early = self.feedback.is_some() || self.repair.is_some() || self.key_frames;
         let proto = match (self.secure, early) {
             (false, false) => TransportProto::RtpAvp,
@@ -193,6 +192,7 @@ impl Description {
         for payload_type in self.others.iter().copied().chain(more.into_iter().flatten()) {
             media.fmt += &format!(" {payload_type}");
         }
+        // Only IPv4 multicast addresses have a TTL in the c= line (RFC 8866, section 5.7).
         let group4 = self.address.ip().is_multicast() && self.address.is_ipv4();
         let ttl = if group4 { Some(self.ttl.unwrap_or(1)) } else { None };
         media.add_connection(Connection::from_ip_addr_ttl(self.address.ip(), ttl));
@@ -222,7 +222,7 @@ impl Description {
         }
         put("extmap", "1 urn:x-steadycast:send-time".into());
         match self.feedback {
-            // RFC 8888, section 6, asks for the asterisk.
+            // RFC 8888, section 6, requires the asterisk.
             Some(PacketFeedback::Congestion) => put("rtcp-fb", "* ack ccfb".into()),
             Some(PacketFeedback::Transport(id)) => {
                 put("extmap", format!("{id} {TRANSPORT_WIDE}"));
@@ -231,8 +231,8 @@ impl Description {
             None => {}
         }
         if self.ecn.is_capable() {
-            // RFC 6679, section 6.1: it begins with the first packet. RFC 8888's reports stand in the place of that
-            // RFC's own (its section 7).
+            // `leap` means that ECN starts with the first packet (RFC 6679, section 6.1). RFC 8888 reports replace the
+            // ECN feedback of RFC 6679 (RFC 8888, section 7).
             let ect = if self.ecn == Ecn::Ect1 { 1 } else { 0 };
             put("ecn-capable-rtp", format!(" leap mode=setonly; ect={ect}"));
         }
@@ -247,7 +247,7 @@ impl Description {
             put("fmtp", format!("{} apt={}{kept}", repair.payload_type, self.payload_type));
         }
         if let Some(parity) = &self.parity {
-            put("rtpmap", format!("{} {PARITY}/90000", parity.payload_type));
+            put("rtpmap", format!("{} {PARITY_ENCODING}/90000", parity.payload_type));
         }
         let mut named = Vec::new();
         let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref()).map(|of| ("FID", of));
@@ -261,7 +261,7 @@ impl Description {
         }
         if !self.ours.is_empty() {
             let ours: Vec<String> = self.ours.iter().map(|(k, v)| format!("{k}={v}")).collect();
-            put(OURS, ours.join(";"));
+            put(PRIVATE_ATTRIBUTE, ours.join(";"));
         }
         if self.mux {
             media.add_attribute(Attribute::new("rtcp-mux"));
@@ -271,7 +271,7 @@ impl Description {
         whole.times = vec![sdp_types::Time::new(0, 0)];
         whole.medias = vec![media];
         let mut text = Vec::new();
-        // Nothing that is written into a vector fails.
+        // Writing to a vector can't fail.
         let _ = whole.write(&mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
@@ -279,7 +279,7 @@ impl Description {
     fn encoding(&self) -> (&'static str, Option<String>) {
         let fmtp = match self.format {
             Some(PayloadFormat::Mpeg4) => {
-                // Profile 3 level 5 (advanced simple) fits what is sent; decoders go by the configuration.
+                // Profile 3 at level 5 (advanced simple) covers what is sent. Decoders use the configuration.
                 let config = (!self.config.is_empty()).then(|| format!("; config={}", hex(&self.config)));
                 Some(format!("profile-level-id=245{}", config.unwrap_or_default()))
             }
@@ -295,16 +295,16 @@ impl Description {
                 }
                 Some(fmtp)
             }
-            // The others need no parameters, or have them in band.
+            // The other formats need no parameters, or carry them in band.
             _ => None,
         };
         (self.format.map_or("x-steadycast-greedy", PayloadFormat::encoding), fmtp)
     }
 
-    /// From text: its first video stream.
+    /// Parses a description and returns its first video stream.
     ///
     /// # Errors
-    /// It is not a session description, or there is no video over RTP in it.
+    /// It is not a session description, or has no video over RTP.
     pub fn read(text: &[u8]) -> Result<Self, SdpError> {
         let session = Session::parse(tidy(text).as_bytes())
             .map_err(|e| wrong(format!("not a session description ({e})"), "give the file that the sender wrote"))?;
@@ -327,9 +327,9 @@ impl Description {
         let lines = Lines { session: &session, media };
         let (Format { payload_type, format, fmtp, .. }, same) = chosen(formats(media))?;
         let fmtps = std::iter::once(&fmtp).chain(same.iter().map(|offer| &offer.fmtp));
-        // Where a type has no configuration of its own, that of another one serves: they are of one encoder.
+        // If a payload type has no configuration, that of another type is used, because all are coded by one encoder.
         let config = fmtps.map(|fmtp| config(format, fmtp)).find(|config| !config.is_empty()).unwrap_or_default();
-        let ours = media.get_first_attribute_value(OURS).flatten().unwrap_or_default();
+        let ours = media.get_first_attribute_value(PRIVATE_ATTRIBUTE).flatten().unwrap_or_default();
         let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();
         let (feedback, repair) = (feedback(lines, payload_type), retransmissions(media, payload_type));
         let parity = parity_stream(media, payload_type);
@@ -346,7 +346,7 @@ impl Description {
             others: same.iter().map(|offer| offer.payload_type).collect(),
             format,
             config,
-            // That of the session is of all its media together.
+            // The bandwidth at session level covers all media together, so that it does not apply.
             bandwidth: bandwidth(&media.bandwidths, "AS").map(|kbps| Rate::bps(kbps.saturating_mul(1_000))),
             reports: bandwidth(&media.bandwidths, "RR").or(bandwidth(&session.bandwidths, "RR")).map(Rate::bps),
             feedback,
@@ -354,15 +354,16 @@ impl Description {
             ecn: ecn(lines),
             parity,
             media: lone_source(media),
-            key_frames: asked(media, payload_type).any(|words| words == ["nack", "pli"]),
+            key_frames: rtcp_feedback(media, payload_type).any(|words| words == ["nack", "pli"]),
             ours,
         })
     }
 }
 
-/// A text whose lines stand without more blanks than divide their words (RFC 8866, section 9, has one). Of the lines
-/// that are not used, which cameras fill in as they like, the place alone is kept. What stands before the version, as
-/// the line `SDP:` that FFmpeg prints, is no part of it (RFC 8866, section 5.1: the first line is `v=`), nor are comments.
+/// Normalises a description, so that the strict parser accepts what cameras write. Repeated blanks are reduced to those
+/// that RFC 8866, section 9, allows. Lines that are not used, and may be malformed, are replaced by a placeholder.
+/// Comments are removed, and also what precedes the version line, such as the line `SDP:` of FFmpeg (RFC 8866, section
+/// 5.1: the first line is `v=`).
 fn tidy(text: &[u8]) -> String {
     let text: Vec<u8> = text.iter().map(|byte| if *byte == b'\t' { b' ' } else { *byte }).collect();
     let text = plain_text(&text);
@@ -384,17 +385,18 @@ fn tidy(text: &[u8]) -> String {
     text.lines().skip(before).filter(|line| !is_comment(line)).map(tidied).collect::<Vec<_>>().join("\n")
 }
 
-/// The first video that is sent, or else the first that could be (RFC 8866, section 5.14: port 0 is none).
+/// Returns the first video with a port, or else the first video (RFC 8866, section 5.14: port 0 means that none is
+/// sent).
 fn video(session: &Session) -> Option<&Media> {
     let all = || session.medias.iter().filter(|media| media.media == "video");
     all().find(|media| media.port != 0).or_else(|| all().next())
 }
 
-/// Encodings that carry no video of their own: they repeat another type's, or protect it.
-const BESIDE: [&str; 7] = ["rtx", "red", "ulpfec", "flexfec", "flexfec-03", "parityfec", PARITY];
+/// Encodings that carry no video of their own, but repeat or protect another payload type.
+const REPAIR_ENCODINGS: [&str; 7] = ["rtx", "red", "ulpfec", "flexfec", "flexfec-03", "parityfec", PARITY_ENCODING];
 
-/// Why packets of this type can't be put in order, although its format is known: they are interleaved by numbers of
-/// their own.
+/// Returns true if packets of this type are sent in interleaved order. They carry decoding order numbers, which this
+/// program does not support.
 fn interleaved(offer: &Format) -> bool {
     let above = |key: &str, least: u32| {
         parameter(&offer.fmtp, key).and_then(|text| text.trim().parse().ok()).is_some_and(|n: u32| n > least)
@@ -408,7 +410,7 @@ fn interleaved(offer: &Format) -> bool {
     }
 }
 
-/// What a decoder must be told first, by a payload type's parameters.
+/// Returns the decoder configuration in the parameters of a payload type.
 fn config(format: Option<PayloadFormat>, fmtp: &str) -> Vec<u8> {
     match format {
         Some(PayloadFormat::Mpeg4) => parameter(fmtp, "config").and_then(unhex).unwrap_or_default(),
@@ -419,13 +421,15 @@ fn config(format: Option<PayloadFormat>, fmtp: &str) -> Vec<u8> {
     }
 }
 
-/// The first type that this program takes apart, or else the first video; and the others of the same format.
+/// Returns the first payload type that this program supports, or else the first video, and the others of the same
+/// format.
 fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
-    let beside = |offer: &Format| BESIDE.iter().any(|name| offer.name.eq_ignore_ascii_case(name));
+    let beside = |offer: &Format| REPAIR_ENCODINGS.iter().any(|name| offer.name.eq_ignore_ascii_case(name));
     let best = offers
         .iter()
         .position(|offer| offer.format.is_some() && !interleaved(offer))
         .or_else(|| offers.iter().position(|offer| offer.format.is_some()))
+        // Without a supported type, the first real video type is used, whose packets are counted but not decoded.
         .or_else(|| offers.iter().position(|offer| !beside(offer)))
         .or(if offers.is_empty() { None } else { Some(0) });
     let Some(best) = best else {
@@ -440,7 +444,7 @@ fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
     Ok((best, offers))
 }
 
-/// The payload types that the first video stream of a description offers, each with its encoding.
+/// Returns the payload types of the first video stream of a description, each with its encoding.
 pub fn offered(text: &[u8]) -> Vec<String> {
     let session = Session::parse(tidy(text).as_bytes()).ok();
     let media = session.as_ref().and_then(video);
@@ -448,8 +452,8 @@ pub fn offered(text: &[u8]) -> Vec<String> {
     media.map(|media| formats(media).iter().map(said).collect()).unwrap_or_default()
 }
 
-/// The first payload type of a description whose encoding this program takes apart, but by another clock than RTP's of
-/// video: its encoding, its number and its clock in Hz. RFC 6416, section 7.1, allows any clock for MPEG-4.
+/// Returns the first payload type with a supported encoding but an RTP clock other than 90 kHz: its encoding, number
+/// and clock in Hz. RFC 6416, section 7.1, allows any clock for MPEG-4.
 pub fn other_clock(text: &[u8]) -> Option<(String, u8, String)> {
     let session = Session::parse(tidy(text).as_bytes()).ok()?;
     formats(video(&session)?).into_iter().find_map(|offer| {
@@ -460,7 +464,7 @@ pub fn other_clock(text: &[u8]) -> Option<(String, u8, String)> {
     })
 }
 
-/// Sources that are wanted, and those that are not, of what goes to this address (RFC 4570, section 3).
+/// Returns the accepted and the excluded sources for this destination (RFC 4570, section 3).
 fn sources_of(lines: Lines<'_>, to: IpAddr) -> (Vec<IpAddr>, Vec<IpAddr>) {
     let (mut wanted, mut excluded) = (Vec::new(), Vec::new());
     for filter in lines.values("source-filter") {
@@ -470,7 +474,7 @@ fn sources_of(lines: Lines<'_>, to: IpAddr) -> (Vec<IpAddr>, Vec<IpAddr>) {
             Some("excl") => &mut excluded,
             _ => continue,
         };
-        // The kinds of network and of address say nothing that the addresses do not say.
+        // The network type and the address type are implied by the addresses.
         let destination = words.nth(2);
         if destination.is_some_and(|word| word == "*" || word.parse() == Ok(to)) {
             list.extend(words.filter_map(|word| word.parse::<IpAddr>().ok()));
@@ -479,33 +483,34 @@ fn sources_of(lines: Lines<'_>, to: IpAddr) -> (Vec<IpAddr>, Vec<IpAddr>) {
     (wanted, excluded)
 }
 
-/// The port of `a=rtcp` (RFC 3605, section 2.1).
+/// Returns the port of `a=rtcp` (RFC 3605, section 2.1).
 fn rtcp_port(media: &Media) -> Option<u16> {
     let said = media.get_first_attribute_value("rtcp").flatten()?;
     said.split_whitespace().next()?.parse().ok().filter(|port| *port > 0)
 }
 
-/// The bandwidth of this kind, in the unit of its kind.
+/// Returns the bandwidth of this type, in the unit of the type.
 fn bandwidth(lines: &[Bandwidth], kind: &str) -> Option<u64> {
     lines.iter().find(|line| line.bwtype == kind).map(|line| line.bandwidth)
 }
 
-/// The stream in which packets of this payload type are sent again to those who ask for them.
+/// Returns the retransmission stream of this payload type.
 fn retransmissions(media: &Media, payload_type: u8) -> Option<Retransmissions> {
     let (own, kept) = lines::retransmissions(media, payload_type)?;
     Some(Retransmissions { payload_type: own, kept, sources: sources(media, "FID ") })
 }
 
-/// The stream of parity, of our payload format.
+/// Returns the parity stream in our payload format.
 fn parity_stream(media: &Media, payload_type: u8) -> Option<ParityStream> {
     let maps = || media.get_attribute_values("rtpmap").flatten().filter_map(|said| said.split_once(' '));
-    let of_ours = |map: &str| map.trim().split('/').next().is_some_and(|name| name.eq_ignore_ascii_case(PARITY));
-    let (word, _) = maps().find(|(_, map)| of_ours(map))?;
+    let is_private_encoding =
+        |map: &str| map.trim().split('/').next().is_some_and(|name| name.eq_ignore_ascii_case(PARITY_ENCODING));
+    let (word, _) = maps().find(|(_, map)| is_private_encoding(map))?;
     let own = word.parse().ok().filter(|own: &u8| *own < 128 && *own != payload_type)?;
     Some(ParityStream { payload_type: own, sources: sources(media, "FEC-FR ") })
 }
 
-/// The first group of two sources with these semantics.
+/// Returns the first group of two SSRCs with these semantics.
 fn sources(media: &Media, semantics: &str) -> Option<Sources> {
     let (media_source, repair) = media.get_attribute_values("ssrc-group").flatten().find_map(|said| {
         let mut words = said.strip_prefix(semantics)?.split_whitespace().map(str::parse::<u32>);
@@ -516,7 +521,7 @@ fn sources(media: &Media, semantics: &str) -> Option<Sources> {
     Some(Sources { media: media_source, repair, cname: cname.unwrap_or_default().to_owned() })
 }
 
-/// The first source that has a name, where none are grouped.
+/// Returns the first SSRC with a canonical name, if there are no groups.
 fn lone_source(media: &Media) -> Option<(u32, String)> {
     if media.has_attribute("ssrc-group") {
         return None;
@@ -525,7 +530,7 @@ fn lone_source(media: &Media) -> Option<(u32, String)> {
     Some((ssrc.parse().ok()?, cname.to_owned()))
 }
 
-/// The NAL units in these parameters of a line, with start codes.
+/// Returns the NAL units in these parameters of an `fmtp` line, with start codes.
 fn described(line: &str, keys: &[&str]) -> Vec<u8> {
     keys.iter()
         .filter_map(|key| parameter(line, key))
@@ -536,27 +541,28 @@ fn described(line: &str, keys: &[&str]) -> Vec<u8> {
         .collect()
 }
 
-/// How single packets are to be reported: by RFC 8888 where both ways are offered, since it tells of ECN, too.
+/// Returns the format of per-packet feedback. RFC 8888 is preferred if both are offered, because it includes ECN.
 fn feedback(lines: Lines<'_>, payload_type: u8) -> Option<PacketFeedback> {
-    let asks = |what: &[&str]| asked(lines.media, payload_type).any(|words| words == what);
+    let asks = |what: &[&str]| rtcp_feedback(lines.media, payload_type).any(|words| words == what);
     if asks(&["ack", "ccfb"]) {
         return Some(PacketFeedback::Congestion);
     }
     lines.extension(TRANSPORT_WIDE).filter(|_| asks(&["transport-cc"])).map(PacketFeedback::Transport)
 }
 
-/// As which packets leave, by `a=ecn-capable-rtp` (RFC 6679, section 6.1): ECT(0) where it does not say.
+/// Returns the ECN codepoint of `a=ecn-capable-rtp` (RFC 6679, section 6.1), which is ECT(0) by default.
 fn ecn(lines: Lines<'_>) -> Ecn {
     let Some(said) = lines.values("ecn-capable-rtp").next() else { return Ecn::NotEct };
     let words = || said.split([' ', ';']).filter(|word| !word.is_empty());
     match words().find_map(|word| word.strip_prefix("ect=")) {
+        // The sender does not set ECN in this mode.
         _ if words().any(|word| word == "mode=readonly") => Ecn::NotEct,
         Some("1") => Ecn::Ect1,
         _ => Ecn::Ect0,
     }
 }
 
-/// The bytes of a text in base64 (RFC 4648, section 4), with padding or without.
+/// Decodes base64 (RFC 4648, section 4), with or without padding.
 pub(crate) fn unbase64(text: &str) -> Option<Vec<u8>> {
     Base64Unpadded::decode_vec(text.trim().trim_end_matches('=')).ok()
 }
@@ -601,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_the_same() {
+    fn descriptions_round_trip() {
         let own: IpAddr = "10.0.0.1".parse().unwrap();
         let sets = [0, 0, 0, 1, 0x67, 0x42, 0xc0, 0x1e, 0xd9, 0, 0, 0, 1, 0x68, 0xce, 0x3c, 0x80];
         let all = [
@@ -633,7 +639,7 @@ mod tests {
                 ..description(None, &[])
             },
         ];
-        // Those of the others have nothing of their own.
+        // The remaining formats have no parameters.
         for one in all.into_iter().chain(PayloadFormat::ALL[4..].iter().map(|format| description(Some(*format), &[]))) {
             let text = one.write(own, 17);
             assert_eq!(Description::read(text.as_bytes()), Ok(one), "{text}");
@@ -654,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn what_receivers_are_to_report_is_said_as_the_rfcs_say_it() {
+    fn feedback_attributes_follow_the_rfcs() {
         let own = "10.0.0.1".parse().unwrap();
         let text = |feedback| Description { feedback: Some(feedback), ..description(None, &[]) }.write(own, 17);
         let ccfb = text(PacketFeedback::Congestion);
@@ -665,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ecn_field_is_said_and_read_as_rfc_6679_says_it() {
+    fn the_ecn_attribute_follows_rfc_6679() {
         let text = Description { ecn: Ecn::Ect1, ..description(None, &[]) }.write("10.0.0.1".parse().unwrap(), 17);
         assert!(text.contains("a=ecn-capable-rtp: leap mode=setonly; ect=1\r\n"), "{text}");
         let read = |line: &str| {
@@ -685,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_again_is_said_as_rfc_4588_says_it() {
+    fn the_retransmission_attributes_follow_rfc_4588() {
         let own = "10.0.0.1".parse().unwrap();
         let text = Description { repair: Some(retransmissions()), ..description(None, &[]) }.write(own, 17);
         for line in [
@@ -710,7 +716,7 @@ mod tests {
         let both = Description { repair: Some(retransmissions()), parity: Some(parity()), ..description(None, &[]) };
         let text = both.write(own, 17);
         assert_eq!(text.matches("a=ssrc:1111 ").count(), 1, "{text}");
-        // Of the video's own payload type, or of one that can't be.
+        // The payload type of the video itself, an invalid one, and an unknown encoding.
         for wrong in ["96 x-steadycast-rs/90000", "200 x-steadycast-rs/90000", "98 x-steadycast-rsx/90000"] {
             let text = text.replace("98 x-steadycast-rs/90000", wrong);
             assert_eq!(Description::read(text.as_bytes()).unwrap().parity, None, "{wrong}");
@@ -738,13 +744,13 @@ mod tests {
         ] {
             assert_eq!(read(none), None, "{none}");
         }
-        // A group of sources that can't be is none.
+        // An invalid source group is ignored.
         let half = format!("a=rtcp-fb:96 nack\r\n{of_two}a=ssrc-group:FID 12\r\n");
         assert_eq!(read(&half).unwrap().sources, None);
     }
 
     #[test]
-    fn reports_of_packets_are_read_from_standard_descriptions_with_what_they_need() {
+    fn packet_feedback_is_read_from_standard_descriptions() {
         let read = |lines: &str| {
             let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVPF 96\r\n";
             Description::read(format!("{head}{lines}").as_bytes()).unwrap().feedback
@@ -754,7 +760,7 @@ mod tests {
         assert_eq!(read(&format!("a=rtcp-fb:* transport-cc\r\n{extmap}")), Some(PacketFeedback::Transport(3)));
         let both = format!("a=rtcp-fb:96 transport-cc\r\na=rtcp-fb:* ack ccfb\r\n{extmap}");
         assert_eq!(read(&both), Some(PacketFeedback::Congestion));
-        // Of another payload type, without the number's element, with one that can't be, and without being asked for.
+        // Another payload type, no header extension, an invalid ID, and no feedback request.
         for none in [
             "a=rtcp-fb:97 ack ccfb\r\n",
             "a=rtcp-fb:96 transport-cc\r\n",
@@ -765,7 +771,7 @@ mod tests {
         }
     }
 
-    /// A description of one section of video.
+    /// Parses a description with one video section.
     fn read(above: &str, formats: &str, lines: &str) -> Result<Description, SdpError> {
         let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 232.9.9.1/16\r\n";
         let text = format!("{head}{above}m=video 5004 RTP/AVPF {formats}\r\n{lines}");
@@ -822,7 +828,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_is_read_the_same_however_its_blanks_stand_and_whatever_stands_in_lines_of_no_use() {
+    fn blanks_and_unused_lines_do_not_change_a_description() {
         let text = "v=0\no=- 1 1 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\na=tool:x\n\
                     m=video 5004 RTP/AVP 97 96\nb=AS:500\na=rtpmap:96 H264/90000\na=rtpmap:97 rtx/90000\n\
                     a=fmtp:97 apt=96;rtx-time=300\na=rtcp-fb:96 nack\na=rtcp:7001 IN IP4 127.0.0.1\n\
@@ -886,7 +892,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_around_a_description_does_not_change_it() {
+    fn text_around_a_description_does_not_change_it() {
         let lines = [
             "v=0",
             "o=- 0 0 IN IP4 127.0.0.1",
@@ -923,7 +929,7 @@ mod tests {
                 }
             }
         }
-        // What is no description stays none, whatever stands before.
+        // A text that is no description is rejected, whatever precedes it.
         for none in ["SDP:\n", "SDP:\nnothing\n", "# v=0\n", "a v=0\nm=video 5 RTP/AVP 96\n"] {
             let error = Description::read(none.as_bytes()).unwrap_err().to_string();
             assert!(error.contains("not a session description"), "{none:?}: {error}");
@@ -931,7 +937,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoding_at_another_clock_than_that_of_video_is_told_by_its_clock() {
+    fn an_encoding_with_another_clock_rate_is_reported_with_it() {
         for format in PayloadFormat::ALL {
             let name = format.encoding();
             for clock in ["1000", "8000", "25", "90001", "48000"] {
@@ -999,19 +1005,19 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_steers_a_terminal_is_read_or_told() {
+    fn control_characters_are_removed_from_descriptions_and_errors() {
         let head =
             "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=\u{1b}[2Jx\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVP 96\r\n";
         let tool = "a=tool:\u{9b}31m\r\na=x-steadycast:controller=\u{1b}[31mX\u{1b}]0\u{7}\r\n";
         let read = Description::read(format!("{head}{tool}").as_bytes()).unwrap();
-        assert_eq!(read.of_ours("controller"), Some("[31mX]0"));
+        assert_eq!(read.private_value("controller"), Some("[31mX]0"));
         assert!(!format!("{read:?}").contains("\\u{"), "{read:?}");
         let error = Description::read(b"v=0\r\n\x1b[31m=\x07\r\n").unwrap_err().to_string();
         assert!(!error.chars().any(char::is_control), "{error:?}");
     }
 
     #[test]
-    fn what_can_t_be_used_is_said_with_a_remedy() {
+    fn unusable_descriptions_are_errors_with_a_remedy() {
         for (text, what) in [
             ("nonsense", "not a session description"),
             ("v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nt=0 0\r\nm=audio 5 RTP/AVP 0\r\n", "no video"),

@@ -1,15 +1,15 @@
-//! A live sender in a thread of its own.
+//! The session of a live sender, which runs in a separate thread.
 
-use crate::browser::Taken;
+use crate::browser::NegotiatedOffer;
 use crate::entropy;
 use crate::flow::{self, FLOW, FlowKeys, SOURCE};
-use crate::folder::{STEP, reported};
 use crate::handle::Shared;
+use crate::live_record::{STEP, reported};
 use crate::sdp::{Description, PacketFeedback, ParityStream, Retransmissions, Sources};
 use crate::{
-    Clock, EncoderDesk, Handle, LATENCY, LadderFeed, LiveError, LiveFeed, LiveRecord, Loop, MasterKey, Outbox, Pair,
-    PairOptions, Payloads, Peers, RungData, Sizes, Spool, Srtp, Steering, Store, To, WiredSource, Zeros,
-    source_specific,
+    Clock, Destination, EncoderQueue, Handle, LATENCY, LadderFeed, LiveError, LiveFeed, LiveRecord, Loop, MasterKey,
+    Outbox, Pair, PairOptions, PayloadStore, Payloads, Peers, RungData, SizeStats, SocketSource, Srtp, Steering,
+    TempStore, ZeroPayloads, source_specific,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -29,30 +29,30 @@ use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_web::State;
 use steadycast_wire::payload::PayloadFormat;
 
-/// What a session sends.
+/// The media that a session sends.
 pub enum Medium {
-    /// Always as much as it may, of nothing.
+    /// Zero bytes at the full rate.
     Greedy,
-    /// What an encoder in another thread makes of a source.
+    /// Frames of an encoder that runs in another thread.
     Encoder {
         /// Payload format.
         format: PayloadFormat,
-        /// What a decoder must be told first.
+        /// Decoder configuration, for example parameter sets.
         config: Vec<u8>,
-        /// How it is steered.
+        /// Parameters of the encoder's rate control.
         steering: Steering,
     },
-    /// A clip at every quantizer.
+    /// A clip that was encoded in advance at every quantizer.
     Ladder {
         /// Payload format.
         format: PayloadFormat,
-        /// What a decoder must be told first.
+        /// Decoder configuration, for example parameter sets.
         config: Vec<u8>,
         /// Frame sizes.
         ladder: Arc<Ladder>,
-        /// Frames, by their quantizers.
+        /// Encoded frames by quantizer.
         rungs: BTreeMap<u8, RungData>,
-        /// After how many frames it ends; never without.
+        /// Number of frames after which it ends; `None` loops.
         frames: Option<u32>,
     },
 }
@@ -65,7 +65,7 @@ impl Medium {
         }
     }
 
-    /// Where its frames come from.
+    /// Returns the source of its frames.
     fn supply(&self) -> Supply {
         match self {
             Self::Greedy => Supply::Endless(None),
@@ -82,108 +82,134 @@ impl Medium {
     }
 }
 
-/// For how long at least a sender keeps what it sent.
-const KEPT: Span = Span::secs(1);
+/// Minimum time that a sender caches sent packets for retransmission.
+const MIN_CACHE_TIME: Span = Span::secs(1);
 
-/// How to send: a flow, and how its packets travel.
+/// Options of a sender: the flow, and the transport of its packets.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// What is sent and by which rules. What it leaves open is as [`FlowKeys`] of a live sender have it.
+    /// The keys of the flow. Keys that are left open get the defaults of a live sender.
     pub flow: FlowKeys,
-    /// Whom it is sent to.
-    pub to: To,
-    /// Sockets towards an address.
+    /// The destination.
+    pub to: Destination,
+    /// Options of the sockets, if the destination is an address.
     pub pair: PairOptions,
-    /// Canonical name.
+    /// Canonical name (CNAME).
     pub cname: String,
-    /// Its receivers' play-out buffer, which the description tells them of.
+    /// Size of the receivers' play-out buffer, which is announced in the session description.
     pub buffer: Option<Bytes>,
-    /// How fast they empty it.
+    /// Drain rate of the receivers' play-out buffer.
     pub consume: Option<Rate>,
-    /// Media and reports are protected with it.
+    /// SRTP master key. If set, media and reports are protected.
     pub key: Option<MasterKey>,
 }
 
-/// A sender that runs.
+/// A running sender.
 pub struct Sending {
     shared: Arc<Shared>,
-    /// How other threads see it, and end it: its end is the source's, or [`Handle::stop`].
+    /// The handle by which other threads observe and stop it. It ends with its source or by [`Handle::stop`].
     pub handle: Handle,
-    /// The desk at which its encoder works, where it has one.
-    pub desk: Option<EncoderDesk>,
-    /// The session description, for receivers; for a browser the answer.
+    /// The queue of jobs for its encoder, if it has one.
+    pub encoder_queue: Option<EncoderQueue>,
+    /// The session description for receivers, or the answer for a browser.
     pub sdp: String,
 }
 
-/// A floor that its operator can lower is no lower than this, but for one that was so from the start.
-const LEAST: Rate = Rate::kbps(50);
+/// Minimum rate to which the operator can lower the floor. A floor that was lower from the start is not raised.
+const MIN_FLOOR: Rate = Rate::kbps(50);
 
-/// By how much a pacer that is woken late catches up: more would be a burst.
-const CREDIT: Span = Span::millis(4);
+/// The pacer's credit. It is the send time that a pacer which wakes up late may catch up; more would cause bursts.
+const PACER_CREDIT: Span = Span::millis(4);
 
-/// A medium, ready to be sent.
+/// A medium that is ready to be sent.
 struct Prepared {
     feed: Option<Box<dyn Feed>>,
     payloads: Box<dyn Payloads>,
-    /// Where an encoder works.
-    desk: Option<EncoderDesk>,
-    /// The sizes at which an encoder may code pictures.
+    /// The queue of jobs for the encoder.
+    encoder_queue: Option<EncoderQueue>,
+    /// Sizes at which an encoder may code pictures.
     sizes: Vec<(u32, u32)>,
-    /// Becomes true when a ladder has given its last frame.
+    /// Becomes true when the ladder has returned its last frame.
     over: Option<Arc<AtomicBool>>,
 }
 
 impl Prepared {
     fn of(medium: Medium, plan: &VideoPlan, clock: Clock) -> Self {
-        let store = |format| Store::new(format, plan.payload() as usize);
+        let store = |format| PayloadStore::new(format, plan.payload() as usize);
         match medium {
-            Medium::Greedy => Self { feed: None, payloads: Box::new(Zeros), desk: None, sizes: Vec::new(), over: None },
+            Medium::Greedy => Self {
+                feed: None,
+                payloads: Box::new(ZeroPayloads),
+                encoder_queue: None,
+                sizes: Vec::new(),
+                over: None,
+            },
             Medium::Encoder { format, mut steering, .. } => {
-                let (store, desk) = (store(format), EncoderDesk::default());
+                let (store, encoder_queue) = (store(format), EncoderQueue::default());
                 steering.overhead = plan.headers();
+                // Paper mode reproduces the papers' encoder, which does not change the picture size.
                 if plan.mode() == Mode::Paper {
                     steering.sizes.truncate(1);
                 }
                 let sizes = steering.sizes.clone();
-                let feed = LiveFeed::new(desk.clone(), store.clone(), steering, clock);
-                Self { feed: Some(Box::new(feed)), payloads: Box::new(store), desk: Some(desk), sizes, over: None }
+                let feed = LiveFeed::new(encoder_queue.clone(), store.clone(), steering, clock);
+                Self {
+                    feed: Some(Box::new(feed)),
+                    payloads: Box::new(store),
+                    encoder_queue: Some(encoder_queue),
+                    sizes,
+                    over: None,
+                }
             }
             Medium::Ladder { format, ladder, rungs, frames, .. } => {
                 let store = store(format);
                 let feed = LadderFeed::new(plan.encoder(&ladder), store.clone(), rungs, frames);
                 let over = Some(feed.over());
-                Self { feed: Some(Box::new(feed)), payloads: Box::new(store), desk: None, sizes: Vec::new(), over }
+                Self {
+                    feed: Some(Box::new(feed)),
+                    payloads: Box::new(store),
+                    encoder_queue: None,
+                    sizes: Vec::new(),
+                    over,
+                }
             }
         }
     }
 }
 
 impl Sending {
-    /// Opens the sockets and begins to send.
+    /// Opens the sockets and starts to send.
     ///
     /// # Errors
-    /// A key of the flow, an address or the medium can't be used; nothing was sent then.
+    /// A key of the flow, an address or the medium can't be used. Nothing was sent in that case.
     pub fn start(options: SendOptions, medium: Medium) -> Result<Self, LiveError> {
         let (clock, seed) = (Clock::start(), entropy::seed()?);
         let (to, shared) = (options.to.ip(), Arc::new(Shared::default()));
-        let taken = if let To::Browser { offer, .. } = &options.to { Some(Taken::of(offer, &medium)?) } else { None };
-        let keys = taken.as_ref().map_or_else(|| Ok(options.flow.clone()), |taken| taken.keys(options.flow.clone()))?;
+        let negotiated = if let Destination::Browser { offer, .. } = &options.to {
+            Some(NegotiatedOffer::of(offer, &medium)?)
+        } else {
+            None
+        };
+        let keys = negotiated
+            .as_ref()
+            .map_or_else(|| Ok(options.flow.clone()), |negotiated| negotiated.keys(options.flow.clone()))?;
         let options = SendOptions { flow: keys.of_sender(to, !matches!(medium, Medium::Greedy)), ..options };
         let loaded = options.flow.scenario(&[], to.is_multicast(), Span::ZERO)?;
         let apart = options.apart(&medium, clock, &shared);
-        let apart = if let Some(taken) = &taken { taken.apart(apart) } else { apart };
-        let place = HostContext { seed, credit: CREDIT, mtu: flow::MTU, apart: Some(apart) };
+        let apart = if let Some(negotiated) = &negotiated { negotiated.apart(apart) } else { apart };
+        let place = Place { seed, credit: PACER_CREDIT, mtu: flow::MTU, apart: Some(apart) };
         let (video, plan) = planned(&loaded, &medium, place)?;
+        // The NTP seconds of the start make the session number of the description unique (RFC 8866, section 5.2).
         let session = clock.epoch().0 >> 32;
-        let (pair, sdp, way) = match (&options.to, taken) {
-            (To::Browser { media, ports, .. }, Some(taken)) => {
+        let (pair, sdp, browser) = match (&options.to, negotiated) {
+            (Destination::Browser { media, ports, .. }, Some(negotiated)) => {
                 let pair = Pair::waiting(*media, ports.clone())?;
                 let local = pair.rtp().local();
-                let sdp = taken.answer(local, &plan, session, makes_key_frames(video, &medium));
-                (pair, sdp, Some(taken.way(&clock, local)?))
+                let sdp = negotiated.answer(local, &plan, session, makes_key_frames(video, &medium));
+                (pair, sdp, Some(negotiated.connection(&clock, local)?))
             }
-            (To::Browser { .. }, None) => return Err(LiveError::unwritten("the offer is gone")),
-            (To::Address(to), _) => {
+            (Destination::Browser { .. }, None) => return Err(LiveError::unwritten("the offer is gone")),
+            (Destination::Address(to), _) => {
                 let pair = Pair::sender(*to, &options.pair)?;
                 let own = pair.rtp().local().ip();
                 let described = describe(*to, &options, video, &plan, &medium, own);
@@ -192,28 +218,37 @@ impl Sending {
         };
         let prepared = Prepared::of(medium, &plan, clock);
         let mut source = plan.source(FLOW, prepared.feed, None, Time::ZERO);
-        Spool::keep(source.kept());
-        // What becomes of each packet is not known here.
+        TempStore::keep(source.kept());
+        // The sender does not learn the fate of each packet, so that per-packet records and completed frames are not
+        // kept.
         source.frames = SentFrames::lean();
-        let mut wired = WiredSource::new(source, prepared.payloads);
+        let mut wired = SocketSource::new(source, prepared.payloads);
         wired.peers = Some(Peers::new(clock.epoch(), plan.app()));
         wired.srtp = options.key.as_ref().map(Srtp::new);
         wired.orders = Some(shared.orders.clone());
-        wired.way = way;
+        wired.browser = browser;
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
-        let (desk, sizes, over) = (prepared.desk, prepared.sizes, prepared.over);
+        let (encoder_queue, sizes, over) = (prepared.encoder_queue, prepared.sizes, prepared.over);
         let (waker, first_seq) = (driver.waker(), plan.first_seq());
-        if let Some(desk) = &desk {
-            desk.wake_by(driver.waker());
+        if let Some(encoder_queue) = &encoder_queue {
+            encoder_queue.wake_by(driver.waker());
         }
-        let session =
-            Session { driver, ix, shared: Arc::clone(&shared), desk: desk.clone(), sizes, over, options, first_seq };
-        let handle = Handle::start("steadycast-send", Arc::clone(&shared), waker, move || session.whole())?;
-        Ok(Self { shared, handle, desk, sdp })
+        let session = Session {
+            driver,
+            ix,
+            shared: Arc::clone(&shared),
+            encoder_queue: encoder_queue.clone(),
+            sizes,
+            over,
+            options,
+            first_seq,
+        };
+        let handle = Handle::start("steadycast-send", Arc::clone(&shared), waker, move || session.run_to_end())?;
+        Ok(Self { shared, handle, encoder_queue, sdp })
     }
 
-    /// Checks the keys of a flow towards an address as [`Sending::start`] does, and opens nothing.
+    /// Checks the keys of a flow towards an address as [`Sending::start`] does, without opening sockets.
     ///
     /// # Errors
     /// A key of the flow can't be used.
@@ -222,47 +257,47 @@ impl Sending {
         let keys = options.flow.clone().of_sender(to, !matches!(medium, Medium::Greedy));
         let loaded = keys.scenario(&[], to.is_multicast(), Span::ZERO)?;
         let apart = Some(options.apart(medium, clock, &shared));
-        planned(&loaded, medium, HostContext { seed: entropy::seed()?, credit: CREDIT, mtu: flow::MTU, apart })
+        planned(&loaded, medium, Place { seed: entropy::seed()?, credit: PACER_CREDIT, mtu: flow::MTU, apart })
             .map(|_| ())
     }
 
-    /// The receiver of this name is not heard any more, now or whenever it comes.
+    /// Ignores the reports of the receiver with this canonical name, also if it joins later.
     pub fn exclude(&self, name: &str) {
         self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
     }
 
-    /// All receivers are heard again.
+    /// Accepts the reports of all receivers again.
     pub fn admit_all(&self) {
         self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.shared.orders.admit_all();
     }
 
-    /// Lower and upper limit of the rate from now on.
+    /// Sets the lower and the upper limit of the rate.
     pub fn limit(&self, floor: Option<Rate>, cap: Option<Rate>) {
         self.shared.orders.limit(floor, cap);
     }
 
-    /// The lower limit that the operator may move; none in paper mode.
+    /// Returns the lower limit of the rate that the operator may move, or `None` in paper mode.
     pub fn floor(&self) -> Option<Rate> {
         self.shared.orders.floor()
     }
 }
 
 impl SendOptions {
-    /// Returns what a session that is alone at its end knows of itself.
+    /// Returns the parameters of a session that knows only its own end.
     fn apart(&self, medium: &Medium, clock: Clock, shared: &Shared) -> RemotePeer {
         let to = self.to.ip();
         RemotePeer {
             cname: self.cname.clone(),
-            peer: (!to.is_multicast()).then(|| crate::wired::host(to)),
+            peer: (!to.is_multicast()).then(|| crate::socket_endpoint::host(to)),
             tag: self.key.as_ref().map_or(0, |key| key.profile().tag() as u64),
             epoch: clock.epoch(),
             payload_type: medium.format().and_then(PayloadFormat::static_type).unwrap_or(96),
             again: RETRANSMISSION_PAYLOAD_TYPE,
             ids: HeaderIds::default(),
             authenticated: false,
-            floor: LEAST,
-            // A receiver of ours waits as long without a word of its operator.
+            floor: MIN_FLOOR,
+            // Our receivers use this latency unless the operator sets another one.
             playout: LATENCY,
             useful: None,
             operator: shared.orders.clone(),
@@ -291,12 +326,12 @@ impl Drop for Sending {
     }
 }
 
-/// Whether key frames are made on request.
+/// Returns true if key frames are made on request.
 fn makes_key_frames(video: &Video, medium: &Medium) -> bool {
     matches!(medium, Medium::Encoder { .. }) && video.mode != Mode::Paper
 }
 
-/// What receivers are told of a session.
+/// Returns the session description for receivers.
 fn describe(
     to: SocketAddr,
     options: &SendOptions,
@@ -310,6 +345,7 @@ fn describe(
         |ssrc| Some(Sources { media: media.identity.ssrc, repair: ssrc, cname: media.identity.cname.clone() });
     Description {
         address: to,
+        // Receivers of a source-specific group need the source for their join.
         source: source_specific(to.ip()).then_some(own),
         ttl: options.pair.ttl,
         mux: options.pair.mux,
@@ -327,19 +363,19 @@ fn describe(
         reports: None,
         repair: plan.repair(FLOW).map(|repair| Retransmissions {
             payload_type: repair.payload_type,
-            kept: Some(KEPT),
+            kept: Some(MIN_CACHE_TIME),
             sources: sources(repair.ssrc),
         }),
         parity: plan
             .parity(FLOW)
             .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
-        // Nothing of another session passes for this one's.
+        // The SSRC is announced with a key, so that recorded packets of another session with the same key are rejected.
         media: options.key.is_some().then(|| (media.identity.ssrc, media.identity.cname.clone())),
         ours: ours(options, video, medium),
     }
 }
 
-/// What our receivers need to know to run the receiving half.
+/// Returns the attributes for our own receivers: the parameters of the receiving half of the controller.
 fn ours(options: &SendOptions, video: &Video, medium: &Medium) -> Vec<(String, String)> {
     let mode = if video.mode == Mode::Paper { "paper" } else { "repaired" };
     let mut all = vec![
@@ -348,17 +384,17 @@ fn ours(options: &SendOptions, video: &Video, medium: &Medium) -> Vec<(String, S
         ("session-bw".to_owned(), video.rtcp.session_bw.as_bps().to_string()),
         ("packet".to_owned(), video.packet.get().to_string()),
     ];
-    // Pictures of any size are shown at this one.
+    // A receiver scales pictures of all sizes to this one.
     if let Medium::Encoder { steering, .. } = medium {
         all.extend(steering.sizes.first().map(|(width, height)| ("size".to_owned(), format!("{width}x{height}"))));
     }
     all.extend(options.buffer.map(|size| ("buffer".to_owned(), size.get().to_string())));
     all.extend(options.consume.map(|rate| ("consume".to_owned(), rate.as_bps().to_string())));
-    all.extend(video.given().iter().map(|(key, value)| (format!("param.{key}"), said(value))));
+    all.extend(video.given().iter().map(|(key, value)| (format!("param.{key}"), to_text(value))));
     all
 }
 
-fn said(value: &Given) -> String {
+fn to_text(value: &Given) -> String {
     match value {
         Given::Number(n) => n.to_string(),
         Given::Text(text) => text.clone(),
@@ -367,39 +403,40 @@ fn said(value: &Given) -> String {
 }
 
 struct Session {
-    driver: Loop<WiredSource>,
+    driver: Loop<SocketSource>,
     ix: crate::EndIx,
     shared: Arc<Shared>,
-    desk: Option<EncoderDesk>,
-    /// Of an encoder's pictures: the places in [`Sizes`].
+    encoder_queue: Option<EncoderQueue>,
+    /// Widths and heights of an encoder's pictures, which [`SizeStats::now`] indexes.
     sizes: Vec<(u32, u32)>,
     over: Option<Arc<AtomicBool>>,
     options: SendOptions,
     first_seq: u16,
 }
 
-/// How long a BYE may take, and what waits in the pacer at a source's end.
-const LAST_WORDS: Span = Span::secs(2);
+/// Maximum time to drain the pacer, and again to send the BYE.
+const DRAIN_TIMEOUT: Span = Span::secs(2);
 
 impl Session {
-    /// All of it, in a thread of its own.
-    fn whole(mut self) -> Result<LiveRecord, LiveError> {
+    /// Runs the session until its end. It runs in a separate thread.
+    fn run_to_end(mut self) -> Result<LiveRecord, LiveError> {
         let record = self.run().and_then(|()| self.finish());
-        // Whatever has ended it, nobody is to wait for it any more.
-        self.desk.iter().for_each(EncoderDesk::close);
+        // The encoder's thread must not wait for jobs of a session that has ended for any reason.
+        self.encoder_queue.iter().for_each(EncoderQueue::close);
         record
     }
 
     fn run(&mut self) -> Result<(), LiveError> {
         let clock = self.driver.clock;
-        self.tell(WiredSource::start);
+        self.call(SocketSource::start);
         let mut next = Time::ZERO + STEP;
         loop {
             let shared = Arc::clone(&self.shared);
             self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
+            // After a stall several steps are due, and the series must have no gaps.
             while next <= now {
-                self.tell(|end, _, _| end.source.sample(next));
+                self.call(|end, _, _| end.source.sample(next));
                 next += STEP;
             }
             self.exclude();
@@ -408,18 +445,19 @@ impl Session {
                 break;
             }
         }
-        // What waits in the pacer still leaves when the source has ended by itself.
-        let until = clock.now() + LAST_WORDS;
+        // If the source has ended, the packets queued in the pacer are still sent.
+        let until = clock.now() + DRAIN_TIMEOUT;
         while !self.shared.stopped() && !self.is_alone() && clock.now() < until && self.backlog() > Bytes::ZERO {
             self.driver.run(clock.now() + STEP, |_| true)?;
         }
-        self.tell(WiredSource::stop);
-        self.driver.run(clock.now() + LAST_WORDS, |_| true)?;
+        self.call(SocketSource::stop);
+        self.driver.run(clock.now() + DRAIN_TIMEOUT, |_| true)?;
         self.shared.show_now(self.status(clock.now()));
         Ok(())
     }
 
-    /// Names become known when their owners say them.
+    /// Excludes receivers by canonical name. It runs repeatedly, because a name is known only after the first SDES
+    /// packet.
     fn exclude(&self) {
         let excluded = self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner);
         for (ssrc, peer) in self.end().peers.as_ref().into_iter().flat_map(Peers::iter) {
@@ -429,11 +467,11 @@ impl Session {
         }
     }
 
-    fn tell(&mut self, what: impl FnOnce(&mut WiredSource, Time, &mut Outbox)) {
-        self.driver.tell(self.ix, what);
+    fn call(&mut self, what: impl FnOnce(&mut SocketSource, Time, &mut Outbox)) {
+        self.driver.call(self.ix, what);
     }
 
-    fn end(&self) -> &WiredSource {
+    fn end(&self) -> &SocketSource {
         self.driver.end(self.ix)
     }
 
@@ -441,21 +479,21 @@ impl Session {
         self.end().source.session().map_or(Bytes::ZERO, |s| s.backlog().bytes)
     }
 
-    /// At which sizes an encoder's frames were coded, and the present one.
-    fn sizes(&self) -> Option<(Sizes, (u32, u32))> {
-        let sizes = self.desk.as_ref()?.sizes();
+    /// Returns the statistics of frame sizes, and the present width and height.
+    fn sizes(&self) -> Option<(SizeStats, (u32, u32))> {
+        let sizes = self.encoder_queue.as_ref()?.sizes();
         Some((sizes, *self.sizes.get(usize::from(sizes.now))?))
     }
 
-    /// Whether nobody is there any more to send to.
+    /// Returns true if the connection to the browser has ended.
     fn is_alone(&self) -> bool {
-        self.end().way.as_ref().is_some_and(|way| way.tunnel.state() == State::Ended)
+        self.end().browser.as_ref().is_some_and(|browser| browser.tunnel.state() == State::Ended)
     }
 
-    /// Whether the source has given all that it has, or whoever it was for is gone.
+    /// Returns true if the source has ended, or the connection to the browser.
     fn ended(&self) -> bool {
         self.is_alone()
-            || self.desk.as_ref().is_some_and(EncoderDesk::over)
+            || self.encoder_queue.as_ref().is_some_and(EncoderQueue::over)
             || self.over.as_ref().is_some_and(|over| over.load(Ordering::Relaxed))
     }
 
@@ -479,6 +517,7 @@ impl Session {
                 })
             })
             .collect();
+        // The status shows the mean rate of the last second.
         let recent = source.samples.len().saturating_sub(10);
         let sent: u64 = source.samples[recent..].iter().map(|s| s.bytes).sum();
         let span = STEP * (source.samples.len() - recent).max(1) as u64;
@@ -500,11 +539,12 @@ impl Session {
             "decision": decided,
             "backlog_ms": source.session().map(|s| s.backlog().bytes.at(s.decision().pacing).as_millis_f64()),
             "packets": source.sent_packets, "bytes": source.sent_bytes.get(), "frames": source.frames.count(),
-            "skipped_frames": source.skipped(), "left_out": self.desk.as_ref().map_or(0, EncoderDesk::left_out),
+            "skipped_frames": source.skipped(),
+            "left_out": self.encoder_queue.as_ref().map_or(0, EncoderQueue::left_out),
             "ecn": source.ecn().map(|(path, counts)| json!({
                 "path": path.name(), "failure": path.failure(), "sent": counts.sent, "marked": counts.marked,
             })),
-            "no_room": self.desk.as_ref().map_or(0, EncoderDesk::no_room),
+            "no_room": self.encoder_queue.as_ref().map_or(0, EncoderQueue::no_room),
             "size": self.sizes().map(|(sizes, (width, height))| json!({
                 "width": width, "height": height, "smaller": sizes.now > 0,
                 "smaller_frames": sizes.smaller, "changes": sizes.changes,
@@ -517,7 +557,7 @@ impl Session {
             "feedback_refused": source.feedback().refused,
             "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
             "unreadable": end.peers.as_ref().map_or(0, Peers::unreadable), "peers": peers,
-            "browser": end.way.as_ref().map(|way| way.status(now)),
+            "browser": end.browser.as_ref().map(|browser| browser.status(now)),
         })
     }
 
@@ -529,17 +569,18 @@ impl Session {
         let Some((mut wired, pair)) = driver.into_ends().pop() else {
             return Err(LiveError::unwritten("the sender is gone"));
         };
+        // The record needs the rows of the temporary file in memory.
         wired.source.kept().into_iter().try_for_each(Kept::recall)?;
         let sent = wired.source.sent_bytes.per(now.since(Time::ZERO));
         let none = Peers::new(clock.epoch(), *b"NONE");
         let (names, rows) = reported(wired.peers.as_ref().unwrap_or(&none), self.first_seq, Time::ZERO, sent);
         let rates: Vec<f64> = rows.iter().filter_map(|row| row.get(&receiver::THROUGHPUT)?.as_f64()).collect();
-        let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
-        let no_room = self.desk.as_ref().map_or(0, EncoderDesk::no_room);
+        let left_out = self.encoder_queue.as_ref().map_or(0, EncoderQueue::left_out);
+        let no_room = self.encoder_queue.as_ref().map_or(0, EncoderQueue::no_room);
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
         let coded = wired.source.frames.count();
         let key_frames = wired.source.key_frames;
-        // What arrived is known by reports alone.
+        // The sender learns only from reports what has arrived.
         let also = &mut wired.source.also;
         also.put(
             &flow_figures::THROUGHPUT,
@@ -555,7 +596,9 @@ impl Session {
         also.put(&flow_figures::SIZE_CHANGES, sizes.changes);
         also.put(&flow_figures::KEY_FRAMES, key_frames);
         let mut warnings = self.warnings(&wired.source, pair.rtp().failures());
-        warnings.extend(wired.way.as_ref().and_then(|way| way.tunnel.why()).map(|why| format!("the browser: {why}")));
+        warnings.extend(
+            wired.browser.as_ref().and_then(|browser| browser.tunnel.why()).map(|why| format!("the browser: {why}")),
+        );
         if names.is_empty() {
             warnings.push("no receiver has reported: what arrived is not known".into());
         }
@@ -565,15 +608,19 @@ impl Session {
         Ok(LiveRecord::new(loaded, agent, Time::ZERO..now, now, warnings, Vec::new()))
     }
 
-    /// What went wrong on the way to the network; `refused` and `unsent` packets among it.
+    /// Returns warnings about packets, frames and ECN. `refused` and `unsent` count packets.
     fn warnings(&self, source: &VideoSource, (refused, unsent): (u64, u64)) -> Vec<String> {
         let mut warnings = Vec::new();
-        let left_out = self.desk.as_ref().map_or(0, EncoderDesk::left_out);
-        let no_room = self.desk.as_ref().map_or(0, EncoderDesk::no_room);
+        let left_out = self.encoder_queue.as_ref().map_or(0, EncoderQueue::left_out);
+        let no_room = self.encoder_queue.as_ref().map_or(0, EncoderQueue::no_room);
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
         let coded = source.frames.count();
         if refused > 0 {
-            warnings.push(format!("nobody listened at {}: it refused {}", self.options.to, counted(refused, "packet")));
+            warnings.push(format!(
+                "no program listened at {}: it refused {}",
+                self.options.to,
+                counted(refused, "packet")
+            ));
         }
         if unsent > 0 {
             warnings.push(format!("{} could not leave this machine", counted(unsent, "packet")));

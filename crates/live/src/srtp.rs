@@ -1,8 +1,8 @@
-//! SRTP and SRTCP (RFC 3711) with AES-CM and HMAC-SHA1-80 or AES-GCM (RFC 7714), and replay protection.
+//! SRTP and SRTCP (RFC 3711) with AES-CM and HMAC-SHA1-80, or with AES-GCM (RFC 7714), with replay protection.
 //!
-//! Why our own hundred lines: the library that was looked at, `webrtc-srtp`, brings an asynchronous runtime and eighty
-//! more crates to a program that has none. The ciphers are RustCrypto's; the vectors of RFC 3711, appendix B, and of
-//! RFC 7714, sections 16 and 17, are the tests.
+//! It is implemented here because the library `webrtc-srtp` would add an asynchronous runtime and eighty more crates.
+//! The ciphers are those of RustCrypto. The tests use the vectors of RFC 3711, appendix B, and of RFC 7714, sections 16
+//! and 17.
 
 use crate::sdp::unbase64;
 use aes::cipher::consts::{U12, U16};
@@ -15,26 +15,26 @@ use sha1::Sha1;
 use std::collections::BTreeMap;
 use steadycast_units::Time;
 
-/// SRTCP's index with the flag that says "encrypted".
-const INDEX: usize = 4;
+/// Length of the SRTCP index with the E flag ("encrypted"), in bytes.
+const SRTCP_INDEX_LEN: usize = 4;
 const ENCRYPTED: u32 = 1 << 31;
-/// Bytes of an RTCP header that stay in the clear: up to the first SSRC.
+/// Length of the unencrypted part of SRTCP in bytes: the header up to the first SSRC.
 const RTCP_CLEAR: usize = 8;
-/// Sources whose state is kept: each has shown that it knows the key.
-const SOURCES: usize = 4_096;
-/// Packets that may come after a later one (RFC 3711, 3.3.2 asks for at least 64).
-const WINDOW: u64 = 128;
+/// Maximum number of sources whose state is kept. Each source has proved that it has the key.
+const MAX_SOURCES: usize = 4_096;
+/// Replay window in packets (RFC 3711, section 3.3.2, requires at least 64).
+const REPLAY_WINDOW: u64 = 128;
 
-/// A stream's numbers may have wrapped fewer times than this before one joins. Packets of 1000 bytes wrap after nine
-/// minutes at 1 Mb/s.
-const WRAPS: u64 = 32;
-/// How often they may wrap, at the most, while nothing comes.
-const MISSED: u64 = 4;
+/// Number of rollover counters that are tried for an unknown source, which may have wrapped before the receiver joined.
+/// At 1 Mb/s in packets of 1000 bytes, sequence numbers wrap every nine minutes.
+const MAX_JOIN_ROLLOVERS: u64 = 32;
+/// Number of rollovers that are tried after an outage.
+const MAX_OUTAGE_ROLLOVERS: u64 = 4;
 
-/// How packets are protected: the profiles that DTLS agrees on (RFC 5764, 4.1.2; RFC 7714, 14.2).
+/// SRTP protection profiles, which DTLS negotiates (RFC 5764, section 4.1.2; RFC 7714, section 14.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SrtpProfile {
-    /// AES-CM with 128-bit keys, and HMAC-SHA1 cut to 80 bits.
+    /// AES-CM with 128-bit keys, and HMAC-SHA1 truncated to 80 bits.
     Aes128CmSha1,
     /// AES-GCM with 128-bit keys.
     Aes128Gcm,
@@ -43,12 +43,12 @@ pub enum SrtpProfile {
 }
 
 impl SrtpProfile {
-    /// Bytes that protection adds to an RTP packet.
+    /// Returns the length of the authentication tag of an RTP packet in bytes.
     pub const fn tag(self) -> usize {
         if let Self::Aes128CmSha1 = self { 10 } else { 16 }
     }
 
-    /// Bytes of a master key and of its salt.
+    /// Returns the lengths of the master key and its salt in bytes.
     const fn lengths(self) -> (usize, usize) {
         match self {
             Self::Aes128CmSha1 => (16, 14),
@@ -63,7 +63,7 @@ impl SrtpProfile {
 pub struct MasterKey {
     profile: SrtpProfile,
     key: Vec<u8>,
-    /// AES-GCM's 12 bytes are followed by zeros, as libsrtp has it: RFC 7714 does not say.
+    /// The salt. The 12 bytes of AES-GCM are padded with zeros as in libsrtp, because RFC 7714 does not specify it.
     salt: [u8; 14],
 }
 
@@ -74,16 +74,16 @@ impl std::fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
-    /// Of 30 bytes in base64, as `openssl rand -base64 30` writes them and RFC 4568 carries them. `None` for anything
-    /// else.
+    /// Reads a key and salt of 30 bytes in base64, as `openssl rand -base64 30` writes and RFC 4568 carries them.
+    /// Returns `None` for any other text.
     pub fn read(text: &str) -> Option<Self> {
         let bytes = unbase64(text.trim())?;
         let (key, salt) = bytes.split_at_checked(16)?;
         (salt.len() == 14).then(|| Self::of(SrtpProfile::Aes128CmSha1, key, salt))
     }
 
-    /// The keys of the DTLS client and of its server, of the keying material that both have exported: client's key,
-    /// server's key, client's salt, server's salt (RFC 5764, 4.2). `None` when there is less of it.
+    /// Splits the keying material that DTLS has exported into the master keys of client and server. Its order is client
+    /// key, server key, client salt, server salt (RFC 5764, section 4.2). Returns `None` if it is too short.
     pub fn exported(profile: SrtpProfile, material: &[u8]) -> Option<[Self; 2]> {
         let (key, salt) = profile.lengths();
         let (keys, salts) = material.split_at_checked(2 * key)?;
@@ -97,12 +97,13 @@ impl MasterKey {
         Self { profile, key: key.to_vec(), salt: padded }
     }
 
-    /// How it protects packets.
+    /// Returns the protection profile.
     pub const fn profile(&self) -> SrtpProfile {
         self.profile
     }
 
-    /// Session key number `label` (RFC 3711, 4.3.1, with a key derivation rate of zero; RFC 6188, 2, for longer keys).
+    /// Derives the session key with this label (RFC 3711, section 4.3.1, with a key derivation rate of zero; RFC 6188,
+    /// section 2, for longer keys).
     fn derive<const N: usize>(&self, label: u8) -> [u8; N] {
         let mut iv = [0; 16];
         iv[..14].copy_from_slice(&self.salt);
@@ -121,16 +122,16 @@ fn key_stream<C: KeyIvInit + StreamCipher>(key: &[u8], iv: &[u8; 16], data: &mut
     C::new_from_slices(key, iv).unwrap_or_else(|_| unreachable!("the lengths are the profile's")).apply_keystream(data);
 }
 
-/// A packet's place under a key: its source, and its index there.
+/// The SSRC and the packet index, which make up the initialisation vector.
 #[derive(Clone, Copy)]
-struct At {
+struct PacketIndex {
     ssrc: u32,
     index: u64,
 }
 
-impl At {
-    /// The salt with the SSRC and the index in its last ten bytes (RFC 3711, 4.1.1; RFC 7714, 8.1 and 9.1), and zeros
-    /// behind it.
+impl PacketIndex {
+    /// Returns the initialisation vector: the salt XORed with SSRC and index in its last ten bytes, then zeros (RFC
+    /// 3711, section 4.1.1; RFC 7714, sections 8.1 and 9.1).
     fn iv(self, salt: &[u8]) -> [u8; 16] {
         let mut iv = [0; 16];
         iv[..salt.len()].copy_from_slice(salt);
@@ -139,19 +140,19 @@ impl At {
         iv
     }
 
-    /// How often the numbers have wrapped.
+    /// Returns the rollover counter.
     fn wraps(self) -> [u8; 4] {
         ((self.index >> 16) as u32).to_be_bytes()
     }
 }
 
-/// A packet as it travels.
+/// A protected packet, split into its parts.
 struct Sealed<'a> {
     packet: &'a [u8],
-    /// So many of its first bytes are not encrypted.
+    /// The number of leading bytes that are not encrypted.
     clear: usize,
     tag: &'a [u8],
-    /// RTCP's index, with its flag.
+    /// The SRTCP index with its E flag.
     index: &'a [u8],
 }
 
@@ -167,7 +168,7 @@ impl Keys {
         match master.profile {
             SrtpProfile::Aes128CmSha1 => {
                 let auth: [u8; 20] = master.derive(label + 1);
-                // HMAC takes keys of any length.
+                // HMAC accepts keys of any length.
                 let auth = Hmac::<Sha1>::new_from_slice(&auth).unwrap_or_else(|_| unreachable!("HMAC takes any key"));
                 Self::Cm { cipher: master.derive(label), salt: master.derive(label + 2), auth }
             }
@@ -190,15 +191,16 @@ impl Keys {
         }
     }
 
-    /// Protects the packet that stands in `bytes` from `start` on: encrypts it behind its `clear` first bytes, and
-    /// appends the tag and RTCP's `index`.
-    fn seal(&self, at: At, bytes: &mut Vec<u8>, (start, clear): (usize, usize), index: &[u8]) {
+    /// Protects the packet in `bytes` from `start` on. Encrypts all but its first `clear` bytes, and appends the tag
+    /// and the SRTCP `index`.
+    fn seal(&self, at: PacketIndex, bytes: &mut Vec<u8>, (start, clear): (usize, usize), index: &[u8]) {
         let (head, body) = bytes[start..].split_at_mut(clear);
         let tag = match self {
             Self::Cm { cipher, salt, auth } => {
                 key_stream::<Ctr128BE<Aes128>>(cipher, &at.iv(salt), body);
                 bytes.extend_from_slice(index);
                 let signed = auth.clone().chain_update(&bytes[start..]);
+                // For SRTP the rollover counter is authenticated but not sent (RFC 3711, section 4.2).
                 let whole = if index.is_empty() { signed.chain_update(at.wraps()) } else { signed }.finalize();
                 return bytes.extend_from_slice(&whole.into_bytes()[..self.profile().tag()]);
             }
@@ -209,8 +211,9 @@ impl Keys {
         bytes.extend_from_slice(index);
     }
 
-    /// Opens a packet into `out`. False when its tag is wrong, which is compared in constant time.
-    fn open(&self, at: At, sealed: &Sealed<'_>, out: &mut Vec<u8>) -> bool {
+    /// Verifies and decrypts a packet into `out`. Returns false if the tag is wrong. Tags are compared in constant
+    /// time.
+    fn open(&self, at: PacketIndex, sealed: &Sealed<'_>, out: &mut Vec<u8>) -> bool {
         let Sealed { packet, clear, tag, index } = *sealed;
         if let Self::Cm { auth, .. } = self {
             let signed = auth.clone().chain_update(packet);
@@ -232,11 +235,12 @@ impl Keys {
         }
     }
 
-    /// A datagram's packet and its tag, and the index of RTCP between or behind them.
+    /// Splits a datagram into packet, tag and SRTCP index, which has `index` bytes.
     fn split<'a>(&self, datagram: &'a [u8], index: usize) -> Option<Sealed<'a>> {
         let (profile, end) = (self.profile(), datagram.len());
         let (packet, more) = datagram.split_at_checked(end.checked_sub(profile.tag() + index)?)?;
-        // HMAC's tag covers the index and stands behind it, and GCM's tag belongs to the text (RFC 7714, 9.2).
+        // The HMAC tag follows the index and covers it. The GCM tag belongs to the ciphertext and precedes it (RFC
+        // 7714, section 9.2).
         let (tag, index) = match profile {
             SrtpProfile::Aes128CmSha1 => (&more[index..], &more[..index]),
             _ => more.split_at(profile.tag()),
@@ -245,17 +249,17 @@ impl Keys {
     }
 }
 
-/// Encrypts in place (RFC 7714, 5.2.1) and returns the tag. The last four bytes of `iv` are the cipher's own.
+/// Encrypts in place (RFC 7714, section 5.2.1) and returns the tag. Only the first 12 bytes of `iv` are the nonce.
 fn encrypted<C>(cipher: &C, iv: &[u8; 16], associated: &[u8], body: &mut [u8]) -> [u8; 16]
 where
     C: AeadInOut<NonceSize = U12, TagSize = U16>,
 {
     let sealed = cipher.encrypt_inout_detached(&nonce(iv).into(), associated, body.into());
-    // It refuses what has more than 2³⁶ bytes.
+    // The cipher fails only above 2³⁶ bytes.
     sealed.unwrap_or_else(|_| unreachable!("a datagram is short")).into()
 }
 
-/// Decrypts in place (RFC 7714, 5.2.2). False when the tag is not that of all this.
+/// Decrypts in place (RFC 7714, section 5.2.2). Returns false if the tag is wrong.
 fn decrypted<C>(cipher: &C, iv: &[u8; 16], associated: &[u8], body: &mut [u8], tag: &[u8]) -> bool
 where
     C: AeadInOut<NonceSize = U12, TagSize = U16>,
@@ -268,7 +272,7 @@ fn nonce(iv: &[u8; 16]) -> [u8; 12] {
     std::array::from_fn(|n| iv[n])
 }
 
-/// Which packets have come, up to the newest.
+/// The replay window: the newest index, and a bit per index before it.
 #[derive(Clone, Copy, Default)]
 struct Replay {
     newest: Option<u64>,
@@ -280,7 +284,7 @@ impl Replay {
         match self.newest {
             None => true,
             Some(newest) if index > newest => true,
-            Some(newest) => newest - index < WINDOW && self.seen >> (newest - index) & 1 == 0,
+            Some(newest) => newest - index < REPLAY_WINDOW && self.seen >> (newest - index) & 1 == 0,
         }
     }
 
@@ -288,7 +292,7 @@ impl Replay {
         let newest = self.newest.unwrap_or(index);
         if index >= newest {
             let ahead = index - newest;
-            self.seen = if ahead < WINDOW { self.seen << ahead } else { 0 } | 1;
+            self.seen = if ahead < REPLAY_WINDOW { self.seen << ahead } else { 0 } | 1;
             self.newest = Some(index);
         } else {
             self.seen |= 1 << (newest - index);
@@ -302,25 +306,25 @@ struct Source {
     rtcp: Replay,
 }
 
-/// Packets of which more than one index may be tried, in each second: whoever makes SSRCs up is not to keep an end
-/// busy.
-const GUESSED: u32 = 200;
+/// Maximum number of packets per second for which several rollover counters are tried. It bounds the CPU time that an
+/// attacker with forged SSRCs can cause.
+const MAX_GUESSES_PER_SECOND: u32 = 200;
 
-/// How many were tried in a second that is counted from the clock's beginning.
+/// The number of such packets in the present second of the clock.
 #[derive(Default)]
-struct Guessed {
+struct GuessLimit {
     second: u64,
     packets: u32,
 }
 
-impl Guessed {
+impl GuessLimit {
     fn may(&mut self, now: Time) -> bool {
         let second = now.as_nanos() / 1_000_000_000;
         if second != self.second {
             *self = Self { second, packets: 0 };
         }
         self.packets = self.packets.saturating_add(1);
-        self.packets <= GUESSED
+        self.packets <= MAX_GUESSES_PER_SECOND
     }
 }
 
@@ -336,22 +340,21 @@ impl Direction {
     }
 }
 
-/// Protects what leaves and opens what arrives, for one end of a session in which all share a master key, or of one
-/// between two that have a key each.
+/// The SRTP context of one end of a session. All members share a master key, or each of two has its own.
 pub struct Srtp {
     outgoing: Direction,
     incoming: Direction,
     sources: BTreeMap<u32, Source>,
-    /// The sources whose media is opened; empty: all.
+    /// SSRCs whose media is accepted. Empty accepts all.
     described: Vec<u32>,
-    /// Of what leaves, by SSRC: the extended number of the newest packet, and the next index of RTCP.
+    /// For each outgoing SSRC, the extended sequence number of the newest packet and the next SRTCP index.
     sent: BTreeMap<u32, (u64, u32)>,
     scratch: Vec<u8>,
-    guessed: Guessed,
+    guessed: GuessLimit,
     refused: u64,
 }
 
-/// The place at which an RTP packet's payload begins.
+/// Returns the offset of an RTP packet's payload.
 fn payload_at(packet: &[u8]) -> Option<usize> {
     let flags = *packet.first()?;
     let mut at = 12 + 4 * usize::from(flags & 0x0f);
@@ -366,39 +369,39 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The number nearest to `near` with these 16 bits (RFC 3711, 3.3.1).
+/// Returns the extended sequence number nearest to `near` with these lower 16 bits (RFC 3711, section 3.3.1).
 fn extend(seq: u16, near: u64) -> u64 {
     let ahead = i64::from(seq.wrapping_sub(near as u16) as i16);
     near.checked_add_signed(ahead).unwrap_or(u64::from(seq))
 }
 
 impl Srtp {
-    /// Makes what protects and opens packets by one key.
+    /// Creates a context with one key for both directions.
     pub fn new(master: &MasterKey) -> Self {
         Self::pair(master, master)
     }
 
-    /// Makes what protects packets by one key and opens those of another: [`MasterKey::exported`].
+    /// Creates a context with a key per direction, see [`MasterKey::exported`].
     pub fn pair(outgoing: &MasterKey, incoming: &MasterKey) -> Self {
         let (sources, sent) = (BTreeMap::new(), BTreeMap::new());
-        let (scratch, guessed, described) = (Vec::new(), Guessed::default(), Vec::new());
+        let (scratch, guessed, described) = (Vec::new(), GuessLimit::default(), Vec::new());
         let (outgoing, incoming) = (Direction::new(outgoing), Direction::new(incoming));
         Self { outgoing, incoming, sources, described, sent, scratch, guessed, refused: 0 }
     }
 
-    /// Opens media of these sources alone, unless there are none: each session has SSRCs of its own, and whoever
-    /// recorded another one with this key need not know it to send all of that again.
+    /// Accepts media of these SSRCs only, or of all if the list is empty. Each session has new SSRCs, so that packets
+    /// recorded in an earlier session with the same key can't be replayed.
     #[must_use]
     pub fn of_sources(self, described: Vec<u32>) -> Self {
         Self { described, ..self }
     }
 
-    /// Datagrams that were not opened: of another key, changed on the way, or come for the second time.
+    /// Returns the number of rejected datagrams: wrong key, modified, or replayed.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Protects the RTP packet that stands in `bytes` from `start` on.
+    /// Protects the RTP packet in `bytes` from `start` on.
     pub fn protect_rtp(&mut self, bytes: &mut Vec<u8>, start: usize) {
         let packet = &bytes[start..];
         let (Some(at), Some(ssrc)) = (payload_at(packet), word(packet, 8)) else { return };
@@ -406,20 +409,21 @@ impl Srtp {
         let (newest, _) = self.sent.entry(ssrc).or_insert((u64::from(seq), 0));
         let index = extend(seq, *newest);
         *newest = index.max(*newest);
-        self.outgoing.rtp.seal(At { ssrc, index }, bytes, (start, at), &[]);
+        self.outgoing.rtp.seal(PacketIndex { ssrc, index }, bytes, (start, at), &[]);
     }
 
-    /// Protects the compound that stands in `bytes` from `start` on.
+    /// Protects the RTCP compound in `bytes` from `start` on.
     pub fn protect_rtcp(&mut self, bytes: &mut Vec<u8>, start: usize) {
         let Some(ssrc) = word(&bytes[start..], 4) else { return };
         let (_, next) = self.sent.entry(ssrc).or_insert((0, 0));
+        // The SRTCP index has 31 bits.
         let index = *next & !ENCRYPTED;
         *next = index + 1;
-        let at = At { ssrc, index: index.into() };
+        let at = PacketIndex { ssrc, index: index.into() };
         self.outgoing.rtcp.seal(at, bytes, (start, RTCP_CLEAR), &(index | ENCRYPTED).to_be_bytes());
     }
 
-    /// The RTP packet in a datagram; `None` when it is not to be believed.
+    /// Returns the RTP packet in a datagram, or `None` if it is not authentic.
     pub fn open_rtp(&mut self, now: Time, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtp(now, datagram);
         self.refused += u64::from(opened.is_none());
@@ -430,29 +434,33 @@ impl Srtp {
         let sealed = self.incoming.rtp.split(datagram, 0)?;
         let packet = sealed.packet;
         let (sealed, ssrc) = (Sealed { clear: payload_at(packet)?, ..sealed }, word(packet, 8)?);
+        // See `of_sources`.
         if !self.described.is_empty() && !self.described.contains(&ssrc) {
             return None;
         }
         let seq = u16::from_be_bytes([packet[2], packet[3]]);
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
         let mut right = |index: &u64| {
-            let at = At { ssrc, index: *index };
+            let at = PacketIndex { ssrc, index: *index };
+            // The replay check is cheap and precedes the authentication.
             known.rtp.fresh(*index) && self.incoming.rtp.open(at, &sealed, &mut self.scratch)
         };
         let nearest = known.rtp.newest.map(|newest| extend(seq, newest));
-        // Nobody says how often the numbers have wrapped before one joined, or in a long outage: the tag tells which
-        // guess is right.
-        let (first, wraps) = nearest.map_or((seq.into(), 0..WRAPS), |nearest| (nearest, 1..MISSED + 1));
+        // The rollover counter is unknown if the sender wrapped before this end joined or during an outage. The tag
+        // shows which guess is right.
+        let (first, wraps) =
+            nearest.map_or((seq.into(), 0..MAX_JOIN_ROLLOVERS), |nearest| (nearest, 1..MAX_OUTAGE_ROLLOVERS + 1));
         let index = match nearest.filter(&mut right) {
             Some(index) => index,
             None if self.guessed.may(now) => wraps.map(|wraps| first + (wraps << 16)).find(&mut right)?,
             None => return None,
         };
+        // Only an authentic packet may advance the replay window (RFC 3711, section 3.3).
         self.source(ssrc).rtp.mark(index);
         Some(())
     }
 
-    /// The compound in a datagram; `None` when it is not to be believed.
+    /// Returns the RTCP compound in a datagram, or `None` if it is not authentic.
     pub fn open_rtcp(&mut self, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtcp(datagram);
         self.refused += u64::from(opened.is_none());
@@ -460,25 +468,28 @@ impl Srtp {
     }
 
     fn try_rtcp(&mut self, datagram: &[u8]) -> Option<()> {
-        let sealed = self.incoming.rtcp.split(datagram, INDEX)?;
+        let sealed = self.incoming.rtcp.split(datagram, SRTCP_INDEX_LEN)?;
         let packet = sealed.packet;
         let (ssrc, flagged) = (word(packet, 4)?, word(sealed.index, 0)?);
+        // Without the E flag the packet is authenticated but not encrypted.
         let clear = if flagged & ENCRYPTED == 0 { packet.len() } else { RTCP_CLEAR };
         let (sealed, index) = (Sealed { clear, ..sealed }, u64::from(flagged & !ENCRYPTED));
-        // What this end has sent itself is sent back to it by somebody who need not have the key. Another one with its
-        // SSRC is heard as soon as it has sent more.
+        // An index below the own next one is this end's own packet, which anyone may reflect without the key. Another
+        // end with the same SSRC is accepted as soon as its index is higher, so that the collision is detected.
         let own = self.sent.get(&ssrc).is_some_and(|(_, next)| index < u64::from(*next));
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
-        let at = At { ssrc, index };
+        let at = PacketIndex { ssrc, index };
         if own || !known.rtcp.fresh(index) || !self.incoming.rtcp.open(at, &sealed, &mut self.scratch) {
             return None;
         }
+        // Only an authentic packet may advance the replay window (RFC 3711, section 3.3).
         self.source(ssrc).rtcp.mark(index);
         Some(())
     }
 
     fn source(&mut self, ssrc: u32) -> &mut Source {
-        if self.sources.len() >= SOURCES && !self.sources.contains_key(&ssrc) {
+        // The bound is reached only by a member with the key, because sources are stored after authentication.
+        if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&ssrc) {
             self.sources.pop_first();
         }
         self.sources.entry(ssrc).or_default()
@@ -494,13 +505,13 @@ mod tests {
         std::array::from_fn(|n| u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).unwrap())
     }
 
-    /// RFC 3711, B.3.
+    /// Returns the master key of RFC 3711, B.3.
     fn master() -> MasterKey {
         let salt = bytes::<14>("0EC675AD498AFEEBB6960B3AABE6");
         MasterKey::of(SrtpProfile::Aes128CmSha1, &bytes::<16>("E1F97A0D3E018BE0D64FA32C06DE4139"), &salt)
     }
 
-    /// A master key of each profile.
+    /// Returns a master key of each profile.
     fn masters() -> [MasterKey; 3] {
         let (key, salt): ([u8; 32], [u8; 14]) = (std::array::from_fn(|n| n as u8), [7; 14]);
         [SrtpProfile::Aes128CmSha1, SrtpProfile::Aes128Gcm, SrtpProfile::Aes256Gcm].map(|profile| {
@@ -524,13 +535,13 @@ mod tests {
         let (cipher, salt) = (bytes("2B7E151628AED2A6ABF7158809CF4F3C"), bytes("F0F1F2F3F4F5F6F7F8F9FAFBFCFD"));
         let keys = Keys::Cm { cipher, salt, auth };
         let mut stream = vec![0; 48];
-        keys.seal(At { ssrc: 0, index: 0 }, &mut stream, (0, 0), &[]);
+        keys.seal(PacketIndex { ssrc: 0, index: 0 }, &mut stream, (0, 0), &[]);
         assert_eq!(stream[..16], bytes::<16>("E03EAD0935C95E80E166B16DD92B4EB4"));
         assert_eq!(stream[16..32], bytes::<16>("D23513162B02D0F72A43A2FE4A5F97AB"));
         assert_eq!(stream[32..48], bytes::<16>("41E95B3BB0A2E8DD477901E4FCA894C0"));
     }
 
-    /// RFC 6188, 7.2 and 7.4.
+    /// The vectors of RFC 6188, sections 7.2 and 7.4.
     #[test]
     fn session_keys_of_256_bits_are_those_of_rfc_6188() {
         let key = bytes::<32>("F0F04914B513F2763A1B1FA130F10E2998F6F6E43E4309D1E622A0E332B9F1B6");
@@ -549,7 +560,7 @@ mod tests {
         digits.chunks(2).map(|two| two[0] << 4 | two[1]).collect()
     }
 
-    /// RFC 7714, 16 and 17: the session keys are 00 01 02 …, the salt says "Quid pro quo".
+    /// Returns the session keys of RFC 7714, sections 16 and 17: 00 01 02 …, with the salt "Quid pro quo".
     fn quid_pro_quo() -> [Keys; 2] {
         let (key, salt): ([u8; 32], _) = (std::array::from_fn(|n| n as u8), *b"Quid pro quo");
         let half: [u8; 16] = std::array::from_fn(|n| key[n]);
@@ -570,7 +581,7 @@ mod tests {
              7aa3db36 dfffd6b0 f9bb7878 d7a76c13",
         ];
         for (keys, sealed) in quid_pro_quo().iter().zip(sealed) {
-            let at = At { ssrc: 0x5501_a0b2, index: 0xf17b };
+            let at = PacketIndex { ssrc: 0x5501_a0b2, index: 0xf17b };
             let mut packet = plain.clone();
             keys.seal(at, &mut packet, (0, 12), &[]);
             assert_eq!(packet, [&header[..], &unhex(sealed)].concat());
@@ -585,7 +596,7 @@ mod tests {
             "81c8000d 4d617273 4e545031 4e545032 52545020 0000042a 0000e930 4c756e61 deadbeef deadbeef deadbeef
              deadbeef deadbeef",
         );
-        // Encrypted, and only signed.
+        // One packet is encrypted, the other one is only authenticated.
         let whole = [
             "81c8000d 4d617273 63e94885 dcdab67c a727d766 2f6b7e99 7ff5c0f7 6c06f32d c676a5f1 730d6fda 4ce09b46
              86303ded 0bb9275b c84aa458 96cf4d2f c5abf872 45d9eade 800005d4",
@@ -594,26 +605,26 @@ mod tests {
         ];
         let tags = ["841dd968 3dd78ec9 2ae58790 125f62b3", "91db4afb feee5a97 8fab4393 ed2615fe"];
         for ((keys, whole), tag) in quid_pro_quo().iter().zip(whole).zip(tags) {
-            let at = At { ssrc: 0x4d61_7273, index: 0x5d4 };
+            let at = PacketIndex { ssrc: 0x4d61_7273, index: 0x5d4 };
             let signed = [&plain[..], &unhex(tag), &unhex("000005d4")].concat();
             for (datagram, clear, index) in [(unhex(whole), RTCP_CLEAR, "800005d4"), (signed, plain.len(), "000005d4")]
             {
                 let mut packet = plain.clone();
                 keys.seal(at, &mut packet, (0, clear), &unhex(index));
                 assert_eq!(packet, datagram);
-                let (mut out, split) = (Vec::new(), keys.split(&packet, INDEX).unwrap());
+                let (mut out, split) = (Vec::new(), keys.split(&packet, SRTCP_INDEX_LEN).unwrap());
                 assert!(keys.open(at, &Sealed { clear, ..split }, &mut out) && out == plain);
             }
         }
     }
 
     #[test]
-    fn two_ends_with_a_key_each_hear_the_other_and_not_themselves_under_every_profile() {
+    fn two_ends_with_separate_keys_accept_the_peer_and_reject_reflections_in_every_profile() {
         for profile in masters().map(|master| master.profile) {
             let (key, salt) = profile.lengths();
             let material: Vec<u8> = (0..2 * (key + salt)).map(|n| n as u8).collect();
             let [client, server] = MasterKey::exported(profile, &material).unwrap();
-            // RFC 5764, 4.2: both keys stand before both salts.
+            // Both keys precede both salts (RFC 5764, section 4.2).
             assert_eq!((client.key[0], usize::from(server.key[0])), (0, key));
             assert_eq!((usize::from(client.salt[0]), usize::from(server.salt[0])), (2 * key, 2 * key + salt));
             assert!(MasterKey::exported(profile, &material[1..]).is_none());
@@ -625,7 +636,7 @@ mod tests {
                 ends[sends].protect_rtp(&mut media, 0);
                 ends[sends].protect_rtcp(&mut report, 0);
                 assert_eq!(media.len() - rtp(7).len(), profile.tag());
-                assert_eq!(report.len() - compound.len(), profile.tag() + INDEX);
+                assert_eq!(report.len() - compound.len(), profile.tag() + SRTCP_INDEX_LEN);
                 assert_eq!(ends[sends].open_rtp(Time::ZERO, &media), None, "its own");
                 assert_eq!(ends[hears].open_rtp(Time::ZERO, &media), Some(rtp(7).as_slice()));
                 assert_eq!(ends[hears].open_rtcp(&report), Some(compound.as_slice()));
@@ -642,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_protected_is_opened_once_across_the_wrap_and_out_of_order() {
+    fn protected_packets_are_accepted_once_across_the_wrap_and_reordered() {
         let (mut sender, mut receiver) = (Srtp::new(&master()), Srtp::new(&master()));
         let mut sent = Vec::new();
         for n in 0..200_000u32 {
@@ -673,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_joins_after_the_numbers_have_wrapped_opens_what_comes() {
+    fn a_receiver_that_joins_after_rollovers_accepts_packets() {
         let mut sender = Srtp::new(&master());
         let mut last = Vec::new();
         for n in 0..200_000u32 {
@@ -690,7 +701,7 @@ mod tests {
         for n in 0..600_000u32 {
             let mut bytes = rtp(n as u16);
             sender.protect_rtp(&mut bytes, 0);
-            // After 40,000 and 110,000 packets that were lost it goes on; after 440,000 it does not.
+            // The stream continues after 40,000 and 110,000 lost packets, but not after 440,000.
             if matches!(n, 0..10 | 40_010..40_020 | 150_000..150_010 | 590_000..590_010) {
                 if receiver.open_rtp(Time::ZERO, &bytes) != Some(rtp(n as u16).as_slice()) {
                     refused.push(n);
@@ -702,7 +713,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_or_has_another_key_is_refused_under_every_profile() {
+    fn modified_packets_and_other_keys_are_rejected_in_every_profile() {
         for master in masters() {
             let other = MasterKey { key: vec![1; master.key.len()], ..master.clone() };
             let (mut sender, mut receiver) = (Srtp::new(&master), Srtp::new(&other));
@@ -728,7 +739,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_makes_sources_up_is_looked_at_two_hundred_times_a_second() {
+    fn forged_sources_are_tried_at_most_two_hundred_times_a_second() {
         let (mut sender, mut receiver) = (Srtp::new(&master()), Srtp::new(&master()));
         let at = |ms| Time::ZERO + Span::millis(ms);
         let mut next = 0;
@@ -745,7 +756,7 @@ mod tests {
             made_up.extend([0; 10]);
             assert!(receiver.open_rtp(at(999), &made_up).is_none());
         }
-        // Who is known is heard all the same; who is new waits for the next second.
+        // A known source is accepted at any time, a new one only in the next second.
         assert!(receiver.open_rtp(at(999), &packet()).is_some());
         let mut other = rtp(7);
         other[8] = 9;
@@ -783,10 +794,11 @@ mod tests {
             by.protect_rtcp(&mut bytes, 0);
             bytes
         };
-        // More of them than a window holds.
+        // These are more packets than the replay window covers.
         let all: Vec<Vec<u8>> = (0..300).map(|_| sent(&mut own)).collect();
         assert!(all.iter().all(|bytes| own.open_rtcp(bytes).is_none()), "sent back");
-        // Of two with one SSRC the one that has sent less hears the other, and takes another SSRC.
+        // Of two ends with one SSRC, the one that has sent less accepts the other's packets, detects the collision and
+        // changes its SSRC.
         sent(&mut other);
         assert!(other.open_rtcp(&all[299]).is_some());
         assert_eq!(other.open_rtcp(&all[299]), None, "a replay");

@@ -1,18 +1,18 @@
-//! What a receiver says of the packets that it did not use.
+//! Statistics of the packets that a receiver did not use, and their explanation in words.
 
 use std::collections::BTreeMap;
 use steadycast_session::{UnusedCounts, UnusedReason};
 use steadycast_units::counted;
 use steadycast_web::Protocol;
 
-/// The packets of a receiver that were not used.
+/// The packets that a receiver did not use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unused {
-    /// Their numbers, by reason.
+    /// The number of packets per reason.
     pub counts: UnusedCounts,
-    /// Of those of unknown payload types: how many have which.
+    /// The number of packets per unknown payload type.
     types: BTreeMap<u8, u64>,
-    /// What is wrong with the latest payload that can't be taken apart.
+    /// The problem of the latest payload that could not be parsed.
     payload: Option<&'static str>,
 }
 
@@ -30,13 +30,13 @@ impl Unused {
         }
     }
 
-    /// Counts a packet whose payload can't be taken apart for this cause.
+    /// Counts a packet whose payload could not be parsed, with the problem `what`.
     pub fn add_payload(&mut self, reason: UnusedReason, what: &'static str) {
         self.add(reason);
         self.payload = Some(what);
     }
 
-    /// The packets of both.
+    /// Returns the sum of both.
     #[must_use]
     pub fn with(mut self, other: &Self) -> Self {
         self.counts = self.counts + other.counts;
@@ -47,30 +47,27 @@ impl Unused {
         self
     }
 
-    /// The datagrams that could not be read.
+    /// Returns the number of datagrams that could not be parsed or authenticated.
     pub fn unreadable(&self) -> u64 {
         use UnusedReason::{FailedAuthentication, Malformed, NotRtp};
         [NotRtp, Malformed, FailedAuthentication].into_iter().map(|reason| self.counts.get(reason)).sum()
     }
 
-    /// What came and was not used, and why, in words: all that is no ordinary part of a session, or `all` of it.
-    /// `offered` are the payload types of the session's description, if it has one.
-    pub fn said(&self, offered: Option<&[String]>, all: bool) -> Vec<String> {
-        let said = |(reason, count): (UnusedReason, u64)| {
+    /// Returns a sentence per reason. Without `all`, reasons that are normal in a session are left out. `offered` are
+    /// the payload types of the session description, if there is one.
+    pub fn explanations(&self, offered: Option<&[String]>, all: bool) -> Vec<String> {
+        let sentence = |(reason, count): (UnusedReason, u64)| {
             let noun = |what: &str| counted(count, what);
             let text = match reason {
                 UnusedReason::Stun => {
-                    format!(
-                        "{} came: the sender looks for a way by ICE, which is not spoken here",
-                        noun("STUN message")
-                    )
+                    format!("{} came: the sender uses ICE, which is not supported here", noun("STUN message"))
                 }
                 UnusedReason::Dtls => format!(
-                    "{} came: the sender wants to agree on keys, which is not spoken here: share a key file",
+                    "{} came: the sender uses DTLS, which is not supported here: share a key file",
                     noun("DTLS record")
                 ),
                 UnusedReason::KeepAlive => {
-                    format!("{} came: such datagrams hold a way open, and carry nothing", noun("keep-alive"))
+                    format!("{} came: such datagrams keep a NAT binding open, and carry no media", noun("keep-alive"))
                 }
                 UnusedReason::UnknownPayloadType => format!("{} {}", noun("packet"), self.of_types(offered)),
                 UnusedReason::OtherAddress => format!(
@@ -78,17 +75,17 @@ impl Unused {
                     noun("packet")
                 ),
                 UnusedReason::OwnSource => {
-                    format!("{} not used: the SSRC of this receiver stands in it; a loop?", noun("packet"))
+                    format!("{} not used: it has the SSRC of this receiver; is there a loop?", noun("packet"))
                 }
                 UnusedReason::UnsupportedPacketisation | UnusedReason::UnsupportedLayer => format!(
-                    "{} not used: not supported is {}",
+                    "{} not used: {} is not supported",
                     noun("packet"),
-                    self.payload.unwrap_or("the way in which its payload is packed")
+                    self.payload.unwrap_or("its packetisation")
                 ),
                 UnusedReason::MalformedPayload => format!(
-                    "{} not used: its payload contradicts its format ({}); is the codec another one?",
+                    "{} not used: its payload contradicts its format ({}); is it another codec?",
                     noun("packet"),
-                    self.payload.unwrap_or("cut")
+                    self.payload.unwrap_or("truncated")
                 ),
                 _ if !all => return None,
                 UnusedReason::NotRtp => format!("{} of another protocol than RTP", noun("datagram")),
@@ -100,27 +97,29 @@ impl Unused {
                     format!("{} of a source that the description excludes", noun("datagram"))
                 }
                 UnusedReason::OtherReport => {
-                    format!("{} (RTCP) of no source whose media came", noun("report"))
+                    format!("{} (RTCP) of a source without media", noun("report"))
                 }
-                UnusedReason::FarNumber => format!("{} whose number is far from its stream's", noun("packet")),
+                UnusedReason::FarNumber => {
+                    format!("{} whose sequence number is far from that of the stream", noun("packet"))
+                }
                 UnusedReason::OtherSource => {
-                    format!("{} came of sources that were not followed: another one was sending", noun("packet"))
+                    format!("{} of sources that were not followed, because another one was sending", noun("packet"))
                 }
-                UnusedReason::Duplicate => format!("{} that had come before", noun("packet")),
-                UnusedReason::UnaskedRepair => format!("{} sent again that was not asked for", noun("packet")),
+                UnusedReason::Duplicate => format!("{} received before", noun("packet")),
+                UnusedReason::UnaskedRepair => format!("{} retransmitted without a request", noun("packet")),
                 UnusedReason::Outside => format!("{} outside the session", noun("packet")),
-                UnusedReason::TooLate => format!("{} that came too late", noun("packet")),
+                UnusedReason::TooLate => format!("{} that arrived too late", noun("packet")),
                 UnusedReason::NoPayload => format!("{} without payload", noun("packet")),
                 UnusedReason::AfterLoss => {
-                    format!("{} that continues what was lost", noun("packet"))
+                    format!("{} that continues a lost unit", noun("packet"))
                 }
             };
             Some(text)
         };
-        self.counts.iter().filter_map(said).collect()
+        self.counts.iter().filter_map(sentence).collect()
     }
 
-    /// Which payload types came that are not taken, and what would help.
+    /// Lists the unknown payload types, with the probable cause and its remedy.
     fn of_types(&self, offered: Option<&[String]>) -> String {
         const NAMED: usize = 3;
         let mut types: Vec<String> = self.types.keys().take(NAMED).map(u8::to_string).collect();
@@ -144,7 +143,7 @@ impl Unused {
     }
 }
 
-/// The reason for which a datagram is not even taken for RTP or RTCP; `None` when it may be.
+/// Classifies a datagram that is neither RTP nor RTCP (RFC 7983). Returns `None` if it may be either.
 pub(crate) fn foreign(bytes: &[u8]) -> Option<UnusedReason> {
     match Protocol::of(bytes) {
         _ if bytes.len() < 4 => Some(UnusedReason::KeepAlive),

@@ -1,6 +1,5 @@
-//! Whatever a sender does that the documents allow, its frames come out as they were: any payload format, any
-//! packetisation, markers as a hint or as none, packets that overtake each other or come twice, another SSRC, or the
-//! same one that starts again.
+//! Frames of any standard-compliant sender are received unchanged: with any payload format and packetisation, with
+//! useful or missing markers, with reordered and duplicate packets, and after an SSRC change or a restart.
 #![allow(clippy::unwrap_used, reason = "a test may stop")]
 
 use proptest::prelude::*;
@@ -9,18 +8,20 @@ use std::time::Duration;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Intake, VideoSink};
-use steadycast_live::{Datagram, End, FrameShelf, Meta, Outbox, ReceivedFrame, Reports, Unpacker, Which, WiredSink};
+use steadycast_live::{
+    Datagram, End, FrameQueue, JitterBuffer, Meta, Outbox, ReceivedFrame, Reports, SocketSink, Which,
+};
 use steadycast_session::{Identity, Profile, Receiver, RtcpSettings, UnusedReason};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::payload::{PayloadFormat, payloads};
 use steadycast_wire::rtp::RtpHeader;
 
 const TYPE: u8 = 96;
-/// A frame every 40 ms.
+/// Duration of a frame.
 const FRAME: Span = Span::millis(40);
 const TICKS: i64 = 3_600;
 
-/// What a sender makes of the marker.
+/// Marker conventions of a sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Markers {
     Right,
@@ -30,15 +31,15 @@ enum Markers {
     KeyFramesOnly,
 }
 
-/// What changes at a key frame.
+/// Changes of the stream at a key frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
     Nothing,
-    /// Another SSRC, and numbers and time stamps go on.
+    /// The SSRC changes. Sequence numbers and timestamps continue.
     Name,
-    /// Another SSRC, with numbers and time stamps of its own.
+    /// The SSRC changes. Sequence numbers and timestamps start anew.
     Source,
-    /// The same SSRC, with numbers and time stamps of its own.
+    /// The SSRC stays. Sequence numbers and timestamps start anew.
     Restart,
 }
 
@@ -47,13 +48,13 @@ struct Sending {
     format: PayloadFormat,
     markers: Markers,
     change: Change,
-    /// Slices of a frame, where its format has any.
+    /// Number of slices per frame, if the format has slices.
     slices: usize,
-    /// Frames from key frame to key frame.
+    /// Number of frames from one key frame to the next.
     group: usize,
     frames: usize,
     most: usize,
-    /// A packet is late by this many milliseconds at the most, and one in so many comes twice.
+    /// Maximum delay of a packet in milliseconds. One packet in `twice` is duplicated.
     late_ms: u64,
     twice: u64,
     seed: u64,
@@ -77,7 +78,7 @@ fn sending() -> impl Strategy<Value = Sending> {
     )
 }
 
-/// A frame as its depacketiser gives it out.
+/// Returns a frame in the form in which the depacketiser returns it.
 fn frame(format: PayloadFormat, key: bool, slices: usize, n: usize) -> Vec<u8> {
     let body = |salt: usize| (0..130 + 37 * ((n + salt) % 9)).map(move |at| 0x11 + ((at * 7 + n + salt) % 0xe0) as u8);
     let nal =
@@ -132,18 +133,18 @@ impl Sending {
         frame(self.format, self.is_key(n), self.slices, n)
     }
 
-    /// Datagrams in the order in which they arrive.
+    /// Returns the datagrams in the order of arrival.
     fn packets(&self) -> Vec<(Time, Vec<u8>)> {
         let (mut chance, mut all) = (Seed(self.seed).part("packets"), Vec::new());
         let (mut ssrc, mut seq, mut stamp) = (0x1000, chance.bits32() as u16, chance.bits32());
         for n in 0..self.frames {
-            // What comes for less than two frames' time is not followed.
+            // A source that sends for less than two frames is not followed, so that no change is made at the end.
             if n > 0 && self.is_key(n) && n + 5 < self.frames {
                 if matches!(self.change, Change::Name | Change::Source) {
                     ssrc += 1;
                 }
                 if matches!(self.change, Change::Source | Change::Restart) {
-                    // As far away as no loss is.
+                    // The jump is larger than any loss.
                     seq = seq.wrapping_add(5_000 + chance.bits32() as u16 % 50_000);
                     stamp = stamp.wrapping_add(1 << 30).wrapping_add(chance.bits32() >> 1);
                 }
@@ -165,7 +166,7 @@ impl Sending {
                 let mut bytes = Vec::new();
                 header.encode(&[], &body, &mut bytes);
                 let sent = Time::ZERO + Span::secs(1) + FRAME * n as u64 + Span::micros(100) * k as u64;
-                // Where a stream begins nobody knows, so its first packet comes first.
+                // The first packet is not delayed, because the receiver can't know that an earlier one exists.
                 let late = if all.is_empty() { 0 } else { chance.bits64() % (1 + self.late_ms * 1_000) };
                 all.push((sent + Span::micros(late), bytes.clone()));
                 if chance.bits64().is_multiple_of(self.twice) {
@@ -180,8 +181,8 @@ impl Sending {
     }
 }
 
-/// A receiver of standard senders, and where its frames wait.
-fn receiver(format: PayloadFormat) -> (WiredSink, FrameShelf) {
+/// Returns a receiver for standard senders, and its frame queue.
+fn receiver(format: PayloadFormat) -> (SocketSink, FrameQueue) {
     let given: &[(String, Given)] = &[];
     let factory = Chosen::shared("fixed", Mode::Repaired, given).unwrap();
     let setup = Setup {
@@ -202,21 +203,21 @@ fn receiver(format: PayloadFormat) -> (WiredSink, FrameShelf) {
         Receiver::new(identity, rtcp, factory.terms().app, factory.receiver(&setup), Seed(1).part("rtcp"), now)
             .described(Some([TYPE].into_iter().collect()), None)
     });
-    let shelf = FrameShelf::default();
-    shelf.want();
+    let frame_queue = FrameQueue::default();
+    frame_queue.want();
     let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0);
     let reports = Reports::Sender { known: None, mux: false, heard: false };
-    let unpacker = Box::new(Unpacker::new(format, [TYPE].into_iter().collect(), shelf.clone()));
-    (WiredSink::new(sink, unpacker, reports), shelf)
+    let jitter_buffer = Box::new(JitterBuffer::new(format, [TYPE].into_iter().collect(), frame_queue.clone()));
+    (SocketSink::new(sink, jitter_buffer, reports), frame_queue)
 }
 
-/// All frames that come of these datagrams, and when each was there to be taken.
+/// Returns all frames of these datagrams, with the time at which each was available.
 fn received(format: PayloadFormat, packets: &[(Time, Vec<u8>)]) -> Vec<(Time, ReceivedFrame)> {
-    let (mut sink, shelf) = receiver(format);
+    let (mut sink, frame_queue) = receiver(format);
     let (mut out, mut frames) = (Outbox::default(), Vec::new());
     let from: SocketAddr = "192.0.2.1:5004".parse().unwrap();
     let take = |at, frames: &mut Vec<_>| {
-        frames.extend(shelf.take(Duration::ZERO).unwrap().into_iter().map(|frame| (at, frame)));
+        frames.extend(frame_queue.take(Duration::ZERO).unwrap().into_iter().map(|frame| (at, frame)));
     };
     sink.join(Time::ZERO);
     for (at, bytes) in packets {
@@ -234,7 +235,7 @@ fn received(format: PayloadFormat, packets: &[(Time, Vec<u8>)]) -> Vec<(Time, Re
     frames
 }
 
-/// Whether all frames come out as they were, whole, and at their times.
+/// Checks that all frames are received unchanged, complete and with their times.
 fn comes_out(sending: &Sending) -> Result<(), TestCaseError> {
     let frames = received(sending.format, &sending.packets());
     let expected: Vec<Vec<u8>> = (0..sending.frames).map(|n| sending.frame(n)).collect();
@@ -244,7 +245,8 @@ fn comes_out(sending: &Sending) -> Result<(), TestCaseError> {
     prop_assert!(frames.iter().all(|(_, frame)| frame.whole && !frame.damaged), "whole");
     for (n, (_, frame)) in frames.iter().enumerate() {
         let off = (frame.ticks - TICKS * n as i64).abs();
-        // Times of another run are those of its arrival, each of which may be late; and runs follow each other.
+        // Frame times of a new run follow from its arrival, which may be late, and the errors of successive runs add
+        // up.
         let runs = match sending.change {
             Change::Nothing | Change::Name => 0,
             Change::Source | Change::Restart => (n / sending.group) as i64,
@@ -254,7 +256,7 @@ fn comes_out(sending: &Sending) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A packet of H.264 with these numbers.
+/// Returns an H.264 packet with these header fields.
 fn packet(payload_type: u8, ssrc: u32, seq: u16, timestamp: u32, marker: bool, payload: &[u8]) -> Vec<u8> {
     let payload_len = payload.len() as u16;
     let header = RtpHeader { payload_type, marker, seq, timestamp, ssrc, send_time: None, payload_len };
@@ -263,7 +265,7 @@ fn packet(payload_type: u8, ssrc: u32, seq: u16, timestamp: u32, marker: bool, p
     bytes
 }
 
-/// What may arrive beside the packets of a stream, with the reason for which it is not used.
+/// The reasons for unused packets beside a stream.
 const BESIDE: [UnusedReason; 15] = [
     UnusedReason::ExcludedSource,
     UnusedReason::KeepAlive,
@@ -282,17 +284,17 @@ const BESIDE: [UnusedReason; 15] = [
     UnusedReason::MalformedPayload,
 ];
 
-/// Checks that each packet beside a stream of single packets counts under its reason, and under no other one.
+/// Checks that each packet beside a stream counts under its reason and under no other one.
 fn counts_under_its_reason(seed: u64, share: u64) -> Result<(), TestCaseError> {
     const SOURCE: u32 = 0x5151_5151;
     let mut chance = Seed(seed).part("beside");
-    let (mut sink, shelf) = receiver(PayloadFormat::H264);
+    let (mut sink, frame_queue) = receiver(PayloadFormat::H264);
     let (own, other, excluded) = ("192.0.2.1:5004", "192.0.2.2:5004", "192.0.2.3:5004");
     sink.excluded = vec![excluded.parse::<SocketAddr>().unwrap().ip()];
     sink.join(Time::ZERO);
     let (mut out, mut seq, mut at) = (Outbox::default(), 1_000u16, Time::ZERO + Span::secs(1));
     let mut expected = std::collections::BTreeMap::new();
-    let mut take = |sink: &mut WiredSink, from: &str, bytes: &[u8]| {
+    let mut take = |sink: &mut SocketSink, from: &str, bytes: &[u8]| {
         at += Span::millis(10);
         while sink.wake() <= at {
             sink.on_wake(sink.wake(), &mut out);
@@ -306,7 +308,7 @@ fn counts_under_its_reason(seed: u64, share: u64) -> Result<(), TestCaseError> {
         let last = packet(TYPE, SOURCE, seq, stamp, true, &[0x65, n as u8, 7]);
         take(&mut sink, own, &last);
         seq = seq.wrapping_add(1);
-        // The first packets show whose stream it is.
+        // The first packets are undisturbed, so that the receiver follows their source.
         if n < 10 || chance.bits64() % 100 >= share {
             continue;
         }
@@ -331,7 +333,7 @@ fn counts_under_its_reason(seed: u64, share: u64) -> Result<(), TestCaseError> {
             UnusedReason::OtherSource => packet(TYPE, 0x6262_6262, n as u16, stamp, true, &[0x65, 1]),
             UnusedReason::OtherAddress => {
                 from = other;
-                // It goes on in sequence, or is far away.
+                // Its number is consecutive or far away.
                 let ahead = if chance.bits64().is_multiple_of(2) { 0 } else { 20_000 };
                 packet(TYPE, SOURCE, seq.wrapping_add(ahead), stamp, true, &[0x65, 1])
             }
@@ -353,7 +355,8 @@ fn counts_under_its_reason(seed: u64, share: u64) -> Result<(), TestCaseError> {
         };
         seq = seq.wrapping_add(u16::from(used_number));
         take(&mut sink, from, &bytes);
-        // After a collision the receiver has another SSRC, and that one is another source's (RFC 3550, section 8.2).
+        // After a collision the receiver changes its SSRC, so that the next such packet belongs to another source (RFC
+        // 3550, section 8.2).
         let own = reason == UnusedReason::OwnSource;
         let reason = if own && std::mem::replace(&mut collided, true) { UnusedReason::OtherSource } else { reason };
         *expected.entry(reason).or_insert(0) += 1;
@@ -362,18 +365,18 @@ fn counts_under_its_reason(seed: u64, share: u64) -> Result<(), TestCaseError> {
     let counts = sink.unused().counts;
     let counted: std::collections::BTreeMap<_, _> = counts.iter().collect();
     prop_assert_eq!(&counted, &expected);
-    // What is not supported is no damage; what contradicts its format is.
-    let frames = shelf.counts();
+    // Unsupported packets are no damage, malformed ones are.
+    let frames = frame_queue.counts();
     let malformed = expected.get(&UnusedReason::MalformedPayload).copied().unwrap_or(0);
     prop_assert_eq!((frames.damaged, frames.missing), (malformed, 0), "{:?}", frames);
-    // Each of them has a sentence.
-    prop_assert_eq!(sink.unused().said(None, true).len(), expected.len());
+    // Each reason has a sentence.
+    prop_assert_eq!(sink.unused().explanations(None, true).len(), expected.len());
     Ok(())
 }
 
 #[test]
 fn another_source_whose_first_packet_is_overtaken_begins_with_that_one() {
-    // The second packet of each source comes first; with the first one it is followed.
+    // The second packet of each source arrives first, so that the source is followed only from the first packet on.
     let sending = Sending {
         format: PayloadFormat::Vp8,
         markers: Markers::Right,
@@ -393,7 +396,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_any_sender_sends_comes_out_as_it_was_and_at_its_time(sending in sending()) {
+    fn frames_of_any_sender_are_received_unchanged_and_in_time(sending in sending()) {
         comes_out(&sending)?;
     }
 
@@ -409,7 +412,7 @@ proptest! {
         let frames = received(sending.format, &sending.packets());
         for (n, (at, frame)) in frames.iter().enumerate() {
             let waited = at.since(frame.last);
-            // The first key frame and the first other one show what the markers are worth.
+            // The markers are trusted only after the first key frame and the first other frame.
             let most = if right && n > 1 { Span::ZERO } else { FRAME };
             prop_assert!(waited <= most, "frame {n} of {} came after {waited:?}", sending.frames);
         }

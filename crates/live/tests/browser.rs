@@ -1,4 +1,4 @@
-//! A live sender whose receiver is a browser in small, over a socket of this machine.
+//! A live sender with a minimal browser as receiver, over loopback sockets.
 #![allow(clippy::unwrap_used, reason = "a test may stop")]
 #![allow(clippy::disallowed_methods, reason = "the browser lives in real time")]
 
@@ -9,20 +9,22 @@ use browsers::{Browser, EPOCH, offer};
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
-use steadycast_live::{FlowKeys, LiveError, Medium, Next, PairOptions, SendOptions, Sending, Steering, To, Unit};
+use steadycast_live::{
+    Destination, EncodedFrame, FlowKeys, LiveError, Medium, NextJob, PairOptions, SendOptions, Sending, Steering,
+};
 use steadycast_media::{FrameKind, Scale};
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 
-/// Its SSRC as a receiver, as Chromium has it.
+/// The SSRC of the receiver, as in Chromium.
 const RECEIVER: u32 = 1;
 
 fn begun(offer: String, ports: std::ops::RangeInclusive<u16>) -> Result<Sending, LiveError> {
     let Value::Object(keys) = json!({ "controller": "steady", "cap": "1Mbps" }) else { panic!() };
     let options = SendOptions {
         flow: FlowKeys::new(keys),
-        to: To::Browser { offer, media: Ipv4Addr::LOCALHOST.into(), ports },
+        to: Destination::Browser { offer, media: Ipv4Addr::LOCALHOST.into(), ports },
         pair: PairOptions::default(),
         cname: "it".into(),
         buffer: None,
@@ -41,25 +43,25 @@ fn begun(offer: String, ports: std::ops::RangeInclusive<u16>) -> Result<Sending,
     Sending::start(options, Medium::Encoder { format: PayloadFormat::Vp8, config: Vec::new(), steering })
 }
 
-/// An encoder whose pictures are all of one size.
+/// An encoder whose pictures all have the same size.
 fn encode(sending: &Sending) {
-    let desk = sending.desk.clone().unwrap();
+    let encoder_queue = sending.encoder_queue.clone().unwrap();
     std::thread::spawn(move || {
         loop {
-            match desk.next_job(Duration::from_millis(100)) {
-                Next::Job(job) => {
+            match encoder_queue.next_job(Duration::from_millis(100)) {
+                NextJob::Job(job) => {
                     let (kind, first) = if job.first { (FrameKind::I, 0x10) } else { (FrameKind::P, 0x11) };
                     let bytes = [vec![first], vec![0; 2_000]].concat();
-                    desk.push(Unit { picture: job.picture, kind, quantizer: job.quantizer, bytes });
+                    encoder_queue.push(EncodedFrame { picture: job.picture, kind, quantizer: job.quantizer, bytes });
                 }
-                Next::Nothing => {}
-                Next::Closed => return,
+                NextJob::Nothing => {}
+                NextJob::Closed => return,
             }
         }
     });
 }
 
-/// A browser, and what it has seen.
+/// A browser with what it has received.
 struct Viewer {
     browser: Browser,
     media: Vec<RtpHeader>,
@@ -74,7 +76,7 @@ impl Viewer {
         Self { browser, media: Vec::new(), numbers: Vec::new(), compounds: Vec::new() }
     }
 
-    /// Lives until `done`, or for 5 s.
+    /// Runs until `done`, or for 5 s.
     fn until(&mut self, done: impl Fn(&Self) -> bool) {
         let from = EPOCH.elapsed();
         let mut datagram = [0; 2_048];
@@ -102,14 +104,14 @@ impl Viewer {
 }
 
 #[test]
-fn a_browser_is_sent_media_under_its_numbers_and_its_first_word_is_heard() {
+fn a_browser_gets_media_with_its_payload_types_and_its_first_report_counts() {
     let sending = begun(offer(), 41_000..=41_099).unwrap();
     encode(&sending);
     let mut viewer = Viewer::of(&sending.sdp);
     viewer.until(|viewer| viewer.media.len() > 10);
     assert!(viewer.media.iter().all(|header| header.payload_type == 96), "{:?}", viewer.media);
     assert_eq!(viewer.numbers.len(), viewer.media.len());
-    // A report of nothing, and a picture loss: a browser's first compound. It has no name.
+    // The first compound of a browser: an empty report and a PLI, without a CNAME.
     let (ssrc, media) = (RECEIVER.to_be_bytes(), viewer.media[0].ssrc.to_be_bytes());
     let mut asks = [&[0x80, 201, 0, 1][..], &ssrc, &[0x81, 206, 0, 2], &ssrc, &media].concat();
     viewer.browser.srtp.as_mut().unwrap().protect_rtcp(&mut asks, 0);
@@ -128,7 +130,7 @@ fn a_browser_is_sent_media_under_its_numbers_and_its_first_word_is_heard() {
 }
 
 #[test]
-fn an_offer_that_can_not_be_taken_says_where() {
+fn an_unacceptable_offer_is_an_error_with_its_place() {
     let place = |offer: String, ports| begun(offer, ports).err().map(|error| error.place);
     let busy = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = busy.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! What the fuzzers have found worth keeping goes through the parsers in every test run.
+//! Runs the parsers on the inputs that fuzzing has found.
 
 #[path = "../../../fuzz/src/targets.rs"]
 #[allow(unreachable_pub, clippy::type_complexity, reason = "public for the fuzzers")]
@@ -7,7 +7,7 @@ mod targets;
 use std::path::Path;
 
 #[test]
-fn nothing_in_the_corpora_breaks_what_reads_the_network() {
+fn the_parsers_survive_the_fuzzing_corpora() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for (name, target) in targets::TARGETS {
         let folder = corpus.join(name);

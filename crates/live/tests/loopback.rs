@@ -1,4 +1,4 @@
-//! A sender and receivers over real sockets of this machine, in one loop.
+//! A sender and receivers over loopback sockets, in one loop.
 #![allow(clippy::unwrap_used, reason = "a test may stop")]
 
 use std::net::SocketAddr;
@@ -9,8 +9,8 @@ use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
 use steadycast_ends::{Intake, VideoSink, VideoSource};
 use steadycast_live::{
-    Clock, Consumer, Datagram, End, EndIx, Interface, Loop, Meta, Outbox, Pair, PairOptions, Reports, Which, WiredSink,
-    WiredSource, Zeros,
+    Clock, Consumer, Datagram, End, EndIx, Interface, Loop, Meta, Outbox, Pair, PairOptions, Reports, SocketSink,
+    SocketSource, Which, ZeroPayloads,
 };
 use steadycast_session::{
     EcnCounts, EcnPath, FeedbackFormat, Identity, Profile, Receiver, RtcpSettings, SenderSettings,
@@ -18,11 +18,11 @@ use steadycast_session::{
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 
-/// Sequence numbers as they came, and payload bytes.
+/// Received sequence numbers, and payload bytes.
 #[derive(Clone, Default)]
-struct Taken(Arc<Mutex<(Vec<u64>, usize)>>);
+struct NegotiatedOffer(Arc<Mutex<(Vec<u64>, usize)>>);
 
-impl Consumer for Taken {
+impl Consumer for NegotiatedOffer {
     fn take(&mut self, _: Time, seq: u64, _: &RtpHeader, payload: &[u8]) {
         let mut taken = self.0.lock().unwrap();
         taken.0.push(seq);
@@ -63,7 +63,7 @@ impl Session {
         Chosen::shared(self.controller, Mode::Repaired, given).unwrap()
     }
 
-    fn source(&self, clock: &Clock) -> WiredSource {
+    fn source(&self, clock: &Clock) -> SocketSource {
         let settings = SenderSettings {
             credit: Span::millis(4),
             greedy: true,
@@ -80,10 +80,10 @@ impl Session {
         };
         let chance = Seed(1).part("rtcp");
         let source = VideoSource::new(settings, self.factory(), self.setup(7), None, false, chance, Time::ZERO);
-        WiredSource::new(source, Box::new(Zeros))
+        SocketSource::new(source, Box::new(ZeroPayloads))
     }
 
-    fn sink(&self, ssrc: u32, taken: &Taken, reports: Reports) -> WiredSink {
+    fn sink(&self, ssrc: u32, taken: &NegotiatedOffer, reports: Reports) -> SocketSink {
         let (factory, setup, rtcp) = (self.factory(), self.setup(ssrc), self.rtcp());
         let make = Box::new(move |now, _| {
             let identity = Identity { ssrc, cname: format!("receiver-{ssrc}") };
@@ -92,16 +92,16 @@ impl Session {
                 .with_feedback(FeedbackFormat::own_of(&*factory, false), setup.session_bandwidth)
         });
         let sink = VideoSink::new(make, Intake::new(Time::ZERO, Time::NEVER), false, 0);
-        WiredSink::new(sink, Box::new(taken.clone()), reports)
+        SocketSink::new(sink, Box::new(taken.clone()), reports)
     }
 }
 
-/// Either end of a video flow.
+/// An end of a video flow.
 enum Wired {
     /// The sender.
-    Source(Box<WiredSource>),
+    Source(Box<SocketSource>),
     /// A receiver.
-    Sink(Box<WiredSink>),
+    Sink(Box<SocketSink>),
 }
 
 impl End for Wired {
@@ -136,10 +136,10 @@ impl End for Wired {
 
 const TO_SENDER: Reports = Reports::Sender { known: None, mux: false, heard: false };
 
-/// What a session came to: the sender, and each receiver with what it took.
+/// The results of a session: the sender, and each receiver with the packets that it received.
 struct Done {
-    source: WiredSource,
-    sinks: Vec<(WiredSink, Vec<u64>, usize)>,
+    source: SocketSource,
+    sinks: Vec<(SocketSink, Vec<u64>, usize)>,
 }
 
 fn run(session: &Session, at: &[SocketAddr], options: &PairOptions, reports: Reports, to: SocketAddr) -> Done {
@@ -147,29 +147,29 @@ fn run(session: &Session, at: &[SocketAddr], options: &PairOptions, reports: Rep
     let mut driver = Loop::new(clock).unwrap();
     let mut taken = Vec::new();
     for (n, at) in at.iter().enumerate() {
-        let mut sink = session.sink(100 + n as u32, &Taken::default(), reports);
-        let mine = Taken::default();
-        sink = WiredSink::new(sink.sink, Box::new(mine.clone()), reports);
+        let mut sink = session.sink(100 + n as u32, &NegotiatedOffer::default(), reports);
+        let mine = NegotiatedOffer::default();
+        sink = SocketSink::new(sink.sink, Box::new(mine.clone()), reports);
         sink.join(clock.now());
         driver.add(Wired::Sink(Box::new(sink)), Pair::receiver(*at, options).unwrap()).unwrap();
         taken.push(mine);
     }
     let pair = Pair::sender(to, &PairOptions { source: None, ..options.clone() }).unwrap();
     let source = driver.add(Wired::Source(Box::new(session.source(&clock))), pair).unwrap();
-    driver.tell(source, |end, now, out| {
+    driver.call(source, |end, now, out| {
         if let Wired::Source(source) = end {
             source.start(now, out);
         }
     });
     driver.run(clock.now() + Span::millis(1_500), |_| true).unwrap();
-    driver.tell(source, |end, now, out| {
+    driver.call(source, |end, now, out| {
         if let Wired::Source(source) = end {
             source.stop(now, out);
         }
     });
     driver.run(clock.now() + Span::millis(100), |_| true).unwrap();
     for n in 0..at.len() {
-        driver.tell(EndIx(n), |end, now, out| {
+        driver.call(EndIx(n), |end, now, out| {
             if let Wired::Sink(sink) = end {
                 sink.leave(now, out);
             }
@@ -194,7 +194,7 @@ fn in_order(seqs: &[u64]) -> bool {
     seqs.windows(2).all(|pair| pair[1] == pair[0] + 1)
 }
 
-/// A free even port on loopback: the system's choice, given back.
+/// Returns a free even port on loopback, which the system has chosen.
 fn free(ip: &str) -> SocketAddr {
     loop {
         let socket = std::net::UdpSocket::bind((ip, 0)).unwrap();
@@ -216,7 +216,7 @@ fn all_that_leaves_at_a_fixed_rate_arrives_in_order_over_ipv4_and_ipv6() {
         let sent = done.source.source.sent_packets as usize;
         assert_eq!(seqs.len(), sent, "{ip}, mux {mux}");
         assert!(in_order(seqs));
-        // 1.5 s at 2 Mb/s in packets of 1000 B are 375; a machine that is held up may send fewer, never more.
+        // 1.5 s at 2 Mb/s in packets of 1000 B are 375 packets. A busy machine may send fewer, but never more.
         assert!((100..=377).contains(&sent), "{sent} packets");
         assert_eq!(*bytes % seqs.len(), 0, "payloads are of one size");
         assert_eq!(sink.unused().unreadable(), 0);
@@ -231,7 +231,7 @@ fn reports_come_to_the_port_that_the_description_names() {
     let at = free("127.0.0.1");
     let options = PairOptions { reports: Some(free("127.0.0.1").port()), ..PairOptions::default() };
     let done = run(&session, &[at], &options, TO_SENDER, at);
-    // Its BYE was heard, and what its receiver says came back.
+    // The receiver got the sender's BYE, and the sender the receiver's reports.
     assert!(done.sinks[0].0.ended_by().is_some());
     assert!(done.source.source.feedback().packets > 0);
 }
@@ -247,24 +247,24 @@ fn nothing_is_reported_where_a_session_has_no_room_for_it() {
 }
 
 #[test]
-fn a_source_that_is_excluded_is_not_heard() {
+fn packets_of_an_excluded_source_are_ignored() {
     let session = Session { rate: Rate::mbps(1), controller: "fixed", group: false, ecn: Ecn::NotEct };
     let (clock, at) = (Clock::start(), free("127.0.0.1"));
     let mut driver = Loop::new(clock).unwrap();
-    let taken = [Taken::default(), Taken::default()];
+    let taken = [NegotiatedOffer::default(), NegotiatedOffer::default()];
     let other = free("127.0.0.1");
     for (mine, (at, excluded)) in taken.iter().zip([(at, "127.0.0.1"), (other, "127.0.0.2")]) {
         let mut sink = session.sink(100, mine, TO_SENDER);
         sink.excluded = vec![excluded.parse().unwrap()];
         let ix = driver.add(Wired::Sink(Box::new(sink)), Pair::receiver(at, &PairOptions::default()).unwrap()).unwrap();
-        driver.tell(ix, |end, now, _| {
+        driver.call(ix, |end, now, _| {
             if let Wired::Sink(sink) = end {
                 sink.join(now)
             }
         });
         let pair = Pair::sender(at, &PairOptions::default()).unwrap();
         let source = driver.add(Wired::Source(Box::new(session.source(&clock))), pair).unwrap();
-        driver.tell(source, |end, now, out| {
+        driver.call(source, |end, now, out| {
             if let Wired::Source(source) = end {
                 source.start(now, out)
             }
@@ -285,12 +285,12 @@ fn a_controllers_own_reports_come_back_and_raise_the_rate() {
     assert!(reports >= 5, "{reports} reports in 1.5 s of short round trips");
     let best = source.decisions.iter().map(|d| d.decision.target).max().unwrap();
     assert!((Rate::mbps(1)..=Rate::mbps(4)).contains(&best), "{best}");
-    // On loopback nothing waits longer than a scheduler's turn.
+    // On loopback there is no delay except that of the scheduler.
     let rtt = source.decisions.iter().filter_map(|d| d.decision.why.rtt).min().unwrap();
     assert!(rtt < Span::millis(50), "{rtt}");
 }
 
-/// A receiver report without a block.
+/// Returns a receiver report without a block.
 fn bare_report(ssrc: u32) -> Vec<u8> {
     let mut bytes = vec![0x80, 201, 0, 1];
     bytes.extend(ssrc.to_be_bytes());
@@ -298,19 +298,19 @@ fn bare_report(ssrc: u32) -> Vec<u8> {
 }
 
 #[test]
-fn reports_go_on_to_the_sender_while_a_stranger_sends_rtcp_from_another_address() {
+fn reports_still_go_to_the_sender_while_another_host_sends_rtcp() {
     let session = Session { rate: Rate::mbps(4), controller: "tfrc", group: false, ecn: Ecn::NotEct };
     let at = free("127.0.0.1");
     let (clock, over) = (Clock::start(), AtomicBool::new(false));
     std::thread::scope(|all| {
         all.spawn(|| {
             let socket = std::net::UdpSocket::bind("127.0.0.2:0").unwrap();
-            // Nobody writes to it: each wait for a datagram lasts 10 ms.
+            // No datagram arrives here, so that each wait lasts 10 ms.
             socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
-            // The session lasts less than two seconds. Where it panics, nobody says that it is over.
+            // The session lasts less than two seconds. The limit ends this thread even if the session panics.
             let until = clock.now() + Span::secs(20);
             while !over.load(Relaxed) && clock.now() < until {
-                // Before the receiver listens nobody takes it.
+                // Before the receiver listens, the datagrams are rejected.
                 let _ = socket.send_to(&bare_report(999), (at.ip(), at.port() + 1));
                 let _ = socket.recv_from(&mut [0; 2_000]);
             }
@@ -323,9 +323,9 @@ fn reports_go_on_to_the_sender_while_a_stranger_sends_rtcp_from_another_address(
 }
 
 #[test]
-fn reports_go_where_the_followed_source_is_whatever_strangers_send() {
+fn reports_go_to_the_followed_source_despite_packets_of_others() {
     let session = Session { rate: Rate::mbps(1), controller: "fixed", group: false, ecn: Ecn::NotEct };
-    let mut sink = session.sink(100, &Taken::default(), TO_SENDER);
+    let mut sink = session.sink(100, &NegotiatedOffer::default(), TO_SENDER);
     sink.join(Time::ZERO);
     let (mut ms, mut out) = (0, Outbox::default());
     let mut hear = |which, from: &str, bytes: &[u8]| {
@@ -338,28 +338,28 @@ fn reports_go_where_the_followed_source_is_whatever_strangers_send() {
     let media = |ssrc: u8, seq: u8| [&[0x80, 96, 0, seq, 0, 0, 0, 0, 0, 0, 0, ssrc][..], &[0; 40]].concat();
     let bye = |ssrc: u8| [&bare_report(ssrc.into())[..], &[0x81, 203, 0, 1, 0, 0, 0, ssrc]].concat();
     let to = |address: &str| Some(address.to_owned());
-    // A compound of a type that nobody here knows, one that names no source, and a BYE of nobody.
+    // A compound of an unknown type, an SDES and a BYE, each without an SSRC.
     let nameless: [[u8; 4]; 3] = [[0x80, 207, 0, 0], [0x80, 202, 0, 0], [0x80, 203, 0, 0]];
     for bytes in &nameless {
         assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", bytes), None, "{bytes:?}");
     }
-    // Before there is media, reports may come first.
+    // Before any media, the address of the first report is used.
     assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", &bare_report(9)), to("10.0.0.9:7000"));
     assert_eq!(hear(Which::Rtp, "10.0.0.1:5000", &media(1, 1)), to("10.0.0.1:5001"));
     assert_eq!(hear(Which::Rtp, "10.0.0.1:5000", &media(1, 2)), to("10.0.0.1:5001"));
-    // Media and reports of strangers.
+    // Media and reports of other sources are ignored.
     assert_eq!(hear(Which::Rtp, "10.0.0.9:5000", &media(9, 1)), to("10.0.0.1:5001"));
     assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", &bare_report(9)), to("10.0.0.1:5001"));
-    // A translator of addresses may have given its reports another port.
+    // A NAT may have mapped the RTCP to another port.
     assert_eq!(hear(Which::Rtcp, "10.0.0.1:6000", &bare_report(1)), to("10.0.0.1:6000"));
     assert_eq!(hear(Which::Rtp, "10.0.0.1:5000", &media(1, 3)), to("10.0.0.1:6000"));
-    // Somebody else reports in its name.
+    // A report with the source's SSRC from another address is ignored.
     assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", &bare_report(1)), to("10.0.0.1:6000"));
-    // Somebody else reports in nobody's name.
+    // Compounds without an SSRC are ignored.
     for bytes in &nameless {
         assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", bytes), to("10.0.0.1:6000"), "{bytes:?}");
     }
-    // It is started again elsewhere.
+    // The source ends, and restarts elsewhere.
     assert_eq!(hear(Which::Rtcp, "10.0.0.1:6000", &bye(1)), to("10.0.0.1:6000"));
     assert_eq!(hear(Which::Rtp, "10.0.0.2:5000", &media(2, 1)), to("10.0.0.2:5001"));
 }
@@ -389,7 +389,7 @@ fn a_loop_ends_in_time_though_datagrams_come_faster_than_its_end_takes_them() {
     std::thread::scope(|all| {
         all.spawn(|| {
             let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-            // The longest that a loop without an end of its own would last.
+            // The limit for a loop whose end does not stop it.
             let until = clock.now() + Span::secs(20);
             while !over.load(Relaxed) && clock.now() < until {
                 socket.send_to(&bare_report(9), at).unwrap();
@@ -404,7 +404,7 @@ fn a_loop_ends_in_time_though_datagrams_come_faster_than_its_end_takes_them() {
 }
 
 #[test]
-fn two_members_of_a_group_on_one_machine_get_all_and_hear_each_other() {
+fn two_group_members_on_one_machine_get_all_media_and_each_others_reports() {
     let session = Session { rate: Rate::mbps(1), controller: "fixed", group: true, ecn: Ecn::NotEct };
     let to: SocketAddr = SocketAddr::new("239.7.9.11".parse().unwrap(), free("127.0.0.1").port());
     let interface = Some(Interface::Name("lo".into()));
@@ -418,11 +418,11 @@ fn two_members_of_a_group_on_one_machine_get_all_and_hear_each_other() {
 }
 
 #[test]
-fn a_source_specific_member_gets_what_its_source_sends_and_reports_to_it_alone() {
+fn a_source_specific_member_reports_to_its_source_only() {
     let session = Session { rate: Rate::mbps(1), controller: "fixed", group: true, ecn: Ecn::NotEct };
     let to = SocketAddr::new("232.7.9.11".parse().unwrap(), free("127.0.0.1").port());
     let from = |source: &str| PairOptions {
-        // The interface is named by its address, which then is the source's.
+        // The interface is given by its address, which is then the source address.
         interface: Some(Interface::Address("127.0.0.1".parse().unwrap())),
         source: Some(source.parse().unwrap()),
         ..PairOptions::default()
@@ -449,7 +449,7 @@ fn source_specific_groups_of_ipv6_are_joined_by_the_interfaces_name() {
 }
 
 #[test]
-fn a_group_that_needs_a_source_says_so() {
+fn a_source_specific_group_without_a_source_is_an_error() {
     let to: SocketAddr = "232.7.9.11:5004".parse().unwrap();
     let error = Pair::receiver(to, &PairOptions::default()).err().unwrap().to_string();
     assert!(error.contains("232.7.9.11") && error.contains("--source"), "{error}");

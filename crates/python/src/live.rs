@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use steadycast_live::sdp::{self, Description};
 use steadycast_live::{
-    EncoderDesk, FlowKeys, FrameShelf, Handle, Interface, LiveError, LiveRecord, MasterKey, Medium, Next, PairOptions,
-    ReceiveOptions, Receiving, RungData, SendOptions, Sending, Steering, To, Unit,
+    Destination, EncodedFrame, EncoderQueue, FlowKeys, FrameQueue, Handle, Interface, LiveError, LiveRecord, MasterKey,
+    Medium, NextJob, PairOptions, ReceiveOptions, Receiving, RungData, SendOptions, Sending, Steering,
 };
 use steadycast_session::UnusedReason;
 use steadycast_units::{Bytes, Ecn, Rate, Span};
@@ -52,9 +52,9 @@ fn socket(text: &str) -> PyResult<SocketAddr> {
 }
 
 /// A browser's offer with the address and the ports for media, or an address.
-fn to(options: &Bound<'_, PyDict>) -> PyResult<To> {
+fn to(options: &Bound<'_, PyDict>) -> PyResult<Destination> {
     if !options.contains("offer")? {
-        return Ok(To::Address(socket(&want::<String>(options, "to")?)?));
+        return Ok(Destination::Address(socket(&want::<String>(options, "to")?)?));
     }
     let text: String = want(options, "media")?;
     let read = || {
@@ -65,7 +65,7 @@ fn to(options: &Bound<'_, PyDict>) -> PyResult<To> {
     };
     let remedy = "write an address of this machine and UDP ports, as 192.0.2.1:40000-40099";
     let (media, ports) = read().ok_or_else(|| wrong("media", format!("{text} is no address with ports"), remedy))?;
-    Ok(To::Browser { offer: want(options, "offer")?, media, ports })
+    Ok(Destination::Browser { offer: want(options, "offer")?, media, ports })
 }
 
 fn format(codec: &str) -> PyResult<PayloadFormat> {
@@ -211,7 +211,7 @@ pub(crate) fn check_sender(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDi
 #[pyclass(frozen, extends = PySession, name = "Sender", module = "steadycast._core")]
 pub(crate) struct PySender {
     sending: Sending,
-    desk: Option<EncoderDesk>,
+    encoder_queue: Option<EncoderQueue>,
 }
 
 #[pymethods]
@@ -222,7 +222,8 @@ impl PySender {
         let options = send_options(options)?;
         let sending = Sending::start(options, medium(medium_)?).map_err(refused)?;
         let session = PySession { kind: "Sender", handle: sending.handle.clone() };
-        Ok(PyClassInitializer::from(session).add_subclass(Self { desk: sending.desk.clone(), sending }))
+        Ok(PyClassInitializer::from(session)
+            .add_subclass(Self { encoder_queue: sending.encoder_queue.clone(), sending }))
     }
 
     /// The session description; for a browser the answer.
@@ -257,32 +258,36 @@ impl PySender {
     /// `patience` seconds, `False` when there will be none any more.
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
         let patience = seconds(patience);
-        let next = py.detach(|| self.desk.as_ref().map_or(Next::Closed, |desk| desk.next_job(patience)));
+        let next = py.detach(|| {
+            self.encoder_queue.as_ref().map_or(NextJob::Closed, |encoder_queue| encoder_queue.next_job(patience))
+        });
         match next {
-            Next::Job(job) => (job.picture, job.first, job.quantizer, job.size).into_pyobject(py).map(Bound::into_any),
-            Next::Nothing => Ok(py.None().into_bound(py)),
-            Next::Closed => Ok(false.into_pyobject(py)?.to_owned().into_any()),
+            NextJob::Job(job) => {
+                (job.picture, job.first, job.quantizer, job.size).into_pyobject(py).map(Bound::into_any)
+            }
+            NextJob::Nothing => Ok(py.None().into_bound(py)),
+            NextJob::Closed => Ok(false.into_pyobject(py)?.to_owned().into_any()),
         }
     }
 
     /// For an encoder: an access unit of picture number `picture`; `kind` is 0, 1 or 2 for I, P and B.
     fn push(&self, picture: u32, kind: u8, quantizer: u8, data: Vec<u8>) {
-        if let Some(desk) = &self.desk {
-            desk.push(Unit { picture, kind: frame_kind(kind), quantizer, bytes: data });
+        if let Some(encoder_queue) = &self.encoder_queue {
+            encoder_queue.push(EncodedFrame { picture, kind: frame_kind(kind), quantizer, bytes: data });
         }
     }
 
     /// For an encoder: its source has passed over this many pictures that no later one tells of.
     fn passed(&self, pictures: u32) {
-        if let Some(desk) = &self.desk {
-            desk.passed(pictures);
+        if let Some(encoder_queue) = &self.encoder_queue {
+            encoder_queue.passed(pictures);
         }
     }
 
     /// For an encoder: its source has no more pictures.
     fn end(&self) {
-        if let Some(desk) = &self.desk {
-            desk.end();
+        if let Some(encoder_queue) = &self.encoder_queue {
+            encoder_queue.end();
         }
     }
 }
@@ -293,7 +298,7 @@ const SIDES: std::ops::RangeInclusive<u32> = 16..=16_384;
 /// A live receiver. `options` is a dict; see `steadycast.live.receive`.
 #[pyclass(frozen, extends = PySession, name = "Receiver", module = "steadycast._core")]
 pub(crate) struct PyReceiver {
-    shelf: FrameShelf,
+    frame_queue: FrameQueue,
     description: Description,
     offered: Option<String>,
     other_clock: Option<(String, u8, String)>,
@@ -357,9 +362,14 @@ impl PyReceiver {
         }
         let receiving = Receiving::start(options).map_err(refused)?;
         let session = PySession { kind: "Receiver", handle: receiving.handle.clone() };
-        let shelf = receiving.shelf.clone();
-        let own =
-            Self { shelf, description, offered: offered.map(|all| all.join(", ")), other_clock, _receiving: receiving };
+        let frame_queue = receiving.frame_queue.clone();
+        let own = Self {
+            frame_queue,
+            description,
+            offered: offered.map(|all| all.join(", ")),
+            other_clock,
+            _receiving: receiving,
+        };
         Ok(PyClassInitializer::from(session).add_subclass(own))
     }
 
@@ -396,7 +406,7 @@ impl PyReceiver {
     /// Width and height at which pictures are to be shown, as far as the sender says it.
     #[getter]
     fn size(&self) -> Option<(u32, u32)> {
-        let (width, height) = self.description.of_ours("size")?.split_once('x')?;
+        let (width, height) = self.description.private_value("size")?.split_once('x')?;
         let side = |text: &str| text.parse().ok().filter(|side| SIDES.contains(side));
         Some((side(width)?, side(height)?))
     }
@@ -404,19 +414,19 @@ impl PyReceiver {
     /// The controller that the sender names, or `None`.
     #[getter]
     fn controller(&self) -> Option<String> {
-        self.description.of_ours("controller").map(str::to_owned)
+        self.description.private_value("controller").map(str::to_owned)
     }
 
     /// From now on frames are kept for `frames`.
     fn want_frames(&self) {
-        self.shelf.want();
+        self.frame_queue.want();
     }
 
     /// The frames that have come, as (ticks, damaged, whole, arrival in s, bytes); an empty list after `patience`
     /// seconds without any, `None` when there will be none any more.
     fn frames<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Option<Bound<'py, PyList>>> {
         let patience = seconds(patience);
-        let Some(frames) = py.detach(|| self.shelf.take(patience)) else { return Ok(None) };
+        let Some(frames) = py.detach(|| self.frame_queue.take(patience)) else { return Ok(None) };
         let list = PyList::empty(py);
         for f in frames {
             list.append((f.ticks, f.damaged, f.whole, f.last.as_secs_f64(), PyBytes::new(py, &f.bytes)))?;

@@ -88,7 +88,7 @@ impl Reception {
 
     /// Creates the state of a source whose SSRC was signalled. It needs no probation: its first packet counts.
     pub fn trusting(ssrc: u32, clock_rate: u32) -> Self {
-        Self { seq: ExtendedSeq::believing_after(0), ..Self::new(ssrc, clock_rate) }
+        Self { seq: ExtendedSeq::with_probation(0), ..Self::new(ssrc, clock_rate) }
     }
 
     /// Handles an RTP packet of the source.
@@ -102,7 +102,7 @@ impl Reception {
             Verdict::Probation => Arrived::Probation,
             Verdict::Stray => return Arrived::Stray,
             Verdict::Started(extended) => {
-                let probation = self.seq.probationers();
+                let probation = self.seq.probation_packets();
                 self.received = probation + 1;
                 self.seen = !0 >> (127 - probation.min(127));
                 Arrived::New(extended)

@@ -1,120 +1,121 @@
-//! What a browser offers, and what it is answered (RFC 9429; WHEP is draft-ietf-wish-whep-04).
+//! Negotiation of a browser's offer, and the answer (RFC 9429; WHEP is draft-ietf-wish-whep-04).
 //!
-//! The answer takes one video section, and refuses all others in their places. Payload types and elements of the header
-//! extension are the offer's, since this end sends alone.
+//! The answer accepts one video section and rejects all others in place. Payload types and IDs of header extensions are
+//! those of the offer, because only this end sends.
 
 use crate::Credentials;
 use crate::certificate::Fingerprint;
 use crate::lines::{
-    Format, Lines, TRANSPORT_WIDE, asked, formats, hex, parameter, profile_level, put, retransmissions, unhex,
+    Format, Lines, TRANSPORT_WIDE, add_attribute, formats, hex, parameter, profile_level, retransmissions,
+    rtcp_feedback, unhex,
 };
 use sdp_types::{Attribute, Connection, Media, Origin, Session};
 use std::net::SocketAddr;
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
 
-/// What the header extension of send times goes by: 24 bits of 2⁻¹⁸ s.
+/// The URI of the send-time header extension: 24 bits in units of 2⁻¹⁸ s.
 const SEND_TIME: &str = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time";
 
-/// No offer is longer: a browser's with all its codecs takes a tenth of it.
+/// Maximum length of an offer in bytes. A browser's offer with all its codecs has a tenth of it.
 const LONGEST: usize = 1 << 16;
 
-/// The longest user name and password (RFC 8839, section 5.4).
+/// Maximum length of a user name or a password (RFC 8839, section 5.4).
 const LONGEST_CREDENTIAL: usize = 256;
 
-/// Why an offer can't be answered.
+/// The error of an offer that can't be answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}; {remedy}")]
-pub struct Refusal {
-    /// What of it: `offer.codec` or another `offer.…`.
+pub struct OfferError {
+    /// The part of the offer: `offer.codec` or another `offer.…`.
     pub place: &'static str,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What would help.
+    /// The remedy.
     pub remedy: &'static str,
 }
 
-fn refuse<T>(place: &'static str, problem: impl Into<String>, remedy: &'static str) -> Result<T, Refusal> {
-    Err(Refusal { place, problem: problem.into(), remedy })
+fn refuse<T>(place: &'static str, problem: impl Into<String>, remedy: &'static str) -> Result<T, OfferError> {
+    Err(OfferError { place, problem: problem.into(), remedy })
 }
 
-/// How single packets are reported.
+/// Formats of per-packet feedback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feedback {
-    /// By RFC 8888: `ack ccfb`.
+    /// RFC 8888, `ack ccfb`.
     Congestion,
-    /// By transport-wide numbers in the header extension: `transport-cc`.
+    /// Transport-wide feedback, `transport-cc`, with sequence numbers in the header extension.
     Transport,
-    /// Not at all: by blocks of standard reports alone.
+    /// None: only the blocks of standard reports.
     Standard,
 }
 
-/// What is to be sent.
+/// The stream that is to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream<'a> {
-    /// Payload format; `None` for nothing that could be seen.
+    /// Payload format; `None` if there is no visible content.
     pub format: Option<PayloadFormat>,
-    /// Parameter sets of H.264, each behind a start code.
+    /// Parameter sets of H.264, each after a start code.
     pub config: &'a [u8],
 }
 
-/// Who this end is, and what of the offer it takes up.
+/// The parameters of this end, and the features of the offer that it uses.
 #[derive(Clone, Debug)]
-pub struct Own<'a> {
-    /// A number of this session's own.
+pub struct LocalParameters<'a> {
+    /// The unique number of this session.
     pub session: u64,
-    /// Where the browser reaches it.
+    /// The address at which the browser reaches this end.
     pub address: SocketAddr,
-    /// For the browser's checks.
+    /// The ICE credentials of this end.
     pub credentials: &'a Credentials,
-    /// Of its certificate.
+    /// The fingerprint of this end's certificate.
     pub fingerprint: Fingerprint,
-    /// How single packets are to be reported, where that is offered.
+    /// The format of per-packet feedback, if offered.
     pub feedback: Feedback,
-    /// Whether packets carry their send time, where it is offered.
+    /// Whether packets carry their send time, if offered.
     pub send_time: bool,
-    /// Key frames are made on request.
+    /// Whether key frames are made on request.
     pub key_frames: bool,
     /// SSRC of the media.
     pub media: u32,
-    /// SSRC of the retransmissions, where there are any.
+    /// SSRC of the retransmissions, if there are any.
     pub repair: Option<u32>,
     /// The canonical name of both.
     pub cname: &'a str,
 }
 
-/// What an offer makes possible.
+/// The negotiated parameters of an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct NegotiatedParameters {
     /// Payload type of the media.
     pub payload_type: u8,
-    /// Payload type of packets that are sent again, where the browser asks for them.
+    /// Payload type of retransmissions, if the browser requests them.
     pub repair: Option<u8>,
-    /// Packets may be reported by RFC 8888.
+    /// Whether RFC 8888 feedback is offered.
     pub congestion: bool,
-    /// Packets may be reported by transport-wide numbers in this element.
+    /// ID of the header extension for transport-wide feedback, if offered.
     pub transport: Option<u8>,
-    /// Send times may stand in this element.
+    /// ID of the header extension for send times, if offered.
     pub send_time: Option<u8>,
-    /// The browser's user name and password in ICE.
+    /// The browser's ICE credentials.
     pub peer: Credentials,
-    /// Its certificate is one of these.
+    /// The accepted fingerprints of the browser's certificate.
     pub fingerprints: Vec<Fingerprint>,
     format: PayloadFormat,
     fmtp: String,
-    /// What the browser may be told of the media: `nack pli`, `ccm fir`.
+    /// Key-frame requests that the browser offers: `nack pli`, `ccm fir`.
     requests: Vec<&'static str>,
     small_reports: bool,
-    /// It asks for the round trip, which a receiver alone does not know (RFC 3611, section 5.1).
+    /// Whether it requests reference time reports, which give a receiver the round-trip time (RFC 3611, section 5.1).
     round_trip: bool,
     bundled: bool,
-    /// Of each section the first line and the name.
+    /// The first line and the `mid` of each section.
     sections: Vec<Media>,
-    /// Which of them is taken.
+    /// The index of the accepted section.
     taken: usize,
 }
 
-/// Of a section its first line and its name.
+/// Reduces a section to its first line and its `mid`.
 fn named(media: &Media) -> Media {
     let mut named = media.clone();
     named.port = 0;
@@ -128,8 +129,8 @@ fn value<'a>(media: &'a Media, name: &'a str) -> Option<&'a str> {
     media.get_first_attribute_value(name).flatten()
 }
 
-/// Lines about the transport: those of the section, or of the one whose transport it shares (RFC 9143, section 7.1.3),
-/// or of the whole session.
+/// The transport attributes of a section: its own, or those of the bundled section that it shares a transport with (RFC
+/// 9143, section 7.1.3), or those of the session.
 struct Transport<'a> {
     own: Lines<'a>,
     shared: Option<Lines<'a>>,
@@ -141,20 +142,22 @@ impl<'a> Transport<'a> {
         if own.is_empty() { self.shared.iter().flat_map(|lines| lines.values(name)).collect() } else { own }
     }
 
-    fn credentials(&self) -> Result<Credentials, Refusal> {
+    fn credentials(&self) -> Result<Credentials, OfferError> {
         let one = |name: &'a str, least: usize| {
             let said = self.values(name).into_iter().next().unwrap_or_default();
             let fits = (least..=LONGEST_CREDENTIAL).contains(&said.len());
+            // Other characters are not `ice-char` (RFC 8839), and could inject lines into the answer.
             let fits = fits && said.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/');
             if fits { Ok(said.to_owned()) } else { refuse("offer.ice", format!("it has no a={name}"), BROWSER) }
         };
         Ok(Credentials { ufrag: one("ice-ufrag", 4)?, password: one("ice-pwd", 22)? })
     }
 
-    fn fingerprints(&self) -> Result<Vec<Fingerprint>, Refusal> {
+    fn fingerprints(&self) -> Result<Vec<Fingerprint>, OfferError> {
         let one = |said: &str| {
             let (hash, digits) = said.split_once(' ')?;
             let bytes = unhex(&digits.trim().replace(':', ""))?;
+            // Browsers use SHA-256. Other hashes are ignored.
             if hash.eq_ignore_ascii_case("sha-256") { bytes.try_into().ok() } else { None }
         };
         let all: Vec<Fingerprint> = self.values("fingerprint").into_iter().filter_map(one).collect();
@@ -167,7 +170,7 @@ impl<'a> Transport<'a> {
 
 const BROWSER: &str = "give the offer as RTCPeerConnection.createOffer made it";
 
-/// Profiles of H.264 as far as one contains another (H.264, A.2).
+/// H.264 profiles, as far as one is a subset of another (H.264, A.2).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Profile {
     ConstrainedBaseline,
@@ -193,7 +196,7 @@ impl Profile {
         }
     }
 
-    /// Whether its decoders play a stream of that profile.
+    /// Returns true if decoders of this profile play a stream of the given one.
     fn plays(self, stream: Self) -> bool {
         use Profile::{Baseline, ConstrainedBaseline, ConstrainedHigh, High, High444, Main, Other};
         self == stream
@@ -206,12 +209,13 @@ impl Profile {
     }
 }
 
-/// Whether packets of this payload type are no reports where both share a port (RFC 5761, section 4).
+/// Returns true if packets of this payload type can't be confused with RTCP on a shared port (RFC 5761, section 4).
 const fn no_report(payload_type: u8) -> bool {
     !matches!(payload_type, 64..=95)
 }
 
-/// Whether what is offered under a payload type plays the stream, whose profile and level of H.264 are these.
+/// Returns true if the offered payload type can decode the stream. `level` is the H.264 profile and level of the
+/// stream.
 fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> bool {
     let said = |key: &str| parameter(&offered.fmtp, key).map(str::trim);
     let zero = |key: &str| said(key).is_none_or(|said| said == "0");
@@ -222,6 +226,7 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
         PayloadFormat::Vp8 => true,
         PayloadFormat::Vp9 => zero("profile-id"),
         PayloadFormat::H264 => {
+            // Without the parameter, the profile is Baseline at level 1 (RFC 6184, section 8.1).
             let of = said("profile-level-id").map_or(Some(vec![66, 0, 10]), unhex);
             let Some(Ok([profile, constraints, most])) = of.map(<[u8; 3]>::try_from) else { return false };
             let fits = level.is_none_or(|[own, own_constraints, own_level]| {
@@ -229,6 +234,7 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
                 let asymmetric = said("level-asymmetry-allowed") == Some("1");
                 decoder.plays(Profile::of(own, own_constraints)) && (own_level <= most || asymmetric)
             });
+            // Only mode 1 has FU-A, which frames larger than a packet require.
             said("packetization-mode") == Some("1") && fits
         }
         PayloadFormat::Av1 => zero("profile"),
@@ -236,16 +242,16 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
     }
 }
 
-/// Whether this section can be taken: its port is open, or it shares that of another.
+/// Returns true if a section can be accepted: its port is open, or it shares the port of another one.
 fn open(media: &Media) -> bool {
     media.media == "video" && (media.port > 0 || media.has_attribute("bundle-only"))
 }
 
-/// What the first video section of an offer makes possible for this stream.
+/// Negotiates the first video section of an offer for this stream.
 ///
 /// # Errors
-/// It can't be answered.
-pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<Agreed, Refusal> {
+/// The offer can't be answered.
+pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, OfferError> {
     if offer.len() > LONGEST {
         return refuse("offer.text", format!("it has {} bytes", offer.len()), "send no more than 65536");
     }
@@ -264,9 +270,11 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<Agreed, Refusal> {
         mids.iter().any(|of| Some(*of) == mid).then_some(mids)
     });
     let first = group.as_ref().and_then(|mids| mids.first());
+    // The first section of a BUNDLE group carries the transport for all of them (RFC 9143).
     let tagged = first.and_then(|first| session.medias.iter().find(|media| value(media, "mid") == Some(first)));
     let transport = Transport { own, shared: tagged.map(|media| Lines { session: &session, media }) };
     let flag = |name: &str| media.has_attribute(name) || tagged.is_some_and(|media| media.has_attribute(name));
+    // Browsers only offer DTLS-SRTP with feedback (UDP/TLS/RTP/SAVPF).
     if !media.proto.ends_with("RTP/SAVPF") {
         return refuse("offer.transport", format!("its video travels by {}", media.proto), BROWSER);
     }
@@ -274,9 +282,11 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<Agreed, Refusal> {
     if let Some(wrong) = directions.into_iter().find(|d| media.has_attribute(d)) {
         return refuse("offer.direction", format!("its video is {wrong}"), "take \"recvonly\"");
     }
+    // The tunnel has one socket for media and reports.
     if !flag("rtcp-mux") {
         return refuse("offer.rtcp-mux", "it wants a port for reports alone", BROWSER);
     }
+    // Two ICE-lite ends would both wait for checks.
     if session.has_attribute("ice-lite") {
         return refuse("offer.ice", "it does not check: this end is ICE-lite itself", "take full ICE");
     }
@@ -286,14 +296,15 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<Agreed, Refusal> {
     let (peer, fingerprints) = (transport.credentials()?, transport.fingerprints()?);
     let (format, played) = offered(media, stream)?;
     let payload_type = played.payload_type;
-    let asks = |words: &[&str]| asked(media, payload_type).any(|said| said == words);
+    let asks = |words: &[&str]| rtcp_feedback(media, payload_type).any(|said| said == words);
     let requests = ["nack pli", "ccm fir"];
     let transport = own.extension(TRANSPORT_WIDE);
-    Ok(Agreed {
+    Ok(NegotiatedParameters {
         payload_type,
         repair: retransmissions(media, payload_type).map(|(again, _)| again).filter(|again| no_report(*again)),
         congestion: asks(&["ack", "ccfb"]),
         transport: transport.filter(|_| asks(&["transport-cc"])),
+        // Two extensions with one ID can't be distinguished in a packet.
         send_time: own.extension(SEND_TIME).filter(|id| transport != Some(*id)),
         peer,
         fingerprints,
@@ -308,8 +319,8 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<Agreed, Refusal> {
     })
 }
 
-/// The payload type that is played.
-fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format), Refusal> {
+/// Returns the first offered payload type that can decode the stream.
+fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format), OfferError> {
     const PLAYED: &str = "a browser is sent h264, vp8, vp9 or av1: choose one that it offers";
     let Some(format) = stream.format else {
         return refuse("offer.codec", "nothing is sent that could be seen", PLAYED);
@@ -324,6 +335,7 @@ fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format)
                 None => it.name,
             };
             let mut names: Vec<String> = all.into_iter().map(name).collect();
+            // Chromium offers a codec several times with different parameters.
             names.dedup();
             let of = match (format, level) {
                 (PayloadFormat::H264, Some(level)) => format!("{} ({})", format.codec(), hex(&level)),
@@ -334,9 +346,9 @@ fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format)
     }
 }
 
-impl Agreed {
-    /// The answer.
-    pub fn answer(&self, own: &Own<'_>) -> String {
+impl NegotiatedParameters {
+    /// Returns the answer.
+    pub fn answer(&self, own: &LocalParameters<'_>) -> String {
         let address = own.address.ip();
         let origin = Origin::with_ip_addr(own.session.to_string(), 1, address);
         let mut whole = Session::new(origin, "-");
@@ -351,18 +363,20 @@ impl Agreed {
             if place == self.taken {
                 self.describe(&mut media, own);
             } else {
+                // Rejected sections keep their place with port 0, because sections are matched by position (RFC 3264,
+                // section 6).
                 media.add_attribute(Attribute::new("inactive"));
             }
             whole.medias.push(media);
         }
         let mut text = Vec::new();
-        // Nothing that is written into a vector fails.
+        // Writing to a vector can't fail.
         let _ = whole.write(&mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// The section that is taken.
-    fn describe(&self, media: &mut Media, own: &Own<'_>) {
+    /// Writes the attributes of the accepted section.
+    fn describe(&self, media: &mut Media, own: &LocalParameters<'_>) {
         media.port = own.address.port();
         let repair = self.repair.zip(own.repair);
         media.fmt = self.payload_type.to_string();
@@ -379,47 +393,47 @@ impl Agreed {
         }
         let (ip, port) = (own.address.ip(), own.address.port());
         let pt = self.payload_type;
-        let mut put = |name: &str, value: String| put(media, name, value);
-        put("ice-ufrag", ufrag.clone());
-        put("ice-pwd", password.clone());
-        put("fingerprint", format!("sha-256 {}", digits.join(":")));
-        put("setup", "passive".into());
-        // RFC 8445, section 5.1.2.1, of the only host candidate.
-        put("candidate", format!("1 1 udp 2130706431 {ip} {port} typ host"));
-        put("rtpmap", format!("{pt} {}/90000", self.format.encoding()));
+        let mut add_attribute = |name: &str, value: String| add_attribute(media, name, value);
+        add_attribute("ice-ufrag", ufrag.clone());
+        add_attribute("ice-pwd", password.clone());
+        add_attribute("fingerprint", format!("sha-256 {}", digits.join(":")));
+        add_attribute("setup", "passive".into());
+        // The priority of a single host candidate (RFC 8445, section 5.1.2.1).
+        add_attribute("candidate", format!("1 1 udp 2130706431 {ip} {port} typ host"));
+        add_attribute("rtpmap", format!("{pt} {}/90000", self.format.encoding()));
         if !self.fmtp.is_empty() {
-            put("fmtp", format!("{pt} {}", self.fmtp));
+            add_attribute("fmtp", format!("{pt} {}", self.fmtp));
         }
         match own.feedback {
-            // Chromium reports packets only where each payload type is named, that of retransmissions too; RFC 8888,
-            // section 6, asks for the asterisk.
-            Feedback::Congestion if self.congestion => put("rtcp-fb", "* ack ccfb".into()),
+            // RFC 8888, section 6, requires the asterisk. Chromium sends this feedback only if the line applies to each
+            // payload type, including that of retransmissions.
+            Feedback::Congestion if self.congestion => add_attribute("rtcp-fb", "* ack ccfb".into()),
             Feedback::Transport => {
                 if let Some(id) = self.transport {
-                    put("extmap", format!("{id} {TRANSPORT_WIDE}"));
-                    put("rtcp-fb", format!("{pt} transport-cc"));
+                    add_attribute("extmap", format!("{id} {TRANSPORT_WIDE}"));
+                    add_attribute("rtcp-fb", format!("{pt} transport-cc"));
                 }
             }
             Feedback::Congestion | Feedback::Standard => {}
         }
         if let Some(id) = self.send_time.filter(|_| own.send_time) {
-            put("extmap", format!("{id} {SEND_TIME}"));
+            add_attribute("extmap", format!("{id} {SEND_TIME}"));
         }
         for request in self.requests.iter().filter(|_| own.key_frames) {
-            put("rtcp-fb", format!("{pt} {request}"));
+            add_attribute("rtcp-fb", format!("{pt} {request}"));
         }
         if self.round_trip {
-            put("rtcp-xr", "rcvr-rtt=all".into());
+            add_attribute("rtcp-xr", "rcvr-rtt=all".into());
         }
-        put("msid", "steadycast video".into());
+        add_attribute("msid", "steadycast video".into());
         if let Some((again, ssrc)) = repair {
-            put("rtcp-fb", format!("{pt} nack"));
-            put("rtpmap", format!("{again} rtx/90000"));
-            put("fmtp", format!("{again} apt={pt}"));
-            put("ssrc-group", format!("FID {} {ssrc}", own.media));
+            add_attribute("rtcp-fb", format!("{pt} nack"));
+            add_attribute("rtpmap", format!("{again} rtx/90000"));
+            add_attribute("fmtp", format!("{again} apt={pt}"));
+            add_attribute("ssrc-group", format!("FID {} {ssrc}", own.media));
         }
         for ssrc in [own.media].into_iter().chain(repair.map(|(_, ssrc)| ssrc)) {
-            put("ssrc", format!("{ssrc} cname:{}", own.cname));
+            add_attribute("ssrc", format!("{ssrc} cname:{}", own.cname));
         }
         media.add_attribute(Attribute::new("end-of-candidates"));
     }

@@ -1,4 +1,4 @@
-//! The certificate with which this end is known in DTLS.
+//! The DTLS certificate of this end.
 
 use p256::SecretKey;
 use p256::ecdsa::{DerSignature, SigningKey};
@@ -15,25 +15,25 @@ use x509_cert::serial_number::SerialNumber;
 use x509_cert::spki::{SubjectPublicKeyInfo, SubjectPublicKeyInfoRef};
 use x509_cert::time::{Time, Validity};
 
-/// SHA-256 of a certificate: by it the two ends know each other (RFC 8122).
+/// The SHA-256 fingerprint of a certificate, by which peers authenticate each other (RFC 8122).
 pub type Fingerprint = [u8; 32];
 
-/// A certificate that signs itself, of a key on the curve P-256. Its holder is known by the fingerprint that a
-/// description tells, so nobody goes by its name or its dates.
+/// A self-signed certificate with a P-256 key. Peers identify it by the fingerprint in the session description, so that
+/// its name and dates have no meaning.
 #[derive(Clone, Debug)]
 pub struct Certificate {
-    /// Itself and its key.
+    /// The certificate and its private key.
     pub dtls: dimpl::DtlsCertificate,
-    /// What its description says.
+    /// The fingerprint for the session description.
     pub fingerprint: Fingerprint,
 }
 
-/// A certificate's fingerprint.
+/// Returns the fingerprint of a certificate.
 pub(crate) fn fingerprint(certificate: &[u8]) -> Fingerprint {
     Sha256::digest(certificate).into()
 }
 
-/// The certificate's name, as its holder's and its issuer's, without extensions.
+/// The profile of the certificate: this name as issuer and subject, without extensions.
 struct Plain(Name);
 
 impl BuilderProfile for Plain {
@@ -56,13 +56,14 @@ impl BuilderProfile for Plain {
 }
 
 impl Certificate {
-    /// Of this secret. One of 2³² secrets is none of the curve's: `None`.
+    /// Creates a certificate from a secret. Returns `None` if the secret is no valid P-256 key, which is the case for
+    /// one in 2³².
     pub fn new(secret: &[u8; 32]) -> Option<Self> {
         let secret = SecretKey::from_slice(secret).ok()?;
         let signer = SigningKey::from(&secret);
         let private_key = secret.to_pkcs8_der().ok()?.as_bytes().to_vec();
         let date = |year, month, day, hour, minute, second| DateTime::new(year, month, day, hour, minute, second).ok();
-        // RFC 5280, section 4.1.2.5: it has no well-defined end.
+        // The last date stands for "no well-defined expiration date" (RFC 5280, section 4.1.2.5).
         let (from, until) = (date(2000, 1, 1, 0, 0, 0)?, date(9999, 12, 31, 23, 59, 59)?);
         let builder = CertificateBuilder::new(
             Plain(Name::from_str("CN=steadycast").ok()?),

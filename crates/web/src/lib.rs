@@ -1,32 +1,35 @@
-//! A web browser as the other end of a live sender: the answer to what it offers, and the way to it.
+//! A web browser as the receiver of a live sender: offer and answer, and the ICE and DTLS connection.
 //!
-//! Both are pure: [`agree`] turns an offer's text into what is agreed on, and a [`Tunnel`] is told the time and what
-//! arrived. Neither opens a socket or asks the clock. The cryptography draws its own secrets from the system.
+//! Both parts are sans-IO. [`agree`] negotiates an offer's text. A [`Tunnel`] receives the time and the datagrams that
+//! arrived. Neither opens a socket or reads a clock. The cryptographic libraries take their random numbers from the
+//! system.
 
 mod answer;
 mod certificate;
 pub mod lines;
 mod tunnel;
 
-// Named for its feature alone.
+// It is a dependency only for its feature selection.
 use num_traits as _;
 
-pub use answer::{Agreed, Feedback, Own, Refusal, Stream, agree};
+pub use answer::{Feedback, LocalParameters, NegotiatedParameters, OfferError, Stream, agree};
 pub use certificate::{Certificate, Fingerprint};
 pub use dimpl::SrtpProfile;
-pub use tunnel::{Ends, Keys, Output, PATIENCE, Protocol, QUIET, SILENCE, State, Tunnel};
+pub use tunnel::{
+    CONNECT_TIMEOUT, CONSENT_TIMEOUT, Keys, MIN_SILENCE, Output, Protocol, State, Tunnel, TunnelParameters,
+};
 
-/// User name and password of one end in ICE (RFC 8445, section 5.3).
+/// The ICE user name and password of one end (RFC 8445, section 5.3).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// `a=ice-ufrag`.
+    /// The user name, `a=ice-ufrag`.
     pub ufrag: String,
-    /// `a=ice-pwd`.
+    /// The password, `a=ice-pwd`.
     pub password: String,
 }
 
 impl Credentials {
-    /// Of random bytes: 64 bits of a name, 128 of a password.
+    /// Creates credentials from random bytes: 64 bits for the user name, 128 for the password.
     pub fn of(random: &[u8; 24]) -> Self {
         let (ufrag, password) = random.split_at(8);
         Self { ufrag: lines::hex(ufrag), password: lines::hex(password) }

@@ -1,23 +1,23 @@
-//! What the lines of a media section say (RFC 8866), to whoever reads a description or an offer.
+//! Readers of the attributes in a media section (RFC 8866), for descriptions and offers.
 
 use sdp_types::{Attribute, Media, Session};
 use steadycast_units::Span;
 use steadycast_wire::payload::PayloadFormat;
 
-/// What the header extension of transport-wide numbers goes by (draft-holmer-rmcat-transport-wide-cc-extensions-01).
+/// The URI of the transport-wide sequence number header extension (draft-holmer-rmcat-transport-wide-cc-extensions-01).
 pub const TRANSPORT_WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 
-/// The lines of a media section, and those above all sections, which hold for each of them (RFC 8866, section 5.13).
+/// The attributes of a media section, and those at session level, which apply to all sections (RFC 8866, section 5.13).
 #[derive(Clone, Copy)]
 pub struct Lines<'a> {
-    /// The whole.
+    /// The session description.
     pub session: &'a Session,
-    /// The section.
+    /// The media section.
     pub media: &'a Media,
 }
 
 impl<'a> Lines<'a> {
-    /// Values of an attribute that may stand at both levels; the section's own replace those of the session.
+    /// Returns the values of an attribute that both levels allow. Those of the section replace those of the session.
     pub fn values(self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let own = self.media.get_attribute_values(name).flatten();
         let common = self.session.get_attribute_values(name).flatten();
@@ -25,34 +25,33 @@ impl<'a> Lines<'a> {
         own.chain(common.filter(move |_| !replaced))
     }
 
-    /// The element of the header extension that goes by this name, where a header of one byte can carry it (RFC 8285,
-    /// section 4.2).
+    /// Returns the ID of a header extension, if it fits the one-byte form (RFC 8285, section 4.2).
     pub fn extension(self, uri: &str) -> Option<u8> {
         self.values("extmap").find_map(|said| {
             let (id, name) = said.split_once(' ')?;
-            // A direction may stand behind the number (RFC 8285, section 5).
+            // A direction may follow the ID (RFC 8285, section 5).
             let id = id.split('/').next()?.parse().ok().filter(|id| (1..=14).contains(id))?;
             (name.split_whitespace().next() == Some(uri)).then_some(id)
         })
     }
 }
 
-/// One payload type of the m= line.
+/// A payload type of the m= line.
 pub struct Format {
     /// Its number.
     pub payload_type: u8,
-    /// Its encoding, as the description has it.
+    /// Its encoding name in the description.
     pub name: String,
-    /// As this program takes it apart; `None` where it does not.
+    /// Its payload format; `None` if this program does not support it.
     pub format: Option<PayloadFormat>,
-    /// Its parameters.
+    /// Its format parameters.
     pub fmtp: String,
 }
 
-/// Encodings of payload types that need no `a=rtpmap` (RFC 3551, table 5), beside those of [`PayloadFormat`].
+/// Encodings of static payload types without `a=rtpmap` (RFC 3551, table 5), in addition to those of [`PayloadFormat`].
 const STATIC: [(u8, &str); 5] = [(25, "CelB"), (26, "JPEG"), (28, "nv"), (31, "H261"), (33, "MP2T")];
 
-/// The payload types of a section, in its order (RFC 8866, section 5.14).
+/// Returns the payload types of a section in its order (RFC 8866, section 5.14).
 pub fn formats(media: &Media) -> Vec<Format> {
     let of_type = |name: &str, payload_type: u8| {
         let find = |value: &str| {
@@ -65,7 +64,7 @@ pub fn formats(media: &Media) -> Vec<Format> {
         let own = PayloadFormat::ALL.into_iter().find(|format| format.static_type() == Some(payload_type));
         let named = STATIC.iter().find(|(number, _)| *number == payload_type).map(|(_, name)| (*name).to_owned());
         let map = of_type("rtpmap", payload_type).map(|map| match map.split('/').collect::<Vec<_>>()[..] {
-            // All formats of video have a clock of 90 kHz: what has another is none of them.
+            // Video has an RTP clock of 90 kHz. An encoding with another clock is not supported.
             [name, clock, ..] if clock != "90000" && PayloadFormat::of_encoding(name).is_some() => map,
             [name, ..] => name.to_owned(),
             [] => map,
@@ -78,8 +77,9 @@ pub fn formats(media: &Media) -> Vec<Format> {
     media.fmt.split_whitespace().filter_map(|word| word.parse().ok()).filter(|pt| *pt < 128).map(format).collect()
 }
 
-/// What `a=rtcp-fb` says of this payload type, or of all of them (RFC 4585, section 4.2), in single words.
-pub fn asked(media: &Media, payload_type: u8) -> impl Iterator<Item = Vec<&str>> {
+/// Returns the `a=rtcp-fb` values of this payload type, and those of all types (RFC 4585, section 4.2), split into
+/// words.
+pub fn rtcp_feedback(media: &Media, payload_type: u8) -> impl Iterator<Item = Vec<&str>> {
     let own = payload_type.to_string();
     let words = media.get_attribute_values("rtcp-fb").flatten().map(|said| said.split_whitespace().collect::<Vec<_>>());
     words
@@ -87,13 +87,13 @@ pub fn asked(media: &Media, payload_type: u8) -> impl Iterator<Item = Vec<&str>>
         .map(|words| words[1..].to_vec())
 }
 
-/// The payload type under which packets of this one are sent again to those who ask for them, and for how long they are
-/// kept (RFC 4588, section 8).
+/// Returns the payload type of retransmissions of this payload type, and the time for which packets are cached (RFC
+/// 4588, section 8).
 pub fn retransmissions(media: &Media, payload_type: u8) -> Option<(u8, Option<Span>)> {
-    if !asked(media, payload_type).any(|words| words == ["nack"]) {
+    if !rtcp_feedback(media, payload_type).any(|words| words == ["nack"]) {
         return None;
     }
-    // Each of several types of retransmissions names the type that it repeats.
+    // There may be a retransmission type per media type, each with its `apt`.
     let repeats = |it: &Format| parameter(&it.fmtp, "apt").and_then(|apt| apt.parse().ok()) == Some(payload_type);
     let again = formats(media)
         .into_iter()
@@ -102,7 +102,7 @@ pub fn retransmissions(media: &Media, payload_type: u8) -> Option<(u8, Option<Sp
     Some((again.payload_type, kept.map(|ms: u32| Span::millis(ms.into()))))
 }
 
-/// The value of a parameter in a line of them.
+/// Returns the value of a format parameter.
 pub fn parameter<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let pair = |p: &'a str| {
         let (name, value) = p.split_once('=')?;
@@ -111,12 +111,12 @@ pub fn parameter<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     line.split(';').find_map(pair)
 }
 
-/// Bytes in hexadecimal digits.
+/// Returns bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02X}")).collect()
 }
 
-/// Bytes of hexadecimal digits, `None` for anything else.
+/// Parses hexadecimal digits. Returns `None` for any other text.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digit = |b: &u8| char::from(*b).to_digit(16).map(|d| d as u8);
     let pairs = text.as_bytes().chunks(2);
@@ -124,11 +124,11 @@ pub fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Adds an attribute with a value to a section.
-pub fn put(media: &mut Media, name: &str, value: impl Into<String>) {
+pub fn add_attribute(media: &mut Media, name: &str, value: impl Into<String>) {
     media.add_attribute(Attribute::with_value(name, value.into()));
 }
 
-/// The NAL units of a stream with start codes.
+/// Returns the NAL units of a byte stream with start codes.
 pub fn nal_units(stream: &[u8]) -> Vec<&[u8]> {
     let mut starts = Vec::new();
     for (at, three) in stream.windows(3).enumerate() {
@@ -139,14 +139,14 @@ pub fn nal_units(stream: &[u8]) -> Vec<&[u8]> {
     let end = |n: usize| starts.get(n + 1).map_or(stream.len(), |next| *next);
     let unit = |(n, start): (usize, &usize)| {
         let unit = &stream[start + 3..end(n)];
-        // The zeros before the next start code are its own.
+        // The zeros before the next start code belong to it.
         let len = unit.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
         &unit[..len]
     };
     starts.iter().enumerate().map(unit).filter(|u| !u.is_empty()).collect()
 }
 
-/// Profile, constraints and level of H.264 (RFC 6184, section 8.1), from parameter sets behind start codes.
+/// Returns profile, constraints and level of H.264 (RFC 6184, section 8.1) from parameter sets with start codes.
 pub fn profile_level(config: &[u8]) -> Option<[u8; 3]> {
     nal_units(config).into_iter().find(|unit| unit[0] & 0x1f == 7)?.get(1..)?.first_chunk().copied()
 }

@@ -1,13 +1,12 @@
-//! ICE-lite (RFC 8445, section 2.5) and DTLS (RFC 5763) with one browser, until the keys of SRTP are there.
+//! An ICE-lite (RFC 8445, section 2.5) and DTLS (RFC 5763) connection with a browser, which provides the SRTP keys.
 //!
-//! This end answers checks. Nothing leaves for an address before a check from there was right, and an address that has
-//! not proved that it receives is sent at most three times the bytes that came from it (RFC 9000, section 8). The first
-//! address proves it by DTLS, which asks for a cookie. A further one proves it by the answer to a check of this end,
-//! whose transaction ID cannot be guessed (RFC 9000, sections 8.2 and 9.3); media stay at the old address until then.
-//! The browser's certificate is compared with its fingerprint before its keys are handed on.
+//! This end answers connectivity checks. Nothing is sent to an address before a valid check has arrived from it. An
+//! address that has not been validated gets at most three times the bytes that it sent (RFC 9000, section 8). The first
+//! address is validated by the DTLS cookie. Each further address is validated by the response to a check of this end,
+//! whose transaction ID can't be guessed (RFC 9000, sections 8.2 and 9.3). Media stay at the old address until then.
+//! The keys are used only if the fingerprint of the browser's certificate matches.
 //!
-//! After each call that changes something [`Tunnel::poll`] is called until it has nothing more to say, and
-//! [`Tunnel::wake`] is asked again.
+//! After each call that changes the state, the caller drains [`Tunnel::poll`] and then reads [`Tunnel::wake`].
 
 use crate::Credentials;
 use crate::certificate::{Certificate, Fingerprint, fingerprint};
@@ -20,47 +19,48 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use steadycast_units::{Span, Time};
 
-/// How long ICE and DTLS may take together.
-pub const PATIENCE: Span = Span::secs(15);
-/// The consent of a browser expires this long after its last check (RFC 7675, section 5.1).
-pub const SILENCE: Span = Span::secs(30);
-/// The least time after which a browser that sends nothing counts as silent.
+/// Maximum time for ICE and DTLS together.
+pub const CONNECT_TIMEOUT: Span = Span::secs(15);
+/// A browser's consent expires this long after its last check (RFC 7675, section 5.1).
+pub const CONSENT_TIMEOUT: Span = Span::secs(30);
+/// Minimum time without packets after which a browser counts as silent.
 ///
 /// Chromium and Firefox send transport-wide feedback every 50 to 250 ms, a receiver report every second and a check
-/// every 2.5 s. Four seconds without any of them have a probability below 10⁻⁶ at a loss of half, since some twenty
-/// datagrams have to be lost in a row.
-pub const QUIET: Span = Span::secs(4);
-/// A browser counts as silent only after this multiple of the longest gap that it has left so far: a player that
-/// reports every 5 s is not taken for one that died.
-const QUIET_GAPS: u64 = 2;
-/// A browser stays at an address from which a packet arrived less than this long ago, even if another one is proved.
-const SETTLED: Span = Span::secs(1);
-/// The factor of what may be sent to an address that is not validated (RFC 9000, section 8.1).
+/// every 2.5 s. At 50 % loss, four seconds without any of them have a probability below 10⁻⁶, because about twenty
+/// consecutive datagrams must be lost.
+pub const MIN_SILENCE: Span = Span::secs(4);
+/// A browser counts as silent only after this multiple of its longest gap so far. So a player that reports every 5 s
+/// does not count as silent.
+const SILENCE_GAPS: u64 = 2;
+/// The browser is not moved to another address while packets have arrived from the present one within this time.
+const MIGRATION_HOLD: Span = Span::secs(1);
+/// Amplification limit for an address that is not validated (RFC 9000, section 8.1).
 const AMPLIFICATION: u64 = 3;
-/// The time after which a check of this end is sent again, doubled after each one.
-const CHECK_AGAIN: Span = Span::millis(250);
-/// The number of addresses of one browser that are remembered.
-const PATHS: usize = 4;
-/// The PRIORITY of this end's checks: that of a host candidate (RFC 8445, section 5.1.2.1).
+/// Initial retransmission timeout of this end's checks, which doubles with each retransmission.
+const CHECK_RTO: Span = Span::millis(250);
+/// Maximum number of addresses stored per browser.
+const MAX_PATHS: usize = 4;
+/// The PRIORITY attribute of this end's checks, that of a host candidate (RFC 8445, section 5.1.2.1).
 const PRIORITY: u32 = (126 << 24) | (65_535 << 8) | 255;
-/// When a flight of DTLS is sent again first, and how often: the waits double, to 13 s in all.
-const FLIGHT: (Duration, usize) = (Duration::from_millis(100), 6);
+/// Initial retransmission timeout of a DTLS flight, and number of retransmissions. The timeout doubles, which amounts
+/// to 13 s.
+const DTLS_RETRANSMISSION: (Duration, usize) = (Duration::from_millis(100), 6);
 
-/// Which protocol a datagram is of, by its first byte (RFC 7983, section 7).
+/// The protocol of a datagram, by its first byte (RFC 7983, section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// STUN (0–3).
     Stun,
     /// DTLS (20–63).
     Dtls,
-    /// RTP or RTCP, or their secure kind (128–191).
+    /// RTP or RTCP, or SRTP or SRTCP (128–191).
     Rtp,
-    /// Any other, or nothing.
+    /// Another protocol, or an empty datagram.
     Other,
 }
 
 impl Protocol {
-    /// That of a datagram.
+    /// Returns the protocol of a datagram.
     pub const fn of(datagram: &[u8]) -> Self {
         match datagram {
             [0..=3, ..] => Self::Stun,
@@ -71,11 +71,11 @@ impl Protocol {
     }
 }
 
-/// What DTLS agreed on for SRTP: for [`SrtpProfile`], in the order of RFC 5764, section 4.2. The browser is the client,
-/// this end the server.
+/// The SRTP keying material that DTLS exported for [`SrtpProfile`], in the order of RFC 5764, section 4.2. The browser
+/// is the DTLS client, this end the server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
-    /// How packets are protected.
+    /// The SRTP protection profile.
     pub profile: SrtpProfile,
     /// The client's key, the server's key, the client's salt, the server's salt.
     pub material: Vec<u8>,
@@ -87,32 +87,32 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-/// What a tunnel lets go.
+/// An output of a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// A datagram for this address.
+    /// A datagram to send to this address.
     Send(SocketAddr, Vec<u8>),
-    /// From now on the browser is at this address.
+    /// The new address of the browser.
     Peer(SocketAddr),
-    /// It is connected: media may be sent with these keys.
+    /// The SRTP keys. Media may be sent from now on.
     Keys(Keys),
 }
 
-/// How far it has come.
+/// The state of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// No check has come.
+    /// No check has arrived.
     Checking,
-    /// DTLS is on its way.
+    /// The DTLS handshake is running.
     Connecting,
-    /// The keys are there.
+    /// The keys are available.
     Connected,
-    /// Nothing more will come of it.
+    /// The connection has ended.
     Ended,
 }
 
 impl State {
-    /// Its name in a status.
+    /// Returns the name of the state in a status.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Checking => "checking",
@@ -123,88 +123,95 @@ impl State {
     }
 }
 
-/// Between which two a tunnel is.
+/// The parameters of both ends of a tunnel.
 #[derive(Clone, Debug)]
-pub struct Ends {
-    /// This end's address, as the browser knows it.
+pub struct TunnelParameters {
+    /// This end's address, as the browser reaches it.
     pub local: SocketAddr,
-    /// With what the browser's checks must be signed.
+    /// This end's credentials, which authenticate the browser's checks.
     pub own: Credentials,
-    /// Who the browser is in its checks.
+    /// The browser's credentials.
     pub peer: Credentials,
-    /// The browser's certificate is one of these.
+    /// The accepted fingerprints of the browser's certificate.
     pub fingerprints: Vec<Fingerprint>,
 }
 
-/// An address from which right checks came.
+/// An address from which valid checks arrived.
 struct Path {
     at: SocketAddr,
-    /// Bytes that arrived from there, and bytes that were sent there.
+    /// Bytes received from the address, and bytes sent to it.
     received: u64,
     sent: u64,
-    /// The address has proved that it receives.
+    /// Whether the address is validated.
     is_valid: bool,
-    /// When the last right check arrived from there.
+    /// The arrival time of the last valid check.
     checked: Time,
-    /// The browser has nominated this address.
+    /// Whether the browser has nominated the address.
     is_nominated: bool,
     /// The transaction ID of this end's check.
     transaction: Option<TransId>,
-    /// When the check is sent again, and the time until the one after that.
+    /// The time of the next retransmission of the check, and the timeout after it.
     again: Time,
     wait: Span,
 }
 
-/// One browser's way to this end.
+/// A connection to one browser.
 pub struct Tunnel {
-    /// Time zero, as the crates count.
+    /// The instant of time zero.
     epoch: Instant,
-    ends: Ends,
+    ends: TunnelParameters,
     dtls: Dtls,
     dtls_wake: Time,
     state: State,
-    /// Why it has ended.
+    /// The reason of the end.
     why: Option<String>,
     peer: Option<SocketAddr>,
-    /// It was known by its fingerprint.
+    /// Whether the certificate matched a fingerprint.
     known: bool,
     began: Time,
-    /// When the last right check arrived from the browser's address.
+    /// The arrival time of the last valid check from the browser's address.
     checked: Time,
-    /// When a right packet arrived from the browser's address.
+    /// The arrival time of the last authentic packet from the browser's address.
     heard: Time,
-    /// When a right packet arrived from any address, and the longest time between two of them.
+    /// The arrival time of the last authentic packet from any address, and the longest time between two of them.
     last: Time,
     longest_gap: Span,
-    /// The addresses from which right checks came, in the order of their first one.
+    /// The addresses from which valid checks arrived, in the order of their first check.
     paths: Vec<Path>,
     /// The number of paths so far, and the secret from which their transaction IDs are derived.
     path_count: u64,
     secret: [u8; 20],
-    /// Checks that were not right, and datagrams from where no browser is.
+    /// Number of invalid checks, and of datagrams from other addresses than the browser's.
     refused: u64,
     out: VecDeque<Output>,
     buffer: Vec<u8>,
 }
 
 impl Tunnel {
-    /// A tunnel that begins now. `epoch` stands for time zero.
+    /// Creates a tunnel that starts now. `epoch` is the instant of time zero.
     ///
     /// # Errors
-    /// The certificate can't be used: a bug.
-    pub fn new(epoch: Instant, now: Time, ends: Ends, certificate: &Certificate) -> Result<Self, dimpl::Error> {
-        let (first, times) = FLIGHT;
+    /// The certificate can't be used, which is a bug.
+    pub fn new(
+        epoch: Instant,
+        now: Time,
+        ends: TunnelParameters,
+        certificate: &Certificate,
+    ) -> Result<Self, dimpl::Error> {
+        let (first, times) = DTLS_RETRANSMISSION;
         let config = Config::builder()
+            // The cookie proves that the browser receives at its address before this end sends a large flight.
             .use_server_cookie(true)
+            // Without the browser's certificate its fingerprint could not be verified.
             .require_client_certificate(true)
-            .handshake_timeout(Duration::from_nanos(PATIENCE.as_nanos()))
+            .handshake_timeout(Duration::from_nanos(CONNECT_TIMEOUT.as_nanos()))
             .flight_start_rto(first)
             .flight_retries(times)
             .build()?;
         let start = instant(epoch, now);
         let mut dtls = Dtls::new_auto(Arc::new(config), certificate.dtls.clone(), start);
         dtls.handle_timeout(start)?;
-        // Another one in each session, which the browser can't know.
+        // The secret must differ per session and must not be known to the browser.
         let secret = hmac(&certificate.dtls.private_key, &[b"checks", ends.own.password.as_bytes()]);
         Ok(Self {
             epoch,
@@ -229,22 +236,22 @@ impl Tunnel {
         })
     }
 
-    /// How far it has come.
+    /// Returns the state.
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// Why it has ended, where neither end has closed it.
+    /// Returns the reason of the end, or `None` if an end closed the connection.
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }
 
-    /// Where the browser is.
+    /// Returns the browser's address.
     pub const fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
 
-    /// Checks that were not right, and datagrams from where no browser is.
+    /// Returns the number of invalid checks, and of datagrams from other addresses than the browser's.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
@@ -254,39 +261,42 @@ impl Tunnel {
         now.since(self.last)
     }
 
-    /// Whether a connected browser has sent nothing for longer than a live one would: see [`QUIET`].
+    /// Returns true if a connected browser has sent nothing for longer than a running one would, see [`MIN_SILENCE`].
     pub fn is_silent(&self, now: Time) -> bool {
-        self.state == State::Connected && self.silent_for(now) >= QUIET.max(self.longest_gap * QUIET_GAPS)
+        self.state == State::Connected && self.silent_for(now) >= MIN_SILENCE.max(self.longest_gap * SILENCE_GAPS)
     }
 
-    /// When it wants [`Tunnel::on_wake`].
+    /// Returns the time at which [`Tunnel::on_wake`] is due.
     pub fn wake(&self) -> Time {
         if !self.out.is_empty() {
             return Time::ZERO;
         }
         match self.state {
-            State::Checking | State::Connecting => self.dtls_wake.min(self.began + PATIENCE).min(self.paths_wake()),
-            State::Connected => self.dtls_wake.min(self.checked + SILENCE).min(self.paths_wake()),
+            State::Checking | State::Connecting => {
+                self.dtls_wake.min(self.began + CONNECT_TIMEOUT).min(self.paths_wake())
+            }
+            State::Connected => self.dtls_wake.min(self.checked + CONSENT_TIMEOUT).min(self.paths_wake()),
             State::Ended => Time::NEVER,
         }
     }
 
-    /// What it lets go, until there is nothing more.
+    /// Returns the next output, or `None` if there is none.
     pub fn poll(&mut self) -> Option<Output> {
         self.out.pop_front()
     }
 
-    /// The time of [`Tunnel::wake`] has come.
+    /// Handles the expiry of the timer of [`Tunnel::wake`].
     pub fn on_wake(&mut self, now: Time) {
         match self.state {
-            State::Checking if now >= self.began + PATIENCE => {
+            State::Checking if now >= self.began + CONNECT_TIMEOUT => {
                 let (ip, port) = (self.ends.local.ip(), self.ends.local.port());
                 self.end(format!("no check from the browser: is UDP port {port} of {ip} reachable from there?"));
             }
-            State::Connecting if now >= self.began + PATIENCE => {
+            State::Connecting if now >= self.began + CONNECT_TIMEOUT => {
                 self.end("the browser's checks came, and DTLS did not connect in 15 s".into());
             }
-            State::Connected if now >= self.checked + SILENCE => {
+            // Media must not be sent without consent, even if reports still arrive (RFC 7675).
+            State::Connected if now >= self.checked + CONSENT_TIMEOUT => {
                 self.end("the browser has been silent for 30 s".into());
             }
             State::Connecting | State::Connected => {
@@ -302,13 +312,14 @@ impl Tunnel {
         }
     }
 
-    /// A datagram of STUN or of DTLS has come; what else comes is not for it.
+    /// Handles a STUN or DTLS datagram. Other protocols must not be passed.
     pub fn on_datagram(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) {
         if self.state == State::Ended {
             return;
         }
         let taken = match Protocol::of(datagram) {
             Protocol::Stun => self.on_stun(now, from, datagram).is_some(),
+            // DTLS is accepted only from the nominated address, so that others can't disturb the handshake.
             Protocol::Dtls if self.peer == Some(from) => {
                 if let Some(path) = self.paths.iter_mut().find(|path| path.at == from) {
                     path.received += datagram.len() as u64;
@@ -321,15 +332,15 @@ impl Tunnel {
         self.refused += u64::from(!taken);
     }
 
-    /// Something came from this address that only the browser can have sent: its media's key protects it.
-    pub fn on_heard(&mut self, now: Time, from: SocketAddr) {
+    /// Handles an authentic SRTCP packet from this address, which only the browser can have sent.
+    pub fn on_authenticated(&mut self, now: Time, from: SocketAddr) {
         self.arrived(now);
         if self.peer == Some(from) {
             self.heard = now;
         }
     }
 
-    /// Notes that a packet which only the browser can have made arrived.
+    /// Updates the silence timer for a packet that only the browser can have sent.
     fn arrived(&mut self, now: Time) {
         if self.state == State::Connected {
             self.longest_gap = self.longest_gap.max(now.since(self.last));
@@ -337,7 +348,7 @@ impl Tunnel {
         self.last = now;
     }
 
-    /// Ends it: the browser is told.
+    /// Closes the connection with a DTLS alert.
     pub fn close(&mut self, now: Time) {
         if self.state != State::Ended {
             self.drive(now, Dtls::close);
@@ -345,7 +356,7 @@ impl Tunnel {
         }
     }
 
-    /// Takes a message of STUN: a check of the browser, or its answer to a check of this end.
+    /// Handles a STUN message: a check of the browser, or its response to a check of this end.
     fn on_stun(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Option<()> {
         let message = StunMessage::parse(datagram).ok()?;
         if message.is_successful_binding_response() {
@@ -354,15 +365,15 @@ impl Tunnel {
         self.on_check(now, from, datagram.len(), &message)
     }
 
-    /// Answers a check that is signed as this browser's.
+    /// Responds to a check with the browser's credentials.
     fn on_check(&mut self, now: Time, from: SocketAddr, len: usize, message: &StunMessage<'_>) -> Option<()> {
         if !message.is_binding_request() {
             return None;
         }
         let (own, peer) = message.split_username()?;
-        let Ends { own: credentials, peer: theirs, .. } = &self.ends;
+        let TunnelParameters { own: credentials, peer: theirs, .. } = &self.ends;
         let password = credentials.password.as_bytes();
-        // Both names are checked, and the role: an ICE-lite end is always the one that is controlled.
+        // An ICE-lite end is always controlled, so that a check must not contain ICE-CONTROLLED.
         let named = own == credentials.ufrag && peer == theirs.ufrag && message.ice_controlled().is_none();
         if !named || !message.verify(password, hmac) {
             return None;
@@ -374,12 +385,14 @@ impl Tunnel {
         if let Some(path) = self.paths.get_mut(n) {
             path.received += len as u64;
             path.checked = now;
-            // Full agents other than libwebrtc nominate once (RFC 8445, section 8.1.1).
+            // Full agents other than libwebrtc nominate only once (RFC 8445, section 8.1.1), so that the nomination is
+            // kept.
             path.is_nominated |= message.use_candidate();
         }
         self.send(from, reply);
         self.arrived(now);
         let nominated = message.use_candidate();
+        // The first nominated address is used immediately, because DTLS validates it.
         if nominated && self.peer.is_none() {
             self.move_to(now, from);
             if self.state == State::Checking {
@@ -388,6 +401,7 @@ impl Tunnel {
         }
         if self.peer == Some(from) {
             self.checked = now;
+            // A check without nomination does not show that the browser wants to stay at this address.
             self.heard = if nominated { now } else { self.heard };
         } else if nominated {
             self.check(now, n);
@@ -396,7 +410,7 @@ impl Tunnel {
         Some(())
     }
 
-    /// The browser's answer to a check of this end validates the address that it comes from.
+    /// Validates an address by the browser's response to a check of this end.
     fn on_answer(&mut self, now: Time, from: SocketAddr, message: &StunMessage<'_>) -> Option<()> {
         let path =
             self.paths.iter_mut().find(|path| path.at == from && path.transaction == Some(message.trans_id()))?;
@@ -409,14 +423,14 @@ impl Tunnel {
         Some(())
     }
 
-    /// Returns the index of an address's path, which is added where there is none.
+    /// Returns the index of an address's path, which is added if necessary.
     fn path(&mut self, now: Time, at: SocketAddr) -> usize {
         if let Some(n) = self.paths.iter().position(|path| path.at == at) {
             return n;
         }
-        if self.paths.len() == PATHS {
-            // The one whose check is oldest makes room, except for the browser's own.
-            let oldest = (0..PATHS).filter(|n| self.paths.get(*n).is_some_and(|path| self.peer != Some(path.at)));
+        if self.paths.len() == MAX_PATHS {
+            // The path with the oldest check is dropped, but never the browser's present one.
+            let oldest = (0..MAX_PATHS).filter(|n| self.paths.get(*n).is_some_and(|path| self.peer != Some(path.at)));
             if let Some(n) = oldest.min_by_key(|n| self.paths.get(*n).map(|path| path.checked)) {
                 self.paths.remove(n);
             }
@@ -431,16 +445,17 @@ impl Tunnel {
             is_nominated: false,
             transaction: transaction(&self.secret, self.path_count),
             again: Time::NEVER,
-            wait: CHECK_AGAIN,
+            wait: CHECK_RTO,
         });
         self.paths.len() - 1
     }
 
-    /// Sends a check of this end, which only a browser that receives at this path's address can answer.
+    /// Sends a check, to which only a browser that receives at this path's address can respond.
     fn check(&mut self, now: Time, n: usize) {
         let Some(path) = self.paths.get_mut(n).filter(|path| !path.is_valid) else { return };
         let Some(transaction) = path.transaction else { return };
-        let Ends { own, peer, .. } = &self.ends;
+        let TunnelParameters { own, peer, .. } = &self.ends;
+        // The user name of a check is that of the receiver, then that of the sender (RFC 8445, section 7.2.2).
         let name = format!("{}:{}", peer.ufrag, own.ufrag);
         let (mut bytes, password) = ([0; 640], peer.password.as_bytes());
         let message = StunMessage::binding_request(&name, transaction, false, 0, PRIORITY, false);
@@ -449,17 +464,18 @@ impl Tunnel {
         let at = path.at;
         let is_sent = bytes.get(..len).is_some_and(|bytes| self.send(at, bytes));
         if let Some(path) = self.paths.get_mut(n).filter(|_| !is_sent) {
-            // The next check of the browser makes room for another one.
-            (path.again, path.wait) = (Time::NEVER, CHECK_AGAIN);
+            // The amplification limit is reached. The next check of the browser allows another try.
+            (path.again, path.wait) = (Time::NEVER, CHECK_RTO);
         }
     }
 
-    /// Moves to the address that the browser nominated last, if it is validated and nothing comes from the present one.
+    /// Moves to the address that the browser nominated last, if it is validated and no packets arrive from the present
+    /// one.
     ///
-    /// A third party that sends a check again from elsewhere cannot draw media away while the browser's packets arrive
-    /// from its address, even if it has the browser answer.
+    /// An attacker can replay a check from another address, and may even make the browser respond. It can't divert the
+    /// media as long as the browser's packets arrive from its own address.
     fn settle(&mut self, now: Time) {
-        if now.since(self.heard) >= SETTLED
+        if now.since(self.heard) >= MIGRATION_HOLD
             && let Some(at) = self.next().filter(|_| self.state != State::Ended)
         {
             self.move_to(now, at);
@@ -477,17 +493,18 @@ impl Tunnel {
     fn move_to(&mut self, now: Time, at: SocketAddr) {
         self.peer = Some(at);
         (self.heard, self.checked) = (now, now);
+        // An older nomination of another address must not cause a move back.
         self.paths.iter_mut().for_each(|path| path.is_nominated = path.at == at);
         self.out.push_back(Output::Peer(at));
     }
 
-    /// Returns when a check is due, or a move.
+    /// Returns the time of the next check or move.
     fn paths_wake(&self) -> Time {
         let again = self.paths.iter().map(|path| path.again).min().unwrap_or(Time::NEVER);
-        self.next().map_or(again, |_| again.min(self.heard + SETTLED))
+        self.next().map_or(again, |_| again.min(self.heard + MIGRATION_HOLD))
     }
 
-    /// Sends a datagram, unless the address is not validated and has been sent as much as is allowed.
+    /// Sends a datagram, unless the amplification limit of the address is reached. Returns whether it was sent.
     fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> bool {
         let Some(path) = self.paths.iter_mut().find(|path| path.at == to) else { return false };
         let sent = path.sent + bytes.len() as u64;
@@ -499,10 +516,10 @@ impl Tunnel {
         true
     }
 
-    /// Has DTLS do something, and takes what it lets go.
+    /// Calls DTLS and takes its output.
     fn drive(&mut self, now: Time, what: impl FnOnce(&mut Dtls) -> Result<(), dimpl::Error>) {
         let done = self.dtls.handle_timeout(instant(self.epoch, now)).and_then(|()| what(&mut self.dtls));
-        // What it wrote before an error is an alert for the browser.
+        // The output before an error is an alert for the browser.
         self.drain();
         if let Err(error) = done {
             self.end(format!("DTLS failed: {error}"));
@@ -530,11 +547,14 @@ impl Tunnel {
                     }
                 }
                 dimpl::Output::KeyingMaterial(bytes, profile) => {
+                    // The certificate precedes the keys, so that this is an error of the DTLS implementation or an
+                    // attack.
                     if !self.known || self.state != State::Connecting {
                         return self.end("DTLS gave keys to a stranger".into());
                     }
                     self.state = State::Connected;
-                    // The browser has answered what was sent to this address alone, or to one that is validated.
+                    // The browser completed the handshake from this address or a validated one, so that the address is
+                    // validated.
                     let peer = self.peer;
                     self.paths.iter_mut().filter(|path| Some(path.at) == peer).for_each(|path| path.is_valid = true);
                     self.out.push_back(Output::Keys(Keys { profile, material: bytes.to_vec() }));
@@ -543,7 +563,7 @@ impl Tunnel {
                     self.state = State::Ended;
                     return;
                 }
-                // The moment of the keys is that of the connection; nobody speaks by DTLS itself here.
+                // The connection is complete with its keys, and no application data is exchanged over DTLS.
                 _ => {}
             }
         }
@@ -557,25 +577,26 @@ impl Tunnel {
     }
 }
 
-/// The instant of a time.
+/// Converts a time to an instant.
 fn instant(epoch: Instant, time: Time) -> Instant {
     epoch + Duration::from_nanos(time.as_nanos())
 }
 
-/// The time of an instant.
+/// Converts an instant to a time.
 fn time(epoch: Instant, instant: Instant) -> Time {
     let since = instant.saturating_duration_since(epoch).as_nanos();
     Time::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))
 }
 
-/// The keyed hash of STUN's message integrity.
+/// Returns the HMAC of STUN's MESSAGE-INTEGRITY.
 fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
     DefaultSha1HmacProvider.sha1_hmac(key, parts)
 }
 
-/// Returns the transaction ID of this number, which only a holder of the secret can work out.
+/// Returns the transaction ID of this number. It can't be computed without the secret.
 fn transaction(secret: &[u8], number: u64) -> Option<TransId> {
-    // An indication without attributes (RFC 8489, section 5): the crate makes a given transaction ID only of a message.
+    // The crate creates a given transaction ID only by parsing a message, so that an indication without attributes is
+    // built (RFC 8489, section 5).
     let mut header = [0, 0x11, 0, 0, 0x21, 0x12, 0xa4, 0x42, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let hash = hmac(secret, &[&number.to_be_bytes()]);
     header.iter_mut().skip(8).zip(hash).for_each(|(byte, hashed)| *byte = hashed);

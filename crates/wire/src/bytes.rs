@@ -1,6 +1,6 @@
 use crate::ParseError;
 
-/// A reading position in received bytes; every step is checked.
+/// A bounds-checked reader of received bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     pub(crate) rest: &'a [u8],
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// `n` rounded up to whole 32-bit words.
+/// Returns `n` rounded up to whole 32-bit words.
 pub(crate) const fn to_words(n: usize) -> usize {
     n.div_ceil(4) * 4
 }

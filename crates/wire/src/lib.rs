@@ -1,7 +1,7 @@
-//! RTP and RTCP as bytes, and what is read off them: extended sequence numbers, NTP stamps, video payloads.
+//! RTP and RTCP packet formats, extended sequence numbers, NTP timestamps and video payload formats.
 //!
-//! Nothing here keeps time or sends. What comes from the network is checked before it is believed: a parser answers
-//! with a [`ParseError`] or with a value, never with a panic, and what it allocates is bounded by what it was given.
+//! This crate neither reads a clock nor sends. Parsers validate what arrives from the network. They return a value or a
+//! [`ParseError`] and never panic, and their allocations are bounded by the size of the input.
 
 mod bytes;
 pub mod ntp;
@@ -12,66 +12,66 @@ pub mod rtp;
 pub mod rtx;
 pub mod seq;
 
-/// What IP version 4 without options (20) and UDP (8) add to each datagram, in bytes.
+/// Overhead of IPv4 without options (20) and UDP (8) per datagram, in bytes.
 pub const IP_UDP_OVERHEAD: usize = 28;
 
-/// Why a datagram wasn't believed.
+/// The reason why a datagram could not be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// The packet ends before what it announces.
+    /// The packet ends before the announced length.
     #[error("{what}: needs {need} bytes, has {got}")]
     Short {
-        /// The part that is cut.
+        /// The part that is truncated.
         what: &'static str,
-        /// Bytes that the part needs.
+        /// Number of bytes that the part needs.
         need: usize,
-        /// Bytes that are left for it.
+        /// Number of bytes that remain for it.
         got: usize,
     },
-    /// The packet is of another protocol, or of another version of this one.
+    /// The packet belongs to another protocol, or to another version of this one.
     #[error("version {got} instead of 2")]
     Version {
-        /// The version it claims.
+        /// The version field of the packet.
         got: u8,
     },
-    /// Its padding is empty, unaligned, longer than the packet, or not at the end of the last packet.
+    /// The padding is empty, unaligned, longer than the packet, or not at the end of the last packet.
     #[error("padding of {count} bytes in a packet of {len}")]
     Padding {
-        /// The padding it claims.
+        /// The padding length that the packet announces.
         count: usize,
-        /// The bytes that could be padding.
+        /// The number of bytes that could be padding.
         len: usize,
     },
-    /// The packet holds more of something than any honest sender would write.
+    /// The packet contains more items than a legitimate sender would write.
     #[error("more than {limit} {what}")]
     TooMany {
-        /// What it has too many of.
+        /// The kind of the items.
         what: &'static str,
-        /// How many would have been accepted.
+        /// The maximum number that is accepted.
         limit: usize,
     },
-    /// It is packed in a way that its format has and this program does not take apart.
+    /// The packetisation is valid in its format, but not supported by this program.
     #[error("{what}")]
     Unsupported {
-        /// The way in which it is packed.
+        /// The packetisation.
         what: &'static str,
     },
-    /// It is of a layer that is not taken: the layers below it need nothing of it.
+    /// The packet belongs to a layer that is not used. The layers below it do not depend on it.
     #[error("{what}")]
     OtherLayer {
         /// The layer.
         what: &'static str,
     },
-    /// A part of it contradicts its format.
+    /// A part of the packet contradicts its format.
     #[error("{what}")]
     Malformed {
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
     },
 }
 
 impl ParseError {
-    /// The part of the packet that is wrong.
+    /// Returns the part of the packet that is wrong.
     pub const fn what(&self) -> &'static str {
         match self {
             Self::Short { what, .. }
@@ -85,14 +85,15 @@ impl ParseError {
     }
 }
 
-/// Whether a datagram on a port that carries both is RTCP rather than RTP (RFC 5761, section 4).
+/// Returns true if a datagram on a port that both share is RTCP rather than RTP (RFC 5761, section 4).
 pub fn is_rtcp(datagram: &[u8]) -> bool {
+    // In RTP this byte holds the marker bit and the payload type. RFC 5761 forbids the payload types that collide.
     matches!(datagram.get(1), Some(192..=223))
 }
 
-/// Text of the network's, without the characters that would steer a terminal (C0 and C1 controls; lines stay apart),
-/// and without the mark that some editors put before a text in UTF-8:
-/// all that is read from packets and session descriptions goes through here, since it may stand in a view or a message.
+/// Decodes text from the network without control characters (C0 and C1, except line breaks), which could control a
+/// terminal, and without a byte order mark. All text in packets and session descriptions is decoded by this function,
+/// because it may be displayed.
 pub fn plain_text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes));
     text.chars().filter(|c| !c.is_control() || matches!(c, '\r' | '\n')).collect()

@@ -1,63 +1,63 @@
-//! NTP time as RTCP carries it, and the round trip that is computed from it (RFC 3550, sections 4 and 6.4.1).
+//! NTP timestamps in RTCP, and the round-trip time that follows from them (RFC 3550, sections 4 and 6.4.1).
 
 use steadycast_units::{Span, Time};
 
-/// A result above this is a stale or forged echo, not a round trip.
-pub const LONGEST_ROUND_TRIP: Span = Span::secs(60);
+/// Maximum plausible round-trip time. A larger result comes from a stale or forged report block.
+pub const MAX_ROUND_TRIP: Span = Span::secs(60);
 
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// The 64-bit NTP time (seconds since 1900 in 32.32 fixed point) at which a local clock's [`Time::ZERO`] stands.
+/// The 64-bit NTP time (seconds since 1900 in 32.32 fixed point) of a local clock's [`Time::ZERO`].
 ///
-/// Any value does for a session that nobody else's clock has to agree with; RFC 3550 asks only that one sender's stamps
+/// Any value will do if no other clock has to agree, because RFC 3550 only requires that the timestamps of one sender
 /// share a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NtpEpoch(pub u64);
 
 impl NtpEpoch {
-    /// The epoch of a clock whose [`Time::ZERO`] was this many seconds after 1970.
+    /// Returns the epoch of a clock whose [`Time::ZERO`] was this many seconds after 1970.
     pub const fn from_unix_secs(secs: u64) -> Self {
         Self(secs.wrapping_add(2_208_988_800) << 32)
     }
-    /// The NTP time of `at`, rounded down to 2⁻³² s; it wraps in 2036 as NTP does.
+    /// Returns the NTP time of `at`, rounded down to 2⁻³² s. It wraps in 2036, as NTP does.
     pub fn ntp(self, at: Time) -> u64 {
         self.0.wrapping_add(((u128::from(at.as_nanos()) << 32) / NS_PER_S) as u64)
     }
-    /// The time on the local clock of an NTP time, at or after the epoch modulo 2³² s, rounded up to the nanosecond.
+    /// Returns the local time of an NTP time at or after the epoch (modulo 2³² s), rounded up to the nanosecond.
     pub fn time(self, ntp: u64) -> Time {
         let since = u128::from(ntp.wrapping_sub(self.0));
         Time::from_nanos(((since * NS_PER_S).div_ceil(1 << 32)) as u64)
     }
-    /// The middle 32 bits of the NTP time of `at`, in 1/65536 s.
+    /// Returns the middle 32 bits of the NTP time of `at`, in 1/65536 s.
     pub fn middle(self, at: Time) -> u32 {
         middle(self.ntp(at))
     }
 }
 
-/// The middle 32 bits of an NTP time: 1/65536 s, wrapping after 18.2 h. This is what LSR holds.
+/// Returns the middle 32 bits of an NTP time, in 1/65536 s, which wrap after 18.2 h. LSR has this format.
 pub const fn middle(ntp: u64) -> u32 {
     (ntp >> 16) as u32
 }
 
-/// A span as DLSR holds it: in 1/65536 s, rounded down, at most 18.2 h.
+/// Converts a span to the format of DLSR: 1/65536 s, rounded down, at most 18.2 h.
 pub fn dlsr(span: Span) -> u32 {
     u32::try_from((u128::from(span.as_nanos()) << 16) / NS_PER_S).unwrap_or(u32::MAX)
 }
 
-/// The span of a DLSR, or of any count of 1/65536 s.
+/// Converts a DLSR, or any count of 1/65536 s, to a span.
 pub fn span(units: u32) -> Span {
     Span::nanos(((u128::from(units) * NS_PER_S) >> 16) as u64)
 }
 
-/// The round trip A − LSR − DLSR, modulo 2³² (RFC 3550, section 6.4.1).
+/// Returns the round-trip time A − LSR − DLSR, modulo 2³² (RFC 3550, section 6.4.1).
 ///
-/// `arrival` is the middle of the NTP time at which the report block came. `None` when the block answers no sender
-/// report (LSR is zero), or the result is negative or above [`LONGEST_ROUND_TRIP`].
+/// `arrival` is the middle of the NTP time at which the report block arrived. Returns `None` if the block refers to no
+/// sender report (LSR is zero), or if the result is negative or above [`MAX_ROUND_TRIP`].
 pub fn round_trip(arrival: u32, lsr: u32, dlsr: u32) -> Option<Span> {
     if lsr == 0 {
         return None;
     }
     let units = arrival.wrapping_sub(lsr).wrapping_sub(dlsr);
-    // Half of the modulus is 9 h, so a negative result is found by the same bound as one that is too long.
-    Some(span(units)).filter(|&trip| trip <= LONGEST_ROUND_TRIP)
+    // The modulus is 18 h, so that a negative result wraps to more than 9 h and exceeds the bound as well.
+    Some(span(units)).filter(|&trip| trip <= MAX_ROUND_TRIP)
 }

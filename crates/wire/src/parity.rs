@@ -1,7 +1,8 @@
-//! Parity packets: a Reed–Solomon code over the packets of a block, so that any k of its k + r packets give all k back.
+//! Parity packets: a Reed–Solomon code over the packets of a block. Any k of its k + r packets recover all k.
 //!
-//! Media is sent unchanged. Parity is a stream of its own, with its own source, numbers and payload type, whose payload
-//! is ours (a receiver of FlexFEC, RFC 8627, ignores it, since it begins with the reserved bits 11):
+//! Media packets are sent unchanged. Parity is a separate stream with its own SSRC, sequence numbers and payload type.
+//! Its payload format is private. It starts with the reserved bits 11, so that a receiver of FlexFEC (RFC 8627) ignores
+//! it:
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -11,39 +12,39 @@
 //! :                         parity symbol                         :
 //! ```
 //!
-//! A block is `packets` packets of one source with the numbers from `base` on. A packet's symbol is, most significant
-//! byte first,
+//! A block consists of `packets` consecutive packets of one source, starting with the number `base`. The symbol of a
+//! packet is, most significant byte first,
 //!
 //! ```text
 //! | length of the rest (16) | header bytes 0 and 1, V and X cleared (16) | time stamp (32) | rest |
 //! ```
 //!
-//! where the rest is all behind the 12th byte but the header extension. So it says all of the packet that a decoder
-//! needs, but for its number, which its place in the block gives, and its source; and the retransmission of a packet
-//! (RFC 4588), whose extension is its own, has the same symbol. Symbols are filled up with zeros to the longest of
-//! their block. With 8 bits of each symbol as an element of GF(2⁸), polynomial x⁸ + x⁴ + x³ + x² + 1 (0x11D), parity i
-//! (0…63) of the symbols s of the packets j (0…63) is
+//! where the rest is everything after the 12th byte except the header extension. A symbol contains all parts of a
+//! packet that a decoder needs. The sequence number follows from the position in the block, and the SSRC is that of the
+//! media. The retransmission of a packet (RFC 4588) has the same symbol, because it differs only in its extension.
+//! Symbols are padded with zeros to the longest one of their block. Each byte of a symbol is an element of GF(2⁸) with
+//! the polynomial x⁸ + x⁴ + x³ + x² + 1 (0x11D). Parity i (0…63) of the symbols s of the packets j (0…63) is
 //!
 //! ```text
 //! p_i = Σ_j c_ij · s_j,    c_ij = (0x80 ⊕ j) / (0x80 ⊕ i ⊕ j)
 //! ```
 //!
 //! The c_ij are a Cauchy matrix, 1 / (x_i ⊕ y_j) with x_i = 0x80 ⊕ i and y_j = j, with column j scaled by x_0 ⊕ y_j.
-//! Every square part of such a matrix can be inverted, hence any k symbols suffice; and parity 0 is the plain XOR.
+//! Every square submatrix is invertible, so that any k symbols suffice. Parity 0 is the plain XOR.
 //!
-//! The code is our own: the crates for this field fix another matrix (Vandermonde, or Cauchy without a row of ones), or
-//! are many times as long as this is.
+//! The code is implemented here because the available crates use another matrix (Vandermonde, or Cauchy without a row
+//! of ones) or are many times as long.
 
 use crate::ParseError;
 use crate::bytes::Reader;
 
-/// A block has no more packets.
+/// Maximum number of packets in a block.
 pub const MAX_PACKETS: u8 = 64;
-/// A block has no more parities: their indices are 0…63.
+/// Maximum number of parity packets of a block, with indices 0…63.
 pub const MAX_PARITIES: u8 = 64;
-/// Bytes of the payload header.
+/// Length of the payload header in bytes.
 pub const HEADER: usize = 8;
-/// Bytes of a symbol before those of a packet's contributing sources and payload.
+/// Length of the part of a symbol before the contributing sources and the payload, in bytes.
 pub const SYMBOL_HEAD: usize = 8;
 const FIXED: usize = 12;
 const EXTENSION: u8 = 0x10;
@@ -51,13 +52,13 @@ const EXTENSION: u8 = 0x10;
 /// The payload header of a parity packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityHeader {
-    /// Packets of the block, 1…64.
+    /// The number of packets in the block, 1…64.
     pub packets: u8,
-    /// The number of its first packet.
+    /// The sequence number of its first packet.
     pub base: u16,
-    /// The number of this parity in its block, 0…63.
+    /// The index of this parity packet in its block, 0…63.
     pub index: u8,
-    /// Parities of the block that have been sent so far, this one included: more than `index`, at most 64.
+    /// The number of parity packets of the block sent so far, including this one: above `index`, at most 64.
     pub sent: u8,
 }
 
@@ -69,10 +70,10 @@ impl ParityHeader {
         out.extend_from_slice(symbol);
     }
 
-    /// A payload: its header and its symbol.
+    /// Parses a payload into its header and its symbol.
     ///
     /// # Errors
-    /// It is too short, of another kind or version, or its counts are beyond their limits.
+    /// The payload is too short, has another kind or version, or its counts exceed their limits.
     pub fn parse(payload: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let malformed = |what| Err(ParseError::Malformed { what });
         let mut reader = Reader::new(payload);
@@ -103,10 +104,10 @@ impl ParityHeader {
     }
 }
 
-/// The symbol of an RTP packet, from its header's first byte to its payload's last.
+/// Returns the symbol of an RTP packet, given from the first byte of the header to the last byte of the payload.
 ///
 /// # Errors
-/// It isn't an RTP packet, or is longer than a datagram can be.
+/// It is not an RTP packet, or is longer than a datagram can be.
 pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
     let mut reader = Reader::new(packet);
     let head: [u8; FIXED] = reader.array("RTP header")?;
@@ -125,6 +126,7 @@ pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
         .map_err(|_| ParseError::TooMany { what: "bytes in a packet", limit })?;
     let mut symbol = Vec::with_capacity(SYMBOL_HEAD + usize::from(len));
     symbol.extend_from_slice(&len.to_be_bytes());
+    // The version is implied, and the extension is not part of the symbol.
     symbol.extend_from_slice(&[head[0] & 0x3f & !EXTENSION, head[1]]);
     symbol.extend_from_slice(&head[4..8]);
     symbol.extend_from_slice(sources);
@@ -132,11 +134,11 @@ pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
     Ok(symbol)
 }
 
-/// The RTP packet of a symbol: the inverse of [`symbol`], with the number and the source that it doesn't hold, and
-/// without a header extension.
+/// Returns the RTP packet of a symbol: the inverse of [`symbol`]. The sequence number and the SSRC are not part of the
+/// symbol, and the packet has no header extension.
 ///
 /// # Errors
-/// The symbol announces more than it has, or has more than zeros behind what it announces: it is no packet's.
+/// The symbol announces more bytes than it has, or has nonzero bytes after them, so that it belongs to no packet.
 pub fn packet(symbol: &[u8], seq: u16, ssrc: u32) -> Result<Vec<u8>, ParseError> {
     let mut reader = Reader::new(symbol);
     let len = reader.u16("symbol")?;
@@ -155,7 +157,7 @@ pub fn packet(symbol: &[u8], seq: u16, ssrc: u32) -> Result<Vec<u8>, ParseError>
     Ok(packet)
 }
 
-/// Parity `index` (0…63) of a block's symbols (at most 64, in the order of their numbers): as long as the longest.
+/// Returns parity `index` (0…63) of a block's symbols (at most 64, in sequence). It is as long as the longest one.
 pub fn parity(index: u8, symbols: &[impl AsRef<[u8]>]) -> Vec<u8> {
     debug_assert!(index < MAX_PARITIES && symbols.len() <= MAX_PACKETS.into());
     let len = symbols.iter().map(|symbol| symbol.as_ref().len()).max().unwrap_or(0);
@@ -166,12 +168,12 @@ pub fn parity(index: u8, symbols: &[impl AsRef<[u8]>]) -> Vec<u8> {
     parity
 }
 
-/// The symbols that are missing of a block of `packets`, each with its place in the block, in order. `sources` are
-/// places and symbols of packets that arrived, `parities` indices and symbols of parities; of those that are given
-/// twice the first counts. A symbol may come out with zeros behind it, as in [`packet`].
+/// Recovers the missing symbols of a block of `packets`, each with its position in the block, in order. `sources` are
+/// positions and symbols of received packets, `parities` are indices and symbols of received parity. The first of
+/// duplicates counts. A symbol may have trailing zeros, which [`packet`] removes.
 ///
 /// # Errors
-/// There are fewer than `packets` symbols; a place or index is beyond its limit; a packet is longer than its parity.
+/// There are fewer than `packets` symbols; a position or index exceeds its limit; a packet is longer than its parity.
 pub fn recover(
     packets: u8,
     sources: &[(u8, &[u8])],
@@ -194,6 +196,7 @@ pub fn recover(
         if *index >= MAX_PARITIES {
             return Err(ParseError::TooMany { what: "parities of a block", limit: MAX_PARITIES.into() });
         }
+        // As many rows as unknowns suffice, and duplicates would make the matrix singular.
         if rows.len() < missing.len() && rows.iter().all(|(other, _)| other != index) {
             rows.push((*index, symbol.to_vec()));
         }
@@ -201,7 +204,7 @@ pub fn recover(
     if rows.len() < missing.len() {
         return malformed("fewer symbols of a block than it has packets");
     }
-    // What is left of each parity is of the missing packets alone.
+    // After subtraction of the received packets, each parity is a combination of the missing packets only.
     let len = rows.iter().map(|(_, symbol)| symbol.len()).max().unwrap_or(0);
     for (index, row) in &mut rows {
         row.resize(len, 0);
@@ -218,8 +221,8 @@ pub fn recover(
     Ok(missing.into_iter().zip(solved).collect())
 }
 
-/// Solves `matrix` · x = `right` by Gauss–Jordan elimination. All square parts of the matrix can be inverted, so that
-/// no pivot is zero.
+/// Solves `matrix` · x = `right` by Gauss–Jordan elimination. No pivot is zero, because every square submatrix is
+/// invertible.
 fn solve(mut matrix: Vec<Vec<u8>>, mut right: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     for at in 0..matrix.len() {
         let inverse = div(1, matrix[at][at]);
@@ -236,8 +239,9 @@ fn solve(mut matrix: Vec<Vec<u8>>, mut right: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     right
 }
 
-/// `sum` += `factor` · `symbol`, byte by byte; both signs are the same in this field.
+/// Adds `factor` · `symbol` to `sum`, byte by byte. Addition and subtraction are the same in this field.
 fn add(sum: &mut [u8], factor: u8, symbol: &[u8]) {
+    // One table per call replaces a multiplication per byte.
     let product: [u8; 256] = std::array::from_fn(|byte| mul(byte as u8, factor));
     for (sum, byte) in sum.iter_mut().zip(symbol) {
         *sum ^= product[usize::from(*byte)];
@@ -250,7 +254,7 @@ fn coefficient(index: u8, place: u8) -> u8 {
 
 const POLYNOMIAL: u16 = 0x11d;
 
-/// Powers of 2, twice over, and their logarithms.
+/// The powers of 2, repeated once so that sums of two logarithms need no modulo, and the logarithms.
 static TABLES: ([u8; 510], [u8; 256]) = {
     let (mut powers, mut logs) = ([0; 510], [0; 256]);
     let (mut power, mut n) = (1u16, 0);
@@ -272,7 +276,7 @@ fn mul(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 { 0 } else { TABLES.0[log(a) + log(b)] }
 }
 
-/// `b` isn't 0.
+/// Divides `a` by `b`, which is not 0.
 fn div(a: u8, b: u8) -> u8 {
     let log = |byte: u8| usize::from(TABLES.1[usize::from(byte)]);
     if a == 0 { 0 } else { TABLES.0[log(a) + 255 - log(b)] }

@@ -1,6 +1,6 @@
-//! How video frames are cut into RTP payloads, and put together again.
+//! Packetisation of video frames into RTP payloads, and reassembly.
 //!
-//! | format | document | header of a payload | a frame's units |
+//! | format | document | payload header | units of a frame |
 //! |---|---|---|---|
 //! | MPEG-4 | RFC 6416 | none | the frame |
 //! | MPEG-2 | RFC 2250 | 4 bytes | slices, the first with all headers before it |
@@ -11,11 +11,11 @@
 //! | VP9 | RFC 9628 | 3 bytes, with a picture id of 15 bits | the frame |
 //! | AV1 | AOM's RTP payload format 1.0 | 1 byte, and an OBU's header or the length of the first of two | OBUs |
 //!
-//! Parameter sets and sequence headers travel in band, as the encoder gives them. [`is_key_frame`] says of a frame
-//! whether a decoder can begin there.
+//! Parameter sets and sequence headers are sent in band, as the encoder emits them. [`is_key_frame`] returns whether a
+//! decoder can start at a frame.
 //!
-//! [`fragments`] says where a frame is cut and allocates nothing; [`payloads`] cuts the same way and has the bytes.
-//! [`Depacketiser`] is the way back, and [`picture_kind`] says what a frame depends on.
+//! [`fragments`] computes the boundaries without allocation; [`payloads`] has the same boundaries and adds the bytes.
+//! [`Depacketiser`] reassembles frames, and [`picture_kind`] returns the dependencies of a frame.
 
 mod av1;
 mod depacketise;
@@ -35,7 +35,7 @@ pub use units::unit_sizes;
 use std::iter::Peekable;
 use units::{Unit, Units};
 
-/// A payload format.
+/// An RTP payload format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadFormat {
     /// MPEG-4 part 2 (RFC 6416, section 5).
@@ -50,17 +50,17 @@ pub enum PayloadFormat {
     H265,
     /// VP8 (RFC 7741).
     Vp8,
-    /// VP9 of one spatial layer, in the non-flexible mode; a frame isn't a superframe (RFC 9628).
+    /// VP9 with one spatial layer in non-flexible mode; superframes are not supported (RFC 9628).
     Vp9,
-    /// AV1 of one layer (AOM, RTP Payload Format For AV1, version 1.0).
+    /// AV1 with one layer (AOM, RTP Payload Format For AV1, version 1.0).
     Av1,
 }
 
-/// Ticks of the RTP clock per second: the same in all formats.
+/// The RTP clock rate in Hz, which all formats share.
 pub const CLOCK_RATE: u32 = 90_000;
 
 impl PayloadFormat {
-    /// Each of them.
+    /// All formats.
     pub const ALL: [Self; 8] =
         [Self::Mpeg4, Self::Mpeg2, Self::H263p, Self::H264, Self::H265, Self::Vp8, Self::Vp9, Self::Av1];
 
@@ -77,46 +77,46 @@ impl PayloadFormat {
         }
     }
 
-    /// The codec's name, as settings and options have it.
+    /// Returns the codec's name in settings and options.
     pub const fn codec(self) -> &'static str {
         self.row().codec
     }
 
-    /// The format of a codec with this name.
+    /// Returns the format of the codec with this name.
     pub fn of_codec(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.codec() == name)
     }
 
-    /// The encoding name of `a=rtpmap` in a session description: the media subtype that the format's document
+    /// Returns the encoding name of `a=rtpmap` in a session description: the media subtype that the format's document
     /// registers.
     pub const fn encoding(self) -> &'static str {
         self.row().encoding
     }
 
-    /// The format with this encoding name, in upper or lower case.
+    /// Returns the format with this encoding name, ignoring case.
     pub fn of_encoding(name: &str) -> Option<Self> {
         let known = |format: &Self| format.encoding().eq_ignore_ascii_case(name);
         let other = name.eq_ignore_ascii_case("H263-2000").then_some(Self::H263p);
         Self::ALL.into_iter().find(known).or(other)
     }
 
-    /// The payload type that RFC 3551 assigns to it; the others take a dynamic one, 96…127.
+    /// Returns the static payload type of RFC 3551. Formats without one use a dynamic type, 96…127.
     pub const fn static_type(self) -> Option<u8> {
         self.row().static_type
     }
 }
 
-/// What is told of a format.
+/// The properties of a format.
 #[derive(Clone, Copy)]
 struct Row {
     codec: &'static str,
     encoding: &'static str,
     static_type: Option<u8>,
-    /// Bytes of payload header before whole units.
+    /// Length of the payload header before whole units, in bytes.
     whole_header: usize,
-    /// Bytes of payload header before a part of a unit.
+    /// Length of the payload header before a part of a unit, in bytes.
     part_header: usize,
-    /// Bytes of a divided unit that its payload headers stand for: of a NAL unit its header.
+    /// Number of bytes of a divided unit that the payload header replaces: the header of a NAL unit.
     stood_for: usize,
     /// Whether several whole units may share a payload.
     shares: bool,
@@ -129,41 +129,41 @@ impl Row {
     }
 }
 
-/// Smaller limits of payload than this count as this.
+/// Minimum payload limit. Smaller limits are raised to it.
 pub const MIN_PAYLOAD: usize = 8;
 
-/// One payload: which bytes of the access unit it stands for, and what it looks like.
+/// A payload as a range of the access unit, with its properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// Where in the access unit its bytes begin.
+    /// The offset of its first byte in the access unit.
     pub offset: usize,
-    /// How many bytes of the access unit it stands for.
+    /// The number of bytes of the access unit that it covers.
     pub len: usize,
-    /// How many of these, at their beginning, aren't sent since the payload header says them: start codes.
+    /// The number of leading bytes that are not sent because the payload header implies them: start codes.
     pub implied: usize,
-    /// Bytes of the payload header.
+    /// Length of the payload header in bytes.
     pub header_len: usize,
-    /// Whether a unit begins with it.
+    /// Whether it starts a unit.
     pub starts_unit: bool,
-    /// Whether a unit ends with it.
+    /// Whether it ends a unit.
     pub ends_unit: bool,
-    /// Whether the access unit ends with it: RTP's marker.
+    /// Whether it ends the access unit, which sets RTP's marker bit.
     pub last: bool,
 }
 
 impl Fragment {
-    /// Bytes of payload, header included.
+    /// Returns the length of the payload in bytes, including its header.
     pub const fn payload_len(&self) -> usize {
         self.header_len + self.len - self.implied
     }
 }
 
-/// Cuts a frame into payloads of at most `max_payload` bytes (but see [`MIN_PAYLOAD`]). H.264 and H.265 are in the byte
-/// stream format of their annexes B, or one bare NAL unit; AV1 is in the low-overhead format of its section 5.
+/// Packetises a frame into payloads of at most `max_payload` bytes, see [`MIN_PAYLOAD`]. H.264 and H.265 are in the
+/// byte stream format of their annexes B, or a single NAL unit. AV1 is in the low-overhead format of its section 5.
 ///
-/// Whole units share a payload as far as they fit, except NAL units. One that is longer than a payload is divided, and
-/// shares none of its payloads with others, so that a loss costs as few units as may be; but OBUs, of which one begins
-/// where the other one ends.
+/// Whole units share a payload as far as they fit, except NAL units. A unit that is longer than a payload is divided,
+/// and does not share a payload with other units, so that a loss damages as few units as possible. OBUs are the
+/// exception: one starts where the previous one ends.
 pub fn fragments(format: PayloadFormat, frame: &[u8], max_payload: usize) -> Fragments<'_> {
     let (max, units) = (max_payload.max(MIN_PAYLOAD), Units::new(format, frame).peekable());
     Fragments { format, frame, max, units, rest: None }
@@ -176,7 +176,7 @@ pub struct Fragments<'a> {
     frame: &'a [u8],
     max: usize,
     units: Peekable<Units<'a>>,
-    /// What is left of a divided unit: where, and how much.
+    /// The rest of a divided unit: offset and length.
     rest: Option<(usize, usize)>,
 }
 
@@ -214,6 +214,7 @@ impl Iterator for Fragments<'_> {
 impl Fragments<'_> {
     fn divide(&mut self, unit: Unit) -> Fragment {
         let header_len = self.format.row().part_header;
+        // The FU header contains the NAL unit header, so that it is not repeated.
         let implied = unit.prefix + self.format.row().stood_for;
         let len = (self.max - header_len + implied).min(unit.len);
         if len < unit.len {
@@ -236,25 +237,25 @@ impl Fragments<'_> {
     }
 }
 
-/// One payload with its bytes.
+/// A payload with its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
-    /// What it stands for.
+    /// Its range and properties.
     pub fragment: Fragment,
     header: [u8; 4],
     body: &'a [u8],
 }
 
 impl Payload<'_> {
-    /// Appends it to `out`.
+    /// Appends the payload to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.header[..self.fragment.header_len]);
         out.extend_from_slice(self.body);
     }
 }
 
-/// As [`fragments`], with the bytes of the payloads. `picture` counts the frames: VP8 and VP9
-/// send its lower 15 bits.
+/// Packetises a frame as [`fragments`] does, with the bytes of the payloads. `picture` is the frame number, whose lower
+/// 15 bits are the picture ID of VP8 and VP9.
 pub fn payloads(
     format: PayloadFormat,
     frame: &[u8],
@@ -266,6 +267,7 @@ pub fn payloads(
     fragments(format, frame, max_payload).map(move |fragment| {
         let carried = &frame[fragment.offset..fragment.offset + fragment.len];
         let body = &carried[fragment.implied..];
+        // All fragments of a NAL unit repeat its header fields, but only the first fragment contains them.
         if fragment.starts_unit && format.row().stood_for > 0 {
             let header = carried.get(fragment.implied.saturating_sub(format.row().stood_for)..fragment.implied);
             nal[..header.map_or(0, <[u8]>::len)].copy_from_slice(header.unwrap_or_default());
@@ -279,11 +281,11 @@ pub fn payloads(
                 }
                 header = mpeg2.header(&fragment);
             }
-            // P: the two zero bytes of a start code are left out (RFC 4629, section 5.1).
+            // P: the two zero bytes of a start code are omitted (RFC 4629, section 5.1).
             PayloadFormat::H263p => header[0] = if fragment.implied > 0 { 0x04 } else { 0 },
             PayloadFormat::H264 => {
-                // Indicator: F and NRI of the unit, type 28. Header: start, end, the unit's type (RFC 6184, section
-                // 5.8).
+                // FU indicator: F and NRI of the unit, type 28. FU header: start, end, type of the unit (RFC 6184,
+                // section 5.8).
                 header[0] = nal[0] & 0xe0 | units::FU_A;
                 header[1] = u8::from(fragment.starts_unit) << 7 | u8::from(fragment.ends_unit) << 6 | nal[0] & 0x1f;
             }
@@ -296,7 +298,7 @@ pub fn payloads(
     })
 }
 
-/// What RFC 2250 repeats of the latest picture header in each payload.
+/// The fields of the latest picture header, which RFC 2250 repeats in each payload.
 #[derive(Clone, Copy, Default)]
 struct Mpeg2Picture {
     temporal_reference: u16,
@@ -326,13 +328,15 @@ impl Mpeg2Picture {
                         _ => 0,
                     };
                 }
+                // Headers only precede the first slice, so that the search ends here.
                 units::FIRST_SLICE..=units::LAST_SLICE => return,
                 _ => {}
             }
         }
     }
 
-    /// RFC 2250, section 3.4: MBZ 5, T 1, TR 10; AN 1, N 1, S 1, B 1, E 1, P 3; FBV 1, BFC 3, FFV 1, FFC 3.
+    /// Returns the header (RFC 2250, section 3.4): MBZ 5, T 1, TR 10; AN 1, N 1, S 1, B 1, E 1, P 3; FBV 1, BFC 3, FFV
+    /// 1, FFC 3.
     fn header(&self, fragment: &Fragment) -> [u8; 4] {
         let [high, low] = self.temporal_reference.to_be_bytes();
         let flags = u8::from(self.sequence && fragment.starts_unit) << 5

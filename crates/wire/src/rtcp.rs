@@ -1,7 +1,7 @@
-//! RTCP (RFC 3550, section 6; feedback of RFC 4585) as owned values.
+//! RTCP packets (RFC 3550, section 6; feedback of RFC 4585) as owned values.
 //!
-//! Read generously: a lone report as FFmpeg sends it and the reduced-size form of RFC 5506 are accepted; packets of
-//! unknown types are kept as bytes. Written strictly.
+//! The parser is lenient: it accepts single reports as FFmpeg sends them and reduced-size RTCP (RFC 5506), and keeps
+//! packets of unknown types as bytes. The writer is strict.
 
 mod acknowledged;
 mod congestion;
@@ -26,37 +26,39 @@ const APP: u8 = 204;
 const RTPFB: u8 = 205;
 const PSFB: u8 = 206;
 const RSI: u8 = 209;
-/// Sub-report "group and average packet size" (RFC 5760, section 7.1.12).
+/// Type of the sub-report "group and average packet size" (RFC 5760, section 7.1.12).
 const GROUP_SIZE: u8 = 12;
 
 const CNAME: u8 = 1;
 const BLOCK: usize = 24;
-/// The count field has five bits; what is more goes into further packets.
+/// Maximum of the 5-bit count field. More items are written into further packets.
 const MAX_COUNT: usize = 31;
-/// Packets in one compound. Honest ones have fewer than ten.
+/// Maximum number of packets in a compound. Legitimate compounds have fewer than ten.
 const MAX_PACKETS: usize = 256;
 
-/// What one receiver says of one source (RFC 3550, section 6.4.1).
+/// A report block: reception statistics of one source (RFC 3550, section 6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportBlock {
-    /// The source.
+    /// The SSRC of the source.
     pub ssrc: u32,
-    /// Share of packets lost since the previous report, in 1/256.
+    /// Fraction of packets lost since the previous report, in 1/256.
     pub fraction: u8,
-    /// Packets lost since the beginning: 24 bits, negative when duplicates outnumber losses. Saturates when written.
+    /// Number of packets lost since the beginning: 24 bits, negative if duplicates outnumber losses. Saturates when
+    /// written.
     pub cumulative_lost: i32,
-    /// The highest sequence number received, with the count of its cycles above it.
+    /// The extended highest sequence number received.
     pub highest_seq: u32,
     /// Interarrival jitter, in ticks of the media clock.
     pub jitter: u32,
-    /// The middle of the last sender report's NTP time, 0 when there was none.
+    /// LSR: the middle of the last sender report's NTP time, or 0 if there was none.
     pub lsr: u32,
-    /// How long ago that report came, in 1/65536 s.
+    /// DLSR: the time since the arrival of that report, in 1/65536 s.
     pub dlsr: u32,
 }
 
 impl ReportBlock {
     fn encode(&self, out: &mut Vec<u8>) {
+        // The field has 24 bits with a sign.
         let lost = self.cumulative_lost.clamp(-0x80_0000, 0x7f_ffff) as u32 & 0xff_ffff;
         let words =
             [self.ssrc, u32::from(self.fraction) << 24 | lost, self.highest_seq, self.jitter, self.lsr, self.dlsr];
@@ -80,123 +82,123 @@ impl ReportBlock {
     }
 }
 
-/// To whom a feedback message is addressed.
+/// The layer that a feedback message is addressed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedbackKind {
-    /// The transport (packet type 205).
+    /// The transport layer (RTPFB, packet type 205).
     Transport,
-    /// The encoder (packet type 206).
+    /// The codec (PSFB, packet type 206).
     Payload,
 }
 
-/// What a source knows of its group (RFC 5760, section 7.1.12).
+/// The size of the group, as its source knows it (RFC 5760, section 7.1.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupSize {
-    /// Mean size of the group's RTCP datagrams in bytes.
+    /// Average size of the group's RTCP datagrams in bytes.
     pub average: u16,
-    /// Receivers.
+    /// Number of receivers.
     pub receivers: u32,
 }
 
 /// One packet of a compound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// From a source that has sent since its previous report.
+    /// Sender report: its participant has sent media since its previous report.
     SenderReport {
-        /// The reporter.
+        /// The SSRC of the reporting participant.
         ssrc: u32,
         /// NTP time of this report: seconds in 32.32 fixed point.
         ntp: u64,
-        /// The same instant on the media clock.
+        /// The same time as an RTP timestamp.
         rtp: u32,
         /// RTP packets sent so far.
         packets: u32,
         /// Bytes of payload sent so far.
         octets: u32,
-        /// What it receives. More than 31 are continued in receiver reports.
+        /// Report blocks. Those beyond 31 are written into receiver reports.
         blocks: Vec<ReportBlock>,
     },
-    /// From one that hasn't.
+    /// Receiver report: its participant has sent no media since its previous report.
     ReceiverReport {
-        /// The reporter.
+        /// The SSRC of the reporting participant.
         ssrc: u32,
-        /// What it receives. More than 31 are continued in further reports.
+        /// Report blocks. Those beyond 31 are written into further reports.
         blocks: Vec<ReportBlock>,
     },
-    /// Names of sources. Of the items only CNAME is kept; it is cut to 255 bytes when written.
+    /// Source description. Only CNAME items are kept. A CNAME is cut to 255 bytes when written.
     Sdes {
-        /// (source, CNAME).
+        /// Pairs of SSRC and CNAME.
         chunks: Vec<(u32, String)>,
     },
-    /// Sources that leave.
+    /// BYE: participants that leave.
     Bye {
-        /// Who leaves.
+        /// The SSRCs that leave.
         ssrcs: Vec<u32>,
-        /// Why; empty when nothing is said. Cut to 255 bytes when written.
+        /// The reason, or an empty text. It is cut to 255 bytes when written.
         reason: String,
     },
-    /// Application-defined.
+    /// APP: an application-defined packet.
     App {
-        /// The sender.
+        /// The SSRC of the sender.
         ssrc: u32,
-        /// 0…31.
+        /// The subtype, 0…31.
         subtype: u8,
-        /// Four ASCII characters.
+        /// The name: four ASCII characters.
         name: [u8; 4],
-        /// Whole words: zeros are added when written if they are not.
+        /// The data. It is padded with zeros to whole words when written.
         data: Vec<u8>,
     },
     /// Any feedback message of RFC 4585.
     Feedback {
-        /// Transport or payload.
+        /// The transport layer or the codec.
         kind: FeedbackKind,
-        /// The message's format, 0…31.
+        /// The format of the message (FMT), 0…31.
         fmt: u8,
-        /// Who says it.
+        /// The SSRC of the sender of the message.
         sender: u32,
-        /// Of which source; in RFC 8888 the first of its streams.
+        /// The SSRC of the media source; in RFC 8888 that of the first stream.
         media: u32,
-        /// What follows: whole words, filled up with zeros when written; in transport-wide feedback filled up with
-        /// padding.
+        /// Feedback control information. When written it is filled up to whole words: with RTCP padding in
+        /// transport-wide feedback, with zeros otherwise.
         fci: Vec<u8>,
     },
-    /// Receiver summary information of a source to which receivers report alone (RFC 5760, section 7.1.1). Of its
-    /// sub-reports only the group's size is kept.
+    /// Receiver summary information (RSI) of a source that alone receives the reports of its group (RFC 5760, section
+    /// 7.1.1). Only the sub-report with the group size is kept.
     Summary {
-        /// Who says it.
+        /// The SSRC of the sender of the summary.
         ssrc: u32,
-        /// Of which source.
+        /// The SSRC of the summarised source.
         media: u32,
         /// NTP time of the summary: seconds in 32.32 fixed point.
         ntp: u64,
-        /// How large the group is.
+        /// The size of the group, if it is included.
         group: Option<GroupSize>,
     },
-    /// Of a type that isn't known here.
+    /// A packet of an unknown type.
     Unknown {
-        /// Its packet type.
+        /// The packet type.
         packet_type: u8,
-        /// Its count field, 0…31.
+        /// The count field, 0…31.
         count: u8,
-        /// What follows its first word: whole words, filled up with zeros when written.
+        /// The bytes after the first word. They are padded with zeros to whole words when written.
         body: Vec<u8>,
     },
 }
 
-/// What one RTCP datagram holds.
+/// The RTCP packets of one datagram.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compound {
-    /// In their order on the wire.
+    /// The packets in wire order.
     pub packets: Vec<Packet>,
 }
 
 impl Compound {
-    /// Packets of types that aren't known here.
+    /// Returns the number of packets of unknown types.
     pub fn unknown(&self) -> usize {
         self.packets.iter().filter(|packet| matches!(packet, Packet::Unknown { .. })).count()
     }
 
-    /// Who sent it, as far as it says so.
+    /// Returns the SSRC of the sender, if any packet contains it.
     pub fn sender(&self) -> Option<u32> {
         self.packets.iter().find_map(|packet| match packet {
             Packet::SenderReport { ssrc, .. }
@@ -210,12 +212,12 @@ impl Compound {
         })
     }
 
-    /// Bytes that [`Compound::encode`] appends.
+    /// Returns the number of bytes that [`Compound::encode`] appends.
     pub fn encoded_len(&self) -> usize {
         self.packets.iter().map(Packet::encoded_len).sum()
     }
 
-    /// Appends it to `out`.
+    /// Appends the compound to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.reserve(self.encoded_len());
         for packet in &self.packets {
@@ -223,11 +225,12 @@ impl Compound {
         }
     }
 
-    /// Reads a datagram. Nothing is returned of one that is damaged in any part.
+    /// Parses a datagram. Returns an error if any part of it is malformed.
     pub fn parse(datagram: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(datagram);
         let mut packets = Vec::new();
         loop {
+            // A bound on the memory for datagrams of many tiny packets.
             if packets.len() == MAX_PACKETS {
                 return Err(ParseError::TooMany { what: "packets in a compound", limit: MAX_PACKETS });
             }
@@ -264,7 +267,7 @@ impl Packet {
                 rtp: reader.u32("sender report")?,
                 packets: reader.u32("sender report")?,
                 octets: reader.u32("sender report")?,
-                // What may follow the blocks is a profile's extension: skipped.
+                // Bytes after the blocks are a profile-specific extension, which is skipped.
                 blocks: parse_blocks(count, &mut reader)?,
             },
             RR => {
@@ -273,6 +276,7 @@ impl Packet {
             SDES => Self::Sdes { chunks: parse_chunks(count, reader)? },
             BYE => {
                 let ssrcs = (0..count).map(|_| reader.u32("BYE")).collect::<Result<_, _>>()?;
+                // The reason is optional.
                 let reason = match reader.u8("BYE reason") {
                     Ok(len) => text(reader.take(usize::from(len), "BYE reason")?),
                     Err(_) => String::new(),
@@ -301,13 +305,12 @@ impl Packet {
         })
     }
 
-    /// Whether it tells of single packets, in one of the formats that are known here, by its kind and format: nothing
-    /// of it is read.
-    pub fn tells_packets(&self) -> bool {
+    /// Returns true if this is per-packet feedback in a known format, by its type and FMT. The content is not checked.
+    pub fn is_packet_feedback(&self) -> bool {
         CongestionFeedback::is(self) || TransportFeedback::is(self)
     }
 
-    /// Bytes that it takes in a datagram.
+    /// Returns the length of the packet in bytes.
     pub fn encoded_len(&self) -> usize {
         let continued = |blocks: &[ReportBlock]| blocks.len().saturating_sub(1) / MAX_COUNT * 8;
         match self {
@@ -329,7 +332,7 @@ impl Packet {
         }
     }
 
-    /// Appends it to `out`.
+    /// Appends the packet to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::SenderReport { ssrc, ntp, rtp, packets, octets, blocks } => {
@@ -395,6 +398,7 @@ impl Packet {
                 put(*media, out);
                 out.extend_from_slice(fci);
                 let filling = to_words(fci.len()) - fci.len();
+                // libwebrtc pads this message with the padding bit instead of zeros.
                 if filling > 0 && fills_up(packet_type, *fmt) {
                     out[at] |= 0x20;
                     out.resize(out.len() + filling - 1, 0);
@@ -423,8 +427,8 @@ impl Packet {
     }
 }
 
-/// Whether padding fills a packet up to whole words, wherever it stands in a compound. RFC 3550 pads by whole words,
-/// and at the end alone; libwebrtc pads transport-wide feedback so.
+/// Returns true if padding to whole words may occur anywhere in a compound. RFC 3550 allows padding in whole words at
+/// the end only, but libwebrtc pads transport-wide feedback in this way.
 const fn fills_up(packet_type: u8, fmt: u8) -> bool {
     packet_type == RTPFB && fmt == transport::TRANSPORT_WIDE
 }
@@ -446,11 +450,13 @@ fn parse_chunks(count: u8, mut reader: Reader<'_>) -> Result<Vec<(u32, String)>,
             }
             let len = reader.u8("SDES item")?;
             let value = reader.take(usize::from(len), "SDES item")?;
+            // Only the first CNAME of a chunk counts; other items are skipped.
             if item == CNAME && cname.is_none() {
                 cname = Some(text(value));
             }
         }
-        // The next chunk begins at a word. Zeros can't be skipped by value: its SSRC may begin with one.
+        // The next chunk starts at a word boundary. Zeros can't be skipped by value, because an SSRC may start with
+        // one.
         let used = start - reader.rest.len();
         reader.take(to_words(used) - used, "SDES chunk")?;
         chunks.extend(cname.map(|cname| (ssrc, cname)));
@@ -458,7 +464,7 @@ fn parse_chunks(count: u8, mut reader: Reader<'_>) -> Result<Vec<(u32, String)>,
     Ok(chunks)
 }
 
-/// Goes through the sub-reports; each tells its length in words.
+/// Parses the sub-reports, each of which has its length in words.
 fn parse_group_size(mut reader: Reader<'_>) -> Result<Option<GroupSize>, ParseError> {
     let (what, mut group) = ("receiver summary's sub-report", None);
     while !reader.rest.is_empty() {
@@ -466,6 +472,7 @@ fn parse_group_size(mut reader: Reader<'_>) -> Result<Option<GroupSize>, ParseEr
         let mut body = Reader::new(reader.take((usize::from(words) * 4).saturating_sub(2), what)?);
         if kind == GROUP_SIZE {
             group = Some(GroupSize { average: body.u16(what)?, receivers: body.u32(what)? });
+        // A sub-report of length 0 would not advance the parser.
         } else if words == 0 {
             break;
         }
@@ -480,7 +487,8 @@ fn receiver_report(ssrc: u32, blocks: &[ReportBlock], out: &mut Vec<u8>) {
     close(at, out);
 }
 
-/// Groups that fit a count field; one empty group of nothing, since an empty packet is still a packet.
+/// Splits into groups that fit a count field. Without items it returns one empty group, because an empty packet is
+/// still written.
 fn groups<T>(all: &[T]) -> impl Iterator<Item = &[T]> {
     let none: &[T] = &[];
     all.chunks(MAX_COUNT).chain(all.is_empty().then_some(none))
@@ -493,7 +501,7 @@ fn open(packet_type: u8, count: usize, out: &mut Vec<u8>) -> usize {
     at
 }
 
-/// Fills up to a whole word and writes the length.
+/// Pads the packet to whole words and writes its length.
 fn close(at: usize, out: &mut Vec<u8>) {
     let len = to_words(out.len() - at);
     out.resize(at + len, 0);
@@ -509,13 +517,13 @@ fn chunk_len(cname: &str) -> usize {
     to_words(4 + 2 + cname.len() + 1)
 }
 
-/// At most 255 bytes, in whole characters.
+/// Cuts the text to at most 255 bytes, at a character boundary.
 fn cut(text: &str) -> &str {
     let end = (0..=text.len().min(255)).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]
 }
 
-/// One line: a name is none of several.
+/// Decodes a text of one line. Line breaks are removed, because a name must not span several lines of a display.
 fn text(bytes: &[u8]) -> String {
     crate::plain_text(bytes).replace(['\r', '\n'], "")
 }

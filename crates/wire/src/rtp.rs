@@ -1,42 +1,42 @@
-//! The RTP header and its extension elements (RFC 3550, section 5.1; RFC 8285).
+//! The RTP header and its header extension (RFC 3550, section 5.1; RFC 8285).
 
 use crate::bytes::{Reader, to_words};
 use crate::{IP_UDP_OVERHEAD, ParseError, is_rtcp};
 use steadycast_units::{Bytes, Stamp};
 
-/// The extension element in which the send time travels: 32 bits in units of 2⁻¹⁸ s.
+/// ID of the extension element with the send time: 32 bits in units of 2⁻¹⁸ s.
 pub const SEND_TIME_ID: u8 = 1;
 
 const FIXED: usize = 12;
 const ONE_BYTE_PROFILE: u16 = 0xBEDE;
 const TWO_BYTE_PROFILE: u16 = 0x1000;
 
-/// The low 24 bits of a send time, as abs-send-time has them: libwebrtc's header extension, in the same units.
+/// Returns the low 24 bits of a send time, which is the format of libwebrtc's abs-send-time extension.
 pub fn absolute(Stamp(stamp): Stamp) -> [u8; 3] {
     let [_, low @ ..] = stamp.to_be_bytes();
     low
 }
 
-/// One element of a header extension, to be written: its id (not 0) and up to 255 bytes.
+/// An element of a header extension to be written: its ID (not 0) and up to 255 bytes.
 pub type Element<'a> = (u8, &'a [u8]);
 
-/// The header extension of transport-wide feedback: a number that counts all packets of a transport
-/// (draft-holmer-rmcat-transport-wide-cc-extensions-01, section 2), and libwebrtc's request (version 2,
-/// `transport-wide-cc-02`). Its element's id is agreed on in a session description.
+/// The header extension of transport-wide feedback, with a number that counts all packets of a transport
+/// (draft-holmer-rmcat-transport-wide-cc-extensions-01, section 2). Version 2 (`transport-wide-cc-02` of libwebrtc)
+/// adds a request for a report. The session description sets the ID of the element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportNumber {
-    /// The packet's number among all of the transport, modulo 2¹⁶.
+    /// The transport-wide sequence number, modulo 2¹⁶.
     pub seq: u16,
-    /// That a report is wanted at once; only version 2 has it.
+    /// A request for an immediate report, in version 2 only.
     pub request: Option<ReportRequest>,
 }
 
-/// What a report that is asked for is to hold.
+/// The content of a requested report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportRequest {
-    /// Whether it has to say when packets arrived.
+    /// Whether the report includes arrival times.
     pub timed: bool,
-    /// How many packets it covers, this one as its last: 0…32767, and no report is wanted with 0.
+    /// Number of packets that the report covers, up to and including this one: 0…32767. With 0 no report is requested.
     pub packets: u16,
 }
 
@@ -49,7 +49,7 @@ impl TransportNumber {
         }
     }
 
-    /// From an element's data; `None` when it has another length.
+    /// Parses an element's data. Returns `None` if its length is neither 2 nor 4.
     pub fn read(data: &[u8]) -> Option<Self> {
         let word = |at: usize| data.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
         let request = |word: u16| ReportRequest { timed: word & 0x8000 != 0, packets: word & 0x7fff };
@@ -62,40 +62,40 @@ impl TransportNumber {
 pub struct PayloadTypes(u128);
 
 impl PayloadTypes {
-    /// Whether a payload type is in the set.
+    /// Returns true if the payload type is in the set.
     pub const fn contains(self, payload_type: u8) -> bool {
         payload_type < 128 && self.0 >> payload_type & 1 == 1
     }
 }
 
 impl FromIterator<u8> for PayloadTypes {
-    /// The set of these payload types, from 0 to 127; others are left out.
+    /// Creates the set of these payload types. Values above 127 are ignored.
     fn from_iter<T: IntoIterator<Item = u8>>(types: T) -> Self {
         Self(types.into_iter().filter(|each| *each < 128).fold(0, |set, each| set | 1 << each))
     }
 }
 
-/// All of an RTP packet but its payload's bytes and its opaque extension elements.
+/// An RTP header with its send time, without opaque extension elements and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpHeader {
-    /// The payload format, 0…127.
+    /// The payload type, 0…127.
     pub payload_type: u8,
-    /// In video: the last packet of its frame.
+    /// The marker bit. In video it marks the last packet of a frame.
     pub marker: bool,
     /// The sequence number.
     pub seq: u16,
-    /// When the frame is to be shown, in ticks of the payload's clock.
+    /// The RTP timestamp: presentation time in ticks of the payload's clock.
     pub timestamp: u32,
-    /// The source.
+    /// The SSRC of the source.
     pub ssrc: u32,
-    /// When the packet left, on the sender's clock: the element [`SEND_TIME_ID`].
+    /// The send time on the sender's clock, from the element [`SEND_TIME_ID`].
     pub send_time: Option<Stamp>,
-    /// Bytes of payload, which may be elsewhere or nowhere.
+    /// Length of the payload in bytes. The payload itself may be stored elsewhere or not exist.
     pub payload_len: u16,
 }
 
 impl RtpHeader {
-    /// Bytes of the header with its extension, without the payload.
+    /// Returns the length of the header with its extension, in bytes.
     pub fn wire_size(&self, extensions: &[Element<'_>]) -> usize {
         let form = Form::of(extensions);
         let elements = self.send_time.map_or(0, |_| form.element_size(4))
@@ -103,15 +103,15 @@ impl RtpHeader {
         FIXED + if elements == 0 { 0 } else { 4 + to_words(elements) }
     }
 
-    /// The whole IP packet: IP, UDP, header, extension and payload.
+    /// Returns the size of the IP packet: IP, UDP, header, extension and payload.
     pub fn packet_size(&self, extensions: &[Element<'_>]) -> Bytes {
         Bytes::new((IP_UDP_OVERHEAD + self.wire_size(extensions) + usize::from(self.payload_len)) as u64)
     }
 
-    /// Appends the packet to `out`. The one-byte form of RFC 8285 is used unless an element doesn't fit it (an id above
-    /// 14, no bytes at all, or more than 16).
+    /// Appends the packet to `out`. The extension has the one-byte form of RFC 8285, unless an element requires the
+    /// two-byte form: an ID above 14, no bytes, or more than 16 bytes.
     ///
-    /// Elements must have an id other than 0, at most 255 bytes and, if there is a send time, not its id.
+    /// Each element needs an ID other than 0 and other than that of the send time, and at most 255 bytes.
     pub fn encode(&self, extensions: &[Element<'_>], payload: &[u8], out: &mut Vec<u8>) {
         debug_assert_eq!(payload.len(), usize::from(self.payload_len), "the header was made for another payload");
         debug_assert!(self.payload_type < 128);
@@ -134,17 +134,19 @@ impl RtpHeader {
             for &element in extensions {
                 form.write(element, out);
             }
+            // The extension is padded with zeros to whole words.
             out.resize(start + size, 0);
         }
         out.extend_from_slice(payload);
     }
 
-    /// Reads a datagram: the header, the extension elements other than the send time, and the payload without its
-    /// padding. Contributing sources are skipped, extensions of unknown profiles ignored.
+    /// Parses a datagram into the header, the extension elements other than the send time, and the payload without
+    /// padding. Contributing sources and extensions of unknown profiles are skipped.
     pub fn parse(datagram: &[u8]) -> Result<(Self, Extensions<'_>, &[u8]), ParseError> {
         let (mut header, extensions, mut payload) = Self::padded(datagram)?;
         if datagram.first().is_some_and(|flags| flags & 0x20 != 0) {
             let count = usize::from(payload.last().copied().unwrap_or(0));
+            // The padding length includes its own byte, so that it can't be 0 (RFC 3550, section 5.1).
             if count == 0 || count > payload.len() {
                 return Err(ParseError::Padding { count, len: payload.len() });
             }
@@ -154,14 +156,15 @@ impl RtpHeader {
         Ok((header, extensions, payload))
     }
 
-    /// Reads a datagram that may be of another protocol: the header, and the payload with its padding, whose length is
-    /// not in the clear under SRTP. STUN, DTLS, TURN and most of QUIC have another version (RFC 7983, section 7).
+    /// Parses a datagram that may belong to another protocol, and returns the header and the payload with its padding.
+    /// The length of the padding is encrypted under SRTP. STUN, DTLS, TURN and most of QUIC differ in the version bits
+    /// (RFC 7983, section 7).
     pub fn recognise(datagram: &[u8]) -> Option<(Self, &[u8])> {
         let read = (!is_rtcp(datagram)).then(|| Self::padded(datagram).ok())?;
         read.map(|(header, _, payload)| (header, payload))
     }
 
-    /// As [`RtpHeader::parse`], with the padding as a part of the payload.
+    /// Parses a datagram as [`RtpHeader::parse`] does, with the padding as part of the payload.
     fn padded(datagram: &[u8]) -> Result<(Self, Extensions<'_>, &[u8]), ParseError> {
         let mut reader = Reader::new(datagram);
         let [flags, kind] = reader.array("RTP header")?;
@@ -204,6 +207,7 @@ enum Form {
 impl Form {
     fn of(extensions: &[Element<'_>]) -> Self {
         let fits = |(id, data): &Element<'_>| (1..=14).contains(id) && (1..=16).contains(&data.len());
+        // All elements of a packet have the same form.
         if extensions.iter().all(fits) { Self::OneByte } else { Self::TwoByte }
     }
     fn profile(self) -> u16 {
@@ -230,8 +234,8 @@ impl Form {
     }
 }
 
-/// The elements of a received header extension, without the send time. An element that is cut ends the iteration: RFC
-/// 8285 wants what can't be understood to be ignored.
+/// The elements of a received header extension, without the send time. A truncated element ends the iteration, because
+/// RFC 8285 requires that elements which can't be parsed are ignored.
 #[derive(Clone, Copy, Debug)]
 pub struct Extensions<'a> {
     form: Option<Form>,
@@ -239,7 +243,7 @@ pub struct Extensions<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// No elements.
+    /// An extension without elements.
     pub const NONE: Self = Self { form: None, rest: &[] };
 
     fn new(profile: u16, rest: &'a [u8]) -> Self {
@@ -277,7 +281,7 @@ impl<'a> Extensions<'a> {
                     (first, usize::from(len))
                 }
             };
-            // In the one-byte form, id 15 and an id 0 with a length end the list (RFC 8285, section 4.2).
+            // In the one-byte form, ID 15 ends the list, and also ID 0 with a length (RFC 8285, section 4.2).
             let ends = form == Form::OneByte && matches!(id, 0 | 15);
             let Some((data, rest)) = self.rest.split_at_checked(len).filter(|_| !ends) else {
                 self.rest = &[];

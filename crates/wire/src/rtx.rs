@@ -1,8 +1,8 @@
-//! Retransmission of RTP packets in a stream of their own (RFC 4588).
+//! Retransmission of RTP packets in a separate stream (RFC 4588).
 //!
-//! A packet that is sent again has the original's time stamp, marker and payload; its number, payload type and, where
-//! both streams share a session, its source are those of the retransmission stream. The original's number (OSN) stands
-//! before the payload:
+//! A retransmission has the timestamp, marker and payload of the original. The sequence number and the payload type are
+//! those of the retransmission stream, and also the SSRC if both streams share a session. The original sequence number
+//! (OSN) precedes the payload:
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -15,26 +15,25 @@ use crate::ParseError;
 use crate::bytes::Reader;
 use crate::rtp::RtpHeader;
 
-/// Bytes that a packet is longer when it is sent again: those of the OSN. Media has to leave that much room below the
-/// MTU.
+/// Length of the OSN in bytes. Media packets must leave this much room below the MTU.
 pub const OSN: usize = 2;
 
-/// Which stream repeats which (RFC 4588, sections 5.2 and 8.1).
+/// The relation between a retransmission stream and its media (RFC 4588, sections 5.2 and 8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtxStream {
-    /// The retransmission stream's payload type, 0…127.
+    /// The payload type of the retransmissions, 0…127.
     pub payload_type: u8,
-    /// The original's: the parameter `apt`.
+    /// The payload type of the originals, the parameter `apt`.
     pub apt: u8,
-    /// The retransmission stream's source. With a session of its own, which a group requires, that is the original's.
+    /// The SSRC of the retransmissions. In a separate session, which a group requires, it is that of the media.
     pub ssrc: u32,
-    /// The original's source.
+    /// The SSRC of the media.
     pub media: u32,
 }
 
 impl RtxStream {
-    /// The header of an original that is sent again under the number `seq`. It has no send time: whatever sends it
-    /// stamps it with its own departure, which isn't the original's.
+    /// Returns the header of a retransmission with the sequence number `seq`. It has no send time, because the
+    /// original's does not apply; the sender adds its own.
     ///
     /// # Errors
     /// The payload leaves no room for the OSN in a datagram.
@@ -46,17 +45,16 @@ impl RtxStream {
         Ok(RtpHeader { payload_type, seq, ssrc, send_time: None, payload_len, ..*original })
     }
 
-    /// Appends the payload of an original with the number `osn` that is sent again. Padding is not part of it.
+    /// Appends the payload of the retransmission of packet `osn`. `payload` does not include padding.
     pub fn write_payload(osn: u16, payload: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&osn.to_be_bytes());
         out.extend_from_slice(payload);
     }
 
-    /// The original of a packet of the retransmission stream: its header and its payload. When the original left is not
-    /// known.
+    /// Restores the header and the payload of the original. Its send time is unknown.
     ///
     /// # Errors
-    /// The packet is of another stream, or has no OSN, as one that a sender fills its rate up with.
+    /// The packet belongs to another stream, or has no OSN because it is padding.
     pub fn original<'a>(&self, header: &RtpHeader, payload: &'a [u8]) -> Result<(RtpHeader, &'a [u8]), ParseError> {
         if (header.payload_type, header.ssrc) != (self.payload_type, self.ssrc) {
             return Err(ParseError::Malformed { what: "a packet of another stream than the retransmissions" });

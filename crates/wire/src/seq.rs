@@ -1,34 +1,34 @@
-//! Sequence numbers of 16 bits, unwrapped (RFC 3550, appendix A.1).
+//! Extended sequence numbers (RFC 3550, appendix A.1).
 
-/// A jump ahead of this many or more that nothing explains is not a loss but another stream, once its successor
+/// An unexplained jump ahead of at least this many packets is a restart rather than a loss, once the next packet
 /// confirms it.
 pub const MAX_DROPOUT: u16 = 3000;
-/// A packet this far behind the newest, or further, isn't a late one. A jump ahead of as many counts where something
-/// explains it ([`ExtendedSeq::on_packet_within`]), since it would make strays of the packets that it leaves behind.
+/// A packet at least this far behind the newest is not a late one. A jump ahead of as many counts only if it can be
+/// explained ([`ExtendedSeq::on_packet_within`]), because the packets before it would then be rejected.
 pub const MAX_MISORDER: u16 = 100;
-/// Packets in sequence before a source is believed.
+/// Number of consecutive packets before a source is valid.
 pub const MIN_SEQUENTIAL: u8 = 2;
 
-/// What a sequence number turned out to be.
+/// The classification of a received sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The source isn't believed yet; packets in sequence so far are on probation.
+    /// The source is not valid yet; its consecutive packets are on probation.
     Probation,
-    /// The source is believed from this packet on. The packets of the probation that led here count as received.
+    /// The source is valid from this packet on. The preceding packets of the probation count as received.
     Started(i64),
-    /// Newer than all before.
+    /// The packet is the newest so far.
     Newer(i64),
-    /// As new as, or older than, the newest: out of order, or a duplicate.
+    /// The packet is not newer than the newest: it is reordered or a duplicate.
     Late(i64),
-    /// Two packets in sequence far from the others, or one that goes on where a restart had left the stream: the source
-    /// started again, and all counts with it.
+    /// The source restarted, and its counts with it. Either two consecutive packets are far from the others, or a
+    /// packet continues the stream that the last restart had left.
     Restarted(i64),
-    /// Far from all others, and nothing explains it so far: not of this stream.
+    /// The packet is far from all others without an explanation, and does not belong to the stream.
     Stray,
 }
 
 impl Verdict {
-    /// The extended sequence number, of packets that belong to the stream.
+    /// Returns the extended sequence number of a packet that belongs to the stream.
     pub const fn extended(self) -> Option<i64> {
         match self {
             Self::Started(seq) | Self::Newer(seq) | Self::Late(seq) | Self::Restarted(seq) => Some(seq),
@@ -37,15 +37,15 @@ impl Verdict {
     }
 }
 
-/// Unwraps one source's sequence numbers: cycles · 2¹⁶ + number, counted from the cycle of the first packet (so that
-/// one from before it is negative).
+/// Extends the sequence numbers of one source: cycles · 2¹⁶ + number. Cycles count from the cycle of the first packet,
+/// so that the number of an earlier packet may be negative.
 ///
-/// Differs from the sample code of A.1 in three places. The packets of the probation count as expected and received,
-/// since they were both; A.1 begins counting with the last of them. A jump ahead of [`MAX_MISORDER`] or more counts as
-/// a loss only where its caller can explain it, however many follow it; A.1 believes any below [`MAX_DROPOUT`]: whoever
-/// makes numbers up must neither put the true ones behind nor make losses of nothing. And a restart keeps to the cycle
-/// that is nearest, and knows where it has left the stream: a single packet that goes on there brings it back, with the
-/// numbers that it had.
+/// This differs from the sample code of A.1 in three points. First, packets of the probation count as expected and
+/// received, because they were received; A.1 starts to count with the last of them. Second, a jump ahead of
+/// [`MAX_MISORDER`] or more counts as a loss only if the caller can explain it. A.1 accepts any jump below
+/// [`MAX_DROPOUT`], which allows forged numbers to invent losses and to make genuine packets look late. Third, a
+/// restart keeps to the nearest cycle and remembers the position that it left. A single packet that continues there
+/// brings the stream back, with its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtendedSeq {
     newest: i64,
@@ -53,48 +53,49 @@ pub struct ExtendedSeq {
     probation: u8,
     needed: u8,
     stray: Option<u16>,
-    /// Numbers since the last restart.
+    /// Sequence numbers covered since the last restart.
     ran: u64,
-    /// The newest number of the stream that the last restart has left, and how many it had.
+    /// The newest number of the stream that the last restart left, and the count of numbers that it had covered.
     left: Option<(i64, u64)>,
 }
 
 impl ExtendedSeq {
-    /// Believes a source after [`MIN_SEQUENTIAL`] packets in sequence.
+    /// Creates a counter that considers a source valid after [`MIN_SEQUENTIAL`] consecutive packets.
     pub const fn new() -> Self {
-        Self::believing_after(MIN_SEQUENTIAL)
+        Self::with_probation(MIN_SEQUENTIAL)
     }
-    /// Believes a source after `needed` packets in sequence; 0 and 1 believe the first one.
-    pub const fn believing_after(needed: u8) -> Self {
+    /// Creates a counter that considers a source valid after `needed` consecutive packets. With 0 and 1 the first
+    /// packet is enough.
+    pub const fn with_probation(needed: u8) -> Self {
         let needed = if needed == 0 { 1 } else { needed };
         Self { newest: 0, base: 0, probation: needed, needed, stray: None, ran: 0, left: None }
     }
-    /// Whether the source is believed.
+    /// Returns true if the source is valid.
     pub const fn is_valid(&self) -> bool {
         self.probation == 0
     }
-    /// The highest extended number, `None` during probation.
+    /// Returns the highest extended number, or `None` during probation.
     pub const fn newest(&self) -> Option<i64> {
         if self.is_valid() { Some(self.newest) } else { None }
     }
-    /// The first extended number of the stream, `None` during probation.
+    /// Returns the first extended number of the stream, or `None` during probation.
     pub const fn base(&self) -> Option<i64> {
         if self.is_valid() { Some(self.base) } else { None }
     }
-    /// Packets from the first to the newest, lost ones included.
+    /// Returns the number of packets from the first to the newest, including lost ones.
     pub const fn expected(&self) -> u64 {
         if self.is_valid() { (self.newest - self.base) as u64 + 1 } else { 0 }
     }
-    /// Packets of the probation before the one that ended it.
-    pub const fn probationers(&self) -> u64 {
+    /// Returns the number of packets of the probation before the one that ended it.
+    pub const fn probation_packets(&self) -> u64 {
         self.needed as u64 - 1
     }
-    /// Takes the sequence number of a packet that has arrived.
+    /// Classifies the sequence number of a packet that has arrived.
     pub fn on_packet(&mut self, seq: u16) -> Verdict {
         self.on_packet_within(seq, MAX_MISORDER)
     }
-    /// As [`ExtendedSeq::on_packet`] where something explains a jump ahead of less than `reach`: the time since the
-    /// packet before, in which as many may have been lost.
+    /// Classifies a packet if a jump ahead of less than `reach` can be explained, by the number of packets that may
+    /// have been lost since the previous packet. See [`ExtendedSeq::on_packet`].
     pub fn on_packet_within(&mut self, seq: u16, reach: u16) -> Verdict {
         if !self.is_valid() {
             return self.on_probation(seq);
@@ -113,13 +114,14 @@ impl ExtendedSeq {
             && let ahead = seq.wrapping_sub(left as u16)
             && near_left.contains(&ahead)
         {
-            // What it had left for was another stream.
+            // The restart was caused by packets of another stream, so that its position is dropped.
             (self.left, self.ran) = (None, ran);
             return self.restart(left + i64::from(ahead));
         }
         if confirmed && ahead >= MAX_DROPOUT {
+            // The nearest cycle is kept, so that extended numbers stay comparable across the restart.
             let nearest = self.newest + i64::from(ahead as i16);
-            // What has hardly run is nothing to come back to.
+            // A stream that covered only a few numbers was itself a stray, and is not worth returning to.
             if self.ran >= self.left.map_or(0, |(_, ran)| ran.min(MAX_DROPOUT.into())) {
                 self.left = Some((self.newest, self.ran));
             }
@@ -130,7 +132,7 @@ impl ExtendedSeq {
         Verdict::Stray
     }
 
-    /// The stream's newest packet is so far ahead of the one before, by more than the number tells.
+    /// Advances the newest number by `ahead`, which may exceed the 16 bits of a sequence number.
     pub fn go_on(&mut self, ahead: u32) -> Verdict {
         self.stray = None;
         self.newest += i64::from(ahead);
@@ -144,7 +146,7 @@ impl ExtendedSeq {
     }
 
     fn on_probation(&mut self, seq: u16) -> Verdict {
-        // `stray` holds the number that would continue the sequence.
+        // During probation, `stray` holds the next consecutive number.
         let left = if self.stray == Some(seq) { self.probation } else { self.needed };
         if left <= 1 {
             self.start(seq, i64::from(self.needed) - 1);

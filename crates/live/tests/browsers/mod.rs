@@ -1,4 +1,4 @@
-//! A browser in small on a socket of this machine: the sans-IO client of the tunnel's tests in real time.
+//! A minimal browser on a loopback socket: the sans-IO client of the tunnel's tests in real time.
 
 #[path = "../../../web/tests/all/client.rs"]
 mod client;
@@ -8,11 +8,11 @@ use client::{Version, certificate, credentials};
 use std::net::{SocketAddr, UdpSocket};
 use steadycast_live::{MasterKey, Srtp, SrtpProfile};
 use steadycast_units::Time;
-use steadycast_web::{Credentials, Keys, SrtpProfile as Agreed, lines};
+use steadycast_web::{Credentials, Keys, SrtpProfile as NegotiatedProfile, lines};
 
 const OFFER: &str = include_str!("../../../web/tests/all/offers/chromium.sdp");
 
-/// Chromium's offer with the browser's own name, password and fingerprint.
+/// Returns Chromium's offer with the browser's credentials and fingerprint.
 pub(crate) fn offer() -> String {
     let Credentials { ufrag, password } = credentials(2);
     let digits: Vec<String> = certificate(2).fingerprint.iter().map(|byte| lines::hex(&[*byte])).collect();
@@ -25,11 +25,11 @@ pub(crate) fn offer() -> String {
     OFFER.lines().map(|line| own(line) + "\r\n").collect()
 }
 
-/// The browser's protection of what it sends, and opening of what comes.
+/// Returns the SRTP context of the browser.
 fn opened(keys: &Keys) -> Srtp {
     let profile = match keys.profile {
-        Agreed::AEAD_AES_256_GCM => SrtpProfile::Aes256Gcm,
-        Agreed::AEAD_AES_128_GCM => SrtpProfile::Aes128Gcm,
+        NegotiatedProfile::AEAD_AES_256_GCM => SrtpProfile::Aes256Gcm,
+        NegotiatedProfile::AEAD_AES_128_GCM => SrtpProfile::Aes128Gcm,
         _ => SrtpProfile::Aes128CmSha1,
     };
     let [client, server] = MasterKey::exported(profile, &keys.material).unwrap();
@@ -40,12 +40,12 @@ fn opened(keys: &Keys) -> Srtp {
 pub(crate) struct Browser {
     pub(crate) socket: UdpSocket,
     pub(crate) client: Client,
-    /// Once its keys are there.
+    /// The SRTP context, once the keys are available.
     pub(crate) srtp: Option<Srtp>,
 }
 
 impl Browser {
-    /// A browser whose offer was answered so.
+    /// Creates a browser whose offer got this answer.
     pub(crate) fn of(answer: &str) -> Self {
         let value = |name: &str| answer.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
         let own = Credentials { ufrag: value("a=ice-ufrag:").into(), password: value("a=ice-pwd:").into() };
@@ -62,7 +62,7 @@ impl Browser {
         Time::from_nanos(EPOCH.elapsed().as_nanos() as u64)
     }
 
-    /// Does what is due, and waits for a datagram as long as the socket is set to; its length where it is of SRTP.
+    /// Serves timers, and waits for a datagram up to the socket's timeout. Returns the length of an SRTP datagram.
     pub(crate) fn turn(&mut self, datagram: &mut [u8]) -> Option<usize> {
         let mut out = Vec::new();
         let came = self.socket.recv(datagram).ok().filter(|len| *len > 0);

@@ -1,13 +1,13 @@
 use crate::client::{address, certificate, credentials};
 use proptest::prelude::*;
 use sdp_types::Session;
-use steadycast_web::{Agreed, Credentials, Feedback, Own, Refusal, Stream, agree};
+use steadycast_web::{Credentials, Feedback, LocalParameters, NegotiatedParameters, OfferError, Stream, agree};
 use steadycast_wire::payload::PayloadFormat;
 
-/// Chromium's offer of one video transceiver, "recvonly"; and one with audio before it, and with RFC 8888 switched on.
+/// Chromium's offers: with one "recvonly" video transceiver, and with audio before it and RFC 8888 enabled.
 const CHROMIUM: &str = include_str!("offers/chromium.sdp");
 const WITH_AUDIO: &str = include_str!("offers/chromium-ccfb.sdp");
-/// Firefox 153's, without its plug-in for H.264.
+/// The offer of Firefox 153 without its H.264 plug-in.
 const FIREFOX: &str = include_str!("offers/firefox.sdp");
 
 pub(crate) const fn stream(format: PayloadFormat) -> Stream<'static> {
@@ -16,9 +16,9 @@ pub(crate) const fn stream(format: PayloadFormat) -> Stream<'static> {
 
 const VP8: Stream<'_> = stream(PayloadFormat::Vp8);
 
-pub(crate) fn answer(agreed: &Agreed, feedback: Feedback) -> Session {
+pub(crate) fn answer(agreed: &NegotiatedParameters, feedback: Feedback) -> Session {
     let own = credentials(1);
-    let own = Own {
+    let own = LocalParameters {
         session: 7,
         address: address("192.0.2.1:40003"),
         credentials: &own,
@@ -109,7 +109,7 @@ fn an_audio_section_is_refused_in_its_place_and_rfc_8888_is_answered_for_all_typ
 
 #[test]
 fn a_section_that_shares_the_transport_of_another_finds_it_there() {
-    // As `bundlePolicy: "max-bundle"` has it: transport and port stand in the first section alone.
+    // With `bundlePolicy: "max-bundle"`, only the first section has a transport and a port.
     let mut sections = WITH_AUDIO.split("m=video 9 ");
     let (first, video) = (sections.next().unwrap(), sections.next().unwrap());
     let shared = |line: &&str| !["a=ice-", "a=fingerprint", "a=setup", "a=rtcp-"].iter().any(|it| line.starts_with(it));
@@ -121,7 +121,7 @@ fn a_section_that_shares_the_transport_of_another_finds_it_there() {
     assert_eq!((agreed.fingerprints.len(), agreed.payload_type), (1, 96));
 }
 
-/// Parameter sets with this profile, these constraints and this level.
+/// Returns parameter sets with this profile, constraints and level.
 fn sets(of: [u8; 3]) -> Vec<u8> {
     [&[0, 0, 0, 1, 0x67][..], &of, &[1, 2, 3, 0, 0, 0, 1, 0x68, 5]].concat()
 }
@@ -133,7 +133,8 @@ fn h264_is_taken_under_the_first_profile_whose_decoder_plays_it() {
         let stream = Stream { format: Some(PayloadFormat::H264), config: &config };
         agree(CHROMIUM.as_bytes(), &stream).map(|agreed| agreed.payload_type)
     };
-    // Chromium: 102 is 42001f, 108 is 42e01f, 116 is 4d001f and 41 is f4001f, all in mode 1 and of any level.
+    // In Chromium's offer 102 is 42001f, 108 is 42e01f, 116 is 4d001f and 41 is f4001f, all in mode 1 and for any
+    // level.
     assert_eq!(taken([66, 0xc0, 31]), Ok(102), "constrained baseline");
     assert_eq!(taken([66, 0, 31]), Ok(102), "baseline");
     assert_eq!(taken([77, 0x40, 40]), Ok(116), "main");
@@ -141,7 +142,7 @@ fn h264_is_taken_under_the_first_profile_whose_decoder_plays_it() {
     let refusal = taken([110, 0, 31]).unwrap_err();
     assert_eq!(refusal.place, "offer.codec");
     assert!(refusal.problem.starts_with("h264 (6E001F) is sent, and it offers VP8, rtx"), "{refusal}");
-    // A browser that plays the constrained baseline alone is told of no other, and what it offers is named.
+    // The error for a browser that supports only constrained baseline names its profiles.
     let baseline =
         ["42001f", "4d001f", "f4001f"].into_iter().fold(CHROMIUM.to_owned(), |offer, id| offer.replace(id, "6e001f"));
     let of = |of: [u8; 3]| {
@@ -152,7 +153,7 @@ fn h264_is_taken_under_the_first_profile_whose_decoder_plays_it() {
     let refusal = of([100, 0, 31]).unwrap_err();
     assert!(refusal.problem.starts_with("h264 (64001F) is sent"), "{refusal}");
     assert!(refusal.problem.contains("H264 (42e01f)"), "{refusal}");
-    // Without a word of another level, the stream's may not be higher.
+    // Without level asymmetry, the level of the stream must not exceed the offered one.
     let strict = CHROMIUM.replace("level-asymmetry-allowed=1", "level-asymmetry-allowed=0");
     let config = sets([66, 0xc0, 32]);
     let stream = Stream { format: Some(PayloadFormat::H264), config: &config };
@@ -199,16 +200,16 @@ fn an_offer_that_can_not_be_answered_is_refused_with_its_place() {
         ("offer.fingerprint", without("a=fingerprint")),
     ];
     for (place, offer) in cases {
-        let Err(Refusal { place: told, problem, .. }) = agree(offer.as_bytes(), &VP8) else { panic!("{place}") };
+        let Err(OfferError { place: told, problem, .. }) = agree(offer.as_bytes(), &VP8) else { panic!("{place}") };
         assert_eq!(told, place, "{problem}");
     }
 }
 
 #[test]
-fn what_an_answer_can_not_carry_it_does_not_say() {
+fn an_answer_omits_what_it_cannot_carry() {
     let agreed = agree(CHROMIUM.as_bytes(), &VP8).unwrap();
     let own: Credentials = credentials(1);
-    let own = Own {
+    let own = LocalParameters {
         session: 1,
         address: address("[2001:db8::1]:40000"),
         credentials: &own,

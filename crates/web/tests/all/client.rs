@@ -1,4 +1,4 @@
-//! A browser in small: full ICE and the client's side of DTLS, from the crates whose other halves a tunnel is made of.
+//! A minimal browser: full ICE and a DTLS client, from the same crates as the tunnel.
 
 #![allow(clippy::disallowed_methods, reason = "the crates count from an instant, and only the clock gives one")]
 
@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 use steadycast_units::Time;
 use steadycast_web::{Certificate, Credentials, Keys};
 
-/// Time zero.
+/// The instant of time zero.
 pub(crate) static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 fn instant(time: Time) -> Instant {
     *EPOCH + Duration::from_nanos(time.as_nanos())
 }
 
-/// A certificate of this number.
+/// Returns certificate number `number`.
 pub(crate) fn certificate(number: u8) -> Certificate {
     Certificate::new(&[number; 32]).unwrap()
 }
 
-/// Credentials of this number.
+/// Returns credentials number `number`.
 pub(crate) fn credentials(number: u8) -> Credentials {
     Credentials::of(&[number; 24])
 }
@@ -35,7 +35,7 @@ pub(crate) fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// Which version of DTLS a browser speaks.
+/// The DTLS version of a browser.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Version {
     V12,
@@ -56,14 +56,14 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A browser that was told `password` as the other end's.
+    /// Creates a browser with these credentials of the other end.
     pub(crate) fn new(at: SocketAddr, server: SocketAddr, own: u8, theirs: &Credentials, version: Version) -> Self {
         let mut ice = IceAgent::new(creds(&credentials(own)));
         ice.set_controlling(true);
         ice.set_remote_credentials(creds(theirs));
         ice.add_local_candidate(Candidate::host(at, "udp").unwrap());
         ice.add_remote_candidate(Candidate::host(server, "udp").unwrap());
-        // As WebRTC's: its first wait is 50 ms.
+        // WebRTC uses an initial retransmission timeout of 50 ms.
         let config = Config::builder().flight_start_rto(Duration::from_millis(50)).flight_retries(8).build().unwrap();
         let (config, certificate) = (Arc::new(config), certificate(own).dtls);
         let start = instant(Time::ZERO);
@@ -77,7 +77,7 @@ impl Client {
         Self { at, server, ice, dtls, dtls_wake: Time::NEVER, nominated: false, keys, closed: false, failed }
     }
 
-    /// It is elsewhere from now on.
+    /// Moves the browser to another address.
     pub(crate) fn moved(&mut self, to: SocketAddr) {
         self.ice.invalidate_candidate(&Candidate::host(self.at, "udp").unwrap());
         self.at = to;

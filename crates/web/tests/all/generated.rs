@@ -1,4 +1,4 @@
-//! Answers to offers of all shapes.
+//! Answers to generated offers.
 
 use crate::answers::{answer, stream};
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ const TRANSPORT: &str = "a=ice-ufrag:Oggf\r\na=ice-pwd:8g8FPdXAoMEOklIbSrVMH7w6\
     a=fingerprint:sha-256 47:C6:51:E1:46:97:BF:69:4C:10:F1:9F:\
     9D:FE:AE:13:FB:73:94:33:3D:AF:BC:22:01:F2:B4:C5:4F:7E:DC:84\r\n";
 
-/// Payload types of one section with their codecs, retransmissions and reports; often one stands for two.
+/// Payload types of a section with their codecs, retransmissions and feedback. Duplicates are frequent.
 fn types() -> impl Strategy<Value = (Vec<u8>, String)> {
     let number = prop_oneof![8 => 96u8..128, 1 => 35u8..64, 1 => 64u8..96];
     let each = (number.clone(), number, any::<bool>(), subsequence(REPORTS.to_vec(), 0..=REPORTS.len()));
@@ -56,7 +56,7 @@ fn types() -> impl Strategy<Value = (Vec<u8>, String)> {
     })
 }
 
-/// Elements of the header extension, some in the form of two bytes, some with another's id.
+/// Header extensions, some with an ID that requires the two-byte form, some with a duplicate ID.
 fn extensions() -> impl Strategy<Value = String> {
     let ids = prop::collection::vec(prop_oneof![4 => 1u8..15, 1 => 16u8..=255], EXTENSIONS.len());
     (subsequence(EXTENSIONS.to_vec(), 0..=EXTENSIONS.len()).prop_shuffle(), ids).prop_map(|(names, ids)| {
@@ -95,7 +95,7 @@ fn values<'a>(media: &'a Media, name: &'a str) -> Vec<&'a str> {
     media.get_attribute_values(name).flatten().collect()
 }
 
-/// None of them twice.
+/// Checks that there are no duplicates.
 fn single<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let all: Vec<&str> = all.collect();
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{all:?}");
@@ -106,7 +106,7 @@ fn first_words<'a>(lines: &[&'a str]) -> impl Iterator<Item = &'a str> {
     lines.iter().filter_map(|line| line.split(' ').next()).collect::<Vec<_>>().into_iter()
 }
 
-/// The section that is taken says nothing that was not offered, and each number once.
+/// Checks that the accepted section contains only what was offered, and each number once.
 fn within(offered: &Media, said: &Media) {
     let types = single(said.fmt.split(' '));
     let all: Vec<&str> = offered.fmt.split(' ').collect();
@@ -134,7 +134,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn an_answer_says_what_was_offered_in_its_order_and_each_number_once(
+    fn an_answer_contains_only_offered_values_in_order_and_once(
         text in offer(),
         format in select(vec![PayloadFormat::Vp8, PayloadFormat::Vp9, PayloadFormat::H264, PayloadFormat::Av1]),
         feedback in select(vec![Feedback::Congestion, Feedback::Transport, Feedback::Standard]),

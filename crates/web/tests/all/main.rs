@@ -1,4 +1,4 @@
-//! A browser's offers, and its way through a tunnel in virtual time.
+//! Offers of browsers, and their connections through a tunnel in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 mod answers;

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use steadycast_link::{Config, Ecn, Fate, Link};
 use steadycast_units::{Bytes, Seed, Span, Time};
-use steadycast_web::{Output, PATIENCE, Protocol, SILENCE, State, Tunnel};
+use steadycast_web::{CONNECT_TIMEOUT, CONSENT_TIMEOUT, Output, Protocol, State, Tunnel};
 
 fn at(ms: u64) -> Time {
     Time::ZERO + Span::millis(ms)
 }
 
-/// The bound was that each of eight runs connects within 5 s; one took longer. Both ends double their waits, and a
-/// flight of several datagrams arrives whole in half of the tries: of 60 runs 57 connected within 5 s, and all within
-/// 15 s. With a probability of 0.05 for each, five of twelve take longer in one of 5,000 cases.
+/// The bound was that each of eight runs connects within 5 s, and one run took longer. Both ends double their timeouts,
+/// and a flight of several datagrams arrives complete in half of the tries. Of 60 runs, 57 connected within 5 s and all
+/// within 15 s. With a probability of 0.05 each, five of twelve runs take longer in one of 5,000 cases.
 #[test]
 fn at_a_loss_of_a_fifth_both_have_the_same_keys_within_seconds() {
     let mut soon = 0;
@@ -33,7 +33,7 @@ fn at_a_loss_of_a_fifth_both_have_the_same_keys_within_seconds() {
 }
 
 #[test]
-fn a_browser_that_moves_is_followed_and_one_that_is_heard_stays() {
+fn a_browser_that_moves_is_followed_and_an_active_one_stays() {
     let mut world = World::honest(Version::V13, &rough(0.0), Seed(1));
     world.run(at(3_000), World::connected);
     let moved = address("198.51.100.8:50001");
@@ -42,20 +42,21 @@ fn a_browser_that_moves_is_followed_and_one_that_is_heard_stays() {
     world.run(from + Span::secs(5), |world| world.tunnel.peer() == Some(moved));
     assert_eq!(world.tunnel.peer(), Some(moved));
     assert_eq!(world.said.last(), Some(&Output::Peer(moved)));
-    // Its checks come again from where somebody would have its media sent to, and its reports from where it is.
+    // An attacker replays the browser's checks from the address to which media would be diverted. Reports still arrive
+    // from the browser's own address.
     let stranger = address("203.0.113.9:9");
     let check = world.sent.iter().rfind(|(from, bytes)| *from == moved && Protocol::of(bytes) == Protocol::Stun);
     let check = check.unwrap().1.clone();
     for ms in (0..3_000).step_by(100) {
         let now = world.now + Span::millis(ms);
-        world.tunnel.on_heard(now, moved);
+        world.tunnel.on_authenticated(now, moved);
         world.tunnel.on_datagram(now, stranger, &check);
     }
     assert_eq!(world.tunnel.peer(), Some(moved));
 }
 
-/// What ends without keys, and why.
-fn refused(ends: steadycast_web::Ends, client: Client) -> World {
+/// Runs a world that ends without keys.
+fn refused(ends: steadycast_web::TunnelParameters, client: Client) -> World {
     let mut world = World::new(ends, client, &rough(0.0), Seed(1));
     world.run(at(20_000), |world| world.tunnel.state() == State::Ended);
     assert_eq!(world.tunnel.state(), State::Ended);
@@ -67,7 +68,7 @@ fn refused(ends: steadycast_web::Ends, client: Client) -> World {
 fn checks_with_a_wrong_password_are_not_answered_and_the_tunnel_ends_after_its_patience() {
     let client = Client::new(address(CLIENT), address(SERVER), 2, &credentials(9), Version::Either);
     let world = refused(ends(2), client);
-    assert_eq!((world.answered.len(), world.now), (0, Time::ZERO + PATIENCE));
+    assert_eq!((world.answered.len(), world.now), (0, Time::ZERO + CONNECT_TIMEOUT));
     assert!(world.tunnel.refused() > 3);
     let why = "no check from the browser: is UDP port 40000 of 192.0.2.1 reachable from there?";
     assert_eq!(world.tunnel.why(), Some(why));
@@ -78,24 +79,24 @@ fn a_certificate_that_the_offer_does_not_name_gets_no_keys() {
     for version in [Version::V12, Version::V13] {
         let client = Client::new(address(CLIENT), address(SERVER), 2, &credentials(1), version);
         let fingerprints = vec![certificate(3).fingerprint];
-        let world = refused(steadycast_web::Ends { fingerprints, ..ends(2) }, client);
+        let world = refused(steadycast_web::TunnelParameters { fingerprints, ..ends(2) }, client);
         assert_eq!(world.tunnel.why(), Some("the browser's certificate is not the one of its offer"));
     }
 }
 
 #[test]
-fn what_was_recorded_of_another_session_opens_none() {
+fn a_replay_of_another_session_does_not_connect() {
     let mut first = World::honest(Version::V12, &Config::default(), Seed(1));
     first.run(at(3_000), World::connected);
-    // All of it again, against a tunnel of other credentials: not a byte comes back.
+    // A replay of all datagrams against a tunnel with other credentials gets no response.
     let own = credentials(4);
-    let other = steadycast_web::Ends { own, ..ends(2) };
+    let other = steadycast_web::TunnelParameters { own, ..ends(2) };
     let mut tunnel = Tunnel::new(*EPOCH, Time::ZERO, other, &certificate(1)).unwrap();
     for (from, bytes) in &first.sent {
         tunnel.on_datagram(at(1), *from, bytes);
     }
     assert_eq!((tunnel.poll(), tunnel.refused()), (None, first.sent.len() as u64));
-    // And against one that the same checks open: its cookie and its own random bytes are new.
+    // A tunnel with the same credentials responds to the replayed checks, but its cookie and random bytes are new.
     let mut again = World::honest(Version::V12, &Config::default(), Seed(2));
     for (from, bytes) in &first.sent {
         again.tunnel.on_datagram(at(1), *from, bytes);
@@ -109,13 +110,13 @@ fn a_browser_that_checks_no_more_has_ended_after_its_silence() {
     let mut world = World::honest(Version::V13, &Config::default(), Seed(1));
     world.run(at(3_000), World::connected);
     let last = world.now;
-    world.tunnel.on_wake(last + SILENCE + Span::secs(1));
+    world.tunnel.on_wake(last + CONSENT_TIMEOUT + Span::secs(1));
     assert_eq!(world.tunnel.why(), Some("the browser has been silent for 30 s"));
     assert_eq!((world.tunnel.state(), world.tunnel.wake()), (State::Ended, Time::NEVER));
 }
 
 #[test]
-fn an_end_here_is_told_to_the_browser_and_one_there_to_us() {
+fn closing_either_end_notifies_the_other() {
     for version in [Version::V12, Version::V13] {
         let mut world = World::honest(version, &Config::default(), Seed(1));
         world.run(at(3_000), World::connected);
@@ -137,7 +138,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_byte_leaves_for_whoever_has_not_sent_a_right_check(
+    fn no_byte_is_sent_before_a_valid_check(
         datagrams in prop::collection::vec((0u8..64, prop::collection::vec(any::<u8>(), 0..80)), 1..20),
     ) {
         let mut tunnel = Tunnel::new(*EPOCH, Time::ZERO, ends(2), &certificate(1)).unwrap();
@@ -151,7 +152,7 @@ proptest! {
     }
 }
 
-/// A connected tunnel and a browser that is about to move, and the time at which both are.
+/// Returns a connected tunnel with a browser that is about to move.
 fn connected(seed: u64) -> World {
     let mut world = World::honest(Version::V13, &rough(0.0), Seed(seed));
     world.run(at(3_000), World::connected);
@@ -159,7 +160,7 @@ fn connected(seed: u64) -> World {
     world
 }
 
-/// A right check of the browser, as a holder of its offer and of the answer can make any number of.
+/// Returns a valid check, which anyone with the offer and the answer can create.
 fn forged() -> Vec<u8> {
     let (own, peer) = (credentials(1), credentials(2));
     let name = format!("{}:{}", own.ufrag, peer.ufrag);
@@ -169,7 +170,7 @@ fn forged() -> Vec<u8> {
     bytes[..len].to_vec()
 }
 
-/// The answer that a holder of all passwords makes to a check of this end that it has not seen.
+/// Returns the response that an attacker with all passwords can create without having received the check.
 fn guessed() -> Vec<u8> {
     let hmac = |key: &[u8], parts: &[&[u8]]| DefaultSha1HmacProvider.sha1_hmac(key, parts);
     let (message, mut bytes) = (StunMessage::binding_reply(TransId::new(), address(SERVER)), [0; 128]);
@@ -180,7 +181,7 @@ fn guessed() -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Right checks with forged sources, guessed answers and reports under the right key, in any order and at any pace,
+    /// Valid checks with forged sources, guessed responses and authentic reports arrive in any order and at any pace,
     /// while the browser itself is silent.
     #[test]
     fn an_address_that_does_not_answer_gets_no_media_and_at_most_three_times_its_bytes(
@@ -203,7 +204,7 @@ proptest! {
                     world.tunnel.on_datagram(now, from, &bytes);
                     *received.entry(from).or_default() += bytes.len();
                 }
-                _ => world.tunnel.on_heard(now, from),
+                _ => world.tunnel.on_authenticated(now, from),
             }
             world.settle();
             for victim in received.keys() {
@@ -215,8 +216,8 @@ proptest! {
         prop_assert_eq!(world.tunnel.peer(), Some(address(CLIENT)));
     }
 
-    /// The client of these tests checks every 2.5 s, and nominates when one of its checks was answered: at a loss of a
-    /// tenth five datagrams in a row arrive in six of ten tries, of which there are some nine in 25 s.
+    /// The test client checks every 2.5 s, and nominates after a response. At a loss of 10 %, five consecutive
+    /// datagrams arrive in six of ten tries, and there are about nine tries in 25 s.
     #[test]
     fn a_browser_that_moves_is_followed_once_it_has_answered(seed in 0u64..1_000, loss in 0u8..10) {
         let mut world = connected(seed);
@@ -230,7 +231,7 @@ proptest! {
         prop_assert!(answers > 0);
     }
 
-    /// Chromium and Firefox report at least each second; the datagrams of a browser are lost independently here.
+    /// Chromium and Firefox report at least once per second. Datagrams of a browser are lost independently here.
     #[test]
     fn a_browser_behind_loss_is_not_silent_and_one_that_died_is_after_five_seconds(
         seed in 0u64..1_000, loss in 0u8..50, feedback_ms in 50u64..250,
@@ -242,12 +243,12 @@ proptest! {
             now += Span::millis(feedback_ms);
             prop_assert!(!world.tunnel.is_silent(now), "silent for {}", world.tunnel.silent_for(now));
             if matches!(lost.offer(now, Bytes::new(80), Ecn::NotEct), Fate::Arrives { .. }) {
-                world.tunnel.on_heard(now, address(CLIENT));
+                world.tunnel.on_authenticated(now, address(CLIENT));
             }
         }
         let gap = world.tunnel.silent_for(now);
         prop_assert!(world.tunnel.is_silent(now + Span::secs(5)) || gap > Span::secs(2));
-        prop_assert!(world.tunnel.is_silent(now + SILENCE));
+        prop_assert!(world.tunnel.is_silent(now + CONSENT_TIMEOUT));
     }
 }
 
@@ -255,12 +256,12 @@ proptest! {
 fn a_player_that_reports_every_five_seconds_is_not_silent() {
     let mut world = connected(1);
     let mut now = world.now;
-    // The first gap is not known before it ends.
+    // The first gap is unknown before it ends.
     for n in 0..20 {
         now += Span::secs(5);
         assert!(n == 0 || !world.tunnel.is_silent(now));
-        world.tunnel.on_heard(now, address(CLIENT));
+        world.tunnel.on_authenticated(now, address(CLIENT));
     }
-    // The first gap began with the last check of the connection.
+    // The first gap starts with the last check of the connection.
     assert!(world.tunnel.is_silent(now + Span::secs(11)));
 }

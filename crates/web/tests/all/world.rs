@@ -4,10 +4,9 @@ use crate::client::{Client, EPOCH, Version, address, certificate, credentials};
 use std::net::SocketAddr;
 use steadycast_link::{BernoulliLoss, Config as LinkConfig, Ecn, Fate, Jitter, JitterDist, Link, Loss, Steps};
 use steadycast_units::{Bytes, Seed, Span, Time};
-use steadycast_web::{Ends, Keys, Output, State, Tunnel};
+use steadycast_web::{Keys, Output, State, Tunnel, TunnelParameters};
 
-/// A link that loses this share, has a delay of 20 ms that varies so that packets overtake each other, and brings some
-/// twice.
+/// Returns a link with this loss rate and a variable delay around 20 ms, which reorders and duplicates packets.
 pub(crate) fn rough(loss: f64) -> LinkConfig {
     let jitter = Jitter { mean: Span::millis(5), dist: JitterDist::Exponential, reorder: true };
     LinkConfig {
@@ -22,7 +21,7 @@ pub(crate) fn rough(loss: f64) -> LinkConfig {
 pub(crate) const SERVER: &str = "192.0.2.1:40000";
 pub(crate) const CLIENT: &str = "198.51.100.7:50000";
 
-/// Who is told a datagram, from where it came, and its bytes.
+/// A datagram in flight: arrival time, direction, source address and bytes.
 type Flying = (Time, bool, SocketAddr, Vec<u8>);
 
 /// A tunnel and a browser on a link.
@@ -32,35 +31,35 @@ pub(crate) struct World {
     pub(crate) client: Client,
     links: [Link; 2],
     flying: Vec<Flying>,
-    /// What the tunnel let go beside datagrams.
+    /// Outputs of the tunnel other than datagrams.
     pub(crate) said: Vec<Output>,
-    /// All datagrams of the browser, and how many bytes the tunnel sent to which address.
+    /// All datagrams of the browser. `answered` are the addresses and sizes of the datagrams of the tunnel.
     pub(crate) sent: Vec<(SocketAddr, Vec<u8>)>,
     pub(crate) answered: Vec<(SocketAddr, usize)>,
 }
 
-/// The ends of a tunnel to the browser of this number.
-pub(crate) fn ends(client: u8) -> Ends {
+/// Returns the parameters of a tunnel to this browser.
+pub(crate) fn ends(client: u8) -> TunnelParameters {
     let peer = credentials(client);
     let fingerprints = vec![certificate(client).fingerprint];
-    Ends { local: address(SERVER), own: credentials(1), peer, fingerprints }
+    TunnelParameters { local: address(SERVER), own: credentials(1), peer, fingerprints }
 }
 
 impl World {
-    pub(crate) fn new(ends: Ends, client: Client, link: &LinkConfig, seed: Seed) -> Self {
+    pub(crate) fn new(ends: TunnelParameters, client: Client, link: &LinkConfig, seed: Seed) -> Self {
         let tunnel = Tunnel::new(*EPOCH, Time::ZERO, ends, &certificate(1)).unwrap();
         let links = ["forth", "back"].map(|name| Link::new(link, name, seed));
         let (flying, said, sent, answered) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self { now: Time::ZERO, tunnel, client, links, flying, said, sent, answered }
     }
 
-    /// An honest browser.
+    /// Creates a world with an honest browser.
     pub(crate) fn honest(version: Version, link: &LinkConfig, seed: Seed) -> Self {
         let client = Client::new(address(CLIENT), address(SERVER), 2, &credentials(1), version);
         Self::new(ends(2), client, link, seed)
     }
 
-    /// Loses this share from now on, in both directions.
+    /// Sets the loss rate of both directions.
     pub(crate) fn set_loss(&mut self, loss: f64, seed: Seed) {
         self.links = ["forth", "back"].map(|name| Link::new(&rough(loss), name, seed));
     }
@@ -75,13 +74,13 @@ impl World {
         }
     }
 
-    /// Takes what the tunnel lets go.
+    /// Takes the outputs of the tunnel.
     pub(crate) fn settle(&mut self) {
         while let Some(output) = self.tunnel.poll() {
             match output {
                 Output::Send(to, bytes) => {
                     self.answered.push((to, bytes.len()));
-                    // Whoever is elsewhere does not get it.
+                    // A datagram to another address does not reach the browser.
                     if to == self.client.at {
                         self.carry(false, address(SERVER), &bytes);
                     }
@@ -91,7 +90,7 @@ impl World {
         }
     }
 
-    /// Goes on until this time, or until `done`.
+    /// Runs until this time, or until `done`.
     pub(crate) fn run(&mut self, until: Time, done: impl Fn(&Self) -> bool) {
         while self.now < until && !done(self) {
             let next = self.flying.iter().map(|(at, ..)| *at).min().unwrap_or(Time::NEVER);
@@ -119,7 +118,7 @@ impl World {
         }
     }
 
-    /// The tunnel's keys.
+    /// Returns the keys of the tunnel.
     pub(crate) fn keys(&self) -> Option<&Keys> {
         self.said.iter().find_map(|output| if let Output::Keys(keys) = output { Some(keys) } else { None })
     }

@@ -1,17 +1,17 @@
-//! AV1 in RTP (AOM, RTP Payload Format For AV1, version 1.0, sections 4 and 5).
+//! The RTP payload format of AV1 (AOM, RTP Payload Format For AV1, version 1.0, sections 4 and 5).
 //!
 //! ```text
 //! | Z | Y | W (2) | N | 0 (3) |, then OBU elements
 //! ```
 //!
-//! Z: the first element continues one of the packet before. Y: the last one goes on in the next packet. W: the number
-//! of elements, the last of which has no length before it; or 0, and each has one (leb128). N: a coded video sequence
-//! begins.
+//! Z: the first element continues the last element of the previous packet. Y: the last element continues in the next
+//! packet. W: the number of elements, of which the last has no length field; with 0 each has a length (leb128). N: a
+//! coded video sequence starts.
 //!
-//! What is sent has one or two OBUs, or parts of them, in each packet, and no packet but a frame's last ends where an
-//! OBU does: without a dependency descriptor libwebrtc takes Z 0 for a frame's beginning, and Y 0 for its end. An OBU
-//! that begins a packet and is alone in it loses its size field on the way; temporal delimiters and tile lists aren't
-//! sent, and are ignored when they come.
+//! A sent packet contains one or two OBUs or parts of them. Only the last packet of a frame ends at the end of an OBU,
+//! because libwebrtc without a dependency descriptor takes Z 0 as the start and Y 0 as the end of a frame. The size
+//! field of an OBU is removed if the OBU starts a packet and is alone in it. Temporal delimiters and tile lists are not
+//! sent, and are ignored on reception.
 
 use super::units::{Unit, Units};
 use super::{Fragment, Fragments, PayloadFormat};
@@ -29,21 +29,22 @@ const HAS_SIZE: u8 = 2;
 /// A temporal delimiter in the low-overhead format.
 const DELIMITER: [u8; 2] = [TEMPORAL_DELIMITER << 3 | HAS_SIZE, 0];
 
-/// Where the parts of an OBU are: | 0 | type (4) | X | S | 0 |, an extension byte if X, the size if S, the payload
-/// (AV1, section 5.3).
+/// The layout of an OBU (AV1, section 5.3): | 0 | type (4) | X | S | 0 |, an extension byte if X, the size if S, the
+/// payload.
 #[derive(Clone, Copy, Debug)]
 struct Obu {
     kind: u8,
-    /// Bytes of the header.
+    /// Length of the header in bytes.
     head: usize,
-    /// Bytes of the size field.
+    /// Length of the size field in bytes.
     size: usize,
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     body: usize,
 }
 
 impl Obu {
-    /// The first of these bytes, which aren't empty. What is cut, or has no size, reaches to their end.
+    /// Parses the first OBU of these bytes, which are not empty. A truncated OBU or one without size reaches to the
+    /// end.
     fn first(bytes: &[u8]) -> Self {
         let flags = bytes.first().copied().unwrap_or(0);
         let head = (1 + usize::from(flags & HAS_EXTENSION != 0)).min(bytes.len());
@@ -60,7 +61,8 @@ impl Obu {
     }
 }
 
-/// A value, and of how many bytes (AV1, section 4.10.5); `None` when it is cut, or needs more than 32 bits.
+/// Decodes a value, and returns it with its length in bytes (AV1, section 4.10.5). Returns `None` if it is truncated or
+/// exceeds 32 bits.
 fn leb128(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut value = 0u64;
     for (n, byte) in bytes.iter().take(8).enumerate() {
@@ -80,7 +82,7 @@ fn write_leb128(mut value: usize, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// How many bytes a value takes that is no longer than a packet.
+/// Returns the encoded length of a value that is at most the length of a packet.
 const fn leb128_len(value: usize) -> usize {
     match value {
         0..0x80 => 1,
@@ -89,7 +91,7 @@ const fn leb128_len(value: usize) -> usize {
     }
 }
 
-/// The next OBU that is sent, with those before it that aren't: how many bytes these have, and the OBU.
+/// Returns the next OBU that is sent, and the number of bytes of preceding OBUs that are not sent.
 fn next(rest: &[u8]) -> (usize, Obu) {
     let mut at = 0;
     loop {
@@ -107,8 +109,9 @@ pub(super) fn unit(offset: usize, rest: &[u8]) -> Unit {
 }
 
 impl Fragments<'_> {
-    /// What is left of an OBU, or the next one: as much as fits. Where all of it does, and it is not the last one, the
-    /// beginning of the next one shares the payload. The OBU of them that goes on has a byte left at least.
+    /// Returns the next payload: the rest of an OBU or the next one, as far as it fits. If it fits completely and is
+    /// not the last one, the start of the next OBU shares the payload. An OBU that continues keeps at least one byte
+    /// for the next packet, so that Z and Y show that the frame continues.
     pub(super) fn next_obus(&mut self) -> Option<Fragment> {
         let starts_unit = self.rest.is_none();
         let (offset, left, prefix, head) = match self.rest.take() {
@@ -134,8 +137,8 @@ impl Fragments<'_> {
     }
 }
 
-/// The aggregation header, and behind it the length of the first of two elements, or the header of an OBU that begins
-/// and is alone.
+/// Returns the aggregation header, followed by the length of the first of two elements, or by the header of an OBU that
+/// starts here and is alone.
 pub(super) fn header(frame: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
     let begins = key && fragment.offset == 0;
     let (z, y) = (u8::from(!fragment.starts_unit), u8::from(!fragment.ends_unit));
@@ -156,22 +159,23 @@ pub(super) fn header(frame: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
     header
 }
 
-/// A part of a payload.
+/// An OBU element of a payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element<'a> {
     pub(super) bytes: &'a [u8],
-    /// It continues the last element of the packet before.
+    /// Whether it continues the last element of the previous packet.
     pub(super) continues: bool,
-    /// The next packet continues it.
+    /// Whether it continues in the next packet.
     pub(super) goes_on: bool,
 }
 
-/// The elements of a payload.
+/// Parses a payload into its elements.
 pub(super) fn elements(payload: &[u8]) -> Result<Vec<Element<'_>>, ParseError> {
     let malformed = |what| Err(ParseError::Malformed { what });
     let mut reader = Reader::new(payload);
     let flags = reader.u8("AV1 aggregation header")?;
     let count = usize::from(flags >> 4 & 3);
+    // Z and N contradict each other.
     if flags & 0x88 == 0x88 {
         return malformed("a coded video sequence of AV1 that begins inside an OBU");
     }
@@ -198,8 +202,8 @@ pub(super) fn elements(payload: &[u8]) -> Result<Vec<Element<'_>>, ParseError> {
     Ok(elements)
 }
 
-/// The last OBU of a frame, which begins at `at`, has all its bytes: gives it a size field, and the frame a temporal
-/// delimiter before its first one. One that isn't to be read is taken out, as is a damaged one.
+/// Completes the last OBU of a frame, which starts at `at`. Adds its size field, and a temporal delimiter before the
+/// first OBU. An OBU that is not sent, or is malformed, is removed.
 pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError> {
     let bytes = &frame[at..];
     if bytes.is_empty() {
@@ -207,7 +211,7 @@ pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError>
     }
     let obu = Obu::first(bytes);
     let whole = bytes.len() > usize::from(bytes[0] & HAS_EXTENSION != 0);
-    // A size field that wasn't taken out has to be right.
+    // A size field that the sender has kept must be right.
     let sized = bytes[0] & HAS_SIZE != 0;
     let right = !sized
         || obu.size > 0 && obu.len() == bytes.len() && leb128(&bytes[obu.head..]).map(|it| it.0) == Some(obu.body);
@@ -223,13 +227,14 @@ pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError>
         frame.splice(at + obu.head..at + obu.head, size);
     }
     if at == 0 {
+        // Decoders expect a temporal delimiter at the start of each temporal unit.
         frame.splice(0..0, DELIMITER);
     }
     Ok(())
 }
 
-/// Whether a temporal unit begins a coded video sequence: it has a sequence header, and its first frame is a key frame
-/// that is shown (AV1, section 7.5).
+/// Returns true if a temporal unit starts a coded video sequence: it has a sequence header, and its first frame is a
+/// shown key frame (AV1, section 7.5).
 pub(super) fn is_key(frame: &[u8]) -> bool {
     let (mut rest, mut still, mut sequence) = (frame, false, false);
     while !rest.is_empty() {
@@ -239,8 +244,8 @@ pub(super) fn is_key(frame: &[u8]) -> bool {
         match obu.kind {
             SEQUENCE_HEADER => {
                 sequence = true;
-                // seq_profile (3), still_picture (1), reduced_still_picture_header (1): frame headers begin otherwise
-                // then.
+                // seq_profile (3), still_picture (1), reduced_still_picture_header (1). With the last one set, frame
+                // headers have no frame type, and the picture is a key frame.
                 still = first & 0x08 != 0;
             }
             // show_existing_frame (1) 0, frame_type (2) 0, show_frame (1) 1.
@@ -252,7 +257,7 @@ pub(super) fn is_key(frame: &[u8]) -> bool {
     false
 }
 
-/// Whether a temporal unit has any of a picture.
+/// Returns true if a temporal unit contains a part of a picture.
 pub(super) fn holds_picture(frame: &[u8]) -> bool {
     let mut rest = frame;
     while !rest.is_empty() {

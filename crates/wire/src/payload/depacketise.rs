@@ -1,47 +1,47 @@
-//! Payloads back into frames.
+//! Reassembly of frames from payloads.
 
 use super::{PayloadFormat, av1, h265, units, vp8, vp9};
 use crate::ParseError;
 use crate::bytes::Reader;
 
-/// No frame may be longer, in bytes.
+/// Maximum length of a frame in bytes.
 pub const MAX_FRAME: usize = 16 << 20;
 
-/// A frame as it came out.
+/// A reassembled frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reassembled {
-    /// Its bytes, as far as they are of use: each NAL unit behind a start code of four bytes; in AV1 a temporal
-    /// delimiter and each OBU with its size.
+    /// The usable bytes. Each NAL unit follows a start code of four bytes. An AV1 frame has a temporal delimiter, and
+    /// each OBU has its size.
     pub bytes: Vec<u8>,
-    /// Whether something is missing or was refused.
+    /// Whether a part is missing or was rejected.
     pub damaged: bool,
-    /// Whether something came packed in a way that is not taken apart, and is not in its bytes.
+    /// Whether a part had an unsupported packetisation, so that its bytes are missing.
     pub unsupported: bool,
 }
 
-/// Puts the payloads of one frame together. Payloads are pushed in the order of their sequence numbers; between frames,
-/// [`Depacketiser::finish`] is called.
+/// Reassembles the payloads of one frame. Payloads are pushed in the order of their sequence numbers, and
+/// [`Depacketiser::finish`] is called between frames.
 #[derive(Clone, Debug)]
 pub struct Depacketiser {
     format: PayloadFormat,
     frame: Reassembled,
-    /// The head of what follows was lost: bytes are dropped until a unit begins.
+    /// Whether the start of the present unit was lost. Bytes are dropped until a unit starts.
     headless: bool,
-    /// Inside a divided unit, or in VP9 inside a frame.
+    /// Whether a divided unit is incomplete, or in VP9 a frame.
     open: bool,
-    /// Where in the frame the open unit begins, in AV1.
+    /// The offset of the incomplete unit in the frame (AV1).
     unit: usize,
-    /// The way in which the unit that goes on was begun, where that is not taken apart.
+    /// The unsupported packetisation of the unit that continues, if any.
     skipped: Option<&'static str>,
     /// See [`Depacketiser::is_orphaned`].
     orphaned: bool,
 }
 
-/// A start code before each NAL unit.
+/// The start code before each NAL unit.
 const START: [u8; 4] = [0, 0, 0, 1];
 
 impl Depacketiser {
-    /// A depacketiser of payloads in `format`.
+    /// Creates a depacketiser of payloads in `format`.
     pub fn new(format: PayloadFormat) -> Self {
         Self {
             format,
@@ -54,20 +54,21 @@ impl Depacketiser {
         }
     }
 
-    /// One or more packets are missing before the next one. What can't be decoded without them is dropped: the rest of
-    /// a slice, a GOB or a NAL unit; of an OBU all, since its size is not known; of a frame of VP8 or VP9 the rest.
-    /// MPEG-4 is kept, since its decoders look for the next marker themselves.
+    /// Handles a gap before the next packet. The parts that can't be decoded are dropped: the rest of a slice, a GOB or
+    /// a NAL unit, a whole OBU, because its size is not known, and the rest of a VP8 or VP9 frame. MPEG-4 data is kept,
+    /// because its decoders resynchronise at the next marker.
     pub fn gap(&mut self) {
         self.frame.damaged = true;
         self.headless = true;
         self.give_up();
     }
 
-    /// The end of the open unit won't come any more.
+    /// Abandons the incomplete unit, because its end is lost.
     fn give_up(&mut self) {
         if std::mem::take(&mut self.open) {
             self.frame.damaged = true;
             if self.format == PayloadFormat::Av1 {
+                // An incomplete OBU has no valid size, so that a decoder could not skip it.
                 self.frame.bytes.truncate(self.unit);
             }
         }
@@ -76,8 +77,8 @@ impl Depacketiser {
     /// Takes the payload of the next packet.
     ///
     /// # Errors
-    /// A payload that contradicts its format counts as lost. One that is packed in an unsupported way does not, nor one
-    /// of another layer.
+    /// The payload contradicts its format and counts as lost, or its packetisation or layer is not supported. The last
+    /// two do not count as lost.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), ParseError> {
         let pushed = match self.format {
             PayloadFormat::Mpeg4 => self.append(&[], payload).map(|()| true),
@@ -97,22 +98,22 @@ impl Depacketiser {
         pushed.map(|kept| self.orphaned = !kept)
     }
 
-    /// Whether the latest payload was left out since it continues a unit whose beginning is lost.
+    /// Returns true if the latest payload was dropped because the start of its unit was lost.
     pub const fn is_orphaned(&self) -> bool {
         self.orphaned
     }
 
-    /// What came of the frame, as it is now.
+    /// Returns the bytes of the frame so far.
     pub fn so_far(&self) -> &[u8] {
         &self.frame.bytes
     }
 
-    /// Whether the latest payload says that its unit goes on in the next one, as far as its format says so.
+    /// Returns true if the unit of the latest payload continues in the next one, as far as the format shows it.
     pub const fn is_within_unit(&self) -> bool {
         self.open
     }
 
-    /// The frame is over: gives it out and begins the next.
+    /// Returns the frame and starts the next one.
     pub fn finish(&mut self) -> Reassembled {
         self.give_up();
         (self.headless, self.skipped) = (false, None);
@@ -120,6 +121,7 @@ impl Depacketiser {
     }
 
     fn append(&mut self, head: &[u8], body: &[u8]) -> Result<(), ParseError> {
+        // A sender that never ends a frame must not exhaust the memory.
         if self.frame.bytes.len() + head.len() + body.len() > MAX_FRAME {
             return Err(ParseError::TooMany { what: "bytes in a frame", limit: MAX_FRAME });
         }
@@ -128,7 +130,7 @@ impl Depacketiser {
         Ok(())
     }
 
-    /// Whether to keep a payload that begins a unit, or continues one.
+    /// Returns whether a payload is kept, given whether it starts a unit.
     fn keeps(&mut self, begins: bool) -> bool {
         self.headless &= !begins;
         !self.headless
@@ -137,9 +139,11 @@ impl Depacketiser {
     fn push_mpeg2(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let mut reader = Reader::new(payload);
         let header = reader.u32("MPEG-2 payload header")?;
+        // T: the MPEG-2 specific header extension follows (RFC 2250, section 3.4).
         if header & 0x0400_0000 != 0 {
             reader.u32("MPEG-2 header extension")?;
         }
+        // B: start of a slice.
         let keeps = self.keeps(header & 0x1000 != 0);
         if keeps {
             self.append(&[], reader.rest)?;
@@ -157,6 +161,7 @@ impl Depacketiser {
         reader.take(usize::from(header >> 3 & 0x3f), "H.263 extra picture header")?;
         let keeps = self.keeps(begins);
         if keeps {
+            // P: the two zero bytes of the start code were omitted (RFC 4629, section 5.1).
             let start: &[u8] = if begins { &[0, 0] } else { &[] };
             self.append(start, reader.rest)?;
         }
@@ -168,7 +173,7 @@ impl Depacketiser {
         let indicator = reader.u8("NAL unit header")?;
         let kind = indicator & 0x1f;
         if kind != units::FU_A {
-            // Whatever was open has lost its end.
+            // A payload of another kind follows, so that the end of an incomplete unit was lost.
             self.give_up();
             (self.headless, self.skipped) = (false, None);
         }
@@ -180,7 +185,7 @@ impl Depacketiser {
                 let nal = [indicator & 0xe0 | header & 0x1f];
                 self.part(header, &nal, reader.rest)
             }
-            // Those of the interleaved mode (RFC 6184, table 3).
+            // Packet types of the interleaved mode (RFC 6184, table 3).
             units::STAP_B => Err(ParseError::Unsupported { what: "H.264 in STAP-B packets (interleaved mode)" }),
             units::MTAP16 => Err(ParseError::Unsupported { what: "H.264 in MTAP16 packets (interleaved mode)" }),
             units::MTAP24 => Err(ParseError::Unsupported { what: "H.264 in MTAP24 packets (interleaved mode)" }),
@@ -194,7 +199,7 @@ impl Depacketiser {
         }
     }
 
-    /// NAL units, each behind its length of 16 bits.
+    /// Takes an aggregation packet: NAL units, each after its length of 16 bits.
     fn aggregate(&mut self, mut reader: Reader<'_>) -> Result<(), ParseError> {
         while !reader.rest.is_empty() {
             let len = reader.u16("aggregated NAL unit")?;
@@ -204,11 +209,12 @@ impl Depacketiser {
         Ok(())
     }
 
-    /// A part of a NAL unit; `fu` says in its first bits whether it is the first or the last one, `nal` is the unit's
-    /// header.
+    /// Takes a fragment of a NAL unit. The first bits of `fu` mark the first and the last fragment. `nal` is the header
+    /// of the unit.
     fn part(&mut self, fu: u8, nal: &[u8], body: &[u8]) -> Result<bool, ParseError> {
         let (starts, ends) = (fu & 0x80 != 0, fu & 0x40 != 0);
         if starts {
+            // The previous unit has no end.
             self.frame.damaged |= self.open;
             (self.headless, self.skipped) = (false, None);
             self.append(&START, nal)?;
@@ -246,7 +252,7 @@ impl Depacketiser {
 
     fn push_vp8(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let (begins, body) = vp8::parse(payload)?;
-        // The head of the frame, or the end of the one before, was lost, and nobody has said so.
+        // The start of this frame or the end of the previous one was lost without a call of `gap`.
         if begins != self.frame.bytes.is_empty() && !self.headless {
             self.gap();
         }
@@ -259,6 +265,7 @@ impl Depacketiser {
 
     fn push_vp9(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let (descriptor, body) = vp9::parse(payload)?;
+        // A start within a frame, or a continuation outside of one.
         if descriptor.begins == self.open && !self.headless {
             self.gap();
         }

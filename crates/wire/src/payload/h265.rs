@@ -1,4 +1,4 @@
-//! H.265 in RTP (RFC 7798, sections 1.1.4 and 4.4), without decoding order numbers.
+//! The RTP payload format of H.265 (RFC 7798, sections 1.1.4 and 4.4), without decoding order numbers.
 //!
 //! ```text
 //! header of a NAL unit and of a payload: | F | Type (6) | LayerId (6) | TID (3) |
@@ -9,21 +9,22 @@
 use super::units::{behind_start_codes, nal_unit_of};
 use super::{Fragment, PictureKind, sei};
 
-/// Aggregation packet.
+/// Type of an aggregation packet.
 pub(super) const AP: u8 = 48;
-/// Fragmentation unit.
+/// Type of a fragmentation unit.
 pub(super) const FU: u8 = 49;
-/// Payload content information, around another payload.
+/// Type of payload content information, which encloses another payload.
 pub(super) const PACI: u8 = 50;
-/// NAL units below it hold picture data (H.265, table 7-1).
+/// NAL unit types below this one contain picture data (H.265, table 7-1).
 pub(super) const FIRST_OTHER: u8 = 32;
 
-/// NAL units of pictures with which a decoder can begin (H.265, section 3.62 and table 7-1).
+/// NAL unit types of pictures at which a decoder can start (H.265, section 3.62 and table 7-1).
 pub(super) const IRAP: std::ops::Range<u8> = 16..24;
-/// The NAL unit with the SEI messages of a picture that follows (H.265, table 7-1).
+/// NAL unit type of SEI messages that precede their picture (H.265, table 7-1).
 const PREFIX_SEI: u8 = 39;
 
-/// The kind of a frame; `None` when no picture data has come. Encoders of ours send no frames that nothing needs.
+/// Returns the kind of a frame, or `None` if no picture data has been received. Disposable frames are not detected,
+/// because our encoders do not make them.
 pub(super) fn picture_kind(frame: &[u8]) -> Option<PictureKind> {
     let mut recovers = false;
     for unit in behind_start_codes(frame) {
@@ -39,22 +40,22 @@ pub(super) fn picture_kind(frame: &[u8]) -> Option<PictureKind> {
     None
 }
 
-/// The type of a NAL unit or a payload.
+/// Returns the type of a NAL unit or a payload.
 pub(super) const fn kind(header: [u8; 2]) -> u8 {
     header[0] >> 1 & 0x3f
 }
 
-/// The same header with another type.
+/// Returns the header with another type.
 const fn with_kind(header: [u8; 2], kind: u8) -> [u8; 2] {
     [header[0] & 0x81 | kind << 1, header[1]]
 }
 
-/// The NAL unit's header, of a part with this payload header and FU header.
+/// Returns the header of the NAL unit of which a fragment has this payload header and FU header.
 pub(super) const fn of_part(header: [u8; 2], fu: u8) -> [u8; 2] {
     with_kind(header, fu & 0x3f)
 }
 
-/// The headers of a part of the unit with the header `nal`.
+/// Returns the payload header and FU header of a fragment of the unit with the header `nal`.
 pub(super) fn header(nal: [u8; 2], fragment: &Fragment) -> [u8; 4] {
     let [first, second] = with_kind(nal, FU);
     let fu = u8::from(fragment.starts_unit) << 7 | u8::from(fragment.ends_unit) << 6 | kind(nal);

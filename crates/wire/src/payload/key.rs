@@ -1,14 +1,14 @@
-//! Where a decoder can begin.
+//! Detection of key frames.
 
 use super::units::{PICTURE, Units, start_codes};
 use super::{PayloadFormat, PictureKind, av1, h265, picture_kind, vp8, vp9};
 
-/// Start code of a video object plane (ISO 14496-2, table 6-3).
+/// Start code of a video object plane (ISO/IEC 14496-2, table 6-3).
 const VOP: u8 = 0xb6;
 
-/// Whether a decoder can begin with a frame: an I picture (MPEG-4, MPEG-2, H.263), an IDR picture (H.264), an IRAP
-/// picture (H.265, section 3.62), a picture with a recovery point (H.264, D.2.8; H.265, D.3.8), a key frame (VP8, VP9),
-/// or the beginning of a coded video sequence (AV1, section 7.5).
+/// Returns true if a decoder can start at a frame: an I picture (MPEG-4, MPEG-2, H.263), an IDR picture (H.264), an
+/// IRAP picture (H.265, section 3.62), a picture with a recovery point (H.264, D.2.8; H.265, D.3.8), a key frame (VP8,
+/// VP9), or the start of a coded video sequence (AV1, section 7.5).
 pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
     let byte = |at: usize| frame.get(at).copied();
     let after = |code: u8, bytes: usize| {
@@ -38,13 +38,14 @@ pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
     }
 }
 
-/// The type of the first NAL unit with picture data, which is one that `kind` gives.
+/// Returns the type of the first NAL unit with picture data. `kind` returns the type of such a unit only.
 fn first_slice(format: PayloadFormat, frame: &[u8], kind: impl Fn(&[u8]) -> Option<u8>) -> Option<u8> {
     Units::new(format, frame).find_map(|unit| kind(frame.get(unit.offset + unit.prefix..unit.offset + unit.len)?))
 }
 
-/// Picture start code 22 bits, temporal reference 8, then PTYPE: its bits 6 to 8 are the format, 9 is the type; format
-/// 7 means that PLUSPTYPE follows instead (H.263, sections 5.1.1 to 5.1.4).
+/// Returns true if an H.263 picture is intra-coded. The header has a picture start code (22 bits), the temporal
+/// reference (8) and PTYPE. Bits 6 to 8 of PTYPE are the source format, bit 9 is the coding type. With source format 7,
+/// PLUSPTYPE follows instead (H.263, sections 5.1.1 to 5.1.4).
 fn is_h263_intra(frame: &[u8]) -> bool {
     let bits = |from: usize, count: usize| {
         (from..from + count)
@@ -54,7 +55,7 @@ fn is_h263_intra(frame: &[u8]) -> bool {
         return false;
     }
     match (bits(35, 3), bits(38, 3)) {
-        // UFEP 1: OPPTYPE of 18 bits is there, too. MPPTYPE begins with the type.
+        // With UFEP 1, OPPTYPE of 18 bits precedes MPPTYPE, which starts with the coding type.
         (Some(7), Some(1)) => bits(59, 3) == Some(0),
         (Some(7), _) => bits(41, 3) == Some(0),
         _ => bits(38, 1) == Some(0),

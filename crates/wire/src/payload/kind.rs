@@ -1,16 +1,16 @@
-//! What a frame depends on, from its own header.
+//! The dependencies of a frame, from its header.
 
 use super::units::{PICTURE, behind_start_codes, nal_unit_of};
 use super::{PayloadFormat, av1, h265, is_key_frame, sei};
 
-/// What a frame needs, and what needs it.
+/// The dependencies of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureKind {
-    /// The frame needs no other frame.
+    /// The frame has no reference frames.
     Intra,
-    /// The frame needs those before it, and others need it.
+    /// The frame references earlier frames, and is itself a reference.
     Predicted,
-    /// No other frame needs it.
+    /// No other frame references it.
     Disposable,
 }
 
@@ -21,17 +21,17 @@ const SEI: u8 = 6;
 /// MPEG-4's `vop_start_code` (ISO/IEC 14496-2, table 6-3).
 const VOP: u8 = 0xb6;
 
-/// The kind of a frame, from its bytes as a depacketiser gives them out; `None` when its header is not there.
+/// Returns the kind of a frame from its reassembled bytes, or `None` if its header is missing.
 pub fn picture_kind(format: PayloadFormat, frame: &[u8]) -> Option<PictureKind> {
     match format {
-        // vop_coding_type: I, P, B, and S, which is a P with global motion.
+        // vop_coding_type: I, P, B, and S, which is a P frame with global motion compensation.
         PayloadFormat::Mpeg4 => Some(by_number(u32::from(after(frame, VOP)?.first()? >> 6), [0, 2])),
-        // Ten bits of temporal reference, then picture_coding_type: 1 I, 2 P, 3 B.
+        // temporal_reference of ten bits, then picture_coding_type: 1 I, 2 P, 3 B.
         PayloadFormat::Mpeg2 => Some(by_number(u32::from(after(frame, PICTURE)?.get(1)? >> 3 & 7), [1, 3])),
         PayloadFormat::H263p => h263(frame),
         PayloadFormat::H264 => h264(frame),
         PayloadFormat::H265 => h265::picture_kind(frame),
-        // Encoders of ours send these without frames that nothing needs.
+        // Our encoders make no disposable frames in these formats, so that they are not detected.
         PayloadFormat::Vp8 | PayloadFormat::Vp9 | PayloadFormat::Av1 => {
             let kind = if is_key_frame(format, frame) { PictureKind::Intra } else { PictureKind::Predicted };
             holds_picture(format, frame).then_some(kind)
@@ -39,7 +39,7 @@ pub fn picture_kind(format: PayloadFormat, frame: &[u8]) -> Option<PictureKind> 
     }
 }
 
-/// Whether anything of a picture is there, beside what describes the stream.
+/// Returns true if the frame contains a part of a picture, and not only stream headers.
 fn holds_picture(format: PayloadFormat, frame: &[u8]) -> bool {
     match format {
         PayloadFormat::Av1 => av1::holds_picture(frame),
@@ -55,13 +55,14 @@ fn by_number(number: u32, [intra, disposable]: [u32; 2]) -> PictureKind {
     }
 }
 
-/// What follows the first start code with this value.
+/// Returns the bytes after the first start code with this value.
 fn after(frame: &[u8], code: u8) -> Option<&[u8]> {
     let at = frame.windows(4).position(|bytes| bytes == [0, 0, 1, code])?;
     frame.get(at + 4..)
 }
 
-/// ITU-T H.263, 5.1: a start code of 22 bits, the temporal reference in 8, PTYPE or PLUSPTYPE.
+/// Returns the kind of an H.263 picture (ITU-T H.263, section 5.1): start code of 22 bits, temporal reference of 8,
+/// PTYPE or PLUSPTYPE.
 fn h263(frame: &[u8]) -> Option<PictureKind> {
     let mut bits = Bits::new(frame);
     if bits.take(22)? != 0b10_0000 {
@@ -71,11 +72,11 @@ fn h263(frame: &[u8]) -> Option<PictureKind> {
     if bits.take(3)? != 7 {
         return Some(if bits.take(1)? == 0 { PictureKind::Intra } else { PictureKind::Predicted });
     }
-    // Update full extended PTYPE: then its optional part stands first.
+    // With UFEP (update full extended PTYPE) 1, OPPTYPE precedes MPPTYPE.
     if bits.take(3)? == 1 {
         bits.take(18)?;
     }
-    // 0 I, 1 P, 2 an improved PB frame, 3 B.
+    // Coding types: 0 I, 1 P, 2 improved PB, 3 B.
     Some(by_number(bits.take(3)?, [0, 3]))
 }
 
@@ -95,7 +96,7 @@ fn h264(frame: &[u8]) -> Option<PictureKind> {
     None
 }
 
-/// Bits from the highest of the first byte on.
+/// A bit reader, most significant bit first.
 struct Bits<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -106,7 +107,7 @@ impl<'a> Bits<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// The next `n` bits, up to 32.
+    /// Returns the next `n` bits, up to 32.
     fn take(&mut self, n: usize) -> Option<u32> {
         let mut value = 0;
         for _ in 0..n {

@@ -1,15 +1,15 @@
-//! Supplemental enhancement information (SEI) of H.264 (sections 7.3.2.3 and D.1) and of H.265 (sections 7.3.2.4 and
-//! D.2): a NAL unit holds one message or several.
+//! Supplemental enhancement information (SEI) of H.264 (sections 7.3.2.3 and D.1) and H.265 (sections 7.3.2.4 and D.2).
+//! A NAL unit contains one or more messages.
 //!
 //! ```text
 //! payload type: bytes of 255, then one below | size: likewise | payload | the next message, or the trailing bits
 //! ```
 
-/// The payload type of a recovery point, in both standards: a decoder can begin with that picture (H.264, D.2.8; H.265,
-/// D.3.8).
+/// The payload type of a recovery point message in both standards. A decoder can start at its picture (H.264, D.2.8;
+/// H.265, D.3.8).
 const RECOVERY_POINT: usize = 6;
 
-/// Whether the SEI messages of a NAL unit hold a recovery point; `body` is what stands behind the unit's header.
+/// Returns true if a NAL unit contains a recovery point message. `body` are the bytes after the NAL unit header.
 pub(super) fn has_recovery_point(body: &[u8]) -> bool {
     let mut bytes = Unescaped { bytes: body.iter(), zeros: 0 };
     loop {
@@ -21,7 +21,7 @@ pub(super) fn has_recovery_point(body: &[u8]) -> bool {
     }
 }
 
-/// Reads a payload type or a size: the sum of all bytes of 255 and of the one behind them.
+/// Reads a payload type or a size: the sum of all bytes up to and including the first one below 255.
 fn number(bytes: &mut Unescaped<'_>) -> Option<usize> {
     let mut sum = 0usize;
     loop {
@@ -33,10 +33,10 @@ fn number(bytes: &mut Unescaped<'_>) -> Option<usize> {
     }
 }
 
-/// The bytes of a NAL unit without those that keep start codes out of it (`emulation_prevention_three_byte`).
+/// The bytes of a NAL unit without emulation prevention bytes (`emulation_prevention_three_byte`).
 struct Unescaped<'a> {
     bytes: std::slice::Iter<'a, u8>,
-    /// Zeros before the next byte.
+    /// Number of zeros before the next byte.
     zeros: u32,
 }
 

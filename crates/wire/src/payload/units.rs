@@ -1,4 +1,4 @@
-//! Where a frame may be cut.
+//! Positions at which a frame may be divided.
 
 use super::{PayloadFormat, av1};
 
@@ -15,7 +15,7 @@ pub(super) const MTAP24: u8 = 27;
 pub(super) const FU_A: u8 = 28;
 pub(super) const FU_B: u8 = 29;
 
-/// The sizes of the units of a frame, start codes included.
+/// Returns the sizes of the units of a frame, including start codes.
 pub fn unit_sizes(format: PayloadFormat, frame: &[u8]) -> Vec<usize> {
     Units::new(format, frame).map(|unit| unit.len).collect()
 }
@@ -24,11 +24,11 @@ pub fn unit_sizes(format: PayloadFormat, frame: &[u8]) -> Vec<usize> {
 pub(super) struct Unit {
     pub(super) offset: usize,
     pub(super) len: usize,
-    /// Bytes at its beginning that aren't sent as they are: its start code; in AV1 all before the OBU's payload.
+    /// Number of leading bytes that are not sent unchanged: the start code; in AV1 everything before the OBU's payload.
     pub(super) prefix: usize,
-    /// Bytes of its header that are sent behind the payload header, in AV1.
+    /// Length of the unit's header that is sent after the payload header, in bytes (AV1).
     pub(super) head: usize,
-    /// It may not share a payload with what is before it.
+    /// Whether it must not share a payload with preceding units.
     pub(super) apart: bool,
 }
 
@@ -62,7 +62,7 @@ impl Iterator for Units<'_> {
                 PayloadFormat::Av1 => av1::unit(offset, rest),
             };
             self.offset += unit.len;
-            // A start code with nothing behind it isn't a unit.
+            // A start code without data is not a unit.
             if unit.len > unit.prefix || self.format.row().stood_for == 0 && unit.len > 0 {
                 return Some(unit);
             }
@@ -70,7 +70,7 @@ impl Iterator for Units<'_> {
     }
 }
 
-/// Start codes 00 00 01 xx: where each begins, and xx.
+/// Returns the position and the value xx of each start code 00 00 01 xx.
 pub(super) fn start_codes(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> + '_ {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -80,8 +80,8 @@ pub(super) fn start_codes(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> + '
     })
 }
 
-/// What stands behind each start code of a frame in the byte stream format of H.264's and H.265's annexes B, up to the
-/// frame's end: a unit's end is looked for only by [`nal_unit_of`], since slices are long.
+/// Returns the bytes after each start code of a frame (byte stream format of H.264 and H.265, annexes B), up to the end
+/// of the frame. Only [`nal_unit_of`] searches for the end of a unit, because slices are long.
 pub(super) fn behind_start_codes(frame: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -90,7 +90,7 @@ pub(super) fn behind_start_codes(frame: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The NAL unit at the beginning of what [`behind_start_codes`] gives.
+/// Returns the NAL unit at the start of a slice that [`behind_start_codes`] has returned.
 pub(super) fn nal_unit_of(behind: &[u8]) -> &[u8] {
     &behind[..behind.windows(3).position(|three| *three == [0, 0, 1]).unwrap_or(behind.len())]
 }
@@ -101,7 +101,7 @@ fn mpeg2_unit(offset: usize, rest: &[u8]) -> Unit {
     for (at, code) in start_codes(rest) {
         let slice = (FIRST_SLICE..=LAST_SLICE).contains(&code);
         let header = matches!(code, PICTURE | SEQUENCE | GROUP);
-        // The headers of RFC 2250, section 3.1: they begin a payload.
+        // The headers of RFC 2250, section 3.1, must start a payload.
         apart |= at == 0 && header;
         if in_slice && (slice || header) {
             len = at;
@@ -113,7 +113,7 @@ fn mpeg2_unit(offset: usize, rest: &[u8]) -> Unit {
 }
 
 fn h263_unit(offset: usize, rest: &[u8]) -> Unit {
-    // Sixteen zeros and a one: of a picture, a GOB or a slice.
+    // Start code of a picture, a GOB or a slice: sixteen zero bits and a one.
     let code = |three: &[u8]| three[0] == 0 && three[1] == 0 && three[2] & 0x80 != 0;
     let prefix = if rest.len() > 2 && code(rest) { 2 } else { 0 };
     let next = rest.get(1..).and_then(|later| later.windows(3).position(code));
@@ -126,7 +126,7 @@ fn nal_unit(offset: usize, rest: &[u8]) -> Unit {
     let prefix = if zeros >= 2 && rest.get(zeros) == Some(&1) { zeros + 1 } else { 0 };
     let next = rest[prefix..].windows(3).position(|three| *three == [0, 0, 1]);
     let len = next.map_or(rest.len(), |at| {
-        // All zeros before the next start code are its own: a NAL unit doesn't end with one.
+        // All zeros before the next start code belong to it, because a NAL unit does not end with a zero.
         let end = prefix + at;
         end - rest[prefix..end].iter().rev().take_while(|&&byte| byte == 0).count()
     });

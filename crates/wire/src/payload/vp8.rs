@@ -1,4 +1,4 @@
-//! VP8 in RTP (RFC 7741, section 4.2).
+//! The RTP payload format of VP8 (RFC 7741, section 4.2).
 //!
 //! ```text
 //! | X | R | N | S | R | PID (3) |
@@ -12,13 +12,13 @@ use super::Fragment;
 use crate::ParseError;
 use crate::bytes::Reader;
 
-/// The descriptor that is sent: X, I and M. All of a frame counts as one partition, which the RFC allows.
+/// Returns the descriptor of a sent payload: X, I and M. The frame counts as one partition, which RFC 7741 allows.
 pub(super) fn header(picture: u32, fragment: &Fragment) -> [u8; 4] {
     let [high, low] = (picture as u16 | 0x8000).to_be_bytes();
     [0x80 | u8::from(fragment.starts_unit) << 4, 0x80, high, low]
 }
 
-/// Whether a payload begins a frame (S, and the first partition), and what it holds of it.
+/// Parses a payload. Returns whether it starts a frame (S, with the first partition), and its part of the frame.
 pub(super) fn parse(payload: &[u8]) -> Result<(bool, &[u8]), ParseError> {
     let what = "VP8 payload descriptor";
     let mut reader = Reader::new(payload);
@@ -38,10 +38,11 @@ pub(super) fn parse(payload: &[u8]) -> Result<(bool, &[u8]), ParseError> {
     if reader.rest.is_empty() {
         return Err(ParseError::Malformed { what: "a VP8 payload without any of a frame" });
     }
+    // S is set, and the partition index is 0.
     Ok((flags & 0x17 == 0x10, reader.rest))
 }
 
-/// Whether a frame is a key frame: P, the lowest bit of its tag, is 0 (RFC 6386, section 9.1).
+/// Returns true if a frame is a key frame: P, the lowest bit of its tag, is 0 (RFC 6386, section 9.1).
 pub(super) fn is_key(frame: &[u8]) -> bool {
     frame.first().is_some_and(|tag| tag & 1 == 0)
 }

@@ -1,4 +1,4 @@
-//! VP9 in RTP (RFC 9628, section 4.2), of one spatial layer.
+//! The RTP payload format of VP9 (RFC 9628, section 4.2), with one spatial layer.
 //!
 //! ```text
 //! | I | P | L | F | B | E | V | Z |
@@ -12,24 +12,24 @@ use super::Fragment;
 use crate::ParseError;
 use crate::bytes::Reader;
 
-/// What is read of a descriptor.
+/// The fields of a payload descriptor that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
-    /// B: the frame begins with it.
+    /// B: start of the frame.
     pub(super) begins: bool,
-    /// E: the frame ends with it.
+    /// E: end of the frame.
     pub(super) ends: bool,
 }
 
-/// The descriptor that is sent: I with M, P, B and E. P stands in all but key frames: an intra-only frame, too, is none
-/// that a decoder can begin with.
+/// Returns the descriptor of a sent payload: I with M, P, B and E. P is set in all frames except key frames, and also
+/// in intra-only frames, because a decoder can't start there.
 pub(super) fn header(picture: u32, key: bool, fragment: &Fragment) -> [u8; 4] {
     let [high, low] = (picture as u16 | 0x8000).to_be_bytes();
     let bounds = u8::from(fragment.starts_unit) << 3 | u8::from(fragment.ends_unit) << 2;
     [0x80 | u8::from(!key) << 6 | bounds, high, low, 0]
 }
 
-/// The descriptor of a payload, and what the payload holds of the frame.
+/// Parses a payload into its descriptor and its part of the frame.
 pub(super) fn parse(payload: &[u8]) -> Result<(Descriptor, &[u8]), ParseError> {
     let what = "VP9 payload descriptor";
     let malformed = |what| Err(ParseError::Malformed { what });
@@ -41,6 +41,7 @@ pub(super) fn parse(payload: &[u8]) -> Result<(Descriptor, &[u8]), ParseError> {
         reader.u8(what)?;
     }
     if has(5) {
+        // SID: the spatial layer.
         if reader.u8(what)? >> 1 & 7 != 0 {
             return Err(ParseError::OtherLayer { what: "a spatial layer of VP9 above the first" });
         }
@@ -66,7 +67,8 @@ pub(super) fn parse(payload: &[u8]) -> Result<(Descriptor, &[u8]), ParseError> {
     Ok((Descriptor { begins: has(3), ends: has(2) }, reader.rest))
 }
 
-/// Passes over | N_S (3) | Y | G | 0 (3) |, the sizes of N_S + 1 layers if Y, and the pictures of a group if G.
+/// Skips the scalability structure: | N_S (3) | Y | G | 0 (3) |, the sizes of N_S + 1 layers if Y, and the pictures of
+/// a group if G.
 fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
     let what = "VP9 scalability structure";
     let flags = reader.u8(what)?;
@@ -82,10 +84,11 @@ fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Whether a frame is a key frame, by its uncompressed header (VP9, section 6.2): marker 2, two bits of the profile,
-/// one more in profile 3, `show_existing_frame`, `frame_type`.
+/// Returns true if a frame is a key frame, by its uncompressed header (VP9, section 6.2): frame marker 2, two profile
+/// bits, one more in profile 3, `show_existing_frame`, `frame_type`.
 pub(super) fn is_key(frame: &[u8]) -> bool {
     let Some(&first) = frame.first() else { return false };
+    // Profile 3 has a further reserved bit.
     let bits = if first & 0x30 == 0x30 { first << 1 } else { first };
     first >> 6 == 2 && bits & 0x0c == 0
 }

@@ -1,34 +1,34 @@
-//! What becomes of every format of per-packet feedback: one record for each packet.
+//! The common form of per-packet feedback: one record per packet.
 
 use steadycast_units::{Ecn, PeerTime};
 
-/// How one packet arrived.
+/// The arrival of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// When, on the receiver's clock; `None` when the receiver doesn't say.
+    /// The arrival time on the receiver's clock; `None` if the report does not contain it.
     pub at: Option<PeerTime>,
-    /// The ECN field of its IP header; `None` in a format that has no room for it.
+    /// The ECN field of the packet's IP header; `None` if the feedback format does not contain it.
     pub ecn: Option<Ecn>,
 }
 
-/// What a receiver says of one packet, in whatever format it said so.
+/// The feedback on one packet, in any format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// The packet's number: RTP's (RFC 8888), or the transport-wide one.
+    /// The packet's sequence number: of RTP (RFC 8888) or transport-wide.
     pub seq: u16,
-    /// How the packet arrived; `None` when it hasn't, so far.
+    /// The arrival of the packet; `None` if it has not arrived so far.
     pub arrival: Option<Arrived>,
 }
 
-/// A count of units that wraps after 32 bits, as a count that doesn't: the one nearest to `near`, a time in nanoseconds
-/// on the same clock; `first` without one.
+/// Extends a 32-bit count of units to the value nearest to `near`, a time on the same clock. Returns `first` if `near`
+/// is `None`.
 pub(super) fn unwrap(units: u32, per_second: i64, near: Option<PeerTime>, first: i64) -> i64 {
     let Some(near) = near else { return first };
     let near = (i128::from(near.as_nanos()) * i128::from(per_second)).div_euclid(NANOS) as i64;
     near.saturating_add(i64::from(units.wrapping_sub(near as u32) as i32))
 }
 
-/// A count of units as a time, rounded down to the nanosecond.
+/// Converts a count of units to a time, rounded down to the nanosecond.
 pub(super) fn peer_time(units: i64, per_second: i64) -> PeerTime {
     let nanos = (i128::from(units) * NANOS).div_euclid(i128::from(per_second));
     PeerTime::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)

@@ -1,4 +1,4 @@
-//! Congestion control feedback of RTP streams (RFC 8888), with erratum 8166: `num_reports` is the number of blocks.
+//! Congestion control feedback (RFC 8888), with erratum 8166: `num_reports` is the number of packet metric blocks.
 
 use super::acknowledged::{peer_time, unwrap};
 use super::{Acknowledged, Arrived, FeedbackKind, Packet};
@@ -7,38 +7,38 @@ use crate::bytes::{Reader, to_words};
 use steadycast_units::{Ecn, PeerTime, Span};
 
 const CCFB: u8 = 11;
-/// Of RFC 8888, section 3.1: a report covers less than a quarter of the sequence space.
+/// Maximum number of packets per stream in a report: a quarter of the sequence space (RFC 8888, section 3.1).
 pub(super) const MAX_REPORTS: usize = 16_384;
 const MAX_STREAMS: usize = 256;
-/// Bytes of a report without streams: RTCP's header, the sender's SSRC and the report's time.
+/// Length of a report without streams in bytes: RTCP header, sender's SSRC and report timestamp.
 const FRAME: usize = 12;
-/// Bytes of a stream without packets: its SSRC, the first number and the count.
+/// Length of a stream without packets in bytes: its SSRC, first number and count.
 const STREAM: usize = 8;
 
-/// How one packet arrived (RFC 8888, section 3.1).
+/// The arrival of a packet (RFC 8888, section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketArrival {
-    /// The two ECN bits of its IP header; [`Ecn::Ce`] if any copy of it was marked.
+    /// The ECN field of its IP header; [`Ecn::Ce`] if any copy of it was marked.
     pub ecn: Ecn,
     /// The arrival time offset: 13 bits, in 1/1024 s.
     offset: u16,
 }
 
 impl PacketArrival {
-    /// More than 8189/1024 s.
+    /// The value for more than 8189/1024 s.
     const TOO_LONG: u16 = 0x1ffe;
     const UNAVAILABLE: u16 = 0x1fff;
 
-    /// A packet that arrived this long before the report's time, rounded down to 1/1024 s.
+    /// Creates the arrival of a packet this long before the report, rounded down to 1/1024 s.
     pub fn before(report: Span, ecn: Ecn) -> Self {
         let units = u128::from(report.as_nanos()) * 1024 / 1_000_000_000;
         Self { ecn, offset: units.min(u128::from(Self::TOO_LONG)) as u16 }
     }
-    /// A packet that arrived at an unknown time, or after the report's time.
+    /// Creates the arrival of a packet at an unknown time, or after the report's time.
     pub fn unknown_time(ecn: Ecn) -> Self {
         Self { ecn, offset: Self::UNAVAILABLE }
     }
-    /// How long before the report's time; `None` when that is unknown or more than 8189/1024 s.
+    /// Returns the time between the arrival and the report; `None` if it is unknown or above 8189/1024 s.
     pub fn offset(self) -> Option<Span> {
         self.units().map(|units| Span::nanos(u64::from(units) * 1_000_000_000 / 1024))
     }
@@ -47,32 +47,32 @@ impl PacketArrival {
     }
 }
 
-/// What arrived of one source.
+/// The packets of one source in a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamArrivals {
-    /// The source.
+    /// The SSRC of the source.
     pub ssrc: u32,
-    /// The first sequence number reported. When nothing arrived since the last report: the highest one, without
-    /// `arrivals`.
+    /// The first reported sequence number. If nothing arrived since the last report, it is the highest one, and
+    /// `arrivals` is empty.
     pub begin_seq: u16,
-    /// What became of the packets from that number on; `None` for one that hasn't arrived. At most 16384 are written.
+    /// The arrivals from that number on; `None` for a packet that has not arrived. At most 16384 are written.
     pub arrivals: Vec<Option<PacketArrival>>,
 }
 
 /// The per-packet feedback of RFC 8888, section 3.1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CongestionFeedback {
-    /// The SSRC of the participant that reports.
+    /// The SSRC of the reporting participant.
     pub sender: u32,
-    /// What arrived, by source.
+    /// The arrivals by source.
     pub streams: Vec<StreamArrivals>,
-    /// When the report was made: the middle of an NTP time, in 1/65536 s.
+    /// The report timestamp: the middle of an NTP time, in 1/65536 s.
     pub report_time: u32,
 }
 
 impl CongestionFeedback {
-    /// The report as one packet of a compound, however long; [`CongestionFeedback::split`] makes reports that fit a
-    /// datagram.
+    /// Returns the report as one packet of a compound, of any length. [`CongestionFeedback::split`] limits the length
+    /// first.
     pub fn to_packet(&self) -> Packet {
         let mut body = Vec::new();
         for stream in &self.streams {
@@ -84,18 +84,19 @@ impl CongestionFeedback {
                 let bits = arrival.map_or(0, |it| 0x8000 | u16::from(it.ecn.bits()) << 13 | it.offset);
                 body.extend_from_slice(&bits.to_be_bytes());
             }
+            // An odd number of packets is padded to whole words (RFC 8888, section 3.1).
             body.resize(to_words(body.len()), 0);
         }
         body.extend_from_slice(&self.report_time.to_be_bytes());
-        // RFC 8888 has no media source in its header: its first stream stands where RFC 4585 has that field, or,
-        // without streams, the report time.
+        // RFC 8888 has no media source in its header. The first stream (or the report timestamp, if there is none)
+        // takes the place of that field of RFC 4585.
         let fci = body.split_off(4);
         let media = body.try_into().map_or(0, u32::from_be_bytes);
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, sender: self.sender, media, fci }
     }
 
-    /// The same as reports of at most `max` bytes each, RTCP's header included, in order; none is shorter than two
-    /// packets of one source, which take 24 bytes.
+    /// Splits the report into reports of at most `max` bytes each, including the RTCP header. The minimum is 24 bytes,
+    /// for two packets of one source.
     pub fn split(&self, max: usize) -> Vec<Self> {
         let room = max.saturating_sub(FRAME).max(STREAM + 4);
         let fresh = || Self { streams: Vec::new(), ..*self };
@@ -104,10 +105,12 @@ impl CongestionFeedback {
             let mut done = 0;
             loop {
                 let rest = &arrivals[done..];
+                // A stream header without at least one word of packets would waste the report's rest.
                 if left < STREAM + rest.len().min(2) * 2 || report.streams.len() == MAX_STREAMS {
                     reports.push(std::mem::replace(&mut report, fresh()));
                     left = room;
                 }
+                // Packets are reported in pairs, because two fill a word.
                 let taken = rest.len().min((left - STREAM) / 4 * 2).min(MAX_REPORTS);
                 let begin_seq = begin_seq.wrapping_add(done as u16);
                 report.streams.push(StreamArrivals { ssrc: *ssrc, begin_seq, arrivals: rest[..taken].to_vec() });
@@ -122,15 +125,16 @@ impl CongestionFeedback {
         reports
     }
 
-    /// Whether a packet of a compound is such a report by its kind and format. It may be damaged all the same.
+    /// Returns true if the packet has the type and format of this report. It may still be malformed.
     pub fn is(packet: &Packet) -> bool {
         matches!(packet, Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, .. })
     }
 
-    /// Reads a packet of a compound; `Ok(None)` when it is something else.
+    /// Parses a packet of a compound. Returns `Ok(None)` if it is something else.
     ///
     /// # Errors
-    /// The packet ends before what it announces, or announces more than 256 streams, or more than 16384 packets of one.
+    /// The packet ends before the announced length, or announces more than 256 streams or more than 16384 packets per
+    /// stream.
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
         let Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, sender, media, fci } = packet else {
             return Ok(None);
@@ -158,18 +162,18 @@ impl CongestionFeedback {
         Ok(Some(Self { sender: *sender, streams, report_time: word }))
     }
 
-    /// When the report was made, on the receiver's clock: the point nearest to `near`, an earlier time on it (`None` at
-    /// first).
+    /// Returns the time of the report on the receiver's clock, as the value nearest to `near`. `near` is an earlier
+    /// time on that clock, or `None` for the first report.
     pub fn reported_at(&self, near: Option<PeerTime>) -> PeerTime {
         peer_time(self.reported(near), PER_SECOND)
     }
 
-    /// Each packet with its source, in the order of the report. `near` is an earlier time on the receiver's clock,
-    /// `None` at first.
+    /// Returns each packet with its source, in the order of the report. `near` is an earlier time on the receiver's
+    /// clock, or `None` for the first report.
     pub fn acknowledged(&self, near: Option<PeerTime>) -> impl Iterator<Item = (u32, Acknowledged)> + '_ {
         let reported = self.reported(near);
         let arrived = move |arrival: PacketArrival| {
-            // 64 of the report's units are one of the offset's.
+            // The offset counts 1/1024 s and the report timestamp 1/65536 s, hence the factor 64.
             let at = arrival.units().map(|units| peer_time(reported - i64::from(units) * 64, PER_SECOND));
             Arrived { at, ecn: Some(arrival.ecn) }
         };
@@ -187,5 +191,5 @@ impl CongestionFeedback {
     }
 }
 
-/// Units of a report's time.
+/// Units of the report timestamp per second.
 const PER_SECOND: i64 = 65_536;

@@ -1,29 +1,29 @@
-//! Extended reports (RFC 3611), of which the two blocks are known that give a receiver the round trip.
+//! Extended reports (RFC 3611). Only the two blocks that give a receiver the round-trip time are supported.
 
 use super::Packet;
 use crate::ParseError;
 use crate::bytes::Reader;
 
 const XR: u8 = 207;
-/// "Receiver reference time report block" of RFC 3611, section 4.4.
+/// Type of the receiver reference time report block (RFC 3611, section 4.4).
 const REFERENCE_TIME: u8 = 4;
-/// "DLRR report block" of RFC 3611, section 4.5.
+/// Type of the DLRR report block (RFC 3611, section 4.5).
 const SINCE_REFERENCE: u8 = 5;
 
-/// A receiver's clock, which it wants to hear of again: it sends no report from which a sender's report could echo it.
+/// A receiver reference time. The receiver sends it to measure the round-trip time, because it sends no sender report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReferenceTime {
-    /// Who asks.
+    /// The SSRC of the receiver.
     pub ssrc: u32,
-    /// NTP time at which it left: seconds in 32.32 fixed point.
+    /// The NTP time at which the report was sent: seconds in 32.32 fixed point.
     pub ntp: u64,
 }
 
 impl ReferenceTime {
-    /// Reads a packet of a compound; `Ok(None)` when it has no such block.
+    /// Parses a packet of a compound. Returns `Ok(None)` if it has no such block.
     ///
     /// # Errors
-    /// It ends inside a block.
+    /// The packet ends inside a block.
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
         let Packet::Unknown { packet_type: XR, body, .. } = packet else { return Ok(None) };
         let (what, mut reader) = ("extended report", Reader::new(body));
@@ -38,7 +38,7 @@ impl ReferenceTime {
         Ok(None)
     }
 
-    /// What `from` answers: how long ago the reference came, in 1/65536 s.
+    /// Returns the DLRR block of the participant `from`. `since` is the time since the reference arrived, in 1/65536 s.
     pub fn answer(self, from: u32, since: u32) -> Packet {
         let words = [from, u32::from_be_bytes([SINCE_REFERENCE, 0, 0, 3]), self.ssrc, (self.ntp >> 16) as u32, since];
         Packet::Unknown { packet_type: XR, count: 0, body: words.iter().flat_map(|word| word.to_be_bytes()).collect() }

@@ -1,5 +1,5 @@
-//! Requests of receivers: for packets (generic NACK; RFC 4585, section 6.2.1), for key frames (RFC 4585, section 6.3.1;
-//! RFC 5104, section 4.3.1) and for a lower rate (REMB; draft-alvestrand-rmcat-remb-03, section 2).
+//! Feedback messages of receivers: generic NACKs (RFC 4585, section 6.2.1), key-frame requests (RFC 4585, section
+//! 6.3.1; RFC 5104, section 4.3.1) and bandwidth estimates (REMB; draft-alvestrand-rmcat-remb-03, section 2).
 
 use super::{FeedbackKind, Packet};
 use crate::ParseError;
@@ -9,35 +9,34 @@ use steadycast_units::{Rate, Span};
 const NACK: u8 = 1;
 const PLI: u8 = 1;
 const FIR: u8 = 4;
-/// "Application layer feedback" of RFC 4585, section 6.4.
+/// Format of "application layer feedback" (RFC 4585, section 6.4).
 const ALFB: u8 = 15;
 
-/// Entries of a generic NACK that are written: with IP and RTCP's header they take 296 bytes.
+/// Maximum number of entries written into a generic NACK. With the IP and RTCP headers they take 296 bytes.
 const MAX_WRITTEN: usize = 64;
-/// Entries of a generic NACK that are read.
+/// Maximum number of entries read from a generic NACK.
 const MAX_READ: usize = 512;
 
-/// A receiver asks for packets again: the generic NACK of RFC 4585, section 6.2.1.
+/// A request for retransmissions: the generic NACK of RFC 4585, section 6.2.1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nack {
-    /// The SSRC of the participant that asks.
+    /// The SSRC of the requesting participant.
     pub sender: u32,
-    /// The SSRC of the source that it asks.
+    /// The SSRC of the media source.
     pub media: u32,
-    /// The numbers of the packets, in order modulo 2¹⁶ where the message is to be short. What needs more than 64
-    /// entries isn't written; [`Nack::fitting`] says how many of the numbers are.
+    /// The sequence numbers of the missing packets. Order them modulo 2¹⁶ for a short message. Numbers beyond 64
+    /// entries are not written; [`Nack::fitting`] returns how many fit.
     pub missing: Vec<u16>,
 }
 
 impl Nack {
-    /// How many of these numbers, from the first on, one message can name.
+    /// Returns how many of these numbers, from the first on, fit into one message.
     pub fn fitting(missing: &[u16]) -> usize {
         pack(missing).1
     }
 
-    /// The message as a packet of a compound: pairs of a number and a mask, whose bit i (the lowest is 0) stands for
-    /// the number + i
-    /// + 1.
+    /// Returns the message as a packet of a compound. It consists of pairs of a number and a bit mask, in which bit i
+    /// (the lowest is 0) stands for the number + i + 1.
     pub fn to_packet(&self) -> Packet {
         let entries = pack(&self.missing).0;
         let fci = entries.iter().flat_map(|(pid, blp)| (u32::from(*pid) << 16 | u32::from(*blp)).to_be_bytes());
@@ -45,11 +44,11 @@ impl Nack {
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: NACK, sender, media, fci: fci.collect() }
     }
 
-    /// Reads a packet of a compound; `Ok(None)` when it is something else. The numbers are those of the message in its
-    /// order, also when it names one twice.
+    /// Parses a packet of a compound. Returns `Ok(None)` if it is something else. The numbers keep the order of the
+    /// message, including duplicates.
     ///
     /// # Errors
-    /// The message names no packet, ends inside an entry, or has more than 512 entries.
+    /// The message contains no number, ends inside an entry, or has more than 512 entries.
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
         let Packet::Feedback { kind: FeedbackKind::Transport, fmt: NACK, sender, media, fci } = packet else {
             return Ok(None);
@@ -70,11 +69,12 @@ impl Nack {
     }
 }
 
-/// Entries of these numbers, and how many numbers they name.
+/// Returns the entries of these numbers, and how many numbers they cover.
 fn pack(missing: &[u16]) -> (Vec<(u16, u16)>, usize) {
     let mut entries: Vec<(u16, u16)> = Vec::new();
     for (n, number) in missing.iter().enumerate() {
         let full = entries.len() == MAX_WRITTEN;
+        // A number up to 16 after the entry's first one fits into its mask. Duplicates add nothing.
         match entries.last_mut().map(|(pid, blp)| (number.wrapping_sub(*pid), blp)) {
             Some((0, _)) => {}
             Some((ahead @ 1..=16, blp)) => *blp |= 1 << (ahead - 1),
@@ -85,41 +85,41 @@ fn pack(missing: &[u16]) -> (Vec<(u16, u16)>, usize) {
     (entries, missing.len())
 }
 
-/// A receiver asks for a picture that needs no other.
+/// A request for a key frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyFrameRequest {
-    /// Picture loss indication: something was lost.
+    /// Picture loss indication (PLI): packets were lost.
     PictureLoss {
-        /// The SSRC of the participant that asks.
+        /// The SSRC of the requesting participant.
         sender: u32,
-        /// The SSRC of the source that it asks.
+        /// The SSRC of the media source.
         media: u32,
     },
-    /// Full intra request: a decoder has to start. Repeats of a request keep its number.
+    /// Full intra request (FIR): a decoder has to start. Repetitions of a request have the same number.
     FullIntra {
-        /// The SSRC of the participant that asks.
+        /// The SSRC of the requesting participant.
         sender: u32,
-        /// The SSRC of the source that it asks.
+        /// The SSRC of the media source.
         media: u32,
-        /// The request's number, modulo 256.
+        /// The number of the request, modulo 256.
         number: u8,
     },
 }
 
 impl KeyFrameRequest {
-    /// The message as a packet of a compound.
+    /// Returns the message as a packet of a compound.
     pub fn to_packet(self) -> Packet {
         let (fmt, sender, media, fci) = match self {
             Self::PictureLoss { sender, media } => (PLI, sender, media, Vec::new()),
             Self::FullIntra { sender, media, number } => {
-                // The source stands in the entry; the field of the common header is 0.
+                // In a FIR the SSRC of the media source is part of the entry, and the field of the common header is 0.
                 let [a, b, c, d] = media.to_be_bytes();
                 (FIR, sender, 0, vec![a, b, c, d, number, 0, 0, 0])
             }
         };
         Packet::Feedback { kind: FeedbackKind::Payload, fmt, sender, media, fci }
     }
-    /// All requests in a packet: none in one that isn't a request.
+    /// Returns all requests in a packet, and none for another kind of packet.
     pub fn all(packet: &Packet) -> impl Iterator<Item = Self> {
         let (pli, entries): (_, &[u8]) = match packet {
             Packet::Feedback { kind: FeedbackKind::Payload, fmt: PLI, sender, media, .. } => {
@@ -141,19 +141,19 @@ impl KeyFrameRequest {
     }
 }
 
-/// A receiver's estimate of what its path carries: REMB. It is read from others; ours isn't written.
+/// A receiver's bandwidth estimate (REMB). It is only parsed, because our receivers do not send it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverEstimate {
-    /// The SSRC of the participant that estimates.
+    /// The SSRC of the estimating participant.
     pub sender: u32,
-    /// The highest total rate of the sources.
+    /// The maximum total rate of the sources.
     pub rate: Rate,
-    /// The sources that share that rate.
+    /// The sources that share this rate.
     pub ssrcs: Vec<u32>,
 }
 
 impl ReceiverEstimate {
-    /// Reads a packet of a compound; `Ok(None)` when it is something else.
+    /// Parses a packet of a compound. Returns `Ok(None)` if it is something else.
     ///
     /// # Errors
     /// The packet has fewer sources than it announces.
@@ -165,15 +165,16 @@ impl ReceiverEstimate {
         if reader.array("REMB").ok() != Some(*b"REMB") {
             return Ok(None);
         }
-        // Sources 8 bits, exponent 6, mantissa 18.
+        // Bits: number of sources 8, exponent 6, mantissa 18.
         let word = reader.u32("REMB")?;
+        // An exponent of up to 63 exceeds 64 bits, hence 128 bits before saturation.
         let rate = u128::from(word & 0x3_ffff) << (word >> 18 & 0x3f);
         let ssrcs = (0..word >> 24).map(|_| reader.u32("sources of REMB")).collect::<Result<_, _>>()?;
         Ok(Some(Self { sender: *sender, rate: Rate::bps(u64::try_from(rate).unwrap_or(u64::MAX)), ssrcs }))
     }
 }
 
-/// A receiver asks for more parity of blocks ([`crate::parity`]): an APP packet under a name of ours.
+/// A request for more parity of blocks ([`crate::parity`]), in an APP packet with a private name.
 ///
 /// ```text
 ///  0                   1                   2                   3
@@ -186,22 +187,22 @@ impl ReceiverEstimate {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParityRequest {
-    /// The SSRC of the participant that asks.
+    /// The SSRC of the requesting participant.
     pub sender: u32,
-    /// The SSRC of the source that it asks.
+    /// The SSRC of the media source.
     pub media: u32,
-    /// The blocks of which parity is asked for; at most [`ParityRequest::MOST`] are written.
+    /// The blocks that need more parity. At most [`ParityRequest::MOST`] are written.
     pub blocks: Vec<BlockRequest>,
 }
 
-/// How much parity a receiver needs of a block.
+/// The amount of parity that a receiver needs of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRequest {
-    /// The number of the block's first packet.
+    /// The sequence number of the block's first packet.
     pub base: u16,
-    /// Its packets.
+    /// The number of packets in the block.
     pub packets: u8,
-    /// The number of parities of the block that are enough, those that were sent before included.
+    /// The number of parity packets of the block that are sufficient, including those already sent.
     pub parities: u8,
 }
 
@@ -209,10 +210,10 @@ pub struct BlockRequest {
 const PARITY: [u8; 4] = *b"PRTY";
 
 impl ParityRequest {
-    /// Blocks in one request.
+    /// Maximum number of blocks in a request.
     pub const MOST: usize = 16;
 
-    /// The message as a packet of a compound.
+    /// Returns the message as a packet of a compound.
     pub fn to_packet(&self) -> Packet {
         let mut data = self.media.to_be_bytes().to_vec();
         for block in self.blocks.iter().take(Self::MOST) {
@@ -222,10 +223,10 @@ impl ParityRequest {
         Packet::App { ssrc: self.sender, subtype: 0, name: PARITY, data }
     }
 
-    /// Reads a packet of a compound; `Ok(None)` when it is something else.
+    /// Parses a packet of a compound. Returns `Ok(None)` if it is something else.
     ///
     /// # Errors
-    /// The request ends inside a block, or has more blocks than [`ParityRequest::MOST`].
+    /// The request ends inside a block, or has more than [`ParityRequest::MOST`] blocks.
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
         let Packet::App { ssrc, subtype: 0, name: PARITY, data } = packet else { return Ok(None) };
         let mut reader = Reader::new(data);
@@ -243,8 +244,8 @@ impl ParityRequest {
     }
 }
 
-/// A receiver says that it computes lost packets from parity ([`crate::parity`]), and how long it waits for them: an
-/// APP packet under a name of ours.
+/// An announcement that a receiver uses parity ([`crate::parity`]), with its play-out delay, in an APP packet with a
+/// private name.
 ///
 /// ```text
 ///  0                   1                   2                   3
@@ -257,26 +258,26 @@ impl ParityRequest {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityUse {
-    /// Who says it.
+    /// The SSRC of the receiver.
     pub sender: u32,
-    /// Of which source.
+    /// The SSRC of the media source.
     pub media: u32,
-    /// The time from a frame's being ready to its being shown; whole milliseconds are written.
+    /// The time from a frame's completion at the sender to its play-out. It is written in whole milliseconds.
     pub playout: Span,
 }
 
 impl ParityUse {
-    /// As a packet of a compound.
+    /// Returns the message as a packet of a compound.
     pub fn to_packet(&self) -> Packet {
         let delay = u32::try_from(self.playout.as_nanos() / 1_000_000).unwrap_or(u32::MAX);
         let data = [self.media.to_be_bytes(), delay.to_be_bytes()].concat();
         Packet::App { ssrc: self.sender, subtype: 1, name: PARITY, data }
     }
 
-    /// From a packet of a compound: `Ok(None)` when it is something else. What follows the delay is passed over.
+    /// Parses a packet of a compound. Returns `Ok(None)` if it is something else. Bytes after the delay are ignored.
     ///
     /// # Errors
-    /// The packet ends before the delay does.
+    /// The packet ends before the delay.
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
         let Packet::App { ssrc, subtype: 1, name: PARITY, data } = packet else { return Ok(None) };
         let mut reader = Reader::new(data);

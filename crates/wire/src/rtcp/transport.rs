@@ -1,5 +1,5 @@
-//! Transport-wide congestion control feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01, section 3.1; as
-//! libwebrtc reads and writes it): arrivals by a number that counts all packets of a transport, whatever their stream.
+//! Transport-wide congestion control feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01, section 3.1, in the
+//! form of libwebrtc). It reports arrivals by a sequence number that counts all packets of a transport, across streams.
 
 use super::acknowledged::{peer_time, unwrap};
 use super::congestion::MAX_REPORTS;
@@ -9,12 +9,13 @@ use crate::bytes::Reader;
 use steadycast_units::{PeerTime, Span, Time};
 
 pub(super) const TRANSPORT_WIDE: u8 = 15;
-/// Bytes before the chunks: RTCP's header, both SSRCs, first number, count, reference time and report count.
+/// Bytes before the chunks: RTCP header, both SSRCs, base sequence number, status count, reference time and report
+/// count.
 const HEAD: usize = 20;
 const MAX_RUN: usize = 0x1fff;
 
-/// A time of arrival in units of 250 µs on the receiver's clock, modulo 2³². The upper 24 bits count the 64 ms of a
-/// reference time.
+/// An arrival time in units of 250 µs on the receiver's clock, modulo 2³². The upper 24 bits are the reference time in
+/// units of 64 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticks(pub u32);
 
@@ -22,12 +23,12 @@ impl Ticks {
     /// One unit: 250 µs.
     pub const UNIT: Span = Span::micros(250);
 
-    /// The ticks of a time on one's own clock, rounded down.
+    /// Returns the ticks of a local time, rounded down.
     pub const fn of(at: Time) -> Self {
         Self((at.as_nanos() / Self::UNIT.as_nanos()) as u32)
     }
-    /// On the other end's clock: the point nearest to `near`, an earlier time on it. At first (`None`) the reference
-    /// time counts as signed.
+    /// Returns the time on the peer's clock, as the value nearest to `near`, an earlier time on it. For the first
+    /// report (`None`) the reference time is a signed number.
     pub fn peer(self, near: Option<PeerTime>) -> PeerTime {
         peer_time(unwrap(self.0, PER_SECOND, near, i64::from(self.0 as i32)), PER_SECOND)
     }
@@ -35,12 +36,12 @@ impl Ticks {
 
 const PER_SECOND: i64 = 4_000;
 
-/// What became of one packet.
+/// The status of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketStatus {
-    /// The packet hasn't arrived.
+    /// The packet has not arrived.
     Missing,
-    /// The packet arrived, and the report doesn't say when.
+    /// The packet arrived at an unknown time.
     Untimed,
     /// The packet arrived at this time.
     At(Ticks),
@@ -49,28 +50,29 @@ pub enum PacketStatus {
 /// A report on the packets of a transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportFeedback {
-    /// Who reports.
+    /// The SSRC of the reporting participant.
     pub sender: u32,
-    /// One of the transport's sources.
+    /// The SSRC of one of the transport's sources.
     pub media: u32,
-    /// The report's number, modulo 256.
+    /// The number of the report, modulo 256.
     pub count: u8,
-    /// The transport-wide number of the first packet.
+    /// The transport-wide sequence number of the first packet.
     pub begin_seq: u16,
-    /// From that number on.
+    /// The statuses from that number on.
     pub packets: Vec<PacketStatus>,
 }
 
 impl TransportFeedback {
-    /// As RTCP packets of at most `max` bytes each (but room for one packet's status at least), numbered from `count`
-    /// on. Another one begins where a packet came more than 8.19 s before or after the one numbered before it.
+    /// Returns the report as RTCP packets of at most `max` bytes, but at least one status each, numbered from `count`
+    /// on. A new packet starts also if two consecutive arrivals are more than 8.19 s apart, because a delta has 16
+    /// bits.
     pub fn to_packets(&self, max: usize) -> Vec<Packet> {
         let (mut packets, mut begin, mut last, mut deltas) = (Vec::new(), 0, None, 0);
         for (n, status) in self.packets.iter().enumerate() {
             let taken = n - begin;
             let mut delta = Delta::of(*status, last);
             let len = |delta: Option<Delta>| deltas + delta.map_or(0, Delta::len);
-            // Each chunk but the last says of seven packets at least.
+            // Each chunk except the last covers at least seven packets.
             let full = HEAD + (taken + 1).div_ceil(7) * 2 + len(delta) > max || taken == MAX_REPORTS;
             if taken > 0 && (full || delta.is_none()) {
                 packets.push(self.part(begin..n, packets.len()));
@@ -89,7 +91,7 @@ impl TransportFeedback {
         packets
     }
 
-    /// A report on some of the packets, whose deltas fit.
+    /// Returns a report on a range of packets whose deltas fit.
     fn part(&self, range: std::ops::Range<usize>, number: usize) -> Packet {
         let statuses = &self.packets[range.clone()];
         let first = statuses.iter().find_map(|status| match status {
@@ -113,7 +115,7 @@ impl TransportFeedback {
                 delta
             })
             .collect();
-        // Without any times, those that arrived have the symbol of a small delta, and there are no deltas.
+        // In a report without any times, received packets have the symbol of a small delta, and no deltas follow.
         let symbols: Vec<u8> = deltas
             .iter()
             .map(|delta| match delta {
@@ -136,15 +138,15 @@ impl TransportFeedback {
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: TRANSPORT_WIDE, sender, media, fci }
     }
 
-    /// Whether a packet of a compound is such a report by its kind and format. It may be damaged all the same.
+    /// Returns true if the packet has the type and format of this report. It may still be malformed.
     pub fn is(packet: &Packet) -> bool {
         matches!(packet, Packet::Feedback { kind: FeedbackKind::Transport, fmt: TRANSPORT_WIDE, .. })
     }
 
-    /// From a packet of a compound: `Ok(None)` when it is something else.
+    /// Parses a packet of a compound. Returns `Ok(None)` if it is something else.
     ///
     /// # Errors
-    /// The packet ends before what it announces, or announces more than 16384 packets.
+    /// The packet ends before the announced length, or announces more than 16384 packets.
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
         let Packet::Feedback { kind: FeedbackKind::Transport, fmt: TRANSPORT_WIDE, sender, media, fci } = packet else {
             return Ok(None);
@@ -162,6 +164,7 @@ impl TransportFeedback {
             let chunk = reader.u16(what)?;
             let left = expected - symbols.len();
             match chunk >> 14 {
+                // Only the first bit selects a run-length chunk; the second one belongs to its symbol.
                 0 | 1 => {
                     let run = usize::from(chunk) & MAX_RUN;
                     symbols.resize(symbols.len() + run.min(left), (chunk >> 13) as u8 & 3);
@@ -170,9 +173,10 @@ impl TransportFeedback {
                 _ => symbols.extend((0..7).rev().take(left).map(|pair| (chunk >> (2 * pair)) as u8 & 3)),
             }
         }
+        // Symbols 1 and 2 have deltas of as many bytes; 0 and 3 have none.
         let needed: usize = symbols.iter().map(|symbol| usize::from(*symbol % 3)).sum();
-        // A report that was asked for without times has no deltas (version 2 of the header extension); what is left of
-        // it then is less than a word of zeros.
+        // A report that was requested without times has no deltas (version 2 of the header extension). Then only
+        // padding follows, which is less than a word of zeros.
         let rest = reader.rest;
         let timed = needed <= rest.len() || rest.len() > 3 || rest.iter().any(|byte| *byte != 0);
         let mut ticks = reference & 0xffff_ff00;
@@ -189,7 +193,8 @@ impl TransportFeedback {
         Ok(Some(Self { sender: *sender, media: *media, count: reference as u8, begin_seq, packets }))
     }
 
-    /// Each packet, by its transport-wide number. `near` is an earlier time on the receiver's clock, `None` at first.
+    /// Returns each packet with its transport-wide sequence number. `near` is an earlier time on the receiver's clock,
+    /// or `None` for the first report.
     pub fn acknowledged(&self, near: Option<PeerTime>) -> impl Iterator<Item = Acknowledged> + '_ {
         let seqs = (0..=u16::MAX).map(|n| self.begin_seq.wrapping_add(n));
         seqs.zip(&self.packets).map(move |(seq, status)| {
@@ -213,14 +218,14 @@ enum Delta {
 }
 
 impl Delta {
-    /// Of a packet behind another that arrived at `last`; `None` when it doesn't fit into 16 bits.
+    /// Returns the delta to the previous arrival at `last`, or `None` if it exceeds 16 bits.
     fn of(status: PacketStatus, last: Option<Ticks>) -> Option<Self> {
         let at = match status {
             PacketStatus::Missing => return Some(Self::Missing),
             PacketStatus::Untimed => return Some(Self::Untimed),
             PacketStatus::At(at) => at.0,
         };
-        // The first one's is counted from the reference time, which is rounded down.
+        // The first delta counts from the reference time, which is rounded down to 64 ms.
         let delta = last.map_or(at & 0xff, |last| at.wrapping_sub(last.0)) as i32;
         match u8::try_from(delta) {
             Ok(small) => Some(Self::Small(small)),
@@ -236,11 +241,12 @@ impl Delta {
     }
 }
 
-/// Run-length chunks (0, symbol 2, run 13) where they cover as much as a status vector would (1, 0, 14 symbols of a
-/// bit; 1, 1, seven of two bits).
+/// Writes the status chunks. A run-length chunk (0, symbol 2 bits, run 13 bits) is used if it covers at least as many
+/// packets as a status vector would (1, 0, 14 symbols of one bit; 1, 1, seven of two bits).
 fn chunks(mut symbols: &[u8], out: &mut Vec<u8>) {
     while let Some(first) = symbols.first() {
         let run = symbols.iter().take_while(|symbol| *symbol == first).count().min(MAX_RUN);
+        // One-bit symbols only distinguish "not received" and "small delta".
         let narrow = symbols.iter().take(14).all(|symbol| *symbol < 2);
         let most = symbols.len().min(if narrow { 14 } else { 7 });
         let (chunk, taken) = if run >= most {

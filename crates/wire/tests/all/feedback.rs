@@ -1,4 +1,4 @@
-//! The claims about feedback on single packets: which are asked for again, and when each arrived.
+//! Feedback on single packets: NACKs and arrival times.
 use proptest::prelude::*;
 use rtcp_types::TwccPacketStatus;
 use rtcp_types::prelude::*;
@@ -16,7 +16,7 @@ fn bytes(packet: &Packet) -> Vec<u8> {
     out
 }
 
-/// Through the bytes of a compound.
+/// Encodes a packet into a compound and parses it.
 fn read(packet: &Packet) -> Packet {
     let Ok(mut compound) = Compound::parse(&bytes(packet)) else { panic!("it can't read what it wrote") };
     assert_eq!(compound.packets.len(), 1);
@@ -29,7 +29,7 @@ fn nack(missing: &[u16]) -> Nack {
 
 #[test]
 fn a_nack_has_the_layout_of_rfc_4585() {
-    // Bit 0 of the first mask is 65535, bit 1 is 0, bit 15 is 14; 15 needs an entry of its own.
+    // Bit 0 of the first mask is 65535, bit 1 is 0 and bit 15 is 14. 15 needs a separate entry.
     let asked = nack(&[65_534, 65_535, 0, 14, 15]);
     #[rustfmt::skip]
     let expected = [
@@ -52,7 +52,7 @@ fn a_receiver_s_clock_and_its_answer_have_the_layout_of_rfc_3611() {
     ];
     assert_eq!(bytes(&asked.answer(9, 0x8000)), answered);
     assert_eq!(ReferenceTime::from_packet(&asked.answer(9, 0)), Ok(None));
-    // Other blocks before it are passed over; what ends inside a block is refused.
+    // Preceding blocks are skipped. A truncated block is rejected.
     let of =
         |body: &[u8]| ReferenceTime::from_packet(&Packet::Unknown { packet_type: 207, count: 0, body: body.to_vec() });
     assert_eq!(of(&[&[0, 0, 0, 1, 7, 0, 0, 1, 9, 9, 9, 9], &written[8..]].concat()), Ok(Some(asked)));
@@ -61,7 +61,7 @@ fn a_receiver_s_clock_and_its_answer_have_the_layout_of_rfc_3611() {
 }
 
 #[test]
-fn who_uses_parity_says_so_with_its_play_out_delay_and_it_is_no_request() {
+fn a_parity_announcement_carries_the_play_out_delay_and_is_no_request() {
     let told = ParityUse { sender: 1, media: 2, playout: Span::micros(300_999) };
     #[rustfmt::skip]
     let expected = [
@@ -80,7 +80,7 @@ fn who_uses_parity_says_so_with_its_play_out_delay_and_it_is_no_request() {
 }
 
 #[test]
-fn a_nack_names_64_entries_and_says_how_many_numbers_that_was() {
+fn a_nack_has_64_entries_at_most_and_returns_how_many_numbers_fit() {
     let scattered: Vec<u16> = (0..100).map(|n| 65_000u16.wrapping_add(n * 20)).collect();
     assert_eq!(Nack::fitting(&scattered), 64);
     let packet = nack(&scattered).to_packet();
@@ -191,13 +191,13 @@ fn more_than_a_quarter_of_the_sequence_space_is_refused() {
 }
 
 #[test]
-fn who_tells_of_packets_is_known_by_kind_and_format_however_the_rest_reads() {
+fn packet_feedback_is_recognised_by_type_and_format_only() {
     let of = |kind, fmt| Packet::Feedback { kind, fmt, sender: 1, media: 2, fci: vec![0xff; 3] };
     let (kind, other) = (FeedbackKind::Transport, FeedbackKind::Payload);
     let all = [of(kind, 11), of(kind, 15), of(kind, 1), of(other, 11), of(other, 15), Packet::Sdes { chunks: vec![] }];
     assert_eq!(all.each_ref().map(CongestionFeedback::is), [true, false, false, false, false, false]);
     assert_eq!(all.each_ref().map(TransportFeedback::is), [false, true, false, false, false, false]);
-    assert_eq!(all.each_ref().map(Packet::tells_packets), [true, true, false, false, false, false]);
+    assert_eq!(all.each_ref().map(Packet::is_packet_feedback), [true, true, false, false, false, false]);
     assert!(CongestionFeedback::from_packet(&all[0]).is_err() && TransportFeedback::from_packet(&all[1]).is_err());
 }
 
@@ -212,7 +212,7 @@ fn at(ticks: u32) -> PacketStatus {
 #[test]
 fn transport_wide_feedback_has_the_layout_of_the_draft() {
     use PacketStatus::Missing;
-    // Reference time 1 (64 ms, 256 ticks); deltas 4, then 255, then −1 and 256, both of two bytes.
+    // Reference time 1 (64 ms, 256 ticks); deltas 4, 255, −1 and 256, the last two in two bytes.
     let feedback = transport(5, 9, vec![at(260), Missing, at(515), at(514), at(770)]);
     #[rustfmt::skip]
     let expected = [
@@ -234,7 +234,7 @@ fn transport_wide_feedback_is_filled_up_by_padding_as_libwebrtc_does() {
     let written = bytes(&packet);
     assert_eq!((written.len(), written[0], written[3]), (44, 0xaf, 10));
     assert_eq!((&written[20..24], &written[42..]), (&[0x20, 20, 0, 4][..], &[0, 2][..]));
-    // In the middle of a compound, too.
+    // The padding is also valid in the middle of a compound.
     let bye = [0x80, 203, 0, 0];
     let compound = Compound::parse(&[&written[..], &bye].concat()).unwrap();
     assert_eq!(compound.packets[0], packet);
@@ -242,7 +242,7 @@ fn transport_wide_feedback_is_filled_up_by_padding_as_libwebrtc_does() {
 }
 
 #[test]
-fn runs_and_vectors_are_chosen_by_what_they_cover() {
+fn runs_and_vectors_are_chosen_by_their_coverage() {
     let missing = |n| vec![PacketStatus::Missing; n];
     let chunks = |packets: Vec<PacketStatus>| match transport(0, 0, packets).to_packets(3_000).remove(0) {
         Packet::Feedback { fci, .. } => fci[8..].to_vec(),
@@ -250,7 +250,7 @@ fn runs_and_vectors_are_chosen_by_what_they_cover() {
     };
     assert_eq!(chunks(missing(9_000)), [0x1f, 0xff, 0x03, 0x29]);
     assert_eq!(chunks(missing(3)), [0x00, 0x03]);
-    // 1 and 13 × 0: a vector of one bit each.
+    // 1 and 13 × 0: a status vector of one-bit symbols.
     assert_eq!(chunks([vec![at(0)], missing(13)].concat()), [0xa0, 0x00, 0]);
     assert_eq!(chunks([vec![at(0)], missing(30)].concat()), [0xa0, 0x00, 0x00, 0x11, 0]);
 }
@@ -275,7 +275,7 @@ fn a_delta_that_does_not_fit_begins_another_report() {
     let packets = vec![at(0), at(32_767), at(65_535), at(32_767), at(0)];
     let reports = transport(10, 255, packets).to_packets(1_200);
     let got: Vec<_> = reports.iter().map(|it| TransportFeedback::from_packet(&read(it)).unwrap().unwrap()).collect();
-    // 32,767 and −32,768 fit; 32,768 does not.
+    // Deltas of 32,767 and −32,768 fit; 32,768 does not.
     let expected = [transport(10, 255, vec![at(0), at(32_767)]), transport(12, 0, vec![at(65_535), at(32_767), at(0)])];
     assert_eq!(got, expected);
 }
@@ -283,7 +283,7 @@ fn a_delta_that_does_not_fit_begins_another_report() {
 #[test]
 fn ticks_are_counted_from_the_clock_and_the_reference_time_wraps() {
     let day = Span::secs(86_400);
-    // 2²⁴ · 64 ms are 12.43 days.
+    // The reference time wraps after 2²⁴ · 64 ms, which are 12.43 days.
     let mut time = Time::ZERO;
     for _ in 0..13 {
         time += day;
@@ -292,7 +292,7 @@ fn ticks_are_counted_from_the_clock_and_the_reference_time_wraps() {
     assert_eq!(ticks.0, ((13u64 * 86_400 * 4_000) % (1 << 32)) as u32);
     let near = PeerTime::from_nanos(12 * day.as_nanos() as i64);
     assert_eq!(ticks.peer(Some(near)), PeerTime::from_nanos(13 * day.as_nanos() as i64));
-    // Without anything before, the reference time is signed.
+    // Without an earlier time, the reference time is signed.
     assert_eq!(Ticks(u32::MAX).peer(None), PeerTime::from_nanos(-250_000));
 }
 
@@ -303,10 +303,10 @@ fn a_few_bytes_cannot_ask_for_much_memory() {
     let refused = TransportFeedback::from_packet(&of(run(16_385)));
     assert!(matches!(refused, Err(ParseError::TooMany { limit: 16_384, .. })));
     assert_eq!(TransportFeedback::from_packet(&of(run(16_384))).unwrap().unwrap().packets.len(), 16_384);
-    // Chunks that are missing, and deltas that are.
+    // Missing chunks, and missing deltas.
     assert!(TransportFeedback::from_packet(&of(vec![0, 0, 0, 9, 0, 0, 0, 0])).is_err());
     assert!(TransportFeedback::from_packet(&of(vec![0, 0, 0, 9, 0, 0, 0, 0, 0x20, 9, 1, 0])).is_err());
-    // Runs of no packet end, too.
+    // Runs of length zero must end with the input.
     assert!(TransportFeedback::from_packet(&of([&[0, 0, 0, 9, 0, 0, 0, 0][..], &[0; 20]].concat())).is_err());
 }
 
@@ -326,7 +326,7 @@ fn reports(longest: usize) -> impl Strategy<Value = CongestionFeedback> {
         .prop_map(|(sender, report_time, streams)| CongestionFeedback { sender, streams, report_time })
 }
 
-/// Arrivals near each other, with a jump now and then.
+/// Arrivals close to each other, with occasional jumps.
 fn statuses(longest: usize) -> impl Strategy<Value = Vec<PacketStatus>> {
     let step = prop_oneof![8 => -300i32..600, 1 => any::<i32>(), 1 => Just(32_768), 1 => Just(-32_769)];
     let one =
@@ -349,7 +349,7 @@ fn statuses(longest: usize) -> impl Strategy<Value = Vec<PacketStatus>> {
 
 proptest! {
     #[test]
-    fn a_nack_asks_for_the_same_packets_when_it_is_read(first: u16, steps in prop::collection::vec(1u16..40, 0..400)) {
+    fn nacks_round_trip(first: u16, steps in prop::collection::vec(1u16..40, 0..400)) {
         let missing: Vec<u16> = std::iter::once(first)
             .chain(steps.iter().scan(first, |at, step| { *at = at.wrapping_add(*step); Some(*at) }))
             .collect();
@@ -367,7 +367,7 @@ proptest! {
     }
 
     #[test]
-    fn split_congestion_feedback_says_the_same_in_packets_that_fit(feedback in reports(300), max in 0usize..400) {
+    fn split_congestion_feedback_has_the_same_content_in_packets_that_fit(feedback in reports(300), max in 0usize..400) {
         let parts = feedback.split(max);
         prop_assert!(parts.iter().all(|part| part.to_packet().encoded_len() <= max.max(24)));
         let whole: Vec<_> = feedback.acknowledged(None).collect();
@@ -392,7 +392,8 @@ proptest! {
         let (_, acknowledged) = feedback.acknowledged(Some(near)).next().unwrap();
         let told = acknowledged.arrival.unwrap().at.unwrap();
         let late = told.since(PeerTime::from_nanos(reported.as_nanos() as i64 - ago_us as i64 * 1_000)).as_nanos();
-        // The offset is rounded down by less than 1/1024 s, the report's time by less than 1/65536 s and a nanosecond.
+        // The offset is rounded down by less than 1/1024 s, the report timestamp by less than 1/65536 s plus a
+        // nanosecond.
         prop_assert!((-15_260..976_563).contains(&late), "{late} ns");
     }
 
@@ -403,7 +404,7 @@ proptest! {
         let feedback = transport(begin_seq, count, packets);
         let (mut seq, mut together) = (begin_seq, Vec::new());
         for (n, packet) in feedback.to_packets(max).iter().enumerate() {
-            // 24 bytes hold one packet's status and delta.
+            // 24 bytes hold the status and delta of one packet.
             prop_assert!(packet.encoded_len() <= max.max(24).next_multiple_of(4));
             let part = TransportFeedback::from_packet(&read(packet)).unwrap().unwrap();
             prop_assert_eq!((part.begin_seq, part.count), (seq, count.wrapping_add(n as u8)));
@@ -428,7 +429,7 @@ proptest! {
 
     #[test]
     fn an_independent_reader_finds_the_same_ticks_in_our_reports(packets in statuses(8), begin_seq: u16) {
-        // It knows no packets without a time.
+        // The independent parser does not support packets without a time.
         let timed = |status| if status == PacketStatus::Untimed { PacketStatus::Missing } else { status };
         let feedback = transport(begin_seq, 0, packets.into_iter().map(timed).collect());
         let (mut seq, mut together) = (begin_seq, Vec::new());

@@ -1,4 +1,4 @@
-//! GStreamer reads the payloads that we cut, and we read those that it cuts.
+//! Interoperability with GStreamer, as receiver and as sender.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ const FRAMES: usize = 25;
 /// Every twelfth frame is a key frame.
 const KEYS: [usize; 3] = [0, 12, 24];
 
-/// The format, an encoder, its payloader and depayloader, and what the latter is to give.
+/// Format, encoder, payloader and depayloader of GStreamer, and the caps of the depayloader.
 const CASES: [(PayloadFormat, &str, &str, &str, &str); 3] = [
     (
         PayloadFormat::H265,
@@ -41,7 +41,7 @@ fn launch(pipeline: &str) {
     assert!(done.status.success(), "{pipeline}\n{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A folder that is taken away again.
+/// A temporary folder, which is removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -50,7 +50,7 @@ impl Folder {
         std::fs::create_dir_all(&path).expect("a folder can be made");
         Self(path)
     }
-    /// The frames that were written by number.
+    /// Returns the frames, whose files are numbered.
     fn frames(&self, name: &str) -> Vec<Vec<u8>> {
         (0..).map_while(|n| std::fs::read(self.0.join(format!("{name}{n}"))).ok()).collect()
     }
@@ -62,7 +62,7 @@ impl Drop for Folder {
     }
 }
 
-/// RTP packets, each behind its length of 16 bits (RFC 4571).
+/// Reads RTP packets, each after its length of 16 bits (RFC 4571).
 fn framed(path: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(path).expect("it was written");
     let (mut rest, mut packets) = (&bytes[..], Vec::new());
@@ -74,7 +74,8 @@ fn framed(path: &Path) -> Vec<Vec<u8>> {
     packets
 }
 
-/// The same with start codes of four bytes: what is compared is the NAL units. Other formats have none.
+/// Returns the frame with start codes of four bytes, so that only the NAL units are compared. Other formats are
+/// unchanged.
 fn with_long_start_codes(format: PayloadFormat, frame: &[u8]) -> Vec<u8> {
     if format != PayloadFormat::H265 {
         return frame.to_vec();
@@ -96,7 +97,7 @@ fn frames_come_through_gstreamers_payloaders_and_depayloaders() {
     for (format, encoder, payloader, depayloader, caps) in CASES {
         let folder = Folder::new(format.codec());
         let at = |name: &str| folder.0.join(name).display().to_string();
-        // Buffered, GStreamer 1.22's filesink leaves out packets.
+        // With buffering, filesink of GStreamer 1.22 drops packets.
         launch(&format!(
             "videotestsrc pattern=smpte num-buffers={FRAMES} ! video/x-raw,width=320,height=240,framerate=25/1 ! \
                 {encoder} ! {caps} ! \
@@ -111,7 +112,7 @@ fn frames_come_through_gstreamers_payloaders_and_depayloaders() {
         let keys: Vec<usize> = (0..FRAMES).filter(|n| is_key_frame(format, &frames[*n])).collect();
         assert_eq!(keys, KEYS, "{format:?}");
 
-        // Theirs.
+        // GStreamer's packets, our depacketiser.
         let (mut depacketiser, mut got) = (Depacketiser::new(format), Vec::new());
         let packets = framed(&folder.0.join("theirs"));
         assert!(packets.len() > 2 * FRAMES, "{format:?}: frames in several packets");
@@ -126,7 +127,7 @@ fn frames_come_through_gstreamers_payloaders_and_depayloaders() {
         }
         assert!(got == frames, "{format:?}: other frames came out");
 
-        // Ours.
+        // Our packets, GStreamer's depayloader.
         let (mut seq, mut stream) = (65_500u16, Vec::new());
         for (picture, frame) in (0u32..).zip(&frames) {
             for payload in payloads(format, frame, 0x7ff8 + picture, 150) {

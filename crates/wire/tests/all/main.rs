@@ -1,4 +1,4 @@
-//! The claims about what is on the wire, in one program: what they share is compiled once.
+//! Tests of the packet formats, in one program so that shared code is compiled once.
 
 mod feedback;
 mod gstreamer;

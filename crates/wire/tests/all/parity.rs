@@ -1,10 +1,10 @@
-//! The claims about parity packets, and what they leave of a loss.
+//! Parity packets, and the residual loss after recovery.
 use proptest::prelude::*;
 use steadycast_wire::ParseError;
 use steadycast_wire::parity::{HEADER, MAX_PACKETS, MAX_PARITIES, ParityHeader, packet, parity, recover, symbol};
 use steadycast_wire::rtp::RtpHeader;
 
-/// Multiplication in GF(2⁸) by shifts: independent of the tables.
+/// Multiplies in GF(2⁸) by shifts, independently of the tables.
 fn slow_mul(a: u8, b: u8) -> u8 {
     let (mut product, mut a) = (0u16, u16::from(a));
     for bit in 0..8 {
@@ -22,7 +22,7 @@ fn slow_coefficient(index: u8, place: u8) -> u8 {
     slow_mul(0x80 ^ place, slow_inverse(0x80 ^ index ^ place))
 }
 
-/// The inverse of a square matrix, with the identity beside it.
+/// Inverts a square matrix that is augmented with the identity.
 fn inverse(mut rows: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let n = rows.len();
     for (at, row) in rows.iter_mut().enumerate() {
@@ -61,7 +61,7 @@ fn a_parity_payload_has_the_layout_that_is_written_down() {
     let bytes = written(header(), &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
     assert_eq!(bytes, [0xc0, 20, 0xff, 0xf0, 3, 4, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     assert_eq!(ParityHeader::parse(&bytes), Ok((header(), &bytes[HEADER..])));
-    // The last two bytes may mean something later.
+    // The last two bytes are reserved, and ignored.
     let later = [&bytes[..6], &[9, 9], &bytes[8..]].concat();
     assert_eq!(ParityHeader::parse(&later).map(|it| it.0), Ok(header()));
 }
@@ -88,7 +88,7 @@ fn absurd_parity_headers_are_refused() {
 }
 
 #[test]
-fn a_symbol_says_all_of_a_packet_but_its_number_and_source() {
+fn a_symbol_contains_a_packet_without_its_number_and_source() {
     let head = [0x91, 0xe0, 0x12, 0x34, 1, 2, 3, 4, 9, 9, 9, 9, 8, 8, 8, 8];
     let datagram = [&head[..], &[0xbe, 0xde, 0, 1, 0x10, 7, 0, 0], &[5]].concat();
     let symbol = symbol(&datagram).expect("it is a packet");
@@ -99,7 +99,7 @@ fn a_symbol_says_all_of_a_packet_but_its_number_and_source() {
 }
 
 #[test]
-fn what_is_no_packets_symbol_is_refused() {
+fn symbols_of_no_packet_are_rejected() {
     assert!(matches!(symbol(&[0x80; 11]), Err(ParseError::Short { .. })));
     assert!(matches!(symbol(&[0x40; 12]), Err(ParseError::Version { got: 1 })));
     assert!(matches!(symbol(&vec![0x80; 65_548]), Err(ParseError::TooMany { limit: 65_535, .. })));
@@ -109,7 +109,7 @@ fn what_is_no_packets_symbol_is_refused() {
     for flags in [0x80, 0x40, 0x10] {
         assert!(matches!(packet(&[0, 0, flags, 0, 0, 0, 0, 0], 0, 0), Err(ParseError::Malformed { .. })), "{flags:#x}");
     }
-    // An extension, and contributing sources, that are longer than their packet.
+    // A header extension and contributing sources that exceed the packet.
     let head = [0x90, 96, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xbe, 0xde, 0, 2, 1, 2, 3, 4];
     assert!(matches!(symbol(&head), Err(ParseError::Short { .. })));
     assert!(matches!(symbol(&[&[0x82], &head[1..16]].concat()), Err(ParseError::Short { .. })));
@@ -117,7 +117,7 @@ fn what_is_no_packets_symbol_is_refused() {
 
 #[test]
 fn parities_have_the_bytes_that_another_program_computed() {
-    // By shifts and a search for inverses, in Python.
+    // The values were computed in Python by shifts and a search for inverses.
     let symbols: [&[u8]; 3] = [b"one", b"three", b"fifteen"];
     let parities: Vec<_> = (0..4).map(|index| parity(index, &symbols)).collect();
     assert_eq!(
@@ -144,7 +144,7 @@ fn every_coefficient_is_the_one_of_the_scaled_cauchy_matrix() {
 }
 
 #[test]
-fn a_full_block_comes_back_from_its_parities_alone() {
+fn a_full_block_is_recovered_from_parity_alone() {
     let symbols: Vec<Vec<u8>> = (0..MAX_PACKETS).map(|n| vec![n, n.wrapping_mul(7), 255 - n]).collect();
     let parities: Vec<_> = (0..MAX_PARITIES).map(|index| parity(index, &symbols)).collect();
     let recovered =
@@ -153,12 +153,12 @@ fn a_full_block_comes_back_from_its_parities_alone() {
 }
 
 #[test]
-fn what_is_not_of_the_block_is_refused_and_what_is_not_needed_ignored() {
+fn foreign_packets_are_rejected_and_redundant_ones_ignored() {
     let malformed = |got| matches!(got, Err(ParseError::Malformed { .. }));
     assert!(malformed(recover(2, &[(2, &[1])], &[(0, &[1])])));
     assert!(malformed(recover(2, &[(0, &[1])], &[])));
     assert!(malformed(recover(2, &[(0, &[1, 2])], &[(0, &[1])])));
-    // The same parity twice is one.
+    // A duplicate parity does not add information.
     assert!(malformed(recover(2, &[], &[(0, &[1]), (0, &[2])])));
     assert!(matches!(recover(65, &[], &[]), Err(ParseError::TooMany { .. })));
     assert!(matches!(recover(1, &[], &[(64, &[1])]), Err(ParseError::TooMany { .. })));
@@ -167,8 +167,8 @@ fn what_is_not_of_the_block_is_refused_and_what_is_not_needed_ignored() {
     assert_eq!(recover(2, &[(1, &[2])], &[(0, &[3]), (1, &[0])]), Ok(vec![(0, vec![1])]));
 }
 
-/// Share of packets that are lost after decoding of an (n, k) code, when each packet is lost with probability p:
-/// p · Σ_{j=n−k..n−1} C(n−1, j) p^j (1−p)^{n−1−j}.
+/// Returns the residual loss rate of an (n, k) code at the packet loss rate p: p · Σ_{j=n−k..n−1} C(n−1, j) p^j
+/// (1−p)^{n−1−j}.
 fn residual(n: usize, k: usize, p: f64) -> f64 {
     let mut others = vec![1.0];
     for _ in 0..n - 1 {
@@ -177,7 +177,7 @@ fn residual(n: usize, k: usize, p: f64) -> f64 {
     p * others[n - k..].iter().sum::<f64>()
 }
 
-/// Share of blocks that lose a packet for good, with their parities.
+/// Returns the share of blocks with an unrecoverable packet.
 fn blocks_lost(n: usize, k: usize, p: f64) -> f64 {
     let mut lost = vec![1.0];
     for _ in 0..n {
@@ -186,7 +186,7 @@ fn blocks_lost(n: usize, k: usize, p: f64) -> f64 {
     lost[n - k + 1..].iter().sum()
 }
 
-/// The distribution of losses with one packet more.
+/// Returns the distribution of the number of losses after one more packet.
 fn step(lost: &[f64], p: f64) -> Vec<f64> {
     let mut next = vec![0.0; lost.len() + 1];
     for (j, share) in lost.iter().enumerate() {
@@ -196,11 +196,11 @@ fn step(lost: &[f64], p: f64) -> Vec<f64> {
     next
 }
 
-/// As [`residual`], of the simple Gilbert model: good → bad with probability a, back with b, all that is sent in the
-/// bad state lost.
+/// Returns the residual loss of the simple Gilbert model. Transitions are good → bad with probability a and back with
+/// b. All packets in the bad state are lost.
 fn residual_in_bursts(n: usize, k: usize, a: f64, b: f64) -> f64 {
     let bad = a / (a + b);
-    // By state and losses, before the next packet.
+    // Distributions of the number of losses by state, before the next packet.
     let (mut good_now, mut bad_now) = (vec![1.0 - bad], vec![bad]);
     for _ in 0..n {
         let lost = step(&bad_now, 1.0);
@@ -224,7 +224,7 @@ fn near(got: f64, told: f64) {
 }
 
 #[test]
-fn what_independent_loss_leaves_is_the_closed_form() {
+fn the_residual_of_independent_loss_is_the_closed_form() {
     let codes = [(11, 10), (12, 10), (13, 10), (24, 20), (25, 20)];
     let table = [
         (0.01, [9.56e-4, 5.18e-5, 2.06e-6, 7.61e-7, 3.63e-8]),
@@ -234,7 +234,7 @@ fn what_independent_loss_leaves_is_the_closed_form() {
     ];
     for (p, told) in table {
         codes.iter().zip(told).for_each(|((n, k), told)| near(residual(*n, *k, p), told));
-        // One parity, as of FlexFEC in one dimension.
+        // One parity packet, as in one-dimensional FlexFEC.
         let single = residual(11, 10, p);
         assert!((single - p * (1.0 - power(1.0 - p, 10))).abs() < 1e-12);
     }
@@ -244,7 +244,7 @@ fn what_independent_loss_leaves_is_the_closed_form() {
 }
 
 #[test]
-fn what_bursts_leave_is_the_recursion() {
+fn the_residual_of_bursts_is_the_recursion() {
     let codes = [(11, 10), (12, 10), (24, 20), (25, 20), (30, 20)];
     let table = [
         (0.01, 1.25, [3.74e-3, 1.13e-3, 1.39e-4, 3.90e-5, 4.6e-8]),
@@ -260,12 +260,12 @@ fn what_bursts_leave_is_the_recursion() {
 }
 
 #[test]
-fn the_decoder_leaves_what_the_closed_form_says() {
+fn the_decoder_has_the_residual_loss_of_the_closed_form() {
     let (n, k, p) = (7u8, 4u8, 0.1f64);
     let symbols: Vec<Vec<u8>> = (1..=k).map(|byte| vec![byte; 3]).collect();
     let parities: Vec<Vec<u8>> = (0..n - k).map(|index| parity(index, &symbols)).collect();
     let mut left = 0.0;
-    // Every pattern of loss, by its probability.
+    // Every loss pattern, weighted by its probability.
     for pattern in 0u32..1 << n {
         let here = |(at, symbol), from: u8| (pattern >> (from + at) & 1 == 0).then_some((at, symbol));
         let sources: Vec<(u8, &[u8])> = slices(&symbols).filter_map(|it| here(it, 0)).collect();
@@ -288,7 +288,7 @@ fn packets(most: usize) -> impl Strategy<Value = Vec<Vec<u8>>> {
     prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 1..=most)
 }
 
-/// The packets of a block from number 65,530 on, with a varying header.
+/// Returns the packets of a block from number 65,530 on, with varying headers.
 fn block(payloads: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let one = |(n, payload): (u16, &Vec<u8>)| {
         let header = RtpHeader {
@@ -320,7 +320,7 @@ proptest! {
         let k = block.len() as u8;
         let symbols: Vec<Vec<u8>> = block.iter().map(|it| symbol(it).expect("it is a packet")).collect();
         let parities: Vec<Vec<u8>> = (0..count).map(|index| parity(index, &symbols)).collect();
-        // Which k of the n arrive.
+        // The k of the n packets that arrive.
         let mut arrived: Vec<usize> = (0..usize::from(k) + usize::from(count)).collect();
         arrived.sort_by_key(|n| order[*n]);
         arrived.truncate(k.into());
@@ -346,7 +346,7 @@ proptest! {
         symbols in prop::collection::vec(prop::collection::vec(any::<u8>(), 5), 1..10),
         rows in prop::collection::btree_set(0u8..74, 10),
     ) {
-        // Rows 0…k−1 are the packets', the others those of parities.
+        // Rows 0…k−1 are those of packets, the others those of parity.
         let k = symbols.len() as u8;
         let rows: Vec<u8> = rows.into_iter().filter(|row| *row < k || *row >= 10).collect();
         prop_assume!(rows.len() >= symbols.len());

@@ -1,4 +1,4 @@
-//! The claims about payload formats.
+//! Payload formats.
 use proptest::prelude::*;
 use steadycast_wire::ParseError;
 use steadycast_wire::payload::{
@@ -7,7 +7,7 @@ use steadycast_wire::payload::{
 };
 
 const FORMATS: [PayloadFormat; 8] = PayloadFormat::ALL;
-/// The number of the frames that are cut here, in 15 bits 0x1234.
+/// The frame number in these tests. Its lower 15 bits are 0x1234.
 const PICTURE: u32 = 0x0005_1234;
 
 fn cut(format: PayloadFormat, frame: &[u8], max: usize) -> Vec<Vec<u8>> {
@@ -34,7 +34,7 @@ fn planned(format: PayloadFormat, frame: &[u8], max: usize) -> Vec<Fragment> {
     fragments(format, frame, max).collect()
 }
 
-/// A P picture of MPEG-2 with temporal reference 0x155, forward_f_code 7, and three slices.
+/// Returns a P picture of MPEG-2 with temporal reference 0x155, forward_f_code 7, and three slices.
 fn mpeg2_picture() -> Vec<u8> {
     // 0101010101 010 1111111111111111 0 111 0…
     let mut frame = vec![0, 0, 1, 0x00, 0b0101_0101, 0b0101_0111, 0xff, 0b1111_1011, 0b1000_0000];
@@ -91,7 +91,7 @@ fn the_second_field_of_mpeg2_begins_a_payload() {
 }
 
 #[test]
-fn h263_leaves_out_the_zeros_of_a_start_code_and_says_so() {
+fn h263_omits_the_zeros_of_a_start_code_and_sets_p() {
     let mut frame = vec![0, 0, 0x80, 2];
     frame.extend([0x55; 50]);
     frame.extend([0, 0, 0x88]); // a GOB
@@ -103,7 +103,7 @@ fn h263_leaves_out_the_zeros_of_a_start_code_and_says_so() {
         [(54, 0x04, 0, 0x80), (53, 0x04, 0, 0x88)]
     );
     assert_eq!(together(PayloadFormat::H263p, &cut), (frame.clone(), false));
-    // In smaller payloads the parts that follow have no P bit, and no zeros are missing from them.
+    // In smaller payloads the later parts have no P bit, and no zeros are omitted from them.
     let parts: Vec<_> =
         payloads(PayloadFormat::H263p, &frame, PICTURE, 30).map(|it| it.fragment.payload_len()).collect();
     assert_eq!(parts, [30, 26, 30, 25]);
@@ -140,7 +140,7 @@ fn h264_aggregates_of_others_are_read() {
 }
 
 #[test]
-fn what_follows_a_lost_head_is_dropped_until_the_next_unit() {
+fn data_after_a_lost_start_is_dropped_until_the_next_unit() {
     let frame = mpeg2_picture();
     let cut = cut(PayloadFormat::Mpeg2, &frame, 104);
     let mut depacketiser = Depacketiser::new(PayloadFormat::Mpeg2);
@@ -164,14 +164,14 @@ fn a_divided_nal_unit_without_its_end_marks_the_frame() {
     assert_eq!(bytes, frame[..5 + 20]);
 }
 
-/// Each payload's bytes but the last `n` of them.
+/// Returns the payloads without their last `n` bytes.
 fn heads(payloads: &[Vec<u8>], n: usize) -> Vec<Vec<u8>> {
     payloads.iter().map(|payload| payload[..payload.len().min(n)].to_vec()).collect()
 }
 
 #[test]
 fn h265_units_go_singly_or_divided_as_rfc_7798_lays_it_out() {
-    // A VPS (32), and an IDR_W_RADL slice (19) of layer 1 with temporal id 2.
+    // A VPS (32), and an IDR_W_RADL slice (19) of layer 1 with temporal ID 2.
     let mut frame = vec![0, 0, 0, 1, 0x40, 0x01, 9, 0, 0, 1, 0x26, 0x0b];
     frame.extend([0x77; 20]);
     let cut = cut(PayloadFormat::H265, &frame, 12);
@@ -201,7 +201,7 @@ fn h265_aggregates_and_divided_parameter_sets_of_others_are_read() {
 fn vp8_payloads_begin_with_the_descriptor_of_rfc_7741() {
     let frame: Vec<u8> = (0..20).collect();
     let cut = cut(PayloadFormat::Vp8, &frame, 12);
-    // X and S, X alone; I; M and 15 bits of picture id.
+    // X and S, or X only; I; M and a picture ID of 15 bits.
     assert_eq!(
         heads(&cut, 5),
         [[0x90, 0x80, 0x92, 0x34, 0], [0x80, 0x80, 0x92, 0x34, 8], [0x80, 0x80, 0x92, 0x34, 16]]
@@ -215,13 +215,13 @@ fn vp8_descriptors_of_others_are_read() {
         let mut depacketiser = Depacketiser::new(PayloadFormat::Vp8);
         depacketiser.push(first).map(|()| depacketiser.finish())
     };
-    // None; picture id of 7 bits; all of I (15 bits), L, T and K.
+    // No extension; picture ID of 7 bits; I (15 bits), L, T and K.
     for head in [&[0x10][..], &[0x90, 0x80, 0x7f], &[0x90, 0xf0, 0x80, 1, 2, 3]] {
         let got = frame(&[head, &[7, 8]].concat()).unwrap();
         assert_eq!((got.bytes, got.damaged), (vec![7, 8], false), "{head:?}");
         assert!(frame(head).is_err(), "{head:?} and nothing");
     }
-    // The second partition, and a part that begins none: the head is missing.
+    // The second partition, and a continuation: the start of the frame is missing.
     for head in [0x11, 0x00] {
         let got = frame(&[head, 7, 8]).unwrap();
         assert_eq!((got.bytes, got.damaged), (vec![], true), "{head}");
@@ -232,13 +232,13 @@ fn vp8_descriptors_of_others_are_read() {
 fn vp9_payloads_begin_with_the_descriptor_of_rfc_9628() {
     let key = [0x82, 0x49, 0x83, 0x42, 1, 2, 3, 4, 5, 6];
     let others = [0x86, 1, 2, 3, 4, 5, 6, 7, 8, 9];
-    // I, and B or E; P in a frame that isn't a key frame; M and 15 bits of picture id.
+    // I, and B or E; P in a frame that is not a key frame; M and a picture ID of 15 bits.
     let parts = cut(PayloadFormat::Vp9, &key, 8);
     assert_eq!(heads(&parts, 4), [[0x88, 0x92, 0x34, 0x82], [0x84, 0x92, 0x34, 2]]);
     assert_eq!(heads(&cut(PayloadFormat::Vp9, &others, 8), 3), [[0xc8, 0x92, 0x34], [0xc4, 0x92, 0x34]]);
     assert_eq!(heads(&cut(PayloadFormat::Vp9, &others, 20), 3), [[0xcc, 0x92, 0x34]]);
     assert_eq!(together(PayloadFormat::Vp9, &parts), (key.to_vec(), false));
-    // Without its end the frame is damaged, also when nobody has seen a gap.
+    // A frame without its end is damaged, even if no gap was reported.
     assert_eq!(together(PayloadFormat::Vp9, &parts[..1]), (key[..5].to_vec(), true));
     assert_eq!(together(PayloadFormat::Vp9, &parts[1..]), (vec![], true));
 }
@@ -269,7 +269,7 @@ fn vp9_descriptors_of_others_are_read() {
     }
 }
 
-/// A temporal delimiter, a sequence header, and a key frame that is shown.
+/// Returns a temporal delimiter, a sequence header and a shown key frame.
 fn av1_key() -> Vec<u8> {
     [&[0x12, 0, 0x0a, 3, 0, 1, 2, 0x32, 20, 0x10][..], &[0x55; 19]].concat()
 }
@@ -278,12 +278,12 @@ fn av1_key() -> Vec<u8> {
 fn av1_payloads_carry_one_obu_without_its_size_or_the_parts_of_two() {
     let frame = av1_key();
     let payloads = cut(PayloadFormat::Av1, &frame, 12);
-    // Y, W 2 and N; the sequence header's length, and it without a delimiter; what there is room for of the frame.
+    // Y, W 2 and N; the sequence header with its length; the part of the frame that fits.
     assert_eq!(payloads[0], [0x68, 5, 0x0a, 3, 0, 1, 2, 0x32, 20, 0x10, 0x55, 0x55]);
     assert_eq!(payloads[1], [&[0xd0][..], &[0x55; 11]].concat()); // Z and Y
     assert_eq!(payloads[2], [&[0x90][..], &[0x55; 6]].concat()); // Z
     assert_eq!(together(PayloadFormat::Av1, &payloads), (frame, false));
-    // A header with an extension: both of its bytes come once.
+    // Both bytes of an OBU header with extension are sent once.
     let layered = [&[0x12, 0, 0x36, 0x20, 20][..], &[0x55; 20]].concat();
     let parts = cut(PayloadFormat::Av1, &layered, 12);
     assert_eq!(heads(&parts, 4), [[0x50, 0x34, 0x20, 0x55].to_vec(), vec![0x90, 0x55, 0x55, 0x55]]);
@@ -305,15 +305,14 @@ fn av1_elements_of_others_are_read() {
         got.bytes
     };
     let two = vec![0x12, 0, 0x0a, 1, 9, 0x32, 2, 7, 8];
-    // Two elements with one length, with two; with delimiters, tile lists and size fields that could have been left
-    // out.
+    // Two elements with one length or with two, and with redundant delimiters, tile lists and size fields.
     assert_eq!(whole(&[&[0x28, 2, 0x08, 9, 0x30, 7, 8]]), two);
     assert_eq!(whole(&[&[0x08, 2, 0x08, 9, 3, 0x30, 7, 8]]), two);
     assert_eq!(whole(&[&[0x08, 2, 0x12, 0, 3, 0x0a, 1, 9, 2, 0x40, 5, 0x84, 0x00, 0x32, 2, 7, 8]]), two);
-    // The second one goes on in the next packet, which has a third.
+    // The second element continues in the next packet, which has a third one.
     let more = [&two[..], &[0x32, 1, 5]].concat();
     assert_eq!(whole(&[&[0x68, 2, 0x08, 9, 0x30, 7], &[0xa0, 1, 8, 0x30, 5]]), more);
-    // What can't be true: a sequence that begins inside an OBU, elements that aren't there, sizes that are wrong.
+    // Malformed payloads: a sequence that starts inside an OBU, missing elements, wrong sizes.
     for wrong in [
         &[][..],
         &[0x10],
@@ -328,7 +327,7 @@ fn av1_elements_of_others_are_read() {
     ] {
         assert!(push(&[wrong]).is_err(), "{wrong:?}");
     }
-    // A part without what it continues, and one without its end.
+    // A continuation without its start, and a start without its end.
     for half in [&[0x90, 7, 8][..], &[0x50, 0x30, 7]] {
         let got = push(&[half]).expect("it could be read");
         assert_eq!((got.bytes, got.damaged), (vec![], true), "{half:?}");
@@ -341,7 +340,7 @@ fn key_frames_are_known_by_each_formats_rule() {
     let h265 = |kind: u8| vec![0, 0, 1, 0x40, 1, 9, 0, 0, 1, kind << 1, 1, 3];
     let av1 = |frame: u8| [&av1_key()[..7], &[0x32, 1, frame]].concat();
     let mpeg2 = |kind: u8| vec![0, 0, 1, 0xb3, 9, 9, 9, 9, 0, 0, 1, 0, 0x12, kind << 3, 0, 0];
-    // H.263: source format 2 and bit 9, or PLUSPTYPE (7) with UFEP 0 or 1.
+    // H.263 with source format 2 and bit 9, or with PLUSPTYPE (7) and UFEP 0 or 1.
     let plain = |inter: u8| vec![0, 0, 0x80, 0x02, 0x08 | inter << 1, 0];
     let plus = |kind: u8| vec![0, 0, 0x80, 0x02, 0x1c, kind << 4, 0];
     let plus_sizes = |kind: u8| vec![0, 0, 0x80, 0x02, 0x1c, 0x80, 0x40, kind << 2, 0];
@@ -363,7 +362,8 @@ fn key_frames_are_known_by_each_formats_rule() {
         assert!(is_key_frame(format, &key), "{format:?} {key:?}");
         assert!(!is_key_frame(format, &other), "{format:?} {other:?}");
     }
-    // A VP9 frame that shows another one again; AV1 without a sequence header, of a hidden frame, of a still picture.
+    // A VP9 frame that shows an existing one; AV1 without a sequence header, with a hidden frame, and with a still
+    // picture.
     assert!(!is_key_frame(PayloadFormat::Vp9, &[0x88]));
     assert!(!is_key_frame(PayloadFormat::Av1, &[0x12, 0, 0x32, 1, 0x10]));
     assert!(!is_key_frame(PayloadFormat::Av1, &av1(0x00)));
@@ -398,7 +398,7 @@ fn formats_are_found_by_their_names() {
 }
 
 fn unit_body(max: usize) -> impl Strategy<Value = Vec<u8>> {
-    // No zero: a start code can't come about by chance.
+    // Without zeros no start code occurs by chance.
     prop::collection::vec(1u8..=255, 1..max)
 }
 
@@ -430,7 +430,7 @@ fn frame(format: PayloadFormat, bodies: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// The fragments cover the frame without gap or overlap, and only the final one is marked.
+/// Checks that the fragments cover the frame without gap or overlap, and that only the last one is marked.
 fn tiles(plan: &[Fragment], size: usize) {
     let mut at = 0;
     for fragment in plan {
@@ -470,8 +470,7 @@ proptest! {
             prop_assert!(plan.iter().all(|it| it.payload_len() <= max.max(MIN_PAYLOAD)));
             let cut = cut(format, &frame, max);
             prop_assert_eq!(cut.len(), plan.len());
-            // An arbitrary byte string may have NAL units of no known type, which nobody may send, and isn't a sequence
-            // of OBUs.
+            // An arbitrary byte string may contain NAL unit types that must not be sent, and is not a sequence of OBUs.
             if !matches!(format, PayloadFormat::H264 | PayloadFormat::H265 | PayloadFormat::Av1) {
                 tiles(&plan, frame.len());
                 prop_assert_eq!(together(format, &cut), (frame.clone(), false));
@@ -493,7 +492,7 @@ proptest! {
                 prop_assert_eq!(fragment.ends_unit, begins.contains(&end));
                 let within = begins.iter().filter(|&&at| fragment.offset < at && at < end).count();
                 if format == PayloadFormat::Av1 {
-                    // Z 0 and Y 0 are a frame's beginning and its end to who knows no more.
+                    // Without a dependency descriptor, Z 0 and Y 0 mark the start and the end of a frame.
                     prop_assert!(within <= 1);
                     prop_assert_eq!((fragment.starts_unit, fragment.ends_unit), (fragment.offset == 0, fragment.last));
                 } else if within > 0 {
@@ -567,21 +566,22 @@ fn a_frames_kind_is_read_from_headers_that_ffmpeg_wrote() {
         let head = hex(head);
         assert_eq!(picture_kind(format, &head), Some(kind), "{format:?} {head:02x?}");
     }
-    // The others have no start codes to look for: what is no key frame counts as predicted.
+    // The other formats have no start codes. A frame that is not a key frame counts as predicted.
     for format in [Mpeg4, Mpeg2, H263p, H264] {
         assert_eq!([&[][..], &[0; 40], &[0xff; 40]].map(|bytes| picture_kind(format, bytes)), [None; 3]);
     }
 }
 
 #[test]
-fn what_is_not_supported_is_neither_damage_nor_loss() {
+fn unsupported_packetisation_is_neither_damage_nor_loss() {
     use PayloadFormat::{H264, H265, Vp9};
-    // Each stands between two payloads that are taken: of all formats of payload that a sender may choose.
+    // Each unsupported payload stands between two supported ones. All payload structures that a sender may choose are
+    // covered.
     let whole: [(PayloadFormat, &[u8], &[u8]); 2] =
         [(H264, &[0x67, 9], &[0x68, 1]), (H265, &[0x40, 1, 7], &[0x42, 1, 8])];
     let packets = |format: PayloadFormat| -> Vec<Vec<Vec<u8>>> {
         match format {
-            // STAP-B, MTAP16, MTAP24, and FU-B with the parts of its unit behind it.
+            // STAP-B, MTAP16, MTAP24, and FU-B with the other fragments of its unit.
             H264 => vec![
                 vec![vec![0x79, 0, 1, 0, 2, 0x67, 9]],
                 vec![vec![0x7a, 0, 1, 0, 9, 0, 0, 0, 0x67, 9]],
@@ -606,13 +606,13 @@ fn what_is_not_supported_is_neither_damage_nor_loss() {
             let frame = depacketiser.finish();
             assert_eq!((frame.damaged, frame.unsupported), (false, true), "{format:?} {unsupported:02x?}");
             assert_eq!(frame.bytes, [&[0, 0, 0, 1], before, &[0, 0, 0, 1], behind].concat());
-            // The next frame knows nothing of it.
+            // The next frame is not affected.
             depacketiser.push(before).unwrap();
             let next = depacketiser.finish();
             assert_eq!((next.damaged, next.unsupported), (false, false));
         }
     }
-    // A spatial layer of VP9 above the first is left out, and the first one is whole without it.
+    // A spatial layer of VP9 above the first is dropped, and the first one is complete without it.
     let mut depacketiser = Depacketiser::new(Vp9);
     depacketiser.push(&[0x2c, 0x00, 9, 7, 8]).unwrap();
     assert!(matches!(depacketiser.push(&[0x2c, 0x02, 9, 5]), Err(ParseError::OtherLayer { .. })));
@@ -621,13 +621,13 @@ fn what_is_not_supported_is_neither_damage_nor_loss() {
 }
 
 #[test]
-fn what_continues_a_lost_beginning_is_told_from_what_is_of_use() {
+fn continuations_of_a_lost_start_are_reported_as_orphaned() {
     for format in FORMATS {
         let frame: Vec<u8> = match format {
             PayloadFormat::H264 => [&[0, 0, 0, 1, 0x65][..], &[7; 60]].concat(),
             PayloadFormat::H265 => [&[0, 0, 0, 1, 0x26, 1][..], &[7; 60]].concat(),
             PayloadFormat::Vp8 | PayloadFormat::Vp9 => vec![0x82; 60],
-            // The others are kept, or have other units.
+            // The other formats are kept, or have other units.
             _ => continue,
         };
         let parts = cut(format, &frame, 20);
@@ -645,13 +645,13 @@ fn what_continues_a_lost_beginning_is_told_from_what_is_of_use() {
     }
 }
 
-/// An SEI message as an encoder writes it, before emulation prevention (H.264 and H.265, section 7.3.5).
+/// Returns an SEI message before emulation prevention (H.264 and H.265, section 7.3.5).
 fn sei_message(kind: usize, payload: &[u8]) -> Vec<u8> {
     let number = |value: usize| [vec![255; value / 255], vec![(value % 255) as u8]].concat();
     [number(kind), number(payload.len()), payload.to_vec()].concat()
 }
 
-/// The NAL unit behind a start code, with what emulation prevention puts between its bytes (H.264, section 7.4.1).
+/// Returns a NAL unit after a start code, with emulation prevention bytes (H.264, section 7.4.1).
 fn escaped_unit(head: &[u8], body: &[u8]) -> Vec<u8> {
     let mut unit = [&[0, 0, 0, 1], head].concat();
     let mut zeros = 0;
@@ -670,7 +670,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
     fn a_recovery_point_is_found_wherever_it_stands_among_sei_messages(
-        // Payload types and payloads of up to two bytes of 255 before the last one; zeros call for prevention.
+        // Payload types and sizes have up to two bytes of 255 before the last one. Zeros require emulation prevention.
         messages in prop::collection::vec(
             (prop_oneof![Just(0usize), Just(1), Just(4), Just(5), 7usize..700],
              prop::collection::vec(prop_oneof![Just(0u8), Just(0), Just(1), Just(3), any::<u8>()], 0..600)), 0..5),
@@ -683,7 +683,7 @@ proptest! {
         if let Some(place) = &place {
             all.insert(place.index(all.len() + 1), sei_message(6, &[0xc4]));
         }
-        // One NAL unit with all messages, or one for each; every one ends with its trailing bits.
+        // One NAL unit for all messages, or one each. Every unit ends with its trailing bits.
         let bodies = if apart { all } else { vec![all.concat()] };
         let (format, sei, slice): (_, &[u8], &[u8]) = if h265 {
             (PayloadFormat::H265, &[39 << 1, 1], &[1 << 1, 1])
@@ -701,13 +701,13 @@ proptest! {
         let kind = if place.is_some() { PictureKind::Intra } else { PictureKind::Predicted };
         prop_assert_eq!(picture_kind(format, &frame), Some(kind));
         prop_assert_eq!(is_key_frame(format, &frame), place.is_some());
-        // One that stands behind the picture is of another picture.
+        // A message after the picture belongs to another picture.
         let behind = [escaped_unit(slice, &[0x9a]), escaped_unit(sei, &[6, 1, 0xc4, 0x80])].concat();
         prop_assert_eq!(picture_kind(format, &behind), Some(PictureKind::Predicted));
     }
 }
 
-/// Bytes written as hexadecimal digits.
+/// Parses hexadecimal digits.
 fn hex(digits: &str) -> Vec<u8> {
     let digits: Vec<u32> = digits.chars().filter_map(|c| c.to_digit(16)).collect();
     digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8)).collect()

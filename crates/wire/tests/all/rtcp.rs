@@ -1,4 +1,4 @@
-//! The claims about RTCP compounds.
+//! RTCP compounds.
 use proptest::prelude::*;
 use rtcp_types::{Packet as Theirs, prelude::*};
 use steadycast_wire::ParseError;
@@ -77,7 +77,7 @@ fn a_lone_report_is_accepted() {
 }
 
 #[test]
-fn names_and_reasons_are_read_without_what_steers_a_terminal() {
+fn control_characters_are_removed_from_names_and_reasons() {
     let told = "\u{1b}[31mhall\u{9b}2J\r\n\u{0}";
     let packets = compound(vec![
         Packet::Sdes { chunks: vec![(1, told.into())] },
@@ -93,7 +93,8 @@ fn names_and_reasons_are_read_without_what_steers_a_terminal() {
 
 #[test]
 fn the_second_chunk_keeps_the_zeros_its_ssrc_begins_with() {
-    // "ab" leaves no zero between its own end and the next word: 2 + 2 + 3 zeros to the word, then SSRC 0x00000007.
+    // The item of "ab" ends at a word boundary, so that a whole word of zeros terminates the chunk. The next SSRC,
+    // 0x00000007, also starts with zeros.
     for cname in ["", "a", "ab", "abc"] {
         let sdes = compound(vec![Packet::Sdes { chunks: vec![(1, cname.into()), (7, "z".into())] }]);
         assert_eq!(Compound::parse(&encoded(&sdes)), Ok(sdes), "{cname}");
@@ -304,7 +305,7 @@ proptest! {
                 let _ = (Nack::from_packet(packet), ReceiverEstimate::from_packet(packet));
                 let _ = TransportFeedback::from_packet(packet);
             }
-            // Damaged text grows to three bytes per byte at most, and only text does.
+            // Invalid text grows to at most three bytes per byte when it is decoded.
             prop_assert!(read.encoded_len() <= 3 * bytes.len() + 256);
         }
     }
@@ -318,7 +319,7 @@ fn a_receiver_summary_is_laid_out_as_in_rfc_5760_and_other_sub_reports_are_skipp
     summary.encode(&mut bytes);
     let head = [0x80, 209, 0, 6, 0, 0, 0, 0xa1, 0, 0, 0, 0xa2, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88];
     assert_eq!(bytes, [&head[..], &[12, 2, 0, 0x70, 1, 2, 3, 4]].concat());
-    // A loss sub-report of three words stands before it.
+    // A loss sub-report of three words precedes it.
     let mut longer = head.to_vec();
     longer[3] = 9;
     longer.extend([4, 3, 0, 0, 9, 9, 9, 9, 8, 8, 8, 8]);

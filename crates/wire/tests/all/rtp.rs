@@ -1,4 +1,4 @@
-//! The claims about RTP headers, sequence numbers and NTP stamps.
+//! RTP headers, sequence numbers and NTP timestamps.
 use proptest::prelude::*;
 use steadycast_units::{Bytes, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
@@ -52,7 +52,7 @@ fn a_transport_wide_number_has_two_bytes_or_four_with_a_request() {
 fn a_send_time_and_a_short_element_take_the_one_byte_form() {
     let header = RtpHeader { send_time: Some(Stamp(0x0506_0708)), ..header() };
     let bytes = encoded(&header, &[(2, &[1, 2, 3])], &[7, 8]);
-    // 0xBEDE, 3 words: id 1 of 4 bytes, id 2 of 3 bytes, 3 bytes of padding.
+    // 0xBEDE, 3 words: ID 1 of 4 bytes, ID 2 of 3 bytes, 3 bytes of padding.
     let extension = [0xbe, 0xde, 0, 3, 0x13, 5, 6, 7, 8, 0x22, 1, 2, 3, 0, 0, 0];
     assert_eq!(bytes[0], 0x90);
     assert_eq!(bytes[12..28], extension);
@@ -93,7 +93,7 @@ fn the_reserved_ids_of_the_one_byte_form_end_the_list() {
 }
 
 #[test]
-fn what_is_cut_or_contradicts_itself_is_refused_with_its_reason() {
+fn truncated_and_contradictory_packets_are_rejected_with_a_reason() {
     let bytes = encoded(&header(), &[], &[7, 8]);
     assert_eq!(RtpHeader::parse(&bytes[..11]).unwrap_err(), ParseError::Short { what: "RTP header", need: 4, got: 3 });
     let version = [&[0x40], &bytes[1..]].concat();
@@ -103,13 +103,13 @@ fn what_is_cut_or_contradicts_itself_is_refused_with_its_reason() {
 }
 
 #[test]
-fn rtcp_is_told_from_rtp_on_one_port() {
+fn rtcp_and_rtp_are_distinguished_on_one_port() {
     assert!(is_rtcp(&[0x81, 200]) && is_rtcp(&[0x80, 206]));
     assert!(!is_rtcp(&[0x80, 96]) && !is_rtcp(&[0x80, 0xe0]) && !is_rtcp(&[0x80]));
 }
 
 #[test]
-fn a_source_is_believed_after_two_packets_in_sequence_and_both_count() {
+fn a_source_is_valid_after_two_consecutive_packets_and_both_count() {
     let mut seq = ExtendedSeq::new();
     assert_eq!(seq.on_packet(10), Verdict::Probation);
     assert_eq!(seq.on_packet(20), Verdict::Probation);
@@ -126,12 +126,12 @@ fn a_probation_across_the_wrap_begins_below_zero() {
 }
 
 #[test]
-fn a_jump_beyond_what_can_be_late_is_a_loss_where_something_explains_it_and_else_no_packet_of_the_stream() {
+fn a_large_jump_is_a_loss_if_it_is_explained_and_otherwise_a_stray() {
     let mut started = ExtendedSeq::new();
     started.on_packet(999);
     started.on_packet(1000);
     let verdict = |seq: u16, reach| started.clone().on_packet_within(seq, reach);
-    // However many follow it.
+    // The result does not depend on the number of packets that follow.
     let confirmed = |seq: u16| {
         let mut many = started;
         (0..9).map(|n| many.on_packet(seq.wrapping_add(n))).last().unwrap()
@@ -153,7 +153,7 @@ fn a_jump_beyond_what_can_be_late_is_a_loss_where_something_explains_it_and_else
 
 #[test]
 fn two_strays_in_sequence_are_a_restart_unless_the_stream_goes_on_between_them() {
-    let mut seq = ExtendedSeq::believing_after(1);
+    let mut seq = ExtendedSeq::with_probation(1);
     seq.on_packet(5);
     assert_eq!(seq.on_packet(30_000), Verdict::Stray);
     assert_eq!(seq.on_packet(6), Verdict::Newer(6));
@@ -164,8 +164,8 @@ fn two_strays_in_sequence_are_a_restart_unless_the_stream_goes_on_between_them()
 }
 
 #[test]
-fn a_stream_that_comes_back_after_a_made_up_restart_has_the_numbers_that_it_had() {
-    let mut seq = ExtendedSeq::believing_after(1);
+fn a_stream_that_resumes_after_a_forged_restart_keeps_its_numbers() {
+    let mut seq = ExtendedSeq::with_probation(1);
     for number in 0..70_000u32 {
         seq.on_packet(number as u16);
     }
@@ -177,7 +177,7 @@ fn a_stream_that_comes_back_after_a_made_up_restart_has_the_numbers_that_it_had(
 
 #[test]
 fn the_round_trip_is_the_one_of_rfc_3550s_figure_2() {
-    // Section 6.4.1: A = 0xb710:8000, LSR = 0xb705:2000, DLSR = 0x0005:4000, delay 6.125 s.
+    // The example of section 6.4.1: A = 0xb710:8000, LSR = 0xb705:2000, DLSR = 0x0005:4000, delay 6.125 s.
     let trip = ntp::round_trip(0xb710_8000, 0xb705_2000, 0x0005_4000);
     assert_eq!(trip, Some(Span::millis(6_125)));
 }
@@ -220,12 +220,12 @@ proptest! {
     }
 
     #[test]
-    fn rtp_of_any_kind_is_recognised_among_what_shares_its_port_and_under_srtp(
+    fn rtp_is_recognised_on_a_shared_port_and_under_srtp(
         header in any_header(), tail in prop::collection::vec(any::<u8>(), 0..40), padded: bool,
     ) {
         let header = RtpHeader { payload_len: tail.len() as u16, ..header };
         let mut bytes = encoded(&header, &[], &tail);
-        // Its count is ciphertext.
+        // The padding length is encrypted.
         bytes[0] |= u8::from(padded) << 5;
         let shadowed = header.marker && (64..96).contains(&header.payload_type);
         prop_assert_eq!(RtpHeader::recognise(&bytes), (!shadowed).then_some((header, &tail[..])));
@@ -246,17 +246,17 @@ proptest! {
     }
 
     #[test]
-    fn after_made_up_jumps_of_any_size_each_packet_of_the_stream_has_its_own_number_at_once(
+    fn after_forged_jumps_each_packet_of_the_stream_keeps_its_number(
         first: u16, packets in 100u32..200_000, jumps in prop::collection::vec((any::<u16>(), 1u16..200), 1..6),
     ) {
-        let mut seq = ExtendedSeq::believing_after(1);
+        let mut seq = ExtendedSeq::with_probation(1);
         let mut next = i64::from(first);
         for _ in 0..packets {
             prop_assert_eq!(seq.on_packet(next as u16), if next == i64::from(first) { Verdict::Started(next) } else { Verdict::Newer(next) });
             next += 1;
         }
         for (ahead, run) in jumps {
-            // What is near could be the stream's own.
+            // A near number could belong to the stream itself.
             let ahead = 400 + ahead % (u16::MAX - 800);
             for n in 0..run {
                 seq.on_packet((next as u16).wrapping_add(ahead).wrapping_add(n));
@@ -288,7 +288,7 @@ proptest! {
     fn numbers_unwrap_in_any_order_within_the_limits(
         start: u16, steps in prop::collection::vec((0i64..90, 1i64..100), 1..200),
     ) {
-        let mut seq = ExtendedSeq::believing_after(1);
+        let mut seq = ExtendedSeq::with_probation(1);
         seq.on_packet(start);
         let mut newest = i64::from(start);
         for (back, ahead) in steps {
@@ -300,14 +300,15 @@ proptest! {
     }
 
     #[test]
-    fn the_round_trip_comes_back_across_every_wrap(epoch: u64, sent in 0u64..100_000_000_000_000,
+    fn the_round_trip_time_is_exact_across_every_wrap(epoch: u64, sent in 0u64..100_000_000_000_000,
                                                    trip in 0u64..59_000_000_000, held in 0u64..3_600_000_000_000) {
         let epoch = NtpEpoch(epoch);
         let sent = Time::from_nanos(sent);
         let back = sent + Span::nanos(trip) + Span::nanos(held);
         let lsr = epoch.middle(sent);
         prop_assume!(lsr != 0);
-        // Three truncations of up to one unit each: 15.3 µs. A trip shorter than that may come out negative: discarded.
+        // Three values are truncated by up to one unit (15.3 µs) each. A shorter round trip may become negative, and is
+        // then rejected.
         let measured = ntp::round_trip(epoch.middle(back), lsr, ntp::dlsr(Span::nanos(held)));
         let Some(measured) = measured else {
             prop_assert!(trip < 15_259);

@@ -1,4 +1,4 @@
-//! The claims about retransmissions.
+//! Retransmissions.
 use proptest::prelude::*;
 use steadycast_units::Stamp;
 use steadycast_wire::ParseError;
@@ -36,7 +36,7 @@ fn a_retransmission_has_the_layout_of_rfc_4588() {
 }
 
 #[test]
-fn what_is_of_another_stream_or_has_no_number_is_no_retransmission() {
+fn packets_of_other_streams_or_without_an_osn_are_no_retransmissions() {
     let header = STREAM.header(7, &original()).expect("there is room");
     assert!(matches!(STREAM.original(&header, &[1]), Err(ParseError::Short { need: OSN, got: 1, .. })));
     assert!(STREAM.original(&header, &[1, 2]).is_ok_and(|(_, payload)| payload.is_empty()));
@@ -50,7 +50,7 @@ fn what_is_of_another_stream_or_has_no_number_is_no_retransmission() {
 
 proptest! {
     #[test]
-    fn every_original_comes_back(
+    fn every_original_is_restored(
         marker: bool, seq: u16, own: u16, timestamp: u32, payload in prop::collection::vec(any::<u8>(), 0..1_500),
     ) {
         let payload_len = payload.len() as u16;

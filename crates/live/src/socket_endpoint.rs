@@ -1,10 +1,10 @@
-//! An end of a video flow on sockets: what the simulator moves as values travels here as bytes.
+//! Video endpoints on UDP sockets. The simulator passes packets as values; this module encodes and parses them.
 
-use crate::browser::Way;
+use crate::browser::BrowserConnection;
+use crate::jitter_buffer::REORDER_WAIT;
 use crate::net::origin;
-use crate::unpack::REORDERED;
 use crate::unused::foreign;
-use crate::{CameSymbols, Datagram, End, Meta, Outbox, Peers, SentSymbols, Srtp, Unused, Which};
+use crate::{Datagram, End, Meta, Outbox, Peers, ReceivedSymbols, SentSymbols, Srtp, Unused, Which};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,87 +23,87 @@ use steadycast_wire::rtcp::Compound;
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 use steadycast_wire::rtx;
 
-/// Where the bytes of a sender's packets come from.
+/// A source of the payload bytes of a sender's packets.
 pub trait Payloads: Send {
-    /// Appends the payload of this packet: `media.header.payload_len` bytes.
+    /// Appends the payload of this packet, which has `media.header.payload_len` bytes.
     fn write(&mut self, media: &Media, out: &mut Vec<u8>);
 }
 
-/// Payloads that nobody looks into.
+/// Payloads of zero bytes, for media without content.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Zeros;
+pub struct ZeroPayloads;
 
-impl Payloads for Zeros {
+impl Payloads for ZeroPayloads {
     fn write(&mut self, media: &Media, out: &mut Vec<u8>) {
         out.resize(out.len() + usize::from(media.header.payload_len), 0);
     }
 }
 
-/// Where the payloads of a receiver go.
+/// A consumer of the payloads that a receiver accepts.
 pub trait Consumer: Send {
-    /// A packet that had not come before, with its extended sequence number.
+    /// Takes a packet that was not received before, with its extended sequence number.
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]);
 
-    /// Whether a key frame is needed, and then whether none has come so far.
+    /// Returns `Some` if a key frame is needed; the value is true if none has been received yet.
     fn lacks_key_frame(&self) -> Option<bool> {
         None
     }
 
-    /// A packet that was lost and has been sent again, as the original.
+    /// Takes a lost packet that was retransmitted or recovered, as the original packet.
     fn take_repaired(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
         self.take(now, seq, header, payload);
     }
 
-    /// From this number on packets are of another run of the stream: of another source, or of one that was started
-    /// again.
+    /// Announces that packets from this sequence number on belong to a new run: the SSRC changed, or the source
+    /// restarted.
     fn restart(&mut self, _seq: u64) {}
 
-    /// When it wants [`Consumer::on_wake`].
+    /// Returns the time at which [`Consumer::on_wake`] is due.
     fn wake(&self) -> Time {
         Time::NEVER
     }
 
-    /// The time of [`Consumer::wake`] has come.
+    /// Handles the expiry of the timer of [`Consumer::wake`].
     fn on_wake(&mut self, _now: Time) {}
 
-    /// Nothing more will come.
+    /// Announces that no more packets follow.
     fn end(&mut self) {}
 
-    /// The packets that it took and did not use.
+    /// Returns the packets that were taken but not used, by reason.
     fn unused(&self) -> Unused {
         Unused::default()
     }
 }
 
-/// Nobody wants them.
+/// A consumer that discards all payloads.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nobody;
+pub struct Discard;
 
-impl Consumer for Nobody {
+impl Consumer for Discard {
     fn take(&mut self, _: Time, _: u64, _: &RtpHeader, _: &[u8]) {}
 }
 
 /// A video sender on its sockets.
-pub struct WiredSource {
+pub struct SocketSource {
     /// The sender.
     pub source: VideoSource,
     payloads: Box<dyn Payloads>,
-    /// A list of who sends reports, where it is kept.
+    /// The peers that send reports, if they are listed.
     pub peers: Option<Peers>,
-    /// Packets that may be asked for again, or are covered by parity.
+    /// Symbols of packets that can be retransmitted or are covered by parity.
     kept: SentSymbols,
-    /// It protects what leaves, and nothing is heard that is not protected.
+    /// The SRTP context. If set, outgoing packets are protected, and unprotected packets are discarded.
     pub srtp: Option<Srtp>,
-    /// The limits that the sender's circuit breaker goes by, which learns of gaps in the clock from them.
+    /// The operator's limits. Clock gaps are reported to them, because the circuit breaker measures time by this clock.
     pub orders: Option<OperatorControls>,
-    /// The way to a browser: it begins when that is open.
-    pub(crate) way: Option<Way>,
+    /// The ICE and DTLS connection to a browser. Media starts when it is connected.
+    pub(crate) browser: Option<BrowserConnection>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
 }
 
-impl WiredSource {
-    /// Of this sender.
+impl SocketSource {
+    /// Creates the endpoint of this sender.
     pub fn new(source: VideoSource, payloads: Box<dyn Payloads>) -> Self {
         Self {
             source,
@@ -112,13 +112,13 @@ impl WiredSource {
             kept: SentSymbols::default(),
             srtp: None,
             orders: None,
-            way: None,
+            browser: None,
             outgoing: Vec::new(),
             ended: false,
         }
     }
 
-    /// Starts the session, where its way is open.
+    /// Starts the session if its transport is connected.
     pub fn start(&mut self, now: Time, out: &mut Outbox) {
         if self.is_open() {
             self.with(out, |source, o| source.start(now, o));
@@ -134,23 +134,24 @@ impl WiredSource {
         self.close(now, out);
     }
 
-    /// Closes the way when the last word is said.
+    /// Closes the browser's connection after the BYE has been sent.
     fn close(&mut self, now: Time, out: &mut Outbox) {
+        // While the source still has a timer, its BYE is pending.
         let said = self.ended && !(self.is_open() && self.source.wake() < Time::NEVER);
-        if let Some(way) = self.way.as_mut().filter(|_| said) {
-            way.tunnel.close(now);
-            way.drain(now, out);
+        if let Some(browser) = self.browser.as_mut().filter(|_| said) {
+            browser.tunnel.close(now);
+            browser.drain(now, out);
         }
     }
 
-    /// Whether media may leave: it does to a browser while it is connected.
+    /// Returns true if media may be sent: always to an address, to a browser while it is connected.
     fn is_open(&self) -> bool {
-        self.way.as_ref().is_none_or(|way| way.tunnel.state() == State::Connected)
+        self.browser.as_ref().is_none_or(|browser| browser.tunnel.state() == State::Connected)
     }
 
-    /// Takes what the way lets go.
+    /// Sends the connection's pending output, and starts the session when the SRTP keys are available.
     fn drain(&mut self, now: Time, out: &mut Outbox) {
-        if let Some(srtp) = self.way.as_mut().and_then(|way| way.drain(now, out)) {
+        if let Some(srtp) = self.browser.as_mut().and_then(|browser| browser.drain(now, out)) {
             self.srtp = Some(srtp);
             self.start(now, out);
         }
@@ -168,9 +169,13 @@ impl WiredSource {
                         let payload = bytes.len();
                         match media.repairs {
                             Some(original) => bytes.extend_from_slice(self.kept.payload(original)),
+                            // A retransmission repeats the bytes of the original, because the payload source may have
+                            // dropped them.
                             None => self.payloads.write(&media, bytes),
                         }
                         debug_assert_eq!(bytes.len() - payload, media.payload_len());
+                        // Symbols are kept only if the session repairs, since they cost memory per packet. They exclude
+                        // SRTP, because the sender computes parity over plain packets.
                         if media.repairs.is_none() && first_kept.is_some() {
                             self.kept.keep(media.seq, &bytes[start..]);
                         }
@@ -186,6 +191,8 @@ impl WiredSource {
                     let (media, protection) = &*parity;
                     let mut payload = Vec::with_capacity(media.payload_len());
                     if !self.kept.write(protection, &mut payload) {
+                        // The session protects packets only while their symbols are kept. A parity over other bytes
+                        // would corrupt frames.
                         debug_assert!(false, "parity of what is not kept");
                         continue;
                     }
@@ -198,22 +205,24 @@ impl WiredSource {
                         }
                     });
                 }
+                // A video sender does not emit these.
                 Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
             }
         }
+        // The session bounds the range that can be repaired, and without repair nothing is kept.
         self.kept.forget_before(first_kept.unwrap_or(u64::MAX));
     }
 }
 
-impl End for WiredSource {
+impl End for SocketSource {
     fn wake(&self) -> Time {
-        let of_way = self.way.as_ref().map_or(Time::NEVER, |way| way.tunnel.wake());
-        if self.is_open() { of_way.min(self.source.wake()) } else { of_way }
+        let browser_wake = self.browser.as_ref().map_or(Time::NEVER, |browser| browser.tunnel.wake());
+        if self.is_open() { browser_wake.min(self.source.wake()) } else { browser_wake }
     }
 
     fn on_wake(&mut self, now: Time, out: &mut Outbox) {
-        if let Some(way) = &mut self.way {
-            way.tunnel.on_wake(now);
+        if let Some(browser) = &mut self.browser {
+            browser.tunnel.on_wake(now);
             self.drain(now, out);
         }
         if self.is_open() {
@@ -224,9 +233,10 @@ impl End for WiredSource {
 
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
         let mut from = datagram.meta.from;
-        if let Some(way) = &mut self.way {
-            let known = way.sort(now, from, datagram.bytes);
+        if let Some(browser) = &mut self.browser {
+            let known = browser.sort(now, from, datagram.bytes);
             self.drain(now, out);
+            // RTCP before the keys are available can't be authenticated, and is ignored.
             match known.filter(|_| self.is_open()) {
                 Some(known) => from = known,
                 None => return,
@@ -247,13 +257,14 @@ impl End for WiredSource {
             },
         };
         let mine = self.source.session().map_or(0, Sender::ssrc);
-        if let Some(way) = &mut self.way {
-            way.tunnel.on_heard(now, datagram.meta.from);
+        if let Some(browser) = &mut self.browser {
+            browser.tunnel.on_authenticated(now, datagram.meta.from);
         }
+        // The peer list must only contain peers whose feedback the session accepted.
         let refused = self.source.feedback().refused;
         self.with(out, |source, o| source.on_rtcp(now, address(from), bytes, o));
         if let Some(peers) = self.peers.as_mut().filter(|_| self.source.feedback().refused == refused) {
-            peers.hear(now, mine, from, bytes);
+            peers.on_rtcp(now, mine, from, bytes);
         }
     }
 
@@ -269,25 +280,25 @@ impl End for WiredSource {
 }
 
 /// A video receiver on its sockets.
-pub struct WiredSink {
+pub struct SocketSink {
     /// The receiver.
     pub sink: VideoSink,
     consumer: Box<dyn Consumer>,
-    clocks: Clocks,
-    /// It protects what leaves, and nothing is heard that is not protected.
+    clocks: SourceClock,
+    /// The SRTP context. If set, outgoing packets are protected, and unprotected packets are discarded.
     pub srtp: Option<Srtp>,
-    /// The source's transport-wide numbers stand in this element of the header extension.
+    /// The ID of the header-extension element that carries the transport-wide sequence number (1 to 14).
     pub number_id: u8,
-    /// The payload type of retransmissions, and that of what they repair (RFC 4588).
+    /// The payload type of retransmissions, and the payload type of the packets that they repair (RFC 4588).
     pub rtx: Option<(u8, u8)>,
-    /// The payload type of parity, and what has come of its blocks.
-    pub parity: Option<(u8, CameSymbols)>,
-    /// It asks for key frames, where its source makes some on request.
-    pub pleads: bool,
+    /// The payload type of parity, and the symbols that have been received.
+    pub parity: Option<(u8, ReceivedSymbols)>,
+    /// If set, key frames are requested by RTCP, because the source makes them on request.
+    pub requests_key_frames: bool,
     lacks: Option<bool>,
-    /// Where reports go.
+    /// The destination of reports.
     reports: Reports,
-    /// Nothing is heard of these sources (RFC 4570).
+    /// Source addresses whose packets are discarded (RFC 4570).
     pub excluded: Vec<IpAddr>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
@@ -296,64 +307,69 @@ pub struct WiredSink {
     last: Option<Time>,
     from: Option<SocketAddr>,
     ended_by: Option<SocketAddr>,
-    /// Packets that may turn out to be the first of another run, and which run it is.
-    held: Held,
+    /// Packets that may turn out to be the first of a new run, and the number of the present run.
+    held: RunCandidates,
     run: u32,
-    /// Where a source sends from that is not followed.
-    stranger: Option<SocketAddr>,
+    /// The address of a source that sends to this port and is not followed.
+    other_source: Option<SocketAddr>,
 }
 
-/// A datagram that was taken for another stream's: when it came, and the reason under which it counts.
-type Refused = (Time, Meta, RtpHeader, Vec<u8>, UnusedReason);
+/// A packet that was attributed to another stream: its arrival time, metadata, header, bytes, and the counted reason.
+type UnattributedPacket = (Time, Meta, RtpHeader, Vec<u8>, UnusedReason);
 
-/// Packets that may turn out to be the first of another run.
+/// A buffer for packets that may turn out to be the first of a new run.
 #[derive(Default)]
-struct Held(VecDeque<Refused>);
+struct RunCandidates(VecDeque<UnattributedPacket>);
 
-impl Held {
-    /// So many wait at the most: 5 s of 10 Mb/s in packets of 1200 bytes; each for so long.
+impl RunCandidates {
+    /// Bound on the packets held: 5 s of 10 Mb/s in packets of 1200 bytes. `LONGEST` bounds the time that each is held.
     const MOST: usize = 5_000;
     const LONGEST: Span = Span::secs(5);
 
-    fn keep(&mut self, packet: Refused) {
+    fn keep(&mut self, packet: UnattributedPacket) {
         let now = packet.0;
+        // The oldest packets go first, because a new run starts with recent ones.
         while self.0.front().is_some_and(|first| self.0.len() >= Self::MOST || now.since(first.0) > Self::LONGEST) {
             self.0.pop_front();
         }
         self.0.push_back(packet);
     }
 
-    /// The stream goes on: what came beside it was not its next run.
+    /// Drops the old packets of the buffer, because the present stream continues. Packets of the last [`REORDER_WAIT`]
+    /// may have overtaken the first packet of a new run, and stay.
     fn forget(&mut self, now: Time) {
-        while self.0.front().is_some_and(|first| now.since(first.0) > REORDERED) {
+        while self.0.front().is_some_and(|first| now.since(first.0) > REORDER_WAIT) {
             self.0.pop_front();
         }
     }
 
-    /// Those of this packet's source, in the order of their numbers.
-    fn of_run(&mut self, header: &RtpHeader) -> Vec<Refused> {
+    /// Returns the held packets of this packet's source, in order of their sequence numbers, and empties the buffer.
+    fn of_run(&mut self, header: &RtpHeader) -> Vec<UnattributedPacket> {
+        // Signed distances sort the packets correctly across a wrap of the sequence number.
         let ahead = |it: &RtpHeader| it.seq.wrapping_sub(header.seq) as i16;
         let near = |it: &RtpHeader| it.ssrc == header.ssrc && usize::from(ahead(it).unsigned_abs()) <= Self::MOST;
-        let mut run: Vec<Refused> = self.0.drain(..).filter(|(_, _, it, ..)| near(it)).collect();
+        let mut run: Vec<UnattributedPacket> = self.0.drain(..).filter(|(_, _, it, ..)| near(it)).collect();
         run.sort_by_key(|(_, _, it, ..)| ahead(it));
         run
     }
 }
 
-/// What the times in a source's packets are compared with: times of its own, since another source has another clock.
+/// The clock mapping of a source: the minimum one-way delay and the media clock. Another source has another clock, so
+/// that a new SSRC or run starts a new mapping.
 #[derive(Clone, Copy, Default)]
-struct Clocks {
+struct SourceClock {
     ssrc: Option<u32>,
     /// See [`Receiver::run`].
     run: u32,
-    least: Option<OneWay>,
+    min_delay: Option<OneWay>,
     sent: Option<PeerTime>,
     media: Option<MediaClock>,
 }
 
-impl Clocks {
-    /// Those of this source in this run.
+impl SourceClock {
+    /// Returns the mapping for this source in this run, which is a new one if either changed.
     fn of(mut self, ssrc: u32, run: u32) -> Self {
+        // Delays and timestamps of different sources have unrelated offsets.
         if (self.ssrc, self.run) != (Some(ssrc), run) {
             let media = self.media.map(MediaClock::restarted);
             self = Self { ssrc: Some(ssrc), run, media, ..Self::default() };
@@ -361,31 +377,31 @@ impl Clocks {
         self
     }
 
-    /// When a packet left, on our clock: the sender's has an unknown offset, so that delays count from the least of its
-    /// source.
-    fn left(&mut self, now: Time, header: &RtpHeader) -> Time {
+    /// Returns the send time of a packet on the local clock. The offset of the sender's clock is unknown, so that the
+    /// minimum delay of the source counts as zero.
+    fn send_time(&mut self, now: Time, header: &RtpHeader) -> Time {
         let Some(stamp) = header.send_time else { return now };
         let sent = stamp.peer(self.sent);
         self.sent = Some(sent);
-        let way = OneWay::between(sent, now);
-        let least = self.least.map_or(way, |least| least.min(way));
-        self.least = Some(least);
-        // A delay of more than a minute is another clock's.
-        let delay = way.variation_since(least).later();
+        let one_way = OneWay::between(sent, now);
+        let min_delay = self.min_delay.map_or(one_way, |min_delay| min_delay.min(one_way));
+        self.min_delay = Some(min_delay);
+        // A delay of more than a minute means that the sender's clock was set. The minimum is learned anew.
+        let delay = one_way.variation_since(min_delay).later();
         if delay > Span::secs(60) {
-            self.least = None;
+            self.min_delay = None;
         }
         now.before(delay)
     }
 }
 
-/// Which step of the media's clock a frame belongs to, counted from the first packet.
+/// The mapping from RTP timestamps to steps of the media clock, counted from the first packet.
 #[derive(Clone, Copy)]
 struct MediaClock {
     step: Span,
-    /// The newest timestamp, and how many ticks it is after the first.
+    /// The newest timestamp, and its distance in ticks from the first one.
     newest: Option<(u32, i64)>,
-    /// How many ticks the first is after a first of another source.
+    /// The distance in ticks of this source's first timestamp from that of the first source.
     from: i64,
 }
 
@@ -394,27 +410,28 @@ impl MediaClock {
         Self { step, newest: None, from: 0 }
     }
 
-    /// Another source goes on, a step later.
+    /// Returns the clock for the next source, which continues one step after the last frame of the previous one.
     fn restarted(self) -> Self {
         let step = (self.step.as_nanos() * 9 / 100_000) as i64;
         Self { newest: None, from: self.newest.map_or(self.from, |(_, ticks)| ticks + step), ..self }
     }
 
     fn step_of(&mut self, timestamp: u32) -> u32 {
+        // A signed 32-bit distance to the newest timestamp survives its wrap, and places reordered packets before it.
         let (newest, ticks) = *self.newest.get_or_insert((timestamp, self.from));
         let ahead = i64::from(timestamp.wrapping_sub(newest) as i32);
         if ahead > 0 {
             self.newest = Some((timestamp, ticks + ahead));
         }
-        // 90,000 ticks a second, as of all video.
+        // RTP clock of video: 90,000 ticks per second.
         let at = Span::nanos((ticks + ahead).max(0) as u64 * 100_000 / 9);
         (at.as_nanos() / self.step.as_nanos().max(1)) as u32
     }
 }
 
-/// A packet of media, taken apart, and when it came.
+/// A parsed RTP packet of media, with its arrival time.
 #[derive(Clone, Copy)]
-struct Came<'a> {
+struct Arrival<'a> {
     at: Time,
     header: RtpHeader,
     notice: Notice,
@@ -422,29 +439,29 @@ struct Came<'a> {
     payload: &'a [u8],
 }
 
-/// Where a receiver's reports go.
+/// The destination of a receiver's reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reports {
-    /// To all members of the group.
+    /// All members of the group.
     Group,
-    /// Nowhere: the session has no room for them (RFC 3556, section 2).
+    /// None, because the session has no bandwidth for reports (RFC 3556, section 2).
     Nowhere,
-    /// To the sender: where its reports come from, or else the port after the one that its media comes from.
+    /// The sender: the address that its reports come from, or else the port after that of its media.
     Sender {
-        /// As far as it is known.
+        /// The sender's RTCP address, once it is known.
         known: Option<SocketAddr>,
-        /// RTP and RTCP share a port.
+        /// Whether RTP and RTCP share a port.
         mux: bool,
-        /// Its reports have been heard, so that the address is certain.
+        /// Whether the address was confirmed by a report of the sender.
         heard: bool,
     },
 }
 
 impl Reports {
-    /// Media of the source that is followed has come; `anew`: another source was followed before.
+    /// Learns the address from media of the followed source. `anew` is true if another source was followed before.
     fn on_media(&mut self, from: SocketAddr, anew: bool) {
         let Self::Sender { known, mux, heard } = self else { return };
-        // An address is that of one source.
+        // The address that was confirmed belongs to the previous source.
         *heard &= !anew;
         if !*heard {
             let port = if *mux { from.port() } else { from.port().saturating_add(1) };
@@ -452,8 +469,8 @@ impl Reports {
         }
     }
 
-    /// A report has come. Whether it is of the source that is followed; `None`: none is followed yet, and its media
-    /// will tell.
+    /// Learns the address from a report. `of_source` is whether the report is of the followed source, and `None` while
+    /// no source is followed: then the first media packet decides.
     fn on_report(&mut self, from: SocketAddr, of_source: Option<bool>) {
         let Self::Sender { known, heard, .. } = self else { return };
         if of_source != Some(false) {
@@ -462,18 +479,18 @@ impl Reports {
     }
 }
 
-impl WiredSink {
-    /// Of this receiver, whose media `consumer` takes.
+impl SocketSink {
+    /// Creates the endpoint of this receiver, whose media goes to `consumer`.
     pub fn new(sink: VideoSink, consumer: Box<dyn Consumer>, reports: Reports) -> Self {
         Self {
             sink,
             consumer,
-            clocks: Clocks::default(),
+            clocks: SourceClock::default(),
             srtp: None,
             number_id: TRANSPORT_NUMBER_ID,
             rtx: None,
             parity: None,
-            pleads: false,
+            requests_key_frames: false,
             lacks: None,
             reports,
             excluded: Vec::new(),
@@ -484,59 +501,59 @@ impl WiredSink {
             last: None,
             from: None,
             ended_by: None,
-            held: Held::default(),
+            held: RunCandidates::default(),
             run: 0,
-            stranger: None,
+            other_source: None,
         }
     }
 
-    /// Tells the session what its decoder lacks, when that has changed.
-    fn look(&mut self, now: Time, out: &mut Outbox) {
+    /// Reports to the session that a key frame is needed, or no longer needed, if this has changed.
+    fn update_key_frame_need(&mut self, now: Time, out: &mut Outbox) {
         let lacks = self.consumer.lacks_key_frame();
-        if self.pleads && lacks != self.lacks {
+        if self.requests_key_frames && lacks != self.lacks {
             self.lacks = lacks;
             self.with(out, |sink, o| sink.lacks_key_frame(now, lacks, o));
         }
     }
 
-    /// Frames count in steps of the media's clock, each so long: a play-out buffer goes by them.
+    /// Counts frames in steps of the media clock of this length, which the play-out buffer needs.
     #[must_use]
     pub fn timing(self, step: Span) -> Self {
-        let clocks = Clocks { media: Some(MediaClock::new(step)), ..self.clocks };
+        let clocks = SourceClock { media: Some(MediaClock::new(step)), ..self.clocks };
         Self { clocks, ..self }
     }
 
-    /// How often another source took over, or the same one began again.
+    /// Returns the number of runs after the first: changes of the source, or restarts of it.
     pub fn restarts(&self) -> u32 {
         self.sink.session().map_or(0, |session| session.run().0.saturating_sub(1))
     }
 
-    /// The packets that came and were not used.
+    /// Returns the packets that arrived but were not used, by reason.
     pub fn unused(&self) -> Unused {
         self.unused.clone().with(&self.consumer.unused())
     }
 
-    /// When the last packet of media came.
+    /// Returns the arrival time of the last media packet.
     pub const fn last_media(&self) -> Option<Time> {
         self.last
     }
 
-    /// When the first packet of media came.
+    /// Returns the arrival time of the first media packet.
     pub const fn first_media(&self) -> Option<Time> {
         self.first
     }
 
-    /// Where media comes from.
+    /// Returns the source address of the media.
     pub const fn media_from(&self) -> Option<SocketAddr> {
         self.from
     }
 
-    /// A source that sends here and is not followed, and where it sends from.
+    /// Returns a source that sends to this port but is not followed, with its address.
     pub fn waiting(&self, now: Time) -> Option<(Waiting, SocketAddr)> {
-        self.sink.session()?.waiting(now).zip(self.stranger)
+        self.sink.session()?.waiting(now).zip(self.other_source)
     }
 
-    /// Where the BYE came from with which its source has ended.
+    /// Returns the address that sent the BYE of the source, if the source has ended.
     pub fn ended_by(&self) -> Option<SocketAddr> {
         self.ended_by.filter(|_| self.source_ended())
     }
@@ -545,7 +562,7 @@ impl WiredSink {
         self.sink.session().is_some_and(Receiver::source_ended)
     }
 
-    /// Where its reports go; `None` when nobody is known, or to the whole group.
+    /// Returns the address that reports are sent to, or `None` if it is unknown or the whole group.
     pub const fn reports_to(&self) -> Option<SocketAddr> {
         match self.reports {
             Reports::Sender { known, .. } => known,
@@ -564,7 +581,7 @@ impl WiredSink {
         self.ended = true;
     }
 
-    /// Tells its consumer that nothing more will come.
+    /// Announces to the consumer that no more packets follow.
     pub fn close(&mut self) {
         self.consumer.end();
     }
@@ -575,13 +592,13 @@ impl WiredSink {
         result
     }
 
-    /// Sends what the receiver let go.
+    /// Sends the datagrams that the receiver emitted.
     fn send(&mut self, out: &mut Outbox) {
         for (_, _, body) in self.outgoing.drain(..) {
             let Body::Rtcp { bytes, .. } = body else { continue };
             let to = match self.reports {
                 Reports::Group => None,
-                // Whoever was never heard can't be told anything.
+                // Without an address the report can't be sent, and must not be counted as sent.
                 Reports::Nowhere | Reports::Sender { known: None, .. } => {
                     self.sink.rtcp_packets -= 1;
                     continue;
@@ -592,44 +609,47 @@ impl WiredSink {
         }
     }
 
-    /// Takes an RTP packet apart that came at this time.
-    fn read<'a>(&self, at: Time, bytes: &'a [u8]) -> Option<Came<'a>> {
+    /// Parses an RTP packet that arrived at this time.
+    fn read<'a>(&self, at: Time, bytes: &'a [u8]) -> Option<Arrival<'a>> {
         let (header, extensions, payload) = RtpHeader::parse(bytes).ok()?;
         let fits = |(id, bytes): &(u8, &[u8])| (1..=14).contains(id) && bytes.len() <= Notice::MOST;
         let (mut notice, mut transport) = (Notice::NONE, None);
         for (id, bytes) in extensions {
             match TransportNumber::read(bytes).filter(|_| id == self.number_id) {
                 Some(number) => transport = Some(number.seq),
+                // The first other element is the controller's notice. An element that is too long is ignored.
                 None if notice.is_empty() && fits(&(id, bytes)) => notice = Notice::new(id, bytes),
                 None => {}
             }
         }
-        Some(Came { at, header, notice, transport, payload })
+        Some(Arrival { at, header, notice, transport, payload })
     }
 
     fn on_rtp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
-        let Some(came) = self.read(now, datagram.bytes) else {
+        let Some(arrival) = self.read(now, datagram.bytes) else {
             return self.unused.add(UnusedReason::Malformed);
         };
-        let header = came.header;
+        let header = arrival.header;
+        // Retransmissions and parity are recognised by payload type, because their SSRCs may not be announced.
         if let Some((_, apt)) = self.rtx.filter(|(rtx, _)| *rtx == header.payload_type) {
-            return self.on_repair(now, datagram, &came, apt, out);
+            return self.on_repair(now, datagram, &arrival, apt, out);
         }
         if self.parity.as_ref().is_some_and(|(parity, _)| *parity == header.payload_type) {
-            return self.on_parity(now, datagram, &came, out);
+            return self.on_parity(now, datagram, &arrival, out);
         }
         let from = datagram.meta.from;
         let origin = Origin(address(from).0.into());
         let begins = |session: &Receiver| session.begins_run(now, origin, &header);
+        // The held packets of the new run precede this one, and are taken first.
         if !self.held.0.is_empty() && self.sink.session().is_some_and(begins) {
             self.take_held(now, datagram.meta, &header, out);
         }
-        if let Received::Unused(reason) = self.take_media(now, datagram, &came, out) {
+        if let Received::Unused(reason) = self.take_media(now, datagram, &arrival, out) {
             self.refuse(now, datagram, &header, reason);
         }
     }
 
-    /// Keeps a packet that was taken for another stream's, where it may turn out to be of this one.
+    /// Holds a packet that was attributed to another stream, if that stream may be followed later.
     fn refuse(&mut self, now: Time, datagram: &Datagram<'_>, header: &RtpHeader, reason: UnusedReason) {
         let from = datagram.meta.from;
         let Some(session) = self.sink.session() else { return };
@@ -637,7 +657,7 @@ impl WiredSink {
             self.held.keep((now, datagram.meta, *header, datagram.bytes.to_vec(), reason));
         }
         if session.waiting(now).is_some_and(|other| other.ssrc == header.ssrc) {
-            self.stranger = Some(from);
+            self.other_source = Some(from);
         }
     }
 
@@ -650,7 +670,8 @@ impl WiredSink {
         }
     }
 
-    /// Another run begins with the packets that were kept of it, or with this one, which they may have overtaken.
+    /// Starts a new run, either with the packets held for it, or with this one if it was sent before them and
+    /// reordered.
     fn take_held(&mut self, now: Time, meta: Meta, header: &RtpHeader, out: &mut Outbox) {
         let held = self.held.of_run(header);
         let Some((_, of_first, first, ..)) = held.first() else { return };
@@ -658,32 +679,33 @@ impl WiredSink {
         let (meta, first) = if overtaken { (meta, header) } else { (*of_first, first) };
         self.sink.begin_run(now, address(meta.from), first);
         for (at, meta, _, bytes, reason) in held {
-            // It is counted anew.
+            // The packet is counted again when the session takes it.
             self.unused.counts.take_back(reason);
             let datagram = Datagram { which: Which::Rtp, bytes: &bytes, meta };
-            if let Some(came) = self.read(at, &bytes) {
-                self.take_media(now, &datagram, &came, out);
+            if let Some(arrival) = self.read(at, &bytes) {
+                self.take_media(now, &datagram, &arrival, out);
             }
         }
     }
 
-    /// Takes a packet of media.
-    fn take_media(&mut self, now: Time, datagram: &Datagram<'_>, came: &Came<'_>, out: &mut Outbox) -> Received {
-        let (from, Came { at, header, notice, transport, payload }) = (datagram.meta.from, *came);
-        // Only what is followed counts.
+    /// Passes a media packet to the session and, if it is new, to the consumer.
+    fn take_media(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) -> Received {
+        let (from, Arrival { at, header, notice, transport, payload }) = (datagram.meta.from, *arrival);
+        // The clocks are updated only for a packet that the session accepts. Packets of other sources must not
+        // shift them.
         let mut clocks = self.clocks.of(header.ssrc, self.run);
         let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
         let (seq, fragment) = (u64::from(header.seq), Fragment { frame, ..Fragment::default() });
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
         let (stream, repairs, ecn, ids) = (Stream::Media, None, datagram.meta.ecn, HeaderIds::default());
         let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
-        let sent = clocks.left(now, &header);
+        let sent = clocks.send_time(now, &header);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
         let received = self.sink.on_media(now, &arriving, &media, &mut Out { packets: &mut self.outgoing });
         self.count(received, &header);
         if let Received::New(_) = received {
-            // Before its first report leaves.
+            // The reports' destination must be known before `send` emits the first report.
             self.reports.on_media(from, self.clocks.ssrc.is_some_and(|before| before != header.ssrc));
         }
         self.send(out);
@@ -693,23 +715,23 @@ impl WiredSink {
                 self.consumer.restart(first);
             }
             self.held.forget(now);
-            self.clocks = Clocks { run, ..clocks };
+            self.clocks = SourceClock { run, ..clocks };
             self.first.get_or_insert(now);
             (self.last, self.from) = (Some(now), Some(from));
             self.consumer.take(at, seq, &header, payload);
-            if let Some((_, came)) = &mut self.parity {
-                came.on_packet(header.ssrc, header.seq, datagram.bytes);
+            if let Some((_, symbols)) = &mut self.parity {
+                symbols.on_packet(header.ssrc, header.seq, datagram.bytes);
             }
-            self.compute(now);
-            self.look(now, out);
+            self.recover_packets(now);
+            self.update_key_frame_need(now, out);
         }
         received
     }
 
-    /// A packet of parity: what is lost may be computed from it.
-    fn on_parity(&mut self, now: Time, datagram: &Datagram<'_>, came: &Came<'_>, out: &mut Outbox) {
-        let Came { header, transport, payload, .. } = *came;
-        let Ok((told, symbol)) = ParityHeader::parse(payload) else {
+    /// Takes a parity packet, which may make lost packets recoverable.
+    fn on_parity(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) {
+        let Arrival { header, transport, payload, .. } = *arrival;
+        let Ok((parity_header, symbol)) = ParityHeader::parse(payload) else {
             return self.unused.add(UnusedReason::Malformed);
         };
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
@@ -718,26 +740,26 @@ impl WiredSink {
         let (from, ecn, body) = (address(datagram.meta.from), datagram.meta.ecn, Body::Plain(0));
         let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
         let mut clocks = self.clocks;
-        let sent = clocks.left(now, &header);
+        let sent = clocks.send_time(now, &header);
         let arriving = Arriving { from, size, sent, ecn, body: &body };
-        let protection = Protection { header: told, packets: Arc::from([]) };
+        let protection = Protection { header: parity_header, packets: Arc::from([]) };
         let received = self.with(out, |sink, o| sink.on_parity(now, &arriving, &media, &protection, o));
         self.count(received, &header);
-        if let (Received::New(_), Some((_, came))) = (received, &mut self.parity) {
-            came.on_parity(&told, symbol);
+        if let (Received::New(_), Some((_, symbols))) = (received, &mut self.parity) {
+            symbols.on_parity(&parity_header, symbol);
         }
-        self.compute(now);
-        self.look(now, out);
+        self.recover_packets(now);
+        self.update_key_frame_need(now, out);
     }
 
-    /// Computes what parity gives back, and takes it as it would have been taken when it came.
-    fn compute(&mut self, now: Time) {
-        let Some((_, came)) = &mut self.parity else { return };
+    /// Recovers packets from parity, and passes them on as the originals.
+    fn recover_packets(&mut self, now: Time) {
+        let Some((_, symbols)) = &mut self.parity else { return };
         let computable = self.sink.take_computable();
         if computable.is_empty() {
             return;
         }
-        for (seq, bytes) in came.compute(&computable) {
+        for (seq, bytes) in symbols.recover_packets(&computable) {
             let Ok((header, _, payload)) = RtpHeader::parse(&bytes) else { continue };
             let frame = self.clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
             let fragment = Fragment { frame, offset: 0, len: payload.len() as u16 };
@@ -747,15 +769,23 @@ impl WiredSink {
         }
     }
 
-    /// A packet of the stream of retransmissions: what it carries is taken as the original.
-    fn on_repair(&mut self, now: Time, datagram: &Datagram<'_>, again: &Came<'_>, apt: u8, out: &mut Outbox) {
-        let Came { header, payload, notice, transport, .. } = *again;
-        // One without the number of an original fills up a rate, and repeats nothing.
+    /// Takes an RTX packet, whose payload is passed on as the original packet (RFC 4588).
+    fn on_repair(
+        &mut self,
+        now: Time,
+        datagram: &Datagram<'_>,
+        retransmission: &Arrival<'_>,
+        apt: u8,
+        out: &mut Outbox,
+    ) {
+        let Arrival { header, payload, notice, transport, .. } = *retransmission;
+        // An RTX packet without an original sequence number (OSN) is padding, which fills the rate during probing.
         let Some((number, payload)) = payload.split_first_chunk::<{ rtx::OSN }>() else {
             return self.unused.add(UnusedReason::NoPayload);
         };
         let number = u16::from_be_bytes(*number);
-        // It is of the media's time, and leaves by the media's clock; but a source of its own it is not.
+        // Retransmissions use the timestamps and the clock of the media, although their SSRC differs. A copy is used so
+        // that a late packet does not change the clocks.
         let mut clocks = self.clocks;
         let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
         let fragment = Fragment { frame, ..Fragment::default() };
@@ -763,7 +793,7 @@ impl WiredSink {
         let (stream, repairs, seq) = (Stream::Repair, Some(u64::from(number)), u64::from(header.seq));
         let (from, ecn, ids) = (datagram.meta.from, datagram.meta.ecn, HeaderIds::default());
         let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
-        let sent = clocks.left(now, &header);
+        let sent = clocks.send_time(now, &header);
         let body = Body::Plain(0);
         let arriving = Arriving { from: address(from), size, sent, ecn, body: &body };
         let received = self.with(out, |sink, o| sink.on_media(now, &arriving, &media, o));
@@ -774,13 +804,13 @@ impl WiredSink {
             let original = RtpHeader { payload_type: apt, seq: number, ssrc, send_time: None, payload_len, ..header };
             self.last = Some(now);
             self.consumer.take_repaired(now, seq, &original, payload);
-            if let Some((_, came)) = &mut self.parity {
+            if let Some((_, symbols)) = &mut self.parity {
                 let mut bytes = Vec::new();
                 original.encode(&[], payload, &mut bytes);
-                came.on_packet(ssrc, number, &bytes);
+                symbols.on_packet(ssrc, number, &bytes);
             }
-            self.compute(now);
-            self.look(now, out);
+            self.recover_packets(now);
+            self.update_key_frame_need(now, out);
         }
     }
 
@@ -793,20 +823,22 @@ impl WiredSink {
             self.unused.add(UnusedReason::OtherReport);
         }
         let (from, len) = (address(datagram.meta.from), datagram.bytes.len());
-        // A compound that names nobody is of no source, whether one is followed or not.
+        // A compound without a sender's SSRC can't be attributed to a source.
         if let Some(ssrc) = compound.sender() {
-            let told = self.sink.session().and_then(|session| session.is_source(ssrc, host(datagram.meta.from.ip())));
-            self.reports.on_report(datagram.meta.from, told);
+            let of_source =
+                self.sink.session().and_then(|session| session.is_source(ssrc, host(datagram.meta.from.ip())));
+            self.reports.on_report(datagram.meta.from, of_source);
         }
         let ended = self.source_ended();
         self.with(out, |sink, o| sink.on_rtcp(now, from, &compound, len, o));
+        // The address is recorded only once, so that a later BYE of another sender does not replace it.
         if !ended && self.source_ended() {
             self.ended_by = Some(datagram.meta.from);
         }
     }
 }
 
-impl End for WiredSink {
+impl End for SocketSink {
     fn wake(&self) -> Time {
         self.sink.wake().min(self.consumer.wake())
     }
@@ -814,12 +846,13 @@ impl End for WiredSink {
     fn on_wake(&mut self, now: Time, out: &mut Outbox) {
         if self.consumer.wake() <= now {
             self.consumer.on_wake(now);
-            self.look(now, out);
+            self.update_key_frame_need(now, out);
         }
         self.with(out, |sink, o| sink.on_wake(now, o));
     }
 
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox) {
+        // An IPv4 address may arrive in IPv6-mapped form, depending on the socket.
         let excluded = self.excluded.contains(&datagram.meta.from.ip().to_canonical());
         let excluded = excluded.then_some(UnusedReason::ExcludedSource);
         if let Some(reason) = excluded.or_else(|| foreign(datagram.bytes)) {
@@ -882,9 +915,9 @@ mod tests {
     use steadycast_units::Stamp;
 
     #[test]
-    fn nobody_can_choose_an_address_of_ipv6_that_counts_as_somebody_elses() {
+    fn ipv6_origins_cannot_be_chosen_to_collide() {
         let known: Ipv6Addr = "2001:db8::1".parse().unwrap();
-        // Halves that are folded without a key meet where the lower one makes up for the upper.
+        // `chosen` would collide with `known` under a hash that folds both halves of the address without a key.
         let spread = |upper: u64| upper.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let (upper, bits) = (0x2001_0db8_bad0_0000, known.to_bits());
         let lower = spread(upper) ^ spread((bits >> 64) as u64) ^ bits as u64;
@@ -893,7 +926,7 @@ mod tests {
         assert_ne!(origin(IpAddr::V6(chosen)), origin(IpAddr::V6(known)));
         assert_ne!(at(chosen, 5_004), at(known, 5_004));
         assert_eq!(at(known, 5_004), at(known, 5_005));
-        // All of IPv4 has numbers of its own, however it is written.
+        // IPv4 addresses map to themselves, also in IPv4-mapped form.
         for ip in ["10.0.0.1", "::ffff:10.0.0.1"] {
             assert_eq!(origin(ip.parse().unwrap()), Origin(0x0a00_0001));
         }
@@ -920,20 +953,21 @@ mod tests {
             payload_len: 2,
         };
         let at = |ms| Time::ZERO + Span::millis(ms);
-        let mut clocks = Clocks { media: Some(MediaClock::new(Span::millis(10))), ..Clocks::default() };
+        let mut clocks = SourceClock { media: Some(MediaClock::new(Span::millis(10))), ..SourceClock::default() };
         let mut delays = Vec::new();
         let mut steps = Vec::new();
-        // The second source's clock is ten seconds behind the first one's; each has a packet that is 30 ms late.
-        for (ssrc, sent, came, stamp) in [
+        // The second source's clock is ten seconds behind that of the first. Each source has a packet that is 30 ms
+        // late.
+        for (ssrc, sent, arrival, stamp) in [
             (1, 20_000, 1_000, 0),
             (1, 20_040, 1_070, 3_600),
             (2, 10_080, 1_080, 4_000_000),
             (2, 10_120, 1_150, 4_003_600),
         ] {
             clocks = clocks.of(ssrc, ssrc);
-            let left = clocks.left(at(came), &header(ssrc, sent, stamp));
-            // Stamps are rounded down to 4 µs.
-            delays.push(at(came).since(left).as_millis_f64().round());
+            let left = clocks.send_time(at(arrival), &header(ssrc, sent, stamp));
+            // Timestamps are rounded down to 4 µs.
+            delays.push(at(arrival).since(left).as_millis_f64().round());
             steps.push(clocks.media.as_mut().map(|clock| clock.step_of(stamp)));
         }
         assert_eq!(delays, [0.0, 30.0, 0.0, 30.0]);

@@ -1,4 +1,4 @@
-//! A file for what a long session leaves behind.
+//! A temporary file for the records of a long session.
 
 use std::fs::{File, OpenOptions, remove_file};
 use std::io;
@@ -7,28 +7,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use steadycast_ends::{Kept, Store};
 
-/// A file without a name, in the system's folder for such (`TMPDIR`); it goes with whoever holds it.
+/// An unnamed temporary file in the system's folder (`TMPDIR`). It is deleted when it is dropped.
 #[derive(Debug)]
-pub struct Spool {
+pub struct TempStore {
     file: File,
     end: AtomicU64,
 }
 
-impl Spool {
-    /// An empty one.
+impl TempStore {
+    /// Creates an empty file.
     ///
     /// # Errors
-    /// The system's: the folder can't be written.
+    /// The folder can't be written.
     pub fn new() -> io::Result<Self> {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("steadycast-{}-{number}.rows", std::process::id()));
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+        // Without a name the file disappears with its descriptor, even if the process is killed.
         remove_file(&path)?;
         Ok(Self { file, end: AtomicU64::new(0) })
     }
 
-    /// Has rows kept in one, if one can be had: if not, they stay in memory.
+    /// Moves the storage of these rows to a temporary file. If none can be created, the rows stay in memory.
     pub fn keep<'a>(rows: impl IntoIterator<Item = &'a mut dyn Kept>) {
         let Ok(spool) = Self::new() else { return };
         let store: Arc<dyn Store> = Arc::new(spool);
@@ -36,7 +37,7 @@ impl Spool {
     }
 }
 
-impl Store for Spool {
+impl Store for TempStore {
     fn put(&self, bytes: &[u8]) -> io::Result<u64> {
         let at = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.file.write_all_at(bytes, at).map(|()| at)

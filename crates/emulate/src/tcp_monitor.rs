@@ -1,4 +1,4 @@
-//! What the relay notes of the kernels' TCP: which segments brought something new to their host, and when.
+//! Measurements of the kernels' TCP at the relay: the segments that delivered new bytes, and their times.
 
 use crate::datagram::{Datagram, Segment};
 use std::collections::BTreeMap;
@@ -8,20 +8,20 @@ use steadycast_network::DatagramArrival;
 use steadycast_scenario::NodeIx;
 use steadycast_units::{Bytes, Chance, Seed, Span, Time};
 
-/// One direction of a connection, data going to one port of one host.
+/// One direction of a connection, identified by the destination host and port.
 pub(crate) struct Stream {
     pub(crate) source: AgentIx,
     pub(crate) sink: AgentIx,
     pub(crate) intake: Intake,
-    /// Payload of a full segment, by which a packet's number is told.
+    /// Payload of a full segment in bytes, which converts byte offsets to packet numbers.
     pub(crate) payload: u32,
-    /// Rows of packets sent and arrived, where they are recorded.
+    /// Records of sent and arrived packets, if they are recorded.
     pub(crate) logs: Option<(Rows<PacketRow>, Rows<PacketRow>)>,
-    /// Its packets are held back at their host for a time uniform in 0 … this.
+    /// Send jitter: packets are held at their host for a time that is uniform between 0 and this.
     jitter: Span,
     chance: Chance,
     until: Time,
-    bytes: Received,
+    bytes: ReceivedBytes,
 }
 
 impl Stream {
@@ -33,10 +33,20 @@ impl Stream {
         logs: Option<(Rows<PacketRow>, Rows<PacketRow>)>,
     ) -> Self {
         let (jitter, until, chance) = (Span::ZERO, Time::ZERO, Seed(0).part("jitter"));
-        Self { source, sink, intake, payload: payload.max(1), logs, jitter, chance, until, bytes: Received::default() }
+        Self {
+            source,
+            sink,
+            intake,
+            payload: payload.max(1),
+            logs,
+            jitter,
+            chance,
+            until,
+            bytes: ReceivedBytes::default(),
+        }
     }
 
-    /// Holds packets back, as in the simulation: what comes meanwhile leaves with the first.
+    /// Adds send jitter as in the simulation. Packets that are sent meanwhile leave together with the first one.
     pub(crate) fn jittered(mut self, jitter: Span, chance: Chance) -> Self {
         (self.jitter, self.chance) = (jitter, chance);
         self
@@ -48,23 +58,24 @@ impl Stream {
     }
 }
 
-/// Streams by the host and port that they go to.
+/// Streams by destination host and port.
 #[derive(Default)]
 pub(crate) struct Streams {
     pub(crate) all: BTreeMap<(NodeIx, u16), Stream>,
 }
 
 impl Streams {
-    /// Until when a datagram that was read from a host is held back there; `None`: it leaves at once.
+    /// Returns the time until which a datagram is held at its host, or `None` if it leaves immediately.
     pub(crate) fn hold(&mut self, now: Time, datagram: &Datagram<'_>, to: NodeIx) -> Option<Time> {
         let stream = self.all.get_mut(&(to, datagram.tcp()?.ports.1)).filter(|s| !s.jitter.is_zero())?;
+        // The first packet after a release draws the next one. Packets until then leave together.
         if stream.until <= now {
             stream.until = now + stream.chance.span_between(Span::ZERO, stream.jitter);
         }
         Some(stream.until)
     }
 
-    /// A datagram leaves a host.
+    /// Records a datagram that leaves a host.
     pub(crate) fn sent(&mut self, now: Time, datagram: &Datagram<'_>, to: Option<NodeIx>) {
         let (Some(to), Some(segment)) = (to, datagram.tcp()) else { return };
         let Some(stream) = self.all.get_mut(&(to, segment.ports.1)) else { return };
@@ -74,7 +85,7 @@ impl Streams {
         }
     }
 
-    /// A datagram was written to a host.
+    /// Records a datagram that was written to a host.
     pub(crate) fn arrived(&mut self, arrival: &DatagramArrival<'_>) {
         let Some(datagram) = Datagram::read(arrival.bytes) else { return };
         let Some(segment) = datagram.tcp() else { return };
@@ -90,7 +101,7 @@ impl Streams {
         }
     }
 
-    /// One step of the series is over.
+    /// Samples the time series at the end of a step.
     pub(crate) fn sample(&mut self) {
         for stream in self.all.values_mut() {
             let packets = stream.intake.packets();
@@ -99,36 +110,36 @@ impl Streams {
     }
 }
 
-/// Which bytes of a stream have come.
+/// The received bytes of a stream.
 #[derive(Debug, Default)]
-struct Received {
-    /// The number of the first byte.
+struct ReceivedBytes {
+    /// The sequence number of the first byte.
     base: u32,
-    /// All before this one.
+    /// All bytes before this offset were received.
     next: u64,
-    /// And these, by their beginnings.
+    /// Received ranges after a gap: end by start.
     ahead: BTreeMap<u64, u64>,
 }
 
-/// What is further ahead than this can't be of this connection: the largest window that TCP can have (RFC 7323).
-const WINDOW: i64 = 1 << 30;
+/// Maximum window of TCP (RFC 7323). A segment further ahead can't belong to the connection.
+const MAX_WINDOW: i64 = 1 << 30;
 
-impl Received {
-    /// A byte's place in the stream.
+impl ReceivedBytes {
+    /// Returns the offset of a byte in the stream.
     fn place(&self, seq: u32) -> u64 {
         let from_next = seq.wrapping_sub(self.base.wrapping_add(self.next as u32)) as i32;
         self.next.saturating_add_signed(i64::from(from_next))
     }
 
-    /// Whether the segment brings a byte that has not come before.
+    /// Returns true if the segment contains a byte that was not received before.
     fn add(&mut self, segment: &Segment) -> bool {
         if segment.syn {
-            // Another connection, or the same SYN again: nothing has come of it.
+            // A new connection, or a retransmitted SYN before any data.
             *self = Self { base: segment.seq.wrapping_add(1), ..Self::default() };
             return false;
         }
         let (start, end) = (self.place(segment.seq), self.place(segment.seq) + u64::from(segment.payload));
-        if end <= self.next || (start as i64) - (self.next as i64) > WINDOW {
+        if end <= self.next || (start as i64) - (self.next as i64) > MAX_WINDOW {
             return false;
         }
         let start = start.max(self.next);
@@ -153,14 +164,14 @@ mod tests {
         Segment { ports: (1, 2), seq, syn: false, payload }
     }
 
-    fn after_syn(seq: u32) -> Received {
-        let mut received = Received::default();
+    fn after_syn(seq: u32) -> ReceivedBytes {
+        let mut received = ReceivedBytes::default();
         received.add(&Segment { syn: true, ..segment(seq, 0) });
         received
     }
 
     #[test]
-    fn each_byte_counts_once_in_whatever_order_across_the_wrap() {
+    fn each_byte_counts_once_in_any_order_across_the_wrap() {
         let isn = u32::MAX - 150;
         let mut received = after_syn(isn);
         let at = |n: u32| isn.wrapping_add(1 + 100 * n);

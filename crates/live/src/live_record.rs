@@ -1,4 +1,4 @@
-//! What a live session leaves behind, in the form in which a simulation leaves it.
+//! The record of a live session, in the format of a simulation's record.
 
 use crate::{FrameRow, Peers};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use steadycast_record::{Figures, Of, Table, frames, receiver, run};
 use steadycast_scenario::{Loaded, Scenario};
 use steadycast_units::{Bytes, Rate, Span, Spread, Time};
 
-/// The series' step.
+/// Sampling interval of the time series.
 pub(crate) const STEP: Span = Span::millis(100);
 
 /// The record of one end of a session.
@@ -17,15 +17,15 @@ pub struct LiveRecord {
     toml: String,
     agents: Vec<Agent>,
     flows: Vec<FlowEnds>,
-    /// When the session ended, from its start.
+    /// The end of the session, from its start.
     pub now: Time,
     warnings: Vec<String>,
-    /// Frames as a receiver saw them.
+    /// The frames that a receiver received.
     frames: Vec<FrameRow>,
 }
 
 impl LiveRecord {
-    /// Of an agent that was active in this time, as one end of the session's scenario.
+    /// Creates the record of an agent that was active during `active`, as one end of the session's scenario.
     pub(crate) fn new(
         loaded: Loaded,
         agent: Agent,
@@ -61,17 +61,17 @@ impl LiveRecord {
         }
     }
 
-    /// Whether this is a receiver's, and no packet of media ever came that could be read.
+    /// Returns true if this is a receiver that never received a usable media packet.
     pub fn silent(&self) -> bool {
         self.agents.iter().any(|agent| matches!(agent, Agent::VideoSink(sink) if sink.intake.bytes == Bytes::ZERO))
     }
 
-    /// The session as a scenario file.
+    /// Returns the session as a scenario file.
     pub fn toml(&self) -> &str {
         &self.toml
     }
 
-    /// The summary.
+    /// Returns the summary.
     pub fn summary(&self, complete: bool) -> Value {
         let record = self.record();
         let mut tree = record.tree(complete);
@@ -79,9 +79,10 @@ impl LiveRecord {
         tree.into()
     }
 
-    /// A table of the record.
+    /// Returns a table of the record.
     pub fn table(&self, name: &str) -> Option<Table> {
         let table = self.record().table(name)?;
+        // The frames of a live receiver come from the jitter buffer, because its record contains no sender.
         if name != frames::FRAME.table || self.frames.is_empty() {
             return Some(table);
         }
@@ -103,25 +104,30 @@ impl LiveRecord {
     }
 }
 
-/// What the reports of its receivers say, as the flow's part of a sender's summary: what nobody reports is null.
+/// Returns the names of the receivers that reported, and their figures for the sender's summary. A figure that no
+/// report contains is null.
 pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -> (Vec<String>, Vec<Figures>) {
     let (mut names, mut rows) = (Vec::new(), Vec::new());
     for (_, peer) in peers.iter() {
         if peer.reports == 0 {
             continue;
         }
-        // One that was there from the start is owed all packets, one that joined later those since its first report.
+        // Loss of a receiver that was present from the start counts from the first packet. For one that joined later it
+        // counts from its first report, because earlier packets were not sent to it.
         let early = peer.first.since(start) < Span::secs(10);
         let (from, before) = match peer.begin {
             Some(begin) if !early => (begin.highest_seq, begin.cumulative_lost),
             _ => (u32::from(first_seq), 0),
         };
-        // Whoever reports packet by packet alone has sent no block.
+        // A receiver that sends only per-packet feedback has no report block.
         let loss = peer.block.and_then(|block| {
             let expected = block.highest_seq.wrapping_sub(from);
             let lost = block.cumulative_lost - before;
+            // An expected number of 2³¹ or more comes from a forged or wrapped report. Duplicates can make the loss
+            // negative.
             (expected > 0 && expected < 1 << 31).then(|| (f64::from(lost) / f64::from(expected)).clamp(0.0, 1.0))
         });
+        // 90 ticks of the RTP clock are a millisecond.
         let jitter = peer.block.map(|block| f64::from(block.jitter) / 90.0);
         names.push(peer.cname.clone());
         let mut into = Figures::new(Of::Receiver);
