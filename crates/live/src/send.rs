@@ -197,7 +197,7 @@ impl Sending {
         let loaded = options.flow.scenario(&[], to.is_multicast(), Span::ZERO)?;
         let apart = options.apart(&medium, clock, &shared);
         let apart = if let Some(negotiated) = &negotiated { negotiated.apart(apart) } else { apart };
-        let place = Place { seed, credit: PACER_CREDIT, mtu: flow::MTU, apart: Some(apart) };
+        let place = HostContext { seed, credit: PACER_CREDIT, mtu: flow::MTU, apart: Some(apart) };
         let (video, plan) = planned(&loaded, &medium, place)?;
         // The NTP seconds of the start make the session number of the description unique (RFC 8866, section 5.2).
         let session = clock.epoch().0 >> 32;
@@ -257,7 +257,7 @@ impl Sending {
         let keys = options.flow.clone().of_sender(to, !matches!(medium, Medium::Greedy));
         let loaded = keys.scenario(&[], to.is_multicast(), Span::ZERO)?;
         let apart = Some(options.apart(medium, clock, &shared));
-        planned(&loaded, medium, Place { seed: entropy::seed()?, credit: PACER_CREDIT, mtu: flow::MTU, apart })
+        planned(&loaded, medium, HostContext { seed: entropy::seed()?, credit: PACER_CREDIT, mtu: flow::MTU, apart })
             .map(|_| ())
     }
 

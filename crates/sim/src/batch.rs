@@ -178,7 +178,7 @@ impl Batch {
             let Some(sink) = sinks.next_if(|sink| sink.link == leg.direction()) else { return true };
             let waits = leg.ecn() == ecn
                 && armed[sink.agent.0 as usize] > now
-                && sink.batchable.as_mut().is_some_and(|batchable| batchable.bears(batch_key));
+                && sink.batchable.as_mut().is_some_and(|batchable| batchable.accepts(batch_key));
             sink.done |= if waits { 0 } else { bit };
             !waits
         });

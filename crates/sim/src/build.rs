@@ -2,7 +2,7 @@
 
 use crate::port::Port;
 use crate::world::{Entry, Parts, Simulation, SimulcastSlot};
-use steadycast_ends::{Agent, AgentFactory, AgentIx, BuildError, Does, End, FlowEnds, Inputs, Makers, Viewer, plan};
+use steadycast_ends::{Action, Agent, AgentFactory, AgentIx, BuildError, End, FlowEnds, Inputs, Makers, Viewer, plan};
 use steadycast_network::{Alarm, Network, To};
 use steadycast_scenario as sc;
 use steadycast_units::{Seed, Span};
@@ -125,7 +125,7 @@ impl<'a> Builder<'a> {
             for agent in agents {
                 let (at, agent, starts) = (turn.at, *agent, turn.does.begins());
                 self.plan.push(if starts { Entry::Start { at, agent } } else { Entry::Stop { at, agent } });
-                if let (Some(group), Does::Join | Does::Leave) = (group, turn.does) {
+                if let (Some(group), Action::Join | Action::Leave) = (group, turn.does) {
                     // The join or leave takes effect when the message reaches the next router.
                     let at = self.network.membership_effective_at(at, group, self.ports[agent.0 as usize].node);
                     self.plan.push(Entry::MembershipChange { at, group, agent, join: starts });
