@@ -145,7 +145,7 @@ impl Breaker {
             group,
             state,
             began: None,
-            heard: None,
+            last_report: None,
             sent,
             watched,
         }

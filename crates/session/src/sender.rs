@@ -547,7 +547,7 @@ impl Sender {
     /// Returns the check of repair's promise: with repair, too, the sending rate stays within what the controller
     /// allows.
     pub fn repair_check(&self) -> Option<Check> {
-        Some(self.repair.as_ref()?.inside.check)
+        Some(self.repair.as_ref()?.pacing_check.check)
     }
 
     /// Returns the check of the promise that no RTP or RTCP packet exceeds the path's MTU.
