@@ -13,7 +13,7 @@ use steadycast_wire::rtcp::{Compound, GroupSize, Packet, ReportBlock};
 /// The identity of a participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The synchronization source (RFC 3550, section 3).
+    /// The synchronisation source (RFC 3550, section 3).
     pub ssrc: u32,
     /// The canonical name (RFC 3550, section 6.5.1).
     pub cname: String,

@@ -30,7 +30,7 @@ impl Peer {
     /// Returns the sender's extended number for a block's highest sequence number. `next` is the number of the next
     /// packet to be sent.
     pub(crate) fn extended(&mut self, highest: u32, next: u64) -> u64 {
-        // A number that was never sent must stay recognizable, so no cycles are subtracted.
+        // A number that was never sent must stay recognisable, so no cycles are subtracted.
         let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
         cycles + extend(highest, next.saturating_sub(cycles))
     }

@@ -252,7 +252,7 @@ struct Stream {
 }
 
 impl Receiver {
-    /// Creates a receiver that joins at `now`. `chance` randomizes the RTCP intervals.
+    /// Creates a receiver that joins at `now`. `chance` randomises the RTCP intervals.
     pub fn new(
         identity: Identity,
         rtcp: RtcpSettings,

@@ -384,7 +384,7 @@ pub struct FeedbackCounts {
 sums!(FeedbackCounts { packets, bytes, unreadable, refused });
 
 impl Sender {
-    /// Creates a sender that starts at `now`. `chance` randomizes the RTCP intervals.
+    /// Creates a sender that starts at `now`. `chance` randomises the RTCP intervals.
     pub fn new(settings: SenderSettings, half: Box<dyn SenderHalf>, chance: Chance, now: Time) -> Self {
         let mut rtcp = settings.rtcp;
         if let Profile::Avpf { t_rr_interval } = &mut rtcp.profile

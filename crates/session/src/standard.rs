@@ -6,7 +6,7 @@
 //! Losses are spread evenly, which makes the largest number of loss events. Each packet's delay lies between the RTTs
 //! at the interval's ends. The sender half receives what this half reports, as if the receiver had sent it.
 //!
-//! This feedback is slow: RFC 3550's report interval is 5 s, randomized by 0.5 to 1.5. A reply of a receiver's half is
+//! This feedback is slow: RFC 3550's report interval is 5 s, randomised by 0.5 to 1.5. A reply of a receiver's half is
 //! valid for three such intervals. If replies are rates (the registry's `repeats`), they are repeated every second
 //! until then. The sender half, which expects several reports a second, would otherwise assume that the receiver has
 //! left. Afterwards the controller's silence rule and the circuit breaker apply.

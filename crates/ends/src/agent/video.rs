@@ -178,7 +178,7 @@ pub struct SourcePoint {
 row!(SourcePoint { bytes, target, pacing });
 
 impl VideoSource {
-    /// Creates a source, which sends nothing before its start. `chance` randomizes the RTCP intervals.
+    /// Creates a source, which sends nothing before its start. `chance` randomises the RTCP intervals.
     pub fn new(
         settings: SenderSettings,
         factory: Arc<dyn Factory>,

@@ -1,8 +1,8 @@
 //! Loss repair: retransmission (RFC 4588) on generic NACKs (RFC 4585, section 6.2.1), and parity packets (FEC).
 //!
-//! At the receiver, a [`NackRequester`] detects gaps and schedules NACKs. At the sender, a [`RetransmissionCache`] holds
-//! sent packets and selects those to retransmit. Retransmissions pass the media's pacer, so they are part of the rate
-//! that the controller decided.
+//! At the receiver, a [`NackRequester`] detects gaps and schedules NACKs. At the sender, a [`RetransmissionCache`]
+//! holds sent packets and selects those to retransmit. Retransmissions pass the media's pacer, so they are part of the
+//! rate that the controller decided.
 
 mod blocks;
 mod nack_requester;
