@@ -8,30 +8,30 @@ use steadycast_units::{Bytes, Chance, Ecn, QuantityError, Rate, Span};
 use steadycast_words::{nearest, words};
 
 words! {
-    /// Whether a controller does what its paper prints, or what its paper means.
+    /// The version of a paper that a controller follows: its text, or its intention.
     #[derive(Default)]
     pub enum Mode {
-        /// The paper's contradictions are decided and its gaps are filled: the default.
+        /// The paper with its contradictions resolved and its gaps filled: the default.
         #[default]
         Repaired = "repaired",
         /// The paper as it is printed.
         Paper = "paper",
     }
-    /// How many receivers a controller can serve.
+    /// The number of receivers that a controller can serve.
     pub enum Receivers {
         /// One receiver.
         One = "unicast",
         /// One, or a group.
         OneOrMany = "any",
     }
-    /// What clocks a controller's feedback, and with it whether RTCP's 5 % bound holds
+    /// The event that clocks a controller's feedback. It determines whether RTCP's 5 % bound applies
     /// ([`RTCP_SHARE`](crate::promise::RTCP_SHARE)).
     pub enum FeedbackTiming {
         /// RTCP's timer: bounded by 5 % of the session bandwidth.
         Periodic = "periodic",
-        /// Packets or round trips: unbounded, but counted.
+        /// Packets or round trips: not bounded, but counted.
         Clocked = "clocked",
-        /// None changes anything: the rate answers to nothing.
+        /// None: the rate does not depend on feedback.
         None = "none",
     }
 }

@@ -192,7 +192,7 @@ impl Window {
 }
 
 words! {
-    /// What limits the rate just now; the record adds up the time spent in each.
+    /// The current limit of the rate. The record adds up the time spent in each.
     #[derive(Default)]
     pub enum Limit {
         /// The start phase: the network's share is not known yet.

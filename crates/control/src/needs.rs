@@ -1,11 +1,11 @@
 use steadycast_words::words;
 
 words! {
-    /// What a controller cannot do without and a session may lack.
+    /// A session feature that a controller may require.
     #[non_exhaustive]
     #[derive(PartialOrd, Ord)]
     pub enum Need {
-        /// Reports that tell of single packets: [`crate::Report::packets`].
+        /// Per-packet feedback: [`crate::Report::packets`].
         PacketReports = "packet reports",
         /// Probes and padding: [`crate::SenderHalf::probe`].
         Probes = "probes",
