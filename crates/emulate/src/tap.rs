@@ -252,7 +252,8 @@ mod tests {
         for bytes in datagrams {
             network.advance(now, |passed| note(&mut tap, passed));
             let (from, to) = (NodeIx(0), NodeIx(1));
-            let number = network.offer(now, from, Target::Host(to), Ecn::NotEct, bytes.clone()).expect("the network accepts it");
+            let number =
+                network.offer(now, from, Target::Host(to), Ecn::NotEct, bytes.clone()).expect("the network accepts it");
             tap.sent(now, number, from, Some(to), &Datagram::read(&bytes).expect("a datagram"));
             now += gap;
         }
