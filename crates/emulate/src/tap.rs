@@ -234,7 +234,7 @@ mod tests {
 
     fn scenario(link: &str) -> Scenario {
         let text = format!(
-            "duration = '9s'\nnodes = ['a', 'b']\n[[link]]\nname = 'path'\nbetween = ['a', 'b']\n{link}\n\
+            "duration = '9s'\nnodes = ['a', 'b']\n[[link]]\nname = 'way'\nbetween = ['a', 'b']\n{link}\n\
              [[flow]]\nname = 'any'\nkind = 'cbr'\nrate = '1Mbps'\nfrom = 'a'\nto = ['b']\n"
         );
         Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}")).scenario
@@ -252,7 +252,8 @@ mod tests {
         for bytes in datagrams {
             network.advance(now, |passed| note(&mut tap, passed));
             let (from, to) = (NodeIx(0), NodeIx(1));
-            let number = network.offer(now, from, Target::Host(to), Ecn::NotEct, bytes.clone()).expect("a path");
+            let number =
+                network.offer(now, from, Target::Host(to), Ecn::NotEct, bytes.clone()).expect("the network accepts it");
             tap.sent(now, number, from, Some(to), &Datagram::read(&bytes).expect("a datagram"));
             now += gap;
         }

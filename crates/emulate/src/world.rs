@@ -264,11 +264,11 @@ impl Emulation {
         let Prepared { network, gates, members, ends, sources, tcp, streams, tap } = ready;
         let (end, step) = (self.end(), self.step);
         let clock = Clock::start();
-        let (bell, inbox) = RelayHandle::new().map_err(during("the relay"))?;
+        let (relay_handle, inbox) = RelayHandle::new().map_err(during("the relay"))?;
         let relay = Relay::new(network, clock, gates, &members, inbox, (streams, tap));
         let relay = spawn("sc-relay", move || relay.run()).map_err(during("the relay"))?;
         let sessions = self.sessions;
-        let udp = || Udp::new(clock, ends, sessions, &bell).map_err(during("the sockets"));
+        let udp = || Udp::new(clock, ends, sessions, &relay_handle).map_err(during("the sockets"));
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let tcp = spawn("sc-tcp", move || tcp.run(clock, &stopped, end, step)).map_err(during("TCP"));
@@ -289,7 +289,7 @@ impl Emulation {
             }
             Ok(complete)
         });
-        bell.stop();
+        relay_handle.stop();
         let Relayed { mut network, streams, mut tap, timing } = joined(relay, "the relay")?;
         self.now = clock.now().min(end);
         for stream in streams.all.into_values() {
@@ -432,13 +432,13 @@ struct Udp {
 const LAST_PART: f64 = 0.05;
 
 impl Udp {
-    fn new(clock: Clock, ends: Vec<Ready>, sessions: usize, bell: &RelayHandle) -> io::Result<Self> {
+    fn new(clock: Clock, ends: Vec<Ready>, sessions: usize, relay_handle: &RelayHandle) -> io::Result<Self> {
         let mut driver = Loop::new(clock)?;
         let sent: Vec<Rc<RefCell<Sent>>> = (0..sessions).map(|_| Rc::default()).collect();
         let count = ends.len();
         for Ready { agent, hosted, pair, log } in ends {
             let sent = Rc::clone(&sent[hosted.session]);
-            driver.add(UdpEnd::new(agent, hosted, log, sent, bell.clone()), pair)?;
+            driver.add(UdpEnd::new(agent, hosted, log, sent, relay_handle.clone()), pair)?;
         }
         Ok(Self { driver, count, late_before: Spread::default() })
     }

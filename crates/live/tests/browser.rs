@@ -118,10 +118,10 @@ fn a_browser_gets_media_with_its_payload_types_and_its_first_report_counts() {
     viewer.browser.socket.send(&asks).unwrap();
     let status = || sending.handle.status(Duration::from_secs(1));
     viewer.until(|_| status()["key_frames"].as_u64() == Some(1));
-    let way = &status()["browser"];
+    let connection = &status()["browser"];
     let at = viewer.browser.client.at.to_string();
-    let told = ["state", "why", "address", "is_silent"].map(|key| way[key].clone());
-    assert_eq!(told, [json!("connected"), json!(null), json!(at), json!(false)]);
+    let values = ["state", "why", "address", "is_silent"].map(|key| connection[key].clone());
+    assert_eq!(values, [json!("connected"), json!(null), json!(at), json!(false)]);
     sending.handle.stop();
     viewer.until(|viewer| viewer.browser.client.closed);
     let bye = |packet: &Packet| matches!(packet, Packet::Bye { ssrcs, .. } if ssrcs.contains(&viewer.media[0].ssrc));

@@ -20,9 +20,9 @@ use steadycast_wire::rtp::RtpHeader;
 
 /// Received sequence numbers, and payload bytes.
 #[derive(Clone, Default)]
-struct NegotiatedOffer(Arc<Mutex<(Vec<u64>, usize)>>);
+struct ReceivedPackets(Arc<Mutex<(Vec<u64>, usize)>>);
 
-impl Consumer for NegotiatedOffer {
+impl Consumer for ReceivedPackets {
     fn take(&mut self, _: Time, seq: u64, _: &RtpHeader, payload: &[u8]) {
         let mut taken = self.0.lock().unwrap();
         taken.0.push(seq);
@@ -83,7 +83,7 @@ impl Session {
         SocketSource::new(source, Box::new(ZeroPayloads))
     }
 
-    fn sink(&self, ssrc: u32, taken: &NegotiatedOffer, reports: Reports) -> SocketSink {
+    fn sink(&self, ssrc: u32, taken: &ReceivedPackets, reports: Reports) -> SocketSink {
         let (factory, setup, rtcp) = (self.factory(), self.setup(ssrc), self.rtcp());
         let make = Box::new(move |now, _| {
             let identity = Identity { ssrc, cname: format!("receiver-{ssrc}") };
@@ -147,8 +147,8 @@ fn run(session: &Session, at: &[SocketAddr], options: &PairOptions, reports: Rep
     let mut driver = Loop::new(clock).unwrap();
     let mut taken = Vec::new();
     for (n, at) in at.iter().enumerate() {
-        let mut sink = session.sink(100 + n as u32, &NegotiatedOffer::default(), reports);
-        let mine = NegotiatedOffer::default();
+        let mut sink = session.sink(100 + n as u32, &ReceivedPackets::default(), reports);
+        let mine = ReceivedPackets::default();
         sink = SocketSink::new(sink.sink, Box::new(mine.clone()), reports);
         sink.join(clock.now());
         driver.add(Wired::Sink(Box::new(sink)), Pair::receiver(*at, options).unwrap()).unwrap();
@@ -251,7 +251,7 @@ fn packets_of_an_excluded_source_are_ignored() {
     let session = Session { rate: Rate::mbps(1), controller: "fixed", group: false, ecn: Ecn::NotEct };
     let (clock, at) = (Clock::start(), free("127.0.0.1"));
     let mut driver = Loop::new(clock).unwrap();
-    let taken = [NegotiatedOffer::default(), NegotiatedOffer::default()];
+    let taken = [ReceivedPackets::default(), ReceivedPackets::default()];
     let other = free("127.0.0.1");
     for (mine, (at, excluded)) in taken.iter().zip([(at, "127.0.0.1"), (other, "127.0.0.2")]) {
         let mut sink = session.sink(100, mine, TO_SENDER);
@@ -325,10 +325,10 @@ fn reports_still_go_to_the_sender_while_another_host_sends_rtcp() {
 #[test]
 fn reports_go_to_the_followed_source_despite_packets_of_others() {
     let session = Session { rate: Rate::mbps(1), controller: "fixed", group: false, ecn: Ecn::NotEct };
-    let mut sink = session.sink(100, &NegotiatedOffer::default(), TO_SENDER);
+    let mut sink = session.sink(100, &ReceivedPackets::default(), TO_SENDER);
     sink.join(Time::ZERO);
     let (mut ms, mut out) = (0, Outbox::default());
-    let mut hear = |which, from: &str, bytes: &[u8]| {
+    let mut deliver = |which, from: &str, bytes: &[u8]| {
         ms += 1;
         let at = Time::ZERO + Span::millis(ms);
         let meta = Meta { from: from.parse().unwrap(), to: None, ecn: Ecn::NotEct, at };
@@ -341,27 +341,27 @@ fn reports_go_to_the_followed_source_despite_packets_of_others() {
     // A compound of an unknown type, an SDES and a BYE, each without an SSRC.
     let nameless: [[u8; 4]; 3] = [[0x80, 207, 0, 0], [0x80, 202, 0, 0], [0x80, 203, 0, 0]];
     for bytes in &nameless {
-        assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", bytes), None, "{bytes:?}");
+        assert_eq!(deliver(Which::Rtcp, "10.0.0.9:7000", bytes), None, "{bytes:?}");
     }
     // Before any media, the address of the first report is used.
-    assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", &bare_report(9)), to("10.0.0.9:7000"));
-    assert_eq!(hear(Which::Rtp, "10.0.0.1:5000", &media(1, 1)), to("10.0.0.1:5001"));
-    assert_eq!(hear(Which::Rtp, "10.0.0.1:5000", &media(1, 2)), to("10.0.0.1:5001"));
+    assert_eq!(deliver(Which::Rtcp, "10.0.0.9:7000", &bare_report(9)), to("10.0.0.9:7000"));
+    assert_eq!(deliver(Which::Rtp, "10.0.0.1:5000", &media(1, 1)), to("10.0.0.1:5001"));
+    assert_eq!(deliver(Which::Rtp, "10.0.0.1:5000", &media(1, 2)), to("10.0.0.1:5001"));
     // Media and reports of other sources are ignored.
-    assert_eq!(hear(Which::Rtp, "10.0.0.9:5000", &media(9, 1)), to("10.0.0.1:5001"));
-    assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", &bare_report(9)), to("10.0.0.1:5001"));
+    assert_eq!(deliver(Which::Rtp, "10.0.0.9:5000", &media(9, 1)), to("10.0.0.1:5001"));
+    assert_eq!(deliver(Which::Rtcp, "10.0.0.9:7000", &bare_report(9)), to("10.0.0.1:5001"));
     // A NAT may have mapped the RTCP to another port.
-    assert_eq!(hear(Which::Rtcp, "10.0.0.1:6000", &bare_report(1)), to("10.0.0.1:6000"));
-    assert_eq!(hear(Which::Rtp, "10.0.0.1:5000", &media(1, 3)), to("10.0.0.1:6000"));
+    assert_eq!(deliver(Which::Rtcp, "10.0.0.1:6000", &bare_report(1)), to("10.0.0.1:6000"));
+    assert_eq!(deliver(Which::Rtp, "10.0.0.1:5000", &media(1, 3)), to("10.0.0.1:6000"));
     // A report with the source's SSRC from another address is ignored.
-    assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", &bare_report(1)), to("10.0.0.1:6000"));
+    assert_eq!(deliver(Which::Rtcp, "10.0.0.9:7000", &bare_report(1)), to("10.0.0.1:6000"));
     // Compounds without an SSRC are ignored.
     for bytes in &nameless {
-        assert_eq!(hear(Which::Rtcp, "10.0.0.9:7000", bytes), to("10.0.0.1:6000"), "{bytes:?}");
+        assert_eq!(deliver(Which::Rtcp, "10.0.0.9:7000", bytes), to("10.0.0.1:6000"), "{bytes:?}");
     }
     // The source ends, and restarts elsewhere.
-    assert_eq!(hear(Which::Rtcp, "10.0.0.1:6000", &bye(1)), to("10.0.0.1:6000"));
-    assert_eq!(hear(Which::Rtp, "10.0.0.2:5000", &media(2, 1)), to("10.0.0.2:5001"));
+    assert_eq!(deliver(Which::Rtcp, "10.0.0.1:6000", &bye(1)), to("10.0.0.1:6000"));
+    assert_eq!(deliver(Which::Rtp, "10.0.0.2:5000", &media(2, 1)), to("10.0.0.2:5001"));
 }
 
 /// An end that takes a millisecond for each datagram.
