@@ -3,9 +3,8 @@
 
 use super::Config;
 use super::constants::*;
-use super::delay::{Step, Turn};
-use super::signals::Signals;
-use super::verdict::{Chance, Follows};
+use super::law_input::{LawInput, SEGMENT_BITS, Transition};
+use super::verdict::{LossClassifier, RateResponse};
 use crate::equation::{LossRate, time_per_packet};
 
 /// Why competing was left: what arrives does not follow what is sent.
@@ -89,7 +88,7 @@ struct Drain {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Compete {
+pub(super) struct CompeteLaw {
     cubic: Cubic,
     /// When it began, and whether it has ended before.
     begun: f64,
@@ -106,19 +105,12 @@ pub(super) struct Compete {
     /// Packets told of at a report, and those of them that are lost, in the mean.
     told: f64,
     lost: f64,
-    follows: Follows,
+    follows: RateResponse,
     /// What may be sent again at once after less was sent to find something out, in bit/s.
     pub(super) restore: f64,
 }
 
-/// The rate up to which a law grows of which a source leaves most unused (RFC 7661, 4.3), in bit/s: no loss would tell
-/// of it.
-pub(super) fn most_used(signals: &Signals) -> f64 {
-    let used = signals.received(A_WHILE);
-    used.map_or(f64::INFINITY, |used| f64::from(SEVERAL) * MORE * used)
-}
-
-impl Compete {
+impl CompeteLaw {
     pub(super) fn new() -> Self {
         Self { loss_gap: 1.0, high: 0.5 * DRAIN_ABOVE, ..Self::default() }
     }
@@ -129,14 +121,14 @@ impl Compete {
     }
 
     pub(super) fn begin(&mut self, now: f64, rate: f64, rtt: f64) {
-        let w = (rate * rtt / SEGMENT).max(WINDOW_LEAST);
+        let w = (rate * rtt / SEGMENT_BITS).max(WINDOW_LEAST);
         self.cubic = Cubic { slow: !self.left, ..Cubic::new(now, w) };
         if let Some((at, mut kept, carried)) = self.ended.take()
             && now - at < LATELY + rtt / GAIN_ROUND
         {
             // What shows that the verdict was wrong cuts the window that was kept. It carries no more than it did: the
             // round trip may be shorter now.
-            let most = carried * rtt / SEGMENT;
+            let most = carried * rtt / SEGMENT_BITS;
             kept.w = kept.curve(now - kept.epoch).clamp(0.0, kept.w_max);
             kept.cut(now, BETA, WINDOW_LEAST);
             kept.limit(most);
@@ -146,7 +138,7 @@ impl Compete {
             self.cubic = kept;
         }
         (self.begun, self.congested_at, self.drain, self.empty_since) = (now, now, None, None);
-        self.follows = Follows::default();
+        self.follows = RateResponse::default();
         self.restore = rate;
     }
 
@@ -155,36 +147,42 @@ impl Compete {
         self.ended = Some((now, self.cubic, carried));
     }
 
-    pub(super) fn step(&mut self, step: &Step<'_>, chance: &mut Chance, target: f64, config: &Config) -> Turn {
-        let Step { now, dt, rtt, signals, .. } = *step;
+    pub(super) fn update(
+        &mut self,
+        input: &LawInput<'_>,
+        chance: &mut LossClassifier,
+        target: f64,
+        config: &Config,
+    ) -> Transition {
+        let LawInput { now, dt, rtt, signals, .. } = *input;
         let q = signals.q;
-        let received = signals.carries(rtt.max(RECEIVED_SPAN), step.rate);
-        for (sent, came) in &step.news.rows {
+        let received = signals.carries(rtt.max(RECEIVED_SPAN), input.rate);
+        for (sent, came) in &input.feedback.rows {
             self.follows.see(now, *sent, *came);
         }
-        let shared = step.is_shared();
-        let follows_not = !step.news.rows.is_empty() && self.follows.is_near(0.0, FOLLOWS) && !shared;
-        if follows_not || signals.trains.show_own(2) {
-            let carried = received.unwrap_or(step.rate);
+        let shared = input.is_shared();
+        let follows_not = !input.feedback.rows.is_empty() && self.follows.is_near(0.0, FOLLOWS) && !shared;
+        if follows_not || signals.trains.shows_own_queue(2) {
+            let carried = received.unwrap_or(input.rate);
             self.end_own(now, carried);
-            return Turn::Go(carried, OWN_QUEUE);
+            return Transition::Switch(carried, OWN_QUEUE);
         }
         let mut cubic = self.cubic;
         let mut rule = "compete: up";
-        if step.loss.is_some() || step.mark {
-            let congested = match &step.loss {
-                Some(loss) => chance.see(now, loss, config.bits / step.rate) || loss.q > DRAIN_ABOVE,
+        if input.loss.is_some() || input.mark {
+            let congested = match &input.loss {
+                Some(loss) => chance.see(now, loss, config.bits / input.rate) || loss.q > DRAIN_ABOVE,
                 None => true,
             };
             if congested {
                 (self.loss_gap, self.congested_at) = (now - self.congested_at, now);
             }
-            cubic.cut(now, if step.loss.is_some() { BETA } else { NEARLY }, WINDOW_LEAST);
+            cubic.cut(now, if input.loss.is_some() { BETA } else { NEARLY }, WINDOW_LEAST);
             // Where trains show that the queue is shared, a drain shows nothing: BBR, too, lets its queue go.
             // A source of frames sends less than it may, and unevenly. What receivers decide is sent a round trip
             // later. Beside a TCP both drains too often show nobody.
             let may = !(config.frames || config.receivers) || self.follows.shared(now) == Some(false);
-            let drains = may && !shared && step.place.limits && q > DRAIN_ABOVE;
+            let drains = may && !shared && input.relation.is_limiting && q > DRAIN_ABOVE;
             if let Some(received) = received.filter(|_| drains) {
                 let length = (q / (1.0 - config.yield_to)).min(A_MOMENT) + rtt;
                 self.drain = Some(Drain { until: now + length, q, received });
@@ -193,37 +191,37 @@ impl Compete {
             rule = "compete: loss";
         } else {
             let before = cubic.w;
-            if shared && step.share.is_some_and(|share| share > 0.5) {
+            if shared && input.share.is_some_and(|share| share > 0.5) {
                 // Beside anybody more than half is not fair.
                 cubic.epoch += dt;
             } else {
                 cubic.grow(now, dt, rtt, START_UP);
             }
             // What the session's cap leaves unused does not grow (RFC 9438, 5.8).
-            cubic.limit((config.cap * rtt / SEGMENT).max(before));
-            cubic.limit((most_used(signals) * rtt / SEGMENT).max(before));
-            if let Some(received) = received.filter(|_| !step.place.limits) {
+            cubic.limit((config.cap * rtt / SEGMENT_BITS).max(before));
+            cubic.limit((signals.usage_limit() * rtt / SEGMENT_BITS).max(before));
+            if let Some(received) = received.filter(|_| !input.relation.is_limiting) {
                 // A window that is not used does not grow (RFC 9438, 5.8), and one that is a little less than what
                 // arrives without a loss, whoever asked for it, is so by chance.
-                let most = (AHEAD * received + 2.0 * config.bits / rtt) * rtt / SEGMENT;
+                let most = (AHEAD * received + 2.0 * config.bits / rtt) * rtt / SEGMENT_BITS;
                 cubic.limit(most.max(before));
-                let used = received * rtt / SEGMENT;
+                let used = received * rtt / SEGMENT_BITS;
                 if self.drain.is_none_or(|drain| now > drain.until + rtt) && cubic.w > NOT_ALL * used {
                     cubic.raise(used);
                 }
             }
         }
-        if let Some(most) = self.equation(step, cubic.friendly(now, rtt), config) {
+        if let Some(most) = self.equation(input, cubic.friendly(now, rtt), config) {
             cubic.limit(most);
         }
         self.cubic = cubic;
-        let carries = cubic.w * SEGMENT / rtt;
+        let carries = cubic.w * SEGMENT_BITS / rtt;
         let mut rate = carries;
-        if config.frames && step.place.limits {
+        if config.frames && input.relation.is_limiting {
             // Encoders use less than they are granted. A TCP fills its window.
             rate *= signals.spare(now, A_WHILE).clamp(1.0, AHEAD);
         }
-        let lately = if config.frames { signals.carries_lately(step.rate) } else { received };
+        let lately = if config.frames { signals.carries_lately(input.rate) } else { received };
         if let Some(received) = lately.filter(|_| !signals.is_idle(now, NOT_ALL)) {
             // What acknowledgements do for TCP: without it the rate jumps after a drain, when rtt is small and w is
             // not. Up to what a drain or an experiment gave away it may jump.
@@ -234,22 +232,22 @@ impl Compete {
             rule = "compete: drain";
             let emptied = signals.low(0.5 * LOW_SPAN) < target.min(LITTLE * drain.q).max(WAITS);
             if emptied && !shared && self.may_leave(now) {
-                return Turn::Go(received.unwrap_or(carries), "delay: drained");
+                return Transition::Switch(received.unwrap_or(carries), "delay: drained");
             }
         }
-        if self.is_over(step, target, config) && !chance.is_policed(now) {
-            return Turn::Go(received.unwrap_or(rate), "delay: queue is empty");
+        if self.is_over(input, target, config) && !chance.is_policed(now) {
+            return Transition::Switch(received.unwrap_or(rate), "delay: queue is empty");
         }
-        Turn::Rate(rate, rule)
+        Transition::Stay(rate, rule)
     }
 
     /// The window in segments that TCP's equation gives at the share of lost packets, time-outs included (RFC 5348,
     /// 3.1), where Reno's growth rules: beside a short queue TCP's bursts lose more than paced packets do.
-    fn equation(&mut self, step: &Step<'_>, friendly: bool, config: &Config) -> Option<f64> {
-        let Step { dt, rtt, news, .. } = *step;
+    fn equation(&mut self, input: &LawInput<'_>, friendly: bool, config: &Config) -> Option<f64> {
+        let LawInput { dt, rtt, feedback, .. } = *input;
         let gain = (dt / KEPT).min(1.0);
-        self.told += gain * (f64::from(news.arrived + news.lost) - self.told);
-        self.lost += gain * (f64::from(news.lost) - self.lost);
+        self.told += gain * (f64::from(feedback.arrived + feedback.lost) - self.told);
+        self.lost += gain * (f64::from(feedback.lost) - self.lost);
         let loss = LossRate::new(self.lost / self.told).filter(|_| friendly)?;
         let timeout = (f64::from(SEVERAL) * rtt).max(CUT_SCALE);
         Some(config.equation * rtt / time_per_packet(loss, rtt, timeout, 1.0))
@@ -261,8 +259,8 @@ impl Compete {
     }
 
     /// Whether the queue is empty though nobody lost anything lately.
-    fn is_over(&mut self, step: &Step<'_>, target: f64, config: &Config) -> bool {
-        let Step { now, rtt, signals, .. } = *step;
+    fn is_over(&mut self, input: &LawInput<'_>, target: f64, config: &Config) -> bool {
+        let LawInput { now, rtt, signals, .. } = *input;
         let near = if self.high > DRAIN_ABOVE { (LITTLE * self.high).max(WAITS) } else { 0.5 * target };
         if signals.low(2.0 * config.report_every) < near {
             self.empty_since.get_or_insert(now);
@@ -270,7 +268,7 @@ impl Compete {
             self.empty_since = None;
         }
         let calm = now - self.congested_at > (MORE * self.loss_gap).max(rtt / GAIN_ROUND).max(0.5 * A_WHILE);
-        let empty = self.empty_since.is_some_and(|since| now - since > config.report_most) && !step.is_shared();
+        let empty = self.empty_since.is_some_and(|since| now - since > config.report_most) && !input.is_shared();
         empty && calm && self.follows.shared(now) != Some(true) && self.may_leave(now)
     }
 }

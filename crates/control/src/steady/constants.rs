@@ -149,7 +149,6 @@ pub(super) const FOLLOWS: f64 = 0.3;
 pub(super) const C: f64 = 0.4;
 pub(super) const RENO_UP: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// The window's segments, in bits, and the least window.
-pub(super) const SEGMENT: f64 = 8.0 * 1_500.0;
 pub(super) const WINDOW_LEAST: f64 = 2.0;
 /// A train takes as long at the rate: feedback tells arrivals to a millisecond. No packet that left so much earlier
 /// comes with another from a queue.

@@ -1,11 +1,10 @@
 //! The law of a sender that is alone, or among its kind: a rate that keeps a packet or two in the queue.
 
 use super::Config;
-use super::compete::most_used;
 use super::constants::*;
-use super::law::Place;
-use super::signals::{Loss, News, Signals};
-use super::verdict::{Chance, Follows, Memory, OwnQueue};
+use super::law_input::{LawInput, Transition};
+use super::signals::Signals;
+use super::verdict::{LossClassifier, OwnQueue, PeakRate, RateResponse};
 
 /// Why competing begins: others keep the queue.
 const STANDS: &str = "compete: yielded, and still a queue";
@@ -72,41 +71,8 @@ impl Episode {
     }
 }
 
-/// What a law says at a report.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Turn {
-    Rate(f64, &'static str),
-    /// On to the other law, with this rate, or while so much arrives.
-    Go(f64, &'static str),
-}
-
-/// What all laws are told at a report.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Step<'a> {
-    pub(super) now: f64,
-    pub(super) dt: f64,
-    pub(super) rate: f64,
-    pub(super) rtt: f64,
-    pub(super) signals: &'a Signals,
-    pub(super) news: &'a News,
-    /// The newest loss, if its packet left after the last one that was answered.
-    pub(super) loss: Option<Loss>,
-    /// The same of a packet that carries CE.
-    pub(super) mark: bool,
-    /// The flow's share of the queue by its trains; none of what has no trains.
-    pub(super) share: Option<f64>,
-    pub(super) place: Place,
-}
-
-impl Step<'_> {
-    /// Whether trains show that the queue is shared.
-    pub(super) fn is_shared(&self) -> bool {
-        self.share.is_some_and(|share| share < NEARLY)
-    }
-}
-
 #[derive(Clone, Debug, Default)]
-pub(super) struct Delay {
+pub(super) struct DelayLaw {
     /// The target's scale: less where an AQM drops at the target.
     scale: f64,
     /// What the path carried at the last overuse.
@@ -120,7 +86,7 @@ pub(super) struct Delay {
     chance_at: f64,
     /// When the queue was last more than empty.
     filled_at: f64,
-    pub(super) memory: Memory,
+    pub(super) memory: PeakRate,
     own: OwnQueue,
     /// When this law began to rule.
     begun: f64,
@@ -137,10 +103,10 @@ pub(super) struct Delay {
     /// A cut has met a queue in which less than a packet was this flow's: it is to be seen whose that is.
     wonders: bool,
     /// How what arrives follows what is sent while a queue stands.
-    follows: Follows,
+    follows: RateResponse,
 }
 
-impl Delay {
+impl DelayLaw {
     pub(super) fn new() -> Self {
         Self {
             scale: 1.0,
@@ -198,23 +164,23 @@ impl Delay {
     }
 
     /// Whether a queue has just lost a packet that is not known to be its own.
-    pub(super) fn doubts(&self, now: f64, rate: f64) -> bool {
+    pub(super) fn is_queue_in_doubt(&self, now: f64, rate: f64) -> bool {
         now - self.queue_lost_at < A_WHILE && !self.own.holds(now, rate)
     }
 
     /// Whether a train is to show whose a queue is that has little of this flow; said once.
-    pub(super) fn wonders(&mut self) -> bool {
+    pub(super) fn takes_train_request(&mut self) -> bool {
         std::mem::take(&mut self.wonders)
     }
 
     /// What does not pass is dropped, and none of it waits: `rate` is what is left of what the path carries.
     pub(super) fn polices(&mut self, now: f64, carried: f64) {
         (self.carried, self.cut_at, self.refill) = (Some(carried), now, false);
-        (self.memory, self.chance_at) = (Memory(carried), now);
+        (self.memory, self.chance_at) = (PeakRate(carried), now);
     }
 
     /// The queue is told to be its own, while `rate` is sent.
-    pub(super) fn owns(&mut self, now: f64, rate: f64) {
+    pub(super) fn set_own_queue(&mut self, now: f64, rate: f64) {
         self.own = OwnQueue::new(now, rate);
         self.scale = 1.0;
     }
@@ -227,8 +193,14 @@ impl Delay {
         self.begun = now;
     }
 
-    pub(super) fn step(&mut self, step: &Step<'_>, chance: &mut Chance, first: bool, config: &Config) -> Turn {
-        let Step { now, dt, rate, rtt, signals, .. } = *step;
+    pub(super) fn update(
+        &mut self,
+        input: &LawInput<'_>,
+        chance: &mut LossClassifier,
+        first: bool,
+        config: &Config,
+    ) -> Transition {
+        let LawInput { now, dt, rate, rtt, signals, .. } = *input;
         let target = self.target_now(now, rate, config);
         let low = signals.low(self.span);
         self.memory.see(rate, dt, low > 0.5 * target);
@@ -241,63 +213,63 @@ impl Delay {
             received = received.max(ALMOST * rate);
         }
         let turn =
-            self.losses(step, low, received, chance, first, config).or_else(|| self.follows(step, received, config));
+            self.losses(input, low, received, chance, first, config).or_else(|| self.follows(input, received, config));
         if let Some(turn) = turn {
             return turn;
         }
         self.scale = (self.scale + SCALE_UP * dt).min(1.0);
-        if self.finds_path(step, low, config) {
-            return Turn::Rate(rate, "delay: a longer path");
+        if self.finds_path(input, low, config) {
+            return Transition::Stay(rate, "delay: a longer path");
         }
         if low > target {
             // A queue that is there for certain shows what the path carries within a few packets.
             let soon = signals
                 .carries_since_silence(self.span, rate)
                 .filter(|_| low > f64::from(ENOUGH) * target && !signals.is_idle(now, NOT_ALL));
-            return self.over(step, low, soon.map_or(received, |soon| soon.min(received)), target, config);
+            return self.over(input, low, soon.map_or(received, |soon| soon.min(received)), target, config);
         }
         // The yield has raised the target: whether the queue goes is seen by what it was.
         if let Some(over) = self.episode
             && now - over.since > over.enough(signals)
             && low > over.target.max(BETA * over.peak)
         {
-            return Turn::Go(over.received.max(over.rate), STANDS);
+            return Transition::Switch(over.received.max(over.rate), STANDS);
         }
         let gone = |over: &Episode| signals.low(rtt.max(config.report_most)) <= BETA * target.min(over.peak);
         self.episode = self.episode.filter(|over| !gone(over));
         if now - self.cut_at < rtt + 2.0 * config.report_every {
-            return Turn::Rate(rate, "delay: wait");
+            return Transition::Stay(rate, "delay: wait");
         }
         if std::mem::take(&mut self.refill)
             && let Some(carried) = self.carried.filter(|c| rate < ALMOST * c)
         {
-            return Turn::Rate(ALMOST * carried, "delay: drained");
+            return Transition::Stay(ALMOST * carried, "delay: drained");
         }
-        self.grow(step, low, received, target, config)
+        self.grow(input, low, received, target, config)
     }
 
     /// Losses and marks: what they say of the queue, and whether they tell of somebody else. `first`: the session has
     /// not left a competition yet.
     fn losses(
         &mut self,
-        step: &Step<'_>,
+        input: &LawInput<'_>,
         low: f64,
         received: f64,
-        chance: &mut Chance,
+        chance: &mut LossClassifier,
         first: bool,
         config: &Config,
-    ) -> Option<Turn> {
-        let Step { now, rate, rtt, .. } = *step;
-        if step.loss.is_none() && !step.mark {
+    ) -> Option<Transition> {
+        let LawInput { now, rate, rtt, .. } = *input;
+        if input.loss.is_none() && !input.mark {
             return None;
         }
         let own = self.own.holds(now, rate);
         let packet = config.bits / self.carried.unwrap_or(rate).max(LEAST / LITTLE);
-        let mut congested = step.mark;
-        if step.mark {
+        let mut congested = input.mark;
+        if input.mark {
             chance.note(now);
         }
-        if let Some(loss) = &step.loss {
+        if let Some(loss) = &input.loss {
             congested |= chance.see(now, loss, packet);
             if loss.q <= STANDING.max(packet) {
                 self.chance_at = now;
@@ -306,10 +278,10 @@ impl Delay {
             }
         }
         // The queue that it met.
-        let met = step.loss.map(|loss| loss.q).or(step.mark.then_some(step.signals.q));
+        let met = input.loss.map(|loss| loss.q).or(input.mark.then_some(input.signals.q));
         let memory = self.memory.0;
         if !own && rate < BETA * memory && chance.many(now, 2, (now - self.begun).min(KEPT)) && !chance.is_radio() {
-            return Some(Turn::Go(NOT_ALL * memory, "compete: pushed down, with losses"));
+            return Some(Transition::Switch(NOT_ALL * memory, "compete: pushed down, with losses"));
         }
         if now < self.started + f64::from(ENOUGH) * rtt + config.report_most {
             return None;
@@ -318,7 +290,7 @@ impl Delay {
             && met.is_some()
             && low > (f64::from(ENOUGH) * self.target(rate, config) + 0.5 * DRAIN_ABOVE).max(DRAIN_ABOVE)
         {
-            return Some(Turn::Go(NEARLY * rate.max(received), "compete: lost, with a queue"));
+            return Some(Transition::Switch(NEARLY * rate.max(received), "compete: lost, with a queue"));
         }
         let stood = met.is_some_and(|q| q > STANDING && low > 0.5 * q);
         if !own && stood && self.scale < AHEAD * A_QUARTER {
@@ -327,42 +299,42 @@ impl Delay {
             self.stood_at = now;
             if again && !chance.is_radio() {
                 let rate = rate.max(received).max(0.5 * memory);
-                return Some(Turn::Go(rate, "compete: lost again, in a standing queue"));
+                return Some(Transition::Switch(rate, "compete: lost again, in a standing queue"));
             }
         }
         if !congested && !stood {
             return None;
         }
-        if own && config.frames && !step.mark {
+        if own && config.frames && !input.mark {
             // Nobody else fills that queue: what is dropped there was too much.
             (self.carried, self.cut_at) = (Some(received), now);
-            return Some(Turn::Rate(rate.min(received), "delay: lost in its own queue"));
+            return Some(Transition::Stay(rate.min(received), "delay: lost in its own queue"));
         }
         // An AQM drops or marks at our target.
         self.scale = (0.5 * self.scale).max(A_QUARTER);
-        step.mark.then(|| {
+        input.mark.then(|| {
             self.cut_at = now;
-            Turn::Rate(SIMILAR * rate.min(received), "delay: marked")
+            Transition::Stay(SIMILAR * rate.min(received), "delay: marked")
         })
     }
 
     /// A queue stands that has next to nothing of a source of frames: what arrives follows what that sends.
-    fn follows(&mut self, step: &Step<'_>, received: f64, config: &Config) -> Option<Turn> {
-        let Step { now, rate, signals, news, .. } = *step;
-        if !config.frames || news.rows.is_empty() || self.own.holds(now, rate) {
+    fn follows(&mut self, input: &LawInput<'_>, received: f64, config: &Config) -> Option<Transition> {
+        let LawInput { now, rate, signals, feedback, .. } = *input;
+        if !config.frames || feedback.rows.is_empty() || self.own.holds(now, rate) {
             return None;
         }
         // A burst passes sooner, be it one of others of its kind.
         if signals.least(0.5 * A_WHILE, |packet| packet.whole) <= DRAIN_ABOVE {
             return None;
         }
-        news.rows.iter().for_each(|(sent, came)| self.follows.see(now, *sent, *came));
-        self.follows.is_near(1.0, 2.0 * LITTLE).then(|| self.has_little(step, received))
+        feedback.rows.iter().for_each(|(sent, came)| self.follows.see(now, *sent, *came));
+        self.follows.is_near(1.0, 2.0 * LITTLE).then(|| self.has_little(input, received))
     }
 
     /// Yielding what a flow has of a queue can't drain it where that is little.
-    fn has_little(&self, step: &Step<'_>, received: f64) -> Turn {
-        Turn::Go(step.rate.max(received).max(0.5 * self.memory.0), "compete: little of a queue that stands")
+    fn has_little(&self, input: &LawInput<'_>, received: f64) -> Transition {
+        Transition::Switch(input.rate.max(received).max(0.5 * self.memory.0), "compete: little of a queue that stands")
     }
 
     /// Returns the range in seconds within which a delay counts as constant: half of what the target takes for noise.
@@ -372,11 +344,11 @@ impl Delay {
 
     /// Returns true if the queueing delay is that of another path, because no yield changes it: a queue of the flow's own
     /// would have drained, and that of a TCP varies with its window.
-    fn finds_path(&mut self, step: &Step<'_>, low: f64, config: &Config) -> bool {
-        let Step { now, dt, rate, rtt, .. } = *step;
+    fn finds_path(&mut self, input: &LawInput<'_>, low: f64, config: &Config) -> bool {
+        let LawInput { now, dt, rate, rtt, .. } = *input;
         let noise = self.constant_within(config);
         let Some(over) = self.episode.as_mut() else { return false };
-        let share = if step.place.obeyed { 1.0 - rate / over.rate } else { 0.0 };
+        let share = if input.relation.is_upper_bound { 1.0 - rate / over.rate } else { 0.0 };
         over.constancy.see(now, low, noise, (share, dt));
         if !over.constancy.is_path(now, (share, rtt), self.span) {
             return false;
@@ -388,11 +360,11 @@ impl Delay {
     }
 
     /// Above the target: yield, and see whether the queue goes.
-    fn over(&mut self, step: &Step<'_>, low: f64, received: f64, target: f64, config: &Config) -> Turn {
-        let Step { now, rate, rtt, signals, .. } = *step;
+    fn over(&mut self, input: &LawInput<'_>, low: f64, received: f64, target: f64, config: &Config) -> Transition {
+        let LawInput { now, rate, rtt, signals, .. } = *input;
         let noise = self.constant_within(config);
         // Just after a silence of the path the first packets do not tell yet what it carries.
-        let resumes = signals.resumed_for().is_some_and(|since| since < PATH_RESUME_TIME);
+        let resumes = signals.time_since_silence().is_some_and(|since| since < PATH_RESUME_TIME);
         let over = self.episode.get_or_insert(Episode {
             since: now,
             peak: low,
@@ -408,14 +380,14 @@ impl Delay {
                 over.rate = received / ALMOST;
             }
         }
-        if !step.place.obeyed {
+        if !input.relation.is_upper_bound {
             // More is sent than this law asks for: nobody yields yet.
             over.since = now;
         }
         let (age, enough) = (now - over.since, over.enough(signals));
         let stands = age > enough && (low > target.max(BETA * over.peak) || age > f64::from(ENOUGH) * enough);
         if stands && !over.constancy.holds(now, self.span) {
-            return Turn::Go(over.received.max(over.rate), STANDS);
+            return Transition::Switch(over.received.max(over.rate), STANDS);
         }
         let waits = resumes && age < PATH_RESUME_TIME;
         if !waits && now - self.cut_at > rtt.min(CUT_SCALE) + 2.0 * config.report_every {
@@ -426,20 +398,20 @@ impl Delay {
             // A flow of this kind has a packet or two there; an AQM or a low rate leave it less, which a train tells.
             let little = low * rate < config.bits;
             self.wonders = little && !self.own.holds(now, rate);
-            if self.wonders && step.share.is_some_and(|share| share < LITTLE) {
-                return self.has_little(step, received);
+            if self.wonders && input.share.is_some_and(|share| share < LITTLE) {
+                return self.has_little(input, received);
             }
-            return Turn::Rate(lower, "delay: down");
+            return Transition::Stay(lower, "delay: down");
         }
-        Turn::Rate(rate, "delay: over target")
+        Transition::Stay(rate, "delay: over target")
     }
 
-    fn grow(&self, step: &Step<'_>, low: f64, received: f64, target: f64, config: &Config) -> Turn {
-        let Step { now, dt, rate, signals, .. } = *step;
+    fn grow(&self, input: &LawInput<'_>, low: f64, received: f64, target: f64, config: &Config) -> Transition {
+        let LawInput { now, dt, rate, signals, .. } = *input;
         let room = 1.0 - low / target;
         let of_carried = self.carried.map_or(f64::MAX, |carried| rate / carried);
         let mut gain = if of_carried < NEAR { GAIN_BELOW } else { GAIN };
-        let fast = GAIN_MOST.min(GAIN_ROUND / step.rtt);
+        let fast = GAIN_MOST.min(GAIN_ROUND / input.rtt);
         let mut doubles = |free: f64, double: f64| {
             if free > 0.0 {
                 gain = gain.max((GAIN * libm::exp2(free / double)).min(fast));
@@ -449,7 +421,7 @@ impl Delay {
         // Near what the path carried the queue may be empty for a while without telling of more.
         if !(NEAR..A_BIT_MORE).contains(&of_carried) {
             let since = self.filled_at.max(self.cut_at).max(self.chance_at + A_WHILE);
-            doubles(now - since - step.rtt - A_MOMENT, 0.5 * SILENCE);
+            doubles(now - since - input.rtt - A_MOMENT, 0.5 * SILENCE);
         }
         if low < EMPTY * target && rate < GONE * self.memory.0 {
             // Who pushed it down is not there now.
@@ -459,7 +431,7 @@ impl Delay {
         let most = (1.0 + EMPTY) * received.max(signals.received(SILENCE).unwrap_or(0.0)) + 2.0 * config.bits;
         // Caps only stop growth, and what a source with little to send is allowed stays, but for frames that leave most
         // of it unused: they leave at a multiple of the rate, and so make a queue for others.
-        let kept = if config.frames { most_used(signals) } else { f64::INFINITY };
+        let kept = if config.frames { signals.usage_limit() } else { f64::INFINITY };
         let next = if rate > kept {
             (rate * libm::exp(-dt / (2.0 * A_WHILE))).max(kept)
         } else if rate < most {
@@ -468,6 +440,6 @@ impl Delay {
             rate
         };
         // What arrives without a queue, whoever asked for it, is what the path carries.
-        Turn::Rate(if step.place.limits { next } else { next.max(received) }, UP)
+        Transition::Stay(if input.relation.is_limiting { next } else { next.max(received) }, UP)
     }
 }

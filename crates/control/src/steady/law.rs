@@ -2,13 +2,14 @@
 //! itself.
 
 use super::Config;
-use super::compete::{Compete, OWN_QUEUE};
+use super::compete::{CompeteLaw, OWN_QUEUE};
 use super::constants::*;
-use super::delay::{Delay, Step, Turn};
-use super::scalable::Scalable;
-use super::signals::{Burst, News, Round, Signals};
-use super::trains::Timetable;
-use super::verdict::Chance;
+use super::delay::DelayLaw;
+use super::law_input::{LawInput, RateRelation, Transition};
+use super::scalable::ScalableLaw;
+use super::signals::{Burst, FeedbackSummary, RttSource, Signals};
+use super::trains::TrainSchedule;
+use super::verdict::LossClassifier;
 use crate::entry::Setup;
 use crate::{Check, Limit, PacketReport};
 use steadycast_units::{Span, Time};
@@ -18,19 +19,6 @@ pub(super) enum Mode {
     Start,
     Delay,
     Compete,
-}
-
-/// How the rate that a law asks for stands to what is sent. Towards one receiver both hold always.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    /// What is sent is no more than the law asks for, so that a yield is one.
-    pub(super) obeyed: bool,
-    /// What is sent is what the law asks for.
-    pub(super) limits: bool,
-}
-
-impl Place {
-    pub(super) const ALONE: Self = Self { obeyed: true, limits: true };
 }
 
 /// Less is sent since a time, to see whether losses end.
@@ -53,12 +41,12 @@ pub(super) struct Law {
     pub(super) signals: Signals,
     pub(super) mode: Mode,
     pub(super) rate: f64,
-    pub(super) delay: Delay,
-    compete: Compete,
-    scalable: Scalable,
+    pub(super) delay: DelayLaw,
+    compete: CompeteLaw,
+    scalable: ScalableLaw,
     /// The scalable rule made the last decision: the promises are those of the other laws.
     marks_rule: bool,
-    pub(super) chance: Chance,
+    pub(super) chance: LossClassifier,
     /// When the last report came.
     pub(super) heard: Option<f64>,
     /// When a loss and a mark were answered last: what left before belongs to them.
@@ -71,7 +59,7 @@ pub(super) struct Law {
     by_chance: f64,
     /// Halvings in a row for silence.
     halvings: u32,
-    timetable: Timetable,
+    timetable: TrainSchedule,
     pub(super) rule: &'static str,
     pub(super) checks: [Check; 2],
 }
@@ -86,11 +74,11 @@ impl Law {
             signals: Signals::new(),
             mode: Mode::Start,
             rate: config.start.clamp(floor, cap),
-            delay: Delay::new(),
-            compete: Compete::new(),
-            scalable: Scalable::default(),
+            delay: DelayLaw::new(),
+            compete: CompeteLaw::new(),
+            scalable: ScalableLaw::default(),
             marks_rule: false,
-            chance: Chance::new(),
+            chance: LossClassifier::new(),
             heard: None,
             loss_at: None,
             mark_at: None,
@@ -98,7 +86,7 @@ impl Law {
             trial: None,
             by_chance: BY_CHANCE,
             halvings: 0,
-            timetable: Timetable::default(),
+            timetable: TrainSchedule::default(),
             rule: "start: first packets",
             checks: [Check::new(&super::DELAY), Check::new(&super::TWICE)],
             config,
@@ -106,7 +94,7 @@ impl Law {
     }
 
     /// The source has frames.
-    pub(super) fn has_frames(&mut self) {
+    pub(super) fn set_frames(&mut self) {
         self.config.frames = true;
     }
 
@@ -140,20 +128,20 @@ impl Law {
     }
 
     /// Learns from trains, and says when the next one is to leave.
-    fn see_trains(&mut self, now: f64, news: &News) {
+    fn see_trains(&mut self, now: f64, feedback: &FeedbackSummary) {
         let signals = &mut self.signals;
-        for train in &news.trains {
+        for train in &feedback.trains {
             signals.trains.note(now, train);
         }
         match self.mode {
             Mode::Start => {}
             Mode::Delay => {
-                let doubts = self.delay.doubts(now, self.rate) || self.delay.wonders();
+                let doubts = self.delay.is_queue_in_doubt(now, self.rate) || self.delay.takes_train_request();
                 self.timetable.delay(now, doubts);
             }
             Mode::Compete => {
                 let room = signals.q < BETA * self.compete.high;
-                self.timetable.compete(now, room, signals.trains.show_own(1));
+                self.timetable.compete(now, room, signals.trains.shows_own_queue(1));
             }
         }
     }
@@ -161,55 +149,55 @@ impl Law {
     /// Whether trains show in DELAY that the queue which has lost a packet is the flow's own. Without that doubt what
     /// they show is not counted.
     fn see_own(&mut self, now: f64) {
-        let doubts = self.mode == Mode::Delay && self.delay.doubts(now, self.rate);
-        if doubts && self.signals.trains.show_own(2) {
-            self.delay.owns(now, self.rate);
+        let doubts = self.mode == Mode::Delay && self.delay.is_queue_in_doubt(now, self.rate);
+        if doubts && self.signals.trains.shows_own_queue(2) {
+            self.delay.set_own_queue(now, self.rate);
         } else if !doubts && self.mode != Mode::Compete {
-            self.signals.trains.forget_own();
+            self.signals.trains.reset_own_queue();
         }
     }
 
     /// Takes the queue for its own.
     #[cfg(test)]
-    pub(super) fn take_as_own(&mut self, now: f64) {
-        self.delay.owns(now, self.rate);
+    pub(super) fn set_own_queue(&mut self, now: f64) {
+        self.delay.set_own_queue(now, self.rate);
     }
 
-    fn start(&mut self, step: &Step<'_>) {
-        let Step { now, dt, rtt, .. } = *step;
+    fn start(&mut self, input: &LawInput<'_>) {
+        let LawInput { now, dt, rtt, .. } = *input;
         let config = &self.config;
         // A start that silence has made slow sends a packet each 150 ms.
-        let soon = step.signals.received((GONE * rtt).max(LOW_SPAN));
-        let Some(received) = soon.or_else(|| step.signals.received(0.5 * A_WHILE)) else { return };
-        if let Some(loss) = &step.loss {
+        let soon = input.signals.received((GONE * rtt).max(LOW_SPAN));
+        let Some(received) = soon.or_else(|| input.signals.received(0.5 * A_WHILE)) else { return };
+        if let Some(loss) = &input.loss {
             let queued = self.chance.see(now, loss, 0.0) || loss.q > DRAIN_ABOVE;
             if queued {
-                self.enter_compete(step, BETA * received, "compete: loss in the start");
+                self.enter_compete(input, BETA * received, "compete: loss in the start");
                 return;
             }
         }
         let target = self.delay.target(self.rate, config);
-        let low = step.signals.low(0.5 * LOW_SPAN);
-        if low > (BETA * target).max(0.5 * STANDING) || step.mark {
+        let low = input.signals.low(0.5 * LOW_SPAN);
+        if low > (BETA * target).max(0.5 * STANDING) || input.mark {
             self.rate = BETA * received;
             self.delay.begin(now, received);
             (self.delay.started, self.delay.refill) = (now, true);
             (self.mode, self.rule) = (Mode::Delay, "delay: the start found a queue");
             return;
         }
-        let most = 2.0 * received.max(step.signals.received(SILENCE).unwrap_or(0.0));
+        let most = 2.0 * received.max(input.signals.received(SILENCE).unwrap_or(0.0));
         if self.rate < most {
             self.rate = (self.rate * libm::pow(START_UP, dt / rtt.max(2.0 * config.report_every))).min(most);
         }
-        if !step.place.limits {
+        if !input.relation.is_limiting {
             self.rate = self.rate.max(received);
         }
         self.rule = "start: up";
     }
 
-    fn enter_compete(&mut self, step: &Step<'_>, rate: f64, rule: &'static str) {
-        self.timetable.begin(step.now);
-        self.compete.begin(step.now, rate, step.rtt);
+    fn enter_compete(&mut self, input: &LawInput<'_>, rate: f64, rule: &'static str) {
+        self.timetable.begin(input.now);
+        self.compete.begin(input.now, rate, input.rtt);
         (self.mode, self.rule) = (Mode::Compete, rule);
     }
 
@@ -218,7 +206,7 @@ impl Law {
         self.rate = NEARLY * received;
         self.delay.begin(now, received);
         if rule == OWN_QUEUE {
-            self.delay.owns(now, self.rate);
+            self.delay.set_own_queue(now, self.rate);
         }
         (self.mode, self.rule) = (Mode::Delay, rule);
     }
@@ -226,19 +214,19 @@ impl Law {
     /// More is lost than chance explains, and nothing waits: at most 0.85 of what arrives is sent, whichever law ruled,
     /// and DELAY goes on from there. Whether losses end then tells a policer's from chance's: those come whatever is
     /// sent.
-    fn polices(&mut self, step: &Step<'_>) -> bool {
-        let Step { now, rtt, signals, .. } = *step;
-        let (told, share, runs) = signals.lossy(now, self.policed_at.map_or(f64::MAX, |at| now - at - rtt));
+    fn polices(&mut self, input: &LawInput<'_>) -> bool {
+        let LawInput { now, rtt, signals, .. } = *input;
+        let (told, share, runs) = signals.loss_shares(now, self.policed_at.map_or(f64::MAX, |at| now - at - rtt));
         let Some(received) = signals.received(rtt.max(SILENCE)) else { return false };
-        self.trial = self.trial.take().filter(|_| self.mode == Mode::Delay).and_then(|trial| self.tries(step, trial));
-        if step.loss.is_none_or(|loss| loss.q > DRAIN_ABOVE) {
+        self.trial = self.trial.take().filter(|_| self.mode == Mode::Delay).and_then(|trial| self.tries(input, trial));
+        if input.loss.is_none_or(|loss| loss.q > DRAIN_ABOVE) {
             return false;
         }
         self.chance.refutes(received);
         let policed = self.chance.is_policed(now);
         let competes = self.mode == Mode::Compete;
-        let tries = Chance::is_more(told, runs, self.by_chance);
-        let more = if competes && !policed { Chance::is_more(told, share, LITTLE) } else { policed || tries };
+        let tries = LossClassifier::is_more(told, runs, self.by_chance);
+        let more = if competes && !policed { LossClassifier::is_more(told, share, LITTLE) } else { policed || tries };
         if self.trial.is_some() || !more {
             return false;
         }
@@ -256,16 +244,16 @@ impl Law {
 
     /// What came of sending less: nothing yet, or that losses end there, or that they come by chance, whose share is
     /// known then.
-    fn tries(&mut self, step: &Step<'_>, trial: Trial) -> Option<Trial> {
-        let News { arrived, lost, runs, late, .. } = *step.news;
-        if step.now < trial.at + step.rtt + self.config.report_most {
+    fn tries(&mut self, input: &LawInput<'_>, trial: Trial) -> Option<Trial> {
+        let FeedbackSummary { arrived, lost, runs, late, .. } = *input.feedback;
+        if input.now < trial.at + input.rtt + self.config.report_most {
             return Some(trial);
         }
         let told = trial.told + (arrived + lost).saturating_sub(late);
         let trial = Trial { told, lost: (trial.lost + runs).saturating_sub(late), ..trial };
         let share = f64::from(trial.lost) / f64::from(trial.told.max(1));
-        if Chance::is_less(trial.told, share, trial.share) {
-            self.chance.polices(step.now, trial.received);
+        if LossClassifier::is_less(trial.told, share, trial.share) {
+            self.chance.polices(input.now, trial.received);
         } else if f64::from(trial.told) * trial.share > TRIAL_LOST {
             self.by_chance = (MORE * share.max(trial.share)).min(2.0 * LITTLE);
         } else {
@@ -274,36 +262,36 @@ impl Law {
         None
     }
 
-    fn law(&mut self, step: &Step<'_>) {
-        if self.polices(step) {
+    fn law(&mut self, input: &LawInput<'_>) {
+        if self.polices(input) {
             return;
         }
-        self.marks_rule = self.scalable.rules(step, &self.config);
+        self.marks_rule = self.scalable.rules(input, &self.config);
         if self.marks_rule {
-            let Turn::Rate(rate, rule) = self.scalable.step(step, &self.config) else { return };
+            let Transition::Stay(rate, rule) = self.scalable.update(input, &self.config) else { return };
             (self.rate, self.rule, self.mode) = (rate, rule, Mode::Delay);
-            self.delay.begin(step.now, rate);
+            self.delay.begin(input.now, rate);
             return;
         }
         match self.mode {
-            Mode::Start => self.start(step),
-            Mode::Delay => match self.delay.step(step, &mut self.chance, !self.compete.left, &self.config) {
-                Turn::Rate(rate, rule) => (self.rate, self.rule) = (rate, rule),
-                Turn::Go(rate, rule) => self.enter_compete(step, rate, rule),
+            Mode::Start => self.start(input),
+            Mode::Delay => match self.delay.update(input, &mut self.chance, !self.compete.left, &self.config) {
+                Transition::Stay(rate, rule) => (self.rate, self.rule) = (rate, rule),
+                Transition::Switch(rate, rule) => self.enter_compete(input, rate, rule),
             },
             Mode::Compete => {
                 let target = self.delay.target(self.rate, &self.config);
-                match self.compete.step(step, &mut self.chance, target, &self.config) {
-                    Turn::Rate(rate, rule) => (self.rate, self.rule) = (rate, rule),
-                    Turn::Go(received, rule) => self.leave_compete(step.now, received, rule),
+                match self.compete.update(input, &mut self.chance, target, &self.config) {
+                    Transition::Stay(rate, rule) => (self.rate, self.rule) = (rate, rule),
+                    Transition::Switch(received, rule) => self.leave_compete(input.now, received, rule),
                 }
             }
         }
     }
 
     /// Looks at its promises.
-    pub(super) fn look(&mut self, now: f64, (mode, rate): (Mode, f64), place: Place) {
-        if self.mode != mode || self.marks_rule || !place.limits {
+    pub(super) fn check_promises(&mut self, now: f64, (mode, rate): (Mode, f64), relation: RateRelation) {
+        if self.mode != mode || self.marks_rule || !relation.is_limiting {
             return;
         }
         match mode {
@@ -327,13 +315,19 @@ impl Law {
     }
 
     /// Hears what became of packets; whether that was anything new.
-    pub(super) fn hear(&mut self, at: Time, round: Round, packets: &[PacketReport], place: Place) -> bool {
+    pub(super) fn on_feedback(
+        &mut self,
+        at: Time,
+        round: RttSource,
+        packets: &[PacketReport],
+        relation: RateRelation,
+    ) -> bool {
         let keep = match self.mode {
             Mode::Compete => PATH_KEPT,
             Mode::Start | Mode::Delay => KEPT as u64,
         };
-        let news: News = self.signals.hear(at, round, packets, (self.rate, keep));
-        if news.arrived == 0 && news.lost == 0 {
+        let feedback: FeedbackSummary = self.signals.on_feedback(at, round, packets, (self.rate, keep));
+        if feedback.arrived == 0 && feedback.lost == 0 {
             return false;
         }
         let now = at.as_secs_f64();
@@ -344,8 +338,8 @@ impl Law {
         }
         self.compete.watch(self.signals.q, dt);
         self.delay.see_jitter(&self.signals, self.rate, dt, &self.config);
-        let loss = news.loss.filter(|loss| self.loss_at.is_none_or(|at| loss.sent > at));
-        let mark = news.latest_marked.is_some_and(|sent| self.mark_at.is_none_or(|at| sent > at));
+        let loss = feedback.loss.filter(|loss| self.loss_at.is_none_or(|at| loss.sent > at));
+        let mark = feedback.latest_marked.is_some_and(|sent| self.mark_at.is_none_or(|at| sent > at));
         if loss.is_some() {
             self.loss_at = Some(now);
         }
@@ -354,21 +348,22 @@ impl Law {
         }
         let mut share = None;
         if self.has_trains() {
-            self.see_trains(now, &news);
+            self.see_trains(now, &feedback);
             share = self.signals.trains.share(now);
         }
         let signals = std::mem::take(&mut self.signals);
         let (rate, rtt) = (self.rate, signals.rtt());
-        let step = Step { now, dt, rate, rtt, signals: &signals, news: &news, loss, mark, share, place };
+        let input =
+            LawInput { now, dt, rate, rtt, signals: &signals, feedback: &feedback, loss, mark, share, relation };
         let before = (self.mode, self.rate);
-        self.law(&step);
+        self.law(&input);
         self.signals = signals;
         if let Some(span) = self.delay.new_path.take() {
             self.signals.learn_path(now, span);
         }
         self.see_own(now);
         self.clamp();
-        self.look(now, before, place);
+        self.check_promises(now, before, relation);
         true
     }
 
@@ -386,7 +381,7 @@ impl Law {
     }
 
     pub(super) fn loss(&self) -> Option<f64> {
-        self.heard.map(|heard| self.signals.lossy(heard, 1.0).1)
+        self.heard.map(|heard| self.signals.loss_shares(heard, 1.0).1)
     }
 
     pub(super) fn rtt(&self) -> Option<Span> {
@@ -394,7 +389,7 @@ impl Law {
     }
 
     /// Nothing was heard for too long.
-    pub(super) fn halve(&mut self) {
+    pub(super) fn on_feedback_timeout(&mut self) {
         self.halvings = self.halvings.saturating_add(1);
         self.rate = (self.rate / 2.0).max(self.floor);
         self.rule = "no feedback: halved";

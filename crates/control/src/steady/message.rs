@@ -25,7 +25,7 @@ const HAS_RTT: u8 = 4;
 
 /// What goes forward with each packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Forward {
+pub(super) struct SenderNotice {
     /// What is sent.
     pub(super) rate: Rate,
     /// The source has frames, whose packets may leave in bursts.
@@ -36,7 +36,7 @@ pub(super) struct Forward {
     pub(super) told: Option<(ReceiverId, Span)>,
 }
 
-impl Forward {
+impl SenderNotice {
     pub(super) fn notice(&self) -> Notice {
         let flags = flags([(self.frames, FRAMES), (self.limiting.is_some(), HAS_LIMITING)]);
         let rate = u32::from(flags) << 24 | fields::units(self.rate);
@@ -61,7 +61,7 @@ impl Forward {
 
 /// One receiver's report.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Claim {
+pub(super) struct ReceiverReport {
     /// The rate that its law asks for.
     pub(super) rate: Rate,
     /// The share of packets that it lost in the last second.
@@ -82,7 +82,7 @@ pub(super) struct Claim {
     pub(super) has_rtt: bool,
 }
 
-impl Claim {
+impl ReceiverReport {
     pub(super) fn body(&self) -> Body {
         let rule = RULES.iter().position(|rule| *rule == self.rule).unwrap_or(0);
         let flags = flags([(self.free, FREE), (self.start, START), (self.has_rtt, HAS_RTT)]);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_one_half_says_the_other_reads() {
-        let claim = Claim {
+        let claim = ReceiverReport {
             rate: Rate::kbps(1_000),
             loss: 0.25,
             queue: Span::micros(4_321),
@@ -184,25 +184,25 @@ mod tests {
             has_rtt: true,
         };
         let body = claim.body();
-        assert_eq!((body.bytes.len(), Claim::read(&body)), (LEN, Some(claim)));
+        assert_eq!((body.bytes.len(), ReceiverReport::read(&body)), (LEN, Some(claim)));
         for told in [None, Some((ReceiverId(7), Span::millis(40)))] {
-            let forward = Forward { rate: Rate::kbps(1_234), frames: true, limiting: Some(ReceiverId(9)), told };
-            assert_eq!(Forward::read(forward.notice().bytes()), Some(forward));
+            let forward = SenderNotice { rate: Rate::kbps(1_234), frames: true, limiting: Some(ReceiverId(9)), told };
+            assert_eq!(SenderNotice::read(forward.notice().bytes()), Some(forward));
         }
-        let nobody = Forward { rate: Rate::ZERO, frames: false, limiting: None, told: None };
-        assert_eq!(Forward::read(nobody.notice().bytes()), Some(nobody));
+        let nobody = SenderNotice { rate: Rate::ZERO, frames: false, limiting: None, told: None };
+        assert_eq!(SenderNotice::read(nobody.notice().bytes()), Some(nobody));
     }
 
     #[test]
     fn a_report_that_is_short_of_another_kind_or_no_number_is_none() {
-        let good = Claim::read(&Body { subtype: REPORT, bytes: vec![0; LEN] });
+        let good = ReceiverReport::read(&Body { subtype: REPORT, bytes: vec![0; LEN] });
         assert!(good.is_some());
-        assert_eq!(Claim::read(&Body { subtype: 2, bytes: vec![0; LEN] }), None);
-        assert_eq!(Claim::read(&Body { subtype: REPORT, bytes: vec![0; LEN - 1] }), None);
+        assert_eq!(ReceiverReport::read(&Body { subtype: 2, bytes: vec![0; LEN] }), None);
+        assert_eq!(ReceiverReport::read(&Body { subtype: REPORT, bytes: vec![0; LEN - 1] }), None);
         for (place, number) in [(0, f32::NAN), (0, -1.0), (0, f32::INFINITY), (4, 1.1), (4, f32::NAN)] {
             let mut bytes = vec![0; LEN];
             bytes[place..place + 4].copy_from_slice(&number.to_be_bytes());
-            assert_eq!(Claim::read(&Body { subtype: REPORT, bytes }), None, "{number} at {place}");
+            assert_eq!(ReceiverReport::read(&Body { subtype: REPORT, bytes }), None, "{number} at {place}");
         }
     }
 
@@ -211,16 +211,16 @@ mod tests {
         fn any_bytes_are_a_message_that_is_written_the_same_or_none(
             bytes in prop::collection::vec(any::<u8>(), 0..40), subtype in 0u8..4,
         ) {
-            if let Some(claim) = Claim::read(&Body { subtype, bytes: bytes.clone() }) {
-                let again = Claim::read(&claim.body());
+            if let Some(claim) = ReceiverReport::read(&Body { subtype, bytes: bytes.clone() }) {
+                let again = ReceiverReport::read(&claim.body());
                 // A number on the wire has 24 bits.
                 let rate = again.map_or(Rate::ZERO, |again| again.rate);
                 let claimed = claim.rate.as_bps_f64();
                 prop_assert!((rate.as_bps_f64() - claimed).abs() <= 1e-6 * claimed + 8.0);
-                prop_assert_eq!(again, Some(Claim { rate, ..claim }));
+                prop_assert_eq!(again, Some(ReceiverReport { rate, ..claim }));
             }
-            if let Some(forward) = Forward::read(&bytes) {
-                prop_assert_eq!(Forward::read(forward.notice().bytes()), Some(forward));
+            if let Some(forward) = SenderNotice::read(&bytes) {
+                prop_assert_eq!(SenderNotice::read(forward.notice().bytes()), Some(forward));
             }
         }
     }

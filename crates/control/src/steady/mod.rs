@@ -17,10 +17,12 @@
 mod compete;
 mod constants;
 mod delay;
-mod follower;
 mod law;
-mod listener;
+mod law_input;
 mod message;
+mod packet;
+mod receiver;
+mod receiver_driven_sender;
 mod scalable;
 mod sender;
 mod signals;
@@ -53,7 +55,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     sender: |setup, values| {
         let config = Config::new(setup, values);
         if config.receivers {
-            Box::new(follower::Follower::new(setup, config))
+            Box::new(receiver_driven_sender::ReceiverDrivenSender::new(setup, config))
         } else {
             Box::new(sender::Sender::new(setup, config))
         }
@@ -61,7 +63,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     receiver: |setup, values| {
         let config = Config::new(setup, values);
         if config.receivers {
-            Box::new(listener::Listener::new(setup, config))
+            Box::new(receiver::Receiver::new(setup, config))
         } else {
             Box::new(Asks::new(move |fresh| {
                 let at = fresh.last + config.report_after(fresh.bytes.as_f64(), 1.0);

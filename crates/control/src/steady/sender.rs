@@ -1,7 +1,8 @@
 use super::Config;
 use super::constants::*;
-use super::law::{Law, Place};
-use super::signals::Round;
+use super::law::Law;
+use super::law_input::RateRelation;
+use super::signals::RttSource;
 use crate::entry::Setup;
 use crate::silence::Silence;
 use crate::{
@@ -42,7 +43,7 @@ impl SenderHalf for Sender {
     }
 
     fn on_queue(&mut self, _: &MediaQueue) {
-        self.law.has_frames();
+        self.law.set_frames();
     }
 
     fn on_unknown(&mut self, packets: &[PacketReport]) {
@@ -50,7 +51,7 @@ impl SenderHalf for Sender {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        if self.law.hear(report.at, Round::Measured(report.rtt), report.packets, Place::ALONE) {
+        if self.law.on_feedback(report.at, RttSource::Measured(report.rtt), report.packets, RateRelation::UNICAST) {
             self.silence.on_heard();
             self.by = Some(report.from);
         }
@@ -58,7 +59,7 @@ impl SenderHalf for Sender {
 
     fn on_timer(&mut self, now: Time) {
         if self.silence.is_over(now) {
-            self.law.halve();
+            self.law.on_feedback_timeout();
         }
     }
 

@@ -1,7 +1,8 @@
 //! What a sender knows of its path from reports of single packets: base delay, queueing delay, rates and losses.
 
 use super::constants::*;
-use super::trains::{Train, Trains};
+use super::packet::{ArrivedPacket, Loss, drop_old};
+use super::trains::{Train, TrainMonitor};
 use crate::PacketReport;
 use crate::fields::ABSURD_RTT;
 use std::collections::VecDeque;
@@ -11,15 +12,8 @@ use steadycast_units::{OneWay, PeerTime, Span, Time};
 const MOST_IN_FLIGHT: usize = 1 << 14;
 /// Arrivals that are remembered, whatever the rate.
 const MOST_ARRIVALS: usize = 1 << 15;
-/// Round-trip time before the first measurement, in seconds.
-pub(super) const FIRST_RTT: f64 = 0.5 * CUT_SCALE;
-
-/// Takes what is old from the front.
-pub(super) fn forget<T>(queue: &mut VecDeque<T>, old: impl Fn(&T) -> bool) {
-    while queue.front().is_some_and(&old) {
-        queue.pop_front();
-    }
-}
+/// RttSource-trip time before the first measurement, in seconds.
+pub(super) const INITIAL_RTT: f64 = 0.5 * CUT_SCALE;
 
 /// The least value of the last while, by seconds.
 #[derive(Clone, Debug, Default)]
@@ -58,33 +52,6 @@ struct Out {
     unknown: bool,
 }
 
-/// A packet that arrived. Times in seconds, `at` and `came` on the receiver's clock.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arrived {
-    /// When it left and came, and its delay, had the source spread its packets at the pacing rate.
-    left: f64,
-    at: f64,
-    delay: f64,
-    /// The same as they were.
-    pub(super) sent: f64,
-    came: f64,
-    pub(super) whole: f64,
-    /// Bytes that had arrived up to and with it.
-    bytes: u64,
-}
-
-/// A lost packet.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Loss {
-    /// When it left.
-    pub(super) sent: f64,
-    /// Queueing delay of the packet that arrived before it.
-    pub(super) q: f64,
-    /// The share of the last seconds' packets with a smaller queueing delay than that: 0.5 in the mean where losses
-    /// come by chance.
-    pub(super) rank: f64,
-}
-
 /// How a source's packets leave that may leave faster than others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
@@ -97,7 +64,7 @@ pub(super) struct Burst {
 
 /// What one report brought.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct News {
+pub(super) struct FeedbackSummary {
     /// Packets whose arrival it is the first to tell of, and those of them that carry CE.
     pub(super) arrived: u32,
     pub(super) marked: u32,
@@ -113,7 +80,7 @@ pub(super) struct News {
     pub(super) latest_marked: Option<f64>,
     /// The rates at which some packets in a row left and arrived, all of which waited.
     pub(super) rows: Vec<(f64, f64)>,
-    /// Trains that have arrived.
+    /// TrainMonitor that have arrived.
     pub(super) trains: Vec<Train>,
 }
 
@@ -128,11 +95,11 @@ struct Told {
 
 /// Where a round-trip time comes from.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Round {
+pub(super) enum RttSource {
     /// The sender's own measurement; without one, the age of the newest packet that the report tells of.
     Measured(Option<Span>),
     /// What the sender told a receiver, if it has.
-    Told(Option<Span>),
+    FromSender(Option<Span>),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -143,11 +110,11 @@ pub(super) struct Signals {
     /// When packets left, and the bytes that had left up to and with them.
     sent: VecDeque<(f64, u64)>,
     sent_bytes: u64,
-    arrivals: VecDeque<Arrived>,
+    arrivals: VecDeque<ArrivedPacket>,
     arrived_bytes: u64,
     told: VecDeque<Told>,
     rates: VecDeque<(f64, f64)>,
-    /// Delay and arrival from which all others are counted.
+    /// DelayLaw and arrival from which all others are counted.
     anchor: Option<(OneWay, PeerTime)>,
     /// The receiver's clock less ours at the last report.
     ahead: Option<f64>,
@@ -159,14 +126,14 @@ pub(super) struct Signals {
     /// The last packet's queueing delay, in seconds.
     pub(super) q: f64,
     /// The packet with which a row of packets that all waited begins, and how many came after it.
-    row: Option<(Arrived, u32)>,
+    row: Option<(ArrivedPacket, u32)>,
     /// When the last packet left, and how early the next one was then; of sources that make bursts.
     bucket: Option<(f64, f64)>,
     /// Since when packets have been early.
     early_since: Option<f64>,
     /// When a packet left last that was much too early.
     burst_at: Option<f64>,
-    /// Delay of the last packet that arrived before the next one in flight.
+    /// DelayLaw of the last packet that arrived before the next one in flight.
     before: Option<f64>,
     /// Packets that were told to be lost lately, and for how long those were overtaken that have come, in seconds.
     gone: VecDeque<Out>,
@@ -178,12 +145,12 @@ pub(super) struct Signals {
     /// Arrival of the first packet after the path's last silence, in seconds of the receiver's clock.
     resumed_at: Option<f64>,
     /// What trains have told.
-    pub(super) trains: Trains,
+    pub(super) trains: TrainMonitor,
 }
 
 impl Signals {
     pub(super) fn new() -> Self {
-        Self { base_rtt: FIRST_RTT, ..Self::default() }
+        Self { base_rtt: INITIAL_RTT, ..Self::default() }
     }
 
     /// `burst`: of sources whose packets may leave faster than that.
@@ -211,11 +178,11 @@ impl Signals {
         if self.flight.len() > MOST_IN_FLIGHT {
             self.flight.pop_front();
         }
-        forget(&mut self.sent, |(was, _)| *was < at - 2.0 * SEEN);
+        drop_old(&mut self.sent, |(was, _)| *was < at - 2.0 * SEEN);
     }
 
     /// The sender's clock is another one: what was known of single packets is worthless.
-    pub(super) fn begin_again(&mut self) {
+    pub(super) fn restart(&mut self) {
         *self = Self { rtts: std::mem::take(&mut self.rtts), base_rtt: self.base_rtt, ..Self::default() };
     }
 
@@ -259,9 +226,15 @@ impl Signals {
 
     /// Takes a report in. `keep`: for how many seconds a base delay is believed; `rate`: what the law asked for until
     /// now.
-    pub(super) fn hear(&mut self, at: Time, round: Round, packets: &[PacketReport], (rate, keep): (f64, u64)) -> News {
+    pub(super) fn on_feedback(
+        &mut self,
+        at: Time,
+        round: RttSource,
+        packets: &[PacketReport],
+        (rate, keep): (f64, u64),
+    ) -> FeedbackSummary {
         let now = at.as_secs_f64();
-        let mut news = News::default();
+        let mut news = FeedbackSummary::default();
         self.see_clock(now, packets);
         let mut newest: Option<f64> = None;
         for packet in packets {
@@ -289,13 +262,13 @@ impl Signals {
             }
         }
         let round = match round {
-            Round::Measured(rtt) => rtt.map(Span::as_secs_f64).or(newest.map(|sent| now - sent)),
-            Round::Told(rtt) => rtt.map(Span::as_secs_f64),
+            RttSource::Measured(rtt) => rtt.map(Span::as_secs_f64).or(newest.map(|sent| now - sent)),
+            RttSource::FromSender(rtt) => rtt.map(Span::as_secs_f64),
         };
         if let Some(round) = round.filter(|r| *r > 0.0 && *r < ABSURD_RTT.as_secs_f64()) {
             self.rtts.add(now, round);
         }
-        self.base_rtt = self.rtts.of(now, PATH_KEPT).unwrap_or(FIRST_RTT).max(1e-3);
+        self.base_rtt = self.rtts.of(now, PATH_KEPT).unwrap_or(INITIAL_RTT).max(1e-3);
         self.base = self.delays.of(now, keep).unwrap_or(0.0);
         self.q = self.arrivals.back().map_or(0.0, |last| (last.delay - self.base).max(0.0));
         if let Some(told) = self.told.back() {
@@ -304,9 +277,9 @@ impl Signals {
         self.count_losses(&mut news);
         self.told.push_back(Told { at: now, arrived: news.arrived, lost: news.lost, runs: news.runs });
         self.rates.push_back((now, rate));
-        forget(&mut self.told, |told| told.at < now - SEEN);
-        forget(&mut self.rates, |(at, _)| *at < now - SEEN);
-        forget(&mut self.gone, |out| out.sent < now - SEEN);
+        drop_old(&mut self.told, |told| told.at < now - SEEN);
+        drop_old(&mut self.rates, |(at, _)| *at < now - SEEN);
+        drop_old(&mut self.gone, |out| out.sent < now - SEEN);
         news
     }
 
@@ -315,7 +288,7 @@ impl Signals {
     }
 
     /// The packet whose arrival is told for the first time. One that was told to be lost shows how late packets come.
-    fn take(&mut self, number: u64, news: &mut News) -> Option<Out> {
+    fn take(&mut self, number: u64, news: &mut FeedbackSummary) -> Option<Out> {
         if let Ok(place) = self.place(number) {
             return Some(self.flight[place]).filter(|out| out.delay.is_none());
         }
@@ -336,7 +309,7 @@ impl Signals {
 
     /// A report tells that a packet has not arrived. One whose fate was unknown is lost now, or once later ones have
     /// overtaken it.
-    fn miss(&mut self, number: u64, news: &mut News) {
+    fn miss(&mut self, number: u64, news: &mut FeedbackSummary) {
         if let Ok(place) = self.place(number) {
             self.flight[place].unknown = false;
         } else if let Ok(place) = self.gone.binary_search_by_key(&number, |out| out.number)
@@ -358,7 +331,7 @@ impl Signals {
     }
 
     /// The packets that have arrived since then, the newest first.
-    fn lately(&self, from: f64) -> impl Iterator<Item = &Arrived> {
+    fn lately(&self, from: f64) -> impl Iterator<Item = &ArrivedPacket> {
         self.arrivals.iter().rev().take_while(move |a| a.at >= from)
     }
 
@@ -391,11 +364,19 @@ impl Signals {
         let at = (came + (out.early - (whole - delay)).max(0.0)).max(last.0);
         let left = out.sent + out.early;
         self.mixed += LITTLE * LITTLE * (f64::from(u8::from(self.mixes(out.sent, came))) - self.mixed);
-        self.arrivals.push_back(Arrived { left, at, delay, sent: out.sent, came, whole, bytes: self.arrived_bytes });
+        self.arrivals.push_back(ArrivedPacket {
+            left,
+            at,
+            delay,
+            sent: out.sent,
+            came,
+            whole,
+            bytes: self.arrived_bytes,
+        });
         if self.arrivals.len() > MOST_ARRIVALS {
             self.arrivals.pop_front();
         }
-        forget(&mut self.arrivals, |a| a.at < at - SEEN);
+        drop_old(&mut self.arrivals, |a| a.at < at - SEEN);
         whole
     }
 
@@ -441,20 +422,20 @@ impl Signals {
     }
 
     /// The packets that came in the `span` seconds up to `end`, the newest first.
-    fn up_to(&self, end: &Arrived, span: f64) -> impl Iterator<Item = &Arrived> {
+    fn up_to(&self, end: &ArrivedPacket, span: f64) -> impl Iterator<Item = &ArrivedPacket> {
         let (sent, came) = (end.sent, end.came);
         self.arrivals.iter().rev().skip_while(move |a| a.sent > sent).take_while(move |a| a.came >= came - span)
     }
 
     /// Their rate, in bit/s, where they are enough and cover half of that time.
-    fn before(&self, end: &Arrived, span: f64) -> Option<f64> {
+    fn before(&self, end: &ArrivedPacket, span: f64) -> Option<f64> {
         let first = self.up_to(end, span).last()?;
         let covered = end.came - first.came;
         let enough = self.up_to(end, span).count() >= SEVERAL as usize;
         (enough && covered > 0.5 * span).then(|| 8.0 * (end.bytes - first.bytes) as f64 / covered)
     }
 
-    fn count_losses(&mut self, news: &mut News) {
+    fn count_losses(&mut self, news: &mut FeedbackSummary) {
         let Some(highest) = self.highest else { return };
         let mut newest = None;
         let from = self.newest - self.late;
@@ -492,8 +473,8 @@ impl Signals {
         self.least(span, |packet| packet.delay)
     }
 
-    /// The same of another delay: [`Arrived::whole`] has the queue that a source's own bursts made.
-    pub(super) fn least(&self, span: f64, delay: impl Fn(&Arrived) -> f64) -> f64 {
+    /// The same of another delay: [`ArrivedPacket::whole`] has the queue that a source's own bursts made.
+    pub(super) fn least(&self, span: f64, delay: impl Fn(&ArrivedPacket) -> f64) -> f64 {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
         (self.lately(newest.at - span).map(&delay).fold(delay(newest), f64::min) - self.base).max(0.0)
     }
@@ -502,20 +483,20 @@ impl Signals {
     /// is no queue's.
     pub(super) fn spread(&self, span: f64) -> f64 {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
-        let sum = |(sum, count): (f64, f64), a: &Arrived| (sum + a.delay, count + 1.0);
+        let sum = |(sum, count): (f64, f64), a: &ArrivedPacket| (sum + a.delay, count + 1.0);
         let (sum, count) = self.lately(newest.at - span).fold((0.0, 0.0), sum);
         (self.mixed / LITTLE).min(1.0) * (sum / count - self.base - self.low(span)).max(0.0)
     }
 
     /// The first and the last packet that arrived in the last `span` seconds.
-    fn ends(&self, span: f64) -> Option<(&Arrived, &Arrived)> {
+    fn ends(&self, span: f64) -> Option<(&ArrivedPacket, &ArrivedPacket)> {
         let newest = self.arrivals.back()?;
         let place = self.arrivals.partition_point(|a| a.at < newest.at - span.min(SEEN));
         Some((self.arrivals.get(place)?, newest))
     }
 
     /// Returns the seconds since the first packet after the path's last silence.
-    pub(super) fn resumed_for(&self) -> Option<f64> {
+    pub(super) fn time_since_silence(&self) -> Option<f64> {
         let newest = self.arrivals.back()?;
         self.resumed_at.map(|at| newest.came - at)
     }
@@ -524,7 +505,7 @@ impl Signals {
     /// says nothing of the path after it. The first packets after it come at the rate of the last link, and say nothing
     /// either.
     pub(super) fn carries_since_silence(&self, span: f64, rate: f64) -> Option<f64> {
-        let since = self.resumed_for().filter(|since| *since >= PATH_RESUME_TIME);
+        let since = self.time_since_silence().filter(|since| *since >= PATH_RESUME_TIME);
         self.carries(since.map_or(span, |since| since.min(span)), rate)
     }
 
@@ -558,6 +539,13 @@ impl Signals {
         spans.into_iter().filter_map(|span| self.carries(span, rate)).reduce(f64::max)
     }
 
+    /// The rate up to which a law grows of which a source leaves most unused (RFC 7661, 4.3), in bit/s: no loss would
+    /// tell of it.
+    pub(super) fn usage_limit(&self) -> f64 {
+        let used = self.received(A_WHILE);
+        used.map_or(f64::INFINITY, |used| f64::from(SEVERAL) * MORE * used)
+    }
+
     /// The rate of what was sent between two times, in bit/s.
     fn sent_rate(&self, from: f64, to: f64) -> f64 {
         let up_to = |time: f64| {
@@ -583,7 +571,7 @@ impl Signals {
 
     /// Packets told of in the last `span` seconds, three at most, and the shares of them that are lost, and lost with
     /// several in a row counted once.
-    pub(super) fn lossy(&self, now: f64, span: f64) -> (u32, f64, f64) {
+    pub(super) fn loss_shares(&self, now: f64, span: f64) -> (u32, f64, f64) {
         let lately = self.told.iter().filter(|told| told.at > now - span);
         let sum = |(n, lost, runs), told: &Told| (n + told.arrived + told.lost, lost + told.lost, runs + told.runs);
         let (told, lost, runs) = lately.fold((0, 0, 0), sum);

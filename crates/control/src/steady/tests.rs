@@ -1,12 +1,14 @@
 //! What this law must not take for something else.
-use super::compete::Compete;
+use super::compete::CompeteLaw;
 use super::constants::{A_BIT_MORE, A_WHILE, FOLLOWS, LITTLE};
-use super::delay::{Delay, Step, Turn};
-use super::law::{Law, Mode as Rules, Place};
-use super::scalable::Scalable;
-use super::signals::{Burst, Loss, News, Round, Signals};
-use super::trains::{Timetable, Train, Trains};
-use super::verdict::{Chance, Follows, Memory, OwnQueue};
+use super::delay::DelayLaw;
+use super::law::{Law, Mode as Rules};
+use super::law_input::{LawInput, RateRelation, Transition};
+use super::packet::Loss;
+use super::scalable::ScalableLaw;
+use super::signals::{Burst, FeedbackSummary, RttSource, Signals};
+use super::trains::{Train, TrainMonitor, TrainSchedule};
+use super::verdict::{LossClassifier, OwnQueue, PeakRate, RateResponse};
 use super::{Config, PARAMS};
 use crate::entry::{Mode, Setup, Values};
 use crate::equation::{LossRate, throughput_full};
@@ -25,8 +27,8 @@ fn noise(n: usize) -> f64 {
 }
 
 /// Rows whose sent rate swings by `swing`, each 100 ms, of which `arrives` makes what arrives.
-fn follows(swing: f64, arrives: impl Fn(f64, usize) -> f64) -> Follows {
-    let mut follows = Follows::default();
+fn follows(swing: f64, arrives: impl Fn(f64, usize) -> f64) -> RateResponse {
+    let mut follows = RateResponse::default();
     for n in 0..60 {
         let sent = 1e6 * (1.0 + swing * f64::from(u32::try_from(n % 6).unwrap()));
         follows.see(0.1 * f64::from(u32::try_from(n).unwrap()), sent, arrives(sent, n));
@@ -34,7 +36,7 @@ fn follows(swing: f64, arrives: impl Fn(f64, usize) -> f64) -> Follows {
     follows
 }
 
-fn is_own(follows: &Follows) -> bool {
+fn is_own(follows: &RateResponse) -> bool {
     follows.is_near(0.0, FOLLOWS)
 }
 
@@ -67,7 +69,7 @@ fn a_queue_of_its_own_is_one_where_what_arrives_does_not_follow_what_is_sent() {
 #[test]
 fn a_rate_that_hardly_changed_tells_nothing_of_whose_queue_it_is() {
     assert!(!is_own(&follows(0.01, |_, _| 1e6)));
-    let mut few = Follows::default();
+    let mut few = RateResponse::default();
     (0..7).for_each(|n| few.see(f64::from(n), 1e6 * f64::from(1 + n % 3), 1e6));
     assert!(!is_own(&few));
     few.see(7.0, 2e6, 1e6);
@@ -77,7 +79,7 @@ fn a_rate_that_hardly_changed_tells_nothing_of_whose_queue_it_is() {
 #[test]
 fn losses_at_any_queue_are_taken_for_chance_and_losses_at_the_highest_for_congestion() {
     let after = |rank: fn(usize) -> f64| {
-        let mut chance = Chance::new();
+        let mut chance = LossClassifier::new();
         let see = |n: usize| {
             let at = f64::from(u32::try_from(n).unwrap());
             chance.see(at, &Loss { sent: at, q: 0.03, rank: rank(n) }, 0.002)
@@ -91,7 +93,7 @@ fn losses_at_any_queue_are_taken_for_chance_and_losses_at_the_highest_for_conges
 
 #[test]
 fn the_highest_rate_is_remembered_for_a_minute_and_not_for_ten() {
-    let mut memory = Memory(4e6);
+    let mut memory = PeakRate(4e6);
     (0..600).for_each(|_| memory.see(0.0, 0.1, false));
     assert!((memory.0 / 2e6 - 1.0).abs() < 0.01, "{}", memory.0);
     (0..5_400).for_each(|_| memory.see(0.0, 0.1, false));
@@ -108,7 +110,12 @@ fn burst(told: Option<Burst>) -> (f64, f64) {
         free = free.max(sent + 0.02) + 0.008;
         let arrived = PacketArrival { at: Some(PeerTime::from_nanos((free * 1e9) as i64)), ecn: None };
         let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
-        signals.hear(Time::ZERO + Span::from_secs_f64(free + 0.02), Round::Measured(None), &[report], (1e6, 20));
+        signals.on_feedback(
+            Time::ZERO + Span::from_secs_f64(free + 0.02),
+            RttSource::Measured(None),
+            &[report],
+            (1e6, 20),
+        );
     };
     (0..10).for_each(|n| hear(&mut signals, n, 0.02 * n as f64));
     (0..20).for_each(|n| hear(&mut signals, 10 + n, 1.0 + 0.0032 * n as f64));
@@ -165,7 +172,7 @@ impl Told {
     /// A source of frames, in this mode and with 1 Mb/s after three seconds at that rate on an empty path of 20 ms.
     fn of_frames(cap: Rate, mode: Rules) -> Self {
         let mut told = Self::new(cap);
-        told.law.has_frames();
+        told.law.set_frames();
         told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
         (told.law.mode, told.law.rate) = (mode, 1e6);
         told
@@ -182,7 +189,12 @@ impl Told {
                 let arrived = PacketArrival { at: Some(PeerTime::from_nanos(came.as_nanos() as i64)), ecn: None };
                 let report =
                     PacketReport { number: self.number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
-                self.law.hear(came + Span::from_secs_f64(BACK), Round::Measured(None), &[report], Place::ALONE);
+                self.law.on_feedback(
+                    came + Span::from_secs_f64(BACK),
+                    RttSource::Measured(None),
+                    &[report],
+                    RateRelation::UNICAST,
+                );
             }
             self.rules.push((self.now, self.law.rule));
             self.number += 1;
@@ -204,7 +216,7 @@ fn a_rate_above_twice_what_arrives_breaks_the_promise_and_one_below_keeps_it() {
     for (rate, broken) in [(1e6, 0), (0.9 * most, 0), (1.1 * most, 1), (50e6, 1)] {
         (told.law.mode, told.law.rate) = (Rules::Compete, rate);
         told.law.checks[1] = Check::new(&super::TWICE);
-        told.law.look(told.now, (Rules::Compete, rate), Place::ALONE);
+        told.law.check_promises(told.now, (Rules::Compete, rate), RateRelation::UNICAST);
         assert_eq!((told.law.checks[1].checked, told.law.checks[1].broken), (1, broken), "{rate}");
     }
 }
@@ -236,8 +248,8 @@ fn the_ranks_of_losses_by_chance_have_no_bias_and_those_at_the_top_of_a_queue_ar
                 stream: Stream::Media,
                 arrived: Some(arrived),
             };
-            let news = signals.hear(came, Round::Measured(None), &[report], (2e6, 20));
-            found.extend(news.loss.filter(|_| sent > 5.0).map(|loss| loss.rank));
+            let feedback = signals.on_feedback(came, RttSource::Measured(None), &[report], (2e6, 20));
+            found.extend(feedback.loss.filter(|_| sent > 5.0).map(|loss| loss.rank));
         }
         found.iter().sum::<f64>() / found.len() as f64
     };
@@ -248,18 +260,18 @@ fn the_ranks_of_losses_by_chance_have_no_bias_and_those_at_the_top_of_a_queue_ar
 }
 
 /// A step of a law at `now`, on signals.
-fn step<'a>(signals: &'a Signals, news: &'a News, now: f64, rate: f64) -> Step<'a> {
-    Step {
+fn step<'a>(signals: &'a Signals, feedback: &'a FeedbackSummary, now: f64, rate: f64) -> LawInput<'a> {
+    LawInput {
         now,
         dt: 0.1,
         rate,
         rtt: signals.rtt(),
         signals,
-        news,
+        feedback,
         loss: None,
         mark: false,
         share: None,
-        place: Place::ALONE,
+        relation: RateRelation::UNICAST,
     }
 }
 
@@ -267,14 +279,14 @@ fn step<'a>(signals: &'a Signals, news: &'a News, now: f64, rate: f64) -> Step<'
 fn a_window_over_a_round_trip_that_a_drain_made_short_gives_no_more_than_what_arrives_and_a_fifth() {
     let mut told = Told::new(Rate::mbps(50));
     told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
-    let (signals, news, config) = (&told.law.signals, News::default(), config());
-    let (mut compete, mut chance) = (Compete::new(), Chance::new());
+    let (signals, feedback, config) = (&told.law.signals, FeedbackSummary::default(), config());
+    let (mut compete, mut chance) = (CompeteLaw::new(), LossClassifier::new());
     // 4 Mb/s over 200 ms are a window that would give 20 Mb/s over 40 ms.
     compete.left = true;
     compete.begin(2.9, 4e6, 0.2);
     compete.restore = 0.0;
-    let after = compete.step(&step(signals, &news, 3.0, 1e6), &mut chance, 0.003, &config);
-    let Turn::Rate(rate, _) = after else { panic!("{after:?}") };
+    let after = compete.update(&step(signals, &feedback, 3.0, 1e6), &mut chance, 0.003, &config);
+    let Transition::Stay(rate, _) = after else { panic!("{after:?}") };
     let most = 1.2e6 + 2.0 * 8_000.0 / signals.rtt();
     assert!((1.2e6..=most + 1e4).contains(&rate), "{rate}");
 }
@@ -283,16 +295,16 @@ fn a_window_over_a_round_trip_that_a_drain_made_short_gives_no_more_than_what_ar
 fn a_window_of_which_a_source_uses_little_stops_at_six_times_what_is_used_whatever_the_source() {
     let mut told = Told::new(Rate::mbps(50));
     told.run(12.0, Some(3e5), |_, _, _| Some(0.05));
-    let (signals, news) = (&told.law.signals, News::default());
+    let (signals, feedback) = (&told.law.signals, FeedbackSummary::default());
     let after_a_minute = |frames| {
         let config = Config { frames, cap: 1e12, ..config() };
-        let (mut compete, mut chance) = (Compete::new(), Chance::new());
+        let (mut compete, mut chance) = (CompeteLaw::new(), LossClassifier::new());
         compete.left = true;
         compete.begin(12.0, 3e5, signals.rtt());
         let mut rate = 0.0;
         for n in 1..600_u32 {
-            let step = step(signals, &news, 12.0 + 0.1 * f64::from(n), 3e5);
-            if let Turn::Rate(now, _) = compete.step(&step, &mut chance, 0.003, &config) {
+            let step = step(signals, &feedback, 12.0 + 0.1 * f64::from(n), 3e5);
+            if let Transition::Stay(now, _) = compete.update(&step, &mut chance, 0.003, &config) {
                 rate = now;
             }
         }
@@ -308,17 +320,17 @@ fn a_window_of_which_a_source_uses_little_stops_at_six_times_what_is_used_whatev
 fn at_the_sessions_cap_the_window_does_not_grow_so_that_the_next_loss_lowers_the_rate() {
     let mut told = Told::new(Rate::mbps(50));
     told.run(3.0, Some(1e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.06, 0.25) }));
-    let (signals, news, config) =
-        (&told.law.signals, News::default(), Config { receivers: true, cap: 1e6, ..config() });
+    let (signals, feedback, config) =
+        (&told.law.signals, FeedbackSummary::default(), Config { receivers: true, cap: 1e6, ..config() });
     for first in [true, false] {
-        let (mut compete, mut chance) = (Compete::new(), Chance::new());
+        let (mut compete, mut chance) = (CompeteLaw::new(), LossClassifier::new());
         compete.left = !first;
         compete.begin(3.0, 1e6, signals.rtt());
         compete.watch(signals.q, 0.1);
         let mut step = |now, loss| {
-            let step = Step { loss, ..step(signals, &news, now, 1e6) };
-            match compete.step(&step, &mut chance, 0.003, &config) {
-                Turn::Rate(rate, _) => rate,
+            let step = LawInput { loss, ..step(signals, &feedback, now, 1e6) };
+            match compete.update(&step, &mut chance, 0.003, &config) {
+                Transition::Stay(rate, _) => rate,
                 other => panic!("{other:?}"),
             }
         };
@@ -408,17 +420,17 @@ fn a_delay_that_no_yield_changes_is_the_paths_and_one_that_varies_is_somebody_el
 fn the_scale_that_a_mark_halved_comes_back_over_minutes() {
     let mut told = Told::new(Rate::mbps(4));
     told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
-    let (signals, news, config) = (&told.law.signals, News::default(), config());
-    let (mut delay, mut chance) = (Delay::new(), Chance::new());
+    let (signals, feedback, config) = (&told.law.signals, FeedbackSummary::default(), config());
+    let (mut delay, mut chance) = (DelayLaw::new(), LossClassifier::new());
     delay.begin(2.0, 4e6);
-    let at_1_mbps = |delay: &Delay| delay.target(1e6, &config);
+    let at_1_mbps = |delay: &DelayLaw| delay.target(1e6, &config);
     let whole = at_1_mbps(&delay);
-    let marked = Step { mark: true, ..step(signals, &news, 3.0, 4e6) };
-    delay.step(&marked, &mut chance, true, &config);
+    let marked = LawInput { mark: true, ..step(signals, &feedback, 3.0, 4e6) };
+    delay.update(&marked, &mut chance, true, &config);
     let half = at_1_mbps(&delay);
     let mut after = |seconds: u32| {
         for n in 0..10 * seconds {
-            delay.step(&step(signals, &news, 3.0 + 0.1 * f64::from(n), 4e6), &mut chance, true, &config);
+            delay.update(&step(signals, &feedback, 3.0 + 0.1 * f64::from(n), 4e6), &mut chance, true, &config);
         }
         at_1_mbps(&delay)
     };
@@ -433,20 +445,20 @@ fn the_scale_that_a_mark_halved_comes_back_over_minutes() {
 fn the_competing_window_has_segments_of_1500_bytes_whatever_the_packets_are() {
     let mut told = Told::new(Rate::mbps(50));
     told.run(3.0, Some(8e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.1, 0.25) }));
-    let (signals, news) = (&told.law.signals, News::default());
+    let (signals, feedback) = (&told.law.signals, FeedbackSummary::default());
     let rates = [300, 1_000, 1_500].map(|packet| {
         let setup =
             Setup { packet: Bytes::new(packet), ..Setup::unicast(Rate::kbps(1), Rate::mbps(50), Seed(1).part("")) };
         let config = Config::new(&setup, &Values::resolve(PARAMS, Mode::Repaired, &[]).unwrap());
-        let (mut compete, mut chance) = (Compete::new(), Chance::new());
+        let (mut compete, mut chance) = (CompeteLaw::new(), LossClassifier::new());
         compete.left = true;
         compete.begin(3.0, 1e6, signals.rtt());
         let grown = (0..20).map(|n| {
-            let step = step(signals, &news, 3.0 + 0.1 * f64::from(n), 1e6);
-            compete.step(&step, &mut chance, 0.003, &config)
+            let step = step(signals, &feedback, 3.0 + 0.1 * f64::from(n), 1e6);
+            compete.update(&step, &mut chance, 0.003, &config)
         });
         match grown.last() {
-            Some(Turn::Rate(rate, _)) => rate,
+            Some(Transition::Stay(rate, _)) => rate,
             other => panic!("{other:?}"),
         }
     });
@@ -506,15 +518,15 @@ fn packets_that_come_late_are_lost_until_it_is_known_how_late_they_come() {
                 let arrived = Some(PacketArrival { at: Some(came), ecn: None });
                 let size = Bytes::new(1_000);
                 let report = PacketReport { number: n, sent: at(n), size, stream: Stream::Media, arrived };
-                let round = Round::Measured(Some(Span::millis(40)));
-                let news = signals.hear(at(number + 16), round, &[report], (3e6, 20));
-                (lost, came_late) = (lost + news.lost, came_late + news.late);
-                last = if news.lost > 0 { number } else { last };
+                let round = RttSource::Measured(Some(Span::millis(40)));
+                let feedback = signals.on_feedback(at(number + 16), round, &[report], (3e6, 20));
+                (lost, came_late) = (lost + feedback.lost, came_late + feedback.late);
+                last = if feedback.lost > 0 { number } else { last };
             }
         }
         assert!((1..=u32::try_from(late).unwrap() / 10 + 2).contains(&lost) && last < 100, "{late}: {lost}, {last}");
         assert_eq!(lost, came_late, "{late}");
-        assert!(signals.lossy(at(2_000).as_secs_f64(), 10.0).1 < 1e-9, "{late}");
+        assert!(signals.loss_shares(at(2_000).as_secs_f64(), 10.0).1 < 1e-9, "{late}");
     }
 }
 
@@ -525,9 +537,9 @@ fn what_chance_hardly_ever_loses_is_more_than_chance() {
     for (told, lost, more) in
         [(12, 8.0, true), (12, 5.0, false), (1_000, 150.0, true), (1_000, 115.0, false), (2, 2.0, false)]
     {
-        assert_eq!(Chance::is_more(told, lost / f64::from(told), 0.1), more, "{lost} of {told}");
+        assert_eq!(LossClassifier::is_more(told, lost / f64::from(told), 0.1), more, "{lost} of {told}");
     }
-    assert!(!Chance::is_more(1_000, 0.0, 0.1) && !Chance::is_more(0, 0.0, 0.1));
+    assert!(!LossClassifier::is_more(1_000, 0.0, 0.1) && !LossClassifier::is_more(0, 0.0, 0.1));
 }
 
 #[test]
@@ -535,16 +547,17 @@ fn where_renos_growth_rules_the_window_stays_within_tcps_equation_with_its_time_
     let mut told = Told::new(Rate::mbps(50));
     told.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.1, 0.25) }));
     let (signals, config) = (&told.law.signals, config());
-    let (mut compete, mut chance) = (Compete::new(), Chance::new());
+    let (mut compete, mut chance) = (CompeteLaw::new(), LossClassifier::new());
     compete.left = true;
     compete.begin(3.0, 4e6, signals.rtt());
     let mut rates = Vec::new();
     for n in 0..1_200u32 {
-        let news = News { arrived: 9, lost: 1, ..News::default() };
+        let feedback = FeedbackSummary { arrived: 9, lost: 1, ..FeedbackSummary::default() };
         let now = 3.0 + 0.1 * f64::from(n);
         let loss = n.is_multiple_of(10).then_some(Loss { sent: now, q: 0.01, rank: 0.9 });
-        let step = Step { loss, ..step(signals, &news, now, 1e6) };
-        let (Turn::Rate(rate, _) | Turn::Go(rate, _)) = compete.step(&step, &mut chance, 0.003, &config);
+        let step = LawInput { loss, ..step(signals, &feedback, now, 1e6) };
+        let (Transition::Stay(rate, _) | Transition::Switch(rate, _)) =
+            compete.update(&step, &mut chance, 0.003, &config);
         rates.push(rate);
     }
     let late = rates[600..].iter().fold(0.0, |most: f64, rate| most.max(*rate));
@@ -589,15 +602,15 @@ fn a_late_packet_counts_by_its_own_send_time_and_one_of_another_stream_as_receiv
     for (number, sent) in [(0, 1.0), (1, 1.5), (2, 2.0)] {
         signals.on_sent(at(sent), number, 1_000, None);
     }
-    signals.hear(at(2.1), Round::Told(None), &[report(0, 1.0, 1.05), report(2, 2.0, 2.05)], (1e6, 20));
+    signals.on_feedback(at(2.1), RttSource::FromSender(None), &[report(0, 1.0, 1.05), report(2, 2.0, 2.05)], (1e6, 20));
     signals.on_late(at(1.01), 1, 1_000);
-    signals.hear(at(2.2), Round::Told(None), &[report(1, 1.01, 2.06)], (1e6, 20));
+    signals.on_feedback(at(2.2), RttSource::FromSender(None), &[report(1, 1.01, 2.06)], (1e6, 20));
     assert!((signals.q - 1.0).abs() < 0.001, "{}", signals.q);
     assert!((signals.base_rtt - 0.1).abs() < 1e-9, "none was told: {}", signals.base_rtt);
     let before = signals.received(3.0).unwrap();
     signals.on_extra(10_000);
     signals.on_sent(at(2.2), 3, 1_000, None);
-    signals.hear(at(2.3), Round::Told(Some(Span::millis(40))), &[report(3, 2.2, 2.25)], (1e6, 20));
+    signals.on_feedback(at(2.3), RttSource::FromSender(Some(Span::millis(40))), &[report(3, 2.2, 2.25)], (1e6, 20));
     assert!(signals.received(3.0).unwrap() > 3.0 * before, "{before}");
     assert!((signals.base_rtt - 0.04).abs() < 1e-9);
 }
@@ -605,7 +618,7 @@ fn a_late_packet_counts_by_its_own_send_time_and_one_of_another_stream_as_receiv
 #[test]
 fn a_start_that_silence_made_slow_goes_on_when_somebody_is_heard() {
     let mut told = Told::new(Rate::mbps(4));
-    (0..4).for_each(|_| told.law.halve());
+    (0..4).for_each(|_| told.law.on_feedback_timeout());
     assert!(told.law.rate < 20e3, "{}", told.law.rate);
     told.run(5.0, None, |_, _, _| Some(0.02));
     assert!((3.9e6..=4e6).contains(&told.law.rate), "{} by {}", told.law.rate, told.law.rule);
@@ -626,12 +639,12 @@ fn marks_of_packets_that_were_in_flight_at_a_cut_do_not_cut_again() {
     let mut told = Told::new(Rate::mbps(4));
     told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
     let (signals, config) = (&told.law.signals, Config { l4s: true, ..config() });
-    let marked = News { arrived: 5, marked: 5, ..News::default() };
-    let at = |now: f64, mark: bool| Step { mark, ..step(signals, &marked, now, 4e6) };
-    let mut scalable = Scalable::default();
+    let marked = FeedbackSummary { arrived: 5, marked: 5, ..FeedbackSummary::default() };
+    let at = |now: f64, mark: bool| LawInput { mark, ..step(signals, &marked, now, 4e6) };
+    let mut scalable = ScalableLaw::default();
     assert!(scalable.rules(&at(3.0, true), &config));
-    let mut rate = |now, mark| match scalable.step(&at(now, mark), &config) {
-        Turn::Rate(rate, _) => rate,
+    let mut rate = |now, mark| match scalable.update(&at(now, mark), &config) {
+        Transition::Stay(rate, _) => rate,
         other => panic!("{other:?}"),
     };
     let first = rate(3.0, true);
@@ -656,7 +669,7 @@ fn seen_of(times: f64) -> f64 {
         let came = sent + 0.02 + if n == 0 { 0.0 } else { 0.1 };
         let arrived = PacketArrival { at: Some(PeerTime::from_nanos((came * 1e9) as i64)), ecn: None };
         let report = PacketReport { number: n, sent: at(sent), size, stream: Stream::Media, arrived: Some(arrived) };
-        signals.hear(at(came + 0.02), Round::Measured(None), &[report], (40e3, 20));
+        signals.on_feedback(at(came + 0.02), RttSource::Measured(None), &[report], (40e3, 20));
     }
     signals.q
 }
@@ -694,17 +707,17 @@ fn a_queue_that_was_ones_own_is_so_for_two_minutes_and_not_where_it_gives_less_t
 
 #[test]
 fn the_target_is_a_packet_of_its_own_less_what_codel_leaves_alone_and_where_it_was_pushed_down_no_longer_one() {
-    let (mut delay, config) = (Delay::new(), Config { bits: 9_600.0, ..config() });
-    delay.owns(10.0, 400e3);
+    let (mut delay, config) = (DelayLaw::new(), Config { bits: 9_600.0, ..config() });
+    delay.set_own_queue(10.0, 400e3);
     let least = |now: f64, rate: f64| delay.target_now(now, rate, &config) - delay.target(rate, &config);
     assert!(least(11.0, 400e3).abs() < 1e-9, "the target is more than that while nothing was dropped");
-    let marked = |mut delay: Delay| {
+    let marked = |mut delay: DelayLaw| {
         let mut told = Told::new(Rate::mbps(4));
         told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
-        let (signals, news, mut chance) = (&told.law.signals, News::default(), Chance::new());
+        let (signals, feedback, mut chance) = (&told.law.signals, FeedbackSummary::default(), LossClassifier::new());
         for n in 0..6 {
-            let step = Step { mark: true, ..step(signals, &news, 11.0 + f64::from(n), 400e3) };
-            delay.step(&step, &mut chance, true, &config);
+            let step = LawInput { mark: true, ..step(signals, &feedback, 11.0 + f64::from(n), 400e3) };
+            delay.update(&step, &mut chance, true, &config);
         }
         delay
     };
@@ -747,15 +760,15 @@ fn a_queue_that_has_gone_and_that_nobody_lost_in_is_left_and_one_that_stands_is_
 #[test]
 fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds_and_not_later() {
     let carries = |later: f64, rtt: f64| {
-        let (mut compete, mut signals, news) = (Compete::new(), Signals::new(), News::default());
+        let (mut compete, mut signals, feedback) = (CompeteLaw::new(), Signals::new(), FeedbackSummary::default());
         (compete.left, signals.base_rtt) = (true, rtt);
         // 4 Mb/s over 100 ms, ended; then 400 kb/s.
         compete.begin(3.0, 4e6, 0.1);
         compete.end_own(4.0, 4e6);
         compete.begin(4.0 + later, 4e5, rtt);
-        let step = Step { dt: 0.0, ..step(&signals, &news, 4.0 + later, 4e5) };
-        match compete.step(&step, &mut Chance::new(), 0.003, &config()) {
-            Turn::Rate(rate, _) => rate,
+        let step = LawInput { dt: 0.0, ..step(&signals, &feedback, 4.0 + later, 4e5) };
+        match compete.update(&step, &mut LossClassifier::new(), 0.003, &config()) {
+            Transition::Stay(rate, _) => rate,
             other => panic!("{other:?}"),
         }
     };
@@ -799,14 +812,14 @@ fn marks_in_a_queue_that_stands_tell_of_others_as_losses_do_and_marks_at_the_tar
     let goes = |queue: f64| {
         let mut told = Told::new(Rate::mbps(50));
         told.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, queue, 0.25) }));
-        let (signals, news, config) = (&told.law.signals, News::default(), config());
-        let (mut delay, mut chance) = (Delay::new(), Chance::new());
+        let (signals, feedback, config) = (&told.law.signals, FeedbackSummary::default(), config());
+        let (mut delay, mut chance) = (DelayLaw::new(), LossClassifier::new());
         delay.begin(1.0, 4e6);
         (0..6).any(|n| {
-            let step = Step { mark: true, ..step(signals, &news, 3.0 + 0.1 * f64::from(n), 4e6) };
+            let step = LawInput { mark: true, ..step(signals, &feedback, 3.0 + 0.1 * f64::from(n), 4e6) };
             matches!(
-                delay.step(&step, &mut chance, true, &config),
-                Turn::Go(_, "compete: lost again, in a standing queue")
+                delay.update(&step, &mut chance, true, &config),
+                Transition::Switch(_, "compete: lost again, in a standing queue")
             )
         })
     };
@@ -818,32 +831,33 @@ fn in_its_own_queue_a_loss_of_frames_leaves_what_arrives_and_their_bursts_are_a_
     let after = |frames: bool, own: bool| {
         let mut told = Told::new(Rate::mbps(50));
         told.run(3.0, Some(8e5), |at, _, _| Some(if at < 2.9 { 0.02 } else { 0.03 }));
-        let (signals, news, config) = (&told.law.signals, News::default(), Config { frames, ..config() });
-        let (mut delay, mut chance) = (Delay::new(), Chance::new());
+        let (signals, feedback, config) =
+            (&told.law.signals, FeedbackSummary::default(), Config { frames, ..config() });
+        let (mut delay, mut chance) = (DelayLaw::new(), LossClassifier::new());
         delay.begin(1.0, 1e6);
         if own {
-            delay.owns(1.0, 1e6);
+            delay.set_own_queue(1.0, 1e6);
         }
         (0..8).for_each(|n| {
             let _ = chance.see(1.0 + 0.1 * f64::from(n), &Loss { sent: 0.9, q: 0.01, rank: 1.0 }, 0.0);
         });
         let before = delay.target(1e6, &config);
         let loss = Some(Loss { sent: 2.95, q: 0.01, rank: 1.0 });
-        let turn = delay.step(&Step { loss, ..step(signals, &news, 3.0, 1e6) }, &mut chance, true, &config);
+        let turn = delay.update(&LawInput { loss, ..step(signals, &feedback, 3.0, 1e6) }, &mut chance, true, &config);
         (turn, delay.target(1e6, &config) < before)
     };
-    let (Turn::Rate(rate, "delay: lost in its own queue"), false) = after(true, true) else {
+    let (Transition::Stay(rate, "delay: lost in its own queue"), false) = after(true, true) else {
         panic!("{:?}", after(true, true))
     };
     assert!((7e5..9e5).contains(&rate), "{rate}");
     for (frames, own) in [(true, false), (false, true)] {
         let (turn, lower) = after(frames, own);
-        assert!(lower && !matches!(turn, Turn::Rate(_, "delay: lost in its own queue")), "{turn:?}");
+        assert!(lower && !matches!(turn, Transition::Stay(_, "delay: lost in its own queue")), "{turn:?}");
     }
     let queue = |own: bool| {
         let mut told = Told::of_frames(Rate::mbps(50), Rules::Delay);
         if own {
-            told.law.take_as_own(told.now);
+            told.law.set_own_queue(told.now);
         }
         // Ten packets at once, each of which waits for those before it.
         for n in 0..10u32 {
@@ -853,7 +867,7 @@ fn in_its_own_queue_a_loss_of_frames_leaves_what_arrives_and_their_bursts_are_a_
             let arrived = PacketArrival { at: Some(PeerTime::from_nanos(came.as_nanos() as i64)), ecn: None };
             let (number, size) = (told.number, Bytes::new(1_000));
             let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
-            told.law.signals.hear(came, Round::Measured(None), &[report], (1e6, 20));
+            told.law.signals.on_feedback(came, RttSource::Measured(None), &[report], (1e6, 20));
             told.number += 1;
         }
         told.law.signals.q
@@ -882,8 +896,8 @@ fn trains(apart: f64, waits: f64) -> Option<f64> {
         let arrived = PacketArrival { at: Some(PeerTime::from_nanos((told * 1e9) as i64)), ecn: None };
         let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
         let now = Time::ZERO + Span::from_secs_f64(came + 0.02);
-        let news = signals.hear(now, Round::Measured(None), &[report], (1e6, 20));
-        for train in &news.trains {
+        let feedback = signals.on_feedback(now, RttSource::Measured(None), &[report], (1e6, 20));
+        for train in &feedback.trains {
             signals.trains.note(now.as_secs_f64(), train);
         }
     }
@@ -909,28 +923,28 @@ fn trains_tell_no_share_where_no_queue_stood_before_them() {
 
 #[test]
 fn trains_that_show_a_queue_of_its_own_count_in_a_row_and_one_that_does_not_ends_that() {
-    let mut trains = Trains::default();
+    let mut trains = TrainMonitor::default();
     let train = |before, waited| Train { bits: 24_000.0, took: 0.024, before, waited };
     for (n, before) in [1e6, 0.95e6, 0.5e6, 1e6].into_iter().enumerate() {
         trains.note(1.0 + n as f64, &train(Some(before), true));
-        let own = [1, 2].map(|count| trains.show_own(count));
+        let own = [1, 2].map(|count| trains.shows_own_queue(count));
         assert_eq!(own, [[true, false], [true, true], [false, false], [true, false]][n], "after train {n}");
     }
     let share = trains.share(6.0).unwrap();
     assert!((0.8..0.9).contains(&share), "{share}");
     trains.note(6.0, &train(None, false));
-    assert!(trains.show_own(1) && !trains.show_own(2), "one with too little before it says nothing");
+    assert!(trains.shows_own_queue(1) && !trains.shows_own_queue(2), "one with too little before it says nothing");
     trains.note(6.0, &train(Some(0.9e6), false));
-    assert!(trains.show_own(2), "a flow that gets what a train shows has it to itself, with a queue or without");
+    assert!(trains.shows_own_queue(2), "a flow that gets what a train shows has it to itself, with a queue or without");
     trains.note(6.0, &train(Some(0.5e6), false));
     assert_eq!(trains.share(6.0), Some(share), "less, without a queue, may be all that was sent");
-    assert!(!trains.show_own(1));
+    assert!(!trains.shows_own_queue(1));
     assert_eq!(trains.share(30.0), None, "it is too long ago");
 }
 
 #[test]
 fn several_trains_leave_while_it_is_in_doubt_whether_the_queue_is_its_own() {
-    let mut table = Timetable::default();
+    let mut table = TrainSchedule::default();
     for n in 0..100_u32 {
         let now = 0.1 * f64::from(n);
         table.delay(now, (5.0..7.0).contains(&now));
@@ -941,23 +955,23 @@ fn several_trains_leave_while_it_is_in_doubt_whether_the_queue_is_its_own() {
 
 #[test]
 fn a_loss_at_a_queue_raises_a_doubt_that_ends_by_time_or_once_the_queue_is_its_own() {
-    let (signals, news, config) = (Signals::new(), News::default(), config());
+    let (signals, feedback, config) = (Signals::new(), FeedbackSummary::default(), config());
     let after = |losses: u32, q: f64| {
-        let (mut delay, mut chance) = (Delay::new(), Chance::new());
+        let (mut delay, mut chance) = (DelayLaw::new(), LossClassifier::new());
         (1..losses).for_each(|n| {
             let _ = chance.see(9.0 + 0.1 * f64::from(n), &Loss { sent: 9.0, q, rank: 0.5 }, 0.0);
         });
         let loss = Some(Loss { sent: 9.9, q, rank: 0.5 });
-        delay.step(&Step { loss, ..step(&signals, &news, 10.0, 1e6) }, &mut chance, true, &config);
+        delay.update(&LawInput { loss, ..step(&signals, &feedback, 10.0, 1e6) }, &mut chance, true, &config);
         delay
     };
     let mut delay = after(1, 0.02);
-    assert!(delay.doubts(10.5, 1e6));
-    assert!(!delay.doubts(10.1 + A_WHILE, 1e6), "the time is over");
-    delay.owns(10.5, 1e6);
-    assert!(!delay.doubts(10.5, 1e6), "it is its own");
-    assert!(!after(1, 0.002).doubts(10.5, 1e6), "no queue");
-    assert!(!after(8, 0.02).doubts(10.5, 1e6), "losses that come at any queue, as a radio's do");
+    assert!(delay.is_queue_in_doubt(10.5, 1e6));
+    assert!(!delay.is_queue_in_doubt(10.1 + A_WHILE, 1e6), "the time is over");
+    delay.set_own_queue(10.5, 1e6);
+    assert!(!delay.is_queue_in_doubt(10.5, 1e6), "it is its own");
+    assert!(!after(1, 0.002).is_queue_in_doubt(10.5, 1e6), "no queue");
+    assert!(!after(8, 0.02).is_queue_in_doubt(10.5, 1e6), "losses that come at any queue, as a radio's do");
 }
 
 #[test]
@@ -965,15 +979,15 @@ fn beside_a_queue_that_has_little_of_a_flow_a_train_tells_whose_it_is_and_one_of
     let goes = |rate: f64, share: Option<f64>, own: bool| {
         let mut told = Told::new(Rate::mbps(50));
         told.run(3.0, Some(rate), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.06, 0.25) }));
-        let (signals, news, config) = (&told.law.signals, News::default(), config());
-        let (mut delay, mut chance) = (Delay::new(), Chance::new());
+        let (signals, feedback, config) = (&told.law.signals, FeedbackSummary::default(), config());
+        let (mut delay, mut chance) = (DelayLaw::new(), LossClassifier::new());
         delay.begin(1.0, rate);
         if own {
-            delay.owns(1.0, rate);
+            delay.set_own_queue(1.0, rate);
         }
-        let step = Step { share, ..step(signals, &news, 3.0, rate) };
-        let turn = delay.step(&step, &mut chance, true, &config);
-        (delay.wonders(), matches!(turn, Turn::Go(_, "compete: little of a queue that stands")))
+        let step = LawInput { share, ..step(signals, &feedback, 3.0, rate) };
+        let turn = delay.update(&step, &mut chance, true, &config);
+        (delay.takes_train_request(), matches!(turn, Transition::Switch(_, "compete: little of a queue that stands")))
     };
     assert_eq!(goes(80e3, None, false), (true, false), "half of a packet in 60 ms");
     assert_eq!(goes(80e3, Some(0.09), false), (true, true));
@@ -984,14 +998,14 @@ fn beside_a_queue_that_has_little_of_a_flow_a_train_tells_whose_it_is_and_one_of
 
 /// A step while competing whose trains tell this share.
 fn competes_with(share: Option<f64>) -> f64 {
-    let (signals, news, config) = (Signals::new(), News::default(), config());
-    let (mut compete, mut chance) = (Compete::new(), Chance::new());
+    let (signals, feedback, config) = (Signals::new(), FeedbackSummary::default(), config());
+    let (mut compete, mut chance) = (CompeteLaw::new(), LossClassifier::new());
     compete.left = true;
     compete.begin(0.0, 1e6, 0.1);
     let mut rate = 0.0;
     for n in 1..100_u32 {
-        let step = Step { share, ..step(&signals, &news, 0.1 * f64::from(n), 1e6) };
-        if let Turn::Rate(now, _) = compete.step(&step, &mut chance, 0.003, &config) {
+        let step = LawInput { share, ..step(&signals, &feedback, 0.1 * f64::from(n), 1e6) };
+        if let Transition::Stay(now, _) = compete.update(&step, &mut chance, 0.003, &config) {
             rate = now;
         }
     }

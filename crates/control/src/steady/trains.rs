@@ -1,9 +1,9 @@
-//! Trains: a few packets that leave at once. In a queue they lie one behind the other, so they arrive at the rate at
+//! TrainMonitor: a few packets that leave at once. In a queue they lie one behind the other, so they arrive at the rate at
 //! which the path serves them: the link's where the queue is shared, and what the flow gets anyway where the queue is
 //! its own. What arrives at other times, as a share of that, is the flow's share of the queue.
 
 use super::constants::*;
-use super::signals::Arrived;
+use super::packet::ArrivedPacket;
 
 /// A train that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,20 +19,25 @@ pub(super) struct Train {
 
 /// What trains have told.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Trains {
+pub(super) struct TrainMonitor {
     /// The first and the last packet so far of what may be a train, and how many there are.
-    open: Option<(Arrived, Arrived, u32)>,
+    open: Option<(ArrivedPacket, ArrivedPacket, u32)>,
     /// When the share was told last, and the sum of the shares by the trains' bits, and of these bits; they fade, too.
     share_at: f64,
     share: f64,
     weight: f64,
-    /// Trains in a row that showed a queue of its own.
+    /// TrainMonitor in a row that showed a queue of its own.
     own: u32,
 }
 
-impl Trains {
+impl TrainMonitor {
     /// A packet of `bits` has arrived, while `rate` is sent. Whether it ends a train: that one's first and last packet.
-    pub(super) fn see(&mut self, packet: Arrived, bits: f64, rate: f64) -> Option<(Arrived, Arrived)> {
+    pub(super) fn see(
+        &mut self,
+        packet: ArrivedPacket,
+        bits: f64,
+        rate: f64,
+    ) -> Option<(ArrivedPacket, ArrivedPacket)> {
         let apart = bits / (MANY * rate.max(1.0));
         if let Some((_, last, count)) = &mut self.open
             && (0.0..=apart).contains(&(packet.sent - last.sent))
@@ -67,19 +72,19 @@ impl Trains {
     }
 
     /// Whether so many trains in a row showed a queue of its own.
-    pub(super) fn show_own(&self, count: u32) -> bool {
+    pub(super) fn shows_own_queue(&self, count: u32) -> bool {
         self.own >= count
     }
 
     /// A queue of its own is to be shown anew.
-    pub(super) fn forget_own(&mut self) {
+    pub(super) fn reset_own_queue(&mut self) {
         self.own = 0;
     }
 }
 
 /// When trains are wanted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Timetable {
+pub(super) struct TrainSchedule {
     /// How many were wanted.
     count: u32,
     /// When the last one was, and from when on the next one may be.
@@ -87,7 +92,7 @@ pub(super) struct Timetable {
     next: f64,
 }
 
-impl Timetable {
+impl TrainSchedule {
     /// A competition begins.
     pub(super) fn begin(&mut self, now: f64) {
         self.next = now + A_MOMENT;

@@ -1,12 +1,12 @@
 //! What tells a queue that somebody elastic fills from one of our own, and losses of a queue from losses by chance.
 
 use super::constants::*;
-use super::signals::{Loss, forget};
+use super::packet::{Loss, drop_old};
 use std::collections::VecDeque;
 
 /// Whether losses come with a queue or by chance.
 #[derive(Clone, Debug)]
-pub(super) struct Chance {
+pub(super) struct LossClassifier {
     /// Mean rank of the queueing delay at losses: 0.5 where they come by chance.
     rank: f64,
     events: VecDeque<f64>,
@@ -14,7 +14,7 @@ pub(super) struct Chance {
     policed: (f64, f64),
 }
 
-impl Chance {
+impl LossClassifier {
     pub(super) fn new() -> Self {
         Self { rank: 0.5, events: VecDeque::new(), policed: (f64::MIN, 0.0) }
     }
@@ -49,7 +49,7 @@ impl Chance {
     /// A mark: certainly one of congestion.
     pub(super) fn note(&mut self, now: f64) {
         self.events.push_back(now);
-        forget(&mut self.events, |at| *at < now - KEPT);
+        drop_old(&mut self.events, |at| *at < now - KEPT);
     }
 
     /// Whether `count` loss events, the last one included, came in the `within` seconds up to `now`.
@@ -86,9 +86,9 @@ impl Chance {
 /// The highest rate of the last while, by half-life. That is shorter while packets wait: somebody who stays may have
 /// taken what it was.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Memory(pub(super) f64);
+pub(super) struct PeakRate(pub(super) f64);
 
-impl Memory {
+impl PeakRate {
     pub(super) fn see(&mut self, rate: f64, dt: f64, waits: bool) {
         let half = if waits { LATELY } else { MEMORY };
         self.0 = (self.0 * libm::exp2(-dt / half)).max(rate);
@@ -118,7 +118,7 @@ impl OwnQueue {
 /// whatever comes; the others' share where the queue is shared. The slope of the line of least squares through the
 /// logarithms, with weights that fade.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Follows {
+pub(super) struct RateResponse {
     at: f64,
     weight: f64,
     sent: f64,
@@ -128,7 +128,7 @@ pub(super) struct Follows {
     came_came: f64,
 }
 
-impl Follows {
+impl RateResponse {
     /// A few packets in a row that waited, at the rate `sent`, and arrived at the rate `came`.
     pub(super) fn see(&mut self, now: f64, sent: f64, came: f64) {
         let kept = libm::exp(-(now - self.at) / (2.0 * A_WHILE));

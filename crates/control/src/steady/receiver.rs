@@ -1,9 +1,10 @@
 use super::Config;
 use super::constants::*;
 use super::delay::UP;
-use super::law::{Law, Mode, Place};
-use super::message::{Claim, Forward};
-use super::signals::Round;
+use super::law::{Law, Mode};
+use super::law_input::RateRelation;
+use super::message::{ReceiverReport, SenderNotice};
+use super::signals::RttSource;
 use crate::asmp::suppress;
 use crate::entry::Setup;
 use crate::half::{PacketArrival, PacketReport, Stream};
@@ -16,7 +17,7 @@ const BEGIN: f64 = 2.0 * PATH_KEPT as f64;
 const MOST_MISSING: u64 = 1_000;
 
 /// The receiving half that runs the law itself, on what arrives (`docs/controllers/steady.md`, "Groups").
-pub(super) struct Listener {
+pub(super) struct Receiver {
     config: Config,
     id: ReceiverId,
     group: bool,
@@ -31,7 +32,7 @@ pub(super) struct Listener {
     pending: Vec<PacketReport>,
     /// The law's last time.
     told_at: Time,
-    forward: Option<Forward>,
+    forward: Option<SenderNotice>,
     /// The round-trip time that the sender told last.
     rtt: Option<Span>,
     newest: Option<(PeerTime, Time)>,
@@ -45,7 +46,7 @@ pub(super) struct Listener {
     members: Option<u32>,
 }
 
-impl Listener {
+impl Receiver {
     pub(super) fn new(setup: &Setup, config: Config) -> Self {
         Self {
             id: setup.id,
@@ -89,7 +90,7 @@ impl Listener {
         let gone = at.as_nanos().saturating_sub(Span::from_secs_f64(BEGIN).as_nanos());
         let begin = sent.as_nanos().saturating_sub(i64::try_from(gone).unwrap_or(i64::MAX));
         (self.begin, self.last) = (Some(PeerTime::from_nanos(begin)), None);
-        self.law.signals.begin_again();
+        self.law.signals.restart();
         self.pending.clear();
         at
     }
@@ -136,9 +137,9 @@ impl Listener {
         let at = (left + Span::from_secs_f64(self.law.signals.rtt())).max(self.told_at);
         let sent = self.forward.map_or(Rate::MAX, |forward| forward.rate).as_bps_f64();
         let limits = self.limits();
-        let place = Place { limits, obeyed: limits || SIMILAR * sent <= self.law.rate };
+        let place = RateRelation { is_limiting: limits, is_upper_bound: limits || SIMILAR * sent <= self.law.rate };
         let pending = std::mem::take(&mut self.pending);
-        self.news |= self.law.hear(at, Round::Told(self.rtt), &pending, place);
+        self.news |= self.law.on_feedback(at, RttSource::FromSender(self.rtt), &pending, place);
         (self.told_at, self.stepped, self.fresh) = (at, Some(now), 0);
         self.pending = pending;
         self.pending.clear();
@@ -168,10 +169,10 @@ impl Listener {
         self.urgent = Some((now + wait).max(again));
     }
 
-    fn claim(&self, now: Time) -> Option<Claim> {
+    fn claim(&self, now: Time) -> Option<ReceiverReport> {
         let (sent, arrived) = self.newest?;
         let law = &self.law;
-        Some(Claim {
+        Some(ReceiverReport {
             rate: Rate::from_bps_f64(law.rate).clamp(self.floor, self.cap),
             loss: law.loss().unwrap_or(0.0),
             queue: Span::from_secs_f64(law.signals.low(law.delay.span)),
@@ -185,13 +186,13 @@ impl Listener {
     }
 }
 
-impl ReceiverHalf for Listener {
+impl ReceiverHalf for Receiver {
     fn on_renamed(&mut self, id: ReceiverId) {
         self.id = id;
     }
 
     fn on_arrival(&mut self, arrival: &Arrival<'_>) {
-        if let Some(forward) = Forward::read(arrival.notice) {
+        if let Some(forward) = SenderNotice::read(arrival.notice) {
             self.forward = Some(forward);
             if let Some((_, rtt)) = forward.told.filter(|(id, rtt)| *id == self.id && !rtt.is_zero()) {
                 self.rtt = Some(rtt);

@@ -1,7 +1,7 @@
 use super::Config;
 use super::constants::*;
-use super::message::{Claim, Forward};
-use super::signals::FIRST_RTT;
+use super::message::{ReceiverReport, SenderNotice};
+use super::signals::INITIAL_RTT;
 use crate::entry::Setup;
 use crate::fields::ABSURD_RTT;
 use crate::silence::Silence;
@@ -17,7 +17,7 @@ const MOST_RECEIVERS: usize = 1 << 17;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    claim: Claim,
+    claim: ReceiverReport,
     /// It waits to be told its round-trip time.
     waits: bool,
     rtt: Option<Span>,
@@ -25,7 +25,7 @@ struct Entry {
 
 /// The sending half that follows one receiver, until another one asks for less.
 #[derive(Default)]
-pub(super) struct Follower {
+pub(super) struct ReceiverDrivenSender {
     config: Config,
     floor: f64,
     cap: f64,
@@ -45,7 +45,7 @@ pub(super) struct Follower {
     heeded: Check,
 }
 
-impl Follower {
+impl ReceiverDrivenSender {
     pub(super) fn new(setup: &Setup, config: Config) -> Self {
         let cap = setup.cap.as_bps_f64();
         let floor = setup.floor.as_bps_f64().min(cap);
@@ -63,7 +63,7 @@ impl Follower {
 
     fn rtt(&self) -> f64 {
         let entry = self.limiting.and_then(|id| self.table.get(&id));
-        entry.and_then(|entry| entry.rtt).map_or(FIRST_RTT, Span::as_secs_f64)
+        entry.and_then(|entry| entry.rtt).map_or(INITIAL_RTT, Span::as_secs_f64)
     }
 
     fn forget(&mut self, id: ReceiverId) {
@@ -98,7 +98,7 @@ impl Follower {
 
     /// Whether this receiver asks for less than is sent. Each one says so by itself once it does, so that what it said
     /// before is of no account.
-    fn objects(&self, claim: &Claim) -> bool {
+    fn objects(&self, claim: &ReceiverReport) -> bool {
         !claim.free && claim.rate.as_bps_f64() < SIMILAR * self.rate
     }
 
@@ -110,7 +110,7 @@ impl Follower {
     }
 }
 
-impl SenderHalf for Follower {
+impl SenderHalf for ReceiverDrivenSender {
     fn on_sent(&mut self, sent: &Sent) {
         self.sent(sent.at);
     }
@@ -125,7 +125,7 @@ impl SenderHalf for Follower {
 
     fn on_report(&mut self, report: &Report<'_>) {
         let (now, id) = (report.at, report.from);
-        let Some(claim) = report.body.and_then(Claim::read) else { return };
+        let Some(claim) = report.body.and_then(ReceiverReport::read) else { return };
         let full = self.table.len() >= MOST_RECEIVERS && !self.table.contains_key(&id);
         if full && claim.rate.as_bps_f64() >= self.rate {
             return;
@@ -202,7 +202,7 @@ impl SenderHalf for Follower {
             }
         }
         let rate = Rate::from_bps_f64(self.rate);
-        Forward { rate, frames: self.frames, limiting: self.limiting, told }.notice()
+        SenderNotice { rate, frames: self.frames, limiting: self.limiting, told }.notice()
     }
 
     fn checks(&self) -> &[Check] {
