@@ -1,18 +1,22 @@
-//! What the halves of `steady` say to each other where receivers decide: in groups, and with `at = "receiver"`.
+//! The messages of `steady`'s halves where receivers run the law: in groups, and with `at = "receiver"`.
 //!
 //! ```text
 //! notice, on every packet:  flags u8 │ rate u24 (100 bit/s) │ limiting u32 [│ told u32 │ RTT u32 µs]
 //! report (APP "STDY" 1):  rate f32 B/s │ loss f32 │ queue u32 µs │ RTT u32 µs │ echo u32 │ rule u8 │ flags u8 │ 0 0
 //! ```
 //!
-//! The echo is the send time of the newest packet in units of 2⁻¹⁸ s, moved later by the time since it arrived. All in
-//! network byte order. What is too short, or a number that can't be, is no message.
+//! The echo is the send time of the newest packet in units of 2⁻¹⁸ s, plus the time since it arrived. Fields are in
+//! network byte order. Bytes that are too few, or that hold an impossible number, are no message.
 
 use crate::fields::{self, amount, flags, micros, share, single, span, words};
 use crate::{Body, Notice, ReceiverId};
 use steadycast_units::{Rate, Span, Stamp};
 
-/// The header extension element's id.
+/// A receiver that asks for this share of the sent rate, or for more, does not object to it. Both halves use it: a
+/// receiver reports early only if its sender would follow.
+pub(super) const OBJECTION_SHARE: f64 = 0.95;
+
+/// The id of the header extension element.
 pub(super) const NOTICE_ID: u8 = 9;
 const REPORT: u8 = 1;
 
@@ -23,17 +27,17 @@ const FREE: u8 = 1;
 const START: u8 = 2;
 const HAS_RTT: u8 = 4;
 
-/// What goes forward with each packet.
+/// The sender's notice, which travels with each packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SenderNotice {
-    /// What is sent.
+    /// The rate that is sent.
     pub(super) rate: Rate,
     /// The source has frames, whose packets may leave in bursts.
     pub(super) frames: bool,
-    /// Whose rate that is.
+    /// The limiting receiver, whose rate is sent.
     pub(super) limiting: Option<ReceiverId>,
-    /// A receiver's round-trip time.
-    pub(super) told: Option<(ReceiverId, Span)>,
+    /// A receiver and its round-trip time, which only the sender can measure.
+    pub(super) measured_rtt: Option<(ReceiverId, Span)>,
 }
 
 impl SenderNotice {
@@ -41,7 +45,7 @@ impl SenderNotice {
         let flags = flags([(self.frames, FRAMES), (self.limiting.is_some(), HAS_LIMITING)]);
         let rate = u32::from(flags) << 24 | fields::units(self.rate);
         let limiting = self.limiting.unwrap_or_default().0;
-        match self.told {
+        match self.measured_rtt {
             None => Notice::of_words(NOTICE_ID, [rate, limiting]),
             Some((id, rtt)) => Notice::of_words(NOTICE_ID, [rate, limiting, id.0, micros(rtt)]),
         }
@@ -54,7 +58,7 @@ impl SenderNotice {
             rate: fields::of_units(rate),
             frames: flags & FRAMES != 0,
             limiting: (flags & HAS_LIMITING != 0).then_some(ReceiverId(limiting)),
-            told: words(notice).map(|[_, _, id, rtt]| (ReceiverId(id), span(rtt))),
+            measured_rtt: words(notice).map(|[_, _, id, rtt]| (ReceiverId(id), span(rtt))),
         })
     }
 }
@@ -64,21 +68,21 @@ impl SenderNotice {
 pub(super) struct ReceiverReport {
     /// The rate that its law asks for.
     pub(super) rate: Rate,
-    /// The share of packets that it lost in the last second.
+    /// The share of packets that were lost in the last second.
     pub(super) loss: f64,
-    /// The queue on its path.
+    /// The queueing delay on its path.
     pub(super) queue: Span,
-    /// The round-trip time by which its law goes.
+    /// The round-trip time that its law uses.
     pub(super) rtt: Span,
-    /// When its newest packet left, moved later by the time since that arrived.
+    /// The send time of its newest packet, plus the time since that arrived.
     pub(super) echo: Stamp,
     /// The rule that set the rate.
     pub(super) rule: &'static str,
-    /// Nothing but what is sent holds the rate down.
+    /// Only the sent rate limits the law's rate, so that the receiver does not object to more.
     pub(super) free: bool,
-    /// Its law is in the start.
+    /// Its law is in START.
     pub(super) start: bool,
-    /// It has been told a round-trip time.
+    /// The sender has sent it its round-trip time.
     pub(super) has_rtt: bool,
 }
 
@@ -114,7 +118,7 @@ impl ReceiverReport {
     }
 }
 
-/// The laws' rules, by their number in a report; the first one stands for those that this version does not know.
+/// The rules of the laws, by their number in a report. The first one stands for rules that this version does not know.
 pub(super) const RULES: &[&str] = &[
     "a receiver's rule",
     "start: first packets",
@@ -172,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_one_half_says_the_other_reads() {
-        let claim = ReceiverReport {
+        let report = ReceiverReport {
             rate: Rate::kbps(1_000),
             loss: 0.25,
             queue: Span::micros(4_321),
@@ -183,13 +187,14 @@ mod tests {
             start: false,
             has_rtt: true,
         };
-        let body = claim.body();
-        assert_eq!((body.bytes.len(), ReceiverReport::read(&body)), (LEN, Some(claim)));
-        for told in [None, Some((ReceiverId(7), Span::millis(40)))] {
-            let forward = SenderNotice { rate: Rate::kbps(1_234), frames: true, limiting: Some(ReceiverId(9)), told };
+        let body = report.body();
+        assert_eq!((body.bytes.len(), ReceiverReport::read(&body)), (LEN, Some(report)));
+        for measured_rtt in [None, Some((ReceiverId(7), Span::millis(40)))] {
+            let forward =
+                SenderNotice { rate: Rate::kbps(1_234), frames: true, limiting: Some(ReceiverId(9)), measured_rtt };
             assert_eq!(SenderNotice::read(forward.notice().bytes()), Some(forward));
         }
-        let nobody = SenderNotice { rate: Rate::ZERO, frames: false, limiting: None, told: None };
+        let nobody = SenderNotice { rate: Rate::ZERO, frames: false, limiting: None, measured_rtt: None };
         assert_eq!(SenderNotice::read(nobody.notice().bytes()), Some(nobody));
     }
 
@@ -211,13 +216,13 @@ mod tests {
         fn any_bytes_are_a_message_that_is_written_the_same_or_none(
             bytes in prop::collection::vec(any::<u8>(), 0..40), subtype in 0u8..4,
         ) {
-            if let Some(claim) = ReceiverReport::read(&Body { subtype, bytes: bytes.clone() }) {
-                let again = ReceiverReport::read(&claim.body());
+            if let Some(report) = ReceiverReport::read(&Body { subtype, bytes: bytes.clone() }) {
+                let again = ReceiverReport::read(&report.body());
                 // A number on the wire has 24 bits.
                 let rate = again.map_or(Rate::ZERO, |again| again.rate);
-                let claimed = claim.rate.as_bps_f64();
+                let claimed = report.rate.as_bps_f64();
                 prop_assert!((rate.as_bps_f64() - claimed).abs() <= 1e-6 * claimed + 8.0);
-                prop_assert_eq!(again, Some(ReceiverReport { rate, ..claim }));
+                prop_assert_eq!(again, Some(ReceiverReport { rate, ..report }));
             }
             if let Some(forward) = SenderNotice::read(&bytes) {
                 prop_assert_eq!(SenderNotice::read(forward.notice().bytes()), Some(forward));

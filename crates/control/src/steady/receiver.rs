@@ -1,22 +1,33 @@
+//! The receiving half that runs the law on its own arrivals (`docs/controllers/steady.md`, section Groups).
+
 use super::Config;
-use super::constants::*;
 use super::delay::UP;
 use super::law::{Law, Mode};
 use super::law_input::RateRelation;
-use super::message::{ReceiverReport, SenderNotice};
-use super::signals::RttSource;
+use super::message::{OBJECTION_SHARE, ReceiverReport, SenderNotice};
+use super::signals::{BASE_RTT_WINDOW, RECEIVED_SPAN_MIN, RttSource};
 use crate::asmp::suppress;
 use crate::entry::Setup;
 use crate::half::{PacketArrival, PacketReport, Stream};
 use crate::{Arrival, Check, Due, ExtraArrival, Limit, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Chance, PeerTime, Rate, Span, Stamp, Time};
 
-/// Where the sender's clock begins for the law: late enough that nothing lies before it.
-const BEGIN: f64 = 2.0 * PATH_KEPT as f64;
-/// Packets missing in a row that are counted as lost; more of them are another stream.
-const MOST_MISSING: u64 = 1_000;
+/// The time of the first packet on the law's clock, in seconds: no window reaches back before 0.
+const CLOCK_START: f64 = 2.0 * BASE_RTT_WINDOW as f64;
+/// The sender's clock was set if it differs from the last packet's time by more than this, in seconds.
+const CLOCK_JUMP_MIN: f64 = 10.0;
+/// The law is limited by the sent rate alone if it asks for more than this many times what arrives, in COMPETE.
+const FREE_RECEIVED_MULTIPLE_MIN: f64 = 1.1;
+/// The longest random delay of a receiver's first early report, in seconds.
+const FIRST_REPORT_SPREAD: f64 = 0.25;
+/// The assumed number of receivers of a group until it is known.
+const INITIAL_GROUP_SIZE: u32 = 10_000;
+/// The size of a receiver's report, relative to one of single packets, for which `report_bytes` is set.
+const REPORT_COST: f64 = 1.4;
+/// The most packets missing in a row that are counted as lost. More of them are another stream.
+const MAX_MISSING: u64 = 1_000;
 
-/// The receiving half that runs the law itself, on what arrives (`docs/controllers/steady.md`, "Groups").
+/// The receiving half that runs the law.
 pub(super) struct Receiver {
     config: Config,
     id: ReceiverId,
@@ -25,22 +36,22 @@ pub(super) struct Receiver {
     cap: Rate,
     chance: Chance,
     law: Law,
-    /// The sender's clock at the first packet, the last packet's number and when it left.
+    /// The sender's clock at the first packet; and the last packet's number, with its send time on the law's clock.
     begin: Option<PeerTime>,
     last: Option<(u64, Time)>,
-    /// What the law has not been told of yet.
+    /// Arrivals that the law has not taken yet.
     pending: Vec<PacketReport>,
-    /// The law's last time.
-    told_at: Time,
+    /// The time on the law's clock of its last update.
+    updated_at: Time,
     forward: Option<SenderNotice>,
-    /// The round-trip time that the sender told last.
+    /// The round-trip time that the sender measured last.
     rtt: Option<Span>,
     newest: Option<(PeerTime, Time)>,
     fresh: u64,
     stepped: Option<Time>,
-    /// The law has something new to say.
-    news: bool,
-    /// When to say that what is sent is too much.
+    /// The law has a new rate to report.
+    has_new_rate: bool,
+    /// The time of an early report, because the sent rate is too high.
     urgent: Option<Time>,
     reported: Option<Time>,
     members: Option<u32>,
@@ -58,13 +69,13 @@ impl Receiver {
             begin: None,
             last: None,
             pending: Vec::new(),
-            told_at: Time::ZERO,
+            updated_at: Time::ZERO,
             forward: None,
             rtt: None,
             newest: None,
             fresh: 0,
             stepped: None,
-            news: false,
+            has_new_rate: false,
             urgent: None,
             reported: None,
             members: None,
@@ -72,22 +83,22 @@ impl Receiver {
         }
     }
 
-    /// Whether what is sent is what this receiver asks for.
-    fn limits(&self) -> bool {
+    /// Whether this is the limiting receiver, whose rate is sent.
+    fn is_limiting(&self) -> bool {
         !self.group || self.forward.is_some_and(|forward| forward.limiting == Some(self.id))
     }
 
-    /// When a packet left, on the law's clock, which goes as the sender's does. It goes on where that jumps, or where
-    /// the numbers do.
+    /// Returns the send time of a packet on the law's clock. That is the sender's clock, moved, but it continues without
+    /// a jump if the sender's clock or the packet numbers jump.
     fn left(&mut self, number: u64, sent: PeerTime) -> Time {
         let begin = *self.begin.get_or_insert(sent);
-        let since = BEGIN + sent.since(begin).as_secs_f64();
+        let since = CLOCK_START + sent.since(begin).as_secs_f64();
         let Some((last, at)) = self.last else { return Time::ZERO + Span::from_secs_f64(since.max(0.0)) };
-        if (since - at.as_secs_f64()).abs() < LATELY && number.saturating_add(MOST_MISSING) > last {
+        if (since - at.as_secs_f64()).abs() < CLOCK_JUMP_MIN && number.saturating_add(MAX_MISSING) > last {
             return Time::ZERO + Span::from_secs_f64(since);
         }
-        let at = at.max(self.told_at);
-        let gone = at.as_nanos().saturating_sub(Span::from_secs_f64(BEGIN).as_nanos());
+        let at = at.max(self.updated_at);
+        let gone = at.as_nanos().saturating_sub(Span::from_secs_f64(CLOCK_START).as_nanos());
         let begin = sent.as_nanos().saturating_sub(i64::try_from(gone).unwrap_or(i64::MAX));
         (self.begin, self.last) = (Some(PeerTime::from_nanos(begin)), None);
         self.law.signals.restart();
@@ -95,34 +106,34 @@ impl Receiver {
         at
     }
 
-    /// Whether this receiver has nothing against more than it asks for: its law grows, or is held down by what arrives
-    /// alone.
+    /// Whether only the sent rate limits the law's rate: the law grows, or is bound to what arrives.
     fn is_free(&self) -> bool {
         let law = &self.law;
-        !self.limits()
+        !self.is_limiting()
             && match law.mode {
                 Mode::Start => true,
                 Mode::Delay => law.rule == UP,
                 Mode::Compete => {
-                    let received = law.signals.received(law.signals.rtt().max(RECEIVED_SPAN));
-                    received.is_some_and(|received| law.rate > A_BIT_MORE * received)
+                    let received = law.signals.received(law.signals.rtt().max(RECEIVED_SPAN_MIN));
+                    received.is_some_and(|received| law.rate > FREE_RECEIVED_MULTIPLE_MIN * received)
                 }
             }
     }
 
-    /// Tells the law of a packet that left, and of those before it that have not come.
-    fn note(&mut self, number: u64, left: Time, size: u64) {
+    /// Records a sent packet in the law, and the missing ones before it. A receiver knows those by their numbers only,
+    /// so they get send times in between.
+    fn record_sent(&mut self, number: u64, left: Time, size: u64) {
         let rate = self.forward.map_or(0.0, |forward| forward.rate.as_bps_f64());
         let frames = self.forward.is_some_and(|forward| forward.frames);
         let pacing = frames.then_some(self.law.config.pacing);
         if let Some((last, at)) = self.last {
             if number <= last {
-                self.law.signals.on_late(left, number, size);
+                self.law.signals.on_late_arrival(left, number, size);
                 return;
             }
             let missing = number - last - 1;
             let apart = left.since(at);
-            for n in (1..=missing).take_while(|_| missing <= MOST_MISSING) {
+            for n in (1..=missing).take_while(|_| missing <= MAX_MISSING) {
                 let at = at + apart.scale(n as f64 / (missing + 1) as f64);
                 self.law.on_sent(at, last + n, size, pacing, rate);
             }
@@ -131,26 +142,27 @@ impl Receiver {
         self.last = Some((number, left));
     }
 
-    fn step(&mut self, now: Time) {
+    fn update_law(&mut self, now: Time) {
         let Some((_, left)) = self.last else { return };
-        // As the sender would hear of it.
-        let at = (left + Span::from_secs_f64(self.law.signals.rtt())).max(self.told_at);
+        // The time at which a report would reach the sender, since the law counts time as the sender does.
+        let at = (left + Span::from_secs_f64(self.law.signals.rtt())).max(self.updated_at);
         let sent = self.forward.map_or(Rate::MAX, |forward| forward.rate).as_bps_f64();
-        let limits = self.limits();
-        let place = RateRelation { is_limiting: limits, is_upper_bound: limits || SIMILAR * sent <= self.law.rate };
+        let is_limiting = self.is_limiting();
+        let relation =
+            RateRelation { is_limiting, is_upper_bound: is_limiting || OBJECTION_SHARE * sent <= self.law.rate };
         let pending = std::mem::take(&mut self.pending);
-        self.news |= self.law.on_feedback(at, RttSource::FromSender(self.rtt), &pending, place);
-        (self.told_at, self.stepped, self.fresh) = (at, Some(now), 0);
+        self.has_new_rate |= self.law.on_feedback(at, RttSource::FromSender(self.rtt), &pending, relation);
+        (self.updated_at, self.stepped, self.fresh) = (at, Some(now), 0);
         self.pending = pending;
         self.pending.clear();
-        self.hurry(now, limits, sent);
+        self.schedule_early_report(now, is_limiting, sent);
     }
 
-    /// Whether the sender has to hear of this receiver before RTCP's time: nobody limits the rate, or it is too high.
-    /// Some time later, drawn, unless somebody else brings it down before.
-    fn hurry(&mut self, now: Time, limits: bool, sent: f64) {
-        let nobody = self.forward.is_none_or(|forward| forward.limiting.is_none());
-        if limits || !(nobody || self.law.rate < SIMILAR * sent && !self.is_free()) {
+    /// Schedules an early report if the sender needs one before RTCP's timer expires: no receiver limits the rate, or the
+    /// rate is too high. The report waits a random time, so that the first one suppresses those of other receivers.
+    fn schedule_early_report(&mut self, now: Time, is_limiting: bool, sent: f64) {
+        let has_no_limit = self.forward.is_none_or(|forward| forward.limiting.is_none());
+        if is_limiting || !(has_no_limit || self.law.rate < OBJECTION_SHARE * sent && !self.is_free()) {
             self.urgent = None;
             return;
         }
@@ -159,12 +171,12 @@ impl Receiver {
         }
         let round = match self.members {
             Some(members) => {
-                // A round trip for each power of e of members.
+                // A round trip per factor e of the group's size keeps the expected number of reports constant (ASMP).
                 Span::from_secs_f64(self.law.signals.rtt() * libm::log(f64::from(members.max(2)) / 2.0))
             }
-            None => Span::from_secs_f64(0.5 * SILENCE),
+            None => Span::from_secs_f64(FIRST_REPORT_SPREAD),
         };
-        let wait = suppress::timer(round, None, self.members.unwrap_or(CROWD), &mut self.chance);
+        let wait = suppress::timer(round, None, self.members.unwrap_or(INITIAL_GROUP_SIZE), &mut self.chance);
         let again = self.reported.map_or(now, |at| at + Span::from_secs_f64(self.law.signals.rtt()));
         self.urgent = Some((now + wait).max(again));
     }
@@ -175,7 +187,7 @@ impl Receiver {
         Some(ReceiverReport {
             rate: Rate::from_bps_f64(law.rate).clamp(self.floor, self.cap),
             loss: law.loss().unwrap_or(0.0),
-            queue: Span::from_secs_f64(law.signals.low(law.delay.span)),
+            queue: Span::from_secs_f64(law.signals.low(law.delay.low_span)),
             rtt: Span::from_secs_f64(law.signals.rtt()),
             echo: Stamp::of(Time::from_nanos(sent.as_nanos().max(0) as u64)).plus(now.since(arrived)),
             rule: law.rule,
@@ -194,12 +206,12 @@ impl ReceiverHalf for Receiver {
     fn on_arrival(&mut self, arrival: &Arrival<'_>) {
         if let Some(forward) = SenderNotice::read(arrival.notice) {
             self.forward = Some(forward);
-            if let Some((_, rtt)) = forward.told.filter(|(id, rtt)| *id == self.id && !rtt.is_zero()) {
+            if let Some((_, rtt)) = forward.measured_rtt.filter(|(id, rtt)| *id == self.id && !rtt.is_zero()) {
                 self.rtt = Some(rtt);
             }
         }
         let left = self.left(arrival.seq, arrival.sent);
-        self.note(arrival.seq, left, arrival.size.get());
+        self.record_sent(arrival.seq, left, arrival.size.get());
         let at = PeerTime::from_nanos(i64::try_from(arrival.at.as_nanos()).unwrap_or(i64::MAX));
         self.pending.push(PacketReport {
             number: arrival.seq,
@@ -213,8 +225,8 @@ impl ReceiverHalf for Receiver {
         }
         self.fresh = self.fresh.saturating_add(arrival.size.get());
         let since = *self.stepped.get_or_insert(arrival.at);
-        if arrival.at.since(since) >= self.config.report_after(self.fresh as f64, REPORT_COSTS) {
-            self.step(arrival.at);
+        if arrival.at.since(since) >= self.config.report_after(self.fresh as f64, REPORT_COST) {
+            self.update_law(arrival.at);
         }
     }
 
@@ -229,7 +241,7 @@ impl ReceiverHalf for Receiver {
         if let Some(at) = self.urgent {
             return Due::At(Wake { at, why: "what is sent is too much" });
         }
-        match (self.limits(), self.news, self.stepped) {
+        match (self.is_limiting(), self.has_new_rate, self.stepped) {
             (true, true, Some(at)) => Due::At(Wake { at, why: "report interval" }),
             (true, ..) => Due::Hold,
             _ => Due::Rtcp,
@@ -238,7 +250,7 @@ impl ReceiverHalf for Receiver {
 
     fn report(&mut self, slot: &Slot) -> Reply {
         self.members = Some(slot.members);
-        (self.news, self.urgent, self.reported) = (false, None, Some(slot.now));
+        (self.has_new_rate, self.urgent, self.reported) = (false, None, Some(slot.now));
         self.claim(slot.now).map_or(Reply::Plain, |claim| Reply::Body(claim.body()))
     }
 

@@ -1,7 +1,8 @@
-use super::Config;
-use super::constants::*;
-use super::message::{ReceiverReport, SenderNotice};
+//! The sending half where receivers run the law. It follows the limiting receiver, the one that asks for least.
+
+use super::message::{OBJECTION_SHARE, ReceiverReport, SenderNotice};
 use super::signals::INITIAL_RTT;
+use super::{Config, FEEDBACK_TIMEOUT_MIN, FEEDBACK_TIMEOUT_RTTS, RATE_MIN};
 use crate::entry::Setup;
 use crate::fields::ABSURD_RTT;
 use crate::silence::Silence;
@@ -12,18 +13,24 @@ use crate::{
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Rate, Span, Time};
 
-/// Receivers in the table. With more of them only one that asks for less is let in.
-const MOST_RECEIVERS: usize = 1 << 17;
+/// The growth per round trip of the rate up to a new limiting receiver's: that of START.
+const RISE_GROWTH: f64 = 1.35;
+/// The rate grows for at most this time at one report, in seconds.
+const RISE_TIME_MAX: f64 = 0.2;
+/// A limiting receiver that is silent for this many halvings in a row has left.
+const LIMITING_RECEIVER_HALVINGS: u32 = 4;
+/// The most receivers in the table. Beyond, only a receiver that asks for less than is sent is added.
+const MAX_RECEIVERS: usize = 1 << 17;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     claim: ReceiverReport,
-    /// It waits to be told its round-trip time.
-    waits: bool,
+    /// A notice with its round-trip time is pending.
+    is_rtt_pending: bool,
     rtt: Option<Span>,
 }
 
-/// The sending half that follows one receiver, until another one asks for less.
+/// The sending half that follows one receiver until another one asks for less.
 #[derive(Default)]
 pub(super) struct ReceiverDrivenSender {
     config: Config,
@@ -32,16 +39,16 @@ pub(super) struct ReceiverDrivenSender {
     rate: f64,
     table: BTreeMap<ReceiverId, Entry>,
     limiting: Option<ReceiverId>,
-    to_tell: VecDeque<ReceiverId>,
+    pending_rtts: VecDeque<ReceiverId>,
     silence: Silence,
-    silences: u32,
-    /// The receiver that limits the rate took another one's place, and the rate has not come up to what it asks for.
+    halvings: u32,
+    /// The limiting receiver has replaced one that left, and the rate is still below the one that it asks for.
     rises: bool,
-    /// When the rate was set last.
+    /// The time at which the rate was last set.
     set_at: Option<Time>,
     frames: bool,
     rule: &'static str,
-    /// After a receiver has asked for less, no more is sent.
+    /// The promise that no more is sent than a receiver has asked for.
     heeded: Check,
 }
 
@@ -69,44 +76,43 @@ impl ReceiverDrivenSender {
     fn forget(&mut self, id: ReceiverId) {
         self.table.remove(&id);
         if self.limiting == Some(id) {
-            // Those that something holds down come first. The next one says what it wants once it knows that it counts;
-            // until then the rate stays.
+            // Receivers whose path limits them come first, then the lowest rate. The rate stays until the new one
+            // reports as the limiting receiver, since its last report may be old.
             let turn = |(id, entry): &(&ReceiverId, &Entry)| (entry.claim.free, entry.claim.rate, **id);
-            self.count_on(self.table.iter().min_by_key(turn).map(|(id, _)| *id), true);
+            self.set_limiting(self.table.iter().min_by_key(turn).map(|(id, _)| *id), true);
         }
     }
 
-    /// Takes the rate of the receiver that limits it; where that took another one's place, the rate comes up to it as
-    /// in a start.
+    /// Takes the rate of the limiting receiver. If that has replaced another one, the rate grows towards it as in START.
     fn follow(&mut self, now: Time) {
         let Some(entry) = self.limiting.and_then(|id| self.table.get(&id)) else { return };
-        let dt = self.set_at.map_or(0.0, |at| now.since(at).as_secs_f64().min(CUT_SCALE));
+        let dt = self.set_at.map_or(0.0, |at| now.since(at).as_secs_f64().min(RISE_TIME_MAX));
         let most =
-            (self.rate * libm::pow(START_UP, dt / self.rtt().max(2.0 * self.config.report_every))).max(self.floor);
+            (self.rate * libm::pow(RISE_GROWTH, dt / self.rtt().max(2.0 * self.config.report_every))).max(self.floor);
         let wanted = entry.claim.rate.as_bps_f64();
         self.rule = entry.claim.rule;
         self.rises &= wanted > most;
         let rate = if self.rises { most } else { wanted };
-        self.rate = rate.max(LEAST).clamp(self.floor, self.cap);
+        self.rate = rate.max(RATE_MIN).clamp(self.floor, self.cap);
         self.set_at = Some(now);
     }
 
-    /// From now on this receiver limits the rate; `rises`: and what it asked for may be old.
-    fn count_on(&mut self, id: Option<ReceiverId>, rises: bool) {
-        (self.limiting, self.rises, self.silences) = (id, rises, 0);
+    /// Makes this the limiting receiver. `rises`: the rate grows towards its rate, which may be old.
+    fn set_limiting(&mut self, id: Option<ReceiverId>, rises: bool) {
+        (self.limiting, self.rises, self.halvings) = (id, rises, 0);
     }
 
-    /// Whether this receiver asks for less than is sent. Each one says so by itself once it does, so that what it said
-    /// before is of no account.
+    /// Whether this receiver asks for less than is sent. Each one reports that by itself, so that older reports need not
+    /// be compared when the rate changes.
     fn objects(&self, claim: &ReceiverReport) -> bool {
-        !claim.free && claim.rate.as_bps_f64() < SIMILAR * self.rate
+        !claim.free && claim.rate.as_bps_f64() < OBJECTION_SHARE * self.rate
     }
 
     fn sent(&mut self, at: Time) {
-        let patience = SILENCE.max(f64::from(SEVERAL) * self.rtt());
-        // The first reports of a group are spread over some time.
-        let patience = if self.limiting.is_none() { 2.0 * patience } else { patience };
-        self.silence.on_sent(at, Span::from_secs_f64(patience));
+        let timeout = FEEDBACK_TIMEOUT_MIN.max(FEEDBACK_TIMEOUT_RTTS * self.rtt());
+        // A group's first reports are spread by their random timers.
+        let timeout = if self.limiting.is_none() { 2.0 * timeout } else { timeout };
+        self.silence.on_sent(at, Span::from_secs_f64(timeout));
     }
 }
 
@@ -126,29 +132,29 @@ impl SenderHalf for ReceiverDrivenSender {
     fn on_report(&mut self, report: &Report<'_>) {
         let (now, id) = (report.at, report.from);
         let Some(claim) = report.body.and_then(ReceiverReport::read) else { return };
-        let full = self.table.len() >= MOST_RECEIVERS && !self.table.contains_key(&id);
+        let full = self.table.len() >= MAX_RECEIVERS && !self.table.contains_key(&id);
         if full && claim.rate.as_bps_f64() >= self.rate {
             return;
         }
         let rtt = Some(now.since(claim.echo.own(now))).filter(|rtt| !rtt.is_zero() && *rtt < ABSURD_RTT);
         let before = self.table.get(&id).copied();
-        let waits = before.is_some_and(|before| before.waits);
-        if rtt.is_some() && !waits {
-            self.to_tell.push_back(id);
+        let is_pending = before.is_some_and(|before| before.is_rtt_pending);
+        if rtt.is_some() && !is_pending {
+            self.pending_rtts.push_back(id);
         }
         let rtt = rtt.or(before.and_then(|before| before.rtt));
-        self.table.insert(id, Entry { claim, waits: waits || rtt.is_some(), rtt });
+        self.table.insert(id, Entry { claim, is_rtt_pending: is_pending || rtt.is_some(), rtt });
         if self.limiting != Some(id) && (self.limiting.is_none() || self.objects(&claim)) {
-            self.count_on(Some(id), self.limiting.is_none());
+            self.set_limiting(Some(id), self.limiting.is_none());
         }
         if self.limiting == Some(id) {
             self.silence.on_heard();
-            self.silences = 0;
+            self.halvings = 0;
             self.follow(now);
         }
         if !claim.free {
-            let most = claim.rate.as_bps_f64().max(LEAST).clamp(self.floor, self.cap);
-            self.heeded.see(SIMILAR * self.rate <= most * (1.0 + f64::from(f32::EPSILON)));
+            let most = claim.rate.as_bps_f64().max(RATE_MIN).clamp(self.floor, self.cap);
+            self.heeded.see(OBJECTION_SHARE * self.rate <= most * (1.0 + f64::from(f32::EPSILON)));
         }
     }
 
@@ -162,11 +168,11 @@ impl SenderHalf for ReceiverDrivenSender {
         }
         self.rate = (self.rate / 2.0).max(self.floor);
         (self.rule, self.set_at, self.rises) = ("no feedback: halved", Some(now), true);
-        self.silences += 1;
-        if self.silences >= SEVERAL
+        self.halvings += 1;
+        if self.halvings >= LIMITING_RECEIVER_HALVINGS
             && let Some(id) = self.limiting
         {
-            self.silences = 0;
+            self.halvings = 0;
             self.forget(id);
         }
     }
@@ -194,15 +200,15 @@ impl SenderHalf for ReceiverDrivenSender {
     }
 
     fn notice(&mut self, _: &Departing) -> Notice {
-        let mut told = None;
-        while let (None, Some(id)) = (told, self.to_tell.pop_front()) {
+        let mut measured_rtt = None;
+        while let (None, Some(id)) = (measured_rtt, self.pending_rtts.pop_front()) {
             if let Some(entry) = self.table.get_mut(&id) {
-                entry.waits = false;
-                told = entry.rtt.map(|rtt| (id, rtt));
+                entry.is_rtt_pending = false;
+                measured_rtt = entry.rtt.map(|rtt| (id, rtt));
             }
         }
         let rate = Rate::from_bps_f64(self.rate);
-        SenderNotice { rate, frames: self.frames, limiting: self.limiting, told }.notice()
+        SenderNotice { rate, frames: self.frames, limiting: self.limiting, measured_rtt }.notice()
     }
 
     fn checks(&self) -> &[Check] {

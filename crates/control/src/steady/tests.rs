@@ -1,6 +1,5 @@
 //! What this law must not take for something else.
 use super::compete::CompeteLaw;
-use super::constants::{A_BIT_MORE, A_WHILE, FOLLOWS, LITTLE};
 use super::delay::DelayLaw;
 use super::law::{Law, Mode as Rules};
 use super::law_input::{LawInput, RateRelation, Transition};
@@ -31,13 +30,13 @@ fn follows(swing: f64, arrives: impl Fn(f64, usize) -> f64) -> RateResponse {
     let mut follows = RateResponse::default();
     for n in 0..60 {
         let sent = 1e6 * (1.0 + swing * f64::from(u32::try_from(n % 6).unwrap()));
-        follows.see(0.1 * f64::from(u32::try_from(n).unwrap()), sent, arrives(sent, n));
+        follows.add(0.1 * f64::from(u32::try_from(n).unwrap()), sent, arrives(sent, n));
     }
     follows
 }
 
 fn is_own(follows: &RateResponse) -> bool {
-    follows.is_near(0.0, FOLLOWS)
+    follows.shows_own_queue()
 }
 
 #[test]
@@ -47,13 +46,13 @@ fn a_queue_has_little_of_a_flow_where_what_arrives_follows_nearly_all_that_is_se
             let others = link * (1.0 - share);
             let shared = |sent: f64, n: usize| link * sent / (sent + others) * (1.0 + 0.02 * noise(n));
             let scale = share * link / 1e6;
-            follows(0.15, |sent, n| shared(sent * scale, n)).is_near(1.0, 2.0 * LITTLE)
+            follows(0.15, |sent, n| shared(sent * scale, n)).shows_small_share()
         };
         assert!([0.01, 0.05, 0.1].into_iter().all(has_little), "on {link} bit/s");
         assert!(![0.25, 0.33, 0.5, 1.0].into_iter().any(has_little), "on {link} bit/s");
     }
     let opposed = follows(0.15, |sent, n| sent * sent / 1e6 * (1.0 + 0.1 * noise(n)));
-    assert!(!opposed.is_near(1.0, 2.0 * LITTLE), "others that give way when more is sent");
+    assert!(!opposed.shows_small_share(), "others that give way when more is sent");
 }
 
 #[test]
@@ -70,19 +69,19 @@ fn a_queue_of_its_own_is_one_where_what_arrives_does_not_follow_what_is_sent() {
 fn a_rate_that_hardly_changed_tells_nothing_of_whose_queue_it_is() {
     assert!(!is_own(&follows(0.01, |_, _| 1e6)));
     let mut few = RateResponse::default();
-    (0..7).for_each(|n| few.see(f64::from(n), 1e6 * f64::from(1 + n % 3), 1e6));
+    (0..7).for_each(|n| few.add(f64::from(n), 1e6 * f64::from(1 + n % 3), 1e6));
     assert!(!is_own(&few));
-    few.see(7.0, 2e6, 1e6);
+    few.add(7.0, 2e6, 1e6);
     assert!(!is_own(&few), "rows a second apart fade");
 }
 
 #[test]
 fn losses_at_any_queue_are_taken_for_chance_and_losses_at_the_highest_for_congestion() {
     let after = |rank: fn(usize) -> f64| {
-        let mut chance = LossClassifier::new();
+        let mut losses = LossClassifier::new();
         let see = |n: usize| {
             let at = f64::from(u32::try_from(n).unwrap());
-            chance.see(at, &Loss { sent: at, q: 0.03, rank: rank(n) }, 0.002)
+            losses.on_loss(at, &Loss { sent: at, q: 0.03, rank: rank(n) }, 0.002)
         };
         (0..40).map(see).filter(|congested| *congested).count()
     };
@@ -94,9 +93,9 @@ fn losses_at_any_queue_are_taken_for_chance_and_losses_at_the_highest_for_conges
 #[test]
 fn the_highest_rate_is_remembered_for_a_minute_and_not_for_ten() {
     let mut memory = PeakRate(4e6);
-    (0..600).for_each(|_| memory.see(0.0, 0.1, false));
+    (0..600).for_each(|_| memory.update(0.0, 0.1, false));
     assert!((memory.0 / 2e6 - 1.0).abs() < 0.01, "{}", memory.0);
-    (0..5_400).for_each(|_| memory.see(0.0, 0.1, false));
+    (0..5_400).for_each(|_| memory.update(0.0, 0.1, false));
     assert!(memory.0 < 5e3, "{}", memory.0);
 }
 
@@ -119,12 +118,12 @@ fn burst(told: Option<Burst>) -> (f64, f64) {
     };
     (0..10).for_each(|n| hear(&mut signals, n, 0.02 * n as f64));
     (0..20).for_each(|n| hear(&mut signals, 10 + n, 1.0 + 0.0032 * n as f64));
-    (signals.q, signals.carries(0.15, 1e6).unwrap())
+    (signals.q, signals.path_rate(0.15, 1e6).unwrap())
 }
 
 #[test]
 fn the_queue_that_a_sources_own_burst_makes_is_not_taken_for_others() {
-    let told = Burst { rate: 1e6, pacing: 1.25, most: 0.25 };
+    let told = Burst { rate: 1e6, pacing: 1.25, max_queue: 0.25 };
     let (plain, _) = burst(None);
     assert!((0.085..0.095).contains(&plain), "19 packets wait 4.8 ms each: {plain}");
     let (less, carries) = burst(Some(told));
@@ -135,7 +134,7 @@ fn the_queue_that_a_sources_own_burst_makes_is_not_taken_for_others() {
 
 #[test]
 fn a_burst_at_a_path_that_carries_half_the_rate_is_still_a_queue() {
-    let told = Burst { rate: 2e6, pacing: 1.25, most: 0.25 };
+    let told = Burst { rate: 2e6, pacing: 1.25, max_queue: 0.25 };
     let (less, _) = burst(Some(told));
     assert!((0.07..0.095).contains(&less), "2.5 Mb/s is no burst at 2 Mb/s: {less}");
 }
@@ -280,12 +279,12 @@ fn a_window_over_a_round_trip_that_a_drain_made_short_gives_no_more_than_what_ar
     let mut told = Told::new(Rate::mbps(50));
     told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
     let (signals, feedback, config) = (&told.law.signals, FeedbackSummary::default(), config());
-    let (mut compete, mut chance) = (CompeteLaw::new(), LossClassifier::new());
+    let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
     // 4 Mb/s over 200 ms are a window that would give 20 Mb/s over 40 ms.
     compete.left = true;
     compete.begin(2.9, 4e6, 0.2);
     compete.restore = 0.0;
-    let after = compete.update(&step(signals, &feedback, 3.0, 1e6), &mut chance, 0.003, &config);
+    let after = compete.update(&step(signals, &feedback, 3.0, 1e6), &mut losses, 0.003, &config);
     let Transition::Stay(rate, _) = after else { panic!("{after:?}") };
     let most = 1.2e6 + 2.0 * 8_000.0 / signals.rtt();
     assert!((1.2e6..=most + 1e4).contains(&rate), "{rate}");
@@ -298,13 +297,13 @@ fn a_window_of_which_a_source_uses_little_stops_at_six_times_what_is_used_whatev
     let (signals, feedback) = (&told.law.signals, FeedbackSummary::default());
     let after_a_minute = |frames| {
         let config = Config { frames, cap: 1e12, ..config() };
-        let (mut compete, mut chance) = (CompeteLaw::new(), LossClassifier::new());
+        let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
         compete.left = true;
         compete.begin(12.0, 3e5, signals.rtt());
         let mut rate = 0.0;
         for n in 1..600_u32 {
             let step = step(signals, &feedback, 12.0 + 0.1 * f64::from(n), 3e5);
-            if let Transition::Stay(now, _) = compete.update(&step, &mut chance, 0.003, &config) {
+            if let Transition::Stay(now, _) = compete.update(&step, &mut losses, 0.003, &config) {
                 rate = now;
             }
         }
@@ -323,13 +322,13 @@ fn at_the_sessions_cap_the_window_does_not_grow_so_that_the_next_loss_lowers_the
     let (signals, feedback, config) =
         (&told.law.signals, FeedbackSummary::default(), Config { receivers: true, cap: 1e6, ..config() });
     for first in [true, false] {
-        let (mut compete, mut chance) = (CompeteLaw::new(), LossClassifier::new());
+        let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
         compete.left = !first;
         compete.begin(3.0, 1e6, signals.rtt());
-        compete.watch(signals.q, 0.1);
+        compete.update_high_queue(signals.q, 0.1);
         let mut step = |now, loss| {
             let step = LawInput { loss, ..step(signals, &feedback, now, 1e6) };
-            match compete.update(&step, &mut chance, 0.003, &config) {
+            match compete.update(&step, &mut losses, 0.003, &config) {
                 Transition::Stay(rate, _) => rate,
                 other => panic!("{other:?}"),
             }
@@ -394,10 +393,10 @@ fn a_queue_that_stays_below_what_the_target_is_after_a_yield_is_somebody_elses_a
 #[test]
 fn a_delay_that_no_yield_changes_is_the_paths_and_one_that_varies_is_somebody_elses() {
     for seed in 0..12 {
-        let mut chance = Seed(seed).part("another path");
-        let cap = 0.5e6 * libm::pow(12.0, chance.unit());
-        let (base, more) = (chance.between(0.005, 0.1), chance.between(0.005, 0.15));
-        let silence = chance.between(0.0, 0.5) * f64::from(u8::from(seed % 2 == 0));
+        let mut draws = Seed(seed).part("another path");
+        let cap = 0.5e6 * libm::pow(12.0, draws.unit());
+        let (base, more) = (draws.between(0.005, 0.1), draws.between(0.005, 0.15));
+        let silence = draws.between(0.0, 0.5) * f64::from(u8::from(seed % 2 == 0));
         let about = format!("seed {seed}: {cap:.0} bit/s, {more:.3} s more than {base:.3}, {silence:.3} s without any");
         let mut told = Told::new(Rate::from_bps_f64(cap));
         told.run(20.0, None, |at, _, _| Some(base + if (5.0..5.5).contains(&at) { 0.1 } else { 0.0 }));
@@ -421,16 +420,16 @@ fn the_scale_that_a_mark_halved_comes_back_over_minutes() {
     let mut told = Told::new(Rate::mbps(4));
     told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
     let (signals, feedback, config) = (&told.law.signals, FeedbackSummary::default(), config());
-    let (mut delay, mut chance) = (DelayLaw::new(), LossClassifier::new());
+    let (mut delay, mut losses) = (DelayLaw::new(), LossClassifier::new());
     delay.begin(2.0, 4e6);
     let at_1_mbps = |delay: &DelayLaw| delay.target(1e6, &config);
     let whole = at_1_mbps(&delay);
     let marked = LawInput { mark: true, ..step(signals, &feedback, 3.0, 4e6) };
-    delay.update(&marked, &mut chance, true, &config);
+    delay.update(&marked, &mut losses, true, &config);
     let half = at_1_mbps(&delay);
     let mut after = |seconds: u32| {
         for n in 0..10 * seconds {
-            delay.update(&step(signals, &feedback, 3.0 + 0.1 * f64::from(n), 4e6), &mut chance, true, &config);
+            delay.update(&step(signals, &feedback, 3.0 + 0.1 * f64::from(n), 4e6), &mut losses, true, &config);
         }
         at_1_mbps(&delay)
     };
@@ -450,12 +449,12 @@ fn the_competing_window_has_segments_of_1500_bytes_whatever_the_packets_are() {
         let setup =
             Setup { packet: Bytes::new(packet), ..Setup::unicast(Rate::kbps(1), Rate::mbps(50), Seed(1).part("")) };
         let config = Config::new(&setup, &Values::resolve(PARAMS, Mode::Repaired, &[]).unwrap());
-        let (mut compete, mut chance) = (CompeteLaw::new(), LossClassifier::new());
+        let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
         compete.left = true;
         compete.begin(3.0, 1e6, signals.rtt());
         let grown = (0..20).map(|n| {
             let step = step(signals, &feedback, 3.0 + 0.1 * f64::from(n), 1e6);
-            compete.update(&step, &mut chance, 0.003, &config)
+            compete.update(&step, &mut losses, 0.003, &config)
         });
         match grown.last() {
             Some(Transition::Stay(rate, _)) => rate,
@@ -472,7 +471,7 @@ fn tried(lost: impl Fn(f64, u64) -> bool) -> (bool, usize, f64) {
     let mut told = Told::new(Rate::mbps(4));
     told.run(60.0, None, |now, number, _| (!lost(now, number)).then_some(0.02));
     let begins = told.rules.windows(2).filter(|two| two[1].1 == "delay: policed" && two[0].1 != two[1].1).count();
-    (told.law.chance.is_policed(told.now), begins, told.law.rate)
+    (told.law.losses.is_policed(told.now), begins, told.law.rate)
 }
 
 #[test]
@@ -520,7 +519,7 @@ fn packets_that_come_late_are_lost_until_it_is_known_how_late_they_come() {
                 let report = PacketReport { number: n, sent: at(n), size, stream: Stream::Media, arrived };
                 let round = RttSource::Measured(Some(Span::millis(40)));
                 let feedback = signals.on_feedback(at(number + 16), round, &[report], (3e6, 20));
-                (lost, came_late) = (lost + feedback.lost, came_late + feedback.late);
+                (lost, came_late) = (lost + feedback.lost, came_late + feedback.spurious);
                 last = if feedback.lost > 0 { number } else { last };
             }
         }
@@ -547,7 +546,7 @@ fn where_renos_growth_rules_the_window_stays_within_tcps_equation_with_its_time_
     let mut told = Told::new(Rate::mbps(50));
     told.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.1, 0.25) }));
     let (signals, config) = (&told.law.signals, config());
-    let (mut compete, mut chance) = (CompeteLaw::new(), LossClassifier::new());
+    let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
     compete.left = true;
     compete.begin(3.0, 4e6, signals.rtt());
     let mut rates = Vec::new();
@@ -557,7 +556,7 @@ fn where_renos_growth_rules_the_window_stays_within_tcps_equation_with_its_time_
         let loss = n.is_multiple_of(10).then_some(Loss { sent: now, q: 0.01, rank: 0.9 });
         let step = LawInput { loss, ..step(signals, &feedback, now, 1e6) };
         let (Transition::Stay(rate, _) | Transition::Switch(rate, _)) =
-            compete.update(&step, &mut chance, 0.003, &config);
+            compete.update(&step, &mut losses, 0.003, &config);
         rates.push(rate);
     }
     let late = rates[600..].iter().fold(0.0, |most: f64, rate| most.max(*rate));
@@ -603,7 +602,7 @@ fn a_late_packet_counts_by_its_own_send_time_and_one_of_another_stream_as_receiv
         signals.on_sent(at(sent), number, 1_000, None);
     }
     signals.on_feedback(at(2.1), RttSource::FromSender(None), &[report(0, 1.0, 1.05), report(2, 2.0, 2.05)], (1e6, 20));
-    signals.on_late(at(1.01), 1, 1_000);
+    signals.on_late_arrival(at(1.01), 1, 1_000);
     signals.on_feedback(at(2.2), RttSource::FromSender(None), &[report(1, 1.01, 2.06)], (1e6, 20));
     assert!((signals.q - 1.0).abs() < 0.001, "{}", signals.q);
     assert!((signals.base_rtt - 0.1).abs() < 1e-9, "none was told: {}", signals.base_rtt);
@@ -627,10 +626,10 @@ fn a_start_that_silence_made_slow_goes_on_when_somebody_is_heard() {
 #[test]
 fn more_that_arrives_while_less_is_sent_is_somebody_who_gives_way_and_no_queue_of_its_own() {
     let gives_way = follows(0.15, |sent, n| 2e12 / sent * (1.0 + 0.1 * noise(n)));
-    assert!(!is_own(&gives_way) && gives_way.shared(5.9) == Some(true));
+    assert!(!is_own(&gives_way) && gives_way.is_shared(5.9) == Some(true));
     let own = follows(0.15, |_, n| 1e6 * (1.0 + 0.1 * noise(n)));
-    assert!(is_own(&own) && own.shared(5.9) == Some(false));
-    let long_ago = (own.shared(20.0), gives_way.shared(20.0));
+    assert!(is_own(&own) && own.is_shared(5.9) == Some(false));
+    let long_ago = (own.is_shared(20.0), gives_way.is_shared(20.0));
     assert_eq!(long_ago, (None, None), "what was seen long ago tells nothing of now");
 }
 
@@ -665,7 +664,7 @@ fn seen_of(times: f64) -> f64 {
             break;
         }
         let size = Bytes::new(1_000);
-        signals.on_sent(at(sent), n, size.get(), Some(Burst { rate: 40e3, pacing: 1.25, most: 0.25 }));
+        signals.on_sent(at(sent), n, size.get(), Some(Burst { rate: 40e3, pacing: 1.25, max_queue: 0.25 }));
         let came = sent + 0.02 + if n == 0 { 0.0 } else { 0.1 };
         let arrived = PacketArrival { at: Some(PeerTime::from_nanos((came * 1e9) as i64)), ecn: None };
         let report = PacketReport { number: n, sent: at(sent), size, stream: Stream::Media, arrived: Some(arrived) };
@@ -714,10 +713,10 @@ fn the_target_is_a_packet_of_its_own_less_what_codel_leaves_alone_and_where_it_w
     let marked = |mut delay: DelayLaw| {
         let mut told = Told::new(Rate::mbps(4));
         told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
-        let (signals, feedback, mut chance) = (&told.law.signals, FeedbackSummary::default(), LossClassifier::new());
+        let (signals, feedback, mut losses) = (&told.law.signals, FeedbackSummary::default(), LossClassifier::new());
         for n in 0..6 {
             let step = LawInput { mark: true, ..step(signals, &feedback, 11.0 + f64::from(n), 400e3) };
-            delay.update(&step, &mut chance, true, &config);
+            delay.update(&step, &mut losses, true, &config);
         }
         delay
     };
@@ -764,7 +763,7 @@ fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds
         (compete.left, signals.base_rtt) = (true, rtt);
         // 4 Mb/s over 100 ms, ended; then 400 kb/s.
         compete.begin(3.0, 4e6, 0.1);
-        compete.end_own(4.0, 4e6);
+        compete.end_in_own_queue(4.0, 4e6);
         compete.begin(4.0 + later, 4e5, rtt);
         let step = LawInput { dt: 0.0, ..step(&signals, &feedback, 4.0 + later, 4e5) };
         match compete.update(&step, &mut LossClassifier::new(), 0.003, &config()) {
@@ -813,12 +812,12 @@ fn marks_in_a_queue_that_stands_tell_of_others_as_losses_do_and_marks_at_the_tar
         let mut told = Told::new(Rate::mbps(50));
         told.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, queue, 0.25) }));
         let (signals, feedback, config) = (&told.law.signals, FeedbackSummary::default(), config());
-        let (mut delay, mut chance) = (DelayLaw::new(), LossClassifier::new());
+        let (mut delay, mut losses) = (DelayLaw::new(), LossClassifier::new());
         delay.begin(1.0, 4e6);
         (0..6).any(|n| {
             let step = LawInput { mark: true, ..step(signals, &feedback, 3.0 + 0.1 * f64::from(n), 4e6) };
             matches!(
-                delay.update(&step, &mut chance, true, &config),
+                delay.update(&step, &mut losses, true, &config),
                 Transition::Switch(_, "compete: lost again, in a standing queue")
             )
         })
@@ -833,17 +832,17 @@ fn in_its_own_queue_a_loss_of_frames_leaves_what_arrives_and_their_bursts_are_a_
         told.run(3.0, Some(8e5), |at, _, _| Some(if at < 2.9 { 0.02 } else { 0.03 }));
         let (signals, feedback, config) =
             (&told.law.signals, FeedbackSummary::default(), Config { frames, ..config() });
-        let (mut delay, mut chance) = (DelayLaw::new(), LossClassifier::new());
+        let (mut delay, mut losses) = (DelayLaw::new(), LossClassifier::new());
         delay.begin(1.0, 1e6);
         if own {
             delay.set_own_queue(1.0, 1e6);
         }
         (0..8).for_each(|n| {
-            let _ = chance.see(1.0 + 0.1 * f64::from(n), &Loss { sent: 0.9, q: 0.01, rank: 1.0 }, 0.0);
+            let _ = losses.on_loss(1.0 + 0.1 * f64::from(n), &Loss { sent: 0.9, q: 0.01, rank: 1.0 }, 0.0);
         });
         let before = delay.target(1e6, &config);
         let loss = Some(Loss { sent: 2.95, q: 0.01, rank: 1.0 });
-        let turn = delay.update(&LawInput { loss, ..step(signals, &feedback, 3.0, 1e6) }, &mut chance, true, &config);
+        let turn = delay.update(&LawInput { loss, ..step(signals, &feedback, 3.0, 1e6) }, &mut losses, true, &config);
         (turn, delay.target(1e6, &config) < before)
     };
     let (Transition::Stay(rate, "delay: lost in its own queue"), false) = after(true, true) else {
@@ -863,7 +862,7 @@ fn in_its_own_queue_a_loss_of_frames_leaves_what_arrives_and_their_bursts_are_a_
         for n in 0..10u32 {
             let at = Time::ZERO + Span::from_secs_f64(told.now);
             let came = at + Span::from_secs_f64(0.02 + 0.008 * f64::from(n));
-            told.law.on_sent(at, told.number, 1_000, Some(A_BIT_MORE), 1e6);
+            told.law.on_sent(at, told.number, 1_000, Some(1.1), 1e6);
             let arrived = PacketArrival { at: Some(PeerTime::from_nanos(came.as_nanos() as i64)), ecn: None };
             let (number, size) = (told.number, Bytes::new(1_000));
             let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
@@ -898,7 +897,7 @@ fn trains(apart: f64, waits: f64) -> Option<f64> {
         let now = Time::ZERO + Span::from_secs_f64(came + 0.02);
         let feedback = signals.on_feedback(now, RttSource::Measured(None), &[report], (1e6, 20));
         for train in &feedback.trains {
-            signals.trains.note(now.as_secs_f64(), train);
+            signals.trains.add(now.as_secs_f64(), train);
         }
     }
     signals.trains.share(came)
@@ -924,19 +923,19 @@ fn trains_tell_no_share_where_no_queue_stood_before_them() {
 #[test]
 fn trains_that_show_a_queue_of_its_own_count_in_a_row_and_one_that_does_not_ends_that() {
     let mut trains = TrainMonitor::default();
-    let train = |before, waited| Train { bits: 24_000.0, took: 0.024, before, waited };
+    let train = |rate_before, was_queued| Train { bits: 24_000.0, duration: 0.024, rate_before, was_queued };
     for (n, before) in [1e6, 0.95e6, 0.5e6, 1e6].into_iter().enumerate() {
-        trains.note(1.0 + n as f64, &train(Some(before), true));
+        trains.add(1.0 + n as f64, &train(Some(before), true));
         let own = [1, 2].map(|count| trains.shows_own_queue(count));
         assert_eq!(own, [[true, false], [true, true], [false, false], [true, false]][n], "after train {n}");
     }
     let share = trains.share(6.0).unwrap();
     assert!((0.8..0.9).contains(&share), "{share}");
-    trains.note(6.0, &train(None, false));
+    trains.add(6.0, &train(None, false));
     assert!(trains.shows_own_queue(1) && !trains.shows_own_queue(2), "one with too little before it says nothing");
-    trains.note(6.0, &train(Some(0.9e6), false));
+    trains.add(6.0, &train(Some(0.9e6), false));
     assert!(trains.shows_own_queue(2), "a flow that gets what a train shows has it to itself, with a queue or without");
-    trains.note(6.0, &train(Some(0.5e6), false));
+    trains.add(6.0, &train(Some(0.5e6), false));
     assert_eq!(trains.share(6.0), Some(share), "less, without a queue, may be all that was sent");
     assert!(!trains.shows_own_queue(1));
     assert_eq!(trains.share(30.0), None, "it is too long ago");
@@ -947,27 +946,27 @@ fn several_trains_leave_while_it_is_in_doubt_whether_the_queue_is_its_own() {
     let mut table = TrainSchedule::default();
     for n in 0..100_u32 {
         let now = 0.1 * f64::from(n);
-        table.delay(now, (5.0..7.0).contains(&now));
+        table.on_delay(now, (5.0..7.0).contains(&now));
     }
-    let count = table.wanted().unwrap_or(0);
+    let count = table.last_request().unwrap_or(0);
     assert!((6..=7).contains(&count), "{count} in two seconds");
 }
 
 #[test]
 fn a_loss_at_a_queue_raises_a_doubt_that_ends_by_time_or_once_the_queue_is_its_own() {
     let (signals, feedback, config) = (Signals::new(), FeedbackSummary::default(), config());
-    let after = |losses: u32, q: f64| {
-        let (mut delay, mut chance) = (DelayLaw::new(), LossClassifier::new());
-        (1..losses).for_each(|n| {
-            let _ = chance.see(9.0 + 0.1 * f64::from(n), &Loss { sent: 9.0, q, rank: 0.5 }, 0.0);
+    let after = |count: u32, q: f64| {
+        let (mut delay, mut losses) = (DelayLaw::new(), LossClassifier::new());
+        (1..count).for_each(|n| {
+            let _ = losses.on_loss(9.0 + 0.1 * f64::from(n), &Loss { sent: 9.0, q, rank: 0.5 }, 0.0);
         });
         let loss = Some(Loss { sent: 9.9, q, rank: 0.5 });
-        delay.update(&LawInput { loss, ..step(&signals, &feedback, 10.0, 1e6) }, &mut chance, true, &config);
+        delay.update(&LawInput { loss, ..step(&signals, &feedback, 10.0, 1e6) }, &mut losses, true, &config);
         delay
     };
     let mut delay = after(1, 0.02);
     assert!(delay.is_queue_in_doubt(10.5, 1e6));
-    assert!(!delay.is_queue_in_doubt(10.1 + A_WHILE, 1e6), "the time is over");
+    assert!(!delay.is_queue_in_doubt(10.1 + 2.0, 1e6), "the time is over");
     delay.set_own_queue(10.5, 1e6);
     assert!(!delay.is_queue_in_doubt(10.5, 1e6), "it is its own");
     assert!(!after(1, 0.002).is_queue_in_doubt(10.5, 1e6), "no queue");
@@ -980,13 +979,13 @@ fn beside_a_queue_that_has_little_of_a_flow_a_train_tells_whose_it_is_and_one_of
         let mut told = Told::new(Rate::mbps(50));
         told.run(3.0, Some(rate), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.06, 0.25) }));
         let (signals, feedback, config) = (&told.law.signals, FeedbackSummary::default(), config());
-        let (mut delay, mut chance) = (DelayLaw::new(), LossClassifier::new());
+        let (mut delay, mut losses) = (DelayLaw::new(), LossClassifier::new());
         delay.begin(1.0, rate);
         if own {
             delay.set_own_queue(1.0, rate);
         }
         let step = LawInput { share, ..step(signals, &feedback, 3.0, rate) };
-        let turn = delay.update(&step, &mut chance, true, &config);
+        let turn = delay.update(&step, &mut losses, true, &config);
         (delay.takes_train_request(), matches!(turn, Transition::Switch(_, "compete: little of a queue that stands")))
     };
     assert_eq!(goes(80e3, None, false), (true, false), "half of a packet in 60 ms");
@@ -999,13 +998,13 @@ fn beside_a_queue_that_has_little_of_a_flow_a_train_tells_whose_it_is_and_one_of
 /// A step while competing whose trains tell this share.
 fn competes_with(share: Option<f64>) -> f64 {
     let (signals, feedback, config) = (Signals::new(), FeedbackSummary::default(), config());
-    let (mut compete, mut chance) = (CompeteLaw::new(), LossClassifier::new());
+    let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
     compete.left = true;
     compete.begin(0.0, 1e6, 0.1);
     let mut rate = 0.0;
     for n in 1..100_u32 {
         let step = LawInput { share, ..step(&signals, &feedback, 0.1 * f64::from(n), 1e6) };
-        if let Transition::Stay(now, _) = compete.update(&step, &mut chance, 0.003, &config) {
+        if let Transition::Stay(now, _) = compete.update(&step, &mut losses, 0.003, &config) {
             rate = now;
         }
     }
@@ -1021,11 +1020,12 @@ fn above_half_of_a_shared_queue_the_window_does_not_grow_and_in_a_queue_of_its_o
     assert!((competes_with(Some(0.95)) - plain).abs() < 1.0, "its own");
 }
 
-/// The numbers in a source that are choices: not 0, 1, 2 or a half, nor the bits of a byte, the nanoseconds of a
-/// second, what keeps a divisor above zero, or how much is remembered.
+/// Returns the numbers in a source that no constant names. Exempt are 0, 1, 2 and a half, the bits of a byte, the
+/// nanoseconds of a second, and what keeps a divisor above zero.
 fn choices(source: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for line in source.lines().filter(|line| !line.trim_start().starts_with("const MOST_")) {
+    let is_constant = |line: &str| ["const ", "pub(super) const "].iter().any(|begin| line.starts_with(begin));
+    for line in source.lines().filter(|line| !is_constant(line.trim_start())) {
         let code: String = line.split("//").next().unwrap().split('"').step_by(2).collect();
         let chars: Vec<char> = code.chars().collect();
         let mut at = 0;
@@ -1066,28 +1066,26 @@ fn a_choice_is_told_from_arithmetic_by_its_form() {
         ("if (0.92..1.1).contains(&x) && n > 5 && q < 0.02 {", "0.92 1.1 5 0.02"),
         ("(0.5 * q, 8.0 * bytes, SEGMENT / 8.0, nanos / 1e9, p.max(1e-9), 1..=2, a.1.0, f64, u32::MAX, \"0.4\")", ""),
         ("8.0 + x.max(9.0) / 1e8", "8.0 9.0 1e8"),
-        ("const MOST_ARRIVALS: usize = 1 << 15;", ""),
-        ("const LATER: f64 = 1_000.5;", "1000.5"),
+        ("const MAX_ARRIVALS: usize = 1 << 15;", ""),
+        ("    pub(super) const LATER: f64 = 1_000.5;", ""),
+        ("let later = 1_000.5;", "1000.5"),
     ] {
         assert_eq!(choices(code).join(" "), wants, "{code}");
     }
 }
 
 #[test]
-fn every_choice_of_the_laws_is_a_constant_and_they_are_as_many_as_their_page_says() {
-    let place = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/steady");
+fn every_choice_of_the_laws_is_a_named_constant() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/steady");
     let mut files = 0;
-    for file in std::fs::read_dir(place).unwrap() {
+    for file in std::fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();
-        // The constants, the parameters, the formats, and tests.
-        if ["constants", "mod", "message", "tests"].iter().all(|name| !path.ends_with(format!("{name}.rs"))) {
+        // The parameters, the formats, and tests have numbers of their own.
+        if ["mod", "message", "tests"].iter().all(|name| !path.ends_with(format!("{name}.rs"))) {
             let found = choices(&std::fs::read_to_string(&path).unwrap());
             assert!(found.is_empty(), "{}: {found:?}", path.display());
             files += 1;
         }
     }
     assert!(files > 5, "{files}");
-    let numbers = include_str!("constants.rs").lines().filter(|line| line.starts_with("pub(super) const")).count();
-    let page = include_str!("../../../../docs/controllers/steady.md");
-    assert!(page.contains(&format!("{numbers} constants")), "{numbers}");
 }
