@@ -29,7 +29,8 @@ const CUBIC_C: f64 = 0.4;
 const CUBIC_BETA: f64 = 0.7;
 /// The share of the window that a mark leaves (RFC 8511).
 const ECN_BETA: f64 = 0.85;
-/// The additive increase, in segments per round trip, with which Reno is as aggressive as with its own cut (section 4.3).
+/// The additive increase of the Reno-friendly window, in segments per round trip. With CUBIC's smaller cut it gives
+/// Reno's mean window (section 4.3).
 const RENO_ALPHA: f64 = 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA);
 /// The window grows to at most this many times its size in a round trip (section 4.2).
 const ROUND_GROWTH_MAX: f64 = 1.5;
@@ -88,17 +89,18 @@ const HIGH_QUEUE_MIN: f64 = 0.020;
 const EMPTY_SHARE_MAX: f64 = 0.1;
 /// The queue is empty below this delay, in seconds, in any case.
 const EMPTY_DELAY_MIN: f64 = 0.003;
-/// COMPETE ends in an empty queue this many times the last distance of two losses after the last one...
+/// An empty queue ends COMPETE only after this many times the time between the last two congestion losses.
 const CALM_LOSS_GAPS: f64 = 1.5;
-/// ... and a round trip divided by this after it, that is ten round trips...
+/// It does so only after ten round trips without a congestion loss: a round trip is divided by this.
 const CALM_PER_RTT: f64 = 0.1;
-/// ... and this long after it, in seconds.
+/// It does so only after this time without a congestion loss, in seconds.
 const CALM_TIME_MIN: f64 = 1.0;
 /// The distance of losses, in seconds, before two of them are known.
 const LOSS_GAP_INITIAL: f64 = 1.0;
-/// The window from before a queue of the flow's own is used again if COMPETE begins within this time, in seconds...
+/// The window of a competition that ended in a queue of the flow's own is used again if COMPETE begins within this
+/// time, in seconds, and ten round trips.
 const REUSED_WINDOW_TIME: f64 = 10.0;
-/// ... and a round trip divided by this, that is ten round trips.
+/// The ten round trips: a round trip is divided by this.
 const REUSED_WINDOW_PER_RTT: f64 = 0.1;
 
 /// CUBIC's window, in segments, with the names of RFC 9438.
@@ -143,7 +145,8 @@ impl Cubic {
         self.set_k();
     }
 
-    /// Grows over `dt` seconds (sections 4.2 to 4.5): to the cubic window, or to the Reno-friendly one if that is larger.
+    /// Grows over `dt` seconds (sections 4.2 to 4.5): to the cubic window, or to the Reno-friendly one if that is
+    /// larger.
     fn grow(&mut self, now: f64, dt: f64, rtt: f64) {
         if self.slow_start {
             self.cwnd *= libm::pow(SLOW_START_GROWTH, dt / rtt);
@@ -229,8 +232,8 @@ impl CompeteLaw {
         if let Some(EndedCompetition { at, cubic: mut kept, path_rate }) = self.ended.take()
             && now - at < REUSED_WINDOW_TIME + rtt / REUSED_WINDOW_PER_RTT
         {
-            // COMPETE begins with a loss or a standing queue, which cuts the window. It carries no more than it did: the
-            // round trip may be shorter now.
+            // COMPETE begins with a loss or a standing queue, which cuts the window. It carries no more than it did:
+            // the round trip may be shorter now.
             let most = path_rate * rtt / SEGMENT_BITS;
             kept.cwnd = kept.w_cubic(now - kept.epoch_start).clamp(0.0, kept.w_max);
             kept.cut(now, CUBIC_BETA);
@@ -398,8 +401,8 @@ impl CompeteLaw {
         input.signals.low(DRAIN_LOW_SPAN) < empty && !input.is_shared() && self.may_leave(input.now)
     }
 
-    /// Whether the queue has stayed empty although the window grew without a congestion loss: an elastic flow would have
-    /// filled it.
+    /// Whether the queue has stayed empty although the window grew without a congestion loss: an elastic flow would
+    /// have filled it.
     fn is_over(&mut self, input: &LawInput<'_>, target: f64, config: &Config) -> bool {
         let LawInput { now, rtt, signals, .. } = *input;
         let empty = if self.high_queue > HIGH_QUEUE_MIN {

@@ -72,17 +72,17 @@ const PUSHED_DOWN_SPAN: f64 = 20.0;
 const PUSHED_DOWN_START_SHARE: f64 = 0.8;
 /// For this many round trips after START, a loss in a queue shows nothing: it is the queue that START made.
 const START_QUEUE_RTTS: f64 = 3.0;
-/// A loss shows other flows if the queue is this many times the target...
+/// A loss shows other flows if the queue is longer than this many times the target, plus [`LOSS_QUEUE_MARGIN`].
 const LOSS_QUEUE_TARGETS: f64 = 3.0;
-/// ... and this longer, in seconds...
+/// The margin above the targets of [`LOSS_QUEUE_TARGETS`], in seconds.
 const LOSS_QUEUE_MARGIN: f64 = 0.010;
-/// ... and at least this long, in seconds. Flows of this kind keep less, as long as the buffer holds the target.
+/// The queue is at least this long then, in seconds. Flows of this kind keep less.
 const LOSS_QUEUE_MIN: f64 = 0.020;
 /// COMPETE begins with this share of the rate then.
 const LOSS_START_SHARE: f64 = 0.85;
 /// A loss met a standing queue if its queueing delay was above this, in seconds, and half of that still stands.
 const STANDING_QUEUE_MIN: f64 = 0.008;
-/// Below this scale, the target is so low that an AQM which acts at the target is ruled out.
+/// Below this scale, the target is as good as at its least, so that losses are no AQM's that acts at the target.
 const STANDING_QUEUE_SCALE_MAX: f64 = 0.3;
 /// Two losses in a standing queue within this time, in seconds, show other flows.
 const STANDING_LOSS_MEMORY: f64 = 20.0;
@@ -115,9 +115,9 @@ const CUT_INTERVAL_RTT_MAX: f64 = 0.2;
 const EXPERIMENT_QUEUE_MAX: f64 = 0.3;
 /// The share of the link's rate by which a lone flow's queue drains in an experiment.
 const EXPERIMENT_DRAIN_SHARE: f64 = 0.25;
-/// An experiment waits for this many round trips in addition...
+/// An experiment waits for this many round trips beside the time in which the queue drains.
 const EXPERIMENT_RTTS: f64 = 4.0;
-/// ... and this time, in seconds. Another flow's start may lengthen the queue for a moment.
+/// An experiment waits for this time in addition, in seconds. Another flow's start may lengthen the queue for a moment.
 const EXPERIMENT_MARGIN: f64 = 0.6;
 /// After this many times an experiment's duration, other flows keep the queue even if it is shorter than it was.
 const EXPERIMENT_DURATIONS_MAX: f64 = 3.0;
@@ -148,9 +148,10 @@ const YIELDED_SHARE_MIN: f64 = 0.15;
 const GAIN: f64 = 0.06;
 /// Growth per second below the path rate.
 const GAIN_BELOW_PATH_RATE: f64 = 0.4;
-/// From this share of the path rate on...
+/// From this share of the path rate on, the rate is near it, and growth is slow.
 const NEAR_PATH_RATE_MIN: f64 = 0.92;
-/// ... up to this, the rate is near it: the queue may be empty for a while without showing spare capacity.
+/// Up to this share of the path rate, the rate is near it: the queue may be empty for a while although no capacity is
+/// spare.
 const NEAR_PATH_RATE_MAX: f64 = 1.1;
 /// The fastest growth per second.
 const GAIN_MAX: f64 = 1.0;
@@ -170,7 +171,7 @@ const EMPTY_DOUBLING_TIME: f64 = 0.25;
 const RELEASED_SHARE_MAX: f64 = 0.6;
 /// Growth ends at this many times the rate of arrival.
 const GROWTH_RECEIVED_MULTIPLE_MAX: f64 = 1.3;
-/// A window of that rate, in seconds, which spans the pauses of a source.
+/// The second window of that rate of arrival, in seconds. It spans the pauses of a source.
 const GROWTH_RECEIVED_SPAN: f64 = 0.5;
 /// The time constant with which an unused rate of a source of frames falls, in seconds.
 const UNUSED_RATE_DECAY: f64 = 4.0;
@@ -297,9 +298,9 @@ impl DelayLaw {
         self.low_span = (LOW_SPAN_MIN + longer * few).min(LOW_SPAN_MAX);
     }
 
-    /// Returns the queueing delay, in seconds, at which the rate neither grows nor falls: a floor for noise, and a packet
-    /// or two of this flow. It falls with the rate, so that flows of this kind converge to equal shares. It does not
-    /// depend on the round-trip time, so neither do the shares. It bends towards [`TARGET_MAX`] instead of being
+    /// Returns the queueing delay, in seconds, at which the rate neither grows nor falls: a floor for noise, and a
+    /// packet or two of this flow. It falls with the rate, so that flows of this kind converge to equal shares. It does
+    /// not depend on the round-trip time, so neither do the shares. It bends towards [`TARGET_MAX`] instead of being
     /// clipped there, so that it falls with the rate everywhere.
     pub(super) fn target(&self, rate: f64, config: &Config) -> f64 {
         self.scaled_target(self.scale, rate, config)
@@ -400,8 +401,8 @@ impl DelayLaw {
                 .filter(|_| low > QUEUE_CERTAIN_TARGETS * target && !signals.is_idle(now));
             return self.yield_rate(input, low, soon.map_or(received, |soon| soon.min(received)), target, config);
         }
-        // The yield has raised the target above the queue, but the queue may still stand. It is compared with the target
-        // of the beginning.
+        // The yield has raised the target above the queue, but the queue may still stand. It is compared with the
+        // target of the beginning.
         if let Some(experiment) = self.experiment
             && now - experiment.since > experiment.duration(signals)
             && low > experiment.target.max(STAYS_PEAK_SHARE * experiment.peak)
@@ -472,8 +473,8 @@ impl DelayLaw {
         let stood = met.is_some_and(|q| q > STANDING_QUEUE_MIN && low > 0.5 * q);
         if !own && stood && self.scale < STANDING_QUEUE_SCALE_MAX {
             // Neither a burst, since the queue stood, nor an AQM at the target, since the target is as low as it gets:
-            // other flows fill the buffer. Once the session has left COMPETE, a single such loss may be a late one of it, so
-            // it takes two.
+            // other flows fill the buffer. Once the session has left COMPETE, a single such loss may be a late one of
+            // it, so it takes two.
             let again = now - self.standing_loss_at < STANDING_LOSS_MEMORY || first;
             self.standing_loss_at = now;
             if again && !losses.is_random() {
@@ -523,8 +524,8 @@ impl DelayLaw {
         0.5 * config.target_floor.max(JITTER_NOISE_SHARE * self.jitter)
     }
 
-    /// Returns true if the queueing delay is that of another path, because no yield changes it: a queue of the flow's own
-    /// would have drained, and that of a TCP varies with its window.
+    /// Returns true if the queueing delay is that of another path, because no yield changes it: a queue of the flow's
+    /// own would have drained, and that of a TCP varies with its window.
     fn find_path(&mut self, input: &LawInput<'_>, low: f64, config: &Config) -> bool {
         let LawInput { now, dt, rate, rtt, .. } = *input;
         let noise = self.constant_within(config);

@@ -26,9 +26,9 @@ const START_RECEIVED_SPAN_MAX: f64 = 1.0;
 const START_PAUSES_SPAN: f64 = 0.5;
 /// The window of the queue in START, in seconds.
 const START_LOW_SPAN: f64 = 0.030;
-/// START ends at a queue of this share of the target...
+/// START ends at a queue of this share of the target.
 const START_QUEUE_TARGET_SHARE: f64 = 0.7;
-/// ... but of at least this delay, in seconds.
+/// START does not end at a shorter queue than this, in seconds, which may be noise.
 const START_QUEUE_MIN: f64 = 0.004;
 /// After START found a queue, this share of what arrives is sent until the queue is gone.
 const START_DRAIN_SHARE: f64 = 0.7;
@@ -54,9 +54,9 @@ const RANDOM_LOSS_MAX_INITIAL: f64 = 0.03;
 const TCP_LOSS_MAX: f64 = 0.1;
 /// A trial whether losses end has seen enough packets if this many of them would be lost by chance.
 const TRIAL_EXPECTED_LOSSES: f64 = 20.0;
-/// After a trial showed random losses, losses up to this many times their rate are random...
+/// After a trial showed random losses, losses up to this many times their rate are random.
 const RANDOM_LOSS_MARGIN: f64 = 1.5;
-/// ... but at most at this rate.
+/// The highest loss rate that a trial can show to be random.
 const RANDOM_LOSS_MAX: f64 = 0.2;
 
 // Bursts, pacing and trains.
@@ -186,8 +186,8 @@ impl Law {
         if self.mode == Mode::Delay { DELAY_PACING } else { self.config.pacing }
     }
 
-    /// Whether trains are sent: only a sender that decides can send them, and a source of frames has no packets for them
-    /// between its frames.
+    /// Whether trains are sent: only a sender that decides can send them, and a source of frames has no packets for
+    /// them between its frames.
     fn has_trains(&self) -> bool {
         !self.config.frames && !self.config.receivers && self.config.train_packets >= 2.0
     }
@@ -290,9 +290,9 @@ impl Law {
         (self.mode, self.rule) = (Mode::Delay, rule);
     }
 
-    /// Responds to losses without a queue, in any mode. If more is lost than chance explains, less is sent than arrives,
-    /// and DELAY goes on from there. A trial then shows whether losses end: a policer's do, and random ones do not.
-    /// Returns true if it decided on the rate.
+    /// Responds to losses without a queue, in any mode. If more is lost than chance explains, less is sent than
+    /// arrives, and DELAY goes on from there. A trial then shows whether losses end: a policer's do, and random ones do
+    /// not. Returns true if it decided on the rate.
     fn respond_to_policer(&mut self, input: &LawInput<'_>) -> bool {
         let LawInput { now, rtt, signals, .. } = *input;
         // Losses of packets that left before the last cut do not count against it.

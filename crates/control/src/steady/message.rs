@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_half_says_the_other_reads() {
+    fn a_message_of_one_half_is_read_by_the_other() {
         let report = ReceiverReport {
             rate: Rate::kbps(1_000),
             loss: 0.25,
@@ -190,12 +190,12 @@ mod tests {
         let body = report.body();
         assert_eq!((body.bytes.len(), ReceiverReport::read(&body)), (LEN, Some(report)));
         for measured_rtt in [None, Some((ReceiverId(7), Span::millis(40)))] {
-            let forward =
+            let notice =
                 SenderNotice { rate: Rate::kbps(1_234), frames: true, limiting: Some(ReceiverId(9)), measured_rtt };
-            assert_eq!(SenderNotice::read(forward.notice().bytes()), Some(forward));
+            assert_eq!(SenderNotice::read(notice.notice().bytes()), Some(notice));
         }
-        let nobody = SenderNotice { rate: Rate::ZERO, frames: false, limiting: None, measured_rtt: None };
-        assert_eq!(SenderNotice::read(nobody.notice().bytes()), Some(nobody));
+        let minimal = SenderNotice { rate: Rate::ZERO, frames: false, limiting: None, measured_rtt: None };
+        assert_eq!(SenderNotice::read(minimal.notice().bytes()), Some(minimal));
     }
 
     #[test]
@@ -218,14 +218,14 @@ mod tests {
         ) {
             if let Some(report) = ReceiverReport::read(&Body { subtype, bytes: bytes.clone() }) {
                 let again = ReceiverReport::read(&report.body());
-                // A number on the wire has 24 bits.
+                // The wire format has single precision: 24 bits.
                 let rate = again.map_or(Rate::ZERO, |again| again.rate);
-                let claimed = report.rate.as_bps_f64();
-                prop_assert!((rate.as_bps_f64() - claimed).abs() <= 1e-6 * claimed + 8.0);
+                let wanted = report.rate.as_bps_f64();
+                prop_assert!((rate.as_bps_f64() - wanted).abs() <= 1e-6 * wanted + 8.0);
                 prop_assert_eq!(again, Some(ReceiverReport { rate, ..report }));
             }
-            if let Some(forward) = SenderNotice::read(&bytes) {
-                prop_assert_eq!(SenderNotice::read(forward.notice().bytes()), Some(forward));
+            if let Some(notice) = SenderNotice::read(&bytes) {
+                prop_assert_eq!(SenderNotice::read(notice.notice().bytes()), Some(notice));
             }
         }
     }

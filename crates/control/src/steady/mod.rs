@@ -139,9 +139,9 @@ params! {
 }
 
 impl Config {
-    /// Returns the time between two reports. It is the short interval once enough bytes have arrived that a report is at
-    /// most 5 % of them (RFC 3550, 6.2), else the longest interval. `cost` is the size of a report relative to one of
-    /// single packets, for which `report_bytes` is set.
+    /// Returns the time between two reports. It is the short interval once enough bytes have arrived that a report is
+    /// at most 5 % of them (RFC 3550, 6.2), else the longest interval. `cost` is the size of a report relative to one
+    /// of single packets, for which `report_bytes` is set.
     fn report_after(&self, bytes: f64, cost: f64) -> Span {
         let enough = bytes >= cost * self.report_bytes;
         Span::from_secs_f64(if enough { self.report_every } else { self.report_most })

@@ -43,17 +43,18 @@ pub(super) struct Receiver {
     pending: Vec<PacketReport>,
     /// The time on the law's clock of its last update.
     updated_at: Time,
-    forward: Option<SenderNotice>,
+    notice: Option<SenderNotice>,
     /// The round-trip time that the sender measured last.
     rtt: Option<Span>,
+    /// The newest packet's send time on the sender's clock, and its arrival.
     newest: Option<(PeerTime, Time)>,
-    fresh: u64,
-    stepped: Option<Time>,
+    bytes_since_update: u64,
+    last_update: Option<Time>,
     /// The law has a new rate to report.
     has_new_rate: bool,
     /// The time of an early report, because the sent rate is too high.
-    urgent: Option<Time>,
-    reported: Option<Time>,
+    early_report_at: Option<Time>,
+    last_report: Option<Time>,
     members: Option<u32>,
 }
 
@@ -70,14 +71,14 @@ impl Receiver {
             last: None,
             pending: Vec::new(),
             updated_at: Time::ZERO,
-            forward: None,
+            notice: None,
             rtt: None,
             newest: None,
-            fresh: 0,
-            stepped: None,
+            bytes_since_update: 0,
+            last_update: None,
             has_new_rate: false,
-            urgent: None,
-            reported: None,
+            early_report_at: None,
+            last_report: None,
             members: None,
             config,
         }
@@ -85,18 +86,19 @@ impl Receiver {
 
     /// Whether this is the limiting receiver, whose rate is sent.
     fn is_limiting(&self) -> bool {
-        !self.group || self.forward.is_some_and(|forward| forward.limiting == Some(self.id))
+        !self.group || self.notice.is_some_and(|notice| notice.limiting == Some(self.id))
     }
 
-    /// Returns the send time of a packet on the law's clock. That is the sender's clock, moved, but it continues without
-    /// a jump if the sender's clock or the packet numbers jump.
-    fn left(&mut self, number: u64, sent: PeerTime) -> Time {
+    /// Returns the send time of a packet on the law's clock. That is the sender's clock, moved, but it continues
+    /// without a jump if the sender's clock or the packet numbers jump.
+    fn send_time(&mut self, number: u64, sent: PeerTime) -> Time {
         let begin = *self.begin.get_or_insert(sent);
         let since = CLOCK_START + sent.since(begin).as_secs_f64();
         let Some((last, at)) = self.last else { return Time::ZERO + Span::from_secs_f64(since.max(0.0)) };
         if (since - at.as_secs_f64()).abs() < CLOCK_JUMP_MIN && number.saturating_add(MAX_MISSING) > last {
             return Time::ZERO + Span::from_secs_f64(since);
         }
+        // The law's clock stands still for the jump, so that none of its windows sees a gap.
         let at = at.max(self.updated_at);
         let gone = at.as_nanos().saturating_sub(Span::from_secs_f64(CLOCK_START).as_nanos());
         let begin = sent.as_nanos().saturating_sub(i64::try_from(gone).unwrap_or(i64::MAX));
@@ -123,8 +125,8 @@ impl Receiver {
     /// Records a sent packet in the law, and the missing ones before it. A receiver knows those by their numbers only,
     /// so they get send times in between.
     fn record_sent(&mut self, number: u64, left: Time, size: u64) {
-        let rate = self.forward.map_or(0.0, |forward| forward.rate.as_bps_f64());
-        let frames = self.forward.is_some_and(|forward| forward.frames);
+        let rate = self.notice.map_or(0.0, |notice| notice.rate.as_bps_f64());
+        let frames = self.notice.is_some_and(|notice| notice.frames);
         let pacing = frames.then_some(self.law.config.pacing);
         if let Some((last, at)) = self.last {
             if number <= last {
@@ -142,31 +144,32 @@ impl Receiver {
         self.last = Some((number, left));
     }
 
+    /// Lets the law take the pending arrivals.
     fn update_law(&mut self, now: Time) {
         let Some((_, left)) = self.last else { return };
         // The time at which a report would reach the sender, since the law counts time as the sender does.
         let at = (left + Span::from_secs_f64(self.law.signals.rtt())).max(self.updated_at);
-        let sent = self.forward.map_or(Rate::MAX, |forward| forward.rate).as_bps_f64();
+        let sent = self.notice.map_or(Rate::MAX, |notice| notice.rate).as_bps_f64();
         let is_limiting = self.is_limiting();
         let relation =
             RateRelation { is_limiting, is_upper_bound: is_limiting || OBJECTION_SHARE * sent <= self.law.rate };
         let pending = std::mem::take(&mut self.pending);
         self.has_new_rate |= self.law.on_feedback(at, RttSource::FromSender(self.rtt), &pending, relation);
-        (self.updated_at, self.stepped, self.fresh) = (at, Some(now), 0);
+        (self.updated_at, self.last_update, self.bytes_since_update) = (at, Some(now), 0);
         self.pending = pending;
         self.pending.clear();
         self.schedule_early_report(now, is_limiting, sent);
     }
 
-    /// Schedules an early report if the sender needs one before RTCP's timer expires: no receiver limits the rate, or the
-    /// rate is too high. The report waits a random time, so that the first one suppresses those of other receivers.
+    /// Schedules an early report if the sender needs one before RTCP's timer expires: no receiver limits the rate, or
+    /// the rate is too high. The report waits a random time, so that the first one suppresses those of other receivers.
     fn schedule_early_report(&mut self, now: Time, is_limiting: bool, sent: f64) {
-        let has_no_limit = self.forward.is_none_or(|forward| forward.limiting.is_none());
+        let has_no_limit = self.notice.is_none_or(|notice| notice.limiting.is_none());
         if is_limiting || !(has_no_limit || self.law.rate < OBJECTION_SHARE * sent && !self.is_free()) {
-            self.urgent = None;
+            self.early_report_at = None;
             return;
         }
-        if self.urgent.is_some() {
+        if self.early_report_at.is_some() {
             return;
         }
         let round = match self.members {
@@ -177,11 +180,12 @@ impl Receiver {
             None => Span::from_secs_f64(FIRST_REPORT_SPREAD),
         };
         let wait = suppress::timer(round, None, self.members.unwrap_or(INITIAL_GROUP_SIZE), &mut self.chance);
-        let again = self.reported.map_or(now, |at| at + Span::from_secs_f64(self.law.signals.rtt()));
-        self.urgent = Some((now + wait).max(again));
+        // At most one early report per round trip: the sender's response to the last one is not visible earlier.
+        let again = self.last_report.map_or(now, |at| at + Span::from_secs_f64(self.law.signals.rtt()));
+        self.early_report_at = Some((now + wait).max(again));
     }
 
-    fn claim(&self, now: Time) -> Option<ReceiverReport> {
+    fn build_report(&self, now: Time) -> Option<ReceiverReport> {
         let (sent, arrived) = self.newest?;
         let law = &self.law;
         Some(ReceiverReport {
@@ -204,13 +208,13 @@ impl ReceiverHalf for Receiver {
     }
 
     fn on_arrival(&mut self, arrival: &Arrival<'_>) {
-        if let Some(forward) = SenderNotice::read(arrival.notice) {
-            self.forward = Some(forward);
-            if let Some((_, rtt)) = forward.measured_rtt.filter(|(id, rtt)| *id == self.id && !rtt.is_zero()) {
+        if let Some(notice) = SenderNotice::read(arrival.notice) {
+            self.notice = Some(notice);
+            if let Some((_, rtt)) = notice.measured_rtt.filter(|(id, rtt)| *id == self.id && !rtt.is_zero()) {
                 self.rtt = Some(rtt);
             }
         }
-        let left = self.left(arrival.seq, arrival.sent);
+        let left = self.send_time(arrival.seq, arrival.sent);
         self.record_sent(arrival.seq, left, arrival.size.get());
         let at = PeerTime::from_nanos(i64::try_from(arrival.at.as_nanos()).unwrap_or(i64::MAX));
         self.pending.push(PacketReport {
@@ -223,25 +227,25 @@ impl ReceiverHalf for Receiver {
         if self.newest.is_none_or(|(sent, _)| sent < arrival.sent) {
             self.newest = Some((arrival.sent, arrival.at));
         }
-        self.fresh = self.fresh.saturating_add(arrival.size.get());
-        let since = *self.stepped.get_or_insert(arrival.at);
-        if arrival.at.since(since) >= self.config.report_after(self.fresh as f64, REPORT_COST) {
+        self.bytes_since_update = self.bytes_since_update.saturating_add(arrival.size.get());
+        let since = *self.last_update.get_or_insert(arrival.at);
+        if arrival.at.since(since) >= self.config.report_after(self.bytes_since_update as f64, REPORT_COST) {
             self.update_law(arrival.at);
         }
     }
 
     fn on_extra(&mut self, extra: &ExtraArrival) {
         self.law.signals.on_extra(extra.size.get());
-        self.fresh = self.fresh.saturating_add(extra.size.get());
+        self.bytes_since_update = self.bytes_since_update.saturating_add(extra.size.get());
     }
 
-    /// The one that limits the rate: whenever its law has heard. Others: where what is sent is too much, and in RTCP's
-    /// own time.
+    /// Returns when to report. The limiting receiver reports after each update of its law. Others report early if the
+    /// sent rate is too high, else at RTCP's times.
     fn due(&self) -> Due {
-        if let Some(at) = self.urgent {
+        if let Some(at) = self.early_report_at {
             return Due::At(Wake { at, why: "what is sent is too much" });
         }
-        match (self.is_limiting(), self.has_new_rate, self.stepped) {
+        match (self.is_limiting(), self.has_new_rate, self.last_update) {
             (true, true, Some(at)) => Due::At(Wake { at, why: "report interval" }),
             (true, ..) => Due::Hold,
             _ => Due::Rtcp,
@@ -250,8 +254,8 @@ impl ReceiverHalf for Receiver {
 
     fn report(&mut self, slot: &Slot) -> Reply {
         self.members = Some(slot.members);
-        (self.has_new_rate, self.urgent, self.reported) = (false, None, Some(slot.now));
-        self.claim(slot.now).map_or(Reply::Plain, |claim| Reply::Body(claim.body()))
+        (self.has_new_rate, self.early_report_at, self.last_report) = (false, None, Some(slot.now));
+        self.build_report(slot.now).map_or(Reply::Plain, |report| Reply::Body(report.body()))
     }
 
     fn checks(&self) -> &[Check] {

@@ -24,7 +24,7 @@ const MAX_RECEIVERS: usize = 1 << 17;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    claim: ReceiverReport,
+    report: ReceiverReport,
     /// A notice with its round-trip time is pending.
     is_rtt_pending: bool,
     rtt: Option<Span>,
@@ -49,7 +49,7 @@ pub(super) struct ReceiverDrivenSender {
     frames: bool,
     rule: &'static str,
     /// The promise that no more is sent than a receiver has asked for.
-    heeded: Check,
+    promise: Check,
 }
 
 impl ReceiverDrivenSender {
@@ -62,7 +62,7 @@ impl ReceiverDrivenSender {
             rate: config.start.clamp(floor, cap),
             rises: true,
             rule: "start: first packets",
-            heeded: Check::new(&super::HEEDED),
+            promise: Check::new(&super::HEEDED),
             config,
             ..Self::default()
         }
@@ -78,19 +78,20 @@ impl ReceiverDrivenSender {
         if self.limiting == Some(id) {
             // Receivers whose path limits them come first, then the lowest rate. The rate stays until the new one
             // reports as the limiting receiver, since its last report may be old.
-            let turn = |(id, entry): &(&ReceiverId, &Entry)| (entry.claim.free, entry.claim.rate, **id);
+            let turn = |(id, entry): &(&ReceiverId, &Entry)| (entry.report.free, entry.report.rate, **id);
             self.set_limiting(self.table.iter().min_by_key(turn).map(|(id, _)| *id), true);
         }
     }
 
-    /// Takes the rate of the limiting receiver. If that has replaced another one, the rate grows towards it as in START.
+    /// Takes the rate of the limiting receiver. If that has replaced another one, the rate grows towards it as in
+    /// START.
     fn follow(&mut self, now: Time) {
         let Some(entry) = self.limiting.and_then(|id| self.table.get(&id)) else { return };
         let dt = self.set_at.map_or(0.0, |at| now.since(at).as_secs_f64().min(RISE_TIME_MAX));
         let most =
             (self.rate * libm::pow(RISE_GROWTH, dt / self.rtt().max(2.0 * self.config.report_every))).max(self.floor);
-        let wanted = entry.claim.rate.as_bps_f64();
-        self.rule = entry.claim.rule;
+        let wanted = entry.report.rate.as_bps_f64();
+        self.rule = entry.report.rule;
         self.rises &= wanted > most;
         let rate = if self.rises { most } else { wanted };
         self.rate = rate.max(RATE_MIN).clamp(self.floor, self.cap);
@@ -102,10 +103,10 @@ impl ReceiverDrivenSender {
         (self.limiting, self.rises, self.halvings) = (id, rises, 0);
     }
 
-    /// Whether this receiver asks for less than is sent. Each one reports that by itself, so that older reports need not
-    /// be compared when the rate changes.
-    fn objects(&self, claim: &ReceiverReport) -> bool {
-        !claim.free && claim.rate.as_bps_f64() < OBJECTION_SHARE * self.rate
+    /// Whether this receiver asks for less than is sent. Each one reports that by itself, so that older reports need
+    /// not be compared when the rate changes.
+    fn objects(&self, message: &ReceiverReport) -> bool {
+        !message.free && message.rate.as_bps_f64() < OBJECTION_SHARE * self.rate
     }
 
     fn sent(&mut self, at: Time) {
@@ -131,20 +132,21 @@ impl SenderHalf for ReceiverDrivenSender {
 
     fn on_report(&mut self, report: &Report<'_>) {
         let (now, id) = (report.at, report.from);
-        let Some(claim) = report.body.and_then(ReceiverReport::read) else { return };
+        let Some(message) = report.body.and_then(ReceiverReport::read) else { return };
         let full = self.table.len() >= MAX_RECEIVERS && !self.table.contains_key(&id);
-        if full && claim.rate.as_bps_f64() >= self.rate {
+        // A full table still takes a receiver that asks for less, since that one must be obeyed.
+        if full && message.rate.as_bps_f64() >= self.rate {
             return;
         }
-        let rtt = Some(now.since(claim.echo.own(now))).filter(|rtt| !rtt.is_zero() && *rtt < ABSURD_RTT);
+        let rtt = Some(now.since(message.echo.own(now))).filter(|rtt| !rtt.is_zero() && *rtt < ABSURD_RTT);
         let before = self.table.get(&id).copied();
         let is_pending = before.is_some_and(|before| before.is_rtt_pending);
         if rtt.is_some() && !is_pending {
             self.pending_rtts.push_back(id);
         }
         let rtt = rtt.or(before.and_then(|before| before.rtt));
-        self.table.insert(id, Entry { claim, is_rtt_pending: is_pending || rtt.is_some(), rtt });
-        if self.limiting != Some(id) && (self.limiting.is_none() || self.objects(&claim)) {
+        self.table.insert(id, Entry { report: message, is_rtt_pending: is_pending || rtt.is_some(), rtt });
+        if self.limiting != Some(id) && (self.limiting.is_none() || self.objects(&message)) {
             self.set_limiting(Some(id), self.limiting.is_none());
         }
         if self.limiting == Some(id) {
@@ -152,9 +154,9 @@ impl SenderHalf for ReceiverDrivenSender {
             self.halvings = 0;
             self.follow(now);
         }
-        if !claim.free {
-            let most = claim.rate.as_bps_f64().max(RATE_MIN).clamp(self.floor, self.cap);
-            self.heeded.see(OBJECTION_SHARE * self.rate <= most * (1.0 + f64::from(f32::EPSILON)));
+        if !message.free {
+            let most = message.rate.as_bps_f64().max(RATE_MIN).clamp(self.floor, self.cap);
+            self.promise.see(OBJECTION_SHARE * self.rate <= most * (1.0 + f64::from(f32::EPSILON)));
         }
     }
 
@@ -183,7 +185,7 @@ impl SenderHalf for ReceiverDrivenSender {
 
     fn decision(&self) -> Decision {
         let counts = self.limiting.and_then(|id| Some((id, self.table.get(&id)?)));
-        let start = counts.is_none_or(|(_, entry)| entry.claim.start);
+        let start = counts.is_none_or(|(_, entry)| entry.report.start);
         let pacing = if self.frames { self.config.pacing * self.rate } else { self.rate };
         Decision {
             target: Rate::from_bps_f64(self.rate),
@@ -191,7 +193,7 @@ impl SenderHalf for ReceiverDrivenSender {
             window: None,
             limit: Limit::between(self.rate, self.floor, self.cap, start),
             why: Why {
-                loss: counts.map(|(_, entry)| entry.claim.loss),
+                loss: counts.map(|(_, entry)| entry.report.loss),
                 rtt: counts.and_then(|(_, entry)| entry.rtt),
                 by: counts.map(|(id, _)| id),
                 ..Why::rule(self.rule)
@@ -212,6 +214,6 @@ impl SenderHalf for ReceiverDrivenSender {
     }
 
     fn checks(&self) -> &[Check] {
-        std::slice::from_ref(&self.heeded)
+        std::slice::from_ref(&self.promise)
     }
 }

@@ -33,6 +33,7 @@ impl Sender {
     fn sent(&mut self, at: Time, left: Time, number: u64, size: u64) {
         let pacing = self.law.config.frames.then(|| self.law.pacing());
         self.law.on_sent(left, number, size, pacing, self.law.rate);
+        // RFC 8083 stops a sender whose feedback is missing. The timeout scales with the path's round trip.
         let rounds = self.law.rtt().map_or(INITIAL_FEEDBACK_TIMEOUT, |rtt| FEEDBACK_TIMEOUT_RTTS * rtt.as_secs_f64());
         let timeout = FEEDBACK_TIMEOUT_MIN.max(rounds);
         self.silence.on_sent(at, Span::from_secs_f64(timeout));

@@ -1,4 +1,5 @@
-//! What a sender knows of its path from reports of single packets: base delay, queueing delay, rates, losses and trains.
+//! What a sender knows of its path from reports of single packets: base delay, queueing delay, rates, losses and
+//! trains.
 
 use super::packet::{ArrivedPacket, Loss, drop_old};
 use super::trains::{Train, TrainMonitor};
@@ -248,9 +249,11 @@ impl Signals {
         self.sent_bytes += size;
         let early = self.bucket.map_or(0.0, |(then, early)| (early - (at - then)).max(0.0));
         self.early_since = self.early_since.filter(|_| early > 0.0).or((early > 0.0).then_some(at));
+        // A source that is early all the time has no burst that would end: its queue is a real one.
         let is_burst = self.early_since.is_none_or(|since| at - since <= BURST_DURATION_MAX);
         let counted = if is_burst { early } else { 0.0 };
         let own_queue = burst.map_or(0.0, |burst| (counted * burst.pacing).min(burst.max_queue));
+        // Corrected send times must not go back, or a rate between two of them would be negative.
         let left = (at + counted).max(self.sent.back().map_or(at, |(before, _)| *before));
         self.sent.push_back((left, self.sent_bytes));
         let packet = InFlightPacket { number, size, sent: at, early: counted, own_queue, delay: None, unknown: false };
@@ -335,6 +338,7 @@ impl Signals {
                 summary.rows.extend(self.finish_row());
                 summary.trains.extend(self.finish_train(sent.size));
             }
+            // A report without an arrival time still acknowledges the packet; the last delay stands in for its own.
             if let Ok(index) = self.flight_index(sent.number) {
                 self.flight[index].delay = Some(delay.unwrap_or(self.base + self.q));
             }
@@ -352,6 +356,7 @@ impl Signals {
             RttSource::Measured(rtt) => rtt.map(Span::as_secs_f64).or(newest.map(|sent| now - sent)),
             RttSource::FromSender(rtt) => rtt.map(Span::as_secs_f64),
         };
+        // A wrong clock or a forged report must not enter a minimum of ten minutes.
         if let Some(measured) = measured.filter(|r| *r > 0.0 && *r < ABSURD_RTT.as_secs_f64()) {
             self.rtts.add(now, measured);
         }
@@ -458,6 +463,7 @@ impl Signals {
         // The part of its earliness that did not become queueing delay moves the arrival instead.
         let at = (came + (packet.early - (whole - delay)).max(0.0)).max(last.0);
         let left = packet.sent + packet.early;
+        // Before the packet is added, since it is compared with the ones before it.
         let unqueued = f64::from(u8::from(self.is_unqueued(packet.sent, came)));
         self.unqueued_share += UNQUEUED_SHARE_GAIN * (unqueued - self.unqueued_share);
         let arrived = ArrivedPacket { left, at, delay, sent: packet.sent, came, whole, bytes: self.arrived_bytes };
@@ -529,6 +535,7 @@ impl Signals {
     fn detect_losses(&mut self, summary: &mut FeedbackSummary) {
         let Some(highest) = self.highest_arrived else { return };
         let mut newest = None;
+        // On a path that reorders, a packet that was overtaken by a few numbers may only be late. It gets the window.
         let from = self.newest_sent - self.reorder_window;
         let overtaken = |packet: &InFlightPacket| {
             packet.number.saturating_add(u64::from(PACKET_REORDER_THRESHOLD)) <= highest && packet.sent < from
@@ -537,6 +544,7 @@ impl Signals {
             self.flight.pop_front();
             match packet.delay {
                 Some(delay) => self.last_delay = Some(delay),
+                // Kept, so that a later report can still declare it lost.
                 None if packet.unknown => self.lost.push_back(packet),
                 None => {
                     let last = self.lost.back().filter(|last| !last.unknown);
@@ -552,8 +560,8 @@ impl Signals {
         }
     }
 
-    /// Returns the share of remembered packets with a smaller delay. Equal delays count half, so that the mean of random
-    /// packets is 0.5.
+    /// Returns the share of remembered packets with a smaller delay. Equal delays count half, so that the mean of
+    /// random packets is 0.5.
     fn rank(&self, delay: f64) -> f64 {
         let count = |below: fn(&f64, &f64) -> bool| self.arrivals.iter().filter(|a| below(&a.whole, &delay)).count();
         match self.arrivals.len() {
@@ -636,7 +644,8 @@ impl Signals {
         spans.into_iter().filter_map(|span| self.path_rate(span, rate)).reduce(f64::max)
     }
 
-    /// Returns the rate, in bit/s, up to which a law grows if the source leaves most of its rate unused (RFC 7661, 4.3).
+    /// Returns the rate, in bit/s, up to which a law grows if the source leaves most of its rate unused (RFC 7661,
+    /// 4.3).
     pub(super) fn usage_limit(&self) -> f64 {
         let used = self.received(USAGE_SPAN);
         used.map_or(f64::INFINITY, |used| USAGE_MULTIPLE_MAX * used)
@@ -665,8 +674,8 @@ impl Signals {
         least.is_some_and(|least| self.sent_rate(now - rtt - IDLE_SPAN, now - rtt) < IDLE_SHARE_MAX * least)
     }
 
-    /// Returns the packets reported in the last `span` seconds, three at most, the share of them that was lost, and that
-    /// share with consecutive losses counted once.
+    /// Returns the packets reported in the last `span` seconds, three at most, the share of them that was lost, and
+    /// that share with consecutive losses counted once.
     pub(super) fn loss_shares(&self, now: f64, span: f64) -> (u32, f64, f64) {
         let recent = self.reports.iter().filter(|report| report.at > now - span);
         let sum = |(packets, lost, runs), report: &ReportCounts| {

@@ -1,4 +1,4 @@
-//! What this law must not take for something else.
+//! Tests of the laws: what they must not confuse, and the bounds that they keep.
 use super::compete::CompeteLaw;
 use super::delay::DelayLaw;
 use super::law::{Law, Mode as Rules};
@@ -20,12 +20,12 @@ fn config() -> Config {
     Config::new(&setup, &Values::resolve(PARAMS, Mode::Repaired, &[]).unwrap())
 }
 
-/// A value within ±1 that looks random, and has no mean.
+/// Returns a pseudo-random value within ±1 whose mean is 0.
 fn noise(n: usize) -> f64 {
     f64::from(u32::try_from(n * 7_919 % 201).unwrap()) / 100.0 - 1.0
 }
 
-/// Rows whose sent rate swings by `swing`, each 100 ms, of which `arrives` makes what arrives.
+/// Returns the response to rows each 100 ms whose sent rate varies by `swing`. `arrives` gives their rate of arrival.
 fn follows(swing: f64, arrives: impl Fn(f64, usize) -> f64) -> RateResponse {
     let mut follows = RateResponse::default();
     for n in 0..60 {
@@ -99,13 +99,13 @@ fn the_highest_rate_is_remembered_for_a_minute_and_not_for_ten() {
     assert!(memory.0 < 5e3, "{}", memory.0);
 }
 
-/// What is seen of a burst of 20 packets, at 2.5 Mb/s, at a path of 1 Mb/s and 20 ms: the queue of the last one, and
-/// the received rate.
-fn burst(told: Option<Burst>) -> (f64, f64) {
+/// Returns the last packet's queueing delay and the path rate after a burst of 20 packets at 2.5 Mb/s on a path of
+/// 1 Mb/s and 20 ms.
+fn burst(bursts: Option<Burst>) -> (f64, f64) {
     let (mut signals, size, mut free) = (Signals::new(), Bytes::new(1_000), 0.0_f64);
     let mut hear = |signals: &mut Signals, number: u64, sent: f64| {
         let at = Time::ZERO + Span::from_secs_f64(sent);
-        signals.on_sent(at, number, size.get(), told);
+        signals.on_sent(at, number, size.get(), bursts);
         free = free.max(sent + 0.02) + 0.008;
         let arrived = PacketArrival { at: Some(PeerTime::from_nanos((free * 1e9) as i64)), ecn: None };
         let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
@@ -123,10 +123,10 @@ fn burst(told: Option<Burst>) -> (f64, f64) {
 
 #[test]
 fn the_queue_that_a_sources_own_burst_makes_is_not_taken_for_others() {
-    let told = Burst { rate: 1e6, pacing: 1.25, max_queue: 0.25 };
+    let bursts = Burst { rate: 1e6, pacing: 1.25, max_queue: 0.25 };
     let (plain, _) = burst(None);
     assert!((0.085..0.095).contains(&plain), "19 packets wait 4.8 ms each: {plain}");
-    let (less, carries) = burst(Some(told));
+    let (less, carries) = burst(Some(bursts));
     // The packets are 61 ms early by the pacing rate, which makes 76 ms at 1 Mb/s.
     assert!((0.014..0.016).contains(&less), "{less}");
     assert!((0.9e6..1.3e6).contains(&carries), "{carries}");
@@ -134,30 +134,30 @@ fn the_queue_that_a_sources_own_burst_makes_is_not_taken_for_others() {
 
 #[test]
 fn a_burst_at_a_path_that_carries_half_the_rate_is_still_a_queue() {
-    let told = Burst { rate: 2e6, pacing: 1.25, max_queue: 0.25 };
-    let (less, _) = burst(Some(told));
+    let bursts = Burst { rate: 2e6, pacing: 1.25, max_queue: 0.25 };
+    let (less, _) = burst(Some(bursts));
     assert!((0.07..0.095).contains(&less), "2.5 Mb/s is no burst at 2 Mb/s: {less}");
 }
 
-/// The way back, in seconds, on paths whose way there is told.
+/// The one-way delay of reports, in seconds.
 const BACK: f64 = 0.02;
 
-/// The queue of a TCP whose window varies: a triangle of 1 s that has its `most` at each whole second, and a `depth` of
-/// it less half a second later.
+/// Returns the queueing delay of a TCP whose window varies: a triangle of 1 s with its maximum `most` at each whole
+/// second, and a share of `depth` less half a second later.
 fn tcp_queue(at: f64, most: f64, depth: f64) -> f64 {
     most * (1.0 - depth * (1.0 - 2.0 * (at.rem_euclid(1.0) - 0.5).abs()))
 }
 
-/// A law whose packets of 1000 B, one by one, have the delays that it is told.
-struct Told {
+/// Drives a law with single packets of 1000 B whose delays a test gives.
+struct LawDriver {
     law: Law,
     now: f64,
     number: u64,
-    /// The rules that stood after each packet, and when.
+    /// The time of each packet, in seconds, and the rule after it.
     rules: Vec<(f64, &'static str)>,
 }
 
-impl Told {
+impl LawDriver {
     fn new(cap: Rate) -> Self {
         Self::with(cap, |config| config)
     }
@@ -168,17 +168,17 @@ impl Told {
         Self { law: Law::new(&setup, config), now: 0.0, number: 0, rules: Vec::new() }
     }
 
-    /// A source of frames, in this mode and with 1 Mb/s after three seconds at that rate on an empty path of 20 ms.
+    /// Creates a source of frames in this mode and at 1 Mb/s, after three seconds on an empty path of 20 ms.
     fn of_frames(cap: Rate, mode: Rules) -> Self {
-        let mut told = Self::new(cap);
-        told.law.set_frames();
-        told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
-        (told.law.mode, told.law.rate) = (mode, 1e6);
-        told
+        let mut driver = Self::new(cap);
+        driver.law.set_frames();
+        driver.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+        (driver.law.mode, driver.law.rate) = (mode, 1e6);
+        driver
     }
 
-    /// Sends until `end`, at the law's rate or at this one. `delay`: one-way, in seconds, of a packet by its time and
-    /// number and the law; none where it is lost.
+    /// Sends until `end`, at the law's rate or at this one. `delay` gives the one-way delay, in seconds, of a packet by
+    /// its time, its number and the law; `None` if it is lost.
     fn run(&mut self, end: f64, rate: Option<f64>, mut delay: impl FnMut(f64, u64, &Law) -> Option<f64>) {
         while self.now < end {
             let (at, size) = (Time::ZERO + Span::from_secs_f64(self.now), Bytes::new(1_000));
@@ -208,19 +208,19 @@ impl Told {
 
 #[test]
 fn a_rate_above_twice_what_arrives_breaks_the_promise_and_one_below_keeps_it() {
-    let mut told = Told::new(Rate::mbps(1));
-    told.run(10.0, None, |_, _, _| Some(0.02));
-    // 1 Mb/s, the session's cap, arrives, and four packets in a round trip may leave beside it.
-    let most = 2e6 + 4.0 * 8_000.0 / told.law.signals.rtt();
+    let mut driver = LawDriver::new(Rate::mbps(1));
+    driver.run(10.0, None, |_, _, _| Some(0.02));
+    // 1 Mb/s, the session's cap, arrives. The promise allows four packets per round trip in addition.
+    let most = 2e6 + 4.0 * 8_000.0 / driver.law.signals.rtt();
     for (rate, broken) in [(1e6, 0), (0.9 * most, 0), (1.1 * most, 1), (50e6, 1)] {
-        (told.law.mode, told.law.rate) = (Rules::Compete, rate);
-        told.law.checks[1] = Check::new(&super::TWICE);
-        told.law.check_promises(told.now, (Rules::Compete, rate), RateRelation::UNICAST);
-        assert_eq!((told.law.checks[1].checked, told.law.checks[1].broken), (1, broken), "{rate}");
+        (driver.law.mode, driver.law.rate) = (Rules::Compete, rate);
+        driver.law.checks[1] = Check::new(&super::TWICE);
+        driver.law.check_promises(driver.now, (Rules::Compete, rate), RateRelation::UNICAST);
+        assert_eq!((driver.law.checks[1].checked, driver.law.checks[1].broken), (1, broken), "{rate}");
     }
 }
 
-/// A packet lost each so often, at no regular distance.
+/// Whether a packet is lost: one of `each` in the mean, at irregular distances.
 fn chance_loss(number: u64, each: u64) -> bool {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33).is_multiple_of(each)
 }
@@ -231,7 +231,7 @@ fn the_ranks_of_losses_by_chance_have_no_bias_and_those_at_the_top_of_a_queue_ar
         let (mut signals, mut found) = (Signals::new(), Vec::new());
         for number in 0..20_000u64 {
             let sent = 0.004 * number as f64;
-            // A saw of a third of a second, as a queue has it.
+            // A sawtooth of a third of a second, as TCP makes it.
             let queue = 0.03 * (sent * 3.0).fract();
             let at = Time::ZERO + Span::from_secs_f64(sent);
             signals.on_sent(at, number, 1_000, None);
@@ -258,7 +258,7 @@ fn the_ranks_of_losses_by_chance_have_no_bias_and_those_at_the_top_of_a_queue_ar
     assert!((0.9..1.0).contains(&at_the_top), "{at_the_top}");
 }
 
-/// A step of a law at `now`, on signals.
+/// Returns a law's input at `now`.
 fn step<'a>(signals: &'a Signals, feedback: &'a FeedbackSummary, now: f64, rate: f64) -> LawInput<'a> {
     LawInput {
         now,
@@ -276,9 +276,9 @@ fn step<'a>(signals: &'a Signals, feedback: &'a FeedbackSummary, now: f64, rate:
 
 #[test]
 fn a_window_over_a_round_trip_that_a_drain_made_short_gives_no_more_than_what_arrives_and_a_fifth() {
-    let mut told = Told::new(Rate::mbps(50));
-    told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
-    let (signals, feedback, config) = (&told.law.signals, FeedbackSummary::default(), config());
+    let mut driver = LawDriver::new(Rate::mbps(50));
+    driver.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+    let (signals, feedback, config) = (&driver.law.signals, FeedbackSummary::default(), config());
     let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
     // 4 Mb/s over 200 ms are a window that would give 20 Mb/s over 40 ms.
     compete.left = true;
@@ -292,9 +292,9 @@ fn a_window_over_a_round_trip_that_a_drain_made_short_gives_no_more_than_what_ar
 
 #[test]
 fn a_window_of_which_a_source_uses_little_stops_at_six_times_what_is_used_whatever_the_source() {
-    let mut told = Told::new(Rate::mbps(50));
-    told.run(12.0, Some(3e5), |_, _, _| Some(0.05));
-    let (signals, feedback) = (&told.law.signals, FeedbackSummary::default());
+    let mut driver = LawDriver::new(Rate::mbps(50));
+    driver.run(12.0, Some(3e5), |_, _, _| Some(0.05));
+    let (signals, feedback) = (&driver.law.signals, FeedbackSummary::default());
     let after_a_minute = |frames| {
         let config = Config { frames, cap: 1e12, ..config() };
         let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
@@ -317,10 +317,10 @@ fn a_window_of_which_a_source_uses_little_stops_at_six_times_what_is_used_whatev
 
 #[test]
 fn at_the_sessions_cap_the_window_does_not_grow_so_that_the_next_loss_lowers_the_rate() {
-    let mut told = Told::new(Rate::mbps(50));
-    told.run(3.0, Some(1e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.06, 0.25) }));
+    let mut driver = LawDriver::new(Rate::mbps(50));
+    driver.run(3.0, Some(1e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.06, 0.25) }));
     let (signals, feedback, config) =
-        (&told.law.signals, FeedbackSummary::default(), Config { receivers: true, cap: 1e6, ..config() });
+        (&driver.law.signals, FeedbackSummary::default(), Config { receivers: true, cap: 1e6, ..config() });
     for first in [true, false] {
         let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
         compete.left = !first;
@@ -343,38 +343,39 @@ fn at_the_sessions_cap_the_window_does_not_grow_so_that_the_next_loss_lowers_the
 #[test]
 fn the_base_delay_is_kept_for_minutes_while_competing_and_for_seconds_otherwise() {
     for (mode, least, most) in [(Rules::Delay, 0.0, 0.001), (Rules::Compete, 0.099, 0.101)] {
-        let mut told = Told::new(Rate::mbps(1));
-        told.run(5.0, Some(1e6), |_, _, _| Some(0.02));
+        let mut driver = LawDriver::new(Rate::mbps(1));
+        driver.run(5.0, Some(1e6), |_, _, _| Some(0.02));
         for second in 5..60 {
-            // Whatever the law makes of it.
-            told.law.mode = mode;
-            told.run(f64::from(second), Some(1e6), |_, _, _| Some(0.12));
-            told.law.mode = mode;
+            // The mode is fixed, independent of the law's decisions.
+            driver.law.mode = mode;
+            driver.run(f64::from(second), Some(1e6), |_, _, _| Some(0.12));
+            driver.law.mode = mode;
         }
-        told.law.mode = mode;
-        told.run(59.009, Some(1e6), |_, _, _| Some(0.12));
-        let q = told.law.signals.q;
+        driver.law.mode = mode;
+        driver.run(59.009, Some(1e6), |_, _, _| Some(0.12));
+        let q = driver.law.signals.q;
         assert!((least..=most).contains(&q), "{mode:?}: {q}");
     }
 }
 
 #[test]
 fn frames_leave_hardly_faster_than_the_rate_where_the_queue_is_kept_empty_and_a_quarter_faster_beside_a_tcp() {
-    let mut told = Told::new(Rate::mbps(4));
+    let mut driver = LawDriver::new(Rate::mbps(4));
     for (mode, times) in [(Rules::Start, 1.25), (Rules::Delay, 1.1), (Rules::Compete, 1.25)] {
-        told.law.mode = mode;
-        assert_eq!(told.law.pacing(), times, "{mode:?}");
+        driver.law.mode = mode;
+        assert_eq!(driver.law.pacing(), times, "{mode:?}");
     }
 }
 
 #[test]
 fn the_queue_of_somebodys_start_is_no_verdict_and_one_that_a_yield_leaves_is() {
     for (lasts, competes) in [(0.5, false), (4.0, true)] {
-        let mut told = Told::new(Rate::mbps(4));
-        told.run(10.0, None, |_, _, _| Some(0.02));
-        told.run(16.0, None, |at, _, _| Some(if at < 10.0 + lasts { 0.02 + tcp_queue(at, 0.04, 0.25) } else { 0.02 }));
-        assert_eq!(told.stood(10.0, "compete: yielded") > 0, competes, "a queue of {lasts} s");
-        assert_eq!(told.stood(10.0, "compete") > 0, competes, "a queue of {lasts} s");
+        let mut driver = LawDriver::new(Rate::mbps(4));
+        driver.run(10.0, None, |_, _, _| Some(0.02));
+        driver
+            .run(16.0, None, |at, _, _| Some(if at < 10.0 + lasts { 0.02 + tcp_queue(at, 0.04, 0.25) } else { 0.02 }));
+        assert_eq!(driver.stood(10.0, "compete: yielded") > 0, competes, "a queue of {lasts} s");
+        assert_eq!(driver.stood(10.0, "compete") > 0, competes, "a queue of {lasts} s");
     }
 }
 
@@ -382,11 +383,11 @@ fn the_queue_of_somebodys_start_is_no_verdict_and_one_that_a_yield_leaves_is() {
 fn a_queue_that_stays_below_what_the_target_is_after_a_yield_is_somebody_elses_all_the_same() {
     // At 400 kb/s the target is 26 ms, and 34 ms at the rate that a yield leaves.
     for (waits, competes) in [(0.020, false), (0.028, true), (0.030, true), (0.032, true)] {
-        let mut told = Told::new(Rate::kbps(400));
-        told.run(20.0, None, |at, _, _| Some(if (5.0..5.5).contains(&at) { 0.25 } else { 0.15 }));
-        assert_eq!((told.law.mode, told.law.rate), (Rules::Delay, 400e3));
-        told.run(30.0, None, |at, _, _| Some(0.15 + tcp_queue(at, (0.01 * (at - 20.0)).min(waits), 0.08)));
-        assert_eq!(told.stood(20.0, "compete: yielded") > 0, competes, "{waits} s");
+        let mut driver = LawDriver::new(Rate::kbps(400));
+        driver.run(20.0, None, |at, _, _| Some(if (5.0..5.5).contains(&at) { 0.25 } else { 0.15 }));
+        assert_eq!((driver.law.mode, driver.law.rate), (Rules::Delay, 400e3));
+        driver.run(30.0, None, |at, _, _| Some(0.15 + tcp_queue(at, (0.01 * (at - 20.0)).min(waits), 0.08)));
+        assert_eq!(driver.stood(20.0, "compete: yielded") > 0, competes, "{waits} s");
     }
 }
 
@@ -398,28 +399,28 @@ fn a_delay_that_no_yield_changes_is_the_paths_and_one_that_varies_is_somebody_el
         let (base, more) = (draws.between(0.005, 0.1), draws.between(0.005, 0.15));
         let silence = draws.between(0.0, 0.5) * f64::from(u8::from(seed % 2 == 0));
         let about = format!("seed {seed}: {cap:.0} bit/s, {more:.3} s more than {base:.3}, {silence:.3} s without any");
-        let mut told = Told::new(Rate::from_bps_f64(cap));
-        told.run(20.0, None, |at, _, _| Some(base + if (5.0..5.5).contains(&at) { 0.1 } else { 0.0 }));
-        // What leaves in the silence waits until its end, and then leaves a queue at ten times the rate.
+        let mut driver = LawDriver::new(Rate::from_bps_f64(cap));
+        driver.run(20.0, None, |at, _, _| Some(base + if (5.0..5.5).contains(&at) { 0.1 } else { 0.0 }));
+        // Packets sent in the silence wait until its end, and then drain at ten times the rate.
         let ends = 20.0 + silence;
         let waits = |at: f64| (ends + 0.1 * (at - 20.0) - at).max(0.0);
-        told.run(23.5 + silence, None, |at, _, _| Some(base + more + waits(at)));
-        assert_eq!(told.stood(20.0, "compete"), 0, "{about}");
-        assert!(told.law.rate > 0.8 * cap, "{about}: {:.0} after 3.5 s", told.law.rate);
-        let mut told = Told::new(Rate::from_bps_f64(cap));
-        told.run(20.0, None, |at, _, _| Some(base + if (5.0..5.5).contains(&at) { 0.1 } else { 0.0 }));
-        let least = 1.5 * told.law.delay.target_now(20.0, 0.3 * cap, &told.law.config);
-        told.run(26.0, None, |at, _, _| Some(base + tcp_queue(at, more.max(least), 0.25)));
-        assert_eq!(told.stood(20.0, "delay: a longer path"), 0, "{about}, by somebody");
-        assert!(told.stood(20.0, "compete: yielded") > 0, "{about}, by somebody");
+        driver.run(23.5 + silence, None, |at, _, _| Some(base + more + waits(at)));
+        assert_eq!(driver.stood(20.0, "compete"), 0, "{about}");
+        assert!(driver.law.rate > 0.8 * cap, "{about}: {:.0} after 3.5 s", driver.law.rate);
+        let mut driver = LawDriver::new(Rate::from_bps_f64(cap));
+        driver.run(20.0, None, |at, _, _| Some(base + if (5.0..5.5).contains(&at) { 0.1 } else { 0.0 }));
+        let least = 1.5 * driver.law.delay.target_now(20.0, 0.3 * cap, &driver.law.config);
+        driver.run(26.0, None, |at, _, _| Some(base + tcp_queue(at, more.max(least), 0.25)));
+        assert_eq!(driver.stood(20.0, "delay: a longer path"), 0, "{about}, by somebody");
+        assert!(driver.stood(20.0, "compete: yielded") > 0, "{about}, by somebody");
     }
 }
 
 #[test]
 fn the_scale_that_a_mark_halved_comes_back_over_minutes() {
-    let mut told = Told::new(Rate::mbps(4));
-    told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
-    let (signals, feedback, config) = (&told.law.signals, FeedbackSummary::default(), config());
+    let mut driver = LawDriver::new(Rate::mbps(4));
+    driver.run(3.0, Some(4e6), |_, _, _| Some(0.02));
+    let (signals, feedback, config) = (&driver.law.signals, FeedbackSummary::default(), config());
     let (mut delay, mut losses) = (DelayLaw::new(), LossClassifier::new());
     delay.begin(2.0, 4e6);
     let at_1_mbps = |delay: &DelayLaw| delay.target(1e6, &config);
@@ -442,9 +443,9 @@ fn the_scale_that_a_mark_halved_comes_back_over_minutes() {
 
 #[test]
 fn the_competing_window_has_segments_of_1500_bytes_whatever_the_packets_are() {
-    let mut told = Told::new(Rate::mbps(50));
-    told.run(3.0, Some(8e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.1, 0.25) }));
-    let (signals, feedback) = (&told.law.signals, FeedbackSummary::default());
+    let mut driver = LawDriver::new(Rate::mbps(50));
+    driver.run(3.0, Some(8e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.1, 0.25) }));
+    let (signals, feedback) = (&driver.law.signals, FeedbackSummary::default());
     let rates = [300, 1_000, 1_500].map(|packet| {
         let setup =
             Setup { packet: Bytes::new(packet), ..Setup::unicast(Rate::kbps(1), Rate::mbps(50), Seed(1).part("")) };
@@ -465,13 +466,13 @@ fn the_competing_window_has_segments_of_1500_bytes_whatever_the_packets_are() {
     assert!(rates.iter().all(|rate| (rate / rates[0] - 1.0).abs() < 1e-9), "{rates:?}");
 }
 
-/// Whether losses are taken for a policer's after a minute, how often less was sent to see that, and what is then sent,
-/// in bit/s, over a path on which `lost` tells what is, by the time and the number.
+/// Returns whether losses are taken for a policer's after a minute, the number of trials, and the rate in bit/s. `lost`
+/// gives the lost packets by time and number.
 fn tried(lost: impl Fn(f64, u64) -> bool) -> (bool, usize, f64) {
-    let mut told = Told::new(Rate::mbps(4));
-    told.run(60.0, None, |now, number, _| (!lost(now, number)).then_some(0.02));
-    let begins = told.rules.windows(2).filter(|two| two[1].1 == "delay: policed" && two[0].1 != two[1].1).count();
-    (told.law.losses.is_policed(told.now), begins, told.law.rate)
+    let mut driver = LawDriver::new(Rate::mbps(4));
+    driver.run(60.0, None, |now, number, _| (!lost(now, number)).then_some(0.02));
+    let begins = driver.rules.windows(2).filter(|two| two[1].1 == "delay: policed" && two[0].1 != two[1].1).count();
+    (driver.law.losses.is_policed(driver.now), begins, driver.law.rate)
 }
 
 #[test]
@@ -509,7 +510,7 @@ fn packets_that_come_late_are_lost_until_it_is_known_how_late_they_come() {
         let (mut lost, mut came_late, mut last) = (0, 0, 0);
         for number in 0..2_000u64 {
             signals.on_sent(at(number), number, 1_000, None);
-            // Each tenth comes `late` packets after its turn.
+            // Each tenth packet arrives `late` packets late.
             let arrives = [(!number.is_multiple_of(10)).then_some(number), number.checked_sub(late)];
             let turn = |n: &u64| *n == number || n.is_multiple_of(10);
             for n in arrives.into_iter().flatten().filter(turn) {
@@ -533,19 +534,19 @@ fn packets_that_come_late_are_lost_until_it_is_known_how_late_they_come() {
 fn what_chance_hardly_ever_loses_is_more_than_chance() {
     // The tail of the binomial distribution itself: P(X ≥ 8 of 12) = 3.4e-6, P(X ≥ 5 of 12) = 4.3e-3, P(X ≥ 150 of
     // 1000) = 3e-7, P(X ≥ 115 of 1000) = 0.065, at a tenth each.
-    for (told, lost, more) in
+    for (packets, lost, more) in
         [(12, 8.0, true), (12, 5.0, false), (1_000, 150.0, true), (1_000, 115.0, false), (2, 2.0, false)]
     {
-        assert_eq!(LossClassifier::is_more(told, lost / f64::from(told), 0.1), more, "{lost} of {told}");
+        assert_eq!(LossClassifier::is_more(packets, lost / f64::from(packets), 0.1), more, "{lost} of {packets}");
     }
     assert!(!LossClassifier::is_more(1_000, 0.0, 0.1) && !LossClassifier::is_more(0, 0.0, 0.1));
 }
 
 #[test]
 fn where_renos_growth_rules_the_window_stays_within_tcps_equation_with_its_time_outs() {
-    let mut told = Told::new(Rate::mbps(50));
-    told.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.1, 0.25) }));
-    let (signals, config) = (&told.law.signals, config());
+    let mut driver = LawDriver::new(Rate::mbps(50));
+    driver.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.1, 0.25) }));
+    let (signals, config) = (&driver.law.signals, config());
     let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
     compete.left = true;
     compete.begin(3.0, 4e6, signals.rtt());
@@ -568,8 +569,8 @@ fn where_renos_growth_rules_the_window_stays_within_tcps_equation_with_its_time_
     assert!((0.2 * fair..=most).contains(&late), "{late} of {fair}");
 }
 
-/// The delay of a packet that leaves at `at` towards a machine that stands still for 50 ms each 5 s: what comes
-/// meanwhile is seen at the end.
+/// Returns the delay of a packet sent at `at` to a machine that stalls for 50 ms each 5 s. It receives packets of that
+/// time at its end.
 fn stalls(at: f64) -> f64 {
     let came = at + 0.02;
     let into = came.rem_euclid(5.0);
@@ -578,11 +579,11 @@ fn stalls(at: f64) -> f64 {
 
 #[test]
 fn a_machine_that_stalls_for_50_ms_is_nobody_in_the_queue_and_costs_little() {
-    let mut told = Told::new(Rate::mbps(4));
-    told.run(60.0, None, |at, _, _| Some(stalls(at)));
-    assert_eq!(told.stood(1.0, "compete"), 0);
+    let mut driver = LawDriver::new(Rate::mbps(4));
+    driver.run(60.0, None, |at, _, _| Some(stalls(at)));
+    assert_eq!(driver.stood(1.0, "compete"), 0);
     let mean = {
-        let late = told.rules.iter().filter(|(at, _)| *at >= 10.0).count();
+        let late = driver.rules.iter().filter(|(at, _)| *at >= 10.0).count();
         late as f64 * 8_000.0 / 50.0
     };
     assert!((3.6e6..=4.0e6).contains(&mean), "{mean}");
@@ -597,7 +598,7 @@ fn a_late_packet_counts_by_its_own_send_time_and_one_of_another_stream_as_receiv
         let arrived = Some(PacketArrival { at: Some(at_peer), ecn: Some(Ecn::NotEct) });
         PacketReport { number, sent: at(sent), size: Bytes::new(1_000), stream: Stream::Media, arrived }
     };
-    // The second packet left at 1.01 s and is taken to have left half-way to the third one, until it comes.
+    // The second packet was sent at 1.01 s. Until it arrives, it counts as sent half-way to the third one.
     for (number, sent) in [(0, 1.0), (1, 1.5), (2, 2.0)] {
         signals.on_sent(at(sent), number, 1_000, None);
     }
@@ -605,7 +606,7 @@ fn a_late_packet_counts_by_its_own_send_time_and_one_of_another_stream_as_receiv
     signals.on_late_arrival(at(1.01), 1, 1_000);
     signals.on_feedback(at(2.2), RttSource::FromSender(None), &[report(1, 1.01, 2.06)], (1e6, 20));
     assert!((signals.q - 1.0).abs() < 0.001, "{}", signals.q);
-    assert!((signals.base_rtt - 0.1).abs() < 1e-9, "none was told: {}", signals.base_rtt);
+    assert!((signals.base_rtt - 0.1).abs() < 1e-9, "none was driver: {}", signals.base_rtt);
     let before = signals.received(3.0).unwrap();
     signals.on_extra(10_000);
     signals.on_sent(at(2.2), 3, 1_000, None);
@@ -616,11 +617,11 @@ fn a_late_packet_counts_by_its_own_send_time_and_one_of_another_stream_as_receiv
 
 #[test]
 fn a_start_that_silence_made_slow_goes_on_when_somebody_is_heard() {
-    let mut told = Told::new(Rate::mbps(4));
-    (0..4).for_each(|_| told.law.on_feedback_timeout());
-    assert!(told.law.rate < 20e3, "{}", told.law.rate);
-    told.run(5.0, None, |_, _, _| Some(0.02));
-    assert!((3.9e6..=4e6).contains(&told.law.rate), "{} by {}", told.law.rate, told.law.rule);
+    let mut driver = LawDriver::new(Rate::mbps(4));
+    (0..4).for_each(|_| driver.law.on_feedback_timeout());
+    assert!(driver.law.rate < 20e3, "{}", driver.law.rate);
+    driver.run(5.0, None, |_, _, _| Some(0.02));
+    assert!((3.9e6..=4e6).contains(&driver.law.rate), "{} by {}", driver.law.rate, driver.law.rule);
 }
 
 #[test]
@@ -635,9 +636,9 @@ fn more_that_arrives_while_less_is_sent_is_somebody_who_gives_way_and_no_queue_o
 
 #[test]
 fn marks_of_packets_that_were_in_flight_at_a_cut_do_not_cut_again() {
-    let mut told = Told::new(Rate::mbps(4));
-    told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
-    let (signals, config) = (&told.law.signals, Config { l4s: true, ..config() });
+    let mut driver = LawDriver::new(Rate::mbps(4));
+    driver.run(3.0, Some(4e6), |_, _, _| Some(0.02));
+    let (signals, config) = (&driver.law.signals, Config { l4s: true, ..config() });
     let marked = FeedbackSummary { arrived: 5, marked: 5, ..FeedbackSummary::default() };
     let at = |now: f64, mark: bool| LawInput { mark, ..step(signals, &marked, now, 4e6) };
     let mut scalable = ScalableLaw::default();
@@ -653,8 +654,8 @@ fn marks_of_packets_that_were_in_flight_at_a_cut_do_not_cut_again() {
     assert!(rate(3.0 + 4.0 * signals.rtt(), true) < 0.8 * first);
 }
 
-/// The queueing delay that is seen of a source with frames that sends this many times its rate of 40 kb/s for 10 s over
-/// a path with 100 ms of queue.
+/// Returns the queueing delay measured for a source of frames that sends this many times its rate of 40 kb/s for 10 s,
+/// over a path with 100 ms of queue.
 fn seen_of(times: f64) -> f64 {
     let mut signals = Signals::new();
     let at = |s: f64| Time::ZERO + Span::from_secs_f64(s);
@@ -684,14 +685,14 @@ fn a_source_that_sends_more_than_it_was_told_for_long_makes_no_burst_and_sees_th
 #[test]
 fn alone_a_queue_that_comes_and_goes_is_nobody_elses() {
     for link in [0.5e6, 2e6] {
-        let (mut told, mut queue, mut last) = (Told::new(Rate::mbps(4)), 0.0f64, 0.0);
-        told.run(60.0, None, |at, _, _| {
+        let (mut driver, mut queue, mut last) = (LawDriver::new(Rate::mbps(4)), 0.0f64, 0.0);
+        driver.run(60.0, None, |at, _, _| {
             queue = (queue - (at - last)).max(0.0) + 8_000.0 / link;
             last = at;
             Some(0.02 + queue)
         });
-        assert_eq!(told.stood(0.0, "compete"), 0, "alone at {link} bit/s");
-        assert!(told.stood(10.0, "delay: down") > 0, "alone at {link} bit/s its queue comes and goes");
+        assert_eq!(driver.stood(0.0, "compete"), 0, "alone at {link} bit/s");
+        assert!(driver.stood(10.0, "delay: down") > 0, "alone at {link} bit/s its queue comes and goes");
     }
 }
 
@@ -701,7 +702,7 @@ fn a_queue_that_was_ones_own_is_so_for_two_minutes_and_not_where_it_gives_less_t
     for (now, rate, holds) in [(100.1, 1e6, true), (219.0, 0.6e6, true), (221.0, 1e6, false), (110.0, 0.4e6, false)] {
         assert_eq!(own.holds(now, rate), holds, "{rate} bit/s at {now} s");
     }
-    assert!(!OwnQueue::default().holds(0.1, 1e6), "before it was ever told");
+    assert!(!OwnQueue::default().holds(0.1, 1e6), "before any verdict");
 }
 
 #[test]
@@ -711,9 +712,9 @@ fn the_target_is_a_packet_of_its_own_less_what_codel_leaves_alone_and_where_it_w
     let least = |now: f64, rate: f64| delay.target_now(now, rate, &config) - delay.target(rate, &config);
     assert!(least(11.0, 400e3).abs() < 1e-9, "the target is more than that while nothing was dropped");
     let marked = |mut delay: DelayLaw| {
-        let mut told = Told::new(Rate::mbps(4));
-        told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
-        let (signals, feedback, mut losses) = (&told.law.signals, FeedbackSummary::default(), LossClassifier::new());
+        let mut driver = LawDriver::new(Rate::mbps(4));
+        driver.run(3.0, Some(4e6), |_, _, _| Some(0.02));
+        let (signals, feedback, mut losses) = (&driver.law.signals, FeedbackSummary::default(), LossClassifier::new());
         for n in 0..6 {
             let step = LawInput { mark: true, ..step(signals, &feedback, 11.0 + f64::from(n), 400e3) };
             delay.update(&step, &mut losses, true, &config);
@@ -730,19 +731,19 @@ fn the_target_is_a_packet_of_its_own_less_what_codel_leaves_alone_and_where_it_w
     assert!((pushed - 0.019).abs() < 1e-9, "{pushed}: somebody else may be there");
 }
 
-/// A law that competes from 3 s on, on a path with this queue in seconds, by time and number; `None`: the packet is
-/// lost.
-fn competes(end: f64, queue: impl Fn(f64, u64) -> Option<f64>) -> Told {
-    let mut told = Told::new(Rate::mbps(4));
-    told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
-    (told.law.mode, told.law.rule) = (Rules::Compete, "compete: up");
-    told.run(end, None, |at, number, _| queue(at, number).map(|queue| 0.02 + queue));
-    told
+/// Returns a law that competes from 3 s on. `queue` gives the queueing delay in seconds by time and number; `None` if
+/// the packet is lost.
+fn competes(end: f64, queue: impl Fn(f64, u64) -> Option<f64>) -> LawDriver {
+    let mut driver = LawDriver::new(Rate::mbps(4));
+    driver.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+    (driver.law.mode, driver.law.rule) = (Rules::Compete, "compete: up");
+    driver.run(end, None, |at, number, _| queue(at, number).map(|queue| 0.02 + queue));
+    driver
 }
 
-/// When rules that begin with `rule` begin to stand, from 3 s on.
-fn begins(told: &Told, rule: &str) -> Vec<f64> {
-    let pairs = told.rules.windows(2).filter(|pair| pair[1].0 > 3.0);
+/// Returns the times after 3 s at which rules that begin with `rule` take over.
+fn begins(driver: &LawDriver, rule: &str) -> Vec<f64> {
+    let pairs = driver.rules.windows(2).filter(|pair| pair[1].0 > 3.0);
     pairs.filter(|pair| !pair[0].1.starts_with(rule) && pair[1].1.starts_with(rule)).map(|pair| pair[1].0).collect()
 }
 
@@ -750,7 +751,7 @@ fn begins(told: &Told, rule: &str) -> Vec<f64> {
 fn a_queue_that_has_gone_and_that_nobody_lost_in_is_left_and_one_that_stands_is_not() {
     let gone = competes(12.0, |at, _| Some(if at < 6.0 { 0.1 } else { 0.0 }));
     let left = begins(&gone, "delay: queue is empty");
-    // What arrived had followed what was sent: that is believed for 4 s.
+    // The rate of arrival followed the sent rate, a verdict that is valid for 4 s.
     assert!((6.1..10.5).contains(left.first().unwrap_or(&0.0)), "{left:?}");
     let stands = competes(12.0, |_, _| Some(0.1));
     assert!(begins(&stands, "delay: queue is empty").is_empty());
@@ -779,39 +780,39 @@ fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds
 
 #[test]
 fn frames_that_use_half_of_what_they_may_keep_it_and_those_that_use_a_tenth_come_to_six_times_what_they_use() {
-    let mut told = Told::of_frames(Rate::mbps(1), Rules::Delay);
+    let mut driver = LawDriver::of_frames(Rate::mbps(1), Rules::Delay);
     for n in 0..270 {
-        let used = 0.5 * told.law.rate;
-        told.run(3.0 + 0.1 * f64::from(n), Some(used), |_, _, _| Some(0.02));
+        let used = 0.5 * driver.law.rate;
+        driver.run(3.0 + 0.1 * f64::from(n), Some(used), |_, _, _| Some(0.02));
     }
-    assert!((0.95e6..=1e6).contains(&told.law.rate), "{}", told.law.rate);
-    let mut told = Told::of_frames(Rate::mbps(50), Rules::Delay);
-    told.run(30.0, Some(1e5), |_, _, _| Some(0.02));
-    assert!((5.5e5..=6.5e5).contains(&told.law.rate), "{}", told.law.rate);
+    assert!((0.95e6..=1e6).contains(&driver.law.rate), "{}", driver.law.rate);
+    let mut driver = LawDriver::of_frames(Rate::mbps(50), Rules::Delay);
+    driver.run(30.0, Some(1e5), |_, _, _| Some(0.02));
+    assert!((5.5e5..=6.5e5).contains(&driver.law.rate), "{}", driver.law.rate);
 }
 
 #[test]
 fn while_competing_small_frames_after_a_large_one_take_the_rate_no_lower_than_what_is_sent_in_the_mean() {
-    let mut told = Told::of_frames(Rate::mbps(50), Rules::Compete);
+    let mut driver = LawDriver::of_frames(Rate::mbps(50), Rules::Compete);
     for n in 0..10 {
         let begin = 3.0 + 0.4 * f64::from(n);
-        // A key frame, and then pictures of a tenth of its rate.
+        // A key frame, and then frames of a tenth of its rate.
         let after = [(0.1, 2.5e6), (0.4, 2.5e5)].map(|(end, rate)| {
-            told.run(begin + end, Some(rate), |_, _, _| Some(0.08));
-            told.law.rate
+            driver.run(begin + end, Some(rate), |_, _, _| Some(0.08));
+            driver.law.rate
         });
-        // 0.81 Mb/s are sent in the mean.
+        // The mean sent rate is 0.81 Mb/s.
         assert!(n < 2 || after[1] > 0.8e6, "{after:?}");
     }
-    assert_eq!(told.law.mode, Rules::Compete);
+    assert_eq!(driver.law.mode, Rules::Compete);
 }
 
 #[test]
 fn marks_in_a_queue_that_stands_tell_of_others_as_losses_do_and_marks_at_the_target_do_not() {
     let goes = |queue: f64| {
-        let mut told = Told::new(Rate::mbps(50));
-        told.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, queue, 0.25) }));
-        let (signals, feedback, config) = (&told.law.signals, FeedbackSummary::default(), config());
+        let mut driver = LawDriver::new(Rate::mbps(50));
+        driver.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, queue, 0.25) }));
+        let (signals, feedback, config) = (&driver.law.signals, FeedbackSummary::default(), config());
         let (mut delay, mut losses) = (DelayLaw::new(), LossClassifier::new());
         delay.begin(1.0, 4e6);
         (0..6).any(|n| {
@@ -828,10 +829,10 @@ fn marks_in_a_queue_that_stands_tell_of_others_as_losses_do_and_marks_at_the_tar
 #[test]
 fn in_its_own_queue_a_loss_of_frames_leaves_what_arrives_and_their_bursts_are_a_queue() {
     let after = |frames: bool, own: bool| {
-        let mut told = Told::new(Rate::mbps(50));
-        told.run(3.0, Some(8e5), |at, _, _| Some(if at < 2.9 { 0.02 } else { 0.03 }));
+        let mut driver = LawDriver::new(Rate::mbps(50));
+        driver.run(3.0, Some(8e5), |at, _, _| Some(if at < 2.9 { 0.02 } else { 0.03 }));
         let (signals, feedback, config) =
-            (&told.law.signals, FeedbackSummary::default(), Config { frames, ..config() });
+            (&driver.law.signals, FeedbackSummary::default(), Config { frames, ..config() });
         let (mut delay, mut losses) = (DelayLaw::new(), LossClassifier::new());
         delay.begin(1.0, 1e6);
         if own {
@@ -854,45 +855,44 @@ fn in_its_own_queue_a_loss_of_frames_leaves_what_arrives_and_their_bursts_are_a_
         assert!(lower && !matches!(turn, Transition::Stay(_, "delay: lost in its own queue")), "{turn:?}");
     }
     let queue = |own: bool| {
-        let mut told = Told::of_frames(Rate::mbps(50), Rules::Delay);
+        let mut driver = LawDriver::of_frames(Rate::mbps(50), Rules::Delay);
         if own {
-            told.law.set_own_queue(told.now);
+            driver.law.set_own_queue(driver.now);
         }
-        // Ten packets at once, each of which waits for those before it.
+        // Ten packets back to back, each of which waits for those before it.
         for n in 0..10u32 {
-            let at = Time::ZERO + Span::from_secs_f64(told.now);
+            let at = Time::ZERO + Span::from_secs_f64(driver.now);
             let came = at + Span::from_secs_f64(0.02 + 0.008 * f64::from(n));
-            told.law.on_sent(at, told.number, 1_000, Some(1.1), 1e6);
+            driver.law.on_sent(at, driver.number, 1_000, Some(1.1), 1e6);
             let arrived = PacketArrival { at: Some(PeerTime::from_nanos(came.as_nanos() as i64)), ecn: None };
-            let (number, size) = (told.number, Bytes::new(1_000));
+            let (number, size) = (driver.number, Bytes::new(1_000));
             let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
-            told.law.signals.on_feedback(came, RttSource::Measured(None), &[report], (1e6, 20));
-            told.number += 1;
+            driver.law.signals.on_feedback(came, RttSource::Measured(None), &[report], (1e6, 20));
+            driver.number += 1;
         }
-        told.law.signals.q
+        driver.law.signals.q
     };
     assert!(queue(false) < 0.02 && queue(true) > 0.06, "{} {}", queue(false), queue(true));
 }
 
-/// What trains of four packets tell that leave at once, one in ten seconds of packets at 1 Mb/s: the
-/// flow's share of the queue. Each of the others arrives 8 ms after the one before, each of a train's `apart`
-/// seconds. Arrivals are told to 1/1024 s.
+/// Returns the flow's share of the queue by trains of four packets, among packets at 1 Mb/s. The packets of a train
+/// arrive `apart` seconds apart, the others 8 ms. Reports resolve arrivals to 1/1024 s.
 fn trains(apart: f64, waits: f64) -> Option<f64> {
     let (mut signals, size) = (Signals::new(), Bytes::new(1_000));
     let (mut sent, mut came) = (0.0_f64, 0.1_f64);
     for number in 0..2_000_u64 {
-        let at_once = number % 50 > 0 && number % 50 < 4;
-        if !at_once {
+        let in_train = number % 50 > 0 && number % 50 < 4;
+        if !in_train {
             // After a train the pacer waits for all of it.
             sent += if number % 50 == 4 { 0.032 } else { 0.008 };
         }
-        // The first ones meet no queue.
+        // The first packets meet no queue, which gives the base delay.
         let queue = if number < 10 { 0.0 } else { waits };
-        came = if at_once { came + apart } else { (sent + 0.1 + queue).max(came) };
+        came = if in_train { came + apart } else { (sent + 0.1 + queue).max(came) };
         let at = Time::ZERO + Span::from_secs_f64(sent);
         signals.on_sent(at, number, size.get(), None);
-        let told = (came * 1_024.0).floor() / 1_024.0;
-        let arrived = PacketArrival { at: Some(PeerTime::from_nanos((told * 1e9) as i64)), ecn: None };
+        let reported = (came * 1_024.0).floor() / 1_024.0;
+        let arrived = PacketArrival { at: Some(PeerTime::from_nanos((reported * 1e9) as i64)), ecn: None };
         let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
         let now = Time::ZERO + Span::from_secs_f64(came + 0.02);
         let feedback = signals.on_feedback(now, RttSource::Measured(None), &[report], (1e6, 20));
@@ -905,12 +905,12 @@ fn trains(apart: f64, waits: f64) -> Option<f64> {
 
 #[test]
 fn trains_tell_a_flows_share_of_the_queue_though_arrivals_are_told_to_a_millisecond() {
-    // On 2 and on 4 Mb/s 1 Mb/s arrives, and a train's packets come one after the other.
+    // In a shared queue on links of 2 and of 4 Mb/s, a train arrives at the link's rate.
     for (link, apart) in [(2e6, 0.004), (4e6, 0.002)] {
         let share = trains(apart, 0.05).unwrap();
         assert!((share * link / 1e6 - 1.0).abs() < 0.15, "{share} of {link}");
     }
-    // In a queue of its own, of 1 Mb/s, they come as all others do.
+    // In a queue of the flow's own, at 1 Mb/s, a train arrives at the flow's rate.
     let own = trains(0.008, 0.05);
     assert!((own.unwrap() - 1.0).abs() < 0.1, "{own:?}");
 }
@@ -976,9 +976,9 @@ fn a_loss_at_a_queue_raises_a_doubt_that_ends_by_time_or_once_the_queue_is_its_o
 #[test]
 fn beside_a_queue_that_has_little_of_a_flow_a_train_tells_whose_it_is_and_one_of_ten_of_its_kind_stays() {
     let goes = |rate: f64, share: Option<f64>, own: bool| {
-        let mut told = Told::new(Rate::mbps(50));
-        told.run(3.0, Some(rate), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.06, 0.25) }));
-        let (signals, feedback, config) = (&told.law.signals, FeedbackSummary::default(), config());
+        let mut driver = LawDriver::new(Rate::mbps(50));
+        driver.run(3.0, Some(rate), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.06, 0.25) }));
+        let (signals, feedback, config) = (&driver.law.signals, FeedbackSummary::default(), config());
         let (mut delay, mut losses) = (DelayLaw::new(), LossClassifier::new());
         delay.begin(1.0, rate);
         if own {
@@ -995,7 +995,7 @@ fn beside_a_queue_that_has_little_of_a_flow_a_train_tells_whose_it_is_and_one_of
     assert_eq!(goes(400e3, Some(0.09), false), (false, false), "three packets");
 }
 
-/// A step while competing whose trains tell this share.
+/// Returns the rate of COMPETE after ten seconds with this share of the queue.
 fn competes_with(share: Option<f64>) -> f64 {
     let (signals, feedback, config) = (Signals::new(), FeedbackSummary::default(), config());
     let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());

@@ -1,6 +1,6 @@
 //! Packet trains: a few packets that are sent back to back. In a queue they lie one behind the other, so they arrive at
-//! the rate at which the path serves them. In a shared queue this is the link's rate; in a queue of the flow's own it is
-//! the flow's rate. The rate of arrival before a train, divided by the train's, is the flow's share of the queue.
+//! the rate at which the path serves them. In a shared queue this is the link's rate; in a queue of the flow's own it
+//! is the flow's rate. The rate of arrival before a train, divided by the train's, is the flow's share of the queue.
 
 use super::packet::ArrivedPacket;
 
@@ -8,8 +8,8 @@ use super::packet::ArrivedPacket;
 const TRAIN_SPEEDUP_MIN: f64 = 8.0;
 /// The least number of packets of a train.
 const TRAIN_PACKETS_MIN: u32 = 3;
-/// A train shows a queue of the flow's own if the rate of arrival before it is above this share of the train's: no other
-/// flow has much of the path then.
+/// A train shows a queue of the flow's own if the rate of arrival before it is above this share of the train's: no
+/// other flow has much of the path then.
 const OWN_QUEUE_SHARE_MIN: f64 = 0.85;
 /// The time constant with which a train's weight in the mean share fades, in seconds.
 const SHARE_MEMORY: f64 = 10.0;
@@ -44,8 +44,8 @@ pub(super) struct TrainMonitor {
 }
 
 impl TrainMonitor {
-    /// Takes a packet of `bits` that arrived while the law's rate is `rate`. Returns the first and the last packet of the
-    /// train before it, if this packet ends one.
+    /// Takes a packet of `bits` that arrived while the law's rate is `rate`. Returns the first and the last packet of
+    /// the train before it, if this packet ends one.
     pub(super) fn on_arrival(
         &mut self,
         packet: ArrivedPacket,
@@ -123,8 +123,9 @@ impl TrainSchedule {
         self.next = now + FIRST_TRAIN_DELAY;
     }
 
-    /// Requests a train in COMPETE if one is due and the queue has `room` for it. A train that overflows the queue shows
-    /// nothing, and its loss is one that a TCP does not have. `own`: the last train showed a queue of the flow's own.
+    /// Requests a train in COMPETE if one is due and the queue has `room` for it. A train that overflows the queue
+    /// shows nothing, and its loss is one that a TCP does not have. `own`: the last train showed a queue of the flow's
+    /// own.
     pub(super) fn on_compete(&mut self, now: f64, room: bool, own: bool) {
         if room && (now >= self.next || own && now >= self.at + CONFIRMATION_INTERVAL) {
             self.request(now);

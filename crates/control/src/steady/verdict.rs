@@ -96,8 +96,8 @@ impl LossClassifier {
         share < at_least && Self::chernoff_exponent(packets, share, at_least) > SIGNIFICANCE_LN
     }
 
-    /// Returns the number of packets times the Kullback-Leibler divergence of the two loss rates. The probability of the
-    /// observation is at most e to the power of minus this.
+    /// Returns the number of packets times the Kullback-Leibler divergence of the two loss rates. The probability of
+    /// the observation is at most e to the power of minus this.
     fn chernoff_exponent(packets: u32, share: f64, from: f64) -> f64 {
         let part = |of: f64, from: f64| if of > 0.0 { of * libm::log(of / from) } else { 0.0 };
         f64::from(packets) * (part(share, from) + part(1.0 - share, 1.0 - from))
@@ -205,6 +205,7 @@ impl RateResponse {
         if self.weight < RESPONSE_WEIGHT_MIN || deviation < SENT_RATE_DEVIATION_MIN {
             return None;
         }
+        // The residual variance has two degrees of freedom less than the observations: slope and intercept.
         let slope = self.sent_received / self.sent_sent;
         let residual = (self.received_received - slope * self.sent_received).max(0.0) / (self.weight - 2.0).max(1.0);
         Some((slope, libm::sqrt(residual / self.sent_sent)))
