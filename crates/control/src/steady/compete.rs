@@ -1,276 +1,429 @@
-//! The law of a sender beside somebody elastic: CUBIC's window (RFC 9438), paced, and the drains by which it finds out
-//! that it is alone.
+//! COMPETE: the law of a flow beside an elastic flow. It is CUBIC's window (RFC 9438), paced, with tests that show when
+//! the flow is alone again.
+//!
+//! The rules of [`CompeteLaw::update`], in order:
+//!
+//! 1. The rate of arrival does not follow the sent rate, or two trains arrive at the flow's own rate: the queue is the
+//!    flow's own, and DELAY begins.
+//! 2. A loss or a mark cuts the window. After a loss, [`CompeteLaw::may_drain`] decides whether a drain follows.
+//! 3. Otherwise the window grows as CUBIC's, up to what the session and the source use.
+//! 4. [`CompeteLaw::equation_window`]: beside Reno the window is at most what TCP's equation gives.
+//! 5. The rate is at most a fifth more than what arrives.
+//! 6. During a drain less is sent. If the queue empties, no other flow refills it, and DELAY begins.
+//! 7. [`CompeteLaw::is_over`]: the queue has stayed empty without a loss, and DELAY begins.
 
 use super::Config;
-use super::constants::*;
-use super::delay::{Step, Turn};
-use super::signals::Signals;
-use super::verdict::{Chance, Follows};
+use super::law_input::{LawInput, SEGMENT_BITS, Transition};
+use super::signals::RECEIVED_SPAN_MIN;
+use super::verdict::{CERTAIN_CONGESTION_QUEUE, LossClassifier, RateResponse};
 use crate::equation::{LossRate, time_per_packet};
 
-/// Why competing was left: what arrives does not follow what is sent.
+/// The rule of a queue of the flow's own: what arrives does not follow what is sent.
 pub(super) const OWN_QUEUE: &str = "delay: a queue of its own";
 
-/// CUBIC's window, in segments (RFC 9438).
+// CUBIC (RFC 9438).
+
+/// CUBIC's constant C in segments per cubic second (section 5).
+const CUBIC_C: f64 = 0.4;
+/// The share of the window that a loss leaves (section 4.6).
+const CUBIC_BETA: f64 = 0.7;
+/// The share of the window that a mark leaves (RFC 8511).
+const ECN_BETA: f64 = 0.85;
+/// The additive increase of the Reno-friendly window, in segments per round trip. With CUBIC's smaller cut it gives
+/// Reno's mean window (section 4.3).
+const RENO_ALPHA: f64 = 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA);
+/// The window grows to at most this many times its size in a round trip (section 4.2).
+const ROUND_GROWTH_MAX: f64 = 1.5;
+/// The least window, in segments.
+const WINDOW_MIN: f64 = 2.0;
+/// A window without a loss yet starts at this share of its plateau.
+const PLATEAU_SHARE: f64 = 0.85;
+/// The growth of the window per round trip until the first loss. It is that of START: a TCP that began at the same time
+/// is in slow start.
+const SLOW_START_GROWTH: f64 = 1.35;
+
+// Limits of the window and of the rate.
+
+/// The rate, and a window that does not limit what is sent, are at most this many times what arrives.
+const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
+/// A window above this share of what arrives is raised to it: the difference is chance.
+const RAISED_WINDOW_SHARE_MIN: f64 = 0.8;
+/// A source of frames is granted at most this many times the window's rate.
+const GRANT_MULTIPLE_MAX: f64 = 1.2;
+/// The window of the usage by which a source of frames is granted more, in seconds.
+const GRANT_SPAN: f64 = 2.0;
+/// A share of the queue above this is more than fair beside any flow.
+const FAIR_SHARE_MAX: f64 = 0.5;
+/// The time constant of the loss rate of TCP's equation, in seconds.
+const LOSS_RATE_MEMORY: f64 = 20.0;
+/// The retransmission timeout of TCP's equation, in round trips (RFC 5348, 3.1).
+const TIMEOUT_RTTS: f64 = 4.0;
+/// The least retransmission timeout, in seconds (Linux).
+const TIMEOUT_MIN: f64 = 0.2;
+
+// The tests that show that no other flow is there.
+
+/// The number of trains in a row that show a queue of the flow's own.
+pub(super) const OWN_QUEUE_TRAINS: u32 = 2;
+/// A drain is made from this queueing delay on, in seconds: below, its end would not show.
+const DRAIN_QUEUE_MIN: f64 = 0.020;
+/// The longest drain beside a round trip, in seconds.
+const DRAIN_TIME_MAX: f64 = 0.3;
+/// The rate may jump to this share of the rate of arrival before a drain: that of a cut.
+const RESTORED_SHARE: f64 = 0.7;
+/// The window of the queue in a drain, in seconds.
+const DRAIN_LOW_SPAN: f64 = 0.030;
+/// Below this share of the queue that it began with, a drain has emptied it.
+const DRAINED_SHARE_MAX: f64 = 0.1;
+/// Below this queueing delay, in seconds, a drain has emptied the queue in any case.
+const DRAINED_DELAY_MIN: f64 = 0.003;
+/// COMPETE rules at least this long, in seconds.
+const COMPETE_TIME_MIN: f64 = 1.0;
+/// The half-life of the highest queueing delay, in seconds.
+const HIGH_QUEUE_HALF_LIFE: f64 = 10.0;
+/// The highest queueing delay at first, in seconds.
+const HIGH_QUEUE_INITIAL: f64 = 0.010;
+/// From this highest queueing delay on, in seconds, the empty queue is a share of it. Below, the target decides.
+const HIGH_QUEUE_MIN: f64 = 0.020;
+/// The queue is empty below this share of its highest delay.
+const EMPTY_SHARE_MAX: f64 = 0.1;
+/// The queue is empty below this delay, in seconds, in any case.
+const EMPTY_DELAY_MIN: f64 = 0.003;
+/// An empty queue ends COMPETE only after this many times the time between the last two congestion losses.
+const CALM_LOSS_GAPS: f64 = 1.5;
+/// It does so only after ten round trips without a congestion loss: a round trip is divided by this.
+const CALM_PER_RTT: f64 = 0.1;
+/// It does so only after this time without a congestion loss, in seconds.
+const CALM_TIME_MIN: f64 = 1.0;
+/// The distance of losses, in seconds, before two of them are known.
+const LOSS_GAP_INITIAL: f64 = 1.0;
+/// The window of a competition that ended in a queue of the flow's own is used again if COMPETE begins within this
+/// time, in seconds, and ten round trips.
+const REUSED_WINDOW_TIME: f64 = 10.0;
+/// The ten round trips: a round trip is divided by this.
+const REUSED_WINDOW_PER_RTT: f64 = 0.1;
+
+/// CUBIC's window, in segments, with the names of RFC 9438.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cubic {
-    w: f64,
+    cwnd: f64,
     w_max: f64,
     w_est: f64,
-    epoch: f64,
+    epoch_start: f64,
     k: f64,
-    /// Nothing was lost yet since the session first competes: the window grows by a share of itself.
-    slow: bool,
+    /// The session competes for the first time, and nothing was lost yet: the window grows exponentially.
+    slow_start: bool,
 }
 
 impl Cubic {
-    /// A window at which nothing was lost yet: its plateau lies ahead.
-    fn new(now: f64, w: f64) -> Self {
-        let mut cubic = Self { w, w_max: w / NEARLY, w_est: w, epoch: now, k: 0.0, slow: false };
+    /// Creates a window without a loss yet. Its plateau lies above it, so that it grows from the beginning.
+    fn new(now: f64, cwnd: f64) -> Self {
+        let w_max = cwnd / PLATEAU_SHARE;
+        let mut cubic = Self { cwnd, w_max, w_est: cwnd, epoch_start: now, k: 0.0, slow_start: false };
         cubic.set_k();
         cubic
     }
 
-    /// K of equation 2.
+    /// Sets K (equation 2).
     fn set_k(&mut self) {
-        self.k = libm::cbrt((self.w_max - self.w).max(0.0) / C);
+        self.k = libm::cbrt((self.w_max - self.cwnd).max(0.0) / CUBIC_C);
     }
 
-    fn curve(&self, t: f64) -> f64 {
+    /// Returns the cubic window at `t` seconds after the epoch's start (equation 1).
+    fn w_cubic(&self, t: f64) -> f64 {
         let t = t - self.k;
-        C * t * t * t + self.w_max
+        CUBIC_C * t * t * t + self.w_max
     }
 
-    /// A cut, with fast convergence (4.7).
-    fn cut(&mut self, now: f64, beta: f64, least: f64) {
-        self.w_max = if self.w < self.w_max { self.w * (1.0 + beta) / 2.0 } else { self.w };
-        self.w = (self.w * beta).max(least);
-        self.w_est = self.w;
-        self.epoch = now;
-        self.slow = false;
+    /// Cuts the window, with fast convergence (section 4.7).
+    fn cut(&mut self, now: f64, beta: f64) {
+        self.w_max = if self.cwnd < self.w_max { self.cwnd * (1.0 + beta) / 2.0 } else { self.cwnd };
+        self.cwnd = (self.cwnd * beta).max(WINDOW_MIN);
+        self.w_est = self.cwnd;
+        self.epoch_start = now;
+        self.slow_start = false;
         self.set_k();
     }
 
-    /// Growth over `dt` (4.2 to 4.5): the curve, or the Reno-friendly window where that is larger.
-    fn grow(&mut self, now: f64, dt: f64, rtt: f64, up: f64) {
-        if self.slow {
-            self.w *= libm::pow(up, dt / rtt);
-            (self.w_max, self.w_est, self.epoch, self.k) = (self.w, self.w, now, 0.0);
+    /// Grows over `dt` seconds (sections 4.2 to 4.5): to the cubic window, or to the Reno-friendly one if that is
+    /// larger.
+    fn grow(&mut self, now: f64, dt: f64, rtt: f64) {
+        if self.slow_start {
+            self.cwnd *= libm::pow(SLOW_START_GROWTH, dt / rtt);
+            (self.w_max, self.w_est, self.epoch_start, self.k) = (self.cwnd, self.cwnd, now, 0.0);
             return;
         }
-        let alpha = if self.w_est < self.w_max { RENO_UP } else { 1.0 };
+        let alpha = if self.w_est < self.w_max { RENO_ALPHA } else { 1.0 };
         self.w_est += alpha * dt / rtt;
-        let goal = self.curve(now - self.epoch + rtt).clamp(self.w, MORE * self.w);
-        self.w = (self.w + (goal - self.w) * (dt / rtt).min(1.0)).max(self.w_est);
+        let goal = self.w_cubic(now - self.epoch_start + rtt).clamp(self.cwnd, ROUND_GROWTH_MAX * self.cwnd);
+        self.cwnd = (self.cwnd + (goal - self.cwnd) * (dt / rtt).min(1.0)).max(self.w_est);
     }
 
-    /// Whether Reno's growth rules, not the curve's.
-    fn friendly(&self, now: f64, rtt: f64) -> bool {
-        !self.slow && self.w_est >= self.curve(now - self.epoch + rtt)
+    /// Whether the window is in the Reno-friendly region (section 4.3).
+    fn is_reno_friendly(&self, now: f64, rtt: f64) -> bool {
+        !self.slow_start && self.w_est >= self.w_cubic(now - self.epoch_start + rtt)
     }
 
     fn limit(&mut self, most: f64) {
-        self.w = self.w.min(most.max(WINDOW_LEAST));
-        self.w_est = self.w_est.min(self.w);
+        self.cwnd = self.cwnd.min(most.max(WINDOW_MIN));
+        self.w_est = self.w_est.min(self.cwnd);
     }
 
     fn raise(&mut self, least: f64) {
-        self.w = self.w.max(least);
-        self.w_est = self.w_est.max(self.w.min(self.w_max));
+        self.cwnd = self.cwnd.max(least);
+        self.w_est = self.w_est.max(self.cwnd.min(self.w_max));
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Drain {
     until: f64,
-    /// The queueing delay and the received rate at the loss.
+    /// The queueing delay at the loss, in seconds.
     q: f64,
+    /// The rate of arrival at the loss, in bit/s.
     received: f64,
 }
 
-#[derive(Clone, Debug, Default)]
-pub(super) struct Compete {
+/// The window of a competition that ended in a queue of the flow's own. Two flows that yield at the same time look the
+/// same as such a queue, so the window may be needed again.
+#[derive(Clone, Copy, Debug)]
+struct EndedCompetition {
+    at: f64,
     cubic: Cubic,
-    /// When it began, and whether it has ended before.
+    /// The rate of arrival, in bit/s.
+    path_rate: f64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct CompeteLaw {
+    cubic: Cubic,
     begun: f64,
+    /// The session has left COMPETE before.
     pub(super) left: bool,
-    /// When a queue of its own has ended it, its window then, and what arrived, in bit/s. Two flows that give way at
-    /// once look the same, so it may be wanted again.
-    ended: Option<(f64, Cubic, f64)>,
+    ended: Option<EndedCompetition>,
     congested_at: f64,
+    /// The time between the last two congestion losses, in seconds.
     loss_gap: f64,
     drain: Option<Drain>,
     empty_since: Option<f64>,
-    /// The highest queueing delay lately.
-    pub(super) high: f64,
-    /// Packets told of at a report, and those of them that are lost, in the mean.
-    told: f64,
+    /// The highest queueing delay lately, in seconds.
+    pub(super) high_queue: f64,
+    /// The mean numbers of reported and of lost packets per report.
+    packets: f64,
     lost: f64,
-    follows: Follows,
-    /// What may be sent again at once after less was sent to find something out, in bit/s.
+    response: RateResponse,
+    /// The rate in bit/s to which the rate may jump after a drain or an experiment has lowered it.
     pub(super) restore: f64,
 }
 
-/// The rate up to which a law grows of which a source leaves most unused (RFC 7661, 4.3), in bit/s: no loss would tell
-/// of it.
-pub(super) fn most_used(signals: &Signals) -> f64 {
-    let used = signals.received(A_WHILE);
-    used.map_or(f64::INFINITY, |used| f64::from(SEVERAL) * MORE * used)
-}
-
-impl Compete {
+impl CompeteLaw {
     pub(super) fn new() -> Self {
-        Self { loss_gap: 1.0, high: 0.5 * DRAIN_ABOVE, ..Self::default() }
+        Self { loss_gap: LOSS_GAP_INITIAL, high_queue: HIGH_QUEUE_INITIAL, ..Self::default() }
     }
 
-    /// Keeps the highest queueing delay of the last while.
-    pub(super) fn watch(&mut self, q: f64, dt: f64) {
-        self.high = (self.high * libm::exp2(-dt / LATELY)).max(q);
+    /// Updates the highest queueing delay. It is kept in all modes, since COMPETE needs it from its beginning.
+    pub(super) fn update_high_queue(&mut self, q: f64, dt: f64) {
+        self.high_queue = (self.high_queue * libm::exp2(-dt / HIGH_QUEUE_HALF_LIFE)).max(q);
     }
 
     pub(super) fn begin(&mut self, now: f64, rate: f64, rtt: f64) {
-        let w = (rate * rtt / SEGMENT).max(WINDOW_LEAST);
-        self.cubic = Cubic { slow: !self.left, ..Cubic::new(now, w) };
-        if let Some((at, mut kept, carried)) = self.ended.take()
-            && now - at < LATELY + rtt / GAIN_ROUND
+        let cwnd = (rate * rtt / SEGMENT_BITS).max(WINDOW_MIN);
+        self.cubic = Cubic { slow_start: !self.left, ..Cubic::new(now, cwnd) };
+        if let Some(EndedCompetition { at, cubic: mut kept, path_rate }) = self.ended.take()
+            && now - at < REUSED_WINDOW_TIME + rtt / REUSED_WINDOW_PER_RTT
         {
-            // What shows that the verdict was wrong cuts the window that was kept. It carries no more than it did: the
-            // round trip may be shorter now.
-            let most = carried * rtt / SEGMENT;
-            kept.w = kept.curve(now - kept.epoch).clamp(0.0, kept.w_max);
-            kept.cut(now, BETA, WINDOW_LEAST);
+            // COMPETE begins with a loss or a standing queue, which cuts the window. It carries no more than it did:
+            // the round trip may be shorter now.
+            let most = path_rate * rtt / SEGMENT_BITS;
+            kept.cwnd = kept.w_cubic(now - kept.epoch_start).clamp(0.0, kept.w_max);
+            kept.cut(now, CUBIC_BETA);
             kept.limit(most);
-            kept.w_max = kept.w_max.min(most / BETA);
+            kept.w_max = kept.w_max.min(most / CUBIC_BETA);
             kept.set_k();
-            kept.raise(w);
+            kept.raise(cwnd);
             self.cubic = kept;
         }
         (self.begun, self.congested_at, self.drain, self.empty_since) = (now, now, None, None);
-        self.follows = Follows::default();
+        self.response = RateResponse::default();
         self.restore = rate;
     }
 
-    /// Ends a competition in a queue of its own, while so much arrives, in bit/s.
-    pub(super) fn end_own(&mut self, now: f64, carried: f64) {
-        self.ended = Some((now, self.cubic, carried));
+    /// Ends COMPETE in a queue of the flow's own, which carries `path_rate` in bit/s.
+    pub(super) fn end_in_own_queue(&mut self, now: f64, path_rate: f64) {
+        self.ended = Some(EndedCompetition { at: now, cubic: self.cubic, path_rate });
     }
 
-    pub(super) fn step(&mut self, step: &Step<'_>, chance: &mut Chance, target: f64, config: &Config) -> Turn {
-        let Step { now, dt, rtt, signals, .. } = *step;
-        let q = signals.q;
-        let received = signals.carries(rtt.max(RECEIVED_SPAN), step.rate);
-        for (sent, came) in &step.news.rows {
-            self.follows.see(now, *sent, *came);
+    pub(super) fn update(
+        &mut self,
+        input: &LawInput<'_>,
+        losses: &mut LossClassifier,
+        target: f64,
+        config: &Config,
+    ) -> Transition {
+        let LawInput { now, rtt, signals, .. } = *input;
+        let received = signals.path_rate(rtt.max(RECEIVED_SPAN_MIN), input.rate);
+        for (sent, received) in &input.feedback.rows {
+            self.response.add(now, *sent, *received);
         }
-        let shared = step.is_shared();
-        let follows_not = !step.news.rows.is_empty() && self.follows.is_near(0.0, FOLLOWS) && !shared;
-        if follows_not || signals.trains.show_own(2) {
-            let carried = received.unwrap_or(step.rate);
-            self.end_own(now, carried);
-            return Turn::Go(carried, OWN_QUEUE);
+        if self.shows_own_queue(input) {
+            let path_rate = received.unwrap_or(input.rate);
+            self.end_in_own_queue(now, path_rate);
+            return Transition::Switch(path_rate, OWN_QUEUE);
         }
         let mut cubic = self.cubic;
         let mut rule = "compete: up";
-        if step.loss.is_some() || step.mark {
-            let congested = match &step.loss {
-                Some(loss) => chance.see(now, loss, config.bits / step.rate) || loss.q > DRAIN_ABOVE,
-                None => true,
-            };
-            if congested {
-                (self.loss_gap, self.congested_at) = (now - self.congested_at, now);
-            }
-            cubic.cut(now, if step.loss.is_some() { BETA } else { NEARLY }, WINDOW_LEAST);
-            // Where trains show that the queue is shared, a drain shows nothing: BBR, too, lets its queue go.
-            // A source of frames sends less than it may, and unevenly. What receivers decide is sent a round trip
-            // later. Beside a TCP both drains too often show nobody.
-            let may = !(config.frames || config.receivers) || self.follows.shared(now) == Some(false);
-            let drains = may && !shared && step.place.limits && q > DRAIN_ABOVE;
-            if let Some(received) = received.filter(|_| drains) {
-                let length = (q / (1.0 - config.yield_to)).min(A_MOMENT) + rtt;
-                self.drain = Some(Drain { until: now + length, q, received });
-            }
-            self.restore = BETA * received.unwrap_or(0.0);
+        if input.loss.is_some() || input.mark {
+            self.on_congestion(&mut cubic, input, losses, received, config);
             rule = "compete: loss";
         } else {
-            let before = cubic.w;
-            if shared && step.share.is_some_and(|share| share > 0.5) {
-                // Beside anybody more than half is not fair.
-                cubic.epoch += dt;
-            } else {
-                cubic.grow(now, dt, rtt, START_UP);
-            }
-            // What the session's cap leaves unused does not grow (RFC 9438, 5.8).
-            cubic.limit((config.cap * rtt / SEGMENT).max(before));
-            cubic.limit((most_used(signals) * rtt / SEGMENT).max(before));
-            if let Some(received) = received.filter(|_| !step.place.limits) {
-                // A window that is not used does not grow (RFC 9438, 5.8), and one that is a little less than what
-                // arrives without a loss, whoever asked for it, is so by chance.
-                let most = (AHEAD * received + 2.0 * config.bits / rtt) * rtt / SEGMENT;
-                cubic.limit(most.max(before));
-                let used = received * rtt / SEGMENT;
-                if self.drain.is_none_or(|drain| now > drain.until + rtt) && cubic.w > NOT_ALL * used {
-                    cubic.raise(used);
-                }
-            }
+            self.grow(&mut cubic, input, received, config);
         }
-        if let Some(most) = self.equation(step, cubic.friendly(now, rtt), config) {
+        if let Some(most) = self.equation_window(input, cubic.is_reno_friendly(now, rtt), config) {
             cubic.limit(most);
         }
         self.cubic = cubic;
-        let carries = cubic.w * SEGMENT / rtt;
-        let mut rate = carries;
-        if config.frames && step.place.limits {
-            // Encoders use less than they are granted. A TCP fills its window.
-            rate *= signals.spare(now, A_WHILE).clamp(1.0, AHEAD);
+        let window_rate = cubic.cwnd * SEGMENT_BITS / rtt;
+        let mut rate = window_rate;
+        if config.frames && input.relation.is_limiting {
+            // An encoder uses less than it is granted, whereas a TCP fills its window.
+            rate *= signals.rate_per_usage(now, GRANT_SPAN).clamp(1.0, GRANT_MULTIPLE_MAX);
         }
-        let lately = if config.frames { signals.carries_lately(step.rate) } else { received };
-        if let Some(received) = lately.filter(|_| !signals.is_idle(now, NOT_ALL)) {
-            // What acknowledgements do for TCP: without it the rate jumps after a drain, when rtt is small and w is
-            // not. Up to what a drain or an experiment gave away it may jump.
-            rate = rate.min((AHEAD * received + 2.0 * config.bits / rtt).max(self.restore));
+        let recent = if config.frames { signals.recent_path_rate(input.rate) } else { received };
+        if let Some(received) = recent.filter(|_| !signals.is_idle(now)) {
+            // Acknowledgements limit a TCP in the same way. Without the limit the rate would jump after a drain, when
+            // the round trip is short and the window is not. It may jump to what the drain itself gave away.
+            rate = rate.min(rate_limit(received, rtt, config).max(self.restore));
         }
         if let Some(drain) = self.drain.filter(|drain| now < drain.until) {
             rate = rate.min(config.yield_to * drain.received);
             rule = "compete: drain";
-            let emptied = signals.low(0.5 * LOW_SPAN) < target.min(LITTLE * drain.q).max(WAITS);
-            if emptied && !shared && self.may_leave(now) {
-                return Turn::Go(received.unwrap_or(carries), "delay: drained");
+            if self.is_drained(input, &drain, target) {
+                return Transition::Switch(received.unwrap_or(window_rate), "delay: drained");
             }
         }
-        if self.is_over(step, target, config) && !chance.is_policed(now) {
-            return Turn::Go(received.unwrap_or(rate), "delay: queue is empty");
+        // Behind a policer the queue is always empty, so it shows nothing there.
+        if self.is_over(input, target, config) && !losses.is_policed(now) {
+            return Transition::Switch(received.unwrap_or(rate), "delay: queue is empty");
         }
-        Turn::Rate(rate, rule)
+        Transition::Stay(rate, rule)
     }
 
-    /// The window in segments that TCP's equation gives at the share of lost packets, time-outs included (RFC 5348,
-    /// 3.1), where Reno's growth rules: beside a short queue TCP's bursts lose more than paced packets do.
-    fn equation(&mut self, step: &Step<'_>, friendly: bool, config: &Config) -> Option<f64> {
-        let Step { dt, rtt, news, .. } = *step;
-        let gain = (dt / KEPT).min(1.0);
-        self.told += gain * (f64::from(news.arrived + news.lost) - self.told);
-        self.lost += gain * (f64::from(news.lost) - self.lost);
-        let loss = LossRate::new(self.lost / self.told).filter(|_| friendly)?;
-        let timeout = (f64::from(SEVERAL) * rtt).max(CUT_SCALE);
+    /// Whether the queue is the flow's own: the rate of arrival does not follow the sent rate, or trains show it. A
+    /// share by trains that shows a shared queue outweighs the response.
+    fn shows_own_queue(&self, input: &LawInput<'_>) -> bool {
+        let by_response = !input.feedback.rows.is_empty() && self.response.shows_own_queue() && !input.is_shared();
+        by_response || input.signals.trains.shows_own_queue(OWN_QUEUE_TRAINS)
+    }
+
+    /// Cuts the window, and begins a drain if that can show that no other flow is there.
+    fn on_congestion(
+        &mut self,
+        cubic: &mut Cubic,
+        input: &LawInput<'_>,
+        losses: &mut LossClassifier,
+        received: Option<f64>,
+        config: &Config,
+    ) {
+        let LawInput { now, rtt, .. } = *input;
+        let q = input.signals.q;
+        let is_congestion = match &input.loss {
+            Some(loss) => losses.on_loss(now, loss, config.bits / input.rate) || loss.q > CERTAIN_CONGESTION_QUEUE,
+            None => true,
+        };
+        if is_congestion {
+            (self.loss_gap, self.congested_at) = (now - self.congested_at, now);
+        }
+        // Random losses cut the window, too: a TCP beside this flow responds to them.
+        cubic.cut(now, if input.loss.is_some() { CUBIC_BETA } else { ECN_BETA });
+        if let Some(received) = received.filter(|_| self.may_drain(input, config)) {
+            let length = (q / (1.0 - config.yield_to)).min(DRAIN_TIME_MAX) + rtt;
+            self.drain = Some(Drain { until: now + length, q, received });
+        }
+        self.restore = RESTORED_SHARE * received.unwrap_or(0.0);
+    }
+
+    /// Whether a drain may show that no other flow is there.
+    fn may_drain(&self, input: &LawInput<'_>, config: &Config) -> bool {
+        // A source of frames sends less than it may, and unevenly. A receiver's rate is sent a round trip later. Beside
+        // a TCP, the drains of both empty the queue too often, so they need the response as a second witness.
+        let is_reliable = !(config.frames || config.receivers) || self.response.is_shared(input.now) == Some(false);
+        // In a shared queue a drain shows nothing, since BBR drains its queue, too.
+        is_reliable && !input.is_shared() && input.relation.is_limiting && input.signals.q > DRAIN_QUEUE_MIN
+    }
+
+    /// Grows the window, up to what the session, the source and the sender use of it.
+    fn grow(&self, cubic: &mut Cubic, input: &LawInput<'_>, received: Option<f64>, config: &Config) {
+        let LawInput { now, dt, rtt, signals, .. } = *input;
+        let before = cubic.cwnd;
+        if input.is_shared() && input.share.is_some_and(|share| share > FAIR_SHARE_MAX) {
+            // The window pauses at more than a fair share. Moving the epoch keeps the curve from jumping afterwards.
+            cubic.epoch_start += dt;
+        } else {
+            cubic.grow(now, dt, rtt);
+        }
+        // A window that the session's cap leaves unused does not grow (RFC 9438, 5.8), nor does one that the source
+        // leaves unused.
+        cubic.limit((config.cap * rtt / SEGMENT_BITS).max(before));
+        cubic.limit((signals.usage_limit() * rtt / SEGMENT_BITS).max(before));
+        if let Some(received) = received.filter(|_| !input.relation.is_limiting) {
+            // In a group another receiver's rate may be sent, which leaves this window unused. If it is a little more
+            // than this window, and arrives without a loss, the window is raised to it.
+            let most = rate_limit(received, rtt, config) * rtt / SEGMENT_BITS;
+            cubic.limit(most.max(before));
+            let used = received * rtt / SEGMENT_BITS;
+            if self.drain.is_none_or(|drain| now > drain.until + rtt) && cubic.cwnd > RAISED_WINDOW_SHARE_MIN * used {
+                cubic.raise(used);
+            }
+        }
+    }
+
+    /// Returns the window in segments that TCP's equation gives at the loss rate, timeouts included (RFC 5348, 3.1), in
+    /// the Reno-friendly region. Beside a short queue TCP's bursts lose more than paced packets do, so that an equal
+    /// response to losses would take more than a TCP's share.
+    fn equation_window(&mut self, input: &LawInput<'_>, is_reno_friendly: bool, config: &Config) -> Option<f64> {
+        let LawInput { dt, rtt, feedback, .. } = *input;
+        let gain = (dt / LOSS_RATE_MEMORY).min(1.0);
+        self.packets += gain * (f64::from(feedback.arrived + feedback.lost) - self.packets);
+        self.lost += gain * (f64::from(feedback.lost) - self.lost);
+        let loss = LossRate::new(self.lost / self.packets).filter(|_| is_reno_friendly)?;
+        let timeout = (TIMEOUT_RTTS * rtt).max(TIMEOUT_MIN);
         Some(config.equation * rtt / time_per_packet(loss, rtt, timeout, 1.0))
     }
 
-    /// Whether it has lasted long enough to be left.
+    /// Whether COMPETE has ruled long enough to be left.
     fn may_leave(&self, now: f64) -> bool {
-        now - self.begun > 0.5 * A_WHILE
+        now - self.begun > COMPETE_TIME_MIN
     }
 
-    /// Whether the queue is empty though nobody lost anything lately.
-    fn is_over(&mut self, step: &Step<'_>, target: f64, config: &Config) -> bool {
-        let Step { now, rtt, signals, .. } = *step;
-        let near = if self.high > DRAIN_ABOVE { (LITTLE * self.high).max(WAITS) } else { 0.5 * target };
-        if signals.low(2.0 * config.report_every) < near {
+    /// Whether the drain has emptied the queue, which no other flow refilled.
+    fn is_drained(&self, input: &LawInput<'_>, drain: &Drain, target: f64) -> bool {
+        let empty = target.min(DRAINED_SHARE_MAX * drain.q).max(DRAINED_DELAY_MIN);
+        input.signals.low(DRAIN_LOW_SPAN) < empty && !input.is_shared() && self.may_leave(input.now)
+    }
+
+    /// Whether the queue has stayed empty although the window grew without a congestion loss: an elastic flow would
+    /// have filled it.
+    fn is_over(&mut self, input: &LawInput<'_>, target: f64, config: &Config) -> bool {
+        let LawInput { now, rtt, signals, .. } = *input;
+        let empty = if self.high_queue > HIGH_QUEUE_MIN {
+            (EMPTY_SHARE_MAX * self.high_queue).max(EMPTY_DELAY_MIN)
+        } else {
+            0.5 * target
+        };
+        if signals.low(2.0 * config.report_every) < empty {
             self.empty_since.get_or_insert(now);
         } else {
             self.empty_since = None;
         }
-        let calm = now - self.congested_at > (MORE * self.loss_gap).max(rtt / GAIN_ROUND).max(0.5 * A_WHILE);
-        let empty = self.empty_since.is_some_and(|since| now - since > config.report_most) && !step.is_shared();
-        empty && calm && self.follows.shared(now) != Some(true) && self.may_leave(now)
+        let calm = (CALM_LOSS_GAPS * self.loss_gap).max(rtt / CALM_PER_RTT).max(CALM_TIME_MIN);
+        let is_calm = now - self.congested_at > calm;
+        let is_empty = self.empty_since.is_some_and(|since| now - since > config.report_most) && !input.is_shared();
+        is_empty && is_calm && self.response.is_shared(now) != Some(true) && self.may_leave(now)
     }
+}
+
+/// Returns the highest rate, in bit/s, at a rate of arrival: a multiple of it, and two packets per round trip, with
+/// which a low rate can grow.
+fn rate_limit(received: f64, rtt: f64, config: &Config) -> f64 {
+    RECEIVED_RATE_MULTIPLE_MAX * received + 2.0 * config.bits / rtt
 }

@@ -1,473 +1,639 @@
-//! The law of a sender that is alone, or among its kind: a rate that keeps a packet or two in the queue.
+//! DELAY: the law of a flow that is alone, or among flows of its kind. It holds the queueing delay at a target of a
+//! packet or two.
+//!
+//! The rules of [`DelayLaw::update`], in order:
+//!
+//! 1. [`DelayLaw::on_loss`]: a loss or a mark shows congestion. It either shows other flows, and COMPETE begins, or
+//!    lowers the target, because an AQM acts there.
+//! 2. [`DelayLaw::check_response`]: the rate of arrival follows a video's sent rate, so the queue is of other flows.
+//! 3. [`DelayLaw::find_path`]: a delay that no yield changes is that of another path.
+//! 4. [`DelayLaw::yield_rate`]: above the target, the rate is cut. That is an experiment: if the queue stays, other
+//!    flows keep it, and COMPETE begins.
+//! 5. [`DelayLaw::grow`]: below the target, the rate grows.
 
-use super::Config;
-use super::compete::most_used;
-use super::constants::*;
-use super::law::Place;
-use super::signals::{Loss, News, Signals};
-use super::verdict::{Chance, Follows, Memory, OwnQueue};
+use super::law_input::{LawInput, Transition};
+use super::signals::{PATH_RESUME_TIME, RECEIVED_SPAN_MIN, Signals};
+use super::verdict::{LossClassifier, OwnQueue, PeakRate, RateResponse};
+use super::{Config, RATE_MIN};
 
-/// Why competing begins: others keep the queue.
-const STANDS: &str = "compete: yielded, and still a queue";
+/// The rule of a queue that stays although the rate was yielded: other flows keep it.
+const QUEUE_STAYS: &str = "compete: yielded, and still a queue";
 
 /// The rule by which the rate grows.
 pub(super) const UP: &str = "delay: up";
 
-/// How long the queueing delay has stayed within noise, and how much of the flow's own queue the yield has drained since
-/// then.
+// The queue and the target.
+
+/// The least window of the standing queue, in seconds. A burst passes sooner.
+const LOW_SPAN_MIN: f64 = 0.060;
+/// Its longest window, in seconds.
+const LOW_SPAN_MAX: f64 = 1.0;
+/// The window grows by this many times the time of [`JITTER_PACKETS`], if jitter is as large as the target. Set by the
+/// draws 9303 and 9304.
+const LOW_SPAN_PER_JITTER: f64 = 6.0;
+/// The jitter is that of the time in which this many packets are sent.
+const JITTER_PACKETS: f64 = 5.0;
+/// The jitter is that of at least this time, in seconds.
+const JITTER_SPAN_MIN: f64 = 0.060;
+/// The time constant of the mean jitter, in seconds.
+const JITTER_MEMORY: f64 = 3.0;
+/// The share of the jitter that the target takes for noise.
+const JITTER_NOISE_SHARE: f64 = 0.7;
+/// The target approaches this at low rates, in seconds.
+const TARGET_MAX: f64 = 0.050;
+/// The target of a source of frames is at least this share of what it is without the limit [`TARGET_MAX`].
+const FRAMES_TARGET_SHARE_MIN: f64 = 0.9;
+/// CoDel's target in seconds, above which it drops (RFC 8289, 3.2).
+const CODEL_TARGET: f64 = 0.005;
+/// The target's scale grows by this per second after an AQM dropped at the target.
+const SCALE_RECOVERY: f64 = 0.005;
+/// The least scale of the target.
+const SCALE_MIN: f64 = 0.25;
+/// Below this share of the target, the queue counts as empty.
+const EMPTY_QUEUE_TARGETS: f64 = 0.3;
+/// The path rate of an idle source is taken to be at least this share of the law's rate.
+const IDLE_PATH_RATE_SHARE: f64 = 0.9;
+
+// Losses and marks.
+
+/// The least path rate, in bit/s, by which the time of a packet is computed.
+const PACKET_TIME_RATE_MIN: f64 = 100_000.0;
+/// A loss that met at most this queueing delay, in seconds, or that of a packet, met no queue.
+const EMPTY_QUEUE_LOSS_DELAY: f64 = 0.008;
+/// How long a loss in a queue leaves it in doubt whether the queue is the flow's own, in seconds.
+const LOSS_ATTRIBUTION_TIME: f64 = 2.0;
+/// Below this share of the peak rate, losses show the flows that pushed the rate down.
+const PUSHED_DOWN_SHARE: f64 = 0.7;
+/// The number of losses that show them.
+const PUSHED_DOWN_LOSSES: usize = 2;
+/// The time within which these losses come, in seconds.
+const PUSHED_DOWN_SPAN: f64 = 20.0;
+/// COMPETE begins with this share of the peak rate then.
+const PUSHED_DOWN_START_SHARE: f64 = 0.8;
+/// For this many round trips after START, a loss in a queue shows nothing: it is the queue that START made.
+const START_QUEUE_RTTS: f64 = 3.0;
+/// A loss shows other flows if the queue is longer than this many times the target, plus [`LOSS_QUEUE_MARGIN`].
+const LOSS_QUEUE_TARGETS: f64 = 3.0;
+/// The margin above the targets of [`LOSS_QUEUE_TARGETS`], in seconds.
+const LOSS_QUEUE_MARGIN: f64 = 0.010;
+/// The queue is at least this long then, in seconds. Flows of this kind keep less.
+const LOSS_QUEUE_MIN: f64 = 0.020;
+/// COMPETE begins with this share of the rate then.
+const LOSS_START_SHARE: f64 = 0.85;
+/// A loss met a standing queue if its queueing delay was above this, in seconds, and half of that still stands.
+const STANDING_QUEUE_MIN: f64 = 0.008;
+/// Below this scale, the target is as good as at its least, so that losses are no AQM's that acts at the target.
+const STANDING_QUEUE_SCALE_MAX: f64 = 0.3;
+/// Two losses in a standing queue within this time, in seconds, show other flows.
+const STANDING_LOSS_MEMORY: f64 = 20.0;
+/// The share of the rate that a mark leaves.
+const MARK_BETA: f64 = 0.95;
+
+// A small share of a standing queue.
+
+/// The time for which a queue stands, in seconds, before the response of its rate of arrival counts. A burst passes
+/// sooner, also one of other flows of this kind.
+const RESPONSE_QUEUE_SPAN: f64 = 1.0;
+/// The least queueing delay of that time, in seconds.
+const RESPONSE_QUEUE_MIN: f64 = 0.020;
+/// If the flow has less than a packet in the queue and less than this share of it by its trains, other flows are not of
+/// its kind: more than ten of its kind would be needed. Beside BBRv3 the share is 0.02 to 0.05
+/// (validation/dossier-cases.toml, 5.2.1).
+const SMALL_SHARE_MAX: f64 = 0.1;
+
+// The experiment: the rate is yielded above the target.
+
+/// A queue of this many targets is there for certain, so that the path rate of a few packets is used.
+const QUEUE_CERTAIN_TARGETS: f64 = 3.0;
+/// The cut is the queueing delay above half of the target, divided by this, in seconds.
+const CUT_QUEUE_SCALE: f64 = 0.2;
+/// The greatest cut, as a share of the rate.
+const CUT_MAX: f64 = 0.25;
+/// A round trip counts as no longer than this for the time between two cuts, in seconds.
+const CUT_INTERVAL_RTT_MAX: f64 = 0.2;
+/// The longest queue for which an experiment waits, in seconds.
+const EXPERIMENT_QUEUE_MAX: f64 = 0.3;
+/// The share of the link's rate by which a lone flow's queue drains in an experiment.
+const EXPERIMENT_DRAIN_SHARE: f64 = 0.25;
+/// An experiment waits for this many round trips beside the time in which the queue drains.
+const EXPERIMENT_RTTS: f64 = 4.0;
+/// An experiment waits for this time in addition, in seconds. Another flow's start may lengthen the queue for a moment.
+const EXPERIMENT_MARGIN: f64 = 0.6;
+/// After this many times an experiment's duration, other flows keep the queue even if it is shorter than it was.
+const EXPERIMENT_DURATIONS_MAX: f64 = 3.0;
+/// A queue above this share of its peak is not draining.
+const STAYS_PEAK_SHARE: f64 = 0.7;
+/// The experiment has ended well when the queue is below this share of its peak and of the target.
+const DRAINED_SHARE_MAX: f64 = 0.7;
+/// If the rate of arrival is below this share of the rate while the queue grows, the path itself carries less.
+const PATH_DROP_SHARE: f64 = 0.85;
+/// A rate of arrival in a growing queue is known to this share: the path may carry up to its quotient.
+const PATH_DROP_ACCURACY: f64 = 0.9;
+/// When the queue is gone, the rate goes up to this share of the path rate in one step.
+const REFILL_SHARE: f64 = 0.9;
+
+// Another path.
+
+/// The number of [`DelayLaw::low_span`]s for which the delay stays within noise if it is the path's, beside a round
+/// trip. Without jitter they take half a second. A CUBIC's queue changes in that time by more than the noise of 1 ms:
+/// by 3 ms/s at 40 Mb/s and 44 ms (RFC 9438, equation 1).
+const CONSTANT_DELAY_SPANS: f64 = 8.0;
+/// The least share of the rate that counts as yielded. The rate before the yield is known to a tenth
+/// ([`PATH_DROP_ACCURACY`]), so less may be none.
+const YIELDED_SHARE_MIN: f64 = 0.15;
+
+// Growth.
+
+/// Growth per second near the path rate, as a share of the rate.
+const GAIN: f64 = 0.06;
+/// Growth per second below the path rate.
+const GAIN_BELOW_PATH_RATE: f64 = 0.4;
+/// From this share of the path rate on, the rate is near it, and growth is slow.
+const NEAR_PATH_RATE_MIN: f64 = 0.92;
+/// Up to this share of the path rate, the rate is near it: the queue may be empty for a while although no capacity is
+/// spare.
+const NEAR_PATH_RATE_MAX: f64 = 1.1;
+/// The fastest growth per second.
+const GAIN_MAX: f64 = 1.0;
+/// The fastest growth per round trip.
+const GAIN_MAX_PER_RTT: f64 = 0.1;
+/// Growth doubles repeatedly from this time after the last cut on, in seconds.
+const DOUBLING_DELAY: f64 = 2.0;
+/// The time in which growth doubles then, in seconds.
+const DOUBLING_TIME: f64 = 1.0;
+/// A loss without a queue, as a policer's, puts the doubling in an empty queue off by this time, in seconds.
+const DOUBLING_LOSS_DELAY: f64 = 2.0;
+/// The queue is empty for this time, in seconds, and a round trip, before growth doubles for that.
+const EMPTY_DOUBLING_DELAY: f64 = 0.3;
+/// The time in which growth doubles in an empty queue, in seconds.
+const EMPTY_DOUBLING_TIME: f64 = 0.25;
+/// In an empty queue and below this share of the peak rate, the flow that pushed the rate down has left.
+const RELEASED_SHARE_MAX: f64 = 0.6;
+/// Growth ends at this many times the rate of arrival.
+const GROWTH_RECEIVED_MULTIPLE_MAX: f64 = 1.3;
+/// The second window of that rate of arrival, in seconds. It spans the pauses of a source.
+const GROWTH_RECEIVED_SPAN: f64 = 0.5;
+/// The time constant with which an unused rate of a source of frames falls, in seconds.
+const UNUSED_RATE_DECAY: f64 = 4.0;
+
+/// Tracks how long the queueing delay has stayed within noise, and how much of the flow's own queue the yield has
+/// drained in that time.
 #[derive(Clone, Copy, Debug)]
-struct Constancy {
+struct DelayConstancy {
     since: f64,
-    least: f64,
-    most: f64,
-    /// The yielded share of the rate times its duration, in seconds of queue.
+    min: f64,
+    max: f64,
+    /// The yielded share of the rate times its duration: the seconds of queue that the yield has drained.
     yielded: f64,
 }
 
-impl Constancy {
+impl DelayConstancy {
     fn new(now: f64, low: f64) -> Self {
-        Self { since: now, least: low, most: low, yielded: 0.0 }
+        Self { since: now, min: low, max: low, yielded: 0.0 }
     }
 
     /// Adds a report's delay, and the `share` of the rate that was yielded in the `dt` seconds before it. Begins anew
-    /// where the delay has changed by more than `noise`.
-    fn see(&mut self, now: f64, low: f64, noise: f64, (share, dt): (f64, f64)) {
-        (self.least, self.most) = (self.least.min(low), self.most.max(low));
-        self.yielded += if share > PATH_YIELD_LEAST { share * dt } else { 0.0 };
-        if self.most - self.least > noise {
+    /// if the delay has changed by more than `noise`.
+    fn add(&mut self, now: f64, low: f64, noise: f64, (share, dt): (f64, f64)) {
+        (self.min, self.max) = (self.min.min(low), self.max.max(low));
+        self.yielded += if share > YIELDED_SHARE_MIN { share * dt } else { 0.0 };
+        if self.max - self.min > noise {
             *self = Self::new(now, low);
         }
     }
 
     /// Whether the delay, measured as the least of each `span` seconds, is constant.
-    fn holds(&self, now: f64, span: f64) -> bool {
-        now - self.since > PATH_CONSTANT_SPANS * span
+    fn is_constant(&self, now: f64, span: f64) -> bool {
+        now - self.since > CONSTANT_DELAY_SPANS * span
     }
 
     /// Whether the constant delay is the path's: the yield, which takes effect a round trip later, would have drained
     /// all of it.
     fn is_path(&self, now: f64, (share, rtt): (f64, f64), span: f64) -> bool {
-        self.holds(now - rtt, span) && self.yielded - share * rtt > self.most
+        self.is_constant(now - rtt, span) && self.yielded - share * rtt > self.max
     }
 }
 
-/// Over the target: since when, and how it was then.
+/// The experiment of a yield, from when the queue exceeded the target until it is gone.
 #[derive(Clone, Copy, Debug)]
-struct Episode {
+struct Experiment {
     since: f64,
-    /// The highest of the least queueing delays, but for noise.
+    /// The highest standing queue, in seconds, within noise.
     peak: f64,
-    /// The rate from which the yield is counted.
+    /// The rate from which the yield is counted, in bit/s.
     rate: f64,
+    /// The path rate at the beginning, in bit/s.
     received: f64,
-    /// The target then, which the yield raises.
+    /// The target at the beginning. The yield raises the target, so the queue is compared with this one.
     target: f64,
-    constancy: Constancy,
+    constancy: DelayConstancy,
 }
 
-impl Episode {
-    /// How long a queue of its own may take to go, in seconds.
-    fn enough(&self, signals: &Signals) -> f64 {
-        self.peak.min(A_MOMENT) / A_QUARTER + f64::from(SEVERAL) * signals.base_rtt + 2.0 * A_MOMENT
-    }
-}
-
-/// What a law says at a report.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Turn {
-    Rate(f64, &'static str),
-    /// On to the other law, with this rate, or while so much arrives.
-    Go(f64, &'static str),
-}
-
-/// What all laws are told at a report.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Step<'a> {
-    pub(super) now: f64,
-    pub(super) dt: f64,
-    pub(super) rate: f64,
-    pub(super) rtt: f64,
-    pub(super) signals: &'a Signals,
-    pub(super) news: &'a News,
-    /// The newest loss, if its packet left after the last one that was answered.
-    pub(super) loss: Option<Loss>,
-    /// The same of a packet that carries CE.
-    pub(super) mark: bool,
-    /// The flow's share of the queue by its trains; none of what has no trains.
-    pub(super) share: Option<f64>,
-    pub(super) place: Place,
-}
-
-impl Step<'_> {
-    /// Whether trains show that the queue is shared.
-    pub(super) fn is_shared(&self) -> bool {
-        self.share.is_some_and(|share| share < NEARLY)
+impl Experiment {
+    /// Returns the time in seconds within which a queue of the flow's own drains.
+    fn duration(&self, signals: &Signals) -> f64 {
+        self.peak.min(EXPERIMENT_QUEUE_MAX) / EXPERIMENT_DRAIN_SHARE
+            + EXPERIMENT_RTTS * signals.base_rtt
+            + EXPERIMENT_MARGIN
     }
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Delay {
-    /// The target's scale: less where an AQM drops at the target.
+pub(super) struct DelayLaw {
+    /// The target's scale: below 1 if an AQM drops or marks at the target.
     scale: f64,
-    /// What the path carried at the last overuse.
-    pub(super) carried: Option<f64>,
+    /// The path rate at the last cut, in bit/s.
+    pub(super) path_rate: Option<f64>,
     pub(super) cut_at: f64,
-    episode: Option<Episode>,
-    /// When the start was over.
+    experiment: Option<Experiment>,
+    /// The time at which START ended.
     pub(super) started: f64,
-    /// When a loss met a queue last, and when one met none.
-    queue_lost_at: f64,
-    chance_at: f64,
-    /// When the queue was last more than empty.
+    /// The time of the last loss in a queue, and of the last one without a queue.
+    queue_loss_at: f64,
+    empty_queue_loss_at: f64,
+    /// The time at which the queue was last not empty.
     filled_at: f64,
-    pub(super) memory: Memory,
-    own: OwnQueue,
-    /// When this law began to rule.
+    pub(super) peak_rate: PeakRate,
+    own_queue: OwnQueue,
+    /// The time at which this law took over.
     begun: f64,
-    /// When a loss met a standing queue last.
-    stood_at: f64,
-    /// The rate may go up to what the path carried at once when the queue is gone.
+    /// The time of the last loss in a standing queue.
+    standing_loss_at: f64,
+    /// The rate may go up to the path rate in one step once the queue is gone.
     pub(super) refill: bool,
-    /// The seconds for which the delay of another path has been constant, once one is found; the law takes the value.
+    /// The seconds for which the delay of another path has been constant, once one is found. `Law` takes the value.
     pub(super) new_path: Option<f64>,
-    /// How much more than the least of a few packets their delay is in the mean, in seconds: what jitter makes, since
-    /// a queue that stands is there for all of them. The least queueing delay of this many seconds is the queue.
+    /// The mean jitter in seconds: by how much the mean delay of a few packets exceeds their least delay. A standing
+    /// queue delays all of them, so it is no part of it.
     jitter: f64,
-    pub(super) span: f64,
-    /// A cut has met a queue in which less than a packet was this flow's: it is to be seen whose that is.
-    wonders: bool,
-    /// How what arrives follows what is sent while a queue stands.
-    follows: Follows,
+    /// The window of the standing queue in seconds: the queue is the least queueing delay of this time.
+    pub(super) low_span: f64,
+    /// A train is requested: a cut was made in a queue of which less than a packet is this flow's.
+    wants_train: bool,
+    /// The response of the rate of arrival to the sent rate in a standing queue.
+    response: RateResponse,
 }
 
-impl Delay {
+impl DelayLaw {
     pub(super) fn new() -> Self {
         Self {
             scale: 1.0,
             cut_at: f64::MIN,
             started: f64::MIN,
-            queue_lost_at: f64::MIN,
-            chance_at: f64::MIN,
+            queue_loss_at: f64::MIN,
+            empty_queue_loss_at: f64::MIN,
             filled_at: f64::MIN,
-            stood_at: f64::MIN,
-            span: LOW_SPAN,
+            standing_loss_at: f64::MIN,
+            low_span: LOW_SPAN_MIN,
             ..Self::default()
         }
     }
 
-    /// Learns how much delays vary among a few packets: so much is noise, and the more there is of it, as a part of the
-    /// target, the more packets it takes to see how empty the queue is.
-    pub(super) fn see_jitter(&mut self, signals: &Signals, rate: f64, dt: f64, config: &Config) {
-        let few = LOW_SPAN.max(FEW * config.bits / rate);
-        self.jitter += (dt / SEEN).min(1.0) * (signals.spread(few) - self.jitter);
-        let longer = JITTER_LONGER * self.jitter / self.target(rate, config);
-        self.span = (LOW_SPAN + longer * few).min(0.5 * A_WHILE);
+    /// Updates the mean jitter, and the window of the standing queue: the larger the jitter is beside the target, the
+    /// more packets it takes until one of them has met no jitter.
+    pub(super) fn update_jitter(&mut self, signals: &Signals, rate: f64, dt: f64, config: &Config) {
+        let few = JITTER_SPAN_MIN.max(JITTER_PACKETS * config.bits / rate);
+        self.jitter += (dt / JITTER_MEMORY).min(1.0) * (signals.jitter(few) - self.jitter);
+        let longer = LOW_SPAN_PER_JITTER * self.jitter / self.target(rate, config);
+        self.low_span = (LOW_SPAN_MIN + longer * few).min(LOW_SPAN_MAX);
     }
 
-    /// The queueing delay at which the rate neither grows nor falls, in seconds: a floor for noise, and a packet or two
-    /// of this flow. It falls with the rate, so that flows of this kind share equally, and knows no round-trip time.
-    /// Bent where it comes near its greatest value, so that it still falls there.
+    /// Returns the queueing delay, in seconds, at which the rate neither grows nor falls: a floor for noise, and a
+    /// packet or two of this flow. It falls with the rate, so that flows of this kind converge to equal shares. It does
+    /// not depend on the round-trip time, so neither do the shares. It bends towards [`TARGET_MAX`] instead of being
+    /// clipped there, so that it falls with the rate everywhere.
     pub(super) fn target(&self, rate: f64, config: &Config) -> f64 {
-        self.scaled(self.scale, rate, config)
+        self.scaled_target(self.scale, rate, config)
     }
 
-    fn scaled(&self, scale: f64, rate: f64, config: &Config) -> f64 {
-        let raw = config.target_floor.max(BETA * self.jitter) + config.target_packets * config.bits / rate.max(LEAST);
-        let bent = TARGET_MOST * (1.0 - libm::exp(-raw * scale / TARGET_MOST));
-        let least = if config.frames { ALMOST * raw * scale } else { 0.0 };
+    fn scaled_target(&self, scale: f64, rate: f64, config: &Config) -> f64 {
+        let noise = config.target_floor.max(JITTER_NOISE_SHARE * self.jitter);
+        let raw = noise + config.target_packets * config.bits / rate.max(RATE_MIN);
+        let bent = TARGET_MAX * (1.0 - libm::exp(-raw * scale / TARGET_MAX));
+        let least = if config.frames { FRAMES_TARGET_SHARE_MIN * raw * scale } else { 0.0 };
         bent.max(least)
     }
 
-    /// The target that holds now. No AQM's drops take it below a packet of its own: a single packet that waits for its
-    /// turn is no queue to CoDel (RFC 8289, 3.2). Unless the queue is its own that packet is no longer than at the
-    /// highest rate lately, since somebody else may have pushed it down and is to be noticed, and no longer than the
-    /// target without an AQM.
+    /// Returns the target that holds now. An AQM's drops do not lower it below the time of a packet: a single packet
+    /// that waits for its turn is no queue to CoDel (RFC 8289, 3.2).
     pub(super) fn target_now(&self, now: f64, rate: f64, config: &Config) -> f64 {
         let packet = |rate: f64| config.bits / rate - CODEL_TARGET;
-        let least = if self.own.holds(now, rate) {
+        let least = if self.own_queue.holds(now, rate) {
             packet(rate)
         } else {
-            packet(rate.max(self.memory.0)).min(self.scaled(1.0, rate, config))
+            // Another flow may have pushed the rate down, and would go unnoticed if the target rose with a packet's
+            // time. So the packet is timed at the peak rate, and the target without an AQM is the limit.
+            packet(rate.max(self.peak_rate.0)).min(self.scaled_target(1.0, rate, config))
         };
         self.target(rate, config).max(least)
     }
 
-    /// Whether the queue is still taken to be its own.
-    pub(super) fn owned(&self, now: f64, rate: f64) -> bool {
-        self.own.holds(now, rate)
+    /// Whether the queue is still taken for the flow's own.
+    pub(super) fn has_own_queue(&self, now: f64, rate: f64) -> bool {
+        self.own_queue.holds(now, rate)
     }
 
-    /// Whether a queue has just lost a packet that is not known to be its own.
-    pub(super) fn doubts(&self, now: f64, rate: f64) -> bool {
-        now - self.queue_lost_at < A_WHILE && !self.own.holds(now, rate)
+    /// Whether a packet was lost lately in a queue that is not known to be the flow's own.
+    pub(super) fn is_queue_in_doubt(&self, now: f64, rate: f64) -> bool {
+        now - self.queue_loss_at < LOSS_ATTRIBUTION_TIME && !self.own_queue.holds(now, rate)
     }
 
-    /// Whether a train is to show whose a queue is that has little of this flow; said once.
-    pub(super) fn wonders(&mut self) -> bool {
-        std::mem::take(&mut self.wonders)
+    /// Returns true once if a train is requested to show whose queue it is.
+    pub(super) fn takes_train_request(&mut self) -> bool {
+        std::mem::take(&mut self.wants_train)
     }
 
-    /// What does not pass is dropped, and none of it waits: `rate` is what is left of what the path carries.
-    pub(super) fn polices(&mut self, now: f64, carried: f64) {
-        (self.carried, self.cut_at, self.refill) = (Some(carried), now, false);
-        (self.memory, self.chance_at) = (Memory(carried), now);
+    /// Takes `received`, the rate that a policer passes, as the path rate and as the peak rate.
+    pub(super) fn set_policed(&mut self, now: f64, received: f64) {
+        (self.path_rate, self.cut_at, self.refill) = (Some(received), now, false);
+        (self.peak_rate, self.empty_queue_loss_at) = (PeakRate(received), now);
     }
 
-    /// The queue is told to be its own, while `rate` is sent.
-    pub(super) fn owns(&mut self, now: f64, rate: f64) {
-        self.own = OwnQueue::new(now, rate);
+    /// Takes the queue for the flow's own, while `rate` is sent.
+    pub(super) fn set_own_queue(&mut self, now: f64, rate: f64) {
+        self.own_queue = OwnQueue::new(now, rate);
         self.scale = 1.0;
     }
 
-    /// Comes from another law.
-    pub(super) fn begin(&mut self, now: f64, carried: f64) {
-        self.carried = Some(carried);
+    /// Takes over from another law.
+    pub(super) fn begin(&mut self, now: f64, path_rate: f64) {
+        self.path_rate = Some(path_rate);
         self.cut_at = now;
-        self.episode = None;
+        self.experiment = None;
         self.begun = now;
     }
 
-    pub(super) fn step(&mut self, step: &Step<'_>, chance: &mut Chance, first: bool, config: &Config) -> Turn {
-        let Step { now, dt, rate, rtt, signals, .. } = *step;
+    /// Decides on the rate. `first`: the session has not left COMPETE yet.
+    pub(super) fn update(
+        &mut self,
+        input: &LawInput<'_>,
+        losses: &mut LossClassifier,
+        first: bool,
+        config: &Config,
+    ) -> Transition {
+        let LawInput { now, dt, rate, rtt, signals, .. } = *input;
         let target = self.target_now(now, rate, config);
-        let low = signals.low(self.span);
-        self.memory.see(rate, dt, low > 0.5 * target);
-        if low > EMPTY * target {
+        let low = signals.low(self.low_span);
+        self.peak_rate.update(rate, dt, low > 0.5 * target);
+        if low > EMPTY_QUEUE_TARGETS * target {
             self.filled_at = now;
         }
-        let mut received = signals.carries_since_silence(rtt.max(RECEIVED_SPAN), rate).unwrap_or(rate);
-        if signals.is_idle(now, NOT_ALL) {
-            // What arrives of a source that sends less than it might says nothing of the path.
-            received = received.max(ALMOST * rate);
+        let mut received = signals.path_rate_since_silence(rtt.max(RECEIVED_SPAN_MIN), rate).unwrap_or(rate);
+        if signals.is_idle(now) {
+            // The rate of arrival is the source's then, not the path's, and must not pull the rate down.
+            received = received.max(IDLE_PATH_RATE_SHARE * rate);
         }
-        let turn =
-            self.losses(step, low, received, chance, first, config).or_else(|| self.follows(step, received, config));
+        let turn = self
+            .on_loss(input, low, received, losses, first, config)
+            .or_else(|| self.check_response(input, received, config));
         if let Some(turn) = turn {
             return turn;
         }
-        self.scale = (self.scale + SCALE_UP * dt).min(1.0);
-        if self.finds_path(step, low, config) {
-            return Turn::Rate(rate, "delay: a longer path");
+        self.scale = (self.scale + SCALE_RECOVERY * dt).min(1.0);
+        if self.find_path(input, low, config) {
+            return Transition::Stay(rate, "delay: a longer path");
         }
         if low > target {
-            // A queue that is there for certain shows what the path carries within a few packets.
+            // The window of a round trip still holds packets from before the queue. If the queue is certain, the path
+            // rate of a few packets is newer; an idle source's is not the path's.
             let soon = signals
-                .carries_since_silence(self.span, rate)
-                .filter(|_| low > f64::from(ENOUGH) * target && !signals.is_idle(now, NOT_ALL));
-            return self.over(step, low, soon.map_or(received, |soon| soon.min(received)), target, config);
+                .path_rate_since_silence(self.low_span, rate)
+                .filter(|_| low > QUEUE_CERTAIN_TARGETS * target && !signals.is_idle(now));
+            return self.yield_rate(input, low, soon.map_or(received, |soon| soon.min(received)), target, config);
         }
-        // The yield has raised the target: whether the queue goes is seen by what it was.
-        if let Some(over) = self.episode
-            && now - over.since > over.enough(signals)
-            && low > over.target.max(BETA * over.peak)
+        // The yield has raised the target above the queue, but the queue may still stand. It is compared with the
+        // target of the beginning.
+        if let Some(experiment) = self.experiment
+            && now - experiment.since > experiment.duration(signals)
+            && low > experiment.target.max(STAYS_PEAK_SHARE * experiment.peak)
         {
-            return Turn::Go(over.received.max(over.rate), STANDS);
+            return Transition::Switch(experiment.received.max(experiment.rate), QUEUE_STAYS);
         }
-        let gone = |over: &Episode| signals.low(rtt.max(config.report_most)) <= BETA * target.min(over.peak);
-        self.episode = self.episode.filter(|over| !gone(over));
+        let is_gone = |experiment: &Experiment| {
+            signals.low(rtt.max(config.report_most)) <= DRAINED_SHARE_MAX * target.min(experiment.peak)
+        };
+        self.experiment = self.experiment.filter(|experiment| !is_gone(experiment));
         if now - self.cut_at < rtt + 2.0 * config.report_every {
-            return Turn::Rate(rate, "delay: wait");
+            // The effect of the last cut is not visible yet.
+            return Transition::Stay(rate, "delay: wait");
         }
         if std::mem::take(&mut self.refill)
-            && let Some(carried) = self.carried.filter(|c| rate < ALMOST * c)
+            && let Some(path_rate) = self.path_rate.filter(|path_rate| rate < REFILL_SHARE * path_rate)
         {
-            return Turn::Rate(ALMOST * carried, "delay: drained");
+            return Transition::Stay(REFILL_SHARE * path_rate, "delay: drained");
         }
-        self.grow(step, low, received, target, config)
+        self.grow(input, low, received, target, config)
     }
 
-    /// Losses and marks: what they say of the queue, and whether they tell of somebody else. `first`: the session has
-    /// not left a competition yet.
-    fn losses(
+    /// Responds to a loss or a mark: COMPETE begins if it shows other flows, else the target may fall.
+    fn on_loss(
         &mut self,
-        step: &Step<'_>,
+        input: &LawInput<'_>,
         low: f64,
         received: f64,
-        chance: &mut Chance,
+        losses: &mut LossClassifier,
         first: bool,
         config: &Config,
-    ) -> Option<Turn> {
-        let Step { now, rate, rtt, .. } = *step;
-        if step.loss.is_none() && !step.mark {
+    ) -> Option<Transition> {
+        let LawInput { now, rate, rtt, .. } = *input;
+        if input.loss.is_none() && !input.mark {
             return None;
         }
-        let own = self.own.holds(now, rate);
-        let packet = config.bits / self.carried.unwrap_or(rate).max(LEAST / LITTLE);
-        let mut congested = step.mark;
-        if step.mark {
-            chance.note(now);
+        let own = self.own_queue.holds(now, rate);
+        let packet = config.bits / self.path_rate.unwrap_or(rate).max(PACKET_TIME_RATE_MIN);
+        let mut is_congestion = input.mark;
+        if input.mark {
+            losses.note(now);
         }
-        if let Some(loss) = &step.loss {
-            congested |= chance.see(now, loss, packet);
-            if loss.q <= STANDING.max(packet) {
-                self.chance_at = now;
-            } else if !chance.is_radio() {
-                self.queue_lost_at = now;
+        if let Some(loss) = &input.loss {
+            is_congestion |= losses.on_loss(now, loss, packet);
+            if loss.q <= EMPTY_QUEUE_LOSS_DELAY.max(packet) {
+                self.empty_queue_loss_at = now;
+            } else if !losses.is_random() {
+                self.queue_loss_at = now;
             }
         }
-        // The queue that it met.
-        let met = step.loss.map(|loss| loss.q).or(step.mark.then_some(step.signals.q));
-        let memory = self.memory.0;
-        if !own && rate < BETA * memory && chance.many(now, 2, (now - self.begun).min(KEPT)) && !chance.is_radio() {
-            return Some(Turn::Go(NOT_ALL * memory, "compete: pushed down, with losses"));
-        }
-        if now < self.started + f64::from(ENOUGH) * rtt + config.report_most {
-            return None;
-        }
+        // The queueing delay that the lost or marked packet met.
+        let met = input.loss.map(|loss| loss.q).or(input.mark.then_some(input.signals.q));
+        let peak_rate = self.peak_rate.0;
         if !own
-            && met.is_some()
-            && low > (f64::from(ENOUGH) * self.target(rate, config) + 0.5 * DRAIN_ABOVE).max(DRAIN_ABOVE)
+            && rate < PUSHED_DOWN_SHARE * peak_rate
+            && losses.has_losses(now, PUSHED_DOWN_LOSSES, (now - self.begun).min(PUSHED_DOWN_SPAN))
+            && !losses.is_random()
         {
-            return Some(Turn::Go(NEARLY * rate.max(received), "compete: lost, with a queue"));
+            return Some(Transition::Switch(PUSHED_DOWN_START_SHARE * peak_rate, "compete: pushed down, with losses"));
         }
-        let stood = met.is_some_and(|q| q > STANDING && low > 0.5 * q);
-        if !own && stood && self.scale < AHEAD * A_QUARTER {
-            // Not a burst, and no AQM that drops at the target: a queue that stood, and that is full.
-            let again = now - self.stood_at < KEPT || first;
-            self.stood_at = now;
-            if again && !chance.is_radio() {
-                let rate = rate.max(received).max(0.5 * memory);
-                return Some(Turn::Go(rate, "compete: lost again, in a standing queue"));
-            }
-        }
-        if !congested && !stood {
+        if now < self.started + START_QUEUE_RTTS * rtt + config.report_most {
             return None;
         }
-        if own && config.frames && !step.mark {
-            // Nobody else fills that queue: what is dropped there was too much.
-            (self.carried, self.cut_at) = (Some(received), now);
-            return Some(Turn::Rate(rate.min(received), "delay: lost in its own queue"));
+        let long = (LOSS_QUEUE_TARGETS * self.target(rate, config) + LOSS_QUEUE_MARGIN).max(LOSS_QUEUE_MIN);
+        if !own && met.is_some() && low > long {
+            return Some(Transition::Switch(LOSS_START_SHARE * rate.max(received), "compete: lost, with a queue"));
         }
-        // An AQM drops or marks at our target.
-        self.scale = (0.5 * self.scale).max(A_QUARTER);
-        step.mark.then(|| {
+        let stood = met.is_some_and(|q| q > STANDING_QUEUE_MIN && low > 0.5 * q);
+        if !own && stood && self.scale < STANDING_QUEUE_SCALE_MAX {
+            // Neither a burst, since the queue stood, nor an AQM at the target, since the target is as low as it gets:
+            // other flows fill the buffer. Once the session has left COMPETE, a single such loss may be a late one of
+            // it, so it takes two.
+            let again = now - self.standing_loss_at < STANDING_LOSS_MEMORY || first;
+            self.standing_loss_at = now;
+            if again && !losses.is_random() {
+                let rate = rate.max(received).max(0.5 * peak_rate);
+                return Some(Transition::Switch(rate, "compete: lost again, in a standing queue"));
+            }
+        }
+        if !is_congestion && !stood {
+            return None;
+        }
+        if own && config.frames && !input.mark {
+            // No other flow fills this queue, so the source itself overflowed it. A lower target would not help.
+            (self.path_rate, self.cut_at) = (Some(received), now);
+            return Some(Transition::Stay(rate.min(received), "delay: lost in its own queue"));
+        }
+        // An AQM drops or marks at the target, so the target falls below the AQM's.
+        self.scale = (0.5 * self.scale).max(SCALE_MIN);
+        input.mark.then(|| {
             self.cut_at = now;
-            Turn::Rate(SIMILAR * rate.min(received), "delay: marked")
+            Transition::Stay(MARK_BETA * rate.min(received), "delay: marked")
         })
     }
 
-    /// A queue stands that has next to nothing of a source of frames: what arrives follows what that sends.
-    fn follows(&mut self, step: &Step<'_>, received: f64, config: &Config) -> Option<Turn> {
-        let Step { now, rate, signals, news, .. } = *step;
-        if !config.frames || news.rows.is_empty() || self.own.holds(now, rate) {
+    /// Checks whether a source of frames has next to nothing of a standing queue: its rate of arrival follows its sent
+    /// rate. Its sent rate varies enough for that. Other sources send trains instead.
+    fn check_response(&mut self, input: &LawInput<'_>, received: f64, config: &Config) -> Option<Transition> {
+        let LawInput { now, rate, signals, feedback, .. } = *input;
+        if !config.frames || feedback.rows.is_empty() || self.own_queue.holds(now, rate) {
             return None;
         }
-        // A burst passes sooner, be it one of others of its kind.
-        if signals.least(0.5 * A_WHILE, |packet| packet.whole) <= DRAIN_ABOVE {
+        if signals.min_queueing_delay(RESPONSE_QUEUE_SPAN, |packet| packet.whole) <= RESPONSE_QUEUE_MIN {
             return None;
         }
-        news.rows.iter().for_each(|(sent, came)| self.follows.see(now, *sent, *came));
-        self.follows.is_near(1.0, 2.0 * LITTLE).then(|| self.has_little(step, received))
+        feedback.rows.iter().for_each(|(sent, received)| self.response.add(now, *sent, *received));
+        self.response.shows_small_share().then(|| self.compete_for_share(input, received))
     }
 
-    /// Yielding what a flow has of a queue can't drain it where that is little.
-    fn has_little(&self, step: &Step<'_>, received: f64) -> Turn {
-        Turn::Go(step.rate.max(received).max(0.5 * self.memory.0), "compete: little of a queue that stands")
+    /// Begins COMPETE where the flow has little of a standing queue. Its yield could not drain that queue, so that no
+    /// experiment is made.
+    fn compete_for_share(&self, input: &LawInput<'_>, received: f64) -> Transition {
+        let rate = input.rate.max(received).max(0.5 * self.peak_rate.0);
+        Transition::Switch(rate, "compete: little of a queue that stands")
     }
 
-    /// Returns the range in seconds within which a delay counts as constant: half of what the target takes for noise.
+    /// Returns the range in seconds within which a delay counts as constant: half of the target's floor for noise.
     fn constant_within(&self, config: &Config) -> f64 {
-        0.5 * config.target_floor.max(BETA * self.jitter)
+        0.5 * config.target_floor.max(JITTER_NOISE_SHARE * self.jitter)
     }
 
-    /// Returns true if the queueing delay is that of another path, because no yield changes it: a queue of the flow's own
-    /// would have drained, and that of a TCP varies with its window.
-    fn finds_path(&mut self, step: &Step<'_>, low: f64, config: &Config) -> bool {
-        let Step { now, dt, rate, rtt, .. } = *step;
+    /// Returns true if the queueing delay is that of another path, because no yield changes it: a queue of the flow's
+    /// own would have drained, and that of a TCP varies with its window.
+    fn find_path(&mut self, input: &LawInput<'_>, low: f64, config: &Config) -> bool {
+        let LawInput { now, dt, rate, rtt, .. } = *input;
         let noise = self.constant_within(config);
-        let Some(over) = self.episode.as_mut() else { return false };
-        let share = if step.place.obeyed { 1.0 - rate / over.rate } else { 0.0 };
-        over.constancy.see(now, low, noise, (share, dt));
-        if !over.constancy.is_path(now, (share, rtt), self.span) {
+        let Some(experiment) = self.experiment.as_mut() else { return false };
+        let share = if input.relation.is_upper_bound { 1.0 - rate / experiment.rate } else { 0.0 };
+        experiment.constancy.add(now, low, noise, (share, dt));
+        if !experiment.constancy.is_path(now, (share, rtt), self.low_span) {
             return false;
         }
-        self.new_path = Some(now - over.constancy.since);
-        self.carried = Some(over.received.max(over.rate));
-        (self.episode, self.refill) = (None, true);
+        self.new_path = Some(now - experiment.constancy.since);
+        self.path_rate = Some(experiment.received.max(experiment.rate));
+        (self.experiment, self.refill) = (None, true);
         true
     }
 
-    /// Above the target: yield, and see whether the queue goes.
-    fn over(&mut self, step: &Step<'_>, low: f64, received: f64, target: f64, config: &Config) -> Turn {
-        let Step { now, rate, rtt, signals, .. } = *step;
+    /// Yields above the target, and switches to COMPETE if the queue stays.
+    fn yield_rate(
+        &mut self,
+        input: &LawInput<'_>,
+        low: f64,
+        received: f64,
+        target: f64,
+        config: &Config,
+    ) -> Transition {
+        let LawInput { now, rate, rtt, signals, .. } = *input;
         let noise = self.constant_within(config);
-        // Just after a silence of the path the first packets do not tell yet what it carries.
-        let resumes = signals.resumed_for().is_some_and(|since| since < PATH_RESUME_TIME);
-        let over = self.episode.get_or_insert(Episode {
+        // The rate of arrival just after a silence of the path is not the path's, so no cut may be based on it.
+        let resumes = signals.time_since_silence().is_some_and(|since| since < PATH_RESUME_TIME);
+        let experiment = self.experiment.get_or_insert(Experiment {
             since: now,
             peak: low,
             rate: if resumes { rate } else { rate.min(received.max(0.5 * rate)) },
             received,
             target,
-            constancy: Constancy::new(now, low),
+            constancy: DelayConstancy::new(now, low),
         });
-        if low > over.peak + noise {
-            over.peak = low;
-            if received < NEARLY * over.rate {
-                // A queue that grows is served at the rate that arrives: the path itself carries less.
-                over.rate = received / ALMOST;
+        if low > experiment.peak + noise {
+            experiment.peak = low;
+            if received < PATH_DROP_SHARE * experiment.rate {
+                // In a growing queue the link is busy, so it carries just what arrives: the path has become slower.
+                experiment.rate = received / PATH_DROP_ACCURACY;
             }
         }
-        if !step.place.obeyed {
-            // More is sent than this law asks for: nobody yields yet.
-            over.since = now;
+        if !input.relation.is_upper_bound {
+            // More is sent than this law asks for, so nothing is yielded and the experiment has not begun.
+            experiment.since = now;
         }
-        let (age, enough) = (now - over.since, over.enough(signals));
-        let stands = age > enough && (low > target.max(BETA * over.peak) || age > f64::from(ENOUGH) * enough);
-        if stands && !over.constancy.holds(now, self.span) {
-            return Turn::Go(over.received.max(over.rate), STANDS);
+        let (age, duration) = (now - experiment.since, experiment.duration(signals));
+        let stays = age > duration
+            && (low > target.max(STAYS_PEAK_SHARE * experiment.peak) || age > EXPERIMENT_DURATIONS_MAX * duration);
+        // A constant delay may be another path's. That verdict takes longer, and COMPETE waits for it.
+        if stays && !experiment.constancy.is_constant(now, self.low_span) {
+            return Transition::Switch(experiment.received.max(experiment.rate), QUEUE_STAYS);
         }
         let waits = resumes && age < PATH_RESUME_TIME;
-        if !waits && now - self.cut_at > rtt.min(CUT_SCALE) + 2.0 * config.report_every {
-            let cut = ((low - target / 2.0) / CUT_SCALE).min(A_QUARTER);
-            let lower = (rate.min(received) * (1.0 - cut)).max(config.yield_to * over.rate);
-            self.carried = Some(received);
+        if !waits && now - self.cut_at > rtt.min(CUT_INTERVAL_RTT_MAX) + 2.0 * config.report_every {
+            let cut = ((low - target / 2.0) / CUT_QUEUE_SCALE).min(CUT_MAX);
+            // The floor bounds what an experiment costs if other flows take what is yielded.
+            let lower = (rate.min(received) * (1.0 - cut)).max(config.yield_to * experiment.rate);
+            self.path_rate = Some(received);
             self.cut_at = now;
-            // A flow of this kind has a packet or two there; an AQM or a low rate leave it less, which a train tells.
-            let little = low * rate < config.bits;
-            self.wonders = little && !self.own.holds(now, rate);
-            if self.wonders && step.share.is_some_and(|share| share < LITTLE) {
-                return self.has_little(step, received);
+            // Flows of this kind keep a packet or two each. Less than one is due to other flows, to an AQM or to a low
+            // rate; a train shows which.
+            let has_little = low * rate < config.bits;
+            self.wants_train = has_little && !self.own_queue.holds(now, rate);
+            if self.wants_train && input.share.is_some_and(|share| share < SMALL_SHARE_MAX) {
+                return self.compete_for_share(input, received);
             }
-            return Turn::Rate(lower, "delay: down");
+            return Transition::Stay(lower, "delay: down");
         }
-        Turn::Rate(rate, "delay: over target")
+        Transition::Stay(rate, "delay: over target")
     }
 
-    fn grow(&self, step: &Step<'_>, low: f64, received: f64, target: f64, config: &Config) -> Turn {
-        let Step { now, dt, rate, signals, .. } = *step;
+    /// Grows below the target. The gain is low near the path rate, where a step would make a queue, and doubles the
+    /// longer nothing speaks against it.
+    fn grow(&self, input: &LawInput<'_>, low: f64, received: f64, target: f64, config: &Config) -> Transition {
+        let LawInput { now, dt, rate, signals, .. } = *input;
         let room = 1.0 - low / target;
-        let of_carried = self.carried.map_or(f64::MAX, |carried| rate / carried);
-        let mut gain = if of_carried < NEAR { GAIN_BELOW } else { GAIN };
-        let fast = GAIN_MOST.min(GAIN_ROUND / step.rtt);
+        let of_path_rate = self.path_rate.map_or(f64::MAX, |path_rate| rate / path_rate);
+        let mut gain = if of_path_rate < NEAR_PATH_RATE_MIN { GAIN_BELOW_PATH_RATE } else { GAIN };
+        let fast = GAIN_MAX.min(GAIN_MAX_PER_RTT / input.rtt);
         let mut doubles = |free: f64, double: f64| {
             if free > 0.0 {
                 gain = gain.max((GAIN * libm::exp2(free / double)).min(fast));
             }
         };
-        doubles(now - self.cut_at - A_WHILE, 1.0 / GAIN_MOST);
-        // Near what the path carried the queue may be empty for a while without telling of more.
-        if !(NEAR..A_BIT_MORE).contains(&of_carried) {
-            let since = self.filled_at.max(self.cut_at).max(self.chance_at + A_WHILE);
-            doubles(now - since - step.rtt - A_MOMENT, 0.5 * SILENCE);
+        doubles(now - self.cut_at - DOUBLING_DELAY, DOUBLING_TIME);
+        if !(NEAR_PATH_RATE_MIN..NEAR_PATH_RATE_MAX).contains(&of_path_rate) {
+            let since = self.filled_at.max(self.cut_at).max(self.empty_queue_loss_at + DOUBLING_LOSS_DELAY);
+            doubles(now - since - input.rtt - EMPTY_DOUBLING_DELAY, EMPTY_DOUBLING_TIME);
         }
-        if low < EMPTY * target && rate < GONE * self.memory.0 {
-            // Who pushed it down is not there now.
+        if low < EMPTY_QUEUE_TARGETS * target && rate < RELEASED_SHARE_MAX * self.peak_rate.0 {
             gain = gain.max(fast);
         }
         let faster = rate * (1.0 + gain * room * dt);
-        let most = (1.0 + EMPTY) * received.max(signals.received(SILENCE).unwrap_or(0.0)) + 2.0 * config.bits;
-        // Caps only stop growth, and what a source with little to send is allowed stays, but for frames that leave most
-        // of it unused: they leave at a multiple of the rate, and so make a queue for others.
-        let kept = if config.frames { most_used(signals) } else { f64::INFINITY };
+        let most = GROWTH_RECEIVED_MULTIPLE_MAX * received.max(signals.received(GROWTH_RECEIVED_SPAN).unwrap_or(0.0))
+            + 2.0 * config.bits;
+        // The limit only stops growth: the rate of a source that sends little stays. But frames leave at a multiple of
+        // the rate, so that an unused rate makes their bursts a queue for other flows. It therefore decays.
+        let kept = if config.frames { signals.usage_limit() } else { f64::INFINITY };
         let next = if rate > kept {
-            (rate * libm::exp(-dt / (2.0 * A_WHILE))).max(kept)
+            (rate * libm::exp(-dt / UNUSED_RATE_DECAY)).max(kept)
         } else if rate < most {
             faster.min(most)
         } else {
             rate
         };
-        // What arrives without a queue, whoever asked for it, is what the path carries.
-        Turn::Rate(if step.place.limits { next } else { next.max(received) }, UP)
+        // In a group another receiver's rate may be sent. If it arrives without a queue, this path carries it.
+        Transition::Stay(if input.relation.is_limiting { next } else { next.max(received) }, UP)
     }
 }

@@ -1,17 +1,90 @@
-//! The laws and which of them rules, told what became of packets: at the sender, or at a receiver that hears them
-//! itself.
+//! The laws, and which of them rules. A [`Law`] runs at the sender on reports, or at a receiver on its own arrivals.
 
-use super::Config;
-use super::compete::{Compete, OWN_QUEUE};
-use super::constants::*;
-use super::delay::{Delay, Step, Turn};
-use super::scalable::Scalable;
-use super::signals::{Burst, News, Round, Signals};
-use super::trains::Timetable;
-use super::verdict::Chance;
+use super::compete::{CompeteLaw, OWN_QUEUE, OWN_QUEUE_TRAINS};
+use super::delay::DelayLaw;
+use super::law_input::{LawInput, RateRelation, Transition};
+use super::scalable::ScalableLaw;
+use super::signals::{BASE_RTT_WINDOW, Burst, FeedbackSummary, RttSource, Signals};
+use super::trains::TrainSchedule;
+use super::verdict::{CERTAIN_CONGESTION_QUEUE, LossClassifier};
+use super::{Config, RATE_MIN};
 use crate::entry::Setup;
 use crate::{Check, Limit, PacketReport};
 use steadycast_units::{Span, Time};
+
+// START.
+
+/// The rate grows by this factor per round trip in START.
+const START_GROWTH: f64 = 1.35;
+/// The window of the rate of arrival in START, in round trips: the rate of a whole round trip lags behind the growth.
+const START_RECEIVED_RTTS: f64 = 0.6;
+/// The least window of the rate of arrival in START, in seconds.
+const START_RECEIVED_SPAN_MIN: f64 = 0.060;
+/// Its longest window, in seconds. A start that silence has slowed down sends a packet each 150 ms.
+const START_RECEIVED_SPAN_MAX: f64 = 1.0;
+/// The window of the rate of arrival that bounds the growth, in seconds, which spans the pauses of a source.
+const START_PAUSES_SPAN: f64 = 0.5;
+/// The window of the queue in START, in seconds.
+const START_LOW_SPAN: f64 = 0.030;
+/// START ends at a queue of this share of the target.
+const START_QUEUE_TARGET_SHARE: f64 = 0.7;
+/// START does not end at a shorter queue than this, in seconds, which may be noise.
+const START_QUEUE_MIN: f64 = 0.004;
+/// After START found a queue, this share of what arrives is sent until the queue is gone.
+const START_DRAIN_SHARE: f64 = 0.7;
+/// After a loss in START, COMPETE begins with this share of what arrives (RFC 9438, 4.6).
+const START_LOSS_BETA: f64 = 0.7;
+/// After this many halvings in a row for missing feedback, START begins again.
+const RESTART_HALVINGS: u32 = 3;
+
+/// When COMPETE ends, DELAY begins with this share of what arrives, so that a remaining queue drains.
+const COMPETE_END_SHARE: f64 = 0.85;
+
+// A policer: losses without a queue.
+
+/// A policer's losses meet at most this queueing delay, in seconds.
+const POLICER_QUEUE_MAX: f64 = 0.020;
+/// The least window of the rate of arrival behind a policer, in seconds.
+const POLICED_RECEIVED_SPAN_MIN: f64 = 0.5;
+/// The share of what arrives that is sent then.
+const POLICED_RATE_SHARE: f64 = 0.85;
+/// The highest random loss rate, until a trial has shown a higher one.
+const RANDOM_LOSS_MAX_INITIAL: f64 = 0.03;
+/// The highest loss rate of a TCP's window. COMPETE does not take less for a policer's.
+const TCP_LOSS_MAX: f64 = 0.1;
+/// A trial whether losses end has seen enough packets if this many of them would be lost by chance.
+const TRIAL_EXPECTED_LOSSES: f64 = 20.0;
+/// After a trial showed random losses, losses up to this many times their rate are random.
+const RANDOM_LOSS_MARGIN: f64 = 1.5;
+/// The highest loss rate that a trial can show to be random.
+const RANDOM_LOSS_MAX: f64 = 0.2;
+
+// Bursts, pacing and trains.
+
+/// The longest queue that is taken for a burst's own, in seconds.
+const BURST_QUEUE_MAX: f64 = 0.25;
+/// The ratio of the pacing rate to the rate in DELAY, where the queue is kept empty.
+const DELAY_PACING: f64 = 1.1;
+/// A train lasts at least this long at the rate, in seconds: reports resolve arrivals to a millisecond.
+const TRAIN_DURATION_MIN: f64 = 0.005;
+/// The most packets of a train.
+const TRAIN_PACKETS_MAX: f64 = 16.0;
+/// A queue below this share of its highest delay has room for a train.
+const TRAIN_ROOM_SHARE_MAX: f64 = 0.7;
+
+// Time.
+
+/// The window of the base delay in COMPETE, in seconds, since the queue may never be empty there.
+const COMPETE_BASE_DELAY_WINDOW: u64 = BASE_RTT_WINDOW;
+/// The window of the base delay in START and DELAY, in seconds. A changed path is known soon.
+const BASE_DELAY_WINDOW: u64 = 20;
+/// A law grows for at most this time at one report, in seconds, however long the last one is ago.
+const STEP_TIME_MAX: f64 = 0.5;
+/// The window of the loss rate that is shown to users, in seconds.
+const SHOWN_LOSS_SPAN: f64 = 1.0;
+
+/// The promise of COMPETE allows this many packets per round trip beside its bound, so that low rates can grow.
+const PROMISED_PACKETS: f64 = 4.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -20,58 +93,47 @@ pub(super) enum Mode {
     Compete,
 }
 
-/// How the rate that a law asks for stands to what is sent. Towards one receiver both hold always.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    /// What is sent is no more than the law asks for, so that a yield is one.
-    pub(super) obeyed: bool,
-    /// What is sent is what the law asks for.
-    pub(super) limits: bool,
-}
-
-impl Place {
-    pub(super) const ALONE: Self = Self { obeyed: true, limits: true };
-}
-
-/// Less is sent since a time, to see whether losses end.
+/// A trial: less is sent for a while, to see whether losses end.
 #[derive(Clone, Copy, Debug)]
-struct Trial {
+struct PolicerTrial {
     at: f64,
-    /// The share of packets that was lost before, and what arrived, in bit/s.
+    /// The share of packets that was lost before, consecutive losses counted once.
     share: f64,
+    /// The rate of arrival before, in bit/s.
     received: f64,
-    /// Packets told of since then, and those of them that are lost; several in a row count once.
-    told: u32,
+    /// The packets reported since then, and the lost ones among them, consecutive losses counted once.
+    packets: u32,
     lost: u32,
 }
 
-/// All that decides on a rate.
+/// The state of all laws, and the rate.
 pub(super) struct Law {
     pub(super) config: Config,
     floor: f64,
     cap: f64,
     pub(super) signals: Signals,
     pub(super) mode: Mode,
+    /// The rate, in bit/s.
     pub(super) rate: f64,
-    pub(super) delay: Delay,
-    compete: Compete,
-    scalable: Scalable,
-    /// The scalable rule made the last decision: the promises are those of the other laws.
+    pub(super) delay: DelayLaw,
+    compete: CompeteLaw,
+    scalable: ScalableLaw,
+    /// The scalable law made the last decision. The promises are those of the other laws.
     marks_rule: bool,
-    pub(super) chance: Chance,
-    /// When the last report came.
-    pub(super) heard: Option<f64>,
-    /// When a loss and a mark were answered last: what left before belongs to them.
+    pub(super) losses: LossClassifier,
+    /// The time of the last report, in seconds.
+    pub(super) last_report_at: Option<f64>,
+    /// The times of the last response to a loss and to a mark. Packets that were sent before belong to that response.
     loss_at: Option<f64>,
     mark_at: Option<f64>,
-    /// When more was lost than by chance.
+    /// The time of the last cut for losses without a queue.
     policed_at: Option<f64>,
-    /// Whether losses end where less is sent is being tried; the share of packets that is taken to be lost by chance.
-    trial: Option<Trial>,
-    by_chance: f64,
-    /// Halvings in a row for silence.
+    trial: Option<PolicerTrial>,
+    /// The share of packets that is taken to be lost by chance.
+    random_loss_max: f64,
+    /// Halvings in a row for missing feedback.
     halvings: u32,
-    timetable: Timetable,
+    train_schedule: TrainSchedule,
     pub(super) rule: &'static str,
     pub(super) checks: [Check; 2],
 }
@@ -86,235 +148,251 @@ impl Law {
             signals: Signals::new(),
             mode: Mode::Start,
             rate: config.start.clamp(floor, cap),
-            delay: Delay::new(),
-            compete: Compete::new(),
-            scalable: Scalable::default(),
+            delay: DelayLaw::new(),
+            compete: CompeteLaw::new(),
+            scalable: ScalableLaw::default(),
             marks_rule: false,
-            chance: Chance::new(),
-            heard: None,
+            losses: LossClassifier::new(),
+            last_report_at: None,
             loss_at: None,
             mark_at: None,
             policed_at: None,
             trial: None,
-            by_chance: BY_CHANCE,
+            random_loss_max: RANDOM_LOSS_MAX_INITIAL,
             halvings: 0,
-            timetable: Timetable::default(),
+            train_schedule: TrainSchedule::default(),
             rule: "start: first packets",
             checks: [Check::new(&super::DELAY), Check::new(&super::TWICE)],
             config,
         }
     }
 
-    /// The source has frames.
-    pub(super) fn has_frames(&mut self) {
+    /// Records that the source has frames.
+    pub(super) fn set_frames(&mut self) {
         self.config.frames = true;
     }
 
-    /// A packet has left, of a source whose frames leave at `pacing` times the rate, while that was `rate`.
+    /// Records a sent packet. The frames of its source leave at `pacing` times `rate`, in bit/s.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, pacing: Option<f64>, rate: f64) {
-        let most = 0.5 * SILENCE;
-        // In a queue of its own what a burst makes is a queue, too.
-        let owned = self.mode == Mode::Delay && self.delay.owned(at.as_secs_f64(), self.rate);
-        let burst = pacing.filter(|_| !owned).map(|pacing| Burst { rate: rate.max(1.0), pacing, most });
+        // In a queue of the flow's own nothing else waits, so that the queue of a burst is all there is to see.
+        let own = self.mode == Mode::Delay && self.delay.has_own_queue(at.as_secs_f64(), self.rate);
+        let burst =
+            pacing.filter(|_| !own).map(|pacing| Burst { rate: rate.max(1.0), pacing, max_queue: BURST_QUEUE_MAX });
         self.signals.on_sent(at, number, size, burst);
     }
 
-    /// At how many times the rate a frame's packets leave: hardly faster than that where the queue is kept empty.
+    /// Returns the ratio of the pacing rate to the rate.
     pub(super) fn pacing(&self) -> f64 {
-        if self.mode == Mode::Delay { A_BIT_MORE } else { self.config.pacing }
+        if self.mode == Mode::Delay { DELAY_PACING } else { self.config.pacing }
     }
 
-    /// Whether trains are sent: by a sender that decides, whose source has packets for them.
+    /// Whether trains are sent: only a sender that decides can send them, and a source of frames has no packets for
+    /// them between its frames.
     fn has_trains(&self) -> bool {
         !self.config.frames && !self.config.receivers && self.config.train_packets >= 2.0
     }
 
-    /// The train that is wanted: its number, and its packets.
+    /// Returns the number of the last train requested, and its packets.
     pub(super) fn train(&self) -> Option<(u32, u32)> {
         if self.mode == Mode::Start || !self.has_trains() {
             return None;
         }
         let config = &self.config;
-        let packets = libm::ceil(TRAIN_TIME * self.rate / config.bits).min(2.0 * MANY).max(config.train_packets);
-        self.timetable.wanted().map(|number| (number, packets as u32))
+        let packets = libm::ceil(TRAIN_DURATION_MIN * self.rate / config.bits);
+        let packets = packets.min(TRAIN_PACKETS_MAX).max(config.train_packets);
+        self.train_schedule.last_request().map(|number| (number, packets as u32))
     }
 
-    /// Learns from trains, and says when the next one is to leave.
-    fn see_trains(&mut self, now: f64, news: &News) {
+    /// Adds the trains that have arrived, and requests the next one.
+    fn on_trains(&mut self, now: f64, feedback: &FeedbackSummary) {
         let signals = &mut self.signals;
-        for train in &news.trains {
-            signals.trains.note(now, train);
+        for train in &feedback.trains {
+            signals.trains.add(now, train);
         }
         match self.mode {
             Mode::Start => {}
             Mode::Delay => {
-                let doubts = self.delay.doubts(now, self.rate) || self.delay.wonders();
-                self.timetable.delay(now, doubts);
+                let in_doubt = self.delay.is_queue_in_doubt(now, self.rate) || self.delay.takes_train_request();
+                self.train_schedule.on_delay(now, in_doubt);
             }
             Mode::Compete => {
-                let room = signals.q < BETA * self.compete.high;
-                self.timetable.compete(now, room, signals.trains.show_own(1));
+                let room = signals.q < TRAIN_ROOM_SHARE_MAX * self.compete.high_queue;
+                self.train_schedule.on_compete(now, room, signals.trains.shows_own_queue(1));
             }
         }
     }
 
-    /// Whether trains show in DELAY that the queue which has lost a packet is the flow's own. Without that doubt what
-    /// they show is not counted.
-    fn see_own(&mut self, now: f64) {
-        let doubts = self.mode == Mode::Delay && self.delay.doubts(now, self.rate);
-        if doubts && self.signals.trains.show_own(2) {
-            self.delay.owns(now, self.rate);
-        } else if !doubts && self.mode != Mode::Compete {
-            self.signals.trains.forget_own();
+    /// Takes the queue for the flow's own if trains show that in DELAY while it is in doubt. Without that doubt the
+    /// trains are discarded: an uncongested path looks the same as a queue of the flow's own.
+    fn check_own_queue(&mut self, now: f64) {
+        let in_doubt = self.mode == Mode::Delay && self.delay.is_queue_in_doubt(now, self.rate);
+        if in_doubt && self.signals.trains.shows_own_queue(OWN_QUEUE_TRAINS) {
+            self.delay.set_own_queue(now, self.rate);
+        } else if !in_doubt && self.mode != Mode::Compete {
+            self.signals.trains.reset_own_queue();
         }
     }
 
-    /// Takes the queue for its own.
+    /// Takes the queue for the flow's own.
     #[cfg(test)]
-    pub(super) fn take_as_own(&mut self, now: f64) {
-        self.delay.owns(now, self.rate);
+    pub(super) fn set_own_queue(&mut self, now: f64) {
+        self.delay.set_own_queue(now, self.rate);
     }
 
-    fn start(&mut self, step: &Step<'_>) {
-        let Step { now, dt, rtt, .. } = *step;
+    /// START: the rate grows exponentially until a loss or a queue.
+    fn start(&mut self, input: &LawInput<'_>) {
+        let LawInput { now, dt, rtt, .. } = *input;
         let config = &self.config;
-        // A start that silence has made slow sends a packet each 150 ms.
-        let soon = step.signals.received((GONE * rtt).max(LOW_SPAN));
-        let Some(received) = soon.or_else(|| step.signals.received(0.5 * A_WHILE)) else { return };
-        if let Some(loss) = &step.loss {
-            let queued = self.chance.see(now, loss, 0.0) || loss.q > DRAIN_ABOVE;
+        let soon = input.signals.received((START_RECEIVED_RTTS * rtt).max(START_RECEIVED_SPAN_MIN));
+        let Some(received) = soon.or_else(|| input.signals.received(START_RECEIVED_SPAN_MAX)) else { return };
+        if let Some(loss) = &input.loss {
+            // A lost packet in a long queue, or at the top of a queue, is that of a full buffer, as TCP fills it.
+            let queued = self.losses.on_loss(now, loss, 0.0) || loss.q > CERTAIN_CONGESTION_QUEUE;
             if queued {
-                self.enter_compete(step, BETA * received, "compete: loss in the start");
+                self.enter_compete(input, START_LOSS_BETA * received, "compete: loss in the start");
                 return;
             }
         }
         let target = self.delay.target(self.rate, config);
-        let low = step.signals.low(0.5 * LOW_SPAN);
-        if low > (BETA * target).max(0.5 * STANDING) || step.mark {
-            self.rate = BETA * received;
+        let low = input.signals.low(START_LOW_SPAN);
+        if low > (START_QUEUE_TARGET_SHARE * target).max(START_QUEUE_MIN) || input.mark {
+            self.rate = START_DRAIN_SHARE * received;
             self.delay.begin(now, received);
             (self.delay.started, self.delay.refill) = (now, true);
             (self.mode, self.rule) = (Mode::Delay, "delay: the start found a queue");
             return;
         }
-        let most = 2.0 * received.max(step.signals.received(SILENCE).unwrap_or(0.0));
+        let most = 2.0 * received.max(input.signals.received(START_PAUSES_SPAN).unwrap_or(0.0));
         if self.rate < most {
-            self.rate = (self.rate * libm::pow(START_UP, dt / rtt.max(2.0 * config.report_every))).min(most);
+            // A report shows the effect of the growth only after the reporting interval, at any round trip.
+            let round = rtt.max(2.0 * config.report_every);
+            self.rate = (self.rate * libm::pow(START_GROWTH, dt / round)).min(most);
         }
-        if !step.place.limits {
+        if !input.relation.is_limiting {
             self.rate = self.rate.max(received);
         }
         self.rule = "start: up";
     }
 
-    fn enter_compete(&mut self, step: &Step<'_>, rate: f64, rule: &'static str) {
-        self.timetable.begin(step.now);
-        self.compete.begin(step.now, rate, step.rtt);
+    fn enter_compete(&mut self, input: &LawInput<'_>, rate: f64, rule: &'static str) {
+        self.train_schedule.begin_compete(input.now);
+        self.compete.begin(input.now, rate, input.rtt);
         (self.mode, self.rule) = (Mode::Compete, rule);
     }
 
     fn leave_compete(&mut self, now: f64, received: f64, rule: &'static str) {
         self.compete.left = true;
-        self.rate = NEARLY * received;
+        self.rate = COMPETE_END_SHARE * received;
         self.delay.begin(now, received);
         if rule == OWN_QUEUE {
-            self.delay.owns(now, self.rate);
+            self.delay.set_own_queue(now, self.rate);
         }
         (self.mode, self.rule) = (Mode::Delay, rule);
     }
 
-    /// More is lost than chance explains, and nothing waits: at most 0.85 of what arrives is sent, whichever law ruled,
-    /// and DELAY goes on from there. Whether losses end then tells a policer's from chance's: those come whatever is
-    /// sent.
-    fn polices(&mut self, step: &Step<'_>) -> bool {
-        let Step { now, rtt, signals, .. } = *step;
-        let (told, share, runs) = signals.lossy(now, self.policed_at.map_or(f64::MAX, |at| now - at - rtt));
-        let Some(received) = signals.received(rtt.max(SILENCE)) else { return false };
-        self.trial = self.trial.take().filter(|_| self.mode == Mode::Delay).and_then(|trial| self.tries(step, trial));
-        if step.loss.is_none_or(|loss| loss.q > DRAIN_ABOVE) {
+    /// Responds to losses without a queue, in any mode. If more is lost than chance explains, less is sent than
+    /// arrives, and DELAY goes on from there. A trial then shows whether losses end: a policer's do, and random ones do
+    /// not. Returns true if it decided on the rate.
+    fn respond_to_policer(&mut self, input: &LawInput<'_>) -> bool {
+        let LawInput { now, rtt, signals, .. } = *input;
+        // Losses of packets that left before the last cut do not count against it.
+        let since_cut = self.policed_at.map_or(f64::MAX, |at| now - at - rtt);
+        let (packets, share, runs) = signals.loss_shares(now, since_cut);
+        let Some(received) = signals.received(rtt.max(POLICED_RECEIVED_SPAN_MIN)) else { return false };
+        self.trial =
+            self.trial.take().filter(|_| self.mode == Mode::Delay).and_then(|trial| self.evaluate_trial(input, trial));
+        if input.loss.is_none_or(|loss| loss.q > POLICER_QUEUE_MAX) {
             return false;
         }
-        self.chance.refutes(received);
-        let policed = self.chance.is_policed(now);
-        let competes = self.mode == Mode::Compete;
-        let tries = Chance::is_more(told, runs, self.by_chance);
-        let more = if competes && !policed { Chance::is_more(told, share, LITTLE) } else { policed || tries };
-        if self.trial.is_some() || !more {
+        self.losses.refute_policer(received);
+        let policed = self.losses.is_policed(now);
+        let is_more = LossClassifier::is_more(packets, runs, self.random_loss_max);
+        let is_policer = if self.mode == Mode::Compete && !policed {
+            // A TCP's own losses may be this many, and a queue may be short there.
+            LossClassifier::is_more(packets, share, TCP_LOSS_MAX)
+        } else {
+            policed || is_more
+        };
+        if self.trial.is_some() || !is_policer {
             return false;
         }
-        let trial = Trial { at: now, share: runs, received, told: 0, lost: 0 };
-        self.trial = (tries && !policed).then_some(trial);
+        let trial = PolicerTrial { at: now, share: runs, received, packets: 0, lost: 0 };
+        self.trial = (is_more && !policed).then_some(trial);
         self.policed_at = Some(now);
-        (self.rate, self.rule) = (self.rate.min(NEARLY * received), "delay: policed");
+        (self.rate, self.rule) = (self.rate.min(POLICED_RATE_SHARE * received), "delay: policed");
         if self.mode != Mode::Delay {
             self.delay.begin(now, received);
             self.mode = Mode::Delay;
         }
-        self.delay.polices(now, received);
+        self.delay.set_policed(now, received);
         true
     }
 
-    /// What came of sending less: nothing yet, or that losses end there, or that they come by chance, whose share is
-    /// known then.
-    fn tries(&mut self, step: &Step<'_>, trial: Trial) -> Option<Trial> {
-        let News { arrived, lost, runs, late, .. } = *step.news;
-        if step.now < trial.at + step.rtt + self.config.report_most {
+    /// Evaluates a trial. Returns it if its result is open. If losses have ended, they are a policer's; if they go on,
+    /// they are random, and their rate is known.
+    fn evaluate_trial(&mut self, input: &LawInput<'_>, trial: PolicerTrial) -> Option<PolicerTrial> {
+        let FeedbackSummary { arrived, lost, loss_runs, spurious, .. } = *input.feedback;
+        if input.now < trial.at + input.rtt + self.config.report_most {
+            // These packets were sent before the cut.
             return Some(trial);
         }
-        let told = trial.told + (arrived + lost).saturating_sub(late);
-        let trial = Trial { told, lost: (trial.lost + runs).saturating_sub(late), ..trial };
-        let share = f64::from(trial.lost) / f64::from(trial.told.max(1));
-        if Chance::is_less(trial.told, share, trial.share) {
-            self.chance.polices(step.now, trial.received);
-        } else if f64::from(trial.told) * trial.share > TRIAL_LOST {
-            self.by_chance = (MORE * share.max(trial.share)).min(2.0 * LITTLE);
+        let packets = trial.packets + (arrived + lost).saturating_sub(spurious);
+        let trial = PolicerTrial { packets, lost: (trial.lost + loss_runs).saturating_sub(spurious), ..trial };
+        let share = f64::from(trial.lost) / f64::from(trial.packets.max(1));
+        if LossClassifier::is_less(trial.packets, share, trial.share) {
+            self.losses.set_policed(input.now, trial.received);
+        } else if f64::from(trial.packets) * trial.share > TRIAL_EXPECTED_LOSSES {
+            self.random_loss_max = (RANDOM_LOSS_MARGIN * share.max(trial.share)).min(RANDOM_LOSS_MAX);
         } else {
             return Some(trial);
         }
         None
     }
 
-    fn law(&mut self, step: &Step<'_>) {
-        if self.polices(step) {
+    /// Lets the law decide that rules.
+    fn decide(&mut self, input: &LawInput<'_>) {
+        if self.respond_to_policer(input) {
             return;
         }
-        self.marks_rule = self.scalable.rules(step, &self.config);
+        self.marks_rule = self.scalable.rules(input, &self.config);
         if self.marks_rule {
-            let Turn::Rate(rate, rule) = self.scalable.step(step, &self.config) else { return };
+            let Transition::Stay(rate, rule) = self.scalable.update(input, &self.config) else { return };
             (self.rate, self.rule, self.mode) = (rate, rule, Mode::Delay);
-            self.delay.begin(step.now, rate);
+            self.delay.begin(input.now, rate);
             return;
         }
         match self.mode {
-            Mode::Start => self.start(step),
-            Mode::Delay => match self.delay.step(step, &mut self.chance, !self.compete.left, &self.config) {
-                Turn::Rate(rate, rule) => (self.rate, self.rule) = (rate, rule),
-                Turn::Go(rate, rule) => self.enter_compete(step, rate, rule),
+            Mode::Start => self.start(input),
+            Mode::Delay => match self.delay.update(input, &mut self.losses, !self.compete.left, &self.config) {
+                Transition::Stay(rate, rule) => (self.rate, self.rule) = (rate, rule),
+                Transition::Switch(rate, rule) => self.enter_compete(input, rate, rule),
             },
             Mode::Compete => {
                 let target = self.delay.target(self.rate, &self.config);
-                match self.compete.step(step, &mut self.chance, target, &self.config) {
-                    Turn::Rate(rate, rule) => (self.rate, self.rule) = (rate, rule),
-                    Turn::Go(received, rule) => self.leave_compete(step.now, received, rule),
+                match self.compete.update(input, &mut self.losses, target, &self.config) {
+                    Transition::Stay(rate, rule) => (self.rate, self.rule) = (rate, rule),
+                    Transition::Switch(received, rule) => self.leave_compete(input.now, received, rule),
                 }
             }
         }
     }
 
-    /// Looks at its promises.
-    pub(super) fn look(&mut self, now: f64, (mode, rate): (Mode, f64), place: Place) {
-        if self.mode != mode || self.marks_rule || !place.limits {
+    /// Checks the promises against the decision. `mode` and `rate` are those before it.
+    pub(super) fn check_promises(&mut self, now: f64, (mode, rate): (Mode, f64), relation: RateRelation) {
+        if self.mode != mode || self.marks_rule || !relation.is_limiting {
             return;
         }
         match mode {
-            Mode::Delay if self.signals.low(self.delay.span) > 2.0 * self.delay.target_now(now, rate, &self.config) => {
-                self.checks[0].see(self.rate <= rate.max(self.floor).max(LEAST));
+            Mode::Delay
+                if self.signals.low(self.delay.low_span) > 2.0 * self.delay.target_now(now, rate, &self.config) =>
+            {
+                self.checks[0].see(self.rate <= rate.max(self.floor).max(RATE_MIN));
             }
-            Mode::Compete if !self.signals.is_idle(now, NOT_ALL) => {
+            Mode::Compete if !self.signals.is_idle(now) => {
                 let rtt = self.signals.rtt();
-                let Some(carried) = self.signals.carries_lately(rate) else { return };
-                let most = (2.0 * carried).max(self.compete.restore) + f64::from(SEVERAL) * self.config.bits / rtt;
-                self.checks[1].see(self.rate <= most.max(self.floor).max(LEAST));
+                let Some(path_rate) = self.signals.recent_path_rate(rate) else { return };
+                let most = (2.0 * path_rate).max(self.compete.restore) + PROMISED_PACKETS * self.config.bits / rtt;
+                self.checks[1].see(self.rate <= most.max(self.floor).max(RATE_MIN));
             }
             _ => {}
         }
@@ -322,30 +400,38 @@ impl Law {
 
     fn clamp(&mut self) {
         let rate = if self.rate.is_finite() { self.rate } else { self.floor };
-        let rate = self.trial.map_or(rate, |trial| rate.min(NEARLY * trial.received));
-        self.rate = rate.max(LEAST).clamp(self.floor, self.cap);
+        // During a trial the rate must not grow, or its losses would not compare with those before.
+        let rate = self.trial.map_or(rate, |trial| rate.min(POLICED_RATE_SHARE * trial.received));
+        self.rate = rate.max(RATE_MIN).clamp(self.floor, self.cap);
     }
 
-    /// Hears what became of packets; whether that was anything new.
-    pub(super) fn hear(&mut self, at: Time, round: Round, packets: &[PacketReport], place: Place) -> bool {
+    /// Takes a report. Returns true if it covers any packet for the first time.
+    pub(super) fn on_feedback(
+        &mut self,
+        at: Time,
+        rtt: RttSource,
+        packets: &[PacketReport],
+        relation: RateRelation,
+    ) -> bool {
         let keep = match self.mode {
-            Mode::Compete => PATH_KEPT,
-            Mode::Start | Mode::Delay => KEPT as u64,
+            Mode::Compete => COMPETE_BASE_DELAY_WINDOW,
+            Mode::Start | Mode::Delay => BASE_DELAY_WINDOW,
         };
-        let news: News = self.signals.hear(at, round, packets, (self.rate, keep));
-        if news.arrived == 0 && news.lost == 0 {
+        let feedback = self.signals.on_feedback(at, rtt, packets, (self.rate, keep));
+        if feedback.arrived == 0 && feedback.lost == 0 {
             return false;
         }
         let now = at.as_secs_f64();
-        let dt = self.heard.map_or(0.0, |heard| (now - heard).clamp(0.0, SILENCE));
-        self.heard = Some(now);
-        if std::mem::take(&mut self.halvings) >= ENOUGH {
+        let dt = self.last_report_at.map_or(0.0, |last| (now - last).clamp(0.0, STEP_TIME_MAX));
+        self.last_report_at = Some(now);
+        if std::mem::take(&mut self.halvings) >= RESTART_HALVINGS {
             self.mode = Mode::Start;
         }
-        self.compete.watch(self.signals.q, dt);
-        self.delay.see_jitter(&self.signals, self.rate, dt, &self.config);
-        let loss = news.loss.filter(|loss| self.loss_at.is_none_or(|at| loss.sent > at));
-        let mark = news.latest_marked.is_some_and(|sent| self.mark_at.is_none_or(|at| sent > at));
+        self.compete.update_high_queue(self.signals.q, dt);
+        self.delay.update_jitter(&self.signals, self.rate, dt, &self.config);
+        // One response per round trip: a packet that left before the last response belongs to that one.
+        let loss = feedback.loss.filter(|loss| self.loss_at.is_none_or(|at| loss.sent > at));
+        let mark = feedback.latest_marked.is_some_and(|sent| self.mark_at.is_none_or(|at| sent > at));
         if loss.is_some() {
             self.loss_at = Some(now);
         }
@@ -354,25 +440,26 @@ impl Law {
         }
         let mut share = None;
         if self.has_trains() {
-            self.see_trains(now, &news);
+            self.on_trains(now, &feedback);
             share = self.signals.trains.share(now);
         }
         let signals = std::mem::take(&mut self.signals);
         let (rate, rtt) = (self.rate, signals.rtt());
-        let step = Step { now, dt, rate, rtt, signals: &signals, news: &news, loss, mark, share, place };
+        let input =
+            LawInput { now, dt, rate, rtt, signals: &signals, feedback: &feedback, loss, mark, share, relation };
         let before = (self.mode, self.rate);
-        self.law(&step);
+        self.decide(&input);
         self.signals = signals;
         if let Some(span) = self.delay.new_path.take() {
-            self.signals.learn_path(now, span);
+            self.signals.adopt_path(now, span);
         }
-        self.see_own(now);
+        self.check_own_queue(now);
         self.clamp();
-        self.look(now, before, place);
+        self.check_promises(now, before, relation);
         true
     }
 
-    /// What limits the rate, and the share of packets that were lost in the last second, once something was heard.
+    /// Returns what limits the rate.
     pub(super) fn limit(&self) -> Limit {
         if self.rate >= self.cap {
             Limit::Cap
@@ -385,16 +472,18 @@ impl Law {
         }
     }
 
+    /// Returns the share of packets that were lost in the last second; `None` before the first report.
     pub(super) fn loss(&self) -> Option<f64> {
-        self.heard.map(|heard| self.signals.lossy(heard, 1.0).1)
+        self.last_report_at.map(|last| self.signals.loss_shares(last, SHOWN_LOSS_SPAN).1)
     }
 
+    /// Returns the round-trip time; `None` before the first report.
     pub(super) fn rtt(&self) -> Option<Span> {
-        self.heard.map(|_| Span::from_secs_f64(self.signals.rtt()))
+        self.last_report_at.map(|_| Span::from_secs_f64(self.signals.rtt()))
     }
 
-    /// Nothing was heard for too long.
-    pub(super) fn halve(&mut self) {
+    /// Halves the rate, because feedback is missing (RFC 8083).
+    pub(super) fn on_feedback_timeout(&mut self) {
         self.halvings = self.halvings.saturating_add(1);
         self.rate = (self.rate / 2.0).max(self.floor);
         self.rule = "no feedback: halved";

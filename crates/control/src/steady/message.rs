@@ -1,18 +1,22 @@
-//! What the halves of `steady` say to each other where receivers decide: in groups, and with `at = "receiver"`.
+//! The messages of `steady`'s halves where receivers run the law: in groups, and with `at = "receiver"`.
 //!
 //! ```text
 //! notice, on every packet:  flags u8 │ rate u24 (100 bit/s) │ limiting u32 [│ told u32 │ RTT u32 µs]
 //! report (APP "STDY" 1):  rate f32 B/s │ loss f32 │ queue u32 µs │ RTT u32 µs │ echo u32 │ rule u8 │ flags u8 │ 0 0
 //! ```
 //!
-//! The echo is the send time of the newest packet in units of 2⁻¹⁸ s, moved later by the time since it arrived. All in
-//! network byte order. What is too short, or a number that can't be, is no message.
+//! The echo is the send time of the newest packet in units of 2⁻¹⁸ s, plus the time since it arrived. Fields are in
+//! network byte order. Bytes that are too few, or that hold an impossible number, are no message.
 
 use crate::fields::{self, amount, flags, micros, share, single, span, words};
 use crate::{Body, Notice, ReceiverId};
 use steadycast_units::{Rate, Span, Stamp};
 
-/// The header extension element's id.
+/// A receiver that asks for this share of the sent rate, or for more, does not object to it. Both halves use it: a
+/// receiver reports early only if its sender would follow.
+pub(super) const OBJECTION_SHARE: f64 = 0.95;
+
+/// The id of the header extension element.
 pub(super) const NOTICE_ID: u8 = 9;
 const REPORT: u8 = 1;
 
@@ -23,25 +27,25 @@ const FREE: u8 = 1;
 const START: u8 = 2;
 const HAS_RTT: u8 = 4;
 
-/// What goes forward with each packet.
+/// The sender's notice, which travels with each packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Forward {
-    /// What is sent.
+pub(super) struct SenderNotice {
+    /// The rate that is sent.
     pub(super) rate: Rate,
     /// The source has frames, whose packets may leave in bursts.
     pub(super) frames: bool,
-    /// Whose rate that is.
+    /// The limiting receiver, whose rate is sent.
     pub(super) limiting: Option<ReceiverId>,
-    /// A receiver's round-trip time.
-    pub(super) told: Option<(ReceiverId, Span)>,
+    /// A receiver and its round-trip time, which only the sender can measure.
+    pub(super) measured_rtt: Option<(ReceiverId, Span)>,
 }
 
-impl Forward {
+impl SenderNotice {
     pub(super) fn notice(&self) -> Notice {
         let flags = flags([(self.frames, FRAMES), (self.limiting.is_some(), HAS_LIMITING)]);
         let rate = u32::from(flags) << 24 | fields::units(self.rate);
         let limiting = self.limiting.unwrap_or_default().0;
-        match self.told {
+        match self.measured_rtt {
             None => Notice::of_words(NOTICE_ID, [rate, limiting]),
             Some((id, rtt)) => Notice::of_words(NOTICE_ID, [rate, limiting, id.0, micros(rtt)]),
         }
@@ -54,35 +58,35 @@ impl Forward {
             rate: fields::of_units(rate),
             frames: flags & FRAMES != 0,
             limiting: (flags & HAS_LIMITING != 0).then_some(ReceiverId(limiting)),
-            told: words(notice).map(|[_, _, id, rtt]| (ReceiverId(id), span(rtt))),
+            measured_rtt: words(notice).map(|[_, _, id, rtt]| (ReceiverId(id), span(rtt))),
         })
     }
 }
 
 /// One receiver's report.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Claim {
+pub(super) struct ReceiverReport {
     /// The rate that its law asks for.
     pub(super) rate: Rate,
-    /// The share of packets that it lost in the last second.
+    /// The share of packets that were lost in the last second.
     pub(super) loss: f64,
-    /// The queue on its path.
+    /// The queueing delay on its path.
     pub(super) queue: Span,
-    /// The round-trip time by which its law goes.
+    /// The round-trip time that its law uses.
     pub(super) rtt: Span,
-    /// When its newest packet left, moved later by the time since that arrived.
+    /// The send time of its newest packet, plus the time since that arrived.
     pub(super) echo: Stamp,
     /// The rule that set the rate.
     pub(super) rule: &'static str,
-    /// Nothing but what is sent holds the rate down.
+    /// Only the sent rate limits the law's rate, so that the receiver does not object to more.
     pub(super) free: bool,
-    /// Its law is in the start.
+    /// Its law is in START.
     pub(super) start: bool,
-    /// It has been told a round-trip time.
+    /// The sender has sent it its round-trip time.
     pub(super) has_rtt: bool,
 }
 
-impl Claim {
+impl ReceiverReport {
     pub(super) fn body(&self) -> Body {
         let rule = RULES.iter().position(|rule| *rule == self.rule).unwrap_or(0);
         let flags = flags([(self.free, FREE), (self.start, START), (self.has_rtt, HAS_RTT)]);
@@ -114,7 +118,7 @@ impl Claim {
     }
 }
 
-/// The laws' rules, by their number in a report; the first one stands for those that this version does not know.
+/// The rules of the laws, by their number in a report. The first one stands for rules that this version does not know.
 pub(super) const RULES: &[&str] = &[
     "a receiver's rule",
     "start: first packets",
@@ -171,8 +175,8 @@ mod tests {
     }
 
     #[test]
-    fn what_one_half_says_the_other_reads() {
-        let claim = Claim {
+    fn a_message_of_one_half_is_read_by_the_other() {
+        let report = ReceiverReport {
             rate: Rate::kbps(1_000),
             loss: 0.25,
             queue: Span::micros(4_321),
@@ -183,26 +187,27 @@ mod tests {
             start: false,
             has_rtt: true,
         };
-        let body = claim.body();
-        assert_eq!((body.bytes.len(), Claim::read(&body)), (LEN, Some(claim)));
-        for told in [None, Some((ReceiverId(7), Span::millis(40)))] {
-            let forward = Forward { rate: Rate::kbps(1_234), frames: true, limiting: Some(ReceiverId(9)), told };
-            assert_eq!(Forward::read(forward.notice().bytes()), Some(forward));
+        let body = report.body();
+        assert_eq!((body.bytes.len(), ReceiverReport::read(&body)), (LEN, Some(report)));
+        for measured_rtt in [None, Some((ReceiverId(7), Span::millis(40)))] {
+            let notice =
+                SenderNotice { rate: Rate::kbps(1_234), frames: true, limiting: Some(ReceiverId(9)), measured_rtt };
+            assert_eq!(SenderNotice::read(notice.notice().bytes()), Some(notice));
         }
-        let nobody = Forward { rate: Rate::ZERO, frames: false, limiting: None, told: None };
-        assert_eq!(Forward::read(nobody.notice().bytes()), Some(nobody));
+        let minimal = SenderNotice { rate: Rate::ZERO, frames: false, limiting: None, measured_rtt: None };
+        assert_eq!(SenderNotice::read(minimal.notice().bytes()), Some(minimal));
     }
 
     #[test]
     fn a_report_that_is_short_of_another_kind_or_no_number_is_none() {
-        let good = Claim::read(&Body { subtype: REPORT, bytes: vec![0; LEN] });
+        let good = ReceiverReport::read(&Body { subtype: REPORT, bytes: vec![0; LEN] });
         assert!(good.is_some());
-        assert_eq!(Claim::read(&Body { subtype: 2, bytes: vec![0; LEN] }), None);
-        assert_eq!(Claim::read(&Body { subtype: REPORT, bytes: vec![0; LEN - 1] }), None);
+        assert_eq!(ReceiverReport::read(&Body { subtype: 2, bytes: vec![0; LEN] }), None);
+        assert_eq!(ReceiverReport::read(&Body { subtype: REPORT, bytes: vec![0; LEN - 1] }), None);
         for (place, number) in [(0, f32::NAN), (0, -1.0), (0, f32::INFINITY), (4, 1.1), (4, f32::NAN)] {
             let mut bytes = vec![0; LEN];
             bytes[place..place + 4].copy_from_slice(&number.to_be_bytes());
-            assert_eq!(Claim::read(&Body { subtype: REPORT, bytes }), None, "{number} at {place}");
+            assert_eq!(ReceiverReport::read(&Body { subtype: REPORT, bytes }), None, "{number} at {place}");
         }
     }
 
@@ -211,16 +216,16 @@ mod tests {
         fn any_bytes_are_a_message_that_is_written_the_same_or_none(
             bytes in prop::collection::vec(any::<u8>(), 0..40), subtype in 0u8..4,
         ) {
-            if let Some(claim) = Claim::read(&Body { subtype, bytes: bytes.clone() }) {
-                let again = Claim::read(&claim.body());
-                // A number on the wire has 24 bits.
+            if let Some(report) = ReceiverReport::read(&Body { subtype, bytes: bytes.clone() }) {
+                let again = ReceiverReport::read(&report.body());
+                // The wire format has single precision: 24 bits.
                 let rate = again.map_or(Rate::ZERO, |again| again.rate);
-                let claimed = claim.rate.as_bps_f64();
-                prop_assert!((rate.as_bps_f64() - claimed).abs() <= 1e-6 * claimed + 8.0);
-                prop_assert_eq!(again, Some(Claim { rate, ..claim }));
+                let wanted = report.rate.as_bps_f64();
+                prop_assert!((rate.as_bps_f64() - wanted).abs() <= 1e-6 * wanted + 8.0);
+                prop_assert_eq!(again, Some(ReceiverReport { rate, ..report }));
             }
-            if let Some(forward) = Forward::read(&bytes) {
-                prop_assert_eq!(Forward::read(forward.notice().bytes()), Some(forward));
+            if let Some(notice) = SenderNotice::read(&bytes) {
+                prop_assert_eq!(SenderNotice::read(notice.notice().bytes()), Some(notice));
             }
         }
     }

@@ -1,26 +1,34 @@
-//! `steady`: fair beside TCP, and an empty queue where nobody else fills it.
+//! `steady`: fair beside TCP, and an empty queue where no other flow fills it.
 //!
 //! ```text
-//!            queue                      experiments, losses or marks tell of somebody
+//!            queue                 experiments, losses or marks show other flows
 //!  START ───────────▶ DELAY ────────────────────────────────────────────────────▶ COMPETE
 //!    │                  ▲                                                            │
 //!    │ loss             └──── the queue empties, or is its own ──────────────────────┘
 //!    └──────────────────────────────────────────────────────────────────────────────▶
 //! ```
 //!
-//! A sender can't see whether somebody elastic shares its queue. It can make an experiment: yield a third, and see
-//! whether the queue goes. Alone, among its kind or in a queue of its own it does; beside a TCP that fills the queue it
-//! does not. Until then [`delay`] keeps a packet or two in the queue; from then on [`compete`] is a paced CUBIC window
-//! (RFC 9438), which tries after its losses whether it is alone again. [`scalable`] rules where
-//! packets are L4S and marked. `docs/controllers/steady.md` has the rules.
+//! A sender can't see whether an elastic flow, as a TCP, shares its queue. It can make an experiment: it yields a third
+//! of its rate, and watches whether the queue drains. Alone, among flows of its kind or in a queue of its own it does;
+//! beside a TCP that fills the queue it does not. Until then [`delay`] keeps a packet or two in the queue. From then on
+//! [`compete`] is a paced CUBIC window (RFC 9438), which tests after its losses whether it is alone again. [`scalable`]
+//! rules where packets are L4S and marked. `docs/controllers/steady.md` has the rules.
+//!
+//! The files depend on each other in one direction: [`packet`] ← [`trains`] ← [`signals`] ← [`law_input`] ← the laws
+//! ([`delay`], [`compete`], [`scalable`], with the estimators of [`verdict`]) ← [`law`] ← the halves ([`sender`],
+//! [`receiver`], [`receiver_driven_sender`]).
+//!
+//! Every constant has one role, and stands at the top of the file whose rule uses it. Times are in seconds, rates in
+//! bit/s, delays relative to the base delay. A constant without a source is this project's own choice.
 
 mod compete;
-mod constants;
 mod delay;
-mod follower;
 mod law;
-mod listener;
+mod law_input;
 mod message;
+mod packet;
+mod receiver;
+mod receiver_driven_sender;
 mod scalable;
 mod sender;
 mod signals;
@@ -53,7 +61,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     sender: |setup, values| {
         let config = Config::new(setup, values);
         if config.receivers {
-            Box::new(follower::Follower::new(setup, config))
+            Box::new(receiver_driven_sender::ReceiverDrivenSender::new(setup, config))
         } else {
             Box::new(sender::Sender::new(setup, config))
         }
@@ -61,7 +69,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     receiver: |setup, values| {
         let config = Config::new(setup, values);
         if config.receivers {
-            Box::new(listener::Listener::new(setup, config))
+            Box::new(receiver::Receiver::new(setup, config))
         } else {
             Box::new(ReportScheduler::new(move |since| {
                 let at = since.last + config.report_after(since.bytes.as_f64(), 1.0);
@@ -71,6 +79,13 @@ pub(crate) const CONTROLLER: Controller = Controller {
     },
     ..crate::fixed::CONTROLLER
 };
+
+/// The least rate of any law, in bit/s, unless the session's cap is lower.
+const RATE_MIN: f64 = 10_000.0;
+/// The least time without feedback after which the rate is halved, in seconds (RFC 8083).
+const FEEDBACK_TIMEOUT_MIN: f64 = 0.5;
+/// The same in round trips.
+const FEEDBACK_TIMEOUT_RTTS: f64 = 4.0;
 
 const DELAY: Promise = Promise {
     id: "steady.delay-never-rises",
@@ -87,7 +102,7 @@ const HEEDED: Promise = Promise {
 };
 
 params! {
-    /// What the parameters say, looked up once: numbers as they are, times in seconds.
+    /// The values of the parameters, looked up once. Times are in seconds.
     Config(values, setup) {
         let choice at:
             "where the law runs: at the sender, on reports of single packets, or at the receiver; in groups always \
@@ -110,24 +125,25 @@ params! {
         number pacing: "a frame's packets leave at this many times the rate, but in DELAY towards one receiver",
             "own", [1.25; 2], [1.0, 10.0];
     } {
-        /// Bits of the session's packets.
+        /// The size of the session's packets, in bits.
         bits: f64 = 8.0 * setup.packet.as_f64().max(1.0),
         /// The session's highest rate, in bit/s.
         cap: f64 = setup.cap.as_bps_f64(),
-        /// Packets are sent as L4S ones.
+        /// Packets are sent as L4S packets (ECT(1)).
         l4s: bool = setup.ecn == Ecn::Ect1,
         /// The source has frames.
         frames: bool = false,
-        /// Receivers decide: many can't each report every packet.
+        /// The receivers run the law. In a group, not every receiver can report every packet.
         receivers: bool = setup.group || at == "receiver",
     }
 }
 
 impl Config {
-    /// Between two reports: the interval, once so many bytes have arrived that a report, which `costs` so many times
-    /// `report_bytes`, is 5 % of them; in any case the longest interval.
-    fn report_after(&self, bytes: f64, costs: f64) -> Span {
-        let enough = bytes >= costs * self.report_bytes;
+    /// Returns the time between two reports. It is the short interval once enough bytes have arrived that a report is
+    /// at most 5 % of them (RFC 3550, 6.2), else the longest interval. `cost` is the size of a report relative to one
+    /// of single packets, for which `report_bytes` is set.
+    fn report_after(&self, bytes: f64, cost: f64) -> Span {
+        let enough = bytes >= cost * self.report_bytes;
         Span::from_secs_f64(if enough { self.report_every } else { self.report_most })
     }
 }

@@ -1,76 +1,99 @@
-//! The law of a sender of L4S packets that are marked: it answers to the share of marks (RFC 9331, 4.3), and never
-//! competes.
+//! The scalable law for L4S packets (RFC 9331, section 4.3): it responds to the share of marked packets as TCP Prague
+//! does (draft-briscoe-iccrg-prague-congestion-control), and never competes.
 
 use super::Config;
-use super::constants::*;
-use super::delay::{Step, Turn};
+use super::law_input::{LawInput, SEGMENT_BITS, Transition};
+use super::signals::RECEIVED_SPAN_MIN;
 
-/// Marks of the last while, and the window in segments.
+/// How long the scalable law rules after a mark, in seconds.
+const MARK_VALIDITY: f64 = 10.0;
+/// The gain of the mean share of marks, once per round trip (Prague draft: 1/16).
+const ALPHA_GAIN: f64 = 0.0625;
+/// The virtual round-trip time, in seconds: flows with a shorter one behave as if they had this one (Prague draft).
+const VIRTUAL_RTT: f64 = 0.025;
+/// Additive increase in segments per round trip without a mark. With Prague's whole segment a paced sender, which is
+/// marked less, took 1.2 of Prague's fair share.
+const ADDITIVE_INCREASE: f64 = 0.37;
+/// The share of the window that a loss leaves (RFC 9438, 4.6).
+const LOSS_BETA: f64 = 0.7;
+/// The least window, in segments. A paced sender needs no whole segment per round trip.
+const WINDOW_MIN: f64 = 0.2;
+/// The rate is at most this many times what arrives, as acknowledgements limit a TCP.
+const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
+
+/// The window of a scalable congestion control, and its estimate of the share of marks.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Scalable {
+pub(super) struct ScalableLaw {
+    /// The mean share of marked packets.
     alpha: f64,
+    /// The window, in segments.
     window: f64,
-    /// Packets told of in this round, and those of them that were marked.
-    told: u32,
+    /// The packets reported in this round, and the marked ones among them.
+    packets: u32,
     marked: u32,
     round_since: f64,
     cut_at: f64,
+    /// The time of the last report with a mark, in seconds.
     marked_at: Option<f64>,
 }
 
-impl Scalable {
-    /// Whether it rules: packets have been marked not long ago.
-    pub(super) fn rules(&mut self, step: &Step<'_>, config: &Config) -> bool {
+impl ScalableLaw {
+    /// Whether this law rules at this report: packets were marked lately. Sets the window to the current rate when it
+    /// takes over.
+    pub(super) fn rules(&mut self, input: &LawInput<'_>, config: &Config) -> bool {
         if !config.l4s {
             return false;
         }
-        let before = self.marked_at.is_some_and(|at| step.now - at < LATELY);
-        if step.news.marked > 0 {
-            self.marked_at = Some(step.now);
+        let before = self.marked_at.is_some_and(|at| input.now - at < MARK_VALIDITY);
+        if input.feedback.marked > 0 {
+            self.marked_at = Some(input.now);
         }
-        let rules = self.marked_at.is_some_and(|at| step.now - at < LATELY);
+        let rules = self.marked_at.is_some_and(|at| input.now - at < MARK_VALIDITY);
         if rules && !before {
-            *self = Self { marked_at: self.marked_at, alpha: 1.0, round_since: step.now, ..Self::default() };
-            self.window = step.rate * step.rtt / SEGMENT;
+            // An alpha of 1 halves the window at the first mark, the safe response while the share is unknown.
+            *self = Self { marked_at: self.marked_at, alpha: 1.0, round_since: input.now, ..Self::default() };
+            self.window = input.rate * input.rtt / SEGMENT_BITS;
         }
         rules
     }
 
-    pub(super) fn step(&mut self, step: &Step<'_>, config: &Config) -> Turn {
-        let Step { now, dt, rtt, news, signals, .. } = *step;
-        let round = rtt.max(L4S_RTT);
-        self.told += news.arrived + news.lost;
-        self.marked += news.marked;
-        if now - self.round_since >= round && self.told > 0 {
-            let share = f64::from(self.marked) / f64::from(self.told);
-            self.alpha += L4S_GAIN * (share - self.alpha);
-            (self.told, self.marked, self.round_since) = (0, 0, now);
+    pub(super) fn update(&mut self, input: &LawInput<'_>, config: &Config) -> Transition {
+        let LawInput { now, dt, rtt, feedback, signals, .. } = *input;
+        let round = rtt.max(VIRTUAL_RTT);
+        self.packets += feedback.arrived + feedback.lost;
+        self.marked += feedback.marked;
+        if now - self.round_since >= round && self.packets > 0 {
+            let share = f64::from(self.marked) / f64::from(self.packets);
+            self.alpha += ALPHA_GAIN * (share - self.alpha);
+            (self.packets, self.marked, self.round_since) = (0, 0, now);
         }
         let mut rule = "l4s: up";
-        if step.loss.is_some() {
-            self.window *= BETA;
+        if input.loss.is_some() {
+            self.window *= LOSS_BETA;
             self.cut_at = now;
             rule = "l4s: loss";
-        } else if step.mark && now - self.cut_at >= round {
-            // A mark of a packet that left after the last cut: once for all that were in flight then (RFC 9331, 4.3).
+        } else if input.mark && now - self.cut_at >= round {
+            // Only for a packet that was sent after the last cut: one response per round trip (RFC 9331, 4.3).
             self.window *= 1.0 - 0.5 * self.alpha;
             self.cut_at = now;
             rule = "l4s: marks";
-        } else if news.marked == 0 {
-            // As much per round trip of `round`, whatever the path's own is.
-            self.window += L4S_UP * dt / round * (rtt / round);
+        } else if feedback.marked == 0 {
+            // Additive increase is scaled to the virtual round-trip time, so that flows with shorter round trips get no
+            // larger share (Prague draft).
+            self.window += ADDITIVE_INCREASE * dt / round * (rtt / round);
         }
-        self.window = self.window.max(LITTLE * WINDOW_LEAST);
-        let mut rate = self.window * SEGMENT / rtt;
-        if let Some(received) = signals.received(rtt.max(RECEIVED_SPAN))
-            && !signals.is_idle(now, NOT_ALL)
+        self.window = self.window.max(WINDOW_MIN);
+        let mut rate = self.window * SEGMENT_BITS / rtt;
+        // An idle source's rate of arrival says nothing about the path, so it does not limit the window.
+        if let Some(received) = signals.received(rtt.max(RECEIVED_SPAN_MIN))
+            && !signals.is_idle(now)
         {
-            let most = AHEAD * received + 2.0 * config.bits / rtt;
+            let most = RECEIVED_RATE_MULTIPLE_MAX * received + 2.0 * config.bits / rtt;
             if rate > most {
                 rate = most;
-                self.window = rate * rtt / SEGMENT;
+                self.window = rate * rtt / SEGMENT_BITS;
             }
         }
-        Turn::Rate(rate, rule)
+        Transition::Stay(rate, rule)
     }
 }

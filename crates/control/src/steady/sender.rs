@@ -1,7 +1,9 @@
-use super::Config;
-use super::constants::*;
-use super::law::{Law, Place};
-use super::signals::Round;
+//! The sending half for one receiver: the law runs at the sender.
+
+use super::law::Law;
+use super::law_input::RateRelation;
+use super::signals::RttSource;
+use super::{Config, FEEDBACK_TIMEOUT_MIN, FEEDBACK_TIMEOUT_RTTS};
 use crate::entry::Setup;
 use crate::no_feedback_timer::NoFeedbackTimer;
 use crate::{
@@ -9,7 +11,13 @@ use crate::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The sending half that decides by reports of single packets.
+/// The time without feedback before the first report, in seconds, in which the round-trip time is unknown (RFC 5348,
+/// 4.2).
+const INITIAL_FEEDBACK_TIMEOUT: f64 = 2.0;
+/// The rate at which the packets of a train are sent: back to back.
+const TRAIN_SEND_RATE: Rate = Rate::mbps(1_000);
+
+/// The sending half that runs the law on reports of single packets.
 pub(super) struct Sender {
     law: Law,
     no_feedback: NoFeedbackTimer,
@@ -21,14 +29,14 @@ impl Sender {
         Self { law: Law::new(setup, config), no_feedback: NoFeedbackTimer::default(), by: None }
     }
 
-    /// A packet has left at the time `left`; now is `at`.
+    /// Records a packet that was sent at `left`. The current time is `at`.
     fn sent(&mut self, at: Time, left: Time, number: u64, size: u64) {
         let pacing = self.law.config.frames.then(|| self.law.pacing());
         self.law.on_sent(left, number, size, pacing, self.law.rate);
-        // Nobody knows the round trip before the first report (RFC 5348, 4.2).
-        let rounds = self.law.rtt().map_or(A_WHILE, |rtt| f64::from(SEVERAL) * rtt.as_secs_f64());
-        let patience = SILENCE.max(rounds);
-        self.no_feedback.on_sent(at, Span::from_secs_f64(patience));
+        // RFC 8083 stops a sender whose feedback is missing. The timeout scales with the path's round trip.
+        let rounds = self.law.rtt().map_or(INITIAL_FEEDBACK_TIMEOUT, |rtt| FEEDBACK_TIMEOUT_RTTS * rtt.as_secs_f64());
+        let timeout = FEEDBACK_TIMEOUT_MIN.max(rounds);
+        self.no_feedback.on_sent(at, Span::from_secs_f64(timeout));
     }
 }
 
@@ -42,7 +50,7 @@ impl SenderHalf for Sender {
     }
 
     fn on_queue(&mut self, _: &MediaQueue) {
-        self.law.has_frames();
+        self.law.set_frames();
     }
 
     fn on_unknown(&mut self, packets: &[PacketReport]) {
@@ -50,7 +58,7 @@ impl SenderHalf for Sender {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        if self.law.hear(report.at, Round::Measured(report.rtt), report.packets, Place::ALONE) {
+        if self.law.on_feedback(report.at, RttSource::Measured(report.rtt), report.packets, RateRelation::UNICAST) {
             self.no_feedback.on_feedback();
             self.by = Some(report.from);
         }
@@ -58,7 +66,7 @@ impl SenderHalf for Sender {
 
     fn on_timer(&mut self, now: Time) {
         if self.no_feedback.has_expired(now) {
-            self.law.halve();
+            self.law.on_feedback_timeout();
         }
     }
 
@@ -80,7 +88,7 @@ impl SenderHalf for Sender {
 
     fn probe(&self) -> Option<Probe> {
         let (id, packets) = self.law.train()?;
-        Some(Probe { id, rate: AT_ONCE, packets, bytes: Bytes::ZERO, within: true })
+        Some(Probe { id, rate: TRAIN_SEND_RATE, packets, bytes: Bytes::ZERO, within: true })
     }
 
     fn checks(&self) -> &[Check] {

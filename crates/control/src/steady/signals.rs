@@ -1,31 +1,106 @@
-//! What a sender knows of its path from reports of single packets: base delay, queueing delay, rates and losses.
+//! What a sender knows of its path from reports of single packets: base delay, queueing delay, rates, losses and
+//! trains.
 
-use super::constants::*;
-use super::trains::{Train, Trains};
+use super::packet::{ArrivedPacket, Loss, drop_old};
+use super::trains::{Train, TrainMonitor};
 use crate::PacketReport;
 use crate::fields::ABSURD_RTT;
 use std::collections::VecDeque;
 use steadycast_units::{OneWay, PeerTime, Span, Time};
 
-/// Packets that are remembered in flight: as many as a session joins with reports.
-const MOST_IN_FLIGHT: usize = 1 << 14;
-/// Arrivals that are remembered, whatever the rate.
-const MOST_ARRIVALS: usize = 1 << 15;
-/// Round-trip time before the first measurement, in seconds.
-pub(super) const FIRST_RTT: f64 = 0.5 * CUT_SCALE;
+/// The most packets that are remembered in flight: as many as a session joins with reports.
+const MAX_IN_FLIGHT: usize = 1 << 14;
+/// The most arrivals that are remembered, at any rate.
+const MAX_ARRIVALS: usize = 1 << 15;
 
-/// Takes what is old from the front.
-pub(super) fn forget<T>(queue: &mut VecDeque<T>, old: impl Fn(&T) -> bool) {
-    while queue.front().is_some_and(&old) {
-        queue.pop_front();
-    }
-}
+/// The round-trip time before the first measurement, in seconds.
+pub(super) const INITIAL_RTT: f64 = 0.1;
+/// The window of the base round-trip time, in seconds.
+pub(super) const BASE_RTT_WINDOW: u64 = 600;
 
-/// The least value of the last while, by seconds.
+/// How long sent bytes are remembered, in seconds, so that the sent rate of a round trip ago is known.
+const SENT_HISTORY: f64 = 6.0;
+/// How long arrivals are remembered, in seconds. No rate or delay is that of a longer time.
+const ARRIVAL_HISTORY: f64 = 3.0;
+/// How long the counts of reports are remembered, in seconds: the window of the loss rate.
+const REPORT_HISTORY: f64 = 3.0;
+/// How long the law's rates are remembered, in seconds.
+const RATE_HISTORY: f64 = 3.0;
+/// How long lost packets are remembered, in seconds, so that their late arrival is recognised.
+const LOST_HISTORY: f64 = 3.0;
+/// How long a source counts as bursty after a packet that was sent early, in seconds.
+const BURST_HISTORY: f64 = 3.0;
+
+/// A packet that is sent earlier than the pacing rate has it, by more than this in seconds, is part of a burst.
+const BURST_EARLY_MIN: f64 = 0.020;
+/// Packets that have been early for longer than this, in seconds, are no burst: the source sends more than its rate.
+const BURST_DURATION_MAX: f64 = 1.0;
+
+/// A packet is lost if one with a number this much higher has arrived (RFC 9002, 6.1.1).
+const PACKET_REORDER_THRESHOLD: u32 = 3;
+/// The reordering window is this many times the lateness of the last packet that arrived after it was declared lost.
+const REORDER_WINDOW_FACTOR: f64 = 1.25;
+/// The reordering window is at most this many round-trip times. It is less strict than RFC 8985, whose limit is one.
+const REORDER_WINDOW_RTTS_MAX: f64 = 2.0;
+/// The half-life of the reordering window, in seconds.
+const REORDER_WINDOW_HALF_LIFE: f64 = 60.0;
+
+/// If the offset of the receiver's clock changes by more than this between reports, in seconds, its clock was set.
+const CLOCK_JUMP_MIN: f64 = 10.0;
+/// A packet's delay differs from the first packet's by at most this, in seconds. More is an error of a clock.
+const DELAY_VARIATION_MAX: f64 = 10.0;
+
+/// An increase of the one-way delay from a packet to the next, in seconds, that shows a silence of the path. Radios
+/// serve in bursts of 20 ms, which are none.
+const PATH_SILENCE_MIN: f64 = 0.040;
+/// The time after a silence of the path, in seconds, in which the rate of arrival is not the path's yet. The first
+/// packets arrive at the rate of the last link.
+pub(super) const PATH_RESUME_TIME: f64 = 0.060;
+
+/// A packet has waited if its delay exceeds the base delay by this, in seconds. Less is noise of the clocks.
+const WAITED_DELAY_MIN: f64 = 0.003;
+
+/// The gain of the share of packets that did not come from a queue. It is a product because the pinned records depend
+/// on its last bit.
+const UNQUEUED_SHARE_GAIN: f64 = 0.1 * 0.1;
+/// From this share of packets on that did not come from a queue, all variation of the delay is jitter; below it, jitter
+/// is less in proportion.
+const UNQUEUED_SHARE_FULL: f64 = 0.1;
+/// Only a packet that was sent this much earlier, in seconds, is compared: reports resolve arrivals to a millisecond.
+const UNQUEUED_SEND_GAP_MIN: f64 = 0.005;
+/// Packets that arrive this many times as close as they were sent did not come from a queue.
+const UNQUEUED_COMPRESSION_MIN: f64 = 8.0;
+
+/// A row of packets that all waited ends after this many packets.
+const ROW_PACKETS_MIN: f64 = 5.0;
+/// A row of packets lasts at least this long at the receiver, in seconds, so that its rates are exact.
+const ROW_DURATION_MIN: f64 = 0.040;
+
+/// The least number of packets of which the rate before a train is known.
+const RATE_BEFORE_PACKETS_MIN: u32 = 4;
+
+/// The least window of the rate of arrival, in seconds. A longer round trip is the window instead.
+pub(super) const RECEIVED_SPAN_MIN: f64 = 0.150;
+/// A rate of arrival is known if packets cover at least this share of its window.
+const COVERED_SHARE_MIN: f64 = 0.3;
+/// The least window of the recent path rate, in seconds, which spans the pauses of a source.
+const PAUSES_SPAN_MIN: f64 = 0.5;
+
+/// The window of a source's usage, in seconds.
+const USAGE_SPAN: f64 = 2.0;
+/// A rate or window grows to at most this many times the usage (RFC 7661, 4.3): beyond, no loss would show that it is
+/// too high.
+const USAGE_MULTIPLE_MAX: f64 = 6.0;
+/// A source is idle if it sends less than this share of its rate.
+const IDLE_SHARE_MAX: f64 = 0.8;
+/// The window for which a source is idle, in seconds.
+const IDLE_SPAN: f64 = 0.2;
+
+/// The least value in a window of whole seconds.
 #[derive(Clone, Debug, Default)]
-struct Least(VecDeque<(u64, f64)>);
+struct WindowedMin(VecDeque<(u64, f64)>);
 
-impl Least {
+impl WindowedMin {
     fn add(&mut self, now: f64, value: f64) {
         match self.0.back_mut() {
             Some((second, least)) if *second >= now as u64 => *least = least.min(value),
@@ -33,8 +108,8 @@ impl Least {
         }
     }
 
-    /// Forgets what is older than `seconds`; the least of the rest.
-    fn of(&mut self, now: f64, seconds: u64) -> Option<f64> {
+    /// Removes values that are older than `seconds`, but keeps the last one. Returns the least of the rest.
+    fn min(&mut self, now: f64, seconds: u64) -> Option<f64> {
         let from = (now as u64).saturating_sub(seconds);
         while self.0.len() > 1 && self.0.front().is_some_and(|(second, _)| *second < from) {
             self.0.pop_front();
@@ -44,149 +119,127 @@ impl Least {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Out {
+struct InFlightPacket {
     number: u64,
     size: u64,
     sent: f64,
-    /// How much later it would have left, had all left at the pacing rate and no faster, and what its being early makes
-    /// of a queue that is served at the rate, in seconds.
+    /// How much earlier it was sent than at the pacing rate, in seconds.
     early: f64,
-    own: f64,
-    /// Known once its arrival has been told.
+    /// The part of its queueing delay that its own burst makes, in seconds.
+    own_queue: f64,
+    /// The delay, once its arrival is reported.
     delay: Option<f64>,
-    /// Feedback tells of later packets and not of this one: it is neither in flight nor lost.
+    /// Reports cover later packets but not this one: it is neither in flight nor lost.
     unknown: bool,
 }
 
-/// A packet that arrived. Times in seconds, `at` and `came` on the receiver's clock.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arrived {
-    /// When it left and came, and its delay, had the source spread its packets at the pacing rate.
-    left: f64,
-    at: f64,
-    delay: f64,
-    /// The same as they were.
-    pub(super) sent: f64,
-    came: f64,
-    pub(super) whole: f64,
-    /// Bytes that had arrived up to and with it.
-    bytes: u64,
-}
-
-/// A lost packet.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Loss {
-    /// When it left.
-    pub(super) sent: f64,
-    /// Queueing delay of the packet that arrived before it.
-    pub(super) q: f64,
-    /// The share of the last seconds' packets with a smaller queueing delay than that: 0.5 in the mean where losses
-    /// come by chance.
-    pub(super) rank: f64,
-}
-
-/// How a source's packets leave that may leave faster than others.
+/// The bursts of a source that may send faster than its rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
-    /// The rate, in bit/s, and how many times as fast the law has them leave.
+    /// The law's rate, in bit/s.
     pub(super) rate: f64,
+    /// The ratio of the pacing rate to the law's rate.
     pub(super) pacing: f64,
     /// The longest queue that is taken for a burst's own, in seconds.
-    pub(super) most: f64,
+    pub(super) max_queue: f64,
 }
 
-/// What one report brought.
+/// The content of one report.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct News {
-    /// Packets whose arrival it is the first to tell of, and those of them that carry CE.
+pub(super) struct FeedbackSummary {
+    /// Packets whose arrival is reported for the first time.
     pub(super) arrived: u32,
+    /// The packets among them with a CE mark.
     pub(super) marked: u32,
-    /// Packets that are lost by now.
+    /// Packets that are now declared lost.
     pub(super) lost: u32,
-    /// The same, where several in a row count once.
-    pub(super) runs: u32,
-    /// Packets that were told to be lost, and have come.
-    pub(super) late: u32,
+    /// The same, with consecutive losses counted once.
+    pub(super) loss_runs: u32,
+    /// Packets that were declared lost, and have arrived.
+    pub(super) spurious: u32,
     /// The newest of the lost packets.
     pub(super) loss: Option<Loss>,
-    /// When the newest packet with CE left.
+    /// The send time of the newest packet with a CE mark, in seconds.
     pub(super) latest_marked: Option<f64>,
-    /// The rates at which some packets in a row left and arrived, all of which waited.
+    /// The sent and the received rate, in bit/s, of each row of packets that all waited.
     pub(super) rows: Vec<(f64, f64)>,
     /// Trains that have arrived.
     pub(super) trains: Vec<Train>,
 }
 
-/// What became of the packets of one report.
+/// The counts of one report.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct ReportCounts {
     at: f64,
     arrived: u32,
     lost: u32,
-    runs: u32,
+    loss_runs: u32,
 }
 
-/// Where a round-trip time comes from.
+/// The source of a round-trip time.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Round {
-    /// The sender's own measurement; without one, the age of the newest packet that the report tells of.
+pub(super) enum RttSource {
+    /// The sender's own measurement; without one, the age of the newest packet of the report.
     Measured(Option<Span>),
-    /// What the sender told a receiver, if it has.
-    Told(Option<Span>),
+    /// The sender's measurement, sent to a receiver that runs the law.
+    FromSender(Option<Span>),
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signals {
-    flight: VecDeque<Out>,
+    flight: VecDeque<InFlightPacket>,
     last_number: Option<u64>,
-    highest: Option<u64>,
-    /// When packets left, and the bytes that had left up to and with them.
+    highest_arrived: Option<u64>,
+    /// Send times, and the total of bytes sent up to each.
     sent: VecDeque<(f64, u64)>,
     sent_bytes: u64,
-    arrivals: VecDeque<Arrived>,
+    arrivals: VecDeque<ArrivedPacket>,
     arrived_bytes: u64,
-    told: VecDeque<Told>,
+    reports: VecDeque<ReportCounts>,
+    /// The law's rates in bit/s, and when they ended.
     rates: VecDeque<(f64, f64)>,
-    /// Delay and arrival from which all others are counted.
+    /// The first packet's delay and arrival, to which all delays and arrival times are relative.
     anchor: Option<(OneWay, PeerTime)>,
-    /// The receiver's clock less ours at the last report.
-    ahead: Option<f64>,
-    delays: Least,
+    /// The receiver's clock minus the local one at the last report, in seconds.
+    clock_offset: Option<f64>,
+    delays: WindowedMin,
+    /// The base delay, in seconds.
     base: f64,
-    rtts: Least,
-    /// Least round-trip time of ten minutes, in seconds.
+    rtts: WindowedMin,
+    /// The base round-trip time: the least one of ten minutes, in seconds.
     pub(super) base_rtt: f64,
     /// The last packet's queueing delay, in seconds.
     pub(super) q: f64,
-    /// The packet with which a row of packets that all waited begins, and how many came after it.
-    row: Option<(Arrived, u32)>,
-    /// When the last packet left, and how early the next one was then; of sources that make bursts.
+    /// The first packet of a row that all waited, and the number of packets after it.
+    row: Option<(ArrivedPacket, u32)>,
+    /// The time of the last packet of a source with bursts, and how early the next one would be then, in seconds.
     bucket: Option<(f64, f64)>,
-    /// Since when packets have been early.
+    /// The time since which packets have been early.
     early_since: Option<f64>,
-    /// When a packet left last that was much too early.
+    /// The time of the last packet of a burst.
     burst_at: Option<f64>,
-    /// Delay of the last packet that arrived before the next one in flight.
-    before: Option<f64>,
-    /// Packets that were told to be lost lately, and for how long those were overtaken that have come, in seconds.
-    gone: VecDeque<Out>,
-    late: f64,
-    /// When the packet with the highest number that has arrived left.
-    newest: f64,
-    /// The share of packets that came before others or with them, as none do that wait in a queue.
-    mixed: f64,
-    /// Arrival of the first packet after the path's last silence, in seconds of the receiver's clock.
+    /// The delay of the last packet that left the list of packets in flight as arrived.
+    last_delay: Option<f64>,
+    /// Packets that were declared lost lately, or whose fate is unknown.
+    lost: VecDeque<InFlightPacket>,
+    /// The reordering window, in seconds.
+    reorder_window: f64,
+    /// The send time of the packet with the highest number that has arrived.
+    newest_sent: f64,
+    /// The mean share of packets that did not come from a queue.
+    unqueued_share: f64,
+    /// The arrival of the first packet after the path's last silence, in seconds of the receiver's clock.
     resumed_at: Option<f64>,
-    /// What trains have told.
-    pub(super) trains: Trains,
+    pub(super) trains: TrainMonitor,
 }
 
 impl Signals {
     pub(super) fn new() -> Self {
-        Self { base_rtt: FIRST_RTT, ..Self::default() }
+        Self { base_rtt: INITIAL_RTT, ..Self::default() }
     }
 
-    /// `burst`: of sources whose packets may leave faster than that.
+    /// Records a sent packet. `burst` describes a source that may send faster than its rate. A leaky bucket that drains
+    /// in real time and fills at the pacing rate gives how early the packet is.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, burst: Option<Burst>) {
         let at = at.as_secs_f64();
         if self.last_number.is_some_and(|last| number <= last) {
@@ -196,221 +249,245 @@ impl Signals {
         self.sent_bytes += size;
         let early = self.bucket.map_or(0.0, |(then, early)| (early - (at - then)).max(0.0));
         self.early_since = self.early_since.filter(|_| early > 0.0).or((early > 0.0).then_some(at));
-        let counted = if self.early_since.is_some_and(|since| at - since > 0.5 * A_WHILE) { 0.0 } else { early };
-        let own = burst.map_or(0.0, |burst| (counted * burst.pacing).min(burst.most));
+        // A source that is early all the time has no burst that would end: its queue is a real one.
+        let is_burst = self.early_since.is_none_or(|since| at - since <= BURST_DURATION_MAX);
+        let counted = if is_burst { early } else { 0.0 };
+        let own_queue = burst.map_or(0.0, |burst| (counted * burst.pacing).min(burst.max_queue));
+        // Corrected send times must not go back, or a rate between two of them would be negative.
         let left = (at + counted).max(self.sent.back().map_or(at, |(before, _)| *before));
         self.sent.push_back((left, self.sent_bytes));
-        self.flight.push_back(Out { number, size, sent: at, early: counted, own, delay: None, unknown: false });
-        if counted > DRAIN_ABOVE {
+        let packet = InFlightPacket { number, size, sent: at, early: counted, own_queue, delay: None, unknown: false };
+        self.flight.push_back(packet);
+        if counted > BURST_EARLY_MIN {
             self.burst_at = Some(at);
         }
         self.bucket = burst.map(|burst| {
-            let most = burst.most / burst.pacing;
+            let most = burst.max_queue / burst.pacing;
             (at, (early + 8.0 * size as f64 / (burst.pacing * burst.rate)).min(most))
         });
-        if self.flight.len() > MOST_IN_FLIGHT {
+        if self.flight.len() > MAX_IN_FLIGHT {
             self.flight.pop_front();
         }
-        forget(&mut self.sent, |(was, _)| *was < at - 2.0 * SEEN);
+        drop_old(&mut self.sent, |(was, _)| *was < at - SENT_HISTORY);
     }
 
-    /// The sender's clock is another one: what was known of single packets is worthless.
-    pub(super) fn begin_again(&mut self) {
+    /// Forgets all but the round-trip times, after the sender's clock or its packet numbers have jumped.
+    pub(super) fn restart(&mut self) {
         *self = Self { rtts: std::mem::take(&mut self.rtts), base_rtt: self.base_rtt, ..Self::default() };
     }
 
-    /// Replaces the base delay by the least delay of the last `span` seconds. Forgets what was measured by the old one:
-    /// the least round-trip time, which the next report gives anew, and the trains.
-    pub(super) fn learn_path(&mut self, now: f64, span: f64) {
-        let raised = self.least(span, |packet| packet.whole);
+    /// Replaces the base delay by the least delay of the last `span` seconds. Forgets what was measured relative to the
+    /// old one: the base round-trip time, which the next report gives anew, and the trains.
+    pub(super) fn adopt_path(&mut self, now: f64, span: f64) {
+        let raised = self.min_queueing_delay(span, |packet| packet.whole);
         self.base += raised;
         self.q = (self.q - raised).max(0.0);
         (self.delays, self.rtts, self.trains, self.row) = Default::default();
         self.delays.add(now, self.base);
     }
 
-    /// A packet that has not come yet comes, late: when it left and what it measures are known now.
-    pub(super) fn on_late(&mut self, at: Time, number: u64, size: u64) {
-        if let Ok(place) = self.place(number) {
-            (self.flight[place].sent, self.flight[place].size) = (at.as_secs_f64(), size);
+    /// Corrects the send time and the size of a packet that a receiver first counted as missing and that arrived late.
+    pub(super) fn on_late_arrival(&mut self, at: Time, number: u64, size: u64) {
+        if let Ok(index) = self.flight_index(number) {
+            (self.flight[index].sent, self.flight[index].size) = (at.as_secs_f64(), size);
         }
     }
 
-    /// The fate of a packet is unknown. Its bytes count as arrived, and no more if its arrival is told later.
+    /// Marks the fate of a packet as unknown. Its bytes count as arrived now, and not again with its arrival.
     pub(super) fn on_unknown(&mut self, number: u64) {
-        if let Ok(place) = self.place(number)
-            && let Some(out) = self.flight.get_mut(place).filter(|out| out.delay.is_none() && !out.unknown)
+        if let Ok(index) = self.flight_index(number)
+            && let Some(packet) = self.flight.get_mut(index).filter(|packet| packet.delay.is_none() && !packet.unknown)
         {
-            out.unknown = true;
-            self.arrived_bytes += std::mem::take(&mut out.size);
+            packet.unknown = true;
+            self.arrived_bytes += std::mem::take(&mut packet.size);
         }
     }
 
-    /// A packet of another stream has come, which has no number among these.
+    /// Records the arrival of a packet of another stream, which has no number in this one.
     pub(super) fn on_extra(&mut self, size: u64) {
         self.sent_bytes += size;
         self.arrived_bytes += size;
     }
 
-    /// The round-trip time now: the least one and the queueing delay.
+    /// Returns the current round-trip time in seconds: the base round-trip time and the queueing delay. It follows the
+    /// queue faster than a smoothed measurement does.
     pub(super) fn rtt(&self) -> f64 {
         self.base_rtt + self.q
     }
 
-    /// Takes a report in. `keep`: for how many seconds a base delay is believed; `rate`: what the law asked for until
-    /// now.
-    pub(super) fn hear(&mut self, at: Time, round: Round, packets: &[PacketReport], (rate, keep): (f64, u64)) -> News {
+    /// Takes a report. `keep` is the window of the base delay in seconds, and `rate` the law's rate until now in bit/s.
+    pub(super) fn on_feedback(
+        &mut self,
+        at: Time,
+        rtt: RttSource,
+        packets: &[PacketReport],
+        (rate, keep): (f64, u64),
+    ) -> FeedbackSummary {
         let now = at.as_secs_f64();
-        let mut news = News::default();
-        self.see_clock(now, packets);
+        let mut summary = FeedbackSummary::default();
+        self.check_clock(now, packets);
         let mut newest: Option<f64> = None;
         for packet in packets {
             let Some(arrived) = packet.arrived else {
-                self.miss(packet.number, &mut news);
+                self.on_missing(packet.number, &mut summary);
                 continue;
             };
-            let Some(out) = self.take(packet.number, &mut news) else { continue };
-            let delay = arrived.at.map(|at| self.arrive(now, &out, at));
+            let Some(sent) = self.first_arrival(packet.number, &mut summary) else { continue };
+            let delay = arrived.at.map(|at| self.on_arrival(now, &sent, at));
             if delay.is_some() {
-                news.rows.extend(self.row());
-                news.trains.extend(self.train(out.size));
+                summary.rows.extend(self.finish_row());
+                summary.trains.extend(self.finish_train(sent.size));
             }
-            if let Ok(place) = self.place(out.number) {
-                self.flight[place].delay = Some(delay.unwrap_or(self.base + self.q));
+            // A report without an arrival time still acknowledges the packet; the last delay stands in for its own.
+            if let Ok(index) = self.flight_index(sent.number) {
+                self.flight[index].delay = Some(delay.unwrap_or(self.base + self.q));
             }
-            if self.highest < Some(out.number) {
-                (self.highest, self.newest) = (Some(out.number), out.sent);
+            if self.highest_arrived < Some(sent.number) {
+                (self.highest_arrived, self.newest_sent) = (Some(sent.number), sent.sent);
             }
-            newest = Some(newest.map_or(out.sent, |sent| sent.max(out.sent)));
-            news.arrived += 1;
+            newest = Some(newest.map_or(sent.sent, |newest| newest.max(sent.sent)));
+            summary.arrived += 1;
             if arrived.ecn.is_some_and(|ecn| ecn.is_ce()) {
-                news.marked += 1;
-                news.latest_marked = Some(news.latest_marked.unwrap_or(0.0).max(out.sent));
+                summary.marked += 1;
+                summary.latest_marked = Some(summary.latest_marked.unwrap_or(0.0).max(sent.sent));
             }
         }
-        let round = match round {
-            Round::Measured(rtt) => rtt.map(Span::as_secs_f64).or(newest.map(|sent| now - sent)),
-            Round::Told(rtt) => rtt.map(Span::as_secs_f64),
+        let measured = match rtt {
+            RttSource::Measured(rtt) => rtt.map(Span::as_secs_f64).or(newest.map(|sent| now - sent)),
+            RttSource::FromSender(rtt) => rtt.map(Span::as_secs_f64),
         };
-        if let Some(round) = round.filter(|r| *r > 0.0 && *r < ABSURD_RTT.as_secs_f64()) {
-            self.rtts.add(now, round);
+        // A wrong clock or a forged report must not enter a minimum of ten minutes.
+        if let Some(measured) = measured.filter(|r| *r > 0.0 && *r < ABSURD_RTT.as_secs_f64()) {
+            self.rtts.add(now, measured);
         }
-        self.base_rtt = self.rtts.of(now, PATH_KEPT).unwrap_or(FIRST_RTT).max(1e-3);
-        self.base = self.delays.of(now, keep).unwrap_or(0.0);
+        self.base_rtt = self.rtts.min(now, BASE_RTT_WINDOW).unwrap_or(INITIAL_RTT).max(1e-3);
+        self.base = self.delays.min(now, keep).unwrap_or(0.0);
         self.q = self.arrivals.back().map_or(0.0, |last| (last.delay - self.base).max(0.0));
-        if let Some(told) = self.told.back() {
-            self.late *= libm::exp2((told.at - now) / MEMORY);
+        if let Some(last) = self.reports.back() {
+            self.reorder_window *= libm::exp2((last.at - now) / REORDER_WINDOW_HALF_LIFE);
         }
-        self.count_losses(&mut news);
-        self.told.push_back(Told { at: now, arrived: news.arrived, lost: news.lost, runs: news.runs });
+        self.detect_losses(&mut summary);
+        let counts =
+            ReportCounts { at: now, arrived: summary.arrived, lost: summary.lost, loss_runs: summary.loss_runs };
+        self.reports.push_back(counts);
         self.rates.push_back((now, rate));
-        forget(&mut self.told, |told| told.at < now - SEEN);
-        forget(&mut self.rates, |(at, _)| *at < now - SEEN);
-        forget(&mut self.gone, |out| out.sent < now - SEEN);
-        news
+        drop_old(&mut self.reports, |report| report.at < now - REPORT_HISTORY);
+        drop_old(&mut self.rates, |(at, _)| *at < now - RATE_HISTORY);
+        drop_old(&mut self.lost, |packet| packet.sent < now - LOST_HISTORY);
+        summary
     }
 
-    fn place(&self, number: u64) -> Result<usize, usize> {
-        self.flight.binary_search_by_key(&number, |out| out.number)
+    fn flight_index(&self, number: u64) -> Result<usize, usize> {
+        self.flight.binary_search_by_key(&number, |packet| packet.number)
     }
 
-    /// The packet whose arrival is told for the first time. One that was told to be lost shows how late packets come.
-    fn take(&mut self, number: u64, news: &mut News) -> Option<Out> {
-        if let Ok(place) = self.place(number) {
-            return Some(self.flight[place]).filter(|out| out.delay.is_none());
+    /// Returns the packet if this is the first report of its arrival. A packet that was declared lost (a spurious loss)
+    /// widens the reordering window, and is taken off the counts of losses.
+    fn first_arrival(&mut self, number: u64, summary: &mut FeedbackSummary) -> Option<InFlightPacket> {
+        if let Ok(index) = self.flight_index(number) {
+            return Some(self.flight[index]).filter(|packet| packet.delay.is_none());
         }
-        let place = self.gone.binary_search_by_key(&number, |out| out.number).ok()?;
-        let out = self.gone.remove(place)?;
-        if out.unknown {
-            return Some(out);
+        let index = self.lost.binary_search_by_key(&number, |packet| packet.number).ok()?;
+        let packet = self.lost.remove(index)?;
+        if packet.unknown {
+            return Some(packet);
         }
-        // As RFC 8985's reordering window that grows only by what did come, and to two round trips.
-        self.late = self.late.max((1.0 + A_QUARTER) * (self.newest - out.sent)).min(2.0 * self.rtt());
-        news.late += 1;
-        if let Some(told) = self.told.iter_mut().rev().find(|told| told.lost > 0) {
-            told.lost -= 1;
-            told.runs = told.runs.min(told.lost);
+        // RFC 8985 widens its window by a fixed step per round trip. The lateness observed needs no search.
+        let window = self.reorder_window.max(REORDER_WINDOW_FACTOR * (self.newest_sent - packet.sent));
+        self.reorder_window = window.min(REORDER_WINDOW_RTTS_MAX * self.rtt());
+        summary.spurious += 1;
+        if let Some(report) = self.reports.iter_mut().rev().find(|report| report.lost > 0) {
+            report.lost -= 1;
+            report.loss_runs = report.loss_runs.min(report.lost);
         }
-        Some(out)
+        Some(packet)
     }
 
-    /// A report tells that a packet has not arrived. One whose fate was unknown is lost now, or once later ones have
-    /// overtaken it.
-    fn miss(&mut self, number: u64, news: &mut News) {
-        if let Ok(place) = self.place(number) {
-            self.flight[place].unknown = false;
-        } else if let Ok(place) = self.gone.binary_search_by_key(&number, |out| out.number)
-            && let Some(out) = self.gone.get_mut(place).filter(|out| out.unknown)
+    /// Records that a report covers a packet which has not arrived. A packet of unknown fate is lost now if later ones
+    /// have overtaken it, else once they do.
+    fn on_missing(&mut self, number: u64, summary: &mut FeedbackSummary) {
+        if let Ok(index) = self.flight_index(number) {
+            self.flight[index].unknown = false;
+        } else if let Ok(index) = self.lost.binary_search_by_key(&number, |packet| packet.number)
+            && let Some(packet) = self.lost.get_mut(index).filter(|packet| packet.unknown)
         {
-            out.unknown = false;
-            let sent = out.sent;
-            let before = place.checked_sub(1).and_then(|place| self.gone.get(place));
-            news.runs += u32::from(before.is_none_or(|last| last.unknown || last.number + 1 != number));
-            news.lost += 1;
-            let newest = news.loss.filter(|loss| loss.sent > sent);
-            news.loss = newest.or_else(|| Some(self.loss_at(sent, self.before.unwrap_or(self.base))));
+            packet.unknown = false;
+            let sent = packet.sent;
+            let before = index.checked_sub(1).and_then(|index| self.lost.get(index));
+            summary.loss_runs += u32::from(before.is_none_or(|last| last.unknown || last.number + 1 != number));
+            summary.lost += 1;
+            let newest = summary.loss.filter(|loss| loss.sent > sent);
+            summary.loss = newest.or_else(|| Some(self.loss_at(sent, self.last_delay.unwrap_or(self.base))));
         }
     }
 
-    /// A loss of a packet that left at `sent`, where the packet before it took `delay`.
+    /// Returns the loss of a packet that was sent at `sent`, if the packet before it had this `delay`.
     fn loss_at(&self, sent: f64, delay: f64) -> Loss {
         Loss { sent, q: (delay - self.base).max(0.0), rank: self.rank(delay) }
     }
 
-    /// The packets that have arrived since then, the newest first.
-    fn lately(&self, from: f64) -> impl Iterator<Item = &Arrived> {
+    /// Iterates over the packets that have arrived since `from`, the newest first.
+    fn arrived_since(&self, from: f64) -> impl Iterator<Item = &ArrivedPacket> {
         self.arrivals.iter().rev().take_while(move |a| a.at >= from)
     }
 
-    /// A receiver's clock that jumps makes all delays so far worthless.
-    fn see_clock(&mut self, now: f64, packets: &[PacketReport]) {
+    /// Discards all delays if the receiver's clock was set, since old and new ones can't be compared.
+    fn check_clock(&mut self, now: f64, packets: &[PacketReport]) {
         let Some(peer) = packets.iter().rev().find_map(|p| p.arrived?.at) else { return };
-        let ahead = peer.as_nanos() as f64 / 1e9 - now;
-        if self.ahead.is_some_and(|before| (ahead - before).abs() > LATELY) {
+        let offset = peer.as_nanos() as f64 / 1e9 - now;
+        if self.clock_offset.is_some_and(|before| (offset - before).abs() > CLOCK_JUMP_MIN) {
             self.anchor = None;
             self.arrivals.clear();
-            self.delays = Least::default();
-            (self.before, self.resumed_at) = (None, None);
+            self.delays = WindowedMin::default();
+            (self.last_delay, self.resumed_at) = (None, None);
         }
-        self.ahead = Some(ahead);
+        self.clock_offset = Some(offset);
     }
 
-    fn arrive(&mut self, now: f64, out: &Out, at: PeerTime) -> f64 {
-        let way = OneWay::to_peer(Time::ZERO + Span::from_secs_f64(out.sent), at);
+    /// Adds an arrival. Returns the packet's measured delay.
+    fn on_arrival(&mut self, now: f64, packet: &InFlightPacket, at: PeerTime) -> f64 {
+        let way = OneWay::to_peer(Time::ZERO + Span::from_secs_f64(packet.sent), at);
         let (first, begin) = *self.anchor.get_or_insert((way, at));
-        let delay = way.variation_since(first).as_secs_f64().clamp(-LATELY, LATELY);
+        let delay = way.variation_since(first).as_secs_f64().clamp(-DELAY_VARIATION_MAX, DELAY_VARIATION_MAX);
         let last = self.arrivals.back().map_or((f64::MIN, f64::MIN), |last| (last.at, last.came));
         let came = at.since(begin).as_secs_f64().max(last.1);
-        self.arrived_bytes += out.size;
+        self.arrived_bytes += packet.size;
         self.delays.add(now, delay);
         let whole = delay;
-        if self.arrivals.back().is_some_and(|before| whole - before.whole > PATH_SILENCE) {
+        if self.arrivals.back().is_some_and(|before| whole - before.whole > PATH_SILENCE_MIN) {
             self.resumed_at = Some(came);
         }
-        let delay = if out.own > 0.0 { (whole - out.own).max(self.base.min(whole)) } else { whole };
-        let at = (came + (out.early - (whole - delay)).max(0.0)).max(last.0);
-        let left = out.sent + out.early;
-        self.mixed += LITTLE * LITTLE * (f64::from(u8::from(self.mixes(out.sent, came))) - self.mixed);
-        self.arrivals.push_back(Arrived { left, at, delay, sent: out.sent, came, whole, bytes: self.arrived_bytes });
-        if self.arrivals.len() > MOST_ARRIVALS {
+        // The burst's own queue is taken off, but never more than there is: a fast path delays no burst.
+        let own = packet.own_queue;
+        let delay = if own > 0.0 { (whole - own).max(self.base.min(whole)) } else { whole };
+        // The part of its earliness that did not become queueing delay moves the arrival instead.
+        let at = (came + (packet.early - (whole - delay)).max(0.0)).max(last.0);
+        let left = packet.sent + packet.early;
+        // Before the packet is added, since it is compared with the ones before it.
+        let unqueued = f64::from(u8::from(self.is_unqueued(packet.sent, came)));
+        self.unqueued_share += UNQUEUED_SHARE_GAIN * (unqueued - self.unqueued_share);
+        let arrived = ArrivedPacket { left, at, delay, sent: packet.sent, came, whole, bytes: self.arrived_bytes };
+        self.arrivals.push_back(arrived);
+        if self.arrivals.len() > MAX_ARRIVALS {
             self.arrivals.pop_front();
         }
-        forget(&mut self.arrivals, |a| a.at < at - SEEN);
+        drop_old(&mut self.arrivals, |a| a.at < at - ARRIVAL_HISTORY);
         whole
     }
 
-    /// Whether a packet came before one that left before it, or with one that left a while before it. No queue does
-    /// that: what leaves it is apart by the time of a packet.
-    fn mixes(&self, sent: f64, came: f64) -> bool {
-        let before = self.arrivals.iter().rev().find(|a| a.sent < sent - TRAIN_TIME);
+    /// Whether a packet did not come from a queue: it overtook another one, or arrived together with one that was sent
+    /// clearly before it. Packets from a queue are apart by the time that the link takes for each.
+    fn is_unqueued(&self, sent: f64, came: f64) -> bool {
+        let before = self.arrivals.iter().rev().find(|a| a.sent < sent - UNQUEUED_SEND_GAP_MIN);
         self.arrivals.back().is_some_and(|last| last.sent > sent)
-            || before.is_some_and(|a| came - a.came < (sent - a.sent) / MANY)
+            || before.is_some_and(|a| came - a.came < (sent - a.sent) / UNQUEUED_COMPRESSION_MIN)
     }
 
-    /// The rates at which some packets in a row, that all waited, left and arrived, once they are enough.
-    fn row(&mut self) -> Option<(f64, f64)> {
+    /// Returns the sent and the received rate, in bit/s, of a row of packets that all waited, if the last arrival
+    /// completes one. Packets that did not wait are left out: they arrive as they are sent on any path.
+    fn finish_row(&mut self) -> Option<(f64, f64)> {
         let last = self.arrivals.back().copied()?;
-        if last.whole - self.base < WAITS {
+        if last.whole - self.base < WAITED_DELAY_MIN {
             self.row = None;
             return None;
         }
@@ -420,7 +497,7 @@ impl Signals {
         };
         *count += 1;
         let (sent, came) = (last.sent - first.sent, last.came - first.came);
-        if f64::from(*count) < FEW || came < 2.0 * DRAIN_ABOVE || sent <= 0.0 {
+        if f64::from(*count) < ROW_PACKETS_MIN || came < ROW_DURATION_MIN || sent <= 0.0 {
             return None;
         }
         let bits = 8.0 * (last.bytes - first.bytes) as f64;
@@ -428,57 +505,63 @@ impl Signals {
         Some((bits / sent, bits / came))
     }
 
-    /// The train that the packet which has just arrived ends, if it does.
-    fn train(&mut self, size: u64) -> Option<Train> {
+    /// Returns the train that the last arrival ends, if it does.
+    fn finish_train(&mut self, size: u64) -> Option<Train> {
         let rate = self.rates.back().map_or(0.0, |(_, rate)| *rate);
-        let (first, last) = self.trains.see(*self.arrivals.back()?, 8.0 * size as f64, rate)?;
-        let (bits, took) = (8.0 * (last.bytes - first.bytes) as f64, last.came - first.came);
-        // At a low rate it takes longer until so many have come.
-        let enough = 2.0 * f64::from(SEVERAL) * 8.0 * size as f64 / rate.max(1.0);
-        let span = self.rtt().max(RECEIVED_SPAN).max(enough.min(SEEN));
-        let waited = self.up_to(&first, span).all(|a| a.whole - self.base >= WAITS);
-        Some(Train { bits, took, before: self.before(&first, span), waited })
+        let (first, last) = self.trains.on_arrival(*self.arrivals.back()?, 8.0 * size as f64, rate)?;
+        let (bits, duration) = (8.0 * (last.bytes - first.bytes) as f64, last.came - first.came);
+        // At a low rate, fewer packets than the minimum may arrive in a round trip. The window holds twice as many.
+        let enough = 2.0 * f64::from(RATE_BEFORE_PACKETS_MIN) * 8.0 * size as f64 / rate.max(1.0);
+        let span = self.rtt().max(RECEIVED_SPAN_MIN).max(enough.min(ARRIVAL_HISTORY));
+        let was_queued = self.arrived_before(&first, span).all(|a| a.whole - self.base >= WAITED_DELAY_MIN);
+        Some(Train { bits, duration, rate_before: self.rate_before(&first, span), was_queued })
     }
 
-    /// The packets that came in the `span` seconds up to `end`, the newest first.
-    fn up_to(&self, end: &Arrived, span: f64) -> impl Iterator<Item = &Arrived> {
+    /// Iterates over the packets that arrived in the `span` seconds up to `end`, the newest first.
+    fn arrived_before(&self, end: &ArrivedPacket, span: f64) -> impl Iterator<Item = &ArrivedPacket> {
         let (sent, came) = (end.sent, end.came);
         self.arrivals.iter().rev().skip_while(move |a| a.sent > sent).take_while(move |a| a.came >= came - span)
     }
 
-    /// Their rate, in bit/s, where they are enough and cover half of that time.
-    fn before(&self, end: &Arrived, span: f64) -> Option<f64> {
-        let first = self.up_to(end, span).last()?;
+    /// Returns their rate in bit/s, if they are enough and cover half of that time.
+    fn rate_before(&self, end: &ArrivedPacket, span: f64) -> Option<f64> {
+        let first = self.arrived_before(end, span).last()?;
         let covered = end.came - first.came;
-        let enough = self.up_to(end, span).count() >= SEVERAL as usize;
+        let enough = self.arrived_before(end, span).count() >= RATE_BEFORE_PACKETS_MIN as usize;
         (enough && covered > 0.5 * span).then(|| 8.0 * (end.bytes - first.bytes) as f64 / covered)
     }
 
-    fn count_losses(&mut self, news: &mut News) {
-        let Some(highest) = self.highest else { return };
+    /// Declares packets lost that were overtaken by [`PACKET_REORDER_THRESHOLD`] numbers and the reordering window.
+    fn detect_losses(&mut self, summary: &mut FeedbackSummary) {
+        let Some(highest) = self.highest_arrived else { return };
         let mut newest = None;
-        let from = self.newest - self.late;
-        let overtaken = |out: &Out| out.number.saturating_add(u64::from(ENOUGH)) <= highest && out.sent < from;
-        while let Some(out) = self.flight.front().copied().filter(overtaken) {
+        // On a path that reorders, a packet that was overtaken by a few numbers may only be late. It gets the window.
+        let from = self.newest_sent - self.reorder_window;
+        let overtaken = |packet: &InFlightPacket| {
+            packet.number.saturating_add(u64::from(PACKET_REORDER_THRESHOLD)) <= highest && packet.sent < from
+        };
+        while let Some(packet) = self.flight.front().copied().filter(overtaken) {
             self.flight.pop_front();
-            match out.delay {
-                Some(delay) => self.before = Some(delay),
-                None if out.unknown => self.gone.push_back(out),
+            match packet.delay {
+                Some(delay) => self.last_delay = Some(delay),
+                // Kept, so that a later report can still declare it lost.
+                None if packet.unknown => self.lost.push_back(packet),
                 None => {
-                    let last = self.gone.back().filter(|last| !last.unknown);
-                    news.lost += 1;
-                    news.runs += u32::from(last.is_none_or(|last| last.number + 1 != out.number));
-                    self.gone.push_back(out);
-                    newest = Some((out.sent, self.before.unwrap_or(self.base)));
+                    let last = self.lost.back().filter(|last| !last.unknown);
+                    summary.lost += 1;
+                    summary.loss_runs += u32::from(last.is_none_or(|last| last.number + 1 != packet.number));
+                    self.lost.push_back(packet);
+                    newest = Some((packet.sent, self.last_delay.unwrap_or(self.base)));
                 }
             }
         }
         if let Some((sent, delay)) = newest {
-            news.loss = Some(self.loss_at(sent, delay));
+            summary.loss = Some(self.loss_at(sent, delay));
         }
     }
 
-    /// The share of remembered packets with a smaller delay; equal ones count half.
+    /// Returns the share of remembered packets with a smaller delay. Equal delays count half, so that the mean of
+    /// random packets is 0.5.
     fn rank(&self, delay: f64) -> f64 {
         let count = |below: fn(&f64, &f64) -> bool| self.arrivals.iter().filter(|a| below(&a.whole, &delay)).count();
         match self.arrivals.len() {
@@ -487,107 +570,119 @@ impl Signals {
         }
     }
 
-    /// The least queueing delay of the packets that arrived in the last `span` seconds before the newest one.
+    /// Returns the least queueing delay, in seconds, of the packets that arrived in the last `span` seconds before the
+    /// newest one. The least is the standing queue; bursts add to it.
     pub(super) fn low(&self, span: f64) -> f64 {
-        self.least(span, |packet| packet.delay)
+        self.min_queueing_delay(span, |packet| packet.delay)
     }
 
-    /// The same of another delay: [`Arrived::whole`] has the queue that a source's own bursts made.
-    pub(super) fn least(&self, span: f64, delay: impl Fn(&Arrived) -> f64) -> f64 {
+    /// Returns the same by another delay of a packet. [`ArrivedPacket::whole`] includes the queue of the source's own
+    /// bursts.
+    pub(super) fn min_queueing_delay(&self, span: f64, delay: impl Fn(&ArrivedPacket) -> f64) -> f64 {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
-        (self.lately(newest.at - span).map(&delay).fold(delay(newest), f64::min) - self.base).max(0.0)
+        (self.arrived_since(newest.at - span).map(&delay).fold(delay(newest), f64::min) - self.base).max(0.0)
     }
 
-    /// How much longer the packets of that time took in the mean than the one that took least, in seconds, where that
-    /// is no queue's.
-    pub(super) fn spread(&self, span: f64) -> f64 {
+    /// Returns the mean delay above the least one of the packets of the last `span` seconds. Only the part is returned
+    /// that no queue makes.
+    pub(super) fn jitter(&self, span: f64) -> f64 {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
-        let sum = |(sum, count): (f64, f64), a: &Arrived| (sum + a.delay, count + 1.0);
-        let (sum, count) = self.lately(newest.at - span).fold((0.0, 0.0), sum);
-        (self.mixed / LITTLE).min(1.0) * (sum / count - self.base - self.low(span)).max(0.0)
+        let sum = |(sum, count): (f64, f64), a: &ArrivedPacket| (sum + a.delay, count + 1.0);
+        let (sum, count) = self.arrived_since(newest.at - span).fold((0.0, 0.0), sum);
+        (self.unqueued_share / UNQUEUED_SHARE_FULL).min(1.0) * (sum / count - self.base - self.low(span)).max(0.0)
     }
 
-    /// The first and the last packet that arrived in the last `span` seconds.
-    fn ends(&self, span: f64) -> Option<(&Arrived, &Arrived)> {
+    /// Returns the first and the last packet that arrived in the last `span` seconds.
+    fn ends(&self, span: f64) -> Option<(&ArrivedPacket, &ArrivedPacket)> {
         let newest = self.arrivals.back()?;
-        let place = self.arrivals.partition_point(|a| a.at < newest.at - span.min(SEEN));
-        Some((self.arrivals.get(place)?, newest))
+        let index = self.arrivals.partition_point(|a| a.at < newest.at - span.min(ARRIVAL_HISTORY));
+        Some((self.arrivals.get(index)?, newest))
     }
 
     /// Returns the seconds since the first packet after the path's last silence.
-    pub(super) fn resumed_for(&self) -> Option<f64> {
+    pub(super) fn time_since_silence(&self) -> Option<f64> {
         let newest = self.arrivals.back()?;
         self.resumed_at.map(|at| newest.came - at)
     }
 
-    /// Returns what [`Self::carries`] does, but only since the path's last silence: what did not arrive in the silence
-    /// says nothing of the path after it. The first packets after it come at the rate of the last link, and say nothing
-    /// either.
-    pub(super) fn carries_since_silence(&self, span: f64, rate: f64) -> Option<f64> {
-        let since = self.resumed_for().filter(|since| *since >= PATH_RESUME_TIME);
-        self.carries(since.map_or(span, |since| since.min(span)), rate)
+    /// Returns [`Self::path_rate`], but only since the path's last silence: what did not arrive in the silence says
+    /// nothing about the path after it. The first packets after it arrive at the rate of the last link, and are left
+    /// out until [`PATH_RESUME_TIME`] has passed.
+    pub(super) fn path_rate_since_silence(&self, span: f64, rate: f64) -> Option<f64> {
+        let since = self.time_since_silence().filter(|since| *since >= PATH_RESUME_TIME);
+        self.path_rate(since.map_or(span, |since| since.min(span)), rate)
     }
 
-    /// The rate of what arrived in the last `span` seconds, three at most, in bit/s; `None` where packets cover less
-    /// than a third of them.
+    /// Returns the rate of arrival in the last `span` seconds, three at most, in bit/s. Returns `None` if packets cover
+    /// too little of them.
     pub(super) fn received(&self, span: f64) -> Option<f64> {
         let (first, newest) = self.ends(span)?;
         let covered = newest.at - first.at;
-        (covered >= EMPTY * span.min(SEEN) && covered > 0.0)
+        (covered >= COVERED_SHARE_MIN * span.min(ARRIVAL_HISTORY) && covered > 0.0)
             .then(|| 8.0 * (newest.bytes - first.bytes) as f64 / covered)
     }
 
-    /// What the path carries, in bit/s: what arrived in the last `span` seconds or, of a source that makes bursts and
-    /// pauses, the part of `rate` that is left when its packets arrive over a longer time than they left in.
-    pub(super) fn carries(&self, span: f64, rate: f64) -> Option<f64> {
+    /// Returns the rate that the path carries, in bit/s: the rate of arrival in the last `span` seconds. A source with
+    /// bursts and pauses sends less than the path carries. For it, the rate is `rate` times the ratio of the time in
+    /// which packets were sent to the time in which they arrived, if that is more.
+    pub(super) fn path_rate(&self, span: f64, rate: f64) -> Option<f64> {
         let received = self.received(span);
         let (first, newest) = self.ends(span)?;
-        if self.burst_at.is_none_or(|at| at < newest.sent - SEEN) {
+        if self.burst_at.is_none_or(|at| at < newest.sent - BURST_HISTORY) {
             return received;
         }
         let (came, left) = (newest.at - first.at, newest.left - first.left);
-        let share = if came > EMPTY * span { (left / came).clamp(0.0, 1.0) } else { return received };
+        let share = if came > COVERED_SHARE_MIN * span { (left / came).clamp(0.0, 1.0) } else { return received };
         Some(received.map_or(rate * share, |received| received.max(rate * share)))
     }
 
-    /// The same, of a path that may just have become longer, so that nothing arrived for a while, and of a source whose
-    /// small frames are all that came in a round trip: the most of that and of what passes of a source's pauses.
-    pub(super) fn carries_lately(&self, rate: f64) -> Option<f64> {
+    /// Returns the higher path rate of a short and of a longer window. The longer one helps where the short one holds
+    /// only a few small frames, or nothing after the path has become longer.
+    pub(super) fn recent_path_rate(&self, rate: f64) -> Option<f64> {
         let rtt = self.rtt();
-        let spans = [rtt.max(RECEIVED_SPAN), (2.0 * rtt).max(SILENCE)];
-        spans.into_iter().filter_map(|span| self.carries(span, rate)).reduce(f64::max)
+        let spans = [rtt.max(RECEIVED_SPAN_MIN), (2.0 * rtt).max(PAUSES_SPAN_MIN)];
+        spans.into_iter().filter_map(|span| self.path_rate(span, rate)).reduce(f64::max)
     }
 
-    /// The rate of what was sent between two times, in bit/s.
+    /// Returns the rate, in bit/s, up to which a law grows if the source leaves most of its rate unused (RFC 7661,
+    /// 4.3).
+    pub(super) fn usage_limit(&self) -> f64 {
+        let used = self.received(USAGE_SPAN);
+        used.map_or(f64::INFINITY, |used| USAGE_MULTIPLE_MAX * used)
+    }
+
+    /// Returns the sent rate between two times, in bit/s.
     fn sent_rate(&self, from: f64, to: f64) -> f64 {
         let up_to = |time: f64| {
-            let place = self.sent.partition_point(|(at, _)| *at < time);
-            self.sent.get(place.saturating_sub(1)).map_or(0, |(_, bytes)| *bytes)
+            let index = self.sent.partition_point(|(at, _)| *at < time);
+            self.sent.get(index.saturating_sub(1)).map_or(0, |(_, bytes)| *bytes)
         };
         8.0 * up_to(to).saturating_sub(up_to(from)) as f64 / (to - from).max(1e-3)
     }
 
-    /// How many times what the source sent in the last `span` seconds its rate was.
-    pub(super) fn spare(&self, now: f64, span: f64) -> f64 {
-        let lately = || self.rates.iter().rev().take_while(|(at, _)| *at > now - span);
-        let mean = lately().map(|(_, rate)| *rate).sum::<f64>() / lately().count().max(1) as f64;
+    /// Returns the ratio of the law's rate to the sent rate in the last `span` seconds.
+    pub(super) fn rate_per_usage(&self, now: f64, span: f64) -> f64 {
+        let recent = || self.rates.iter().rev().take_while(|(at, _)| *at > now - span);
+        let mean = recent().map(|(_, rate)| *rate).sum::<f64>() / recent().count().max(1) as f64;
         mean / self.sent_rate(now - span, now).max(1.0)
     }
 
-    /// Whether the source sent less than a part of what it might have, a round trip ago.
-    pub(super) fn is_idle(&self, now: f64, part: f64) -> bool {
+    /// Whether the source sent clearly less than its rate a round trip ago, when the packets left that arrive now.
+    pub(super) fn is_idle(&self, now: f64) -> bool {
         let rtt = self.rtt();
         let least = self.rates.iter().map(|(_, rate)| *rate).min_by(f64::total_cmp);
-        least.is_some_and(|least| self.sent_rate(now - rtt - CUT_SCALE, now - rtt) < part * least)
+        least.is_some_and(|least| self.sent_rate(now - rtt - IDLE_SPAN, now - rtt) < IDLE_SHARE_MAX * least)
     }
 
-    /// Packets told of in the last `span` seconds, three at most, and the shares of them that are lost, and lost with
-    /// several in a row counted once.
-    pub(super) fn lossy(&self, now: f64, span: f64) -> (u32, f64, f64) {
-        let lately = self.told.iter().filter(|told| told.at > now - span);
-        let sum = |(n, lost, runs), told: &Told| (n + told.arrived + told.lost, lost + told.lost, runs + told.runs);
-        let (told, lost, runs) = lately.fold((0, 0, 0), sum);
-        let share = |of: u32| f64::from(of) / f64::from(told.max(1));
-        (told, share(lost), share(runs))
+    /// Returns the packets reported in the last `span` seconds, three at most, the share of them that was lost, and
+    /// that share with consecutive losses counted once.
+    pub(super) fn loss_shares(&self, now: f64, span: f64) -> (u32, f64, f64) {
+        let recent = self.reports.iter().filter(|report| report.at > now - span);
+        let sum = |(packets, lost, runs), report: &ReportCounts| {
+            (packets + report.arrived + report.lost, lost + report.lost, runs + report.loss_runs)
+        };
+        let (packets, lost, runs) = recent.fold((0, 0, 0), sum);
+        let share = |of: u32| f64::from(of) / f64::from(packets.max(1));
+        (packets, share(lost), share(runs))
     }
 }

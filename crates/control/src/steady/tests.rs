@@ -1,12 +1,13 @@
-//! What this law must not take for something else.
-use super::compete::Compete;
-use super::constants::{A_BIT_MORE, A_WHILE, FOLLOWS, LITTLE};
-use super::delay::{Delay, Step, Turn};
-use super::law::{Law, Mode as Rules, Place};
-use super::scalable::Scalable;
-use super::signals::{Burst, Loss, News, Round, Signals};
-use super::trains::{Timetable, Train, Trains};
-use super::verdict::{Chance, Follows, Memory, OwnQueue};
+//! Tests of the laws: what they must not confuse, and the bounds that they keep.
+use super::compete::CompeteLaw;
+use super::delay::DelayLaw;
+use super::law::{Law, Mode as Rules};
+use super::law_input::{LawInput, RateRelation, Transition};
+use super::packet::Loss;
+use super::scalable::ScalableLaw;
+use super::signals::{Burst, FeedbackSummary, RttSource, Signals};
+use super::trains::{Train, TrainMonitor, TrainSchedule};
+use super::verdict::{LossClassifier, OwnQueue, PeakRate, RateResponse};
 use super::{Config, PARAMS};
 use crate::entry::{Mode, Setup, Values};
 use crate::equation::{LossRate, throughput_full};
@@ -19,23 +20,23 @@ fn config() -> Config {
     Config::new(&setup, &Values::resolve(PARAMS, Mode::Repaired, &[]).unwrap())
 }
 
-/// A value within ±1 that looks random, and has no mean.
+/// Returns a pseudo-random value within ±1 whose mean is 0.
 fn noise(n: usize) -> f64 {
     f64::from(u32::try_from(n * 7_919 % 201).unwrap()) / 100.0 - 1.0
 }
 
-/// Rows whose sent rate swings by `swing`, each 100 ms, of which `arrives` makes what arrives.
-fn follows(swing: f64, arrives: impl Fn(f64, usize) -> f64) -> Follows {
-    let mut follows = Follows::default();
+/// Returns the response to rows each 100 ms whose sent rate varies by `swing`. `arrives` gives their rate of arrival.
+fn follows(swing: f64, arrives: impl Fn(f64, usize) -> f64) -> RateResponse {
+    let mut follows = RateResponse::default();
     for n in 0..60 {
         let sent = 1e6 * (1.0 + swing * f64::from(u32::try_from(n % 6).unwrap()));
-        follows.see(0.1 * f64::from(u32::try_from(n).unwrap()), sent, arrives(sent, n));
+        follows.add(0.1 * f64::from(u32::try_from(n).unwrap()), sent, arrives(sent, n));
     }
     follows
 }
 
-fn is_own(follows: &Follows) -> bool {
-    follows.is_near(0.0, FOLLOWS)
+fn is_own(follows: &RateResponse) -> bool {
+    follows.shows_own_queue()
 }
 
 #[test]
@@ -45,13 +46,13 @@ fn a_queue_has_little_of_a_flow_where_what_arrives_follows_nearly_all_that_is_se
             let others = link * (1.0 - share);
             let shared = |sent: f64, n: usize| link * sent / (sent + others) * (1.0 + 0.02 * noise(n));
             let scale = share * link / 1e6;
-            follows(0.15, |sent, n| shared(sent * scale, n)).is_near(1.0, 2.0 * LITTLE)
+            follows(0.15, |sent, n| shared(sent * scale, n)).shows_small_share()
         };
         assert!([0.01, 0.05, 0.1].into_iter().all(has_little), "on {link} bit/s");
         assert!(![0.25, 0.33, 0.5, 1.0].into_iter().any(has_little), "on {link} bit/s");
     }
     let opposed = follows(0.15, |sent, n| sent * sent / 1e6 * (1.0 + 0.1 * noise(n)));
-    assert!(!opposed.is_near(1.0, 2.0 * LITTLE), "others that give way when more is sent");
+    assert!(!opposed.shows_small_share(), "others that give way when more is sent");
 }
 
 #[test]
@@ -67,20 +68,20 @@ fn a_queue_of_its_own_is_one_where_what_arrives_does_not_follow_what_is_sent() {
 #[test]
 fn a_rate_that_hardly_changed_tells_nothing_of_whose_queue_it_is() {
     assert!(!is_own(&follows(0.01, |_, _| 1e6)));
-    let mut few = Follows::default();
-    (0..7).for_each(|n| few.see(f64::from(n), 1e6 * f64::from(1 + n % 3), 1e6));
+    let mut few = RateResponse::default();
+    (0..7).for_each(|n| few.add(f64::from(n), 1e6 * f64::from(1 + n % 3), 1e6));
     assert!(!is_own(&few));
-    few.see(7.0, 2e6, 1e6);
+    few.add(7.0, 2e6, 1e6);
     assert!(!is_own(&few), "rows a second apart fade");
 }
 
 #[test]
 fn losses_at_any_queue_are_taken_for_chance_and_losses_at_the_highest_for_congestion() {
     let after = |rank: fn(usize) -> f64| {
-        let mut chance = Chance::new();
+        let mut losses = LossClassifier::new();
         let see = |n: usize| {
             let at = f64::from(u32::try_from(n).unwrap());
-            chance.see(at, &Loss { sent: at, q: 0.03, rank: rank(n) }, 0.002)
+            losses.on_loss(at, &Loss { sent: at, q: 0.03, rank: rank(n) }, 0.002)
         };
         (0..40).map(see).filter(|congested| *congested).count()
     };
@@ -91,36 +92,41 @@ fn losses_at_any_queue_are_taken_for_chance_and_losses_at_the_highest_for_conges
 
 #[test]
 fn the_highest_rate_is_remembered_for_a_minute_and_not_for_ten() {
-    let mut memory = Memory(4e6);
-    (0..600).for_each(|_| memory.see(0.0, 0.1, false));
+    let mut memory = PeakRate(4e6);
+    (0..600).for_each(|_| memory.update(0.0, 0.1, false));
     assert!((memory.0 / 2e6 - 1.0).abs() < 0.01, "{}", memory.0);
-    (0..5_400).for_each(|_| memory.see(0.0, 0.1, false));
+    (0..5_400).for_each(|_| memory.update(0.0, 0.1, false));
     assert!(memory.0 < 5e3, "{}", memory.0);
 }
 
-/// What is seen of a burst of 20 packets, at 2.5 Mb/s, at a path of 1 Mb/s and 20 ms: the queue of the last one, and
-/// the received rate.
-fn burst(told: Option<Burst>) -> (f64, f64) {
+/// Returns the last packet's queueing delay and the path rate after a burst of 20 packets at 2.5 Mb/s on a path of
+/// 1 Mb/s and 20 ms.
+fn burst(bursts: Option<Burst>) -> (f64, f64) {
     let (mut signals, size, mut free) = (Signals::new(), Bytes::new(1_000), 0.0_f64);
     let mut hear = |signals: &mut Signals, number: u64, sent: f64| {
         let at = Time::ZERO + Span::from_secs_f64(sent);
-        signals.on_sent(at, number, size.get(), told);
+        signals.on_sent(at, number, size.get(), bursts);
         free = free.max(sent + 0.02) + 0.008;
         let arrived = PacketArrival { at: Some(PeerTime::from_nanos((free * 1e9) as i64)), ecn: None };
         let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
-        signals.hear(Time::ZERO + Span::from_secs_f64(free + 0.02), Round::Measured(None), &[report], (1e6, 20));
+        signals.on_feedback(
+            Time::ZERO + Span::from_secs_f64(free + 0.02),
+            RttSource::Measured(None),
+            &[report],
+            (1e6, 20),
+        );
     };
     (0..10).for_each(|n| hear(&mut signals, n, 0.02 * n as f64));
     (0..20).for_each(|n| hear(&mut signals, 10 + n, 1.0 + 0.0032 * n as f64));
-    (signals.q, signals.carries(0.15, 1e6).unwrap())
+    (signals.q, signals.path_rate(0.15, 1e6).unwrap())
 }
 
 #[test]
 fn the_queue_that_a_sources_own_burst_makes_is_not_taken_for_others() {
-    let told = Burst { rate: 1e6, pacing: 1.25, most: 0.25 };
+    let bursts = Burst { rate: 1e6, pacing: 1.25, max_queue: 0.25 };
     let (plain, _) = burst(None);
     assert!((0.085..0.095).contains(&plain), "19 packets wait 4.8 ms each: {plain}");
-    let (less, carries) = burst(Some(told));
+    let (less, carries) = burst(Some(bursts));
     // The packets are 61 ms early by the pacing rate, which makes 76 ms at 1 Mb/s.
     assert!((0.014..0.016).contains(&less), "{less}");
     assert!((0.9e6..1.3e6).contains(&carries), "{carries}");
@@ -128,30 +134,30 @@ fn the_queue_that_a_sources_own_burst_makes_is_not_taken_for_others() {
 
 #[test]
 fn a_burst_at_a_path_that_carries_half_the_rate_is_still_a_queue() {
-    let told = Burst { rate: 2e6, pacing: 1.25, most: 0.25 };
-    let (less, _) = burst(Some(told));
+    let bursts = Burst { rate: 2e6, pacing: 1.25, max_queue: 0.25 };
+    let (less, _) = burst(Some(bursts));
     assert!((0.07..0.095).contains(&less), "2.5 Mb/s is no burst at 2 Mb/s: {less}");
 }
 
-/// The way back, in seconds, on paths whose way there is told.
+/// The one-way delay of reports, in seconds.
 const BACK: f64 = 0.02;
 
-/// The queue of a TCP whose window varies: a triangle of 1 s that has its `most` at each whole second, and a `depth` of
-/// it less half a second later.
+/// Returns the queueing delay of a TCP whose window varies: a triangle of 1 s with its maximum `most` at each whole
+/// second, and a share of `depth` less half a second later.
 fn tcp_queue(at: f64, most: f64, depth: f64) -> f64 {
     most * (1.0 - depth * (1.0 - 2.0 * (at.rem_euclid(1.0) - 0.5).abs()))
 }
 
-/// A law whose packets of 1000 B, one by one, have the delays that it is told.
-struct Told {
+/// Drives a law with single packets of 1000 B whose delays a test gives.
+struct LawDriver {
     law: Law,
     now: f64,
     number: u64,
-    /// The rules that stood after each packet, and when.
+    /// The time of each packet, in seconds, and the rule after it.
     rules: Vec<(f64, &'static str)>,
 }
 
-impl Told {
+impl LawDriver {
     fn new(cap: Rate) -> Self {
         Self::with(cap, |config| config)
     }
@@ -162,17 +168,17 @@ impl Told {
         Self { law: Law::new(&setup, config), now: 0.0, number: 0, rules: Vec::new() }
     }
 
-    /// A source of frames, in this mode and with 1 Mb/s after three seconds at that rate on an empty path of 20 ms.
+    /// Creates a source of frames in this mode and at 1 Mb/s, after three seconds on an empty path of 20 ms.
     fn of_frames(cap: Rate, mode: Rules) -> Self {
-        let mut told = Self::new(cap);
-        told.law.has_frames();
-        told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
-        (told.law.mode, told.law.rate) = (mode, 1e6);
-        told
+        let mut driver = Self::new(cap);
+        driver.law.set_frames();
+        driver.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+        (driver.law.mode, driver.law.rate) = (mode, 1e6);
+        driver
     }
 
-    /// Sends until `end`, at the law's rate or at this one. `delay`: one-way, in seconds, of a packet by its time and
-    /// number and the law; none where it is lost.
+    /// Sends until `end`, at the law's rate or at this one. `delay` gives the one-way delay, in seconds, of a packet by
+    /// its time, its number and the law; `None` if it is lost.
     fn run(&mut self, end: f64, rate: Option<f64>, mut delay: impl FnMut(f64, u64, &Law) -> Option<f64>) {
         while self.now < end {
             let (at, size) = (Time::ZERO + Span::from_secs_f64(self.now), Bytes::new(1_000));
@@ -182,7 +188,12 @@ impl Told {
                 let arrived = PacketArrival { at: Some(PeerTime::from_nanos(came.as_nanos() as i64)), ecn: None };
                 let report =
                     PacketReport { number: self.number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
-                self.law.hear(came + Span::from_secs_f64(BACK), Round::Measured(None), &[report], Place::ALONE);
+                self.law.on_feedback(
+                    came + Span::from_secs_f64(BACK),
+                    RttSource::Measured(None),
+                    &[report],
+                    RateRelation::UNICAST,
+                );
             }
             self.rules.push((self.now, self.law.rule));
             self.number += 1;
@@ -197,19 +208,19 @@ impl Told {
 
 #[test]
 fn a_rate_above_twice_what_arrives_breaks_the_promise_and_one_below_keeps_it() {
-    let mut told = Told::new(Rate::mbps(1));
-    told.run(10.0, None, |_, _, _| Some(0.02));
-    // 1 Mb/s, the session's cap, arrives, and four packets in a round trip may leave beside it.
-    let most = 2e6 + 4.0 * 8_000.0 / told.law.signals.rtt();
+    let mut driver = LawDriver::new(Rate::mbps(1));
+    driver.run(10.0, None, |_, _, _| Some(0.02));
+    // 1 Mb/s, the session's cap, arrives. The promise allows four packets per round trip in addition.
+    let most = 2e6 + 4.0 * 8_000.0 / driver.law.signals.rtt();
     for (rate, broken) in [(1e6, 0), (0.9 * most, 0), (1.1 * most, 1), (50e6, 1)] {
-        (told.law.mode, told.law.rate) = (Rules::Compete, rate);
-        told.law.checks[1] = Check::new(&super::TWICE);
-        told.law.look(told.now, (Rules::Compete, rate), Place::ALONE);
-        assert_eq!((told.law.checks[1].checked, told.law.checks[1].broken), (1, broken), "{rate}");
+        (driver.law.mode, driver.law.rate) = (Rules::Compete, rate);
+        driver.law.checks[1] = Check::new(&super::TWICE);
+        driver.law.check_promises(driver.now, (Rules::Compete, rate), RateRelation::UNICAST);
+        assert_eq!((driver.law.checks[1].checked, driver.law.checks[1].broken), (1, broken), "{rate}");
     }
 }
 
-/// A packet lost each so often, at no regular distance.
+/// Whether a packet is lost: one of `each` in the mean, at irregular distances.
 fn chance_loss(number: u64, each: u64) -> bool {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33).is_multiple_of(each)
 }
@@ -220,7 +231,7 @@ fn the_ranks_of_losses_by_chance_have_no_bias_and_those_at_the_top_of_a_queue_ar
         let (mut signals, mut found) = (Signals::new(), Vec::new());
         for number in 0..20_000u64 {
             let sent = 0.004 * number as f64;
-            // A saw of a third of a second, as a queue has it.
+            // A sawtooth of a third of a second, as TCP makes it.
             let queue = 0.03 * (sent * 3.0).fract();
             let at = Time::ZERO + Span::from_secs_f64(sent);
             signals.on_sent(at, number, 1_000, None);
@@ -236,8 +247,8 @@ fn the_ranks_of_losses_by_chance_have_no_bias_and_those_at_the_top_of_a_queue_ar
                 stream: Stream::Media,
                 arrived: Some(arrived),
             };
-            let news = signals.hear(came, Round::Measured(None), &[report], (2e6, 20));
-            found.extend(news.loss.filter(|_| sent > 5.0).map(|loss| loss.rank));
+            let feedback = signals.on_feedback(came, RttSource::Measured(None), &[report], (2e6, 20));
+            found.extend(feedback.loss.filter(|_| sent > 5.0).map(|loss| loss.rank));
         }
         found.iter().sum::<f64>() / found.len() as f64
     };
@@ -247,52 +258,52 @@ fn the_ranks_of_losses_by_chance_have_no_bias_and_those_at_the_top_of_a_queue_ar
     assert!((0.9..1.0).contains(&at_the_top), "{at_the_top}");
 }
 
-/// A step of a law at `now`, on signals.
-fn step<'a>(signals: &'a Signals, news: &'a News, now: f64, rate: f64) -> Step<'a> {
-    Step {
+/// Returns a law's input at `now`.
+fn step<'a>(signals: &'a Signals, feedback: &'a FeedbackSummary, now: f64, rate: f64) -> LawInput<'a> {
+    LawInput {
         now,
         dt: 0.1,
         rate,
         rtt: signals.rtt(),
         signals,
-        news,
+        feedback,
         loss: None,
         mark: false,
         share: None,
-        place: Place::ALONE,
+        relation: RateRelation::UNICAST,
     }
 }
 
 #[test]
 fn a_window_over_a_round_trip_that_a_drain_made_short_gives_no_more_than_what_arrives_and_a_fifth() {
-    let mut told = Told::new(Rate::mbps(50));
-    told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
-    let (signals, news, config) = (&told.law.signals, News::default(), config());
-    let (mut compete, mut chance) = (Compete::new(), Chance::new());
+    let mut driver = LawDriver::new(Rate::mbps(50));
+    driver.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+    let (signals, feedback, config) = (&driver.law.signals, FeedbackSummary::default(), config());
+    let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
     // 4 Mb/s over 200 ms are a window that would give 20 Mb/s over 40 ms.
     compete.left = true;
     compete.begin(2.9, 4e6, 0.2);
     compete.restore = 0.0;
-    let after = compete.step(&step(signals, &news, 3.0, 1e6), &mut chance, 0.003, &config);
-    let Turn::Rate(rate, _) = after else { panic!("{after:?}") };
+    let after = compete.update(&step(signals, &feedback, 3.0, 1e6), &mut losses, 0.003, &config);
+    let Transition::Stay(rate, _) = after else { panic!("{after:?}") };
     let most = 1.2e6 + 2.0 * 8_000.0 / signals.rtt();
     assert!((1.2e6..=most + 1e4).contains(&rate), "{rate}");
 }
 
 #[test]
 fn a_window_of_which_a_source_uses_little_stops_at_six_times_what_is_used_whatever_the_source() {
-    let mut told = Told::new(Rate::mbps(50));
-    told.run(12.0, Some(3e5), |_, _, _| Some(0.05));
-    let (signals, news) = (&told.law.signals, News::default());
+    let mut driver = LawDriver::new(Rate::mbps(50));
+    driver.run(12.0, Some(3e5), |_, _, _| Some(0.05));
+    let (signals, feedback) = (&driver.law.signals, FeedbackSummary::default());
     let after_a_minute = |frames| {
         let config = Config { frames, cap: 1e12, ..config() };
-        let (mut compete, mut chance) = (Compete::new(), Chance::new());
+        let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
         compete.left = true;
         compete.begin(12.0, 3e5, signals.rtt());
         let mut rate = 0.0;
         for n in 1..600_u32 {
-            let step = step(signals, &news, 12.0 + 0.1 * f64::from(n), 3e5);
-            if let Turn::Rate(now, _) = compete.step(&step, &mut chance, 0.003, &config) {
+            let step = step(signals, &feedback, 12.0 + 0.1 * f64::from(n), 3e5);
+            if let Transition::Stay(now, _) = compete.update(&step, &mut losses, 0.003, &config) {
                 rate = now;
             }
         }
@@ -306,19 +317,19 @@ fn a_window_of_which_a_source_uses_little_stops_at_six_times_what_is_used_whatev
 
 #[test]
 fn at_the_sessions_cap_the_window_does_not_grow_so_that_the_next_loss_lowers_the_rate() {
-    let mut told = Told::new(Rate::mbps(50));
-    told.run(3.0, Some(1e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.06, 0.25) }));
-    let (signals, news, config) =
-        (&told.law.signals, News::default(), Config { receivers: true, cap: 1e6, ..config() });
+    let mut driver = LawDriver::new(Rate::mbps(50));
+    driver.run(3.0, Some(1e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.06, 0.25) }));
+    let (signals, feedback, config) =
+        (&driver.law.signals, FeedbackSummary::default(), Config { receivers: true, cap: 1e6, ..config() });
     for first in [true, false] {
-        let (mut compete, mut chance) = (Compete::new(), Chance::new());
+        let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
         compete.left = !first;
         compete.begin(3.0, 1e6, signals.rtt());
-        compete.watch(signals.q, 0.1);
+        compete.update_high_queue(signals.q, 0.1);
         let mut step = |now, loss| {
-            let step = Step { loss, ..step(signals, &news, now, 1e6) };
-            match compete.step(&step, &mut chance, 0.003, &config) {
-                Turn::Rate(rate, _) => rate,
+            let step = LawInput { loss, ..step(signals, &feedback, now, 1e6) };
+            match compete.update(&step, &mut losses, 0.003, &config) {
+                Transition::Stay(rate, _) => rate,
                 other => panic!("{other:?}"),
             }
         };
@@ -332,38 +343,39 @@ fn at_the_sessions_cap_the_window_does_not_grow_so_that_the_next_loss_lowers_the
 #[test]
 fn the_base_delay_is_kept_for_minutes_while_competing_and_for_seconds_otherwise() {
     for (mode, least, most) in [(Rules::Delay, 0.0, 0.001), (Rules::Compete, 0.099, 0.101)] {
-        let mut told = Told::new(Rate::mbps(1));
-        told.run(5.0, Some(1e6), |_, _, _| Some(0.02));
+        let mut driver = LawDriver::new(Rate::mbps(1));
+        driver.run(5.0, Some(1e6), |_, _, _| Some(0.02));
         for second in 5..60 {
-            // Whatever the law makes of it.
-            told.law.mode = mode;
-            told.run(f64::from(second), Some(1e6), |_, _, _| Some(0.12));
-            told.law.mode = mode;
+            // The mode is fixed, independent of the law's decisions.
+            driver.law.mode = mode;
+            driver.run(f64::from(second), Some(1e6), |_, _, _| Some(0.12));
+            driver.law.mode = mode;
         }
-        told.law.mode = mode;
-        told.run(59.009, Some(1e6), |_, _, _| Some(0.12));
-        let q = told.law.signals.q;
+        driver.law.mode = mode;
+        driver.run(59.009, Some(1e6), |_, _, _| Some(0.12));
+        let q = driver.law.signals.q;
         assert!((least..=most).contains(&q), "{mode:?}: {q}");
     }
 }
 
 #[test]
 fn frames_leave_hardly_faster_than_the_rate_where_the_queue_is_kept_empty_and_a_quarter_faster_beside_a_tcp() {
-    let mut told = Told::new(Rate::mbps(4));
+    let mut driver = LawDriver::new(Rate::mbps(4));
     for (mode, times) in [(Rules::Start, 1.25), (Rules::Delay, 1.1), (Rules::Compete, 1.25)] {
-        told.law.mode = mode;
-        assert_eq!(told.law.pacing(), times, "{mode:?}");
+        driver.law.mode = mode;
+        assert_eq!(driver.law.pacing(), times, "{mode:?}");
     }
 }
 
 #[test]
 fn the_queue_of_somebodys_start_is_no_verdict_and_one_that_a_yield_leaves_is() {
     for (lasts, competes) in [(0.5, false), (4.0, true)] {
-        let mut told = Told::new(Rate::mbps(4));
-        told.run(10.0, None, |_, _, _| Some(0.02));
-        told.run(16.0, None, |at, _, _| Some(if at < 10.0 + lasts { 0.02 + tcp_queue(at, 0.04, 0.25) } else { 0.02 }));
-        assert_eq!(told.stood(10.0, "compete: yielded") > 0, competes, "a queue of {lasts} s");
-        assert_eq!(told.stood(10.0, "compete") > 0, competes, "a queue of {lasts} s");
+        let mut driver = LawDriver::new(Rate::mbps(4));
+        driver.run(10.0, None, |_, _, _| Some(0.02));
+        driver
+            .run(16.0, None, |at, _, _| Some(if at < 10.0 + lasts { 0.02 + tcp_queue(at, 0.04, 0.25) } else { 0.02 }));
+        assert_eq!(driver.stood(10.0, "compete: yielded") > 0, competes, "a queue of {lasts} s");
+        assert_eq!(driver.stood(10.0, "compete") > 0, competes, "a queue of {lasts} s");
     }
 }
 
@@ -371,54 +383,54 @@ fn the_queue_of_somebodys_start_is_no_verdict_and_one_that_a_yield_leaves_is() {
 fn a_queue_that_stays_below_what_the_target_is_after_a_yield_is_somebody_elses_all_the_same() {
     // At 400 kb/s the target is 26 ms, and 34 ms at the rate that a yield leaves.
     for (waits, competes) in [(0.020, false), (0.028, true), (0.030, true), (0.032, true)] {
-        let mut told = Told::new(Rate::kbps(400));
-        told.run(20.0, None, |at, _, _| Some(if (5.0..5.5).contains(&at) { 0.25 } else { 0.15 }));
-        assert_eq!((told.law.mode, told.law.rate), (Rules::Delay, 400e3));
-        told.run(30.0, None, |at, _, _| Some(0.15 + tcp_queue(at, (0.01 * (at - 20.0)).min(waits), 0.08)));
-        assert_eq!(told.stood(20.0, "compete: yielded") > 0, competes, "{waits} s");
+        let mut driver = LawDriver::new(Rate::kbps(400));
+        driver.run(20.0, None, |at, _, _| Some(if (5.0..5.5).contains(&at) { 0.25 } else { 0.15 }));
+        assert_eq!((driver.law.mode, driver.law.rate), (Rules::Delay, 400e3));
+        driver.run(30.0, None, |at, _, _| Some(0.15 + tcp_queue(at, (0.01 * (at - 20.0)).min(waits), 0.08)));
+        assert_eq!(driver.stood(20.0, "compete: yielded") > 0, competes, "{waits} s");
     }
 }
 
 #[test]
 fn a_delay_that_no_yield_changes_is_the_paths_and_one_that_varies_is_somebody_elses() {
     for seed in 0..12 {
-        let mut chance = Seed(seed).part("another path");
-        let cap = 0.5e6 * libm::pow(12.0, chance.unit());
-        let (base, more) = (chance.between(0.005, 0.1), chance.between(0.005, 0.15));
-        let silence = chance.between(0.0, 0.5) * f64::from(u8::from(seed % 2 == 0));
+        let mut draws = Seed(seed).part("another path");
+        let cap = 0.5e6 * libm::pow(12.0, draws.unit());
+        let (base, more) = (draws.between(0.005, 0.1), draws.between(0.005, 0.15));
+        let silence = draws.between(0.0, 0.5) * f64::from(u8::from(seed % 2 == 0));
         let about = format!("seed {seed}: {cap:.0} bit/s, {more:.3} s more than {base:.3}, {silence:.3} s without any");
-        let mut told = Told::new(Rate::from_bps_f64(cap));
-        told.run(20.0, None, |at, _, _| Some(base + if (5.0..5.5).contains(&at) { 0.1 } else { 0.0 }));
-        // What leaves in the silence waits until its end, and then leaves a queue at ten times the rate.
+        let mut driver = LawDriver::new(Rate::from_bps_f64(cap));
+        driver.run(20.0, None, |at, _, _| Some(base + if (5.0..5.5).contains(&at) { 0.1 } else { 0.0 }));
+        // Packets sent in the silence wait until its end, and then drain at ten times the rate.
         let ends = 20.0 + silence;
         let waits = |at: f64| (ends + 0.1 * (at - 20.0) - at).max(0.0);
-        told.run(23.5 + silence, None, |at, _, _| Some(base + more + waits(at)));
-        assert_eq!(told.stood(20.0, "compete"), 0, "{about}");
-        assert!(told.law.rate > 0.8 * cap, "{about}: {:.0} after 3.5 s", told.law.rate);
-        let mut told = Told::new(Rate::from_bps_f64(cap));
-        told.run(20.0, None, |at, _, _| Some(base + if (5.0..5.5).contains(&at) { 0.1 } else { 0.0 }));
-        let least = 1.5 * told.law.delay.target_now(20.0, 0.3 * cap, &told.law.config);
-        told.run(26.0, None, |at, _, _| Some(base + tcp_queue(at, more.max(least), 0.25)));
-        assert_eq!(told.stood(20.0, "delay: a longer path"), 0, "{about}, by somebody");
-        assert!(told.stood(20.0, "compete: yielded") > 0, "{about}, by somebody");
+        driver.run(23.5 + silence, None, |at, _, _| Some(base + more + waits(at)));
+        assert_eq!(driver.stood(20.0, "compete"), 0, "{about}");
+        assert!(driver.law.rate > 0.8 * cap, "{about}: {:.0} after 3.5 s", driver.law.rate);
+        let mut driver = LawDriver::new(Rate::from_bps_f64(cap));
+        driver.run(20.0, None, |at, _, _| Some(base + if (5.0..5.5).contains(&at) { 0.1 } else { 0.0 }));
+        let least = 1.5 * driver.law.delay.target_now(20.0, 0.3 * cap, &driver.law.config);
+        driver.run(26.0, None, |at, _, _| Some(base + tcp_queue(at, more.max(least), 0.25)));
+        assert_eq!(driver.stood(20.0, "delay: a longer path"), 0, "{about}, by somebody");
+        assert!(driver.stood(20.0, "compete: yielded") > 0, "{about}, by somebody");
     }
 }
 
 #[test]
 fn the_scale_that_a_mark_halved_comes_back_over_minutes() {
-    let mut told = Told::new(Rate::mbps(4));
-    told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
-    let (signals, news, config) = (&told.law.signals, News::default(), config());
-    let (mut delay, mut chance) = (Delay::new(), Chance::new());
+    let mut driver = LawDriver::new(Rate::mbps(4));
+    driver.run(3.0, Some(4e6), |_, _, _| Some(0.02));
+    let (signals, feedback, config) = (&driver.law.signals, FeedbackSummary::default(), config());
+    let (mut delay, mut losses) = (DelayLaw::new(), LossClassifier::new());
     delay.begin(2.0, 4e6);
-    let at_1_mbps = |delay: &Delay| delay.target(1e6, &config);
+    let at_1_mbps = |delay: &DelayLaw| delay.target(1e6, &config);
     let whole = at_1_mbps(&delay);
-    let marked = Step { mark: true, ..step(signals, &news, 3.0, 4e6) };
-    delay.step(&marked, &mut chance, true, &config);
+    let marked = LawInput { mark: true, ..step(signals, &feedback, 3.0, 4e6) };
+    delay.update(&marked, &mut losses, true, &config);
     let half = at_1_mbps(&delay);
     let mut after = |seconds: u32| {
         for n in 0..10 * seconds {
-            delay.step(&step(signals, &news, 3.0 + 0.1 * f64::from(n), 4e6), &mut chance, true, &config);
+            delay.update(&step(signals, &feedback, 3.0 + 0.1 * f64::from(n), 4e6), &mut losses, true, &config);
         }
         at_1_mbps(&delay)
     };
@@ -431,22 +443,22 @@ fn the_scale_that_a_mark_halved_comes_back_over_minutes() {
 
 #[test]
 fn the_competing_window_has_segments_of_1500_bytes_whatever_the_packets_are() {
-    let mut told = Told::new(Rate::mbps(50));
-    told.run(3.0, Some(8e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.1, 0.25) }));
-    let (signals, news) = (&told.law.signals, News::default());
+    let mut driver = LawDriver::new(Rate::mbps(50));
+    driver.run(3.0, Some(8e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.1, 0.25) }));
+    let (signals, feedback) = (&driver.law.signals, FeedbackSummary::default());
     let rates = [300, 1_000, 1_500].map(|packet| {
         let setup =
             Setup { packet: Bytes::new(packet), ..Setup::unicast(Rate::kbps(1), Rate::mbps(50), Seed(1).part("")) };
         let config = Config::new(&setup, &Values::resolve(PARAMS, Mode::Repaired, &[]).unwrap());
-        let (mut compete, mut chance) = (Compete::new(), Chance::new());
+        let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
         compete.left = true;
         compete.begin(3.0, 1e6, signals.rtt());
         let grown = (0..20).map(|n| {
-            let step = step(signals, &news, 3.0 + 0.1 * f64::from(n), 1e6);
-            compete.step(&step, &mut chance, 0.003, &config)
+            let step = step(signals, &feedback, 3.0 + 0.1 * f64::from(n), 1e6);
+            compete.update(&step, &mut losses, 0.003, &config)
         });
         match grown.last() {
-            Some(Turn::Rate(rate, _)) => rate,
+            Some(Transition::Stay(rate, _)) => rate,
             other => panic!("{other:?}"),
         }
     });
@@ -454,13 +466,13 @@ fn the_competing_window_has_segments_of_1500_bytes_whatever_the_packets_are() {
     assert!(rates.iter().all(|rate| (rate / rates[0] - 1.0).abs() < 1e-9), "{rates:?}");
 }
 
-/// Whether losses are taken for a policer's after a minute, how often less was sent to see that, and what is then sent,
-/// in bit/s, over a path on which `lost` tells what is, by the time and the number.
+/// Returns whether losses are taken for a policer's after a minute, the number of trials, and the rate in bit/s. `lost`
+/// gives the lost packets by time and number.
 fn tried(lost: impl Fn(f64, u64) -> bool) -> (bool, usize, f64) {
-    let mut told = Told::new(Rate::mbps(4));
-    told.run(60.0, None, |now, number, _| (!lost(now, number)).then_some(0.02));
-    let begins = told.rules.windows(2).filter(|two| two[1].1 == "delay: policed" && two[0].1 != two[1].1).count();
-    (told.law.chance.is_policed(told.now), begins, told.law.rate)
+    let mut driver = LawDriver::new(Rate::mbps(4));
+    driver.run(60.0, None, |now, number, _| (!lost(now, number)).then_some(0.02));
+    let begins = driver.rules.windows(2).filter(|two| two[1].1 == "delay: policed" && two[0].1 != two[1].1).count();
+    (driver.law.losses.is_policed(driver.now), begins, driver.law.rate)
 }
 
 #[test]
@@ -498,7 +510,7 @@ fn packets_that_come_late_are_lost_until_it_is_known_how_late_they_come() {
         let (mut lost, mut came_late, mut last) = (0, 0, 0);
         for number in 0..2_000u64 {
             signals.on_sent(at(number), number, 1_000, None);
-            // Each tenth comes `late` packets after its turn.
+            // Each tenth packet arrives `late` packets late.
             let arrives = [(!number.is_multiple_of(10)).then_some(number), number.checked_sub(late)];
             let turn = |n: &u64| *n == number || n.is_multiple_of(10);
             for n in arrives.into_iter().flatten().filter(turn) {
@@ -506,15 +518,15 @@ fn packets_that_come_late_are_lost_until_it_is_known_how_late_they_come() {
                 let arrived = Some(PacketArrival { at: Some(came), ecn: None });
                 let size = Bytes::new(1_000);
                 let report = PacketReport { number: n, sent: at(n), size, stream: Stream::Media, arrived };
-                let round = Round::Measured(Some(Span::millis(40)));
-                let news = signals.hear(at(number + 16), round, &[report], (3e6, 20));
-                (lost, came_late) = (lost + news.lost, came_late + news.late);
-                last = if news.lost > 0 { number } else { last };
+                let round = RttSource::Measured(Some(Span::millis(40)));
+                let feedback = signals.on_feedback(at(number + 16), round, &[report], (3e6, 20));
+                (lost, came_late) = (lost + feedback.lost, came_late + feedback.spurious);
+                last = if feedback.lost > 0 { number } else { last };
             }
         }
         assert!((1..=u32::try_from(late).unwrap() / 10 + 2).contains(&lost) && last < 100, "{late}: {lost}, {last}");
         assert_eq!(lost, came_late, "{late}");
-        assert!(signals.lossy(at(2_000).as_secs_f64(), 10.0).1 < 1e-9, "{late}");
+        assert!(signals.loss_shares(at(2_000).as_secs_f64(), 10.0).1 < 1e-9, "{late}");
     }
 }
 
@@ -522,29 +534,30 @@ fn packets_that_come_late_are_lost_until_it_is_known_how_late_they_come() {
 fn what_chance_hardly_ever_loses_is_more_than_chance() {
     // The tail of the binomial distribution itself: P(X ≥ 8 of 12) = 3.4e-6, P(X ≥ 5 of 12) = 4.3e-3, P(X ≥ 150 of
     // 1000) = 3e-7, P(X ≥ 115 of 1000) = 0.065, at a tenth each.
-    for (told, lost, more) in
+    for (packets, lost, more) in
         [(12, 8.0, true), (12, 5.0, false), (1_000, 150.0, true), (1_000, 115.0, false), (2, 2.0, false)]
     {
-        assert_eq!(Chance::is_more(told, lost / f64::from(told), 0.1), more, "{lost} of {told}");
+        assert_eq!(LossClassifier::is_more(packets, lost / f64::from(packets), 0.1), more, "{lost} of {packets}");
     }
-    assert!(!Chance::is_more(1_000, 0.0, 0.1) && !Chance::is_more(0, 0.0, 0.1));
+    assert!(!LossClassifier::is_more(1_000, 0.0, 0.1) && !LossClassifier::is_more(0, 0.0, 0.1));
 }
 
 #[test]
 fn where_renos_growth_rules_the_window_stays_within_tcps_equation_with_its_time_outs() {
-    let mut told = Told::new(Rate::mbps(50));
-    told.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.1, 0.25) }));
-    let (signals, config) = (&told.law.signals, config());
-    let (mut compete, mut chance) = (Compete::new(), Chance::new());
+    let mut driver = LawDriver::new(Rate::mbps(50));
+    driver.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.1, 0.25) }));
+    let (signals, config) = (&driver.law.signals, config());
+    let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
     compete.left = true;
     compete.begin(3.0, 4e6, signals.rtt());
     let mut rates = Vec::new();
     for n in 0..1_200u32 {
-        let news = News { arrived: 9, lost: 1, ..News::default() };
+        let feedback = FeedbackSummary { arrived: 9, lost: 1, ..FeedbackSummary::default() };
         let now = 3.0 + 0.1 * f64::from(n);
         let loss = n.is_multiple_of(10).then_some(Loss { sent: now, q: 0.01, rank: 0.9 });
-        let step = Step { loss, ..step(signals, &news, now, 1e6) };
-        let (Turn::Rate(rate, _) | Turn::Go(rate, _)) = compete.step(&step, &mut chance, 0.003, &config);
+        let step = LawInput { loss, ..step(signals, &feedback, now, 1e6) };
+        let (Transition::Stay(rate, _) | Transition::Switch(rate, _)) =
+            compete.update(&step, &mut losses, 0.003, &config);
         rates.push(rate);
     }
     let late = rates[600..].iter().fold(0.0, |most: f64, rate| most.max(*rate));
@@ -556,8 +569,8 @@ fn where_renos_growth_rules_the_window_stays_within_tcps_equation_with_its_time_
     assert!((0.2 * fair..=most).contains(&late), "{late} of {fair}");
 }
 
-/// The delay of a packet that leaves at `at` towards a machine that stands still for 50 ms each 5 s: what comes
-/// meanwhile is seen at the end.
+/// Returns the delay of a packet sent at `at` to a machine that stalls for 50 ms each 5 s. It receives packets of that
+/// time at its end.
 fn stalls(at: f64) -> f64 {
     let came = at + 0.02;
     let into = came.rem_euclid(5.0);
@@ -566,11 +579,11 @@ fn stalls(at: f64) -> f64 {
 
 #[test]
 fn a_machine_that_stalls_for_50_ms_is_nobody_in_the_queue_and_costs_little() {
-    let mut told = Told::new(Rate::mbps(4));
-    told.run(60.0, None, |at, _, _| Some(stalls(at)));
-    assert_eq!(told.stood(1.0, "compete"), 0);
+    let mut driver = LawDriver::new(Rate::mbps(4));
+    driver.run(60.0, None, |at, _, _| Some(stalls(at)));
+    assert_eq!(driver.stood(1.0, "compete"), 0);
     let mean = {
-        let late = told.rules.iter().filter(|(at, _)| *at >= 10.0).count();
+        let late = driver.rules.iter().filter(|(at, _)| *at >= 10.0).count();
         late as f64 * 8_000.0 / 50.0
     };
     assert!((3.6e6..=4.0e6).contains(&mean), "{mean}");
@@ -585,53 +598,53 @@ fn a_late_packet_counts_by_its_own_send_time_and_one_of_another_stream_as_receiv
         let arrived = Some(PacketArrival { at: Some(at_peer), ecn: Some(Ecn::NotEct) });
         PacketReport { number, sent: at(sent), size: Bytes::new(1_000), stream: Stream::Media, arrived }
     };
-    // The second packet left at 1.01 s and is taken to have left half-way to the third one, until it comes.
+    // The second packet was sent at 1.01 s. Until it arrives, it counts as sent half-way to the third one.
     for (number, sent) in [(0, 1.0), (1, 1.5), (2, 2.0)] {
         signals.on_sent(at(sent), number, 1_000, None);
     }
-    signals.hear(at(2.1), Round::Told(None), &[report(0, 1.0, 1.05), report(2, 2.0, 2.05)], (1e6, 20));
-    signals.on_late(at(1.01), 1, 1_000);
-    signals.hear(at(2.2), Round::Told(None), &[report(1, 1.01, 2.06)], (1e6, 20));
+    signals.on_feedback(at(2.1), RttSource::FromSender(None), &[report(0, 1.0, 1.05), report(2, 2.0, 2.05)], (1e6, 20));
+    signals.on_late_arrival(at(1.01), 1, 1_000);
+    signals.on_feedback(at(2.2), RttSource::FromSender(None), &[report(1, 1.01, 2.06)], (1e6, 20));
     assert!((signals.q - 1.0).abs() < 0.001, "{}", signals.q);
-    assert!((signals.base_rtt - 0.1).abs() < 1e-9, "none was told: {}", signals.base_rtt);
+    assert!((signals.base_rtt - 0.1).abs() < 1e-9, "none was driver: {}", signals.base_rtt);
     let before = signals.received(3.0).unwrap();
     signals.on_extra(10_000);
     signals.on_sent(at(2.2), 3, 1_000, None);
-    signals.hear(at(2.3), Round::Told(Some(Span::millis(40))), &[report(3, 2.2, 2.25)], (1e6, 20));
+    signals.on_feedback(at(2.3), RttSource::FromSender(Some(Span::millis(40))), &[report(3, 2.2, 2.25)], (1e6, 20));
     assert!(signals.received(3.0).unwrap() > 3.0 * before, "{before}");
     assert!((signals.base_rtt - 0.04).abs() < 1e-9);
 }
 
 #[test]
 fn a_start_that_silence_made_slow_goes_on_when_somebody_is_heard() {
-    let mut told = Told::new(Rate::mbps(4));
-    (0..4).for_each(|_| told.law.halve());
-    assert!(told.law.rate < 20e3, "{}", told.law.rate);
-    told.run(5.0, None, |_, _, _| Some(0.02));
-    assert!((3.9e6..=4e6).contains(&told.law.rate), "{} by {}", told.law.rate, told.law.rule);
+    let mut driver = LawDriver::new(Rate::mbps(4));
+    (0..4).for_each(|_| driver.law.on_feedback_timeout());
+    assert!(driver.law.rate < 20e3, "{}", driver.law.rate);
+    driver.run(5.0, None, |_, _, _| Some(0.02));
+    assert!((3.9e6..=4e6).contains(&driver.law.rate), "{} by {}", driver.law.rate, driver.law.rule);
 }
 
 #[test]
 fn more_that_arrives_while_less_is_sent_is_somebody_who_gives_way_and_no_queue_of_its_own() {
     let gives_way = follows(0.15, |sent, n| 2e12 / sent * (1.0 + 0.1 * noise(n)));
-    assert!(!is_own(&gives_way) && gives_way.shared(5.9) == Some(true));
+    assert!(!is_own(&gives_way) && gives_way.is_shared(5.9) == Some(true));
     let own = follows(0.15, |_, n| 1e6 * (1.0 + 0.1 * noise(n)));
-    assert!(is_own(&own) && own.shared(5.9) == Some(false));
-    let long_ago = (own.shared(20.0), gives_way.shared(20.0));
+    assert!(is_own(&own) && own.is_shared(5.9) == Some(false));
+    let long_ago = (own.is_shared(20.0), gives_way.is_shared(20.0));
     assert_eq!(long_ago, (None, None), "what was seen long ago tells nothing of now");
 }
 
 #[test]
 fn marks_of_packets_that_were_in_flight_at_a_cut_do_not_cut_again() {
-    let mut told = Told::new(Rate::mbps(4));
-    told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
-    let (signals, config) = (&told.law.signals, Config { l4s: true, ..config() });
-    let marked = News { arrived: 5, marked: 5, ..News::default() };
-    let at = |now: f64, mark: bool| Step { mark, ..step(signals, &marked, now, 4e6) };
-    let mut scalable = Scalable::default();
+    let mut driver = LawDriver::new(Rate::mbps(4));
+    driver.run(3.0, Some(4e6), |_, _, _| Some(0.02));
+    let (signals, config) = (&driver.law.signals, Config { l4s: true, ..config() });
+    let marked = FeedbackSummary { arrived: 5, marked: 5, ..FeedbackSummary::default() };
+    let at = |now: f64, mark: bool| LawInput { mark, ..step(signals, &marked, now, 4e6) };
+    let mut scalable = ScalableLaw::default();
     assert!(scalable.rules(&at(3.0, true), &config));
-    let mut rate = |now, mark| match scalable.step(&at(now, mark), &config) {
-        Turn::Rate(rate, _) => rate,
+    let mut rate = |now, mark| match scalable.update(&at(now, mark), &config) {
+        Transition::Stay(rate, _) => rate,
         other => panic!("{other:?}"),
     };
     let first = rate(3.0, true);
@@ -641,8 +654,8 @@ fn marks_of_packets_that_were_in_flight_at_a_cut_do_not_cut_again() {
     assert!(rate(3.0 + 4.0 * signals.rtt(), true) < 0.8 * first);
 }
 
-/// The queueing delay that is seen of a source with frames that sends this many times its rate of 40 kb/s for 10 s over
-/// a path with 100 ms of queue.
+/// Returns the queueing delay measured for a source of frames that sends this many times its rate of 40 kb/s for 10 s,
+/// over a path with 100 ms of queue.
 fn seen_of(times: f64) -> f64 {
     let mut signals = Signals::new();
     let at = |s: f64| Time::ZERO + Span::from_secs_f64(s);
@@ -652,11 +665,11 @@ fn seen_of(times: f64) -> f64 {
             break;
         }
         let size = Bytes::new(1_000);
-        signals.on_sent(at(sent), n, size.get(), Some(Burst { rate: 40e3, pacing: 1.25, most: 0.25 }));
+        signals.on_sent(at(sent), n, size.get(), Some(Burst { rate: 40e3, pacing: 1.25, max_queue: 0.25 }));
         let came = sent + 0.02 + if n == 0 { 0.0 } else { 0.1 };
         let arrived = PacketArrival { at: Some(PeerTime::from_nanos((came * 1e9) as i64)), ecn: None };
         let report = PacketReport { number: n, sent: at(sent), size, stream: Stream::Media, arrived: Some(arrived) };
-        signals.hear(at(came + 0.02), Round::Measured(None), &[report], (40e3, 20));
+        signals.on_feedback(at(came + 0.02), RttSource::Measured(None), &[report], (40e3, 20));
     }
     signals.q
 }
@@ -672,14 +685,14 @@ fn a_source_that_sends_more_than_it_was_told_for_long_makes_no_burst_and_sees_th
 #[test]
 fn alone_a_queue_that_comes_and_goes_is_nobody_elses() {
     for link in [0.5e6, 2e6] {
-        let (mut told, mut queue, mut last) = (Told::new(Rate::mbps(4)), 0.0f64, 0.0);
-        told.run(60.0, None, |at, _, _| {
+        let (mut driver, mut queue, mut last) = (LawDriver::new(Rate::mbps(4)), 0.0f64, 0.0);
+        driver.run(60.0, None, |at, _, _| {
             queue = (queue - (at - last)).max(0.0) + 8_000.0 / link;
             last = at;
             Some(0.02 + queue)
         });
-        assert_eq!(told.stood(0.0, "compete"), 0, "alone at {link} bit/s");
-        assert!(told.stood(10.0, "delay: down") > 0, "alone at {link} bit/s its queue comes and goes");
+        assert_eq!(driver.stood(0.0, "compete"), 0, "alone at {link} bit/s");
+        assert!(driver.stood(10.0, "delay: down") > 0, "alone at {link} bit/s its queue comes and goes");
     }
 }
 
@@ -689,22 +702,22 @@ fn a_queue_that_was_ones_own_is_so_for_two_minutes_and_not_where_it_gives_less_t
     for (now, rate, holds) in [(100.1, 1e6, true), (219.0, 0.6e6, true), (221.0, 1e6, false), (110.0, 0.4e6, false)] {
         assert_eq!(own.holds(now, rate), holds, "{rate} bit/s at {now} s");
     }
-    assert!(!OwnQueue::default().holds(0.1, 1e6), "before it was ever told");
+    assert!(!OwnQueue::default().holds(0.1, 1e6), "before any verdict");
 }
 
 #[test]
 fn the_target_is_a_packet_of_its_own_less_what_codel_leaves_alone_and_where_it_was_pushed_down_no_longer_one() {
-    let (mut delay, config) = (Delay::new(), Config { bits: 9_600.0, ..config() });
-    delay.owns(10.0, 400e3);
+    let (mut delay, config) = (DelayLaw::new(), Config { bits: 9_600.0, ..config() });
+    delay.set_own_queue(10.0, 400e3);
     let least = |now: f64, rate: f64| delay.target_now(now, rate, &config) - delay.target(rate, &config);
     assert!(least(11.0, 400e3).abs() < 1e-9, "the target is more than that while nothing was dropped");
-    let marked = |mut delay: Delay| {
-        let mut told = Told::new(Rate::mbps(4));
-        told.run(3.0, Some(4e6), |_, _, _| Some(0.02));
-        let (signals, news, mut chance) = (&told.law.signals, News::default(), Chance::new());
+    let marked = |mut delay: DelayLaw| {
+        let mut driver = LawDriver::new(Rate::mbps(4));
+        driver.run(3.0, Some(4e6), |_, _, _| Some(0.02));
+        let (signals, feedback, mut losses) = (&driver.law.signals, FeedbackSummary::default(), LossClassifier::new());
         for n in 0..6 {
-            let step = Step { mark: true, ..step(signals, &news, 11.0 + f64::from(n), 400e3) };
-            delay.step(&step, &mut chance, true, &config);
+            let step = LawInput { mark: true, ..step(signals, &feedback, 11.0 + f64::from(n), 400e3) };
+            delay.update(&step, &mut losses, true, &config);
         }
         delay
     };
@@ -718,19 +731,19 @@ fn the_target_is_a_packet_of_its_own_less_what_codel_leaves_alone_and_where_it_w
     assert!((pushed - 0.019).abs() < 1e-9, "{pushed}: somebody else may be there");
 }
 
-/// A law that competes from 3 s on, on a path with this queue in seconds, by time and number; `None`: the packet is
-/// lost.
-fn competes(end: f64, queue: impl Fn(f64, u64) -> Option<f64>) -> Told {
-    let mut told = Told::new(Rate::mbps(4));
-    told.run(3.0, Some(1e6), |_, _, _| Some(0.02));
-    (told.law.mode, told.law.rule) = (Rules::Compete, "compete: up");
-    told.run(end, None, |at, number, _| queue(at, number).map(|queue| 0.02 + queue));
-    told
+/// Returns a law that competes from 3 s on. `queue` gives the queueing delay in seconds by time and number; `None` if
+/// the packet is lost.
+fn competes(end: f64, queue: impl Fn(f64, u64) -> Option<f64>) -> LawDriver {
+    let mut driver = LawDriver::new(Rate::mbps(4));
+    driver.run(3.0, Some(1e6), |_, _, _| Some(0.02));
+    (driver.law.mode, driver.law.rule) = (Rules::Compete, "compete: up");
+    driver.run(end, None, |at, number, _| queue(at, number).map(|queue| 0.02 + queue));
+    driver
 }
 
-/// When rules that begin with `rule` begin to stand, from 3 s on.
-fn begins(told: &Told, rule: &str) -> Vec<f64> {
-    let pairs = told.rules.windows(2).filter(|pair| pair[1].0 > 3.0);
+/// Returns the times after 3 s at which rules that begin with `rule` take over.
+fn begins(driver: &LawDriver, rule: &str) -> Vec<f64> {
+    let pairs = driver.rules.windows(2).filter(|pair| pair[1].0 > 3.0);
     pairs.filter(|pair| !pair[0].1.starts_with(rule) && pair[1].1.starts_with(rule)).map(|pair| pair[1].0).collect()
 }
 
@@ -738,7 +751,7 @@ fn begins(told: &Told, rule: &str) -> Vec<f64> {
 fn a_queue_that_has_gone_and_that_nobody_lost_in_is_left_and_one_that_stands_is_not() {
     let gone = competes(12.0, |at, _| Some(if at < 6.0 { 0.1 } else { 0.0 }));
     let left = begins(&gone, "delay: queue is empty");
-    // What arrived had followed what was sent: that is believed for 4 s.
+    // The rate of arrival followed the sent rate, a verdict that is valid for 4 s.
     assert!((6.1..10.5).contains(left.first().unwrap_or(&0.0)), "{left:?}");
     let stands = competes(12.0, |_, _| Some(0.1));
     assert!(begins(&stands, "delay: queue is empty").is_empty());
@@ -747,15 +760,15 @@ fn a_queue_that_has_gone_and_that_nobody_lost_in_is_left_and_one_that_stands_is_
 #[test]
 fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds_and_not_later() {
     let carries = |later: f64, rtt: f64| {
-        let (mut compete, mut signals, news) = (Compete::new(), Signals::new(), News::default());
+        let (mut compete, mut signals, feedback) = (CompeteLaw::new(), Signals::new(), FeedbackSummary::default());
         (compete.left, signals.base_rtt) = (true, rtt);
         // 4 Mb/s over 100 ms, ended; then 400 kb/s.
         compete.begin(3.0, 4e6, 0.1);
-        compete.end_own(4.0, 4e6);
+        compete.end_in_own_queue(4.0, 4e6);
         compete.begin(4.0 + later, 4e5, rtt);
-        let step = Step { dt: 0.0, ..step(&signals, &news, 4.0 + later, 4e5) };
-        match compete.step(&step, &mut Chance::new(), 0.003, &config()) {
-            Turn::Rate(rate, _) => rate,
+        let step = LawInput { dt: 0.0, ..step(&signals, &feedback, 4.0 + later, 4e5) };
+        match compete.update(&step, &mut LossClassifier::new(), 0.003, &config()) {
+            Transition::Stay(rate, _) => rate,
             other => panic!("{other:?}"),
         }
     };
@@ -767,46 +780,46 @@ fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds
 
 #[test]
 fn frames_that_use_half_of_what_they_may_keep_it_and_those_that_use_a_tenth_come_to_six_times_what_they_use() {
-    let mut told = Told::of_frames(Rate::mbps(1), Rules::Delay);
+    let mut driver = LawDriver::of_frames(Rate::mbps(1), Rules::Delay);
     for n in 0..270 {
-        let used = 0.5 * told.law.rate;
-        told.run(3.0 + 0.1 * f64::from(n), Some(used), |_, _, _| Some(0.02));
+        let used = 0.5 * driver.law.rate;
+        driver.run(3.0 + 0.1 * f64::from(n), Some(used), |_, _, _| Some(0.02));
     }
-    assert!((0.95e6..=1e6).contains(&told.law.rate), "{}", told.law.rate);
-    let mut told = Told::of_frames(Rate::mbps(50), Rules::Delay);
-    told.run(30.0, Some(1e5), |_, _, _| Some(0.02));
-    assert!((5.5e5..=6.5e5).contains(&told.law.rate), "{}", told.law.rate);
+    assert!((0.95e6..=1e6).contains(&driver.law.rate), "{}", driver.law.rate);
+    let mut driver = LawDriver::of_frames(Rate::mbps(50), Rules::Delay);
+    driver.run(30.0, Some(1e5), |_, _, _| Some(0.02));
+    assert!((5.5e5..=6.5e5).contains(&driver.law.rate), "{}", driver.law.rate);
 }
 
 #[test]
 fn while_competing_small_frames_after_a_large_one_take_the_rate_no_lower_than_what_is_sent_in_the_mean() {
-    let mut told = Told::of_frames(Rate::mbps(50), Rules::Compete);
+    let mut driver = LawDriver::of_frames(Rate::mbps(50), Rules::Compete);
     for n in 0..10 {
         let begin = 3.0 + 0.4 * f64::from(n);
-        // A key frame, and then pictures of a tenth of its rate.
+        // A key frame, and then frames of a tenth of its rate.
         let after = [(0.1, 2.5e6), (0.4, 2.5e5)].map(|(end, rate)| {
-            told.run(begin + end, Some(rate), |_, _, _| Some(0.08));
-            told.law.rate
+            driver.run(begin + end, Some(rate), |_, _, _| Some(0.08));
+            driver.law.rate
         });
-        // 0.81 Mb/s are sent in the mean.
+        // The mean sent rate is 0.81 Mb/s.
         assert!(n < 2 || after[1] > 0.8e6, "{after:?}");
     }
-    assert_eq!(told.law.mode, Rules::Compete);
+    assert_eq!(driver.law.mode, Rules::Compete);
 }
 
 #[test]
 fn marks_in_a_queue_that_stands_tell_of_others_as_losses_do_and_marks_at_the_target_do_not() {
     let goes = |queue: f64| {
-        let mut told = Told::new(Rate::mbps(50));
-        told.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, queue, 0.25) }));
-        let (signals, news, config) = (&told.law.signals, News::default(), config());
-        let (mut delay, mut chance) = (Delay::new(), Chance::new());
+        let mut driver = LawDriver::new(Rate::mbps(50));
+        driver.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, queue, 0.25) }));
+        let (signals, feedback, config) = (&driver.law.signals, FeedbackSummary::default(), config());
+        let (mut delay, mut losses) = (DelayLaw::new(), LossClassifier::new());
         delay.begin(1.0, 4e6);
         (0..6).any(|n| {
-            let step = Step { mark: true, ..step(signals, &news, 3.0 + 0.1 * f64::from(n), 4e6) };
+            let step = LawInput { mark: true, ..step(signals, &feedback, 3.0 + 0.1 * f64::from(n), 4e6) };
             matches!(
-                delay.step(&step, &mut chance, true, &config),
-                Turn::Go(_, "compete: lost again, in a standing queue")
+                delay.update(&step, &mut losses, true, &config),
+                Transition::Switch(_, "compete: lost again, in a standing queue")
             )
         })
     };
@@ -816,75 +829,75 @@ fn marks_in_a_queue_that_stands_tell_of_others_as_losses_do_and_marks_at_the_tar
 #[test]
 fn in_its_own_queue_a_loss_of_frames_leaves_what_arrives_and_their_bursts_are_a_queue() {
     let after = |frames: bool, own: bool| {
-        let mut told = Told::new(Rate::mbps(50));
-        told.run(3.0, Some(8e5), |at, _, _| Some(if at < 2.9 { 0.02 } else { 0.03 }));
-        let (signals, news, config) = (&told.law.signals, News::default(), Config { frames, ..config() });
-        let (mut delay, mut chance) = (Delay::new(), Chance::new());
+        let mut driver = LawDriver::new(Rate::mbps(50));
+        driver.run(3.0, Some(8e5), |at, _, _| Some(if at < 2.9 { 0.02 } else { 0.03 }));
+        let (signals, feedback, config) =
+            (&driver.law.signals, FeedbackSummary::default(), Config { frames, ..config() });
+        let (mut delay, mut losses) = (DelayLaw::new(), LossClassifier::new());
         delay.begin(1.0, 1e6);
         if own {
-            delay.owns(1.0, 1e6);
+            delay.set_own_queue(1.0, 1e6);
         }
         (0..8).for_each(|n| {
-            let _ = chance.see(1.0 + 0.1 * f64::from(n), &Loss { sent: 0.9, q: 0.01, rank: 1.0 }, 0.0);
+            let _ = losses.on_loss(1.0 + 0.1 * f64::from(n), &Loss { sent: 0.9, q: 0.01, rank: 1.0 }, 0.0);
         });
         let before = delay.target(1e6, &config);
         let loss = Some(Loss { sent: 2.95, q: 0.01, rank: 1.0 });
-        let turn = delay.step(&Step { loss, ..step(signals, &news, 3.0, 1e6) }, &mut chance, true, &config);
+        let turn = delay.update(&LawInput { loss, ..step(signals, &feedback, 3.0, 1e6) }, &mut losses, true, &config);
         (turn, delay.target(1e6, &config) < before)
     };
-    let (Turn::Rate(rate, "delay: lost in its own queue"), false) = after(true, true) else {
+    let (Transition::Stay(rate, "delay: lost in its own queue"), false) = after(true, true) else {
         panic!("{:?}", after(true, true))
     };
     assert!((7e5..9e5).contains(&rate), "{rate}");
     for (frames, own) in [(true, false), (false, true)] {
         let (turn, lower) = after(frames, own);
-        assert!(lower && !matches!(turn, Turn::Rate(_, "delay: lost in its own queue")), "{turn:?}");
+        assert!(lower && !matches!(turn, Transition::Stay(_, "delay: lost in its own queue")), "{turn:?}");
     }
     let queue = |own: bool| {
-        let mut told = Told::of_frames(Rate::mbps(50), Rules::Delay);
+        let mut driver = LawDriver::of_frames(Rate::mbps(50), Rules::Delay);
         if own {
-            told.law.take_as_own(told.now);
+            driver.law.set_own_queue(driver.now);
         }
-        // Ten packets at once, each of which waits for those before it.
+        // Ten packets back to back, each of which waits for those before it.
         for n in 0..10u32 {
-            let at = Time::ZERO + Span::from_secs_f64(told.now);
+            let at = Time::ZERO + Span::from_secs_f64(driver.now);
             let came = at + Span::from_secs_f64(0.02 + 0.008 * f64::from(n));
-            told.law.on_sent(at, told.number, 1_000, Some(A_BIT_MORE), 1e6);
+            driver.law.on_sent(at, driver.number, 1_000, Some(1.1), 1e6);
             let arrived = PacketArrival { at: Some(PeerTime::from_nanos(came.as_nanos() as i64)), ecn: None };
-            let (number, size) = (told.number, Bytes::new(1_000));
+            let (number, size) = (driver.number, Bytes::new(1_000));
             let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
-            told.law.signals.hear(came, Round::Measured(None), &[report], (1e6, 20));
-            told.number += 1;
+            driver.law.signals.on_feedback(came, RttSource::Measured(None), &[report], (1e6, 20));
+            driver.number += 1;
         }
-        told.law.signals.q
+        driver.law.signals.q
     };
     assert!(queue(false) < 0.02 && queue(true) > 0.06, "{} {}", queue(false), queue(true));
 }
 
-/// What trains of four packets tell that leave at once, one in ten seconds of packets at 1 Mb/s: the
-/// flow's share of the queue. Each of the others arrives 8 ms after the one before, each of a train's `apart`
-/// seconds. Arrivals are told to 1/1024 s.
+/// Returns the flow's share of the queue by trains of four packets, among packets at 1 Mb/s. The packets of a train
+/// arrive `apart` seconds apart, the others 8 ms. Reports resolve arrivals to 1/1024 s.
 fn trains(apart: f64, waits: f64) -> Option<f64> {
     let (mut signals, size) = (Signals::new(), Bytes::new(1_000));
     let (mut sent, mut came) = (0.0_f64, 0.1_f64);
     for number in 0..2_000_u64 {
-        let at_once = number % 50 > 0 && number % 50 < 4;
-        if !at_once {
+        let in_train = number % 50 > 0 && number % 50 < 4;
+        if !in_train {
             // After a train the pacer waits for all of it.
             sent += if number % 50 == 4 { 0.032 } else { 0.008 };
         }
-        // The first ones meet no queue.
+        // The first packets meet no queue, which gives the base delay.
         let queue = if number < 10 { 0.0 } else { waits };
-        came = if at_once { came + apart } else { (sent + 0.1 + queue).max(came) };
+        came = if in_train { came + apart } else { (sent + 0.1 + queue).max(came) };
         let at = Time::ZERO + Span::from_secs_f64(sent);
         signals.on_sent(at, number, size.get(), None);
-        let told = (came * 1_024.0).floor() / 1_024.0;
-        let arrived = PacketArrival { at: Some(PeerTime::from_nanos((told * 1e9) as i64)), ecn: None };
+        let reported = (came * 1_024.0).floor() / 1_024.0;
+        let arrived = PacketArrival { at: Some(PeerTime::from_nanos((reported * 1e9) as i64)), ecn: None };
         let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
         let now = Time::ZERO + Span::from_secs_f64(came + 0.02);
-        let news = signals.hear(now, Round::Measured(None), &[report], (1e6, 20));
-        for train in &news.trains {
-            signals.trains.note(now.as_secs_f64(), train);
+        let feedback = signals.on_feedback(now, RttSource::Measured(None), &[report], (1e6, 20));
+        for train in &feedback.trains {
+            signals.trains.add(now.as_secs_f64(), train);
         }
     }
     signals.trains.share(came)
@@ -892,12 +905,12 @@ fn trains(apart: f64, waits: f64) -> Option<f64> {
 
 #[test]
 fn trains_tell_a_flows_share_of_the_queue_though_arrivals_are_told_to_a_millisecond() {
-    // On 2 and on 4 Mb/s 1 Mb/s arrives, and a train's packets come one after the other.
+    // In a shared queue on links of 2 and of 4 Mb/s, a train arrives at the link's rate.
     for (link, apart) in [(2e6, 0.004), (4e6, 0.002)] {
         let share = trains(apart, 0.05).unwrap();
         assert!((share * link / 1e6 - 1.0).abs() < 0.15, "{share} of {link}");
     }
-    // In a queue of its own, of 1 Mb/s, they come as all others do.
+    // In a queue of the flow's own, at 1 Mb/s, a train arrives at the flow's rate.
     let own = trains(0.008, 0.05);
     assert!((own.unwrap() - 1.0).abs() < 0.1, "{own:?}");
 }
@@ -909,71 +922,71 @@ fn trains_tell_no_share_where_no_queue_stood_before_them() {
 
 #[test]
 fn trains_that_show_a_queue_of_its_own_count_in_a_row_and_one_that_does_not_ends_that() {
-    let mut trains = Trains::default();
-    let train = |before, waited| Train { bits: 24_000.0, took: 0.024, before, waited };
+    let mut trains = TrainMonitor::default();
+    let train = |rate_before, was_queued| Train { bits: 24_000.0, duration: 0.024, rate_before, was_queued };
     for (n, before) in [1e6, 0.95e6, 0.5e6, 1e6].into_iter().enumerate() {
-        trains.note(1.0 + n as f64, &train(Some(before), true));
-        let own = [1, 2].map(|count| trains.show_own(count));
+        trains.add(1.0 + n as f64, &train(Some(before), true));
+        let own = [1, 2].map(|count| trains.shows_own_queue(count));
         assert_eq!(own, [[true, false], [true, true], [false, false], [true, false]][n], "after train {n}");
     }
     let share = trains.share(6.0).unwrap();
     assert!((0.8..0.9).contains(&share), "{share}");
-    trains.note(6.0, &train(None, false));
-    assert!(trains.show_own(1) && !trains.show_own(2), "one with too little before it says nothing");
-    trains.note(6.0, &train(Some(0.9e6), false));
-    assert!(trains.show_own(2), "a flow that gets what a train shows has it to itself, with a queue or without");
-    trains.note(6.0, &train(Some(0.5e6), false));
+    trains.add(6.0, &train(None, false));
+    assert!(trains.shows_own_queue(1) && !trains.shows_own_queue(2), "one with too little before it says nothing");
+    trains.add(6.0, &train(Some(0.9e6), false));
+    assert!(trains.shows_own_queue(2), "a flow that gets what a train shows has it to itself, with a queue or without");
+    trains.add(6.0, &train(Some(0.5e6), false));
     assert_eq!(trains.share(6.0), Some(share), "less, without a queue, may be all that was sent");
-    assert!(!trains.show_own(1));
+    assert!(!trains.shows_own_queue(1));
     assert_eq!(trains.share(30.0), None, "it is too long ago");
 }
 
 #[test]
 fn several_trains_leave_while_it_is_in_doubt_whether_the_queue_is_its_own() {
-    let mut table = Timetable::default();
+    let mut table = TrainSchedule::default();
     for n in 0..100_u32 {
         let now = 0.1 * f64::from(n);
-        table.delay(now, (5.0..7.0).contains(&now));
+        table.on_delay(now, (5.0..7.0).contains(&now));
     }
-    let count = table.wanted().unwrap_or(0);
+    let count = table.last_request().unwrap_or(0);
     assert!((6..=7).contains(&count), "{count} in two seconds");
 }
 
 #[test]
 fn a_loss_at_a_queue_raises_a_doubt_that_ends_by_time_or_once_the_queue_is_its_own() {
-    let (signals, news, config) = (Signals::new(), News::default(), config());
-    let after = |losses: u32, q: f64| {
-        let (mut delay, mut chance) = (Delay::new(), Chance::new());
-        (1..losses).for_each(|n| {
-            let _ = chance.see(9.0 + 0.1 * f64::from(n), &Loss { sent: 9.0, q, rank: 0.5 }, 0.0);
+    let (signals, feedback, config) = (Signals::new(), FeedbackSummary::default(), config());
+    let after = |count: u32, q: f64| {
+        let (mut delay, mut losses) = (DelayLaw::new(), LossClassifier::new());
+        (1..count).for_each(|n| {
+            let _ = losses.on_loss(9.0 + 0.1 * f64::from(n), &Loss { sent: 9.0, q, rank: 0.5 }, 0.0);
         });
         let loss = Some(Loss { sent: 9.9, q, rank: 0.5 });
-        delay.step(&Step { loss, ..step(&signals, &news, 10.0, 1e6) }, &mut chance, true, &config);
+        delay.update(&LawInput { loss, ..step(&signals, &feedback, 10.0, 1e6) }, &mut losses, true, &config);
         delay
     };
     let mut delay = after(1, 0.02);
-    assert!(delay.doubts(10.5, 1e6));
-    assert!(!delay.doubts(10.1 + A_WHILE, 1e6), "the time is over");
-    delay.owns(10.5, 1e6);
-    assert!(!delay.doubts(10.5, 1e6), "it is its own");
-    assert!(!after(1, 0.002).doubts(10.5, 1e6), "no queue");
-    assert!(!after(8, 0.02).doubts(10.5, 1e6), "losses that come at any queue, as a radio's do");
+    assert!(delay.is_queue_in_doubt(10.5, 1e6));
+    assert!(!delay.is_queue_in_doubt(10.1 + 2.0, 1e6), "the time is over");
+    delay.set_own_queue(10.5, 1e6);
+    assert!(!delay.is_queue_in_doubt(10.5, 1e6), "it is its own");
+    assert!(!after(1, 0.002).is_queue_in_doubt(10.5, 1e6), "no queue");
+    assert!(!after(8, 0.02).is_queue_in_doubt(10.5, 1e6), "losses that come at any queue, as a radio's do");
 }
 
 #[test]
 fn beside_a_queue_that_has_little_of_a_flow_a_train_tells_whose_it_is_and_one_of_ten_of_its_kind_stays() {
     let goes = |rate: f64, share: Option<f64>, own: bool| {
-        let mut told = Told::new(Rate::mbps(50));
-        told.run(3.0, Some(rate), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.06, 0.25) }));
-        let (signals, news, config) = (&told.law.signals, News::default(), config());
-        let (mut delay, mut chance) = (Delay::new(), Chance::new());
+        let mut driver = LawDriver::new(Rate::mbps(50));
+        driver.run(3.0, Some(rate), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.06, 0.25) }));
+        let (signals, feedback, config) = (&driver.law.signals, FeedbackSummary::default(), config());
+        let (mut delay, mut losses) = (DelayLaw::new(), LossClassifier::new());
         delay.begin(1.0, rate);
         if own {
-            delay.owns(1.0, rate);
+            delay.set_own_queue(1.0, rate);
         }
-        let step = Step { share, ..step(signals, &news, 3.0, rate) };
-        let turn = delay.step(&step, &mut chance, true, &config);
-        (delay.wonders(), matches!(turn, Turn::Go(_, "compete: little of a queue that stands")))
+        let step = LawInput { share, ..step(signals, &feedback, 3.0, rate) };
+        let turn = delay.update(&step, &mut losses, true, &config);
+        (delay.takes_train_request(), matches!(turn, Transition::Switch(_, "compete: little of a queue that stands")))
     };
     assert_eq!(goes(80e3, None, false), (true, false), "half of a packet in 60 ms");
     assert_eq!(goes(80e3, Some(0.09), false), (true, true));
@@ -982,16 +995,16 @@ fn beside_a_queue_that_has_little_of_a_flow_a_train_tells_whose_it_is_and_one_of
     assert_eq!(goes(400e3, Some(0.09), false), (false, false), "three packets");
 }
 
-/// A step while competing whose trains tell this share.
+/// Returns the rate of COMPETE after ten seconds with this share of the queue.
 fn competes_with(share: Option<f64>) -> f64 {
-    let (signals, news, config) = (Signals::new(), News::default(), config());
-    let (mut compete, mut chance) = (Compete::new(), Chance::new());
+    let (signals, feedback, config) = (Signals::new(), FeedbackSummary::default(), config());
+    let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
     compete.left = true;
     compete.begin(0.0, 1e6, 0.1);
     let mut rate = 0.0;
     for n in 1..100_u32 {
-        let step = Step { share, ..step(&signals, &news, 0.1 * f64::from(n), 1e6) };
-        if let Turn::Rate(now, _) = compete.step(&step, &mut chance, 0.003, &config) {
+        let step = LawInput { share, ..step(&signals, &feedback, 0.1 * f64::from(n), 1e6) };
+        if let Transition::Stay(now, _) = compete.update(&step, &mut losses, 0.003, &config) {
             rate = now;
         }
     }
@@ -1007,11 +1020,12 @@ fn above_half_of_a_shared_queue_the_window_does_not_grow_and_in_a_queue_of_its_o
     assert!((competes_with(Some(0.95)) - plain).abs() < 1.0, "its own");
 }
 
-/// The numbers in a source that are choices: not 0, 1, 2 or a half, nor the bits of a byte, the nanoseconds of a
-/// second, what keeps a divisor above zero, or how much is remembered.
+/// Returns the numbers in a source that no constant names. Exempt are 0, 1, 2 and a half, the bits of a byte, the
+/// nanoseconds of a second, and what keeps a divisor above zero.
 fn choices(source: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for line in source.lines().filter(|line| !line.trim_start().starts_with("const MOST_")) {
+    let is_constant = |line: &str| ["const ", "pub(super) const "].iter().any(|begin| line.starts_with(begin));
+    for line in source.lines().filter(|line| !is_constant(line.trim_start())) {
         let code: String = line.split("//").next().unwrap().split('"').step_by(2).collect();
         let chars: Vec<char> = code.chars().collect();
         let mut at = 0;
@@ -1052,28 +1066,26 @@ fn a_choice_is_told_from_arithmetic_by_its_form() {
         ("if (0.92..1.1).contains(&x) && n > 5 && q < 0.02 {", "0.92 1.1 5 0.02"),
         ("(0.5 * q, 8.0 * bytes, SEGMENT / 8.0, nanos / 1e9, p.max(1e-9), 1..=2, a.1.0, f64, u32::MAX, \"0.4\")", ""),
         ("8.0 + x.max(9.0) / 1e8", "8.0 9.0 1e8"),
-        ("const MOST_ARRIVALS: usize = 1 << 15;", ""),
-        ("const LATER: f64 = 1_000.5;", "1000.5"),
+        ("const MAX_ARRIVALS: usize = 1 << 15;", ""),
+        ("    pub(super) const LATER: f64 = 1_000.5;", ""),
+        ("let later = 1_000.5;", "1000.5"),
     ] {
         assert_eq!(choices(code).join(" "), wants, "{code}");
     }
 }
 
 #[test]
-fn every_choice_of_the_laws_is_a_constant_and_they_are_as_many_as_their_page_says() {
-    let place = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/steady");
+fn every_choice_of_the_laws_is_a_named_constant() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/steady");
     let mut files = 0;
-    for file in std::fs::read_dir(place).unwrap() {
+    for file in std::fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();
-        // The constants, the parameters, the formats, and tests.
-        if ["constants", "mod", "message", "tests"].iter().all(|name| !path.ends_with(format!("{name}.rs"))) {
+        // The parameters, the formats, and tests have numbers of their own.
+        if ["mod", "message", "tests"].iter().all(|name| !path.ends_with(format!("{name}.rs"))) {
             let found = choices(&std::fs::read_to_string(&path).unwrap());
             assert!(found.is_empty(), "{}: {found:?}", path.display());
             files += 1;
         }
     }
     assert!(files > 5, "{files}");
-    let numbers = include_str!("constants.rs").lines().filter(|line| line.starts_with("pub(super) const")).count();
-    let page = include_str!("../../../../docs/controllers/steady.md");
-    assert!(page.contains(&format!("{numbers} constants")), "{numbers}");
 }

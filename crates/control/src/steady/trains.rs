@@ -1,120 +1,151 @@
-//! Trains: a few packets that leave at once. In a queue they lie one behind the other, so they arrive at the rate at
-//! which the path serves them: the link's where the queue is shared, and what the flow gets anyway where the queue is
-//! its own. What arrives at other times, as a share of that, is the flow's share of the queue.
+//! Packet trains: a few packets that are sent back to back. In a queue they lie one behind the other, so they arrive at
+//! the rate at which the path serves them. In a shared queue this is the link's rate; in a queue of the flow's own it
+//! is the flow's rate. The rate of arrival before a train, divided by the train's, is the flow's share of the queue.
 
-use super::constants::*;
-use super::signals::Arrived;
+use super::packet::ArrivedPacket;
+
+/// Packets that are sent this many times as fast as the rate belong to a train.
+const TRAIN_SPEEDUP_MIN: f64 = 8.0;
+/// The least number of packets of a train.
+const TRAIN_PACKETS_MIN: u32 = 3;
+/// A train shows a queue of the flow's own if the rate of arrival before it is above this share of the train's: no
+/// other flow has much of the path then.
+const OWN_QUEUE_SHARE_MIN: f64 = 0.85;
+/// The time constant with which a train's weight in the mean share fades, in seconds.
+const SHARE_MEMORY: f64 = 10.0;
+/// How long the mean share is valid after the last train, in seconds.
+const SHARE_VALIDITY: f64 = 10.0;
 
 /// A train that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Train {
-    /// Bits of its packets after the first one, and the seconds in which these came.
+    /// The bits of its packets after the first one.
     pub(super) bits: f64,
-    pub(super) took: f64,
-    /// The rate, in bit/s, of what came just before it, where that was enough to tell one.
-    pub(super) before: Option<f64>,
-    /// All of that waited in a queue.
-    pub(super) waited: bool,
+    /// The seconds in which these arrived.
+    pub(super) duration: f64,
+    /// The rate of arrival just before the train, in bit/s, if enough packets arrived then.
+    pub(super) rate_before: Option<f64>,
+    /// All packets just before the train waited in a queue.
+    pub(super) was_queued: bool,
 }
 
-/// What trains have told.
+/// Finds trains among arriving packets, and keeps the flow's share of the queue that they show.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Trains {
-    /// The first and the last packet so far of what may be a train, and how many there are.
-    open: Option<(Arrived, Arrived, u32)>,
-    /// When the share was told last, and the sum of the shares by the trains' bits, and of these bits; they fade, too.
+pub(super) struct TrainMonitor {
+    /// The first and the last packet so far of a possible train, and its number of packets.
+    open: Option<(ArrivedPacket, ArrivedPacket, u32)>,
+    /// The time of the last train that counted, in seconds.
     share_at: f64,
+    /// The faded sums of the trains' shares times their bits, and of their bits.
     share: f64,
     weight: f64,
-    /// Trains in a row that showed a queue of its own.
+    /// The number of trains in a row that showed a queue of the flow's own.
     own: u32,
 }
 
-impl Trains {
-    /// A packet of `bits` has arrived, while `rate` is sent. Whether it ends a train: that one's first and last packet.
-    pub(super) fn see(&mut self, packet: Arrived, bits: f64, rate: f64) -> Option<(Arrived, Arrived)> {
-        let apart = bits / (MANY * rate.max(1.0));
+impl TrainMonitor {
+    /// Takes a packet of `bits` that arrived while the law's rate is `rate`. Returns the first and the last packet of
+    /// the train before it, if this packet ends one.
+    pub(super) fn on_arrival(
+        &mut self,
+        packet: ArrivedPacket,
+        bits: f64,
+        rate: f64,
+    ) -> Option<(ArrivedPacket, ArrivedPacket)> {
+        let gap_max = bits / (TRAIN_SPEEDUP_MIN * rate.max(1.0));
         if let Some((_, last, count)) = &mut self.open
-            && (0.0..=apart).contains(&(packet.sent - last.sent))
+            && (0.0..=gap_max).contains(&(packet.sent - last.sent))
         {
             (*last, *count) = (packet, *count + 1);
             return None;
         }
         let (first, last, count) = self.open.replace((packet, packet, 1))?;
-        (count >= ENOUGH).then_some((first, last))
+        (count >= TRAIN_PACKETS_MIN).then_some((first, last))
     }
 
-    /// Keeps what a train told.
-    pub(super) fn note(&mut self, now: f64, train: &Train) {
-        let Some(before) = train.before else { return };
-        // In bits, and by sums, since a train's own time is coarse: at high rates feedback tells it to a fourth.
-        let share = before * train.took;
-        // Nobody else has much of a path on which a flow gets nearly what a train shows, whether it has a queue there
-        // or not.
-        self.own = if share > NEARLY * train.bits { self.own + 1 } else { 0 };
-        if !train.waited {
-            // Where no queue stood, less than that may be all that was sent.
+    /// Adds what a train shows.
+    pub(super) fn add(&mut self, now: f64, train: &Train) {
+        let Some(before) = train.rate_before else { return };
+        // In bits and by sums instead of as a mean of quotients: at high rates reports resolve a train's duration to a
+        // quarter only.
+        let share = before * train.duration;
+        // A train in an empty queue counts here, too: a flow that gets nearly the train's rate shares the path with
+        // little else.
+        self.own = if share > OWN_QUEUE_SHARE_MIN * train.bits { self.own + 1 } else { 0 };
+        if !train.was_queued {
+            // Without a queue, a rate below the train's may only mean that the source sent less.
             return;
         }
-        let kept = libm::exp(-(now - self.share_at) / LATELY);
+        let kept = libm::exp(-(now - self.share_at) / SHARE_MEMORY);
         (self.share, self.weight) = (self.share * kept + share, self.weight * kept + train.bits);
         self.share_at = now;
     }
 
-    /// The flow's share of the queue lately; 1 where the queue is its own.
+    /// Returns the flow's share of the queue by recent trains: 1 in a queue of its own.
     pub(super) fn share(&self, now: f64) -> Option<f64> {
-        (now - self.share_at < LATELY && self.weight > 0.0).then(|| self.share / self.weight)
+        (now - self.share_at < SHARE_VALIDITY && self.weight > 0.0).then(|| self.share / self.weight)
     }
 
-    /// Whether so many trains in a row showed a queue of its own.
-    pub(super) fn show_own(&self, count: u32) -> bool {
+    /// Whether the last `count` trains showed a queue of the flow's own.
+    pub(super) fn shows_own_queue(&self, count: u32) -> bool {
         self.own >= count
     }
 
-    /// A queue of its own is to be shown anew.
-    pub(super) fn forget_own(&mut self) {
+    /// Discards the trains that showed a queue of the flow's own.
+    pub(super) fn reset_own_queue(&mut self) {
         self.own = 0;
     }
 }
 
-/// When trains are wanted.
+/// The time from the start of COMPETE to its first train, in seconds.
+const FIRST_TRAIN_DELAY: f64 = 0.3;
+/// The time between trains in COMPETE, in seconds. A train is a burst, which costs other flows some delay.
+const TRAIN_INTERVAL: f64 = 3.0;
+/// The time after which a train that showed a queue of the flow's own is confirmed by another one, in seconds.
+const CONFIRMATION_INTERVAL: f64 = 0.3;
+/// The time between trains in DELAY while the queue is in doubt, in seconds.
+const DOUBT_INTERVAL: f64 = 0.3;
+
+/// Decides when trains are sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Timetable {
-    /// How many were wanted.
+pub(super) struct TrainSchedule {
+    /// The number of trains requested so far.
     count: u32,
-    /// When the last one was, and from when on the next one may be.
+    /// The time of the last request, in seconds.
     at: f64,
+    /// The earliest time of the next one in COMPETE, in seconds.
     next: f64,
 }
 
-impl Timetable {
-    /// A competition begins.
-    pub(super) fn begin(&mut self, now: f64) {
-        self.next = now + A_MOMENT;
+impl TrainSchedule {
+    /// Starts COMPETE's schedule.
+    pub(super) fn begin_compete(&mut self, now: f64) {
+        self.next = now + FIRST_TRAIN_DELAY;
     }
 
-    /// While competing: in a queue that has room for it, for a train that is lost tells nothing and is a loss that TCP
-    /// has not got. Sooner where the last one showed a queue of its own.
-    pub(super) fn compete(&mut self, now: f64, room: bool, own: bool) {
-        if room && (now >= self.next || own && now >= self.at + A_MOMENT) {
-            self.leave(now);
+    /// Requests a train in COMPETE if one is due and the queue has `room` for it. A train that overflows the queue
+    /// shows nothing, and its loss is one that a TCP does not have. `own`: the last train showed a queue of the flow's
+    /// own.
+    pub(super) fn on_compete(&mut self, now: f64, room: bool, own: bool) {
+        if room && (now >= self.next || own && now >= self.at + CONFIRMATION_INTERVAL) {
+            self.request(now);
         }
     }
 
-    /// In DELAY: several in a row while it is in doubt whether the queue is the flow's own.
-    pub(super) fn delay(&mut self, now: f64, doubts: bool) {
-        if doubts && now >= self.at + A_MOMENT {
-            self.leave(now);
+    /// Requests trains in DELAY while it is in doubt whether the queue is the flow's own.
+    pub(super) fn on_delay(&mut self, now: f64, in_doubt: bool) {
+        if in_doubt && now >= self.at + DOUBT_INTERVAL {
+            self.request(now);
         }
     }
 
-    fn leave(&mut self, now: f64) {
+    fn request(&mut self, now: f64) {
         self.count += 1;
-        (self.at, self.next) = (now, now + SEEN);
+        (self.at, self.next) = (now, now + TRAIN_INTERVAL);
     }
 
-    /// How many were wanted so far; each once.
-    pub(super) fn wanted(&self) -> Option<u32> {
+    /// Returns the number of the last train requested, which identifies it.
+    pub(super) fn last_request(&self) -> Option<u32> {
         (self.count > 0).then_some(self.count)
     }
 }

@@ -1,0 +1,65 @@
+//! The input that all laws take at a report, and the transition that they return.
+
+use super::packet::Loss;
+use super::signals::{FeedbackSummary, Signals};
+
+/// If the flow's share of the queue is below this, trains show that the queue is shared. In a queue of its own the
+/// share is 1, and reports resolve a train's duration to a millisecond only.
+const SHARED_QUEUE_SHARE_MAX: f64 = 0.85;
+
+/// A segment of a congestion window, in bits: that of a TCP with 1500 B packets, independent of the session's packet
+/// size, so that the windows of both window-based laws compare with TCP's.
+pub(super) const SEGMENT_BITS: f64 = 8.0 * 1_500.0;
+
+/// The relation between the rate that a law asks for and the rate that is sent. In a group, the sender follows one
+/// receiver, so that another receiver's law may ask for more or for less than is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RateRelation {
+    /// The sent rate is at most the law's, so that a yield of the law takes effect.
+    pub(super) is_upper_bound: bool,
+    /// The sent rate is the law's.
+    pub(super) is_limiting: bool,
+}
+
+impl RateRelation {
+    /// The relation towards a single receiver: the law's rate is sent.
+    pub(super) const UNICAST: Self = Self { is_upper_bound: true, is_limiting: true };
+}
+
+/// A law's decision at a report. Rates are in bit/s; the text is the rule that decided.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Transition {
+    /// The law stays in charge and asks for this rate.
+    Stay(f64, &'static str),
+    /// The other law takes over: COMPETE from this rate on, DELAY from this rate of arrival on.
+    Switch(f64, &'static str),
+}
+
+/// The input of a law at a report.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LawInput<'a> {
+    /// The time, in seconds.
+    pub(super) now: f64,
+    /// The time since the last report, in seconds.
+    pub(super) dt: f64,
+    /// The rate that was last decided on, in bit/s.
+    pub(super) rate: f64,
+    /// The round-trip time, in seconds.
+    pub(super) rtt: f64,
+    pub(super) signals: &'a Signals,
+    pub(super) feedback: &'a FeedbackSummary,
+    /// The newest loss, if its packet left after the last response to a loss (one response per round trip).
+    pub(super) loss: Option<Loss>,
+    /// A packet with a CE mark left after the last response to a mark or a loss.
+    pub(super) mark: bool,
+    /// The flow's share of the queue by its trains; `None` without trains.
+    pub(super) share: Option<f64>,
+    pub(super) relation: RateRelation,
+}
+
+impl LawInput<'_> {
+    /// Returns true if trains show that other flows share the queue.
+    pub(super) fn is_shared(&self) -> bool {
+        self.share.is_some_and(|share| share < SHARED_QUEUE_SHARE_MAX)
+    }
+}
