@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadycast import cause, dumps, openloop, replay, style
+from steadycast import call_diagnosis, dumps, openloop, replay, style
 from steadycast.controllers import find, registry
 from steadycast.core import core
 from steadycast.errors import UserError, reason
@@ -130,7 +130,7 @@ def _averaged(found: Json, key_file: Path | None) -> Json:
 
 def _seen(bins: list[Json], bin_s: float) -> Json:
     active = [each for each in bins if each["packets"]]
-    packets, lost = sum(each["packets"] for each in bins), cause.losses(bins)
+    packets, lost = sum(each["packets"] for each in bins), call_diagnosis.losses(bins)
     told = [
         (each["delay_ms"], each["packets"] - (each["lost"] or 0))
         for each in active
@@ -164,7 +164,7 @@ def _worst(bins: list[Json], bin_s: float) -> Json | None:
     marks = [bad(each) for each in bins]
     first = max(range(len(bins) - n + 1), key=lambda i: sum(marks[i : i + n]))
     part = [each for each in bins[first : first + n] if each["packets"]]
-    packets, lost = sum(each["packets"] for each in part), cause.losses(part)
+    packets, lost = sum(each["packets"] for each in part), call_diagnosis.losses(part)
     return {
         "from_s": first * bin_s,
         "to_s": first * bin_s + WORST_S,
@@ -279,7 +279,7 @@ def _capacity(bins: list[Json]) -> Json:
 def sentences(call: Json) -> list[str]:
     """Say what made the call bad, what another controller would have done, what was seen, and what the path was."""
     seen, path = call["seen"], call["path"]
-    said = [cause.sentence(call), *([replay.answer(call)] if "replay" in call else [])]
+    said = [call_diagnosis.sentence(call), *([replay.answer(call)] if "replay" in call else [])]
     said += [
         f"{call['file']}: {seen['source']}, {say.seconds(seen['length_s'])}, {say.count(seen['packets'])} packets, "
         f"{say.count(seen['reports'])} reports.",
@@ -515,7 +515,7 @@ def _draw(call: Json) -> Figure:
     canvas.from_zero(middle_axes, max(known, default=0.0) * 1.05)
     lost = [100 * (each["lost"] or 0) / each["packets"] if each["packets"] else 0.0 for each in bins]
     low.bar(middles, lost, width=bin_s, color=style.FATE["lost"])
-    low.set_title("lost (%)" if cause.losses(bins) is not None else "lost: unknown")
+    low.set_title("lost (%)" if call_diagnosis.losses(bins) is not None else "lost: unknown")
     canvas.from_zero(low, max(lost) * 1.05)
     low.set_xlabel("time (s)", loc="right")
     low.set_xlim(0, len(bins) * bin_s)

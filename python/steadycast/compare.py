@@ -17,11 +17,11 @@ from steadycast import files
 from steadycast.arguments import typed
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, find, number, write_text
-from steadycast.report import canvas, choice, film, over_time, page, say, several
+from steadycast.report import canvas, choice, film, over_time, page, run_comparison, say
 from steadycast.report.answer import uncompared
 from steadycast.report.cells import Cells, verdict
 from steadycast.report.markup import Html, element, joined, plain
-from steadycast.report.several import Run, quantities, sections
+from steadycast.report.run_comparison import Run, quantities, sections
 from steadycast.report.words import glossary, term
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Verdict:
 
 def read(paths: Sequence[Path]) -> list[Run]:
     """Read runs; those whose folders have one name are called by their paths."""
-    runs = [several.read(path) for path in paths]
+    runs = [run_comparison.read(path) for path in paths]
     names = [name for name, _ in {(run.name, run.path.resolve()) for run in runs}]
     return [Run(str(r.path), r.path, r.summary, r.folders) if names.count(r.name) > 1 else r for r in runs]
 
@@ -170,12 +170,12 @@ def _lines(runs: Sequence[Run]) -> Cells:
     """Line per run, best and worst marked."""
     classes = {"best": ("ok", "▲"), "worst": ("bad", "▼")}
 
-    def cell(column: several.Measure, n: int) -> str:
+    def cell(column: run_comparison.Measure, n: int) -> str:
         said = str(column.how(column.values[n]))
         colour, sign = classes.get(column.marks()[n], ("", ""))
         return element("span", f"{said} {sign}", class_=colour) if sign else said
 
-    columns = several.measures(runs)
+    columns = run_comparison.measures(runs)
     rows = [[run.name, *(cell(c, n) for c in columns)] for n, run in enumerate(runs)]
     return ["run", *(column.head for column in columns)], rows
 
@@ -278,22 +278,22 @@ def save_figures(runs: Sequence[Run], base: Run | None, folder: Path) -> list[Pa
             saved.append(folder / f"{name}{ending}")
             drawing.save(saved[-1])
         saved.append(folder / f"{name}.csv")
-        write_text(saved[-1], several.data(*lines()))
+        write_text(saved[-1], run_comparison.data(*lines()))
     if not saved:
         raise UserError("--figures", "none of these runs has a video over time", "leave it away")
     return saved
 
 
-_Drawn = tuple[str, Callable[[], "Figure | None"], Callable[[], tuple[list[several.Seen], str]]]
+_Drawn = tuple[str, Callable[[], "Figure | None"], Callable[[], tuple[list[run_comparison.Seen], str]]]
 
 
 def _figures(runs: Sequence[Run]) -> Iterator[_Drawn]:
     """Give each figure's name, what draws it, and what gives its lines; frame by frame it is of the first seed."""
-    for name, (_, column, _, _) in several.FIGURES.items():
+    for name, (_, column, _, _) in run_comparison.FIGURES.items():
         yield (
             name,
-            partial(several.together, runs, name),
-            lambda column=column: (several.videos(runs, column), column),  # type: ignore[misc]
+            partial(run_comparison.together, runs, name),
+            lambda column=column: (run_comparison.videos(runs, column), column),  # type: ignore[misc]
         )
     firsts = [(run.name, run.folders[0]) for run in runs]
     for quantity in over_time.QUANTITIES.values():
@@ -306,9 +306,9 @@ def _figures(runs: Sequence[Run]) -> Iterator[_Drawn]:
 
 def _lines_over_time(
     quantity: over_time.Quantity, runs: Sequence[tuple[str, Folder]]
-) -> tuple[list[several.Seen], str]:
+) -> tuple[list[run_comparison.Seen], str]:
     lines = [
-        several.Seen(f"{name}: {line.flow['name']}", line.flow, line.t.tolist(), line.values.tolist())
+        run_comparison.Seen(f"{name}: {line.flow['name']}", line.flow, line.t.tolist(), line.values.tolist())
         for name, folder in runs
         for line in quantity.lines(folder)
     ]
@@ -338,9 +338,13 @@ class Comparison:
             UserError: no such figure, or nothing to show.
 
         """
-        drawing = canvas.drawn(lambda: several.together(self.runs, name)) if name in several.FIGURES else None
+        drawing = (
+            canvas.drawn(lambda: run_comparison.together(self.runs, name))
+            if name in run_comparison.FIGURES
+            else None
+        )
         if drawing is None:
-            remedy = f"there are: {', '.join(several.FIGURES)}, of runs with a video"
+            remedy = f"there are: {', '.join(run_comparison.FIGURES)}, of runs with a video"
             raise UserError(name, "there is no such figure of these runs", remedy)
         return drawing
 
@@ -391,7 +395,7 @@ def compare(runs: Mapping[str, Any] | Sequence[Any]) -> Comparison:
 
 def _compared(name: str | None, given: Any) -> Run:
     if isinstance(given, str | Path):
-        run = several.read(Path(given))
+        run = run_comparison.read(Path(given))
         return run if name is None else replace(run, name=name)
     summary = getattr(given, "summary", None)
     if summary is None:
@@ -408,7 +412,7 @@ def with_base(runs: Sequence[Run], base: Run | None) -> list[Run]:
     return [base, *(run for run in runs if run.path.resolve() != base.path.resolve())]
 
 
-def _cells(row: several.Row, base: Run | None) -> list[str]:
+def _cells(row: run_comparison.Row, base: Run | None) -> list[str]:
     cells = [row.how(v) for v in row.values]
     was = number(row.values[0])
     if base is None or was is None:

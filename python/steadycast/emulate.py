@@ -18,7 +18,7 @@ from steadycast.loading import Sets, Source, changes, folder_of, load, place_of
 from steadycast.progress import Progress, Silent, shown
 from steadycast.result import Run
 from steadycast.rootless import bare, need_rights
-from steadycast.steps import Keep, Ladders, Made, Plan, Ready, stage
+from steadycast.run_pipeline import Keep, Ladders, Made, Plan, Ready, stage
 
 
 def _program() -> str:

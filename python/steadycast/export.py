@@ -9,7 +9,7 @@ from steadycast.files import folder as folder_of
 from steadycast.files import whole
 from steadycast.folder import TABLES, Folder
 from steadycast.hints import named
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 
 _ANOTHER = "make room, or give another -o DIR"
 _HEADERS_BYTES = 28  # UDP and IP: the classic traces count payload where ours count IP packets

@@ -27,7 +27,7 @@ from steadycast.errors import UnwrittenError, UserError, meant, reason
 from steadycast.files import readable, whole
 from steadycast.files import write_text as write_text
 from steadycast.hints import named
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 
 try:
     import fcntl

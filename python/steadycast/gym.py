@@ -21,8 +21,8 @@ from steadycast.errors import MissingError, UserError
 from steadycast.loading import Sets, Source, changes, folder_of, load, place_of
 from steadycast.progress import Silent
 from steadycast.result import Run
+from steadycast.run_pipeline import Plan, Ready, drive, record_of
 from steadycast.scenario import Flow, Pipe, Queue, Scenario, Topology
-from steadycast.steps import Plan, Ready, drive, record_of
 
 try:
     import gymnasium

@@ -13,7 +13,7 @@ import numpy as np
 
 from steadycast.errors import UserError
 from steadycast.files import whole
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.media import metrics
 from steadycast.media import vmaf as vmaf_of
 from steadycast.media.clip import opened, own_rate, parse_fps, parse_size, resampled

@@ -25,7 +25,7 @@ from steadycast.loading import load
 from steadycast.media.table import FrameTable
 from steadycast.progress import Progress, Silent
 from steadycast.report import say
-from steadycast.steps import Plan, Ready, drive
+from steadycast.run_pipeline import Plan, Ready, drive
 from steadycast.toml import document
 from steadycast.workers import cores
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadycast.folder import SOMETIMES, Draft, Folder, Json
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory

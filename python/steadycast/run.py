@@ -15,7 +15,7 @@ from steadycast.folder import Draft, Folder, Json, aggregate
 from steadycast.loading import Sets, Source, changes, folder_of, load, place_of, seeds_of
 from steadycast.progress import Progress, Silent, shown
 from steadycast.result import Run
-from steadycast.steps import Keep, Plan, Ready, stage
+from steadycast.run_pipeline import Keep, Plan, Ready, stage
 from steadycast.workers import LostError, Workers, cores
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from steadycast.errors import MissingError
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 
 Column = tuple[str, str, Any]
 """A column as the core tells it (`_core.Simulation.table`): name, kind, content."""

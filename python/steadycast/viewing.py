@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from steadycast import record
 from steadycast.errors import UserError
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.media.quality import OnScreen, Quality, Shown, evaluate, pictures_at, screen
 from steadycast.media.splice import NEVER, Fates, Quantizers
 from steadycast.media.table import F64, Bools

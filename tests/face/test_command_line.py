@@ -16,7 +16,7 @@ from steadycast.controllers import find
 from steadycast.folder import Draft
 from steadycast.loading import load
 from steadycast.result import Run
-from steadycast.steps import Ready, record_of
+from steadycast.run_pipeline import Ready, record_of
 
 from tests.conftest import SMALL, Say, ran, started
 
@@ -28,7 +28,18 @@ min = 0.01
 """
 LONG = "a" * 300
 COMMANDS = [
-    *("run", "demo", "scenarios", "networks", "clips", "doctor", "sweep", "experiment", "test-cases", "emulate"),
+    *(
+        "run",
+        "demo",
+        "scenarios",
+        "networks",
+        "clips",
+        "doctor",
+        "sweep",
+        "experiment",
+        "test-cases",
+        "emulate",
+    ),
     "agree",
     *("judge", "report", "compare", "encode", "quality", "export", "call", "psnr", "controllers", "check"),
     *("schema", "lab", "reproduce", "send", "serve", "receive"),
@@ -171,7 +182,7 @@ def test_a_promise_that_a_run_breaks_is_said_in_terminal_page_and_summary(
         run.summary["warnings"].append(said)
         return run
 
-    monkeypatch.setattr("steadycast.steps.record_of", broken)
+    monkeypatch.setattr("steadycast.run_pipeline.record_of", broken)
     done = say("run", scenario, "-o", tmp_path / "home", code=0)
     assert said in " ".join(done.err.split())
     assert said in json.loads((tmp_path / "home" / "summary.json").read_text())["warnings"]

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from steadycast import units
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 
 if TYPE_CHECKING:
     from steadycast.cases.case import Bound, Case

@@ -466,7 +466,7 @@ def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = N
     """Write the report of a run, or those of several seeds and the one of all."""
     from steadycast.folder import is_seeds
     from steadycast.report.page import write_report
-    from steadycast.report.several import write_seeds_report
+    from steadycast.report.run_comparison import write_seeds_report
 
     if not is_seeds(place):
         return write_report(place, drawings=drawings() if drawings is not None else None)

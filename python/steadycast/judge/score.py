@@ -22,7 +22,7 @@ from steadycast.core import core
 from steadycast.folder import number
 from steadycast.judge import mark
 from steadycast.judge.pair import Pair, seconds
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.media.table import F64
 
 _LARGEST = 1e15

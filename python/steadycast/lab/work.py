@@ -16,7 +16,7 @@ from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, number
 from steadycast.lab import text as scenario_text
 from steadycast.lab.watch import why
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.media.prepare import MediaKept
 from steadycast.progress import Progress
 from steadycast.report import choice, say, series
@@ -24,7 +24,7 @@ from steadycast.report.answer import answer, counted, title
 from steadycast.report.rank import alike, ranked_receivers
 from steadycast.report.terminal import heading
 from steadycast.result import Held, Run
-from steadycast.steps import Keep, Plan, Ready, conduct
+from steadycast.run_pipeline import Keep, Plan, Ready, conduct
 
 _KEPT = 2
 """How many flows' media a process keeps, pictures included."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from steadycast import style, units
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, number
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.report import canvas, over_time, say, series
 from steadycast.report.canvas import Drawing, Label
 from steadycast.report.rank import alike, ranked_receivers

@@ -10,7 +10,7 @@ import numpy as np
 
 from steadycast import style
 from steadycast.folder import Folder, Json
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.report import canvas
 from steadycast.report.answer import title
 from steadycast.report.rank import ranked_receivers

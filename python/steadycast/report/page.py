@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from steadycast import record, style
 from steadycast.folder import Folder, Json, number, write_text
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.record import reach
 from steadycast.report import canvas, cells, figures, film, say
 from steadycast.report.answer import answer, counted, title, uncompared

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadycast import style, units
 from steadycast.folder import Folder, Json, number
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.report import say
 from steadycast.report.answer import title
 from steadycast.report.canvas import Label, note

@@ -15,7 +15,7 @@ from steadycast.arguments import typed
 from steadycast.errors import UserError
 from steadycast.files import folder, write_text, written
 from steadycast.folder import Claim
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.loading import Sets, Source, changes, literal, seeds_of
 from steadycast.progress import Progress, shown
 from steadycast.sweep import plan as planning

@@ -18,7 +18,7 @@ from steadycast import record, style, units
 from steadycast.errors import UserError, meant
 from steadycast.files import write_text, written
 from steadycast.folder import Json, spread, write_json
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.report import canvas, choice, page, say
 from steadycast.report.answer import MOSTLY
 from steadycast.report.markup import Html, element, joined

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import whole
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.sweep.plan import RESERVED, Plan
 
 RESULTS = "results.parquet"

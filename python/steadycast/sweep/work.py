@@ -12,7 +12,7 @@ from steadycast.loading import place_of
 from steadycast.media.prepare import MediaKept, media_of
 from steadycast.progress import Progress, Silent
 from steadycast.result import Run
-from steadycast.steps import Keep, Plan, Ready, conduct, drive
+from steadycast.run_pipeline import Keep, Plan, Ready, conduct, drive
 from steadycast.sweep.plan import Base, Task
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ Task = tuple[Path, Path, Json]
 """The folder in which the tables were written, the one that it becomes, and the summary."""
 
 
-class Ahead:
+class FigurePrefetcher:
     """Figures that are drawn while the run that they show makes its film.
 
-        with Ahead(Path("runs/home")) as ahead:
-            run(..., out="runs/home", recorded=ahead.draw)
-            write_report("runs/home", drawings=ahead.drawings())
+        with FigurePrefetcher(Path("runs/home")) as prefetcher:
+            run(..., out="runs/home", recorded=prefetcher.draw)
+            write_report("runs/home", drawings=prefetcher.drawings())
 
     The process loads what draws at the beginning of the block, beside the simulation. On one processor, and where the
     system is not POSIX, there is no process, and `drawings` has nothing.
@@ -34,7 +34,7 @@ class Ahead:
 
     def __enter__(self) -> Self:
         if os.name == "posix" and cores() > 1:
-            self._helper = Helper("steadycast.ahead:drawer")
+            self._helper = Helper("steadycast.figure_prefetch:drawer")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,7 +16,7 @@ from steadycast.core import core
 from steadycast.emulate import emulate
 from steadycast.errors import Problems, UserError
 from steadycast.folder import FORMAT, Draft, Json, aggregate, find, number
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.loading import Sets, changes, load, seeds_of
 from steadycast.progress import Progress
 from steadycast.report import say
