@@ -56,7 +56,7 @@ class Source(Protocol):
         ...
 
     def identity(self) -> str:
-        """A key that is different if the pictures may be different."""
+        """Return a key that changes whenever the pictures may change."""
         ...
 
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
@@ -166,7 +166,7 @@ class Clip:
         return " + ".join(names) if len(names) <= 3 else f"{names[0]} + … + {names[-1]} ({len(names)} clips)"
 
     def identity(self) -> str:
-        """A hash of the files' contents, and of the raw files' pixel format."""
+        """Return a hash of the files' contents, and of the raw files' pixel format."""
         digest = hashlib.sha256(_READING)
         if self.seconds is not None:
             digest.update(f"{self.seconds} s".encode())
