@@ -61,12 +61,12 @@ def film(
     """Encode the original and the picture on each viewer's screen, side by side, slot by slot.
 
     Args:
-        viewers: of one video flow: they watch the same clip.
+        viewers: viewers of one video flow, who watch the same clip.
         kind: the container, one of `FORMATS`.
-        told: told how many slots of how many are done.
-        cut: which slots, and how; without it all of them, as they are.
+        told: callback that receives the number of finished slots, and their total.
+        cut: the slots, and the encoding; by default all slots at full size.
 
-    Returns: the file's bytes; `None` where they would be more than ``cut`` allows.
+    Returns: the file's content; `None` if it would exceed the size in ``cut``.
 
     """
     ladder = viewers[0].ladder
@@ -245,7 +245,7 @@ def _encoding(kind: str) -> Iterator[None]:
     try:
         yield
     except av.error.InvalidDataError:
-        raise  # what was to be decoded, not the encoder
+        raise  # an error of decoding, not of the encoder
     except av.error.FFmpegError as error:
         problem = f"FFmpeg's {FORMATS[kind][0]} can't encode it ({error.strerror})"
         without = named("--no-film", "film=False")

@@ -399,12 +399,12 @@ def _same(file: int, path: Path) -> bool:
 
 
 class Draft:
-    """A run folder in the making.
+    """An unfinished run folder.
 
-    Lives in DIR.part, whose summary (the file ``mark``) says `complete: false`, and becomes DIR by `finish`; an older
-    DIR stays until then. `complete: true` is the very last thing written, after the rename: at whatever moment the
-    program dies, nothing looks whole that is not.
-    Nobody else writes there meanwhile (`Claim`). DIR.part is made by the first thing that is written, or by `begin`.
+    It is written as DIR.part, whose summary (the file ``mark``) says `complete: false`. `finish` renames it to DIR; an
+    older DIR is kept until then. `complete: true` is written last, after the rename, so that a crash at any time leaves
+    no folder that seems complete. A `Claim` excludes other writers. DIR.part is created by the first write, or by
+    `begin`.
 
         with Draft(out, force=False) as draft:
             draft.table("rates", frame)

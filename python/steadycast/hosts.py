@@ -50,7 +50,7 @@ class Member:
     ends: bool = True
     """May end by itself, with code 0, before the time is over."""
     log: str | None = None
-    """Where its output goes; it is then in a process group of its own. `None`: where the crew's goes."""
+    """The file of its output, which also gives it a separate process group; `None` for the crew's output."""
     own: bool = False
     """It is a program of ours, which the plan's confinement is not for."""
 

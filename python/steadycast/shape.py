@@ -1,7 +1,7 @@
-"""The shape of files that runs leave: what a summary, a film's facts or a table may hold, checked where they are read.
+"""The schema of the files in run folders (summaries, film descriptions, tables), which is checked on reading.
 
-Whoever reads them afterwards need not ask whether a number is one. The shape of a summary and of tables is what
-`crates/record` declares. Keys that nothing here names are not looked at.
+The readers can then rely on the types of all values. `crates/record` declares the schema of summaries and tables.
+Unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ FILM: Shape = Object(
     },
     frozenset({"flow", "receiver", "from_s", "to_s", "slots", "frames"}),
 )
-"""What `film.json` says."""
+"""The schema of `film.json`."""
 JUDGED: Shape = Object(
     {"cells": Each(Object({"network": TEXT, "worst": Object({})}, frozenset({"network"})))}
 )
-"""What is read of an earlier `judge.json`."""
+"""The schema of the keys that are read from an earlier `judge.json`."""
 
 _OF_UNITS = {"text": TEXT, "true or false": FLAG}
 _LISTS = {

@@ -1,7 +1,7 @@
 """`steadycast serve`: a page, and WHEP for it and for other players (draft-ietf-wish-whep-04).
 
-A viewer's browser posts its offer and gets an answer; from then on media goes over UDP, past this server. There are no
-candidates to be told later, since the sender is ICE-lite: PATCH is not allowed.
+A viewer's browser posts its offer and receives an answer; media are then sent over UDP, without this server. The sender
+is ICE-lite and has no late candidates, so that PATCH is not supported.
 """
 
 from __future__ import annotations
