@@ -41,7 +41,7 @@ integrations: setup-dev ## compile and lint what puts our controllers into other
 
 bench: setup-dev ## packet-hops per CPU second, beside ns-2; what a user waits for
 	@$(RUN) -m validation.bench
-	@$(RUN) -m validation.waits
+	@$(RUN) -m validation.latency_bench
 
 bench-live: setup-dev ## what sending costs beside a bare loop and FFmpeg, and what emulation adds (as root)
 	@$(RUN) -m validation.bench_live

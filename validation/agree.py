@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steadycast.agree import Agreement, agree
 from steadycast.folder import Json, number
 from steadycast.progress import Silent
+from steadycast.world_agreement import Agreement, agree
 
 from validation import page
 

@@ -172,7 +172,7 @@ def _media() -> str:
     import av
 
     here = Path(steadycast.__file__).resolve().parent
-    files = [here / name for name in ("run.py", "steps.py", "emulate.py", "viewing.py")]
+    files = [here / name for name in ("run.py", "run_pipeline.py", "emulate.py", "viewing.py")]
     files += [Path(observe.__file__).resolve(), *sorted((here / "media").glob("*.py"))]
     digest = hashlib.sha256(repr(sorted(av.library_versions.items())).encode())
     for file in files:

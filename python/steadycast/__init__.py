@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from steadycast._core import SentPacket as SentPacket
     from steadycast._core import Setup as Setup
     from steadycast._core import __version__ as __version__
-    from steadycast.agree import Agreement as Agreement
-    from steadycast.agree import agree as agree
     from steadycast.compare import Comparison as Comparison
     from steadycast.compare import compare as compare
     from steadycast.controllers import controllers as controllers
@@ -44,6 +42,8 @@ if TYPE_CHECKING:
     from steadycast.sweep import Sweep as Sweep
     from steadycast.sweep import sweep as sweep
     from steadycast.table import Table as Table
+    from steadycast.world_agreement import Agreement as Agreement
+    from steadycast.world_agreement import agree as agree
 
 PARTS = (
     "Arq Buffer Change Clock Encode Event Expect Flow Jitter Leg Level Link Loss Map001 Numbers Period Pipe Playout "
@@ -52,7 +52,7 @@ PARTS = (
 """The tables of a scenario."""
 _HOMES = {
     "steadycast._core": ("ArrivedPacket", "Report", "ReportSlot", "SentPacket", "Setup", "__version__"),
-    "steadycast.agree": ("Agreement", "agree"),
+    "steadycast.world_agreement": ("Agreement", "agree"),
     "steadycast.compare": ("Comparison", "compare"),
     "steadycast.controllers": ("controllers",),
     "steadycast.emulate": ("Emulated", "Program", "emulate"),

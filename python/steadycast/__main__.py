@@ -1,4 +1,4 @@
-"""`steadycast`, and `python -m steadycast`: the version is told without building the command line."""
+"""The entry point of `steadycast` and `python -m steadycast`; `--version` does not build the command line."""
 
 from __future__ import annotations
 

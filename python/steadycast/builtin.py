@@ -1,4 +1,4 @@
-"""The scenarios that come with the program, and are run by their names."""
+"""The built-in scenarios and networks, which are used by name."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from steadycast.errors import UserError, meant
 from steadycast.files import folder, write_text
 
 FOLDER = Path(__file__).parent / "scenarios"
-"""Where they are: in a checkout a link to its folder of scenarios, which the wheel has as files."""
+"""The folder of the built-in scenarios: a link in a checkout, and files in the wheel."""
 
 NETWORKS = (FOLDER / "networks").resolve()
-"""Where the networks are that scenarios name."""
+"""The folder of the built-in networks."""
 
 
 def names(of: Path = FOLDER) -> list[str]:
-    """Return their names, in the order of the alphabet."""
+    """Return the names of the built-in scenarios, in alphabetical order."""
     return sorted(path.stem for path in of.glob("*.toml") if path.stem != "sets")
 
 
 def find(name: str, of: Path = FOLDER) -> Path | None:
-    """Return the file of a built-in scenario; `None` when there is none of this name."""
+    """Return the file of a built-in scenario; `None` if there is none with this name."""
     return of / f"{name}.toml" if name in names(of) else None
 
 
 def scenario_at(path: Path) -> Path:
-    """Return the path of a scenario file: the one that is named, or the built-in one of this name.
+    """Return the path of a scenario file: the given file, or the built-in scenario with this name.
 
-    `home` is the file of that name, else `home.toml` beside it, else the built-in scenario.
+    For example, `home` is the file `home`, else `home.toml` in the same folder, else the built-in scenario.
     """
     if path.is_file():
         return path
@@ -44,12 +44,12 @@ def scenario_at(path: Path) -> Path:
 
 
 def about(name: str) -> str:
-    """Say in one sentence what a built-in scenario is: the comment that its file begins with."""
+    """Describe a built-in scenario in one sentence, the comment at the beginning of its file."""
     return path_of(name).read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
 
 
 def copy(chosen: Iterable[str], into: Path, of: Path = FOLDER) -> list[Path]:
-    """Copy built-in scenarios, or networks, and the traces that they name, into a folder; return what was written."""
+    """Copy built-in scenarios or networks into a folder, with their traces; return the written files."""
     texts: dict[Path, str] = {}
     for name in chosen:
         text = path_of(name, of).read_text(encoding="utf-8")
@@ -72,7 +72,7 @@ def path_of(name: str, of: Path = FOLDER) -> Path:
     """Return the file of a built-in scenario, or of a network.
 
     Raises:
-        UserError: there is none of this name.
+        UserError: there is none with this name.
 
     """
     found = find(name, of)
@@ -83,5 +83,5 @@ def path_of(name: str, of: Path = FOLDER) -> Path:
 
 
 def remedy(name: str) -> str:
-    """Say what a user may have meant by a name that is none."""
+    """Return the remedy for an unknown name."""
     return meant(name.removesuffix(".toml"), names())

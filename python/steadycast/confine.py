@@ -1,7 +1,7 @@
-"""Runs programs of others without rights: their user, capabilities, environment, and what they may write.
+"""Runs third-party programs without privileges: restricts their user, capabilities, environment and writable files.
 
-A confined program can write neither results nor caches, gains no rights by setuid programs, and finds no secrets of the
-caller's environment. What it leaves behind is copied as regular files of a bounded size.
+A confined program can write neither results nor caches, gains no privileges by setuid programs, and has no access to
+secrets in the caller's environment. Its files are copied as regular files of limited size.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from steadycast.errors import MissingError, UserError
 from steadycast.rootless import MARK
 
 TOOLS = ("nsenter", "unshare", "mount", "setpriv", "sh")
-"""What starts confined programs: util-linux and a shell."""
+"""The tools that start confined programs: util-linux and a shell."""
 ENVIRONMENT = (
     *("PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"),
     *("GST_PLUGIN_PATH", "PLAYWRIGHT_BROWSERS_PATH", "STEADYCAST_EMULATION", "STEADYCAST_HOST"),
 )
-"""Variables that a confined program gets of the caller's, beside those that begin with `LC_`."""
+"""The caller's variables that a confined program inherits, in addition to those that begin with `LC_`."""
 MOST_BYTES = 1 << 30
-"""Bytes that are kept of what a program leaves."""
+"""The largest total size of a program's files that is copied, in bytes."""
 MOST_FILES = 10_000
-"""Files and folders that are looked at in what a program leaves."""
+"""The most files and folders of a program that are examined."""
 _NO_RIGHTS = ("--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
 # Arguments: the writable folder, then the number of files and for each its source and its place, then the number of
 # read-only folders and these. A bind mount gets its own flags only when it is mounted again (mount(2)).
@@ -49,19 +49,19 @@ exec "$@"
 
 @dataclass(frozen=True)
 class Confinement:
-    """What a program of others sees and may."""
+    """The restrictions of a confined program."""
 
     writable: str
-    """The one folder of ours that it may write: its home."""
+    """The only folder of the judge that it may write, which is its home."""
     read_only: Sequence[str] = ()
-    """Folders of ours that it can't change; `writable` may be in one of them."""
+    """Folders that are mounted read-only; `writable` may be inside one of them."""
     shown: Sequence[Sequence[str]] = ()
-    """Files that it may read, from where they are to empty files in a folder that it reaches."""
+    """Files that it may read: pairs of a file and an accessible empty file over which it is mounted."""
     user: Sequence[int] | None = None
-    """User and group; `None`: those of the caller, who is no root, or root without capabilities."""
+    """The user and group; `None` for those of the caller, which is not root, or root without capabilities."""
 
     def words(self, words: Sequence[str]) -> list[str]:
-        """Return a program's command such that it runs confined; the caller needs CAP_SYS_ADMIN."""
+        """Return a command that runs a program confined; the caller needs CAP_SYS_ADMIN."""
         became = []
         if self.user is not None:
             became = [f"--reuid={self.user[0]}", f"--regid={self.user[1]}", "--clear-groups"]
@@ -88,22 +88,22 @@ class Confinement:
 
 
 def need_tools() -> None:
-    """Make sure that what starts confined programs is there."""
+    """Check that the tools for confined programs are installed."""
     for tool in TOOLS:
         if shutil.which(tool) is None:
             raise MissingError(tool, "it is not installed", "apt-get install util-linux mount")
 
 
 def user_for(paths: Sequence[Path]) -> tuple[tuple[int, int] | None, str | None]:
-    """Return the user and the group that confined programs run as, and a warning where they keep those of root.
+    """Return the user and group of confined programs, and a warning if they remain root.
 
-    These are the user who typed sudo, else nobody. Who is no root runs programs as themselves.
+    Root uses the user who called sudo, or else `nobody`. Other users run programs as themselves.
 
     Args:
-        paths: what the programs need to read.
+        paths: files and folders that the programs must be able to read.
 
     Raises:
-        UserError: the user who typed sudo can't read one of the paths.
+        UserError: the user who called sudo can't read one of the paths.
 
     """
     if os.geteuid() != 0 or MARK in os.environ:
@@ -138,7 +138,7 @@ def _closed(user: tuple[int, int], paths: Sequence[Path]) -> Path | None:
 
 @contextmanager
 def reachable(folder: Path, user: tuple[int, int] | None) -> Iterator[Path]:
-    """Give a folder that a user can reach: this one, or a temporary one that is removed afterwards."""
+    """Yield a folder that a user can access: this one, or a temporary one that is removed afterwards."""
     if user is None or _closed(user, [folder]) is None:
         yield folder
         return
@@ -147,10 +147,10 @@ def reachable(folder: Path, user: tuple[int, int] | None) -> Iterator[Path]:
 
 
 def copy_left(source: Path, target: Path, most: int = MOST_BYTES) -> list[str]:
-    """Copy the regular files that programs have left, and return a line for each kind of what was left out.
+    """Copy the regular files of a program, and return a line for each kind of omitted files.
 
-    Neither links nor pipes are followed or opened for long: a program may have left anything. All of its processes
-    have ended.
+    Links are not followed and pipes do not block, because the files are not trusted. All processes of the program have
+    ended.
     """
     target.mkdir()
     special = unread = 0
@@ -193,7 +193,7 @@ def copy_left(source: Path, target: Path, most: int = MOST_BYTES) -> list[str]:
 
 
 def _copied(source: BinaryIO, target: Path, room: int) -> tuple[int, bool]:
-    """Copy at most this many bytes; return how many are left, and whether the file is whole."""
+    """Copy at most ``room`` bytes; return the remaining room, and whether the file was copied completely."""
     with target.open("xb") as new:
         while True:
             part = source.read(min(1 << 20, room + 1))
@@ -206,7 +206,7 @@ def _copied(source: BinaryIO, target: Path, room: int) -> tuple[int, bool]:
 
 
 def descendants(process: int) -> Iterator[int]:
-    """Yield the processes that a process has started, directly or not, and that have not left it."""
+    """Yield the direct and indirect child processes of a process."""
     with suppress(OSError):
         for task in os.scandir(f"/proc/{process}/task"):
             for child in Path(task.path, "children").read_text().split():

@@ -1,4 +1,4 @@
-"""Controllers from outside, classes in Python and programs: where they are, and what is wrong with them beforehand."""
+"""External controllers (Python classes and programs): finds them, and checks them before a run."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ SENDER = {
     "on_leave": ("now_s", "receiver"),
     "why": (),
 }
-"""Methods of a controller, and what they are given."""
+"""The methods of a controller, and their arguments."""
 RECEIVER = {"__init__": ("setup",), "on_arrival": ("packet",), "report": ("slot",)}
-"""Methods of its nested class ``Receiver``."""
+"""The methods of its nested class ``Receiver``, and their arguments."""
 REQUIRED = ("on_report", "rate_bps", "on_arrival", "report")
 
 
 Guest = type | list[str]
-"""A class, or the words of a program."""
+"""A class, or the command of a program as a list of words."""
 
 
 def is_outside(name: str) -> bool:
-    """Tell whether a controller's name is that of a class or of a program."""
+    """Return whether a controller's name refers to a class or a program."""
     return name.startswith("exec:") or ".py:" in name
 
 
 def found(name: str, folder: Path) -> Guest:
-    """Find what a name means: ``file.py:Class``, or ``exec:PROGRAM ARGUMENTS``; paths are relative to ``folder``."""
+    """Find the controller ``file.py:Class`` or ``exec:PROGRAM ARGUMENTS``; paths are relative to ``folder``."""
     return _program(name, folder) if name.startswith("exec:") else checked(load(name, folder))
 
 
 def words(name: str) -> list[str]:
-    """Split what stands behind ``exec:`` as a shell does."""
+    """Split the command after ``exec:`` as a shell does."""
     try:
         return shlex.split(name.removeprefix("exec:"))
     except ValueError as error:
@@ -53,9 +53,9 @@ def words(name: str) -> list[str]:
 
 
 def _program(name: str, folder: Path) -> list[str]:
-    """Return a program's words; its file stands in ``folder``, or where the command is typed, or in PATH.
+    """Return a program's command; its file is searched in ``folder``, the current folder and PATH.
 
-    Other words that name a file of ``folder`` by a dot or a slash get its whole path.
+    Other words with a dot or a slash that name a file in ``folder`` are replaced by its full path.
     """
     program, *rest = words(name)
     path = next((path for path in (folder / program, Path(program)) if path.is_file()), None)
@@ -74,7 +74,7 @@ def _program(name: str, folder: Path) -> list[str]:
 
 
 def load(name: str, folder: Path) -> type:
-    """Class of a controller that is written as ``file.py:Class``; the file's path is relative to ``folder``."""
+    """Load the class of a controller ``file.py:Class``; the file's path is relative to ``folder``."""
     import importlib.util
     import linecache
     import traceback
@@ -93,13 +93,13 @@ def load(name: str, folder: Path) -> type:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Where `inspect` looks for the source; a later file of the same name takes the place.
+    # `inspect` finds the source by this entry, which a later file of the same name replaces.
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise UserError(f"{path}:{error.lineno}", f"not Python: {error.msg}", "mend the file") from None
-    except (Exception, SystemExit) as error:  # whatever the user's file raises is the user's to see
+    except (Exception, SystemExit) as error:  # all exceptions of the user's file are reported as its errors
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         line = f":{frames[-1].lineno}" if frames else ""
         raise UserError(f"{path}{line}", f"{type(error).__name__}: {error}", "mend the file") from None
@@ -112,7 +112,7 @@ def load(name: str, folder: Path) -> type:
 
 
 def named(classes: Mapping[str, type]) -> list[str]:
-    """Write the changes to a scenario that say which classes steer its flows, as ``--set`` takes them."""
+    """Return the changes to a scenario, in the format of ``--set``, that select these classes for its flows."""
     changes = []
     for flow, each in classes.items():
         file = _file(each) or "notebook.py"
@@ -123,7 +123,7 @@ def named(classes: Mapping[str, type]) -> list[str]:
 
 
 def checked(each: type) -> type:
-    """Return the class, if nothing is wrong with it that can be seen without running it."""
+    """Check a class as far as possible without running it, and return it."""
     _check(each, SENDER)
     every = getattr(each, "report_every_s", 0.1)
     if not isinstance(every, int | float) or not math.isfinite(every) or not 0.001 <= every <= 60:
@@ -147,7 +147,7 @@ def _check(each: type, methods: Mapping[str, tuple[str, ...]]) -> None:
         if method == "__init__":
             _fits(each, method, given)
         elif found is None:
-            # An object may still get it in __init__: only what looks like it is a mistake for certain.
+            # __init__ may still set the method on the object, so that only a similar name is certainly a mistake.
             near = difflib.get_close_matches(
                 method, [k for k in vars(each) if k not in methods], n=1, cutoff=0.75
             )
@@ -191,7 +191,7 @@ def _fits(each: type, method: str, given: tuple[str, ...]) -> None:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return  # not written in Python: seen when it is called
+        return  # not written in Python: its errors appear when it is called
     if method == "__init__" and function is object.__init__:
         raise UserError(
             _place(each), f"{each.__qualname__} has no __init__", 'add "def __init__(self, setup)"'

@@ -1,4 +1,4 @@
-"""The registry of controllers, as the core tells it: names, looks, parameters with units and ranges."""
+"""The core's registry of controllers: names, line styles, parameters with units and ranges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steadycast.errors import UserError, meant
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter: numbers are plain, spans and rates are texts with their unit."""
+    """A parameter of a controller; numbers are plain, durations and rates are texts with a unit."""
 
     name: str
     about: str
@@ -27,7 +27,7 @@ class Parameter:
 
     @property
     def range(self) -> str:
-        """What it may be, in a few characters."""
+        """The allowed values, in short form."""
         if self.of:
             return " | ".join(self.of)
         if self.kind == "switch":
@@ -39,27 +39,27 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Controller:
-    """One entry of the registry."""
+    """A controller of the registry."""
 
     name: str
     about: str
     when: str
-    """When to take it."""
+    """The recommended use."""
     source: str
     cast: str
     feedback: str
     needs: tuple[tuple[str, str], ...]
-    """What it cannot do without, by name, and what that is."""
+    """The mandatory features of a session, as names and descriptions."""
     colour: str
     dashes: tuple[float, ...]
     params: tuple[Parameter, ...]
     promises: tuple[tuple[str, str], ...]
-    """What is checked as it runs, by name, and what that is."""
+    """The invariants that are checked during a run, as names and descriptions."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """What to take towards whom."""
+    """A recommendation of a controller for a use."""
 
     towards: str
     controller: str
@@ -85,16 +85,16 @@ USES = (
     Use("GStreamer's element, libwebrtc", "tfrc", "measured there; steady runs, too, without its trains"),
     Use("a network that nobody else uses", "fixed", "a constant rate: --max-rate R"),
 )
-"""What to take: the sentences of `steadycast controllers` and of the reference. `send` takes the first two."""
+"""Recommendations in `steadycast controllers` and the reference; the first two are the defaults of `send`."""
 
 
 def default(*, group: bool, paper: bool = False) -> str:
-    """Name the controller of a session that names none. A paper's mode takes a paper's controller."""
+    """Return the default controller of a session; paper mode defaults to a paper's controller."""
     return (GROUP if group or paper else ONE).controller
 
 
 def text(value: object) -> str:
-    """Parameter's value as one would write it in a scenario."""
+    """Format a parameter's value as in a scenario."""
     if value is None:
         return "not set"
     if isinstance(value, bool):
@@ -106,17 +106,17 @@ def text(value: object) -> str:
 
 @cache
 def registry() -> tuple[Controller, ...]:
-    """All controllers."""
+    """Return all controllers."""
     return tuple(_controller(entry) for entry in core.controllers())
 
 
 def controllers() -> tuple[Controller, ...]:
-    """All controllers that a scenario can name, with their parameters."""
+    """Return all controllers that a scenario can name, with their parameters."""
     return registry()
 
 
 def find(name: str) -> Controller:
-    """Find the controller called `name`."""
+    """Find the controller named `name`."""
     known = {entry.name: entry for entry in registry()}
     if name not in known:
         raise UserError(name, "no such controller", meant(name, known))

@@ -31,7 +31,7 @@ REAL_TIME = {
 }
 """The names of the module's part of real time, each with the command that needs it."""
 SETUP = Path(__file__).resolve().parents[2] / "scripts" / "setup.py"
-"""What compiles the module in a checkout. In a wheel there is no such file."""
+"""The script that compiles the module in a checkout; a wheel does not contain it."""
 
 
 def need_real_time(command: str) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steadycast.ahead import Ahead
 from steadycast.builtin import FOLDER
+from steadycast.figure_prefetch import FigurePrefetcher
 from steadycast.folder import Folder, Json
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.progress import Progress
 from steadycast.run import run
 
@@ -17,12 +17,12 @@ def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
     from steadycast.report.page import write_report
     from steadycast.report.pictures import side_by_side
 
-    with Ahead(out) as ahead:
+    with FigurePrefetcher(out) as prefetcher:
         scenario = FOLDER / "demo.toml"
-        done = run(scenario, out=out, force=force, progress=progress, film=True, recorded=ahead.draw)
+        done = run(scenario, out=out, force=force, progress=progress, film=True, recorded=prefetcher.draw)
         folder = Folder.open(out)
         pictures = side_by_side(folder, worst_frame(folder))
-        return done.summary, write_report(folder, pictures=pictures, drawings=ahead.drawings())
+        return done.summary, write_report(folder, pictures=pictures, drawings=prefetcher.drawings())
 
 
 def worst_frame(folder: Folder) -> int:

@@ -1,4 +1,4 @@
-"""What this machine can and can't do, found out by trying."""
+"""Finds out by trial which commands this machine can execute."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Finding:
     found: str
     remedy: str = ""
     code: Exit = Exit.DONE
-    """How a command ends that needs it."""
+    """The exit code of a command that needs it."""
 
 
 NEEDED: dict[str, tuple[str, ...]] = {
@@ -41,7 +41,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "receive": ("simulator", "sockets"),
     "lab": ("simulator", "codecs", "cache", "lab"),
 }
-"""What each command can't do without."""
+"""The requirements of each command."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _networks() -> str:
 def priority() -> Finding:
     """Look whether emulations may go before other work."""
     try:
-        # What the relay does; only this thread, and only until the next line.
+        # The relay's own call, but only for this thread, and reverted in the next line.
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(2))
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     except (AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""What a call's averages say: a dump of chrome://webrtc-internals, a series of getStats, or a run folder's tables."""
+"""Reads a call's averages: from a dump of chrome://webrtc-internals, a series of getStats, or a run folder's tables."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _NO_LOSSES = {
 }
 _PACKETS = {"sender": "packetsSent", "receiver": "packetsReceived"}
 _MOST_DEPTH = 8
-"""How deep statistics may stand in a dump."""
+"""The deepest nesting of statistics in a dump."""
 _UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
-"""What averages don't show of a bin."""
+"""The keys of a bin that averages do not contain, with their substitutes."""
 
 Points = list[tuple[float, Any]]
 """Times in seconds, and what was said then."""

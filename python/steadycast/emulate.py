@@ -1,4 +1,4 @@
-"""Runs a scenario in real time: hosts are network namespaces, links the simulator's own, TCP the kernel's."""
+"""Runs a scenario in real time, with network namespaces as hosts, the simulator's links, and the kernel's TCP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from steadycast.loading import Sets, Source, changes, folder_of, load, place_of
 from steadycast.progress import Progress, Silent, shown
 from steadycast.result import Run
 from steadycast.rootless import bare, need_rights
-from steadycast.steps import Keep, Ladders, Made, Plan, Ready, stage
+from steadycast.run_pipeline import Keep, Ladders, Made, Plan, Ready, stage
 
 
 def _program() -> str:
@@ -28,7 +28,7 @@ def _program() -> str:
 
 @dataclass(frozen=True)
 class Program:
-    """Any program on a host of the emulated world."""
+    """A program that runs on a host of the emulated network."""
 
     host: str
     command: Sequence[str]
@@ -36,12 +36,12 @@ class Program:
 
 @dataclass(frozen=True)
 class Emulated:
-    """What an emulation comes to."""
+    """The result of an emulation."""
 
     run: Run
     """The run and its record."""
     code: int | None
-    """How the program ended: its exit code, or 128 and a signal's number; None without one."""
+    """The program's exit code, or 128 plus the number of the signal that ended it; `None` without a program."""
 
 
 @typed
@@ -63,31 +63,31 @@ def emulate(
     film: bool = False,
     tap: Sequence[str] = (),
 ) -> Emulated:
-    """Run a scenario in real time, across this machine's kernel, and measure what each viewer saw.
+    """Run a scenario in real time on this machine's kernel, and measure the pictures that each receiver shows.
 
     Args:
         scenario: a file, or a `steadycast.scenario.Scenario`.
-        seed: instead of the scenario's own.
-        set: changes to it, as for `run`.
+        seed: replaces the scenario's seed.
+        set: changes to the scenario, as for `run`.
         out: where to write the run folder; without it nothing is written.
-        force: replace a folder that is there.
-        progress: told how far it is; by default a bar, where somebody looks.
+        force: replace an existing folder.
+        progress: callback that receives the progress; by default a progress bar, if stderr is a terminal.
         quality: decode and measure the pictures.
         vmaf: measure VMAF as well.
-        controllers: classes that steer video flows, by the flows' names.
-        program: runs on a host beside the flows; the run ends with it. Of several, on hosts of their own, it ends with
-            the first, whose code is the run's; the others are started before it, and asked to end after it. A plan
-            says more of when they start and end.
-        only: the program alone, without the scenario's flows.
-        pcap: links whose packets are captured, besides those that the scenario names.
-        approximate: leave aside what this world can't honour, with a warning for each.
-        tap: hosts whose datagrams, whoever sends them, are recorded one by one in the table `wire`.
-        film: film the ten seconds in which a viewer missed most, for the report; only with ``quality``.
+        controllers: controller classes of video flows, by flow name.
+        program: runs on a host beside the flows; the run ends with the program. With several programs, the run ends
+            with the first one, and has its exit code. The others are started before it, and ended after it. A plan
+            controls start and end in detail.
+        only: run the program alone, without the scenario's flows.
+        pcap: links whose packets are captured, in addition to those that the scenario names.
+        approximate: omit features that an emulation does not support, with a warning for each.
+        tap: hosts all of whose datagrams are recorded in the table `wire`.
+        film: record the ten seconds with the worst picture quality as a film for the report; needs ``quality``.
 
     Raises:
-        UserError: the scenario, a clip or a controller is wrong, or asks what a kernel can't do.
-        MissingError: the right to make network namespaces is missing.
-        KeyboardInterrupt: somebody pressed Ctrl-C; with ``out``, what there is stands in ``out``.part.
+        UserError: the scenario, a clip or a controller is wrong, or requires a feature that the kernel lacks.
+        MissingError: the permission to create network namespaces is missing.
+        KeyboardInterrupt: Ctrl-C was pressed; with ``out``, the partial results are in ``out``.part.
 
     """
     program = _one(program)
@@ -114,7 +114,7 @@ def emulate(
         return worlds[0]
 
     with ExitStack() as stack:
-        # A program has the terminal to itself.
+        # A progress bar would disturb the program's output in the terminal.
         told = progress or (stack.enter_context(shown()) if program is None else Silent())
         done = stage(
             lambda: Ready.of(plan, told, build, made),
@@ -128,7 +128,7 @@ def emulate(
 
 
 def _left_aside(loaded: core.Scenario, *, approximate: bool) -> tuple[str, ...]:
-    """Say what this world can't honour, and leaves aside where that is allowed."""
+    """Return warnings about unsupported features of the scenario; raise an error unless ``approximate`` is set."""
     refused = core.refusals(loaded)
     if refused and not approximate:
         raise Problems(refused)
@@ -143,6 +143,6 @@ def _one(programs: Program | Sequence[Program] | hosts.Plan | None) -> Program |
         programs = [] if programs is None else [programs]
     if len(programs) < 2:
         return Program(programs[0].host, bare(programs[0].command)) if programs else None
-    # The first one is started last: it finds the others there.
+    # The first program is started last, so that the others are already running.
     members = [hosts.Member(str(n), each.host, list(each.command)) for n, each in enumerate(programs)]
     return _one(hosts.Plan(members[::-1], waits="0"))

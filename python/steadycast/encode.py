@@ -1,4 +1,4 @@
-"""Quantizer → rate → quality of a clip: what an encoder can offer to a controller."""
+"""Measures rate and quality of a clip at every quantizer: the rates that an encoder can offer to a controller."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """A ladder: for each quantizer its mean rate (bits of access units per second) and its picture."""
+    """A ladder with the mean rate (bits of access units per second) and the picture quality of each quantizer."""
 
     ladder: Ladder
     q: tuple[int, ...]
@@ -31,7 +31,7 @@ class Steps:
     psnr_y_db: tuple[float | None, ...]
     ssim: tuple[float | None, ...]
     frame_psnr_y_db: F64
-    """Luma PSNR of each frame, identical ones at 100 dB: a row for each quantizer, in display order."""
+    """The luma PSNR of each frame in display order, one row per quantizer; identical pictures have 100 dB."""
 
 
 def steps(
@@ -45,7 +45,7 @@ def steps(
     pixels: str | None = None,
     progress: Progress | None = None,
 ) -> Steps:
-    """Encode clips at every quantizer, and measure each; ``pixels`` is how samples lie in raw files."""
+    """Encode clips at every quantizer, and measure each; ``pixels`` is the pixel format of raw files."""
     from steadycast.media.clip import Clip
     from steadycast.media.ladder import as_options, encode_ladder
     from steadycast.media.quality import evaluate
@@ -80,7 +80,7 @@ def write_trace(steps: Steps, path: Path) -> Path:
 
 
 def write_clips(steps: Steps, folder: Path) -> list[Path]:
-    """Write each quantizer's clip as a stream that players open, such as q02.m4v."""
+    """Write each quantizer's clip as a stream for players, such as q02.m4v."""
     from steadycast.media import stream
 
     ladder = steps.ladder
@@ -137,7 +137,7 @@ def _draw(ladder: Steps) -> Figure:
 
 
 def _plain_ticks(axis: Any) -> None:
-    """Write a logarithmic axis as 100, 200, 500, and not as powers of ten."""
+    """Label a logarithmic axis with 100, 200, 500 instead of powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))

@@ -1,4 +1,4 @@
-"""What went wrong on the user's side, in a shape that a person can act on."""
+"""Errors that the user can resolve: each names a place, a problem and a remedy."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from steadycast.exits import Exit
 
 
 class UserError(Exception):
-    """A mistake in the input: where it is, what it is, and what would mend it.
+    """A mistake in the input, with its place, the problem and a remedy.
 
-    Commands print it as one line, without a traceback; everything else that is raised is a fault of ours. Any function
-    may raise it; the docstrings of the public functions say when they do, those of the others only name other errors.
+    Commands print it as one line without a traceback; any other exception is a bug of the program. Every function may
+    raise it. Docstrings of public functions say when; those of internal functions only list other exceptions.
     """
 
     code: ClassVar[Exit] = Exit.MISUSED
-    """How a command ends that it ends."""
+    """The exit code of a command that ends with this error."""
 
     def __init__(self, place: str, problem: str, remedy: str) -> None:
         super().__init__(place, problem, remedy)
@@ -32,12 +32,12 @@ class UserError(Exception):
         return f"{self.place}: {self.problem}; {self.remedy}"
 
     def listed(self) -> list[Mapping[str, Any]]:
-        """Return all that is wrong, each as the core tells a problem of a scenario."""
+        """Return all problems, in the core's format for problems of a scenario."""
         return [{"file": "", "line": None, "key": self.place, "what": self.problem, "remedy": self.remedy}]
 
 
 class Problems(UserError):  # noqa: N818  (as the core calls it)
-    """All that is wrong with a scenario."""
+    """All problems of a scenario."""
 
     def __init__(self, problems: Sequence[Mapping[str, Any]]) -> None:
         self.problems = list(problems)
@@ -48,7 +48,7 @@ class Problems(UserError):  # noqa: N818  (as the core calls it)
         return "\n".join(f"{_place(p)}: {p['what']}; {p['remedy']}" for p in self.problems)
 
     def listed(self) -> list[Mapping[str, Any]]:
-        """Return them all."""
+        """Return all problems."""
         return self.problems
 
     def __reduce__(self) -> tuple[type[Problems], tuple[list[Mapping[str, Any]]]]:
@@ -62,22 +62,22 @@ def _place(problem: Mapping[str, Any]) -> str:
 
 
 class MissingError(UserError):
-    """A right or a tool that the machine lacks: the same line, another exit code."""
+    """A permission or a tool that the machine lacks; printed like `UserError`, with another exit code."""
 
     code = Exit.MISSING
 
     @classmethod
     def package(cls, place: str, name: str, wanted: str) -> Self:
-        """Name a package that is not installed, and what pip is to install."""
+        """Create the error of a missing Python package; ``wanted`` is pip's argument."""
         return cls(place, f"{name} is not installed", f"pip install '{wanted}'")
 
 
 class UncompiledError(MissingError):
-    """A part of the compiled module that a checkout compiles when it is first used."""
+    """A part of the compiled module that is missing; a checkout compiles it on its first use."""
 
 
 class UnwrittenError(UserError):
-    """A file that could not be written: the same line, another exit code."""
+    """A file that could not be written; printed like `UserError`, with another exit code."""
 
     code = Exit.UNWRITTEN
 
@@ -85,15 +85,15 @@ class UnwrittenError(UserError):
     def of(
         cls, path: Path | str, error: BaseException, remedy: str = "make room, or name another place"
     ) -> Self:
-        """Name the file, and the system's reason."""
+        """Create the error from a file and the system's error."""
         return cls(str(path), f"can't be written ({reason(error)})", remedy)
 
 
 def reason(error: BaseException) -> str:
-    """Say why the system refused, without the names and numbers around it."""
+    """Return the system's reason of an error, without file names and error numbers."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    # A library in Rust tells the system's number in its text.
+    # Rust libraries include the system's error number in the text.
     number = re.search(r"\(os error (\d+)\)", str(error))
     if number is not None:
         return os.strerror(int(number[1]))
@@ -101,7 +101,7 @@ def reason(error: BaseException) -> str:
 
 
 def meant(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Say what somebody may have meant by a name, or else what there is: the remedy where there is no such thing."""
+    """Return the remedy for an unknown name: a similar known name, or the list of known names."""
     import difflib
 
     names = list(known)
@@ -114,5 +114,5 @@ _MOST_NAMES = 40
 
 
 def full(error: OSError) -> bool:
-    """Whether the system has no room, or may not write there at all."""
+    """Whether the error is a full disk, an exceeded quota, or a place that can't be written at all."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EBADF)

@@ -1,4 +1,4 @@
-"""A run's record for other programs: CSV, and the classic traces of Multi-Evalvid-RA."""
+"""Exports a run's record for other programs: CSV, and the classic traces of Multi-Evalvid-RA."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from steadycast.files import folder as folder_of
 from steadycast.files import whole
 from steadycast.folder import TABLES, Folder
 from steadycast.hints import named
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 
 _ANOTHER = "make room, or give another -o DIR"
 _HEADERS_BYTES = 28  # UDP and IP: the classic traces count payload where ours count IP packets
@@ -40,7 +40,7 @@ def csv(folder: Folder, out: Path) -> list[Path]:
 
 
 def packets(table: pl.DataFrame) -> pl.DataFrame:
-    """Packet record under the names of the CSV log; `owd` in seconds."""
+    """Return the packet table with the column names of the CSV log; `owd` is in seconds."""
     return table.select(
         pl.col("t_s").alias("t"),
         "dir",
@@ -57,7 +57,7 @@ def packets(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def control(folder: Folder, table: pl.DataFrame) -> pl.DataFrame:
-    """Decisions under the names of the CSV log."""
+    """Return the decisions with the column names of the CSV log."""
     names = {f["name"]: str(f.get("controller")) for f in folder.summary["flows"]}
     return table.select(
         pl.col("t_s").alias("t"),

@@ -1,4 +1,4 @@
-"""Files that are read, and files that stand under their names only when they are whole."""
+"""Reads files, and writes them atomically: a file has its name only once it is complete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steadycast.errors import UnwrittenError, UserError, reason
 
 @contextmanager
 def written(path: Path, remedy: str = "make room, or name another place") -> Iterator[None]:
-    """Say of what the system refuses in the block that this path can't be written."""
+    """Convert system errors of the block to errors about writing this path."""
     try:
         yield
     except OSError as error:
@@ -25,7 +25,7 @@ def written(path: Path, remedy: str = "make room, or name another place") -> Ite
 
 @contextmanager
 def readable(place: object, remedy: str) -> Iterator[None]:
-    """Say of what the system refuses in the block, or of what is no text, that this can't be read."""
+    """Convert system errors and decoding errors of the block to errors about reading this place."""
     try:
         yield
     except (OSError, UnicodeDecodeError) as error:
@@ -37,10 +37,10 @@ def readable(place: object, remedy: str) -> Iterator[None]:
 def whole(
     path: Path, remedy: str = "make room, or name another place", ending: str = ".new"
 ) -> Iterator[Path]:
-    """Give the place of a file in the making, which takes its name when the block ends well.
+    """Yield the path of a temporary file, which is renamed to ``path`` if the block succeeds.
 
-    A reader sees the old file or the new one, never half of one; a block that fails leaves nothing behind.
-    What is no plain file (a pipe, a device) is given as it is. ``ending`` tells writers of one file apart.
+    A reader sees either the old file or the new one. A failed block leaves nothing behind. Pipes and devices are
+    yielded unchanged. ``ending`` distinguishes several writers of one file.
     """
     new = path if path.exists() and not path.is_file() else path.with_name(f"{path.name}{ending}")
     try:
@@ -65,14 +65,14 @@ _COMPRESSED: dict[bytes, tuple[str, Callable[[Path], Any] | None]] = {
     b"PK\x03\x04": ("ZIP", None),
     b"7z\xbc\xaf\x27\x1c": ("7-Zip", None),
 }
-"""Compressed forms by their first bytes: the name, and what opens it where the standard library does."""
+"""Compression formats by their first bytes: the name, and the standard library's function to open it, if any."""
 
 
 def contents(path: Path, most_bytes: int) -> bytes:
-    """Return a file's bytes, decompressed where it is compressed by gzip, bzip2 or xz.
+    """Return a file's content, decompressed if it is compressed by gzip, bzip2 or xz.
 
     Raises:
-        UserError: it is too large, damaged, or compressed in another form.
+        UserError: the file is too large, damaged, or compressed in another format.
 
     """
     with path.open("rb") as opened:
@@ -100,7 +100,7 @@ def contents(path: Path, most_bytes: int) -> bytes:
 
 
 def folder(path: Path, remedy: str = "make room, or name another place") -> Path:
-    """Make a folder where it is not there yet, and return it."""
+    """Create a folder if it does not exist, and return it."""
     with written(path, remedy):
         path.mkdir(parents=True, exist_ok=True)
     return path
@@ -119,12 +119,12 @@ def media(
     form: str | None = None,
     options: dict[str, str] | None = None,
 ) -> Any:
-    """Open a media file by PyAV, whatever its name: all of the package's are opened here.
+    """Open a media file of any name by PyAV; the package opens all media files by this function.
 
-    FFmpeg reads what stands before a colon as a protocol ("2026-11-25T12:30:00.mp4"), unless "file:" comes first.
+    FFmpeg interprets the text before a colon as a protocol ("2026-11-25T12:30:00.mp4"), unless it begins with "file:".
 
     Raises:
-        OSError: the system or FFmpeg refused; some of FFmpeg's errors are those of ValueError.
+        OSError: the system or FFmpeg reported an error; some of FFmpeg's errors are subclasses of ValueError.
 
     """
     import av

@@ -1,4 +1,4 @@
-"""The film of a run: the original and what a viewer saw of it, side by side in one file, so that they can't drift."""
+"""The film of a run: the original and a viewer's pictures side by side in one file, which keeps them synchronous."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from steadycast.viewing import Record, Viewer
 
 FORMATS = {"mp4": ("libx264", "video/mp4"), "webm": ("libvpx-vp9", "video/webm")}
-"""Containers, with the encoder and the type of each."""
+"""The containers, with their encoder and media type."""
 OPTIONS = {
     "mp4": {"preset": "ultrafast", "crf": "20", "tune": "zerolatency"},
     "webm": {"deadline": "realtime", "cpu-used": "8", "crf": "30", "b": "0", "row-mt": "1"},
@@ -28,31 +28,31 @@ OPTIONS = {
 _GOP = 50
 
 WORST_S = 10
-"""Seconds of the film of the worst seconds."""
+"""The length of the film of the worst seconds, in seconds."""
 MOST = 1_500_000
-"""Bytes of that film: in a page, in base64, they are two million."""
+"""The largest size of that film in bytes, which are two million as base64 in a page."""
 _TRIES = ((640, 33), (640, 45), (480, 54), (320, 60), (160, 63))
-"""Widths of each of its pictures, at most, and quantizers: the first are taken with which it is small enough."""
+"""Largest picture widths and quantizers that are tried in order, until the film is small enough."""
 _RED = (81, 90, 240)
-"""Y, U, V (BT.601) of the frame around a picture that stands too long."""
+"""The colour (Y, U, V in BT.601) of the border around a frozen picture."""
 _EDGE = 4
-"""Samples of that frame; even."""
+"""The width of that border in samples, which must be even."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """What of a film is made, and how."""
+    """The part of a film to encode, and the encoding."""
 
     slots: range
     """Display slots."""
     width: int | None = None
-    """Each picture is made smaller to be at most as wide."""
+    """The largest width of each picture; larger ones are scaled down."""
     quantizer: int | None = None
-    """Instead of the container's own."""
+    """The quantizer; `None` for the container's default."""
     marked: bool = False
-    """Slots in which a viewer sees the picture of another slot have a red frame."""
+    """Whether pictures of another slot have a red border."""
     most: int | None = None
-    """A film that becomes longer than this, in bytes, is given up."""
+    """The size in bytes above which the encoding is aborted."""
 
 
 def film(
@@ -61,12 +61,12 @@ def film(
     """Encode the original and the picture on each viewer's screen, side by side, slot by slot.
 
     Args:
-        viewers: of one video flow: they watch the same clip.
+        viewers: viewers of one video flow, who watch the same clip.
         kind: the container, one of `FORMATS`.
-        told: told how many slots of how many are done.
-        cut: which slots, and how; without it all of them, as they are.
+        told: callback that receives the number of finished slots, and their total.
+        cut: the slots, and the encoding; by default all slots at full size.
 
-    Returns: the file's bytes; `None` where they would be more than ``cut`` allows.
+    Returns: the file's content; `None` if it would exceed the size in ``cut``.
 
     """
     ladder = viewers[0].ladder
@@ -106,14 +106,14 @@ def _stream(out: Any, kind: str, rate: Any, options: dict[str, str], width: int,
 
 
 def _rows(viewers: Sequence[Viewer], slots: range) -> Iterator[tuple[list[Picture], list[bool]]]:
-    """Yield the original and each viewer's picture, and of each viewer whether it is that of another slot."""
+    """Yield the original and each viewer's picture, and for each viewer whether the picture is of another slot."""
     seen = [viewer.pictures(slots) for viewer in viewers]
     for slot, *rows in zip(slots, *seen, strict=False):
         yield [rows[0].raw, *(row.received for row in rows)], [False, *(row.of != slot for row in rows)]
 
 
 def _planes(sheet: Any, height: int) -> tuple[Any, Any]:
-    """Luma, and both chroma planes, of a sheet as FFmpeg lays one out: Y, then U, then V, row by row."""
+    """Return views of the luma plane, and of both chroma planes, in FFmpeg's layout: Y, then U, then V, row by row."""
     return sheet[:height], sheet[height:].reshape(2, height // 2, sheet.shape[1] // 2)
 
 
@@ -127,7 +127,7 @@ def _side_by_side(sheet: Any, pictures: Sequence[Picture], width: int, height: i
 
 
 def _frame(sheet: Any, held: Sequence[bool], width: int, height: int) -> None:
-    """Draw a red frame around each picture that is held."""
+    """Draw a red border around each frozen picture."""
     luma, chroma = _planes(sheet, height)
     for plane, colour, part in zip((luma, *chroma), _RED, (1, 2, 2), strict=True):
         edge, wide = _EDGE // part, width // part
@@ -153,7 +153,7 @@ def smaller(data: bytes, most: int) -> bytes | None:
 
 
 def _again(data: bytes, width: int, quantizer: int) -> bytes:
-    """Encode it with pictures of at most this width each, by this quantizer."""
+    """Encode a film again, with pictures of at most this width and with this quantizer."""
     options = {**OPTIONS["webm"], "crf": str(quantizer)}
     buffer = io.BytesIO()
     with (
@@ -178,14 +178,14 @@ def _again(data: bytes, width: int, quantizer: int) -> bytes:
 def worst_seconds(
     record: Record, flows: Sequence[Json], told: Callable[[int, int], None]
 ) -> tuple[Json, bytes] | None:
-    """Film the ten seconds of a run in which a viewer missed most.
+    """Create the film of the worst ten seconds of a run.
 
-    That is the receiver that saw worst, of the video flow with the least share of frames whole and in time. Of its
-    ten-second stretches, the warm-up included, it is the one with most frames that were not whole and in time;
-    of equal ones that with the lowest mean PSNR, and then the first.
+    It shows the worst receiver of the video flow with the lowest share of intact and punctual frames. Among all
+    intervals of ten seconds, including the warm-up, it shows the one with most frames that were not intact and
+    punctual. Ties are broken by the lowest mean PSNR, and then by the earliest time.
 
-    Returns: what it shows (`flow`, `receiver`, `from_s`, `to_s`, frames by their fates) and the film, or `None` where
-    there are no pictures, or no quantizer makes it small enough.
+    Returns: a description (`flow`, `receiver`, `from_s`, `to_s`, frames by their fates) and the film, or `None` if
+    there are no pictures, or no quantizer makes the film small enough.
 
     """
     found = _worst_viewer(record, flows)
@@ -234,18 +234,18 @@ def _worst_slots(record: Record, viewer: Viewer) -> range:
         sums = np.concatenate([[0.0], np.cumsum(values[first:])])
         return np.round(sums[length:] - sums[:-length], 6)
 
-    # The last key counts most; of equal stretches the sort leaves the first one first.
+    # `lexsort` uses the last key as the primary one, and keeps the order of equal intervals.
     at = first + int(np.lexsort((over(psnr), -over(missed)))[0])
     return range(at, at + length)
 
 
 @contextmanager
 def _encoding(kind: str) -> Iterator[None]:
-    """Say what the encoder of a film lacks: a part of FFmpeg, or memory."""
+    """Report what the encoder of a film lacks: a part of FFmpeg, or memory."""
     try:
         yield
     except av.error.InvalidDataError:
-        raise  # what was to be decoded, not the encoder
+        raise  # an error of decoding, not of the encoder
     except av.error.FFmpegError as error:
         problem = f"FFmpeg's {FORMATS[kind][0]} can't encode it ({error.strerror})"
         without = named("--no-film", "film=False")

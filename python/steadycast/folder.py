@@ -1,6 +1,6 @@
-"""Run folders.
+"""Reads and writes run folders.
 
-Written so that nothing looks whole that is not, read back with an answer to what is wrong with them.
+An unfinished folder is never mistaken for a finished one, and reading a damaged folder names the problem and a remedy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from steadycast.errors import UnwrittenError, UserError, meant, reason
 from steadycast.files import readable, whole
 from steadycast.files import write_text as write_text
 from steadycast.hints import named
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 
 try:
     import fcntl
@@ -38,9 +38,9 @@ except ImportError:  # Windows
 FORMAT = 1
 TABLES = ("rates", "frames", "decisions", "links", "packets", "tcp", "moves", "wire")
 SOMETIMES = ("packets", "missing", "moves", "wire")
-"""Tables that are written only when there is something in them."""
+"""Tables that are written only if they have rows."""
 MARKS = ("summary.json", "seeds.json")
-"""One of them stands in every folder of a run."""
+"""Every run folder contains one of these files."""
 OTHERS = {
     "path.json": ("call", "report.html"),
     "cases.json": ("test-cases", "report.html"),
@@ -50,7 +50,7 @@ OTHERS = {
     "results.parquet": ("sweep", "sweep.html"),
     "experiment.json": ("experiment", "report.html"),
 }
-"""What stands in each folder of another command: that command, and what of it is looked at."""
+"""Files that identify the folders of other commands; each with its command and the file to open."""
 Json = dict[str, Any]
 
 
@@ -59,7 +59,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Folder:
-    """One run, read from its folder; the tables only when they are asked for."""
+    """One run, read from its folder; tables are loaded on demand."""
 
     path: Path
     summary: Json
@@ -107,12 +107,12 @@ class Folder:
 
     @property
     def name(self) -> str:
-        """What to call it in a table: the folder's name."""
+        """The run's name in tables, which is the folder's name."""
         return self.path.resolve().name
 
     @cached_property
     def cost(self) -> Json:
-        """What the run cost; empty where it was not written."""
+        """The run's processor time, wall-clock time and memory; empty if cost.json is absent."""
         from steadycast import shape
 
         path = self.path / "cost.json"
@@ -124,7 +124,7 @@ class Folder:
 
     @cached_property
     def scenario_text(self) -> str:
-        """The resolved scenario, as TOML; empty where it was not written."""
+        """The resolved scenario, as TOML; empty if scenario.toml is absent."""
         try:
             return (self.path / "scenario.toml").read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
@@ -132,7 +132,7 @@ class Folder:
 
     @cached_property
     def scenario(self) -> Json:
-        """The resolved scenario as plain values; empty where it can't be read."""
+        """The resolved scenario as plain values; empty if it can't be read."""
         try:
             found = tomllib.loads(self.scenario_text)
         except (tomllib.TOMLDecodeError, RecursionError):
@@ -143,7 +143,7 @@ class Folder:
 
     @property
     def film(self) -> tuple[Json, bytes] | None:
-        """What the film of the worst ten seconds shows, and the film, in WebM; `None` where there is none."""
+        """The description of the film of the worst ten seconds, and the film in WebM; `None` if there is no film."""
         path = self.path / "film.webm"
         if not path.exists():
             return None
@@ -157,7 +157,7 @@ class Folder:
         return told, data
 
     def absent(self) -> list[str]:
-        """Tables that every run writes, and that are not there."""
+        """Return the names of the mandatory tables that are missing."""
         return [name for name in TABLES if name not in SOMETIMES and not self.has(name)]
 
     def has(self, name: str) -> bool:
@@ -165,7 +165,7 @@ class Folder:
         return (self.path / f"{name}.parquet").exists()
 
     def table(self, name: str) -> pl.DataFrame:
-        """Table of the record."""
+        """Read a table of the record, and check its columns."""
         path = self.path / f"{name}.parquet"
         if not path.exists():
             remedy = (
@@ -178,9 +178,7 @@ class Folder:
 
         try:
             found = pl.read_parquet(path)
-        except (
-            Exception
-        ) as error:  # polars raises a dozen kinds; all mean that the file is not what it should be
+        except Exception as error:  # polars raises a dozen exception types for a damaged file
             raise UserError(
                 str(path), f"the table is damaged ({reason(error)})", "run the scenario again"
             ) from error
@@ -190,7 +188,7 @@ class Folder:
 
 
 def add_film(folder: Folder, shown: Mapping[str, Any], data: bytes) -> None:
-    """Put a film of the worst ten seconds, and what it shows, into a folder that is there."""
+    """Add a film of the worst ten seconds, and its description, to a finished folder."""
     write_json(folder.path / "film.json", shown)
     with whole(folder.path / "film.webm", _ROOM) as new:
         new.write_bytes(data)
@@ -202,10 +200,10 @@ def is_seeds(path: Path | str) -> bool:
 
 
 def check_summary(summary: Json, place: Path, *, several: bool = False) -> None:
-    """Check that a summary, or that of several seeds, holds what its readers take it to hold.
+    """Check the types of all values in a summary of one run, or of several seeds.
 
     Raises:
-        UserError: a value is of another kind; the place is the file and the path to the value.
+        UserError: a value has the wrong type; the place is the file and the path to the value.
 
     """
     from steadycast import shape
@@ -215,7 +213,7 @@ def check_summary(summary: Json, place: Path, *, several: bool = False) -> None:
 
 
 def read_json(path: Path, remedy: str) -> Json:
-    """JSON object from a file."""
+    """Read a JSON object from a file."""
     try:
         with readable(path, f"look at its rights, or {remedy}"):
             if not path.exists():
@@ -240,21 +238,21 @@ _ROOM = "give a folder that you may write to, with room"
 
 
 class Claim:
-    """The right to write one run folder, which one process has at a time.
+    """A lock on a run folder, which gives one process at a time the right to write it.
 
-    A lock on the file DIR.lock, which the kernel gives back when the process ends, however it does. Taken before
-    anything is simulated, held until the folder is written. Where the system has no such locks (Windows), nothing is
-    locked.
+    The lock is an flock(2) on the file DIR.lock, which the kernel releases when the process ends for any reason. It
+    is acquired before the simulation begins and held until the folder is written. Nothing is locked on systems without
+    flock (Windows).
 
     Args:
         path: the folder.
-        force: it replaces results that are there.
-        grows: it adds to results that are there.
+        force: the writer replaces existing results.
+        grows: the writer adds to existing results.
 
     """
 
     _ahead: ClassVar[dict[Path, Claim]] = {}
-    """Claims that `first` has taken for others of this process, by their locks."""
+    """Claims of `first` that the next `Claim` of the same folder in this process takes over, by lock file."""
 
     def __init__(self, path: Path | str, *, force: bool = False, grows: bool = False) -> None:
         self.path = Path(path)
@@ -289,7 +287,7 @@ class Claim:
                 "wait until it has ended, or give another -o DIR",
             )
         try:
-            # What held the lock before may have finished the folder in the meantime.
+            # The previous holder of the lock may have finished the folder since the first check.
             self._look()
         except BaseException:
             self.__exit__()
@@ -308,9 +306,9 @@ class Claim:
             file = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o666)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # The process that had the lock before may have taken the file away.
+                # The previous holder may have unlinked the file: then this lock protects nothing.
                 if _same(file, self._lock):
-                    with suppress(OSError):  # a full disk: then the process has no number in messages
+                    with suppress(OSError):  # on a full disk, messages omit the process number
                         os.ftruncate(file, 0)
                         os.write(file, f"{os.getpid()}\n".encode())
                     return file
@@ -322,7 +320,7 @@ class Claim:
                     raise
                 if tries == 3:
                     return None
-                # `holder` takes the lock for a moment, too.
+                # `holder` acquires the lock for a moment as well, which is no reason to give up.
                 tries += 1
                 time.sleep(0.02)
                 continue
@@ -340,9 +338,9 @@ class Claim:
     @classmethod
     @contextmanager
     def first(cls, path: Path) -> Iterator[Path]:
-        """Claim `path`, or the first of path-2, path-3 … that is free, and give its name.
+        """Claim `path`, or the first free one of path-2, path-3 and so on, and yield its name.
 
-        The next claim of that folder in this process takes this one over.
+        The next `Claim` of that folder in this process takes over this claim.
         """
         claim = cls._first(path)
         cls._ahead[claim._lock] = claim
@@ -368,7 +366,7 @@ class Claim:
 
     @staticmethod
     def holder(path: Path) -> str | None:
-        """Name what is writing a folder at this moment; `None` when nothing is."""
+        """Name the process that is writing a folder; `None` if there is none."""
         try:
             file = os.open(_lock_of(path), os.O_RDONLY)
         except OSError:
@@ -401,12 +399,12 @@ def _same(file: int, path: Path) -> bool:
 
 
 class Draft:
-    """A run folder in the making.
+    """An unfinished run folder.
 
-    Lives in DIR.part, whose summary (the file ``mark``) says `complete: false`, and becomes DIR by `finish`; an older
-    DIR stays until then. `complete: true` is the very last thing written, after the rename: at whatever moment the
-    program dies, nothing looks whole that is not.
-    Nobody else writes there meanwhile (`Claim`). DIR.part is made by the first thing that is written, or by `begin`.
+    It is written as DIR.part, whose summary (the file ``mark``) says `complete: false`. `finish` renames it to DIR; an
+    older DIR is kept until then. `complete: true` is written last, after the rename, so that a crash at any time leaves
+    no folder that seems complete. A `Claim` excludes other writers. DIR.part is created by the first write, or by
+    `begin`.
 
         with Draft(out, force=False) as draft:
             draft.table("rates", frame)
@@ -434,14 +432,14 @@ class Draft:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
-        """Leave DIR.part behind when `finish` was not reached; an interruption is told where it is."""
+        """Keep DIR.part if `finish` was not reached, and add its path to the error of an interruption."""
         self._claim.__exit__()
         if isinstance(error, KeyboardInterrupt) and self._begun and self.part.exists():
-            # In place of what a draft within this one has noted.
+            # Replaces the note of a nested draft, whose folder is inside this one.
             error.__notes__ = [f"what there is stands in {self.part}"]
 
     def begin(self) -> None:
-        """Make DIR.part. What an interrupted run has left there goes, with a line on stderr that says so."""
+        """Create DIR.part. The remains of an interrupted run are removed, with a line on stderr."""
         if self._begun:
             return
         with files.written(self.part, _ROOM):
@@ -463,12 +461,12 @@ class Draft:
             new.write_text(content, encoding="utf-8")
 
     def copy(self, name: str, source: Path) -> None:
-        """Copy a file; folders on the way to ``name`` are made."""
+        """Copy a file; missing parent folders of ``name`` are created."""
         with self._file(name) as new:
             shutil.copyfile(source, new)
 
     def discard(self) -> None:
-        """Take DIR.part away: what went wrong says it all."""
+        """Remove DIR.part, which has no results after this error."""
         shutil.rmtree(self.part, ignore_errors=True)
 
     def json(self, name: str, value: Mapping[str, Any]) -> None:
@@ -477,7 +475,7 @@ class Draft:
             new.write_text(_json_text(value), encoding="utf-8")
 
     def film(self, shown: Mapping[str, Any], data: bytes) -> None:
-        """Write the film of the worst ten seconds, and what it shows."""
+        """Write the film of the worst ten seconds, and its description."""
         self.json("film.json", shown)
         with self._file("film.webm") as new:
             new.write_bytes(data)
@@ -496,12 +494,12 @@ class Draft:
             yield new
 
     def progress(self, summary: Mapping[str, Any]) -> None:
-        """Write what is known so far; it stays `complete: false`."""
+        """Write a partial summary, marked `complete: false`."""
         self._summary = {**summary, "complete": False}
         self.json(self.mark, self._summary)
 
     def finish(self, summary: Mapping[str, Any]) -> Path:
-        """Make the folder whole, and returns where it now is.
+        """Write the summary, rename DIR.part to DIR, and return the folder's path.
 
         A summary that says `complete: false` stays in DIR.part.
         """
@@ -515,7 +513,7 @@ class Draft:
 
 
 def free_or_force(path: Path, *, force: bool) -> None:
-    """Whether results may be written to `path`."""
+    """Refuse a path to which results must not be written: another kind of folder, or results without `force`."""
     if not path.exists():
         return
     need_elsewhere(path)
@@ -534,7 +532,10 @@ def _out() -> str:
 
 
 def need_elsewhere(path: Path) -> None:
-    """Refuse the current folder and those above it: a folder is made beside its place, which it then takes."""
+    """Refuse the current folder and its parents.
+
+    Results are written beside their final place and then renamed, which would replace the folder that is in use.
+    """
     here = Path.cwd()
     if path.resolve() in (here, *here.parents):
         raise UserError(
@@ -545,14 +546,14 @@ def need_elsewhere(path: Path) -> None:
 def _ours_or_free(path: Path, remedy: str) -> None:
     if not path.is_dir():
         raise UserError(str(path), "this is a file", "name a folder")
-    # Anybody's folder may hold tables.
+    # Tables alone are no proof: a user's own folder may contain Parquet files, too.
     marks = (*MARKS, "scenario.toml", "experiment.toml", *(mark for mark in OTHERS if mark.endswith(".json")))
     if any(path.iterdir()) and not any((path / mark).exists() for mark in marks):
         raise UserError(str(path), "this folder holds no results of this program", remedy)
 
 
 def replace_folder(source: Path, target: Path) -> None:
-    """Rename `source` to `target`; an older `target` goes only after the new one is in place."""
+    """Rename `source` to `target`; an older `target` is removed only after the new one is in place."""
     if target.exists():
         old = target.with_name(f"{target.name}.old-{os.getpid()}")
         target.rename(old)
@@ -563,12 +564,12 @@ def replace_folder(source: Path, target: Path) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file so that a reader sees the old one or the new one, never half of one."""
+    """Write a JSON file atomically: a reader sees either the old content or the new one."""
     write_text(path, _json_text(value))
 
 
 def _json_text(value: Mapping[str, Any]) -> str:
-    # NaN is not JSON: a number that is not one is a bug upstream, and is told rather than written.
+    # JSON has no NaN. A NaN is a bug in the caller, so it raises an error instead of being written.
     return json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
@@ -578,11 +579,10 @@ _SEED_KEYS = ("seed", "record_sha256")
 
 
 def aggregate(summaries: Sequence[Mapping[str, Any]]) -> Json:
-    """One summary of several seeds: each number becomes {"mean", "ci95", "min", "max", "n"}.
+    """Join the summaries of several seeds: each number becomes {"mean", "ci95", "min", "max", "n"}.
 
-    Lists whose elements have a name (or an id) are joined by it; other lists are their union. What is null
-    in some seeds counts in the
-    others, and `n` says in how many. An expectation is judged on its mean.
+    Lists whose elements have a name or an id are joined by it; other lists become their union. A value that is null
+    in some seeds is averaged over the others, and `n` is their number. An expectation is checked on its mean.
     """
     whole = _join([dict(s) for s in summaries])
     assert isinstance(whole, dict)
@@ -593,9 +593,9 @@ def aggregate(summaries: Sequence[Mapping[str, Any]]) -> Json:
 
 
 def spread(values: Sequence[float]) -> Json:
-    """Mean, half-width of its 95 % confidence interval by Student's t, least, most, and how many.
+    """Return the mean, the half-width of its 95 % confidence interval (Student's t), minimum, maximum and count.
 
-    One value has no interval.
+    A single value has no interval.
     """
     n = len(values)
     ci = student_t95(n - 1) * statistics.stdev(values) / math.sqrt(n) if n > 1 else None
@@ -603,9 +603,9 @@ def spread(values: Sequence[float]) -> Json:
 
 
 def with_scores(summary: Json) -> Json:
-    """Return a summary whose receivers have their score under its name of today, where an older program wrote it.
+    """Rename the receivers' scores in a summary of an older program version to their present keys.
 
-    It called both `viewing_score`, and `viewing_score_by` said which of them it was.
+    Older versions wrote either score as `viewing_score`, and its kind as `viewing_score_by`.
     """
     for flow in summary["flows"]:
         for receiver in flow.get("receivers") or [] if isinstance(flow, dict) else []:
@@ -616,7 +616,7 @@ def with_scores(summary: Json) -> Json:
 
 
 def is_spread(value: object) -> bool:
-    """Whether a value is what `spread` makes of a number."""
+    """Whether a value is a result of `spread`."""
     return isinstance(value, dict) and value.keys() == {"mean", "ci95", "min", "max", "n"}
 
 
@@ -629,12 +629,12 @@ _T99 = (63.6567, 9.9248, 5.8409, 4.6041, 4.0321, 3.7074, 3.4995, 3.3554, 3.2498,
 
 
 def student_t95(freedom: int) -> float:
-    """97.5 % quantile of Student's t: a two-sided 95 % interval."""
+    """Return the 97.5 % quantile of Student's t distribution, for a two-sided 95 % interval."""
     return _student_t(freedom, _T95, 1.959964)
 
 
 def student_t99(freedom: int) -> float:
-    """99.5 % quantile of Student's t: a two-sided 99 % interval."""
+    """Return the 99.5 % quantile of Student's t distribution, for a two-sided 99 % interval."""
     return _student_t(freedom, _T99, 2.575829)
 
 
@@ -682,7 +682,7 @@ def _judged(entry: Mapping[str, Any]) -> Json:
 
 
 def _plain(value: Any) -> float | None:
-    # A bound is the same for all seeds; their mean would lose its last bit.
+    # All seeds have the same bound. Its minimum is exact, while its mean may differ in the last bit.
     return number(value["min"] if is_spread(value) else value)
 
 
@@ -690,7 +690,7 @@ def _plain(value: Any) -> float | None:
 
 
 def number(value: object) -> float | None:
-    """Return a number, or the mean of one over several seeds; None for what is neither."""
+    """Return a number, or the mean of a spread; `None` for any other value."""
     if is_spread(value):
         assert isinstance(value, dict)
         value = value["mean"]
@@ -700,17 +700,16 @@ def number(value: object) -> float | None:
 
 
 def within(value: object, least: float | None, most: float | None) -> bool:
-    """Whether a number (or its mean) lies within its bounds; what is absent does not."""
+    """Whether a number (or the mean of a spread) lies within its bounds; false for an absent value."""
     x = number(value)
     return x is not None and (least is None or x >= least) and (most is None or x <= most)
 
 
 def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") -> Any:
-    """Value at a path such as `flows.tcp.share_of_fair`.
+    """Return the value at a path into the summary, for example `flows.tcp.share_of_fair`.
 
-    Lists go by name, and names may hold dots (`flows.video.receivers.video.dst1.mos.mean`). A link's
-    forward direction is meant
-    where none is named (`links.bottleneck.back.drop_frac`).
+    Elements of a list are found by name, and names may contain dots (`flows.video.receivers.video.dst1.mos.mean`). A
+    link's direction may be named (`links.bottleneck.back.drop_frac`); the default is forward.
     """
     found, value = _descend(summary, path.split("."))
     if found:
@@ -724,7 +723,7 @@ def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") 
 def judge(
     summary: Mapping[str, Any], expectations: Sequence[Mapping[str, Any]], *, place: str = "scenario"
 ) -> list[Json]:
-    """Scenario's expectations, each with its value and whether it holds: what `summary["expect"]` has."""
+    """Check the scenario's expectations; return each with its value and result, as in `summary["expect"]`."""
     results = []
     for expectation in expectations:
         that = str(expectation["that"])
@@ -742,7 +741,7 @@ def failed(summary: Mapping[str, Any]) -> bool:
 
 
 def _below(value: Any) -> dict[str, Any]:
-    """Return what lies one step below a value, by its label."""
+    """Return the children of a value, by their labels in paths."""
     if isinstance(value, Mapping):
         return dict(value)
     labelled: dict[str, Any] = {}
@@ -760,7 +759,7 @@ def _descend(value: Any, parts: list[str]) -> tuple[bool, Any]:
     if not parts:
         return True, value
     children = _below(value)
-    for length in range(len(parts), 0, -1):  # the longest name first: names hold dots
+    for length in range(len(parts), 0, -1):  # the longest label first, because names may contain dots
         label = ".".join(parts[:length])
         if label in children:
             found, result = _descend(children[label], parts[length:])

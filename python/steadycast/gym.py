@@ -1,8 +1,8 @@
 """An environment for learning a rate controller: the simulated world behind Gymnasium's interface.
 
-One step is 0.1 s of a run. The action is the rate of a video flow, the observation is what its receiver reports, and
-the reward is what a viewer would like: much that arrives, soon and whole. A policy that was learned runs in any world
-as a controller of its own: see `policy`. It needs the extra ``gym``.
+One step is 0.1 s of a run. The action is the rate of a video flow, and the observation comes from its receiver's
+reports. The reward grows with the received rate, and falls with delay and loss. A learned policy can be used as a
+controller in simulation, emulation and live sessions: see `policy`. This module needs the extra ``gym``.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from steadycast.errors import MissingError, UserError
 from steadycast.loading import Sets, Source, changes, folder_of, load, place_of
 from steadycast.progress import Silent
 from steadycast.result import Run
+from steadycast.run_pipeline import Plan, Ready, drive, record_of
 from steadycast.scenario import Flow, Pipe, Queue, Scenario, Topology
-from steadycast.steps import Plan, Ready, drive, record_of
 
 try:
     import gymnasium
@@ -30,7 +30,7 @@ except ImportError as missing:
     raise MissingError.package("steadycast.gym", str(missing.name), "steadycast[gym]") from None
 
 STEP_S = 0.1
-"""How long a step lasts, and how far apart the receiver's reports are."""
+"""The length of a step, and the interval of the receiver's reports, in seconds."""
 
 Vector = NDArray[np.float32]
 
@@ -57,28 +57,28 @@ OBSERVATION = (
     Measure("rtt", "the round-trip time, in 100 ms", 0, 20),
     Measure("silent", "how many steps have passed without a report, up to 10", 0, 10),
 )
-"""What an observation holds, in its order. Each is cut to its bounds."""
+"""The components of an observation, in order. Each is clipped to its bounds."""
 
 
 @dataclass
 class Reward:
-    """``received - delay * min(queueing, 0.4 s) / 0.2 s - loss * loss_frac``, of a step."""
+    """The reward of a step: ``received - delay * min(queueing, 0.4 s) / 0.2 s - loss * loss_frac``."""
 
     delay: float = 0.5
     loss: float = 2.0
 
     def __call__(self, seen: Mapping[str, float]) -> float:
-        """Value a step by its observation, by name."""
+        """Return the reward of a step from its observation, by name."""
         return seen["received"] - self.delay * min(seen["queueing"], 4.0) / 2 - self.loss * seen["loss"]
 
 
 class Observing:
-    """The half of a controller that turns reports into observations, and an action into a rate."""
+    """A sender half that converts reports to observations, and actions to rates."""
 
     report_every_s = STEP_S
 
     def __init__(self, setup: Any) -> None:
-        """Begin at the floor."""
+        """Start at the lowest rate."""
         self._floor: float = max(setup.floor_bps, 1_000.0)
         self._octaves: float = math.log2(max(setup.cap_bps / self._floor, 1.001))
         self._rate: float = self._floor
@@ -87,24 +87,24 @@ class Observing:
         self._silent = 0
 
     def on_report(self, report: Any) -> None:
-        """Keep what the receiver saw."""
+        """Store the receiver's measurements."""
         self._report = report
         self._silent = -1
 
     def rate_bps(self) -> float:
-        """Return the rate in bit/s of IP packets."""
+        """Return the rate in bit/s, including IP headers."""
         return self._rate
 
     def act(self, action: float) -> None:
-        """Take the rate of an action: -1 is the floor, 1 the cap, 0 the geometric mean of both."""
+        """Set the rate from an action: -1 is the floor, 1 the cap, and 0 their geometric mean."""
         self._rate = self._floor * 2.0 ** (self._octaves * (min(max(float(action), -1.0), 1.0) + 1) / 2)
 
     def scaled(self, rate_bps: float | None) -> float:
-        """Return a rate as an observation has it."""
+        """Scale a rate for the observation."""
         return math.log2(rate_bps / self._floor) / self._octaves if rate_bps else -1.0
 
     def observe(self) -> Vector:
-        """Return the observation of the step that is over: float32, one value per entry of `OBSERVATION`."""
+        """Return the observation of the last step: float32, one value per entry of `OBSERVATION`."""
         self._silent += 1
         report = self._report
         if report is None:
@@ -129,7 +129,7 @@ HIGH = np.array([measure.high for measure in OBSERVATION], np.float32)
 
 
 def greedy() -> Scenario:
-    """Return what is run without another scenario: a video that sends all it may, for 30 s, on a link of 2 Mb/s."""
+    """Return the default scenario: a video that sends at the full allowed rate for 30 s, on a link of 2 Mb/s."""
     queue = Queue(kind="droptail", limit="200ms")
     link = Pipe(rate="2Mbps", delay="20ms", queue=queue)
     video = Flow(
@@ -168,10 +168,10 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
 
         Args:
             scenario: a file, or a `steadycast.scenario.Scenario`; without it a greedy video on 2 Mb/s.
-            networks: named networks, of which each episode draws one by its seed; without them the scenario's own.
-            flow: the video flow that is steered; the first one without it.
+            networks: named networks, from which each episode draws one by its seed; by default the scenario's own.
+            flow: the controlled video flow; by default the first one.
             set: changes to the scenario, as for `steadycast.run`.
-            reward: values a step by its observation, by the names of `OBSERVATION`; `Reward` without it.
+            reward: returns the reward from an observation, by the names of `OBSERVATION`; by default `Reward`.
 
         Raises:
             UserError: there is no such flow.
@@ -185,23 +185,25 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
         self._ready: Ready | None = None
         self._half: Observing | None = None
         self._steps = 0
-        self._plan(0, self._networks[0] if self._networks else None)  # what is wrong is told at once
+        self._plan(
+            0, self._networks[0] if self._networks else None
+        )  # reports errors before the first episode
 
     def _plan(self, seed: int, network: str | None) -> Plan:
         env = self
 
         class Steered(Observing):
-            """It does as the environment is told."""
+            """A controller whose rate is the environment's action."""
 
             def __init__(self, setup: Any) -> None:
                 super().__init__(setup)
                 env._half = self
 
             def next_wake_s(self) -> float:
-                return env._at_s + 1e-4  # the soonest that a half may ask for
+                return env._at_s + 1e-4  # the earliest wake-up that the core accepts
 
             def on_timer(self, now_s: float) -> None:
-                """Have the rate read: a step begins."""
+                """Do nothing: after a timer the core reads the rate, with which the step begins."""
 
         sets = changes(self._set, seed=seed)
         if network is not None:
@@ -214,7 +216,7 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Vector, dict[str, Any]]:
-        """Begin a run; its seed, and its network, are drawn by the environment's random numbers."""
+        """Begin a run, with a seed and a network from the environment's random numbers."""
         super().reset(seed=seed)
         network = (options or {}).get("network")
         if network is None and self._networks:
@@ -227,16 +229,16 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
 
     @property
     def _at_s(self) -> float:
-        """Where the run stands, in seconds."""
+        """The simulated time, in seconds."""
         return self._steps * STEP_S
 
     def _run(self, ready: Ready) -> bool:
-        """Go on to the step's end; return whether that is the run's."""
+        """Run to the end of the step; return whether the whole run has ended."""
         assert isinstance(ready.world, core.Simulation)
         return ready.world.run_to(self._at_s)
 
     def _begun(self, ready: Ready) -> Observing:
-        """Run until the flow has started; return its half."""
+        """Run until the flow has started; return its sender half."""
         while self._half is None:
             self._steps += 1
             if self._run(ready):
@@ -246,7 +248,7 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
         return self._half
 
     def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
-        """Send for 0.1 s at the rate of the action."""
+        """Simulate 0.1 s at the rate of the action."""
         if self._ready is None or self._half is None:
             raise UserError("step", "no episode has begun", "call reset() first")
         self._half.act(float(np.asarray(action).flat[0]))
@@ -273,22 +275,22 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
 def policy(model: Path | str) -> type:
     """Return a controller that runs a learned policy, an ONNX model, for ``controllers=`` of `run` and `emulate`.
 
-    The model takes one float32 tensor [1, len(OBSERVATION)] and gives one of [1, 1], the action. In a scenario: a file
+    The model maps a float32 tensor [1, len(OBSERVATION)] to one of [1, 1], the action. A scenario uses it by a file
     with ``Mine = steadycast.gym.policy("mine.onnx")`` and ``controller = "file.py:Mine"``.
 
     Raises:
-        UserError: there is no such file, or it is no such model.
+        UserError: the file does not exist, or the model has another shape.
 
     """
     import onnxruntime
 
     one = onnxruntime.SessionOptions()
     one.intra_op_num_threads = one.inter_op_num_threads = (
-        1  # the same bits on every machine, and no threads left
+        1  # a single thread gives reproducible results, and leaves no threads behind
     )
     try:
         session = onnxruntime.InferenceSession(str(model), one, providers=["CPUExecutionProvider"])
-    except Exception as error:  # the library has a class for each fault, and no common one
+    except Exception as error:  # the library's exceptions have no common base class
         raise UserError(
             str(model), f"no ONNX model: {str(error).splitlines()[0]}", "give the file of one"
         ) from None
@@ -303,7 +305,7 @@ def policy(model: Path | str) -> type:
     (name,) = (each.name for each in given)
 
     class Policy(Observing):
-        """It does as the model says, each 0.1 s."""
+        """A controller that applies the model every 0.1 s."""
 
         def __init__(self, setup: Any) -> None:
             super().__init__(setup)

@@ -1,8 +1,8 @@
-"""A crew: programs on several hosts of an emulation, started by the one that the emulation itself runs.
+"""A crew: a supervisor that runs programs on several hosts of an emulation.
 
-Told a plan as JSON. Programs are started in the plan's order, each when the one
-before is ready. The crew ends with the program that the plan waits for, whose exit code is its own, or at a time of
-the emulation, or when a program fails. What is left is then asked to end, in the order of `Plan.asked`.
+Its argument is a plan as JSON. Programs are started in the plan's order, each when its predecessor is ready. The crew
+ends with the program that the plan waits for, and returns its exit code; or at a time of the emulation, or when a
+program fails. The remaining programs are then ended, in the order of `Plan.asked`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from steadycast.confine import Confinement, descendants
 from steadycast.rootless import bare
 
 LOG_BYTES = 4 << 20
-"""What is kept of a program's output; its log then says how much was left out."""
+"""The largest size of a program's log in bytes; a final line says how much output was discarded."""
 READY_S = 10.0
-"""How long a program may take until it is ready."""
+"""The time limit for a program to become ready, in seconds."""
 _LISTENS = "0A"
-"""TCP_LISTEN in /proc/net/tcp."""
+"""The state TCP_LISTEN in /proc/net/tcp."""
 
 
 @dataclass(frozen=True)
@@ -42,54 +42,54 @@ class Member:
 
     name: str
     on: str | None
-    """Its host; `None`: it needs no network, and runs where the crew does."""
+    """The host; `None` for a program without network, which runs in the crew's namespace."""
     run: Sequence[str]
     ready: str = ""
-    """udp:PORT, tcp:PORT, log:REGEX, file:PATH or delay:SECONDS; without it, it is ready at once."""
+    """The condition of readiness: udp:PORT, tcp:PORT, log:REGEX, file:PATH or delay:SECONDS; empty: immediately."""
     env: Mapping[str, str] = field(default_factory=dict)
     ends: bool = True
     """May end by itself, with code 0, before the time is over."""
     log: str | None = None
-    """Where its output goes; it is then in a process group of its own. `None`: where the crew's goes."""
+    """The file of its output, which also gives it a separate process group; `None` for the crew's output."""
     own: bool = False
     """It is a program of ours, which the plan's confinement is not for."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a crew does."""
+    """The programs of a crew, and the conditions of its end."""
 
     members: Sequence[Member]
     waits: str | None = None
-    """The program with which the crew ends."""
+    """The program with whose exit the crew ends."""
     until_s: float | None = None
-    """Else the time of the emulation at which it does."""
+    """The time of the emulation at which the crew ends, in seconds, if there is no such program."""
     asked: Sequence[str] = ()
-    """The order in which those that are left are asked to end; others follow in the order of their start."""
+    """The order in which the remaining programs are ended; others follow in the order of their start."""
     signals: Sequence[tuple[str, float]] = (("TERM", 5),)
-    """By which, and how long each may take; SIGKILL follows."""
+    """The signals that end a program, and the time limit for each in seconds; SIGKILL follows."""
     pause_s: float = 0.0
-    """Between two hosts' programs, so that what is under way still arrives."""
+    """The pause between the ends of two hosts' programs in seconds, for packets in transit."""
     report: str | None = None
-    """The file that is told what happens, a line of JSON each."""
+    """The log of events, with a line of JSON for each."""
     confined: Confinement | None = None
-    """How the members run that are not our own, and that all their processes end with the crew."""
+    """The confinement of members that are not `own`; it also ends all their processes with the crew."""
 
     @classmethod
     def read(cls, text: str) -> Plan:
-        """Read what `words` has written."""
+        """Parse the output of `words`."""
         told = json.loads(text)
         confined = told["confined"] and Confinement(**told["confined"])
         return cls(**{**told, "members": [Member(**each) for each in told["members"]], "confined": confined})
 
     @property
     def words(self) -> list[str]:
-        """The command that carries it out."""
+        """Return the command that executes the plan."""
         return [sys.executable, "-m", "steadycast.hosts", json.dumps(asdict(self))]
 
 
 class FailedError(Exception):
-    """A program that did not do what the plan needs: the reason in a word, the program, and the rest."""
+    """The failure of a program: the reason in a word, the program, and details."""
 
     def __init__(self, reason: str, member: str, detail: str) -> None:
         super().__init__(reason, member, detail)
@@ -97,18 +97,18 @@ class FailedError(Exception):
 
 
 def space_of(host: str) -> str | None:
-    """Give the file of a host's network namespace, as the emulation names it in the environment."""
+    """Return the file of a host's network namespace, from the environment that the emulation sets."""
     return os.environ.get("STEADYCAST_NET_" + re.sub(r"[^A-Za-z0-9]", "_", host).upper())
 
 
 def age_s() -> float:
-    """Seconds since this process was started, which is when the emulation began, to 10 ms."""
+    """Return the age of this process in seconds, to 10 ms; it started with the emulation."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(") ")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 class Crew:
-    """Programs that run."""
+    """The running programs of a plan."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -122,7 +122,7 @@ class Crew:
         self.told("begins", monotonic_s=self.began)
 
     def told(self, what: str, **more: Any) -> None:
-        """Write down what happens."""
+        """Write an event to the log."""
         if self._report is not None:
             at = round(time.monotonic() - self.began, 4)
             self._report.write(json.dumps({"t": at, "what": what, **more}) + "\n")
@@ -156,12 +156,13 @@ class Crew:
         self.loads[member.name] = Load()
 
     def _command(self, member: Member) -> tuple[list[str], dict[str, str]]:
-        """Return a program's words and its environment."""
+        """Return a program's command and its environment."""
         confined = self.plan.confined
         if confined is None:
             return bare(member.run), {**os.environ, **member.env}
         if member.own:
-            # It keeps our capabilities, so that a program of the same user without them can't trace it (ptrace(2)).
+            # It keeps the crew's capabilities, so that a process without them can't trace it, even as the same user
+            # (ptrace(2)).
             return list(member.run), {**os.environ, **member.env}
         return confined.words(member.run), confined.environment(os.environ, member.env)
 
@@ -192,7 +193,7 @@ class Crew:
         return kind == "file" and Path(what).exists() and Path(what).stat().st_size > 0
 
     def look(self, member: Member) -> None:
-        """Fail where a program has ended that was not to."""
+        """Raise an error if a program has exited unexpectedly."""
         code = self.running[member.name][1].poll()
         if code in (126, 127):
             raise FailedError("no-start", member.name, f"code {code}")
@@ -201,7 +202,7 @@ class Crew:
             raise FailedError("ended-early", member.name, f"{_ended(code)} at {at:.1f} s")
 
     def wait(self) -> int:
-        """Wait until the crew is to end; return its exit code."""
+        """Wait until the crew has to end; return its exit code."""
         polled = 0.0
         if self.plan.waits is not None:
             code = self.running[self.plan.waits][1].wait()
@@ -218,7 +219,7 @@ class Crew:
         return 0
 
     def end(self) -> None:
-        """Ask all that are left to end, and see that they do."""
+        """End the remaining programs, with SIGKILL if necessary."""
         for name, load in self.loads.items():
             if load.ran_s:
                 self.told("load", program=name, ran_s=load.ran_s, waited=load.waited)
@@ -246,7 +247,7 @@ class Crew:
         for name, patience in (*self.plan.signals, ("KILL", 5.0)):
             with suppress(ProcessLookupError):
                 number = getattr(signal, f"SIG{name}")
-                # Without a log it is in the terminal's group, which also hears Ctrl-C.
+                # Without a log it is in the terminal's process group, which must not be signalled as a whole.
                 (process.send_signal if member.log is None else partial(os.killpg, process.pid))(number)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(patience)
@@ -255,7 +256,7 @@ class Crew:
 
 
 class Log:
-    """A program's output, of which a file keeps the beginning."""
+    """The log of a program, which keeps the beginning of its output."""
 
     def __init__(self, path: Path) -> None:
         output, self.end = os.pipe()
@@ -263,7 +264,7 @@ class Log:
         self._thread.start()
 
     def close(self) -> None:
-        """Wait until the output is in the file; not for a process that left the crew and holds the pipe."""
+        """Wait until the output is written, but not for a detached process that still holds the pipe."""
         self._thread.join(1.0)
 
 
@@ -272,7 +273,7 @@ def _keep_output(output: int, path: Path) -> None:
     with open(output, "rb", buffering=0) as source, path.open("ab", buffering=0) as file:
         while part := source.read(1 << 16):
             begin = part[: LOG_BYTES - kept]
-            with suppress(OSError):  # a full disk: the program still needs a reader
+            with suppress(OSError):  # on a full disk the pipe must still be read, or the program would block
                 _ = file.write(begin)
             kept += len(begin)
             left_out += len(part) - len(begin)
@@ -282,12 +283,12 @@ def _keep_output(output: int, path: Path) -> None:
 
 
 def _adopt_orphans() -> None:
-    """Have processes whose parents end become children of this one (PR_SET_CHILD_SUBREAPER, prctl(2))."""
+    """Make this process the parent of orphaned descendants (PR_SET_CHILD_SUBREAPER, prctl(2))."""
     ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
 
 
 def _end_descendants() -> None:
-    """End all processes that programs have started, and that are left."""
+    """End all remaining descendants of the programs."""
     until = time.monotonic() + READY_S
     while (left := [*descendants(os.getpid())]) and time.monotonic() < until:
         for process in left:
@@ -304,7 +305,7 @@ def _ended(code: int) -> str:
 
 
 def _sockets(pid: int, kind: str) -> Iterator[list[str]]:
-    """Yield the rows of the kernel's table of sockets in the namespace of a process; IPv6's take IPv4, too."""
+    """Yield the rows of the kernel's socket tables in the namespace of a process; IPv6 sockets may accept IPv4."""
     for table in (kind, f"{kind}6"):
         with suppress(OSError):
             for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
@@ -313,13 +314,13 @@ def _sockets(pid: int, kind: str) -> Iterator[list[str]]:
 
 @dataclass
 class Load:
-    """How long the threads of a program ran, and waited for a processor (/proc/PID/task/TID/schedstat)."""
+    """The running and waiting times of a program's threads (/proc/PID/task/TID/schedstat)."""
 
     first: dict[str, tuple[float, int, int]] = field(default_factory=dict)
     last: dict[str, tuple[float, int, int]] = field(default_factory=dict)
 
     def poll(self, pid: int, now: float) -> None:
-        """Look at all threads of a process, and of those that it has started."""
+        """Sample all threads of a process and its descendants."""
         for task in _tasks(pid):
             with suppress(OSError, ValueError):
                 ran, waited, _ = map(int, Path(task, "schedstat").read_text().split())
@@ -328,12 +329,12 @@ class Load:
 
     @property
     def ran_s(self) -> float:
-        """How long they ran since they were first looked at, in seconds, together."""
+        """The total running time of all threads since their first sample, in seconds."""
         return sum(self.last[task][1] - self.first[task][1] for task in self.last) / 1e9
 
     @property
     def waited(self) -> float:
-        """The largest share of its time that a thread, looked at for 3 s or longer, waited for a processor."""
+        """The largest share of time that a thread waited for a processor, among threads observed for at least 3 s."""
         spans = [(self.last[t][0] - self.first[t][0], self.last[t][2] - self.first[t][2]) for t in self.last]
         return max((waited / 1e9 / span for span, waited in spans if span >= 3), default=0.0)
 

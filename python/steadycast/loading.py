@@ -1,4 +1,4 @@
-"""A scenario is read and checked here, with the changes that a caller makes to it."""
+"""Reads and checks scenarios, with the caller's changes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Sets = Mapping[str, object] | Sequence[str]
 def load(
     scenario: Source, sets: Sequence[str] = (), text: str | None = None, origin: Path = Path()
 ) -> core.Scenario:
-    """Read and check a scenario: the core's `Scenario`; ``text`` is what its file holds, if that is known.
+    """Read and check a scenario, and return the core's `Scenario`; ``text`` is the file's content, if it is known.
 
-    The change ``clip=NAME|FILE`` makes all videos play that clip. Files that an object names are looked for from
-    ``origin`` on.
+    The change ``clip=NAME|FILE`` sets the clip of all videos. Files that a scenario object names are relative to
+    ``origin``.
     """
     if isinstance(scenario, str) and "\n" in scenario:
         raise UserError(
@@ -54,17 +54,17 @@ def _is_network(place: Path, text: str | None) -> bool:
 
 
 def place_of(scenario: Source) -> str:
-    """Say what errors call a scenario."""
+    """Return a scenario's name in error messages."""
     return "scenario" if isinstance(scenario, Scenario) else str(scenario)
 
 
 def folder_of(scenario: Source) -> Path:
-    """Return where the files are that a scenario names."""
+    """Return the folder of the files that a scenario names."""
     return Path() if isinstance(scenario, Scenario) else Path(scenario).parent
 
 
 def changes(sets: Sets, *, seed: int | None = None, classes: Mapping[str, type] | None = None) -> list[str]:
-    """Write changes as PATH=VALUE, each; a seed and the classes that steer flows are changes, too."""
+    """Return changes in the form PATH=VALUE, including those for a seed and for controller classes."""
     texts = [*_texts(sets), *named(classes or {})]
     return texts if seed is None else [*texts, f"seed={seed}"]
 
@@ -76,7 +76,7 @@ def _texts(sets: Sets) -> list[str]:
 
 
 def literal(value: object) -> str:
-    """Write a value as TOML has it; texts go as they are."""
+    """Format a value as TOML; texts are unchanged."""
     return value if isinstance(value, str) else inline(value)
 
 
@@ -94,7 +94,7 @@ def all_texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
 
 def seeds_of(given: Iterable[int]) -> list[int]:
     """Return the seeds."""
-    # One that is named twice is still one sample.
+    # A repeated seed would only repeat the same sample.
     if not (seeds := list(dict.fromkeys(given))):
         raise UserError("seeds", "there are none", "give at least one")
     return seeds

@@ -15,18 +15,18 @@ from steadycast.core import core
 
 @dataclass(frozen=True)
 class Network:
-    """A network as a scenario takes it: tables as a scenario file has them, with absolute paths."""
+    """A network: tables in the format of scenario files, with absolute paths."""
 
     name: str
-    """As it was named, for example "cable-5+cubic"."""
+    """The name as given, for example "cable-5+cubic"."""
     topology: dict[str, Any]
     """A dumbbell: ``shape``, ``bottleneck`` and ``access``."""
     event: tuple[dict[str, Any], ...] = ()
-    """What changes on the link ``bottleneck``."""
+    """The changes of the link ``bottleneck``."""
     flow: tuple[dict[str, Any], ...] = ()
-    """The TCP flows that the name asks for, called beside1, beside2 …; without hosts, as a dumbbell brings them."""
+    """The TCP flows that the name adds: beside1, beside2 and so on; without hosts, which the dumbbell defines."""
     about: str = ""
-    """What it is like, in one sentence."""
+    """A description in one sentence."""
     source: str = ""
     licence: str = ""
     kind: str = ""
@@ -34,19 +34,19 @@ class Network:
 
 
 def names() -> list[str]:
-    """Return the names of the networks, in the order of the alphabet."""
+    """Return the names of the networks, in alphabetical order."""
     return builtin.names(NETWORKS)
 
 
 @cache
 def sets() -> dict[str, list[str]]:
-    """Return the sets: the networks of each, by its name, in the order in which they are run."""
+    """Return the sets of networks by name, each in the order of execution."""
     text = (NETWORKS / "sets.toml").read_text(encoding="utf-8")
     return {name: list(of) for name, of in tomllib.loads(text).items()}
 
 
 def is_path(name: str) -> bool:
-    """Whether it is the path of a network's file, and not a name."""
+    """Whether a text is the path of a network file instead of a name."""
     return "/" in name or "\\" in name or ".toml" in name
 
 
@@ -56,10 +56,10 @@ def expanded(name: str) -> list[str]:
 
 
 def find(name: str, folder: Path = Path()) -> Network:
-    """Read a network, by its name or by a path that begins at ``folder``, with the flows that ``+cubic`` … add.
+    """Read a network by its name, or by a path relative to ``folder``, with the flows of suffixes such as ``+cubic``.
 
     Raises:
-        UserError: there is no such network, or something is wrong with its file; it says where, and what to do.
+        UserError: there is no such network, or its file is wrong; the error names the place and the remedy.
 
     """
     told = tomllib.loads(f"it = {core.network(name, folder, NETWORKS)}")["it"]

@@ -1,4 +1,4 @@
-"""What each controller would have decided on a call's reports, while the packets left as recorded: no ranking."""
+"""Computes each controller's decisions on a call's recorded reports (open loop), which do not rank controllers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ ALIKE = 0.10
 """Rates that differ by no more are the same decision."""
 STEP_S = 0.1
 _HIGHEST = 3.0
-"""How many times what was sent at most is still drawn: a controller that never met a full link asks for any rate."""
+"""The highest drawn rate, relative to the highest sending rate.
+
+Without a full link in the record, a controller's target rate has no limit.
+"""
 
 
 def recorded(call: Json) -> tuple[str, list[tuple[float, float]]]:

@@ -1,4 +1,4 @@
-"""Progress on stderr: only for what takes longer than two seconds, and only where somebody looks."""
+"""Progress on stderr, only for work of more than two seconds, and only in a terminal or notebook."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _PATIENCE_S = 2.0
 
 @runtime_checkable
 class Progress(Protocol):
-    """Told how far something is. Called often: an implementation decides how often it draws."""
+    """A progress callback. It is called often: the implementation decides how often it draws."""
 
     def __call__(self, what: str, done: int, of: int) -> None:
-        """Take note that of `what`, `done` of `of` parts are finished."""
+        """Report that `done` of `of` parts of `what` are finished."""
 
 
 class Silent:
-    """Tells nobody."""
+    """A progress callback without output."""
 
     def __call__(self, what: str, done: int, of: int) -> None:
-        """Take no notice."""
+        """Do nothing."""
 
 
 def shown(*, rated: bool = False) -> AbstractContextManager[Progress]:
-    """Choose what shows progress here: a notebook's cell, or the terminal where there is one, also how fast it goes."""
+    """Return a progress display for a notebook or a terminal, or a silent one; ``rated`` adds the speed."""
     shell = sys.modules.get("IPython")
     kernel = shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
     return Notebook() if kernel else Terminal(rated=rated)
@@ -70,11 +70,11 @@ class Notebook:
 
 
 class Terminal:
-    """Bars on stderr, one for each thing that is being done, drawn after two seconds.
+    """Progress bars on stderr, one per label, drawn after two seconds.
 
     Args:
-        rated: also how fast it goes.
-        lines: where stderr is no terminal, a line for each part that is done.
+        rated: show the speed as well.
+        lines: print a line per finished part if stderr is not a terminal.
 
     """
 
@@ -109,7 +109,7 @@ class Terminal:
         self._bars.update(self._tasks[what], completed=done, total=of)
 
     def close(self) -> None:
-        """Take the bars away."""
+        """Remove the bars."""
         if self._bars is not None:
             self._bars.stop()
             self._bars = None

@@ -1,4 +1,4 @@
-"""Two files of pictures beside each other: PSNR, SSIM, VMAF and opinion class, frame by frame."""
+"""Compares two video files frame by frame: PSNR, SSIM, VMAF and opinion class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from steadycast.errors import UserError
 from steadycast.files import whole
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.media import metrics
 from steadycast.media import vmaf as vmaf_of
 from steadycast.media.clip import opened, own_rate, parse_fps, parse_size, resampled
@@ -34,24 +34,24 @@ PLANES = ("y", "u", "v", "all")
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """What was measured, with one entry per frame of the original; PSNR of identical pictures is infinite."""
+    """The measured quality, with one entry per frame of the original; PSNR of identical pictures is infinite."""
 
     fps: Fraction
     psnr_db: F64
-    """Of Y, U, V and all samples together (`overall_db`)."""
+    """The PSNR of Y, U, V and of all samples together (`overall_db`)."""
     ssim: F64
     vmaf: float | None
     frames: tuple[int, int]
-    """How many the original has, and how many the received file."""
+    """The number of frames of the original and of the received file."""
     warnings: tuple[str, ...]
 
     @property
     def mos(self) -> U8:
-        """Opinion class of each frame, by its luma."""
+        """The opinion class of each frame, by its luma PSNR."""
         return metrics.opinion_classes(self.psnr_db[:, 0])
 
     def json(self) -> Json:
-        """Return the figures; means leave out the infinite PSNR of identical frames."""
+        """Return the figures; means exclude the infinite PSNR of identical frames."""
         means = {plane: metrics.mean_db(self.psnr_db[:, i]) for i, plane in enumerate(PLANES)}
         count = len(self.ssim)
         share = {str(grade): int(np.count_nonzero(self.mos == grade)) / count for grade in range(1, 6)}
@@ -86,18 +86,18 @@ def compare(
     vmaf: bool = False,
     progress: Progress | None = None,
 ) -> Compared:
-    """Compare a file with the original, as long as both last.
+    """Compare a file with the original, for the length of the shorter one.
 
     Args:
-        original: any file with pictures.
-        received: the same; pictures of another size are scaled to the original's.
-        by: one of `BY`. By time the received picture is the one that is shown when the original's is; by index
-            frame number i is set against frame number i, whatever was lost before.
-        size: of raw files whose names do not say it, as are ``fps`` and ``pixels``.
+        original: a video file.
+        received: a video file; pictures of another size are scaled to the original's.
+        by: one of `BY`. With ``time`` an original picture is compared with the received one that is shown at its time;
+            with ``index`` with the received frame of the same number, regardless of earlier losses.
+        size: the size of raw files whose names do not contain it; ``fps`` and ``pixels`` likewise.
         fps: pictures per second.
-        pixels: how samples lie, as FFmpeg calls it.
+        pixels: FFmpeg's name of the pixel format.
         vmaf: measure VMAF as well.
-        progress: told how many frames are done.
+        progress: callback that receives the number of finished frames.
 
     """
     need_by(by)
@@ -154,7 +154,7 @@ class _Pair:
         self.received.__exit__()
 
     def pictures(self) -> Iterator[tuple[Picture, Picture]]:
-        """Yield pairs while both last, and count what each holds to its end."""
+        """Yield pairs of pictures until one file ends, and count all pictures of both."""
         for n, pair in enumerate(zip_longest(self._of(self.original), self._of(self.received))):
             for i, samples in enumerate(pair):
                 self.counts[i] = n + 1 if samples is not None else self.counts[i]
@@ -167,12 +167,12 @@ class _Pair:
         return resampled(timed, self.fps, reader.length) if self.by == "time" else (each for _, each in timed)
 
     def about(self, done: int) -> int:
-        """Guess how many pairs there are."""
+        """Estimate the number of pairs."""
         length = self.original.length
         return max(done + 1, round(length * self.fps)) if length else done + 1
 
     def warnings(self) -> tuple[str, ...]:
-        """Say what was wrong with the files, and how they differ."""
+        """Return problems of the files, and differences between them."""
         said = [*self.original.warnings, *self.received.warnings]
         size = (self.received.facts.width, self.received.facts.height)
         if size != (self.width, self.height):
@@ -203,7 +203,7 @@ def table(compared: Compared) -> Table:
 
 
 def grades(compared: Compared) -> str:
-    """Say which share of the frames is in which opinion class."""
+    """Format the shares of frames in each opinion class."""
     from steadycast import style
     from steadycast.report import say
 
@@ -214,7 +214,7 @@ def grades(compared: Compared) -> str:
 
 
 def save(compared: Compared, path: Path) -> Path:
-    """Write a row per frame, as CSV or Parquet by the file's ending."""
+    """Write a row per frame, as CSV or Parquet by the file's suffix."""
     frames = compared.frame_table()
     writers: dict[str, Callable[[Path], object]] = {
         ".csv": frames.write_csv,

@@ -1,4 +1,4 @@
-"""The received video of a run as a file: what stands on each viewer's screen, slot by slot."""
+"""Saves the received video of a run as a file: the picture on each viewer's screen, slot by slot."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _CONTAINERS = {
     ".mkv": ("matroska", "ffv1", {}),
     **{f".{name}": (name, codec, OPTIONS[name]) for name, (codec, _) in FORMATS.items()},
 }
-"""For each ending the container, the encoder and its options; the first three lose nothing."""
+"""The container, the encoder and its options for each suffix; the first three are lossless."""
 ENDINGS = tuple(_CONTAINERS)
 _ANOTHER = "make room, or give another --save-video PATH"
 
 
 def checked(target: Path) -> Path:
-    """Return where received videos go, if they can be written so: a folder, or a file by its ending."""
+    """Check the target of received videos, a folder or a file with a known suffix, and return it."""
     if target.suffix and target.suffix.lower() not in ENDINGS:
         ways = f"{', '.join(ENDINGS)}, or a folder's name without an ending"
         raise UserError(f"--save-video {target}", "a video can't be saved so", f"take {ways}")
@@ -38,15 +38,15 @@ def checked(target: Path) -> Path:
 
 
 def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
-    """Save what each receiver of each video saw, from the first frame on: frame i is that of display slot i.
+    """Save the displayed pictures of each receiver of each video: frame i is that of display slot i.
 
-    A picture that is late, or lost, is the one that is shown in its place; before the first one the screen is black.
+    A late or lost picture is replaced by the one on screen; the screen is black before the first picture.
 
     Args:
         folder: a run.
-        target: a folder, which gets FLOW-RECEIVER.mkv without loss; or a file, whose name gets -RECEIVER where there
-            are several.
-        progress: told how many slots are done.
+        target: a folder for lossless files FLOW-RECEIVER.mkv; or a file, to whose name -RECEIVER is added if there
+            are several receivers.
+        progress: callback that receives the number of finished slots.
 
     """
     from steadycast.viewing import Record
@@ -89,7 +89,7 @@ def _save(viewer: Viewer, path: Path, told: Callable[[int], None]) -> None:
 def writer(
     path: Path, new: Path, width: int, height: int, fps: Fraction
 ) -> Iterator[Callable[[Picture], None]]:
-    """Write pictures into ``new``, in the form that ``path`` asks for."""
+    """Write pictures into ``new``, in the format of the suffix of ``path``."""
     name, codec, options = _CONTAINERS[path.suffix.lower()]
     with files.media(new, "w", form=name) as out:
         stream: Any = out.add_stream(codec, rate=fps, options=options)

@@ -20,21 +20,21 @@ class Figure:
     """One key of `summary.json` or `cost.json`."""
 
     of: str
-    """What it says something about: run, flow, receiver, link, simulcast, viewer, invariant, expectation or cost."""
+    """The described object: run, flow, receiver, link, simulcast, viewer, invariant, expectation or cost."""
     key: str
-    """Its key there, a path with dots."""
+    """The key in that object, a path with dots."""
     parts: tuple[str, ...]
-    """The keys below it: of a distribution p50, p95, p99 and max."""
+    """The keys below it, for example p50, p95, p99 and max of a distribution."""
     by_flow: bool
     """Whether the keys below it are the names of flows."""
     unit: str
     about: str
     short: str | None
-    """Its heading in tables, and its word in the glossary."""
+    """The heading in tables, and the term in the glossary."""
     better: str | None
-    """higher or lower; None where that depends."""
+    """higher or lower; `None` if neither is better in general."""
     when: str
-    """Who has it, in words; empty for all."""
+    """The objects that have the figure, in words; empty for all."""
     shown: tuple[tuple[str, str], ...]
     """The tables that show it, each with the part that is shown there."""
 
@@ -55,11 +55,11 @@ class Shown:
 
     @property
     def heading(self) -> str:
-        """Its heading: the figure's, and the part."""
+        """The heading: the figure's, with the part."""
         return f"{self.figure.short} {self.part}".rstrip()
 
     def of(self, thing: Mapping[str, Any]) -> Any:
-        """Return its value in what it says something about; None where there is none."""
+        """Return the figure's value in the described object; `None` if it is absent."""
         return reach(thing, *self.figure.key.split("."), *filter(None, [self.part]))
 
     def of_flow(self, flow: Mapping[str, Any]) -> Any:
@@ -76,14 +76,14 @@ class Column:
     unit: str
     about: str
     measured: bool
-    """Whether it takes pixels: it is null where no pictures were measured."""
+    """Whether it needs decoded pictures: it is null if no pictures were measured."""
 
 
 FIGURES: tuple[Figure, ...] = tuple(
     Figure(**{**f, "parts": tuple(f["parts"]), "shown": tuple(f["shown"])}) for f in core.figures()
 )
 FREEZES: tuple[str, ...] = tuple(json.loads(core.freezes([], [])))
-"""The keys of a receiver's figures of freezes."""
+"""The keys of the figures of freezes of a receiver."""
 COLUMNS: tuple[Column, ...] = tuple(Column(**c) for c in core.columns())
 
 
@@ -93,20 +93,20 @@ def table(name: str) -> list[Shown]:
 
 
 def columns(name: str, *, measured: bool = False) -> list[str]:
-    """Return the names of a table's columns: those that a world writes, or those that take pixels."""
+    """Return the names of a table's columns: those that a world writes, or the ``measured`` ones."""
     return [c.name for c in COLUMNS if c.table == name and c.measured == measured]
 
 
 def find(of: str, path: str) -> Figure | None:
-    """Return the figure at a path below what it says something about."""
+    """Return the figure at a path below the described object; `None` if there is none."""
     return next((f for f in FIGURES if f.of == of and f.is_at(path)), None)
 
 
 def figure(of: str, path: str) -> Figure:
-    """Return a figure.
+    """Return the figure at a path below the described object.
 
     Raises:
-        KeyError: there is none: `crates/record/src/figures.rs` lists them.
+        KeyError: there is no such figure in `crates/record/src/figures.rs`.
 
     """
     found = find(of, path)
@@ -116,7 +116,7 @@ def figure(of: str, path: str) -> Figure:
 
 
 def at(path: str) -> Figure | None:
-    """Return the figure at a path into the summary, as `flows.video.receivers.video.dst1.delay_ms.p95`."""
+    """Return the figure at a path into the summary, such as `flows.video.receivers.video.dst1.delay_ms.p95`."""
     head, _, rest = path.partition(".")
     within = "receivers" in rest.split(".")[1:]
     of = {
@@ -127,13 +127,13 @@ def at(path: str) -> Figure | None:
     }.get(head)
     if of is None:
         return find("run", path)
-    # Names may hold dots, so that a figure's path begins anywhere.
+    # Names may contain dots, so that the figure's path may begin at any position.
     keys = rest.split(".")
     return next((f for n in range(1, len(keys)) if (f := find(of, ".".join(keys[n:])))), None)
 
 
 def put(thing: Json, of: str, values: Mapping[str, Any]) -> None:
-    """Write figures, given by their paths, into what they say something about.
+    """Write figures, given by path, into the described object.
 
     Raises:
         KeyError: a figure is not in the list.
@@ -157,7 +157,7 @@ def put_unknown(receiver: Json, paths: Iterable[str]) -> None:
 
 
 def reach(value: Any, *path: str) -> Any:
-    """Value at a path of keys; None where any is absent."""
+    """Return the value at a path of keys; `None` if a key is absent."""
     for key in path:
         if not isinstance(value, Mapping):
             return None
@@ -166,14 +166,14 @@ def reach(value: Any, *path: str) -> Any:
 
 
 def median(values: Sequence[float]) -> float | None:
-    """Return the median: of an even number of values the mean of the two in the middle; None without any."""
+    """Return the median: for an even number of values the mean of the two middle ones; `None` without values."""
     return core.median(list(values))
 
 
 def middle(values: Iterable[Any]) -> Any:
-    """Return the median of numbers, or of numbers with their spread over several seeds; None without any.
+    """Return the median of numbers or of spreads over several seeds; `None` without values.
 
-    Spreads stand in the order of their means; of an even number each part is the mean of the two in the middle.
+    Spreads are ordered by their means; for an even number each part is the mean of the two middle ones.
     """
     known = [v for v in values if number(v) is not None]
     if not any(is_spread(v) for v in known):

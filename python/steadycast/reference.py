@@ -64,7 +64,7 @@ _MEANT = {
     "latency": "it is a link's delay: --explain link.delay",
     "wifi": "it is a link with jitter, loss and retransmission: --explain link.jitter, link.loss, link.arq",
 }
-"""What people look for who know another word, or a thing that several keys make."""
+"""Search terms for keys with another name, and for concepts of several keys."""
 
 
 def explain(path: str) -> str:
@@ -72,7 +72,7 @@ def explain(path: str) -> str:
     wanted = path.replace("[]", "").replace("[[", "").replace("]]", "").strip(".")
     found = [key for key in _explained() if key.path == wanted]
     # "rate" alone is a key of several tables: all of them are meant.
-    # As --set names it: flow.NAME.KEY, link.NAME.KEY.
+    # The form of --set: flow.NAME.KEY, link.NAME.KEY.
     table, _, rest = wanted.partition(".")
     found = found or [key for key in _explained() if key.path == f"{table}.{rest.partition('.')[2]}"]
     found = found or [key for key in _explained() if key.path.rpartition(".")[2] == wanted]

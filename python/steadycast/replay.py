@@ -1,4 +1,4 @@
-"""What other controllers would have done on a call's path: each runs anew on many paths that fit the record."""
+"""Replays a call with other controllers: each is simulated on many paths that are consistent with the record."""
 
 from __future__ import annotations
 
@@ -25,81 +25,84 @@ from steadycast.loading import load
 from steadycast.media.table import FrameTable
 from steadycast.progress import Progress, Silent
 from steadycast.report import say
-from steadycast.steps import Plan, Ready, drive
+from steadycast.run_pipeline import Plan, Ready, drive
 from steadycast.toml import document
 from steadycast.workers import cores
 
 CONTROLLERS = ("steady", "gcc", "scream", "nada", "tfrc")
 RECORDED = "gcc"
-"""What a browser's sender is taken to have run, since no file of its says so."""
+"""The assumed controller of a browser's sender, because the recorded files do not name it."""
 PATHS = 20
 ALIKE = 0.27
-"""Scores on paths that are nearer to each other are alike.
+"""The difference in score below which controllers count as equal on a path.
 
-Six of seven differences of two controllers on drawn networks (`validation.call`, 1 to 69) were within this of those on
-their reconstructed paths.
+For six of seven pairs of controllers on random networks (`validation.call`, 1 to 69), the true difference was within
+this distance of the difference on the reconstructed paths.
 """
 ALIKE_BESIDE = 0.5
-"""The same beside others whom a user names.
+"""The same threshold with competing flows that the user names.
 
-With it no pair was told wrong on any of 15 drawn calls (``python -m validation.call --first 1 --cells 260 --beside
-cubic:1``), with 0.45 on 14, with 0.4 on 13.
+It gave no wrong ranking on 15 of 15 random calls (``python -m validation.call --first 1 --cells 260 --beside
+cubic:1``); 0.45 gave none on 14 of them, and 0.4 none on 13.
 """
 TOLD = 0.75
-"""In what share of the paths one is better of which it is said."""
+"""The share of paths on which a controller must be better to be called better."""
 FIGURES: dict[str, tuple[str, Callable[[object], str], str]] = {
     "rate_bps": ("rate", say.rate, "What arrived, as a mean."),
     "delay_p95_ms": ("delay p95", say.ms, "The delay above an empty queue's that 95 % of the packets kept."),
     "frozen_frac": ("frozen", say.frac, "For how long no picture came whole at first."),
     "score": ("rate score", say.score, "How a viewer would score it, by its rate."),
 }
-"""What is told of each controller: its heading, how it is said, and what it is of the recorded call."""
+"""The figures of each controller: heading, formatter, and the meaning for the recorded call."""
 LOOPS = (
     "The recorded packets went on at the recorded rate, whatever another controller decides on their reports (open "
     "loop): they can't rank any. So each runs anew on each path, where its own packets make the queue (closed "
     f"loop). So does the recorded one, taken for {RECORDED}: where that does not come near the record, nothing is said."
 )
 _RATE_OFF, _DELAY_OFF, _DELAY_LEAST_MS = 0.15, 0.30, 5.0
-"""How far the recorded controller may miss its record on the paths for these to count; delays to a frame's spread."""
-_MORE, _HELD_S = 1.3, 4.0
-"""How many times more than it sends, and for how long, an encoder is asked for when it is what holds the rate back."""
-_MEDIA_BAND = (0.95, 1.2)
-"""Between what multiples of its mean rate then its ceiling lies.
+"""The largest deviation of the simulated recorded controller from the record, at which the paths are accepted.
 
-On drawn networks (`validation.call`, 9 to 51) it was 0.98 to 1.19 times that: pictures ask for less for seconds.
+These are fractions for rate and delay, and the smallest tolerance of delay in milliseconds, the spread of one frame.
+"""
+_MORE, _HELD_S = 1.3, 4.0
+"""The ratio of target to sending rate, and the time in seconds, from which the encoder is taken to limit the rate."""
+_MEDIA_BAND = (0.95, 1.2)
+"""The range of the encoder's ceiling, relative to its mean rate while it limits the rate.
+
+On random networks (`validation.call`, 9 to 51) the ratio was 0.98 to 1.19, because pictures sometimes need less.
 """
 _HELD_BINS = 4
-"""How many unknown bins may follow each other for their rate to be taken for one between those on either side."""
+"""The longest gap of unknown bins whose capacity is interpolated between its neighbours."""
 _BEFORE_BINS = 4
-"""At the mean rate of how many bins a controller starts whose call had begun before its record."""
+"""The number of bins whose mean rate is the start rate, if the call began before the record."""
 _STEP = 0.05
-"""Steps of the capacity that are smaller are left out of a scenario."""
+"""Smaller relative steps of the capacity are omitted from a scenario."""
 _KEEPS = 0.8
-"""How much of one bin's error the next one's has."""
+"""The autocorrelation of the capacity's errors in consecutive bins."""
 _UNKNOWN_DELAY_MS = 20.0
 _LONGEST_QUEUE_S = 0.5
 _ACCESS_MS = 1.0
 _NEVER_MS = 60_000.0
-"""The delay of a call of which nothing arrived."""
+"""The delay of a call in which nothing arrived, in milliseconds."""
 _MOST = 3.0
-"""How far above the highest capacity seen an unknown one may lie."""
+"""The upper bound of an unknown capacity, relative to the highest known one."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A path that fits a call."""
+    """A random path that is consistent with a call."""
 
     rates: Sequence[float]
     """The capacity of each bin, in bit/s."""
     queue_bytes: float
     loss_frac: float
     media_bps: float
-    """The most that the media asks for."""
+    """The media's ceiling, its highest rate."""
     seed: int = 1
 
 
 def gaps(call: Json) -> Iterator[tuple[int, int, list[float], float]]:
-    """Yield each run of unknown bins: its first, its end, the known rates beside it, what went through (bit/s)."""
+    """Yield each gap of unknown bins: its begin, its end, the known rates beside it, and its throughput (bit/s)."""
     bins = call["bins"]
     i = 0
     while i < len(bins):
@@ -113,11 +116,11 @@ def gaps(call: Json) -> Iterator[tuple[int, int, list[float], float]]:
 
 
 def rates(call: Json) -> list[float]:
-    """Return a capacity for each bin, in bit/s: the known ones, and the middle of what others can have been.
+    """Return a capacity for each bin, in bit/s: the known one, or a central estimate for unknown bins.
 
-    A short gap lies between its sides. In others the rate may have gone as high as three times the highest seen: the
-    geometric mean of that and of what went through is taken. To hold the last value would punish whatever fills a link
-    sooner than the recorded sender did.
+    A short gap has the geometric mean of its neighbours. In a longer gap, the capacity may have been up to three times
+    the highest known one: the estimate is the geometric mean of that bound and the throughput. Holding the last known
+    value would be unfair to controllers that fill a link sooner than the recorded sender.
     """
     found = [each["capacity_bps"]["rate"] if each["capacity_bps"] else 0.0 for each in call["bins"]]
     most = _MOST * max(found)
@@ -131,7 +134,7 @@ def rates(call: Json) -> list[float]:
 
 
 def _queue(call: Json) -> tuple[float, float]:
-    """Return the least and the most bytes that the queue can hold."""
+    """Return the bounds of the queue's capacity, in bytes."""
     path = call["path"]
     held = max(path["queue"]["bytes"], 3000)
     if path["queue"]["full"]:
@@ -140,17 +143,18 @@ def _queue(call: Json) -> tuple[float, float]:
 
 
 def middle_path(call: Json) -> Drawn:
-    """Return the path in the middle of those that fit."""
+    """Return the central path among those that are consistent with the call."""
     queue, media = (math.sqrt(low * high) for low, high in (_queue(call), _media(call)))
     return Drawn(rates(call), queue, call["path"]["chance_loss_frac"], media)
 
 
 def _media(call: Json) -> tuple[float, float]:
-    """Return between what the media's ceiling lies, in bit/s: as a replay found it, or as the call shows it.
+    """Return the bounds of the media's ceiling, in bit/s, from a replay or from the call.
 
-    Where for `_HELD_S` more was asked of the encoder than it gave, it is what it gave, but for what the pictures need
-    more or less. Otherwise it is from the rate of two seconds which only one of twenty exceeds to what no link of the
-    call's would carry, or, beside others, to three times the highest: `nada` gives way the less the higher it is.
+    If the encoder produced less than its target for `_HELD_S`, the ceiling is its output, within `_MEDIA_BAND`.
+    Otherwise the lower bound is the 95th percentile of the rate over two seconds, and the upper bound 1.2 times the
+    highest capacity. With competing flows the upper bound is three times the highest capacity, because `nada` yields
+    less to them the higher its ceiling is.
     """
     if found := call.get("replay", {}).get("media_bps"):
         return found[0], found[1]
@@ -162,7 +166,7 @@ def _media(call: Json) -> tuple[float, float]:
 
 
 def _held(call: Json) -> float | None:
-    """Return the mean rate, in bit/s, of the times in which the encoder gave less than was asked, if there are any."""
+    """Return the mean rate, in bit/s, of the times in which the encoder limited the rate; `None` if there are none."""
     asked, sent = openloop.recorded(call)[1], [each["sent_bps"] for each in call["bins"]]
 
     def is_less(k: int) -> bool:
@@ -180,20 +184,20 @@ def _held(call: Json) -> float | None:
 
 
 def sustained(bins: Sequence[Json]) -> float:
-    """Return the rate, in bit/s, that only one of twenty times of two seconds exceeds."""
+    """Return the 95th percentile of the rate over two seconds, in bit/s."""
     sent: list[float] = [each["sent_bps"] for each in bins]
     means = sorted(sum(sent[k : k + 4]) / 4 for k in range(max(len(sent) - 3, 1)))
     return means[len(means) * 95 // 100]
 
 
 def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
-    """Draw paths that fit a call, which must show its own.
+    """Draw random paths that are consistent with a call whose path is known.
 
-    A known bin's capacity is drawn from its band, with errors that last some bins. Known bins also say how often the
-    capacity steps. So often it steps in a gap: where it doesn't, the gap has the rate of its sides, and between
-    different ones a step at any time; where it does, any rate (of uniform logarithm) from what went through to
-    three times the highest seen. The media's ceiling is drawn between its bounds; so is the queue, from what it held to
-    half a second (of uniform logarithm), unless losses show its end; chance losses as the counted ones allow.
+    The capacity of a known bin is drawn from its band, with autocorrelated errors. Known bins also give the frequency
+    of steps in the capacity, which gaps share. A gap without a step has the capacity of its neighbours; if these
+    differ, it changes at a random time. A gap with a step has a log-uniform capacity from its throughput to three times
+    the highest known one. The media's ceiling is drawn between its bounds. The queue's size is log-uniform from the
+    largest observed queue to half a second, unless losses reveal it. Random losses follow the counted ones.
     """
     known = [each["capacity_bps"] for each in call["bins"]]
     pairs = [(a["rate"], b["rate"]) for a, b in pairwise(known) if a and b]
@@ -208,7 +212,7 @@ def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
         found, error = [], chance.gauss()
         for band in known:
             error = _KEEPS * error + math.sqrt(1 - _KEEPS**2) * chance.gauss()
-            # 3.29 standard deviations lie between the 5th and the 95th percentile.
+            # The 5th and the 95th percentile are 3.29 standard deviations apart.
             found.append(band["rate"] * (band["high"] / band["low"]) ** (error / 3.29) if band else 0.0)
         for first, end, sides, went in gaps(call):
             floor = min(max(went, min(sides) / 10), most)
@@ -233,10 +237,10 @@ _RUNG_BPS = 1e6
 
 
 def others(named: str | None) -> list[Json]:
-    """Return the flows that a user names as being beside a call: "cubic", "cubic:2,web:1".
+    """Return the competing flows that a user names: "cubic", "cubic:2,web:1".
 
     Raises:
-        UserError: no traffic is called so.
+        UserError: a kind of traffic is unknown.
 
     """
     parts = [part.strip().partition(":") for part in (named or "").split(",") if part]
@@ -248,7 +252,7 @@ def others(named: str | None) -> list[Json]:
 
 
 def table_of(call: Json) -> FrameTable:
-    """Return the recorded frames' sizes as shares of the mean around each, at one rate: codecs scale them."""
+    """Return the sizes of the recorded frames relative to the local mean, at one rate; the simulation scales them."""
     frames = call["seen"]["frames"]
     fps = min(max(round(frames["per_s"] or 30), 1), 60) if frames else 30
     shares = frames["sizes"] if frames else [1.0]
@@ -260,13 +264,13 @@ def table_of(call: Json) -> FrameTable:
 
 
 def frames_csv(call: Json) -> str:
-    """Write the recorded frames' sizes, as `table_of` has them, as a trace."""
+    """Return the frame sizes of `table_of` as a trace."""
     rows = (f"{k},I,2,{size}\n" for k, size in enumerate(table_of(call).sizes[0]))
     return "frame,type,q,size\n" + "".join(rows)
 
 
 def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) -> Json:
-    """Return a scenario of a path, with a video on it whose frame sizes stand in the file ``trace``."""
+    """Return a scenario of a path, with a video whose frame sizes come from the file ``trace``."""
     seen, found = call["seen"], call["path"]
     steps: list[tuple[float, float]] = []
     for i, rate in enumerate(path.rates):
@@ -282,7 +286,7 @@ def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) ->
         bad = min(path.loss_frac * good / (1 - path.loss_frac), 1.0)
         bottleneck["loss"] = {"kind": "gilbert", "p_good": good, "p_bad": bad}
     if found["jitter_ms"] > 0:
-        # Half of the differences of two exponential times are below the mean times log 2.
+        # The median difference of two exponential variables is their mean times log 2.
         bottleneck["jitter"] = f"{found['jitter_ms'] / math.log(2):.3f}ms"
     cap = _bps(path.media_bps)
     codec = {"model": "trace", "r_max": cap, "skip_frames": 0}
@@ -309,7 +313,7 @@ def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) ->
 
 
 def empty_ms(call: Json) -> float:
-    """Return the delay of a packet on a path of the call whose queues are empty, as far as that is known."""
+    """Return the delay of a packet on the call's path with empty queues, as far as it is known."""
     return _delay_ms(call) + 2 * _ACCESS_MS
 
 
@@ -326,7 +330,7 @@ def _bps(rate: float) -> str:
 
 
 def recorded(call: Json) -> dict[str, float | None]:
-    """Return the figures of the call itself, as far as it shows them."""
+    """Return the known figures of the recorded call."""
     seen = call["seen"]
     paused = (seen["frames"] or {}).get("paused_s")
     went = sum(each["arrived_bps"] for each in call["bins"]) / max(len(call["bins"]), 1)
@@ -348,9 +352,9 @@ def replay(
     """Run each controller on each of ``paths`` drawn paths of a call, in closed loop.
 
     Returns:
-        ``refusals`` (why nothing can be said), ``paths``, ``seed``, ``media_bps``, ``recorded``, ``controllers``
-        (for each, each of `FIGURES` as ``p05``, ``p50`` and ``p95`` over the paths; delays are above an empty
-        queue's), and ``pairs``: in how many of the paths the first has the better score, equal ones by half.
+        ``refusals`` (reasons why there is no result), ``paths``, ``seed``, ``media_bps``, ``recorded``,
+        ``controllers`` (for each of `FIGURES` ``p05``, ``p50`` and ``p95`` over the paths; delays are in excess of an
+        empty queue's), and ``pairs``: the number of paths on which the first has the better score; ties count half.
 
     """
     for name in controllers:
@@ -392,12 +396,12 @@ def replay(
 
 
 def _ceiling(call: Json, went: float, place: Path) -> tuple[float, float]:
-    """Return between what the media's ceiling lies, in bit/s.
+    """Return the bounds of the media's ceiling, in bit/s.
 
-    Where the call does not show it, and the recorded controller gets no more through on the middle path than it did,
-    though the media has enough for any link, the network held it back, and the ceiling is unknown. Otherwise the
-    encoder did, and the ceiling is where it gets as much. Beside others what it gets is a matter of chance, and says
-    neither.
+    If the call does not reveal the ceiling, the recorded controller is simulated on the central path with the highest
+    possible ceiling. If it reaches no more than the recorded rate, the network was the limit, and the ceiling remains
+    unknown. Otherwise the encoder was the limit, and the ceiling that reproduces the recorded rate is found by
+    bisection. With competing flows the simulated rate is too random for this test.
     """
     low, high = _media(call)
     if _held(call) or call["path"].get("beside"):
@@ -441,7 +445,7 @@ def _spread(values: list[float]) -> dict[str, float]:
 
 
 def _missed(record: dict[str, float | None], again: dict[str, dict[str, float]]) -> list[str]:
-    """Say where the recorded controller does not do on the paths what was recorded: then they aren't the call's."""
+    """Name the figures that the recorded controller does not reproduce, which means that the paths are wrong."""
     said = []
     for key, off, least in (("rate_bps", _RATE_OFF, 0.0), ("delay_p95_ms", _DELAY_OFF, _DELAY_LEAST_MS)):
         was, now = record[key], again[key]
@@ -458,7 +462,7 @@ def _missed(record: dict[str, float | None], again: dict[str, dict[str, float]])
 
 
 def interval(spread: dict[str, float], how: Callable[[object], str]) -> str:
-    """Say an interval, with its unit once: "3 to 5 %"."""
+    """Format an interval with a single unit: "3 to 5 %"."""
     low, high = how(spread["p05"]), how(spread["p95"])
     if low == high:
         return low
@@ -467,7 +471,7 @@ def interval(spread: dict[str, float], how: Callable[[object], str]) -> str:
 
 
 def answer(call: Json) -> str:
-    """Say in one sentence what was recorded, and what the best of the controllers would have had."""
+    """Describe in one sentence the recorded call, and the result of the best controller."""
     found = call["replay"]
     if found["refusals"]:
         return f"What another controller would have done can't be said: {'; '.join(found['refusals'])}."
@@ -495,7 +499,7 @@ def answer(call: Json) -> str:
 
 
 def verdict(call: Json) -> str:
-    """Say in how many of the paths each controller has a better score than the recorded one."""
+    """Name the number of paths on which each controller has a better score than the recorded one."""
     n, ahead = call["replay"]["paths"], _ahead(call)
     others = [name for name in call["replay"]["controllers"] if name != RECORDED]
     each = [f"{name} in {ahead[name, RECORDED]:g}" for name in others]
@@ -512,14 +516,14 @@ def _ahead(call: Json) -> dict[tuple[str, str], float]:
 
 
 def matrix(call: Json) -> tuple[list[str], list[list[str]]]:
-    """Return in how many of the paths the controller of a row has a better score than that of a column."""
+    """Return the number of paths on which the controller of a row has a better score than that of a column."""
     ahead, names = _ahead(call), list(call["replay"]["controllers"])
     rows = [[one, *("" if one == other else f"{ahead[one, other]:g}" for other in names)] for one in names]
     return ["better than", *names], rows
 
 
 def table(call: Json) -> tuple[list[str], list[list[str]]]:
-    """Return what was recorded and what each controller does, as a table's head and rows."""
+    """Return the recorded figures and those of each controller, as a table's headings and rows."""
     found = call["replay"]
     was = [how(found["recorded"][key]) for key, (_, how, _) in FIGURES.items()]
     rows = [

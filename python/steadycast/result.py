@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadycast.folder import SOMETIMES, Draft, Folder, Json
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Figures(dict[str, Any]):
-    """Figures of a flow, a link or a receiver, by attribute as by key; what stands in a list is found by its name.
+    """The figures of a flow, a link or a receiver, by attribute or key; elements of lists are found by name.
 
     run.flows["video"].receivers["viewer"].psnr_db.raw.y
     """
@@ -32,9 +32,9 @@ class Figures(dict[str, Any]):
 
     @property
     def score(self) -> float | None:
-        """The picture score, or without pictures the rate score, of a receiver or a flow's median receiver.
+        """The picture score of a receiver, or of a flow's median receiver; without pictures the rate score.
 
-        docs/viewing-score.md says what they are.
+        docs/viewing-score.md defines both.
         """
         from steadycast import record
 
@@ -51,19 +51,19 @@ class Run:
     """A run and its record."""
 
     summary: Json
-    """What summary.json holds."""
+    """The content of summary.json."""
     cost: Json
-    """What cost.json holds: processor time, time and memory."""
+    """The content of cost.json: processor time, wall-clock time and memory."""
     tables: dict[str, Table]
     """The tables of the record, by their names."""
     scenario: str
     """The scenario with all defaults, as TOML."""
     folder: Path | None = None
-    """Where it was written."""
+    """The run folder; `None` if none was written."""
     captures: dict[str, Path] = field(default_factory=dict)
-    """Links that were captured, and their pcapng files."""
+    """The pcapng files of the captured links, by link name."""
     film: tuple[Json, bytes] | None = None
-    """What the film of the worst ten seconds shows, and the film, in WebM; `None` where none was made."""
+    """The description of the film of the worst ten seconds, and the film in WebM; `None` if there is no film."""
     _scratch: TemporaryDirectory[str] | None = None
     """Keeps files of a run without a folder as long as the run itself."""
 
@@ -75,7 +75,7 @@ class Run:
 
     @property
     def flows(self) -> dict[str, Figures]:
-        """What the summary has of each flow, by its name: ``run.flows["video"].goodput_bps``."""
+        """The figures of each flow, by its name: ``run.flows["video"].goodput_bps``."""
         return {flow["name"]: Figures(flow) for flow in self.summary["flows"]}
 
     @property
@@ -85,12 +85,12 @@ class Run:
 
     @property
     def frames(self) -> Table:
-        """What became of each frame at each receiver."""
+        """The state of each frame at each receiver: its arrival, its delay and its quality."""
         return self.table("frames")
 
     @property
     def decisions(self) -> Table:
-        """What the controllers decided, and why."""
+        """The controllers' decisions, with their reasons."""
         return self.table("decisions")
 
     @property
@@ -105,12 +105,12 @@ class Run:
 
     @property
     def moves(self) -> Table:
-        """Which receiver of a simulcast went from which group to which, when and why."""
+        """The moves of simulcast receivers between groups, with time and reason."""
         return self.table("moves")
 
     @property
     def packets(self) -> Table:
-        """Packets one by one, of the flows that the scenario records."""
+        """One row per packet of the flows whose packets the scenario records."""
         return self.table("packets")
 
     def save(self, path: Path | str, *, force: bool = False) -> Path:
@@ -127,7 +127,10 @@ class Run:
             return draft.finish(self.summary)
 
     def report(self) -> Path:
-        """Write report.html and return its path: in the run's folder, or one that goes with this object."""
+        """Write report.html and return its path.
+
+        It is in the run's folder, or in a temporary folder that is removed with this object.
+        """
         from tempfile import TemporaryDirectory
 
         from steadycast.report.page import write_report
@@ -144,7 +147,7 @@ class Run:
         """Draw a figure of the report: rates, delay, mos, quality, why, queue or tcp. A notebook shows it.
 
         Raises:
-            UserError: there is no such figure, or the run has nothing that it could show.
+            UserError: there is no figure of this name, or the run has no data for it.
 
         """
         from steadycast.report.figures import drawing
@@ -152,22 +155,22 @@ class Run:
         return drawing(self.held(), name)
 
     def held(self) -> Folder:
-        """Return this run as what reports and figures read, without writing it anywhere."""
+        """Return this run as a `Folder` for reports and figures, without writing files."""
         return Held(self.folder or Path(str(self.summary["scenario"]["name"])), self.summary, self)
 
     def fill(self, draft: Draft) -> None:
-        """Write what stands beside the summary into a folder that is being made."""
+        """Write all files except the summary into an unfinished folder."""
         self.fill_tables(draft)
         self.fill_rest(draft)
 
     def fill_rest(self, draft: Draft) -> None:
-        """Write what stands beside the summary and the tables: cost and film."""
+        """Write the cost and the film."""
         draft.json("cost.json", self.cost)
         if self.film is not None:
             draft.film(*self.film)
 
     def fill_tables(self, draft: Draft) -> None:
-        """Write the scenario and the tables alone: what figures are drawn from."""
+        """Write the scenario and the tables, which are the data of all figures."""
         draft.text("scenario.toml", self.scenario)
         for name, table in self.tables.items():
             if len(table) or name not in SOMETIMES:
@@ -194,7 +197,7 @@ class Run:
         figure = drawn(lambda: draw_rates(self.held()))
         if figure is None:
             return shown
-        # As a picture, so that what is named in one figure is not found in another of the same notebook.
+        # An <img> isolates the SVG's ids: inline figures of one notebook would refer to each other's elements.
         code = b64encode(figure._repr_svg_().encode()).decode()
         return f'{shown}<img alt="throughput over time" src="data:image/svg+xml;base64,{code}">'
 
@@ -214,14 +217,14 @@ class Run:
 
 
 def moved(run: Run, folder: Path) -> Run:
-    """Return a run as it stands in another folder than the one that it was written to."""
+    """Return a run with the paths that it has after its folder was renamed."""
     captures = {name: folder / "pcap" / path.name for name, path in run.captures.items()}
     return replace(run, folder=folder, captures=captures)
 
 
 @dataclass(frozen=True, eq=False)
 class Held(Folder):
-    """A run in memory, read as one in a folder."""
+    """A run in memory, with the interface of a run folder."""
 
     run: Run
 
@@ -232,13 +235,13 @@ class Held(Folder):
 
     @property
     def film(self) -> tuple[Json, bytes] | None:
-        """What the film of the worst ten seconds shows, and the film."""
+        """The description of the film of the worst ten seconds, and the film."""
         return self.run.film
 
     def has(self, name: str) -> bool:
-        """Whether there is a table that a folder would have."""
+        """Whether a run folder would contain this table."""
         return name in self.run.tables and (name not in SOMETIMES or self.table(name).height > 0)
 
     def table(self, name: str) -> pl.DataFrame:
-        """Table of the record."""
+        """Return a table of the record."""
         return self.run.table(name).frame

@@ -16,7 +16,7 @@ from steadycast.errors import MissingError
 MARK = "STEADYCAST_ROOTLESS"
 """In the environment of a command that was started again in a user namespace."""
 UNSHARE = ("unshare", "--user", "--map-current-user", "--keep-caps", "--")
-"""Gives a command the capabilities of a namespace of its own; its user keeps name and files."""
+"""Runs a command in a new user namespace with its capabilities, but with the same user name and files."""
 _BARE = ("setpriv", "--inh-caps=-all", "--ambient-caps=-all", "--")
 _TUN = "/dev/net/tun"
 _SMALLEST = """
@@ -35,7 +35,7 @@ to = ["b"]
 
 
 def need_rights() -> None:
-    """Say so at once when this system, or a right to make networks, is missing: nothing else would help then."""
+    """Raise an error early if the system is not Linux, or the permission to create network namespaces is missing."""
     try:
         core.Emulation(core.Scenario("rights", [], _SMALLEST), {}, {})
     except OSError as error:
@@ -146,7 +146,7 @@ def bare(words: Sequence[str]) -> list[str]:
 
 
 def main() -> int:
-    """Try it, and print the problem and the remedy on lines of their own."""
+    """Try to create a network namespace, and print the problem and the remedy on separate lines."""
     try:
         need_rights()
     except MissingError as refused:

@@ -1,4 +1,4 @@
-"""Runs a scenario: media first, then the simulated world, then what each viewer saw."""
+"""Runs a scenario: encodes the media, simulates the network, and measures the pictures at each receiver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steadycast.folder import Draft, Folder, Json, aggregate
 from steadycast.loading import Sets, Source, changes, folder_of, load, place_of, seeds_of
 from steadycast.progress import Progress, Silent, shown
 from steadycast.result import Run
-from steadycast.steps import Keep, Plan, Ready, stage
+from steadycast.run_pipeline import Keep, Plan, Ready, stage
 from steadycast.workers import LostError, Workers, cores
 
 
@@ -34,25 +34,25 @@ def run(
     film: bool = False,
     recorded: Callable[[Folder], None] | None = None,
 ) -> Run:
-    """Run a scenario, and measure what each viewer saw.
+    """Run a scenario, and measure the pictures that each receiver shows.
 
     Args:
         scenario: a file, or a `steadycast.scenario.Scenario`.
-        seed: instead of the scenario's own.
-        set: changes to it, as ``{"flow.video.controller": "tfrc"}`` or ``["flow.video.controller=tfrc"]``.
+        seed: replaces the scenario's seed.
+        set: changes to the scenario, as ``{"flow.video.controller": "tfrc"}`` or ``["flow.video.controller=tfrc"]``.
         out: where to write the run folder; without it nothing is written.
-        force: replace a folder that is there.
-        progress: told how far it is; by default a bar, where somebody looks.
+        force: replace an existing folder.
+        progress: callback that receives the progress; by default a progress bar, if stderr is a terminal.
         quality: decode and measure the pictures.
         vmaf: measure VMAF as well, by the FFmpeg of `imageio-ffmpeg`.
-        controllers: classes that steer video flows, by the flows' names, instead of what the scenario says.
-        film: film the ten seconds in which a viewer missed most, for the report; only with ``quality``.
-        recorded: with ``out``, called when the tables are written, before the film, with the folder in the making.
+        controllers: controller classes of video flows, by flow name; they replace the scenario's controllers.
+        film: record the ten seconds with the worst picture quality as a film for the report; needs ``quality``.
+        recorded: with ``out``, called with the unfinished folder once the tables are written, before the film.
 
     Raises:
-        UserError: the scenario, a clip or a controller is wrong; it says where, and what to do.
-        MissingError: VMAF was asked for, and there is no program that measures it.
-        KeyboardInterrupt: somebody pressed Ctrl-C; with ``out``, what there is stands in ``out``.part.
+        UserError: the scenario, a clip or a controller is wrong; the error names the place and the remedy.
+        MissingError: VMAF is requested, and no program that measures it is installed.
+        KeyboardInterrupt: Ctrl-C was pressed; with ``out``, the partial results are in ``out``.part.
 
     """
     classes = dict(controllers or {})
@@ -77,14 +77,14 @@ def run_seeds(
     vmaf: bool = False,
     controllers: Mapping[str, type] | None = None,
 ) -> Json:
-    """Run a scenario once per seed, and return the summary in which each number has become its spread.
+    """Run a scenario once per seed, and return one summary with the mean and the spread of each number.
 
-    Writes ``out/seed-N`` for each, and ``out/seeds.json``; all stand in ``out``.part until the last is done. The runs
-    go in parallel, one per processor, in processes of their own; with ``controllers``, and on Windows, one after the
-    other in this one.
+    Writes ``out/seed-N`` for each seed, and ``out/seeds.json``. All files are in ``out``.part until the last run is
+    done. The runs are parallel, in one process per processor. With ``controllers``, and on Windows, they are
+    sequential in this process.
 
     Raises:
-        UserError: as `run`.
+        UserError: as in `run`.
 
     """
     given = seeds_of(seeds)
@@ -127,7 +127,7 @@ def run_seeds(
 
 @contextmanager
 def _seeds_kept(draft: Draft) -> Iterator[None]:
-    """Leave what there is of several seeds when the block ends early; nothing, where no seed has anything."""
+    """Keep the finished seeds when the block ends early; remove the folder if no seed has written anything."""
     try:
         yield
     except BaseException:
@@ -138,7 +138,7 @@ def _seeds_kept(draft: Draft) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Seeds:
-    """What the processes of `run_seeds` are told."""
+    """The arguments that the worker processes of `run_seeds` share."""
 
     scenario: Source
     place: Path | None
@@ -165,7 +165,7 @@ def _in_parallel(what: _Seeds, seeds: Sequence[int], processes: int, progress: P
 
 
 def seed_worker(what: _Seeds) -> Callable[[int], Json]:
-    """Return what runs one seed in a process of `run_seeds`."""
+    """Return the function that runs one seed in a worker process of `run_seeds`."""
 
     def one(seed: int) -> Json:
         place = _seed_folder(what.place, seed)

@@ -1,7 +1,7 @@
-"""The shape of files that runs leave: what a summary, a film's facts or a table may hold, checked where they are read.
+"""The schema of the files in run folders (summaries, film descriptions, tables), which is checked on reading.
 
-Whoever reads them afterwards need not ask whether a number is one. The shape of a summary and of tables is what
-`crates/record` declares. Keys that nothing here names are not looked at.
+The readers can then rely on the types of all values. `crates/record` declares the schema of summaries and tables.
+Unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ FILM: Shape = Object(
     },
     frozenset({"flow", "receiver", "from_s", "to_s", "slots", "frames"}),
 )
-"""What `film.json` says."""
+"""The schema of `film.json`."""
 JUDGED: Shape = Object(
     {"cells": Each(Object({"network": TEXT, "worst": Object({})}, frozenset({"network"})))}
 )
-"""What is read of an earlier `judge.json`."""
+"""The schema of the keys that are read from an earlier `judge.json`."""
 
 _OF_UNITS = {"text": TEXT, "true or false": FLAG}
 _LISTS = {
@@ -199,12 +199,18 @@ def _shown(value: object) -> str:
 _SHOWN = 40
 
 
+OPTIONAL = {("frames", "clip_frame")}
+"""Columns that a table may lack: a table of frames that was written for pictures of no clip."""
+
+
 def table_problem(table: str, found: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the columns of a table, by their names and types; `None` where nothing is."""
     for column in core.columns():
         if column["table"] != table or column["measured"]:
             continue
         kind = found.get(column["name"])
+        if kind is None and (table, column["name"]) in OPTIONAL:
+            continue
         if kind is None:
             return f"there is no column {column['name']}"
         is_text = str(kind) in ("String", "Categorical", "Enum")

@@ -15,9 +15,10 @@ _ABORT = 3
 
 
 class _Heard:
-    """The first one is a KeyboardInterrupt, the second changes nothing, the third is a KeyboardInterrupt again.
+    """A signal handler: the first signal raises KeyboardInterrupt, the second is ignored, the third raises it again.
 
-    So what the first one began (the record's writing) is not cut off by the impatience, or the habit, of sending two.
+    A user or a supervisor that sends two signals in a row therefore does not abort the writing of the record, which the
+    first one started.
     """
 
     count = 0
@@ -42,7 +43,7 @@ _heard = _Heard()
 
 @contextmanager
 def _put_off() -> Iterator[None]:
-    """Let the first signal, if it comes in the block, interrupt when the block is over."""
+    """Postpone the interrupt of a first signal that arrives in the block to the block's end."""
     if _heard.putting_off or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -57,17 +58,17 @@ def _put_off() -> Iterator[None]:
 
 
 class _Loaded:
-    """Puts off signals while a module is loaded, and mends what polars and NumPy do to a Ctrl-C once they are.
+    """Postpones signals during imports, and restores the handling of Ctrl-C after polars and NumPy are imported.
 
-    A KeyboardInterrupt in the middle of an import does not always arrive as one. Python turns it into a SyntaxError
-    where it compiles a module with a letter's name in a string, and some modules catch whatever an import of theirs
-    raises. So the import ends first. That takes less than a second, or some seconds where nothing is compiled yet.
+    A KeyboardInterrupt during an import is not always propagated. Python converts it to a SyntaxError while it compiles
+    a string with a named character, and some modules catch all exceptions of their imports. Therefore the import is
+    completed first. It takes less than a second, or some seconds if nothing is compiled yet.
 
-    While it is loaded, polars puts a handler of its own before ours. With that one each Ctrl-C during a write of
-    Parquet raises KeyboardInterrupt, the second one, too, and cuts the record off. So ours is set again.
+    On its import, polars installs its own signal handler. With that handler every Ctrl-C during a write of Parquet
+    raises KeyboardInterrupt, even the second one, which truncates the record. Therefore our handler is installed again.
 
-    The first array that polars is given has it run NumPy's code in Python. A KeyboardInterrupt there is a panic of
-    Rust. So polars is given one while signals are put off.
+    The first NumPy array that polars receives makes it execute Python code of NumPy. A KeyboardInterrupt there causes a
+    Rust panic. Therefore polars receives a first array while signals are postponed.
     """
 
     MENDED = ("polars", "numpy")
@@ -75,7 +76,7 @@ class _Loaded:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module as Python does, and add to its loading if it comes from a file of Python's."""
+        """Find a module as Python does, and wrap its loader if it is a Python source file."""
         found = (
             each.find_spec(name, path, target)
             for each in list(sys.meta_path)
@@ -107,7 +108,7 @@ class _Loaded:
 
 @contextmanager
 def obeyed() -> Iterator[None]:
-    """Have the three signals end what runs in the block as Ctrl-C does. A signal that is ignored (`nohup`) stays so."""
+    """Handle the three signals in the block like Ctrl-C; an ignored signal (`nohup`) remains ignored."""
     before: dict[signal.Signals, Any] = {}
     _heard.count, _heard.holding, _heard.owed = 0, False, False
     for each in filter(None, (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", None))):
@@ -125,7 +126,7 @@ def obeyed() -> Iterator[None]:
 
 
 def over() -> None:
-    """Ignore SIGTERM and SIGHUP from now on: what the command came to is decided, and only the interpreter ends."""
+    """Ignore SIGTERM and SIGHUP from now on: the command's result is final, and only the interpreter's exit is left."""
     for each in filter(None, (signal.SIGTERM, getattr(signal, "SIGHUP", None))):
         with suppress(ValueError):  # this is not the main thread
             signal.signal(each, signal.SIG_IGN)
@@ -133,7 +134,7 @@ def over() -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Keep the first two signals from cutting off what the block does: the session is over, its record is written."""
+    """Protect the block, which writes the record of a finished session, from the first two signals."""
     _heard.holding = True
     try:
         yield

@@ -1,4 +1,4 @@
-"""How a flow looks, everywhere: one colour and one dash pattern per controller, from the registry."""
+"""The line style of flows in all figures: one colour and one dash pattern per controller, from the registry."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ MUTED = "#667080"
 GRID = "#e4e7eb"
 PAPER = "#fffffe"
 DARK_PAPER = "#16191d"
-"""What a page is drawn on where the reader asks for dark."""
+"""The background colour of a page in the dark scheme."""
 LEAST_CONTRAST = 4.5
-"""Of lines and texts with what they are drawn on (WCAG 2.2, 1.4.3)."""
+"""The least contrast of lines and texts to their background (WCAG 2.2, 1.4.3)."""
 
-# Okabe and Ito's colours, told apart by nearly everyone: for controllers without one, and flows of one controller.
+# Okabe and Ito's colours, which colour-blind readers can distinguish: for controllers without a colour, and for
+# several flows of one controller.
 SPARE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 # The five classes of the mean opinion score, worst first.
@@ -30,9 +31,9 @@ MOS = {
     4: ("good", "#67a9cf"),
     5: ("excellent", "#2166ac"),
 }
-# What held the rate: the bands behind the decisions.
+# The limits of the rate: colours of the bands behind the decisions.
 LIMIT = {"start": "#e8b400", "network": "#4d9de0", "cap": "#9a9a9a", "encoder": "#9a9a9a", "floor": "#e0606f"}
-# What became of a frame that the viewer did not see in time.
+# The fates of frames that were not displayed intact and in time.
 FATE = {"lost": "#7f3b08", "late": "#e08214", "undecodable": "#8073ac"}
 
 
@@ -45,7 +46,7 @@ class Look:
 
     @property
     def line(self) -> dict[str, Any]:
-        """As matplotlib's keyword arguments."""
+        """The style as matplotlib's keyword arguments."""
         style: Any = (0, self.dashes) if self.dashes else "solid"
         return {"color": readable(self.colour), "linestyle": style}
 
@@ -54,7 +55,7 @@ def look(flow: dict[str, Any]) -> Look:
     """Look of a flow of summary.json."""
     kind = flow.get("kind")
     if kind == "tcp":
-        # TCP is what everything is measured against: ink, told apart by its congestion control's dashes.
+        # TCP is the reference of all comparisons, in the text's colour; dashes distinguish its congestion controls.
         dashes: dict[str, tuple[float, ...]] = {"reno": (6, 2), "sack": (6, 2, 1, 2), "cubic": (3, 1)}
         return Look(INK, dashes.get(str(flow.get("congestion")), ()))
     if kind in ("cbr", "onoff"):

@@ -1,4 +1,4 @@
-"""A table of a record: columns as the core tells them, which become a frame when somebody asks for one."""
+"""A table of a record: columns of the core, which are converted to a data frame on demand."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from steadycast.errors import MissingError
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 
 Column = tuple[str, str, Any]
-"""A column as the core tells it (`_core.Simulation.table`): name, kind, content."""
+"""A column in the core's format (`_core.Simulation.table`): name, kind, content."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -19,14 +19,14 @@ class Table:
     """One table of a record."""
 
     columns: Sequence[Column]
-    """As the core tells them; "absent" is a kind, too, whose content is rows and type."""
+    """The core's columns; a column of the kind "absent" has the number of rows and the type as its content."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Arrow's stream interface, for any program that reads Arrow without a copy."""
+        """Export the table by Arrow's C stream interface, without a copy."""
         return self.frame.__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> Any:
-        """Return it as a pandas frame; what is absent is NaN or None.
+        """Return the table as a pandas frame; absent values are NaN or None.
 
         Raises:
             MissingError: pandas is not installed.
@@ -40,11 +40,11 @@ class Table:
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """The polars frame, which is kept from its first use on."""
+        """The table as a polars frame, which is cached after its first use."""
         return self.to_polars()
 
     def to_polars(self) -> pl.DataFrame:
-        """Return it as a polars frame; what is absent is null."""
+        """Return the table as a polars frame; absent values are null."""
         import numpy as np
 
         series = []
@@ -79,7 +79,7 @@ class Table:
 
 
 def scores() -> list[tuple[str, str]]:
-    """Return the columns of the table of frames that take pixels, with their types."""
+    """Return the columns of the table `frames` that need decoded pictures, with their types."""
     from steadycast import record
 
     return [
@@ -88,7 +88,7 @@ def scores() -> list[tuple[str, str]]:
 
 
 def partly(columns: Sequence[Column], names: Sequence[str] = ()) -> Table:
-    """Return a table whose whole numbers, or those of the columns ``names``, may be absent: nulls."""
+    """Return a table in which the integers of all columns, or of the columns ``names``, may be null."""
     absent = {name for name, kind, _ in columns if kind == "i64" and (not names or name in names)}
     return Table(
         [(name, "i64 or none" if name in absent else kind, content) for name, kind, content in columns]
@@ -96,14 +96,14 @@ def partly(columns: Sequence[Column], names: Sequence[str] = ()) -> Table:
 
 
 def unscored(columns: Sequence[Column]) -> Table:
-    """Add the columns of what has not been measured, and leave out what a live receiver can't know: nulls."""
+    """Add the columns of measured quality as nulls, and convert values that a live receiver can't know to nulls."""
     rows = len(next(content for name, _, content in columns if name == "frame")) // 8
     known = partly(columns, ("q", "clip_frame")).columns
     return Table([*known, *((name, "absent", (rows, dtype)) for name, dtype in scores())])
 
 
 def scored(table: Table, measured: Any) -> Table:
-    """Put what was measured, an array for each column that takes pixels, in the place of what was absent."""
+    """Replace the null columns of measured quality by ``measured``, which has an array for each."""
     known = [column for column in table.columns if column[1] != "absent"]
     kinds = ((name, "f64" if dtype == "Float64" else dtype) for name, dtype in scores())
     return Table([*known, *((name, kind, getattr(measured, name).tobytes()) for name, kind in kinds)])

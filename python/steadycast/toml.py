@@ -1,4 +1,4 @@
-"""Plain values as TOML, which the standard library only reads."""
+"""Writes plain values as TOML, because the standard library can only read it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def _is_tables(value: Any) -> bool:
 
 
 def _bare(key: str) -> str:
-    """Write a key as TOML has it, in quotation marks where it needs them."""
+    """Format a key for TOML, with quotation marks if necessary."""
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
 
 
 def inline(value: Any) -> str:
-    """Write a value as TOML has it, on one line."""
+    """Format a value as TOML, on one line."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_bare(k)} = {inline(v)}" for k, v in value.items()) + " }"
     if isinstance(value, list | tuple):
@@ -40,6 +40,6 @@ def inline(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        # JSON's escapes are TOML's, but for DEL, which TOML wants written out.
+        # JSON's escapes are valid in TOML, but TOML also requires an escape for DEL.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return str(value)

@@ -1,4 +1,4 @@
-"""From a run's record to what each viewer saw: the one way from packets back to pixels."""
+"""Reconstructs the pictures at each receiver from a run's record, and measures their quality."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from steadycast import record
 from steadycast.errors import UserError
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.media.quality import OnScreen, Quality, Shown, evaluate, pictures_at, screen
 from steadycast.media.splice import NEVER, Fates, Quantizers
 from steadycast.media.table import F64, Bools
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from steadycast.table import Column
 
 MEASURED = ("picture_score", "psnr_db.raw.y", "ssim", "vmaf", "mos.mean")
-"""Figures of pictures, one of each family."""
+"""Figures of pictures, one per family."""
 
 
 FRAMES = tuple(
     ["flow", "node", "frame", "display", "pts_s", "ready_s", "due_s", "arrived_s", "fate", "q", "psnr_y_db"]
 )
 MISSING = ("flow", "node", "frame", "offset", "len")
-"""Columns of the two tables that are read here."""
+"""The columns of the table `missing` that are read here; `FRAMES` has those of the table `frames`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a table as arrays: what is absent is NaN, texts are places in a list.
+    """Rows of a table as arrays, with NaN for absent values, and texts as indices into a list.
 
-    The rows of a run are looked at without a library for tables, whose loading takes longer than the run.
+    NumPy is used instead of polars, because importing polars takes longer than a short run.
     """
 
     columns: Mapping[str, npt.NDArray[Any]]
@@ -48,7 +48,7 @@ class Rows:
 
     @classmethod
     def of_core(cls, told: Sequence[Column], names: Sequence[str]) -> Self:
-        """Take columns as the core tells them."""
+        """Convert columns of the core."""
         columns: dict[str, npt.NDArray[Any]] = {}
         texts: dict[str, Sequence[str]] = {}
         for name, kind, content in told:
@@ -62,7 +62,7 @@ class Rows:
 
     @classmethod
     def of_frame(cls, table: pl.DataFrame, names: Sequence[str]) -> Self:
-        """Take columns of a table of a run folder."""
+        """Convert columns of a table of a run folder."""
         columns: dict[str, npt.NDArray[Any]] = {}
         texts: dict[str, Sequence[str]] = {}
         for name in names:
@@ -72,7 +72,7 @@ class Rows:
             if column.dtype.is_numeric():
                 columns[name] = column.to_numpy()
             elif column.null_count() < len(column):
-                # Not `np.unique`, which loads NumPy's masked arrays.
+                # `np.unique` is avoided because it imports NumPy's masked arrays.
                 every = column.to_list()
                 texts[name] = sorted(set(every))
                 place = {text: n for n, text in enumerate(texts[name])}
@@ -86,12 +86,12 @@ class Rows:
         return self.columns[name]
 
     def are(self, name: str, *wanted: str) -> npt.NDArray[np.bool_]:
-        """For each row, whether its text is one of these."""
+        """Return for each row whether its text is one of these."""
         places = [place for place, text in enumerate(self.texts[name]) if text in wanted]
         return np.isin(self.columns[name], places)
 
     def plus(self, name: str, column: npt.NDArray[Any]) -> Rows:
-        """Return the same rows with a column more."""
+        """Return the same rows with an additional column."""
         return Rows({**self.columns, name: column}, self.texts)
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Rows:
@@ -101,7 +101,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What was measured, for each row of the table of frames; NaN where nothing was."""
+    """The measured quality for each row of the table of frames; NaN if it was not measured."""
 
     psnr_y_db: npt.NDArray[np.float64]
     ssim: npt.NDArray[np.float64]
@@ -110,25 +110,25 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Viewer:
-    """One receiver of a video, as the record tells it."""
+    """One receiver of a video, reconstructed from the record."""
 
     ladder: Ladder
     chosen_q: Quantizers
-    """The quantizer of each group of pictures, or of each of its frames."""
+    """The quantizer of each GOP, or of each of its frames."""
     fates: Fates
     counted_from: int
-    """The display slot from which on means are taken: after the warm-up, and after joining."""
+    """The first display slot that is part of means: after the warm-up, and after the receiver joined."""
     rows: npt.NDArray[np.bool_]
-    """Which rows of the table of frames are its own."""
+    """A mask of this receiver's rows in the table of frames."""
     lasts: F64 | None = None
-    """How long each display slot is shown, in seconds, where the play-out delay changes."""
+    """The display time of each slot in seconds, if the play-out delay changes; else `None`."""
     owed: Bools | None = None
-    """Which display slots count, where the flow paused or the receiver was away; `None`: all."""
+    """A mask of the display slots that count, if the flow paused or the receiver was absent; `None` means all."""
 
     def quality(
         self, *, by: str = "time", vmaf: bool = False, slots_done: Callable[[int, int], None] | None = None
     ) -> Quality | None:
-        """Decode everything, and measure it; ``by`` is one of `media.quality.BY`."""
+        """Decode all pictures, and measure their quality; ``by`` is one of `media.quality.BY`."""
         return evaluate(
             self.ladder,
             self.chosen_q,
@@ -141,16 +141,16 @@ class Viewer:
         )
 
     def shown(self, slot: int) -> Shown:
-        """Decode what stands behind one display slot."""
+        """Decode the pictures of one display slot."""
         return pictures_at(self.ladder, self.chosen_q, self.fates, [slot])[0]
 
     def pictures(self, slots: range | None = None) -> Iterator[OnScreen]:
-        """Yield what stands on the screen, display slot by display slot; of these slots, or of all."""
+        """Yield the picture on screen in each of these display slots, or in all."""
         return screen(self.ladder, self.chosen_q, self.fates, slots)
 
     @property
     def slots(self) -> int:
-        """How many frames were sent up to its last one."""
+        """The number of frames that were sent up to this receiver's last one."""
         return self.fates.frames
 
 
@@ -158,7 +158,7 @@ def with_pixels(videos: Sequence[Json], file: Path) -> list[Json]:
     """Return the videos of a scenario that have pictures.
 
     Raises:
-        UserError: none has.
+        UserError: no video has pictures.
 
     """
     if not videos:
@@ -173,20 +173,20 @@ def with_pixels(videos: Sequence[Json], file: Path) -> list[Json]:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What a run recorded of its video flows, and the pictures behind them."""
+    """The record of a run's video flows, and their pictures."""
 
     videos: Sequence[Mapping[str, Any]]
-    """As the core tells them: `_core.Scenario.videos`."""
+    """The result of `_core.Scenario.videos`."""
     ladders: Mapping[str, Ladder]
-    """Of the flows that have pixels."""
+    """The ladders of the flows that have pictures."""
     frames: Rows
     missing: Rows | None
     from_s: float = 0.0
-    """What is shown before is left out of means."""
+    """The end of the warm-up in seconds; earlier pictures are excluded from means."""
 
     @classmethod
     def of(cls, folder: Folder, progress: Progress | None = None) -> Record:
-        """Read a run, in a folder or `Run.held`; clips are encoded again, or their ladders taken from the cache."""
+        """Read a run from a folder or `Run.held`; the ladders come from the cache, or are encoded again."""
         from steadycast.loading import load
         from steadycast.media.ladder import Ladder
         from steadycast.media.prepare import media_of
@@ -203,7 +203,7 @@ class Record:
         return cls(videos, ladders, frames, missing, float(folder.summary.get("from_s") or 0.0))
 
     def viewer(self, flow: str, receiver: str) -> Viewer | None:
-        """Tell what one receiver got; `None` when nothing was recorded of it, or there are no pixels."""
+        """Reconstruct one receiver; `None` if it has no rows in the record, or the flow has no pictures."""
         ladder = self.ladders.get(flow)
         mine = self.frames.are("flow", flow) & self.frames.are("node", receiver)
         if ladder is None or not mine.any():
@@ -226,10 +226,10 @@ class Record:
         by: str = "time",
         vmaf: bool = False,
     ) -> Scores:
-        """Put quality into the receivers of a summary's flows; return the scores of all frames.
+        """Add the measured quality to the receivers of a summary's flows; return the scores of all frames.
 
-        ``by`` is one of `media.quality.BY`. By index there are no scores of frames: received ones are not at their
-        places.
+        ``by`` is one of `media.quality.BY`. With ``index`` frames have no scores, because missing frames shift the
+        received ones.
         """
         scores = Scores(*(np.full(len(self.frames), np.nan) for _ in range(3)))
         for flow in flows:
@@ -258,11 +258,11 @@ class Record:
 
 
 _STEPS = 1000
-"""Into which one receiver's part of the progress is divided."""
+"""The number of progress steps per receiver."""
 
 
 def _within(progress: Progress | None, what: str, n: int, of: int) -> Callable[[int, int], None]:
-    """Tell how far receiver ``n`` of ``of`` is, as a part of them all."""
+    """Map the progress of receiver ``n`` of ``of`` to the total progress."""
 
     def told(done: int, slots: int) -> None:
         if progress is not None:
@@ -272,9 +272,9 @@ def _within(progress: Progress | None, what: str, n: int, of: int) -> Callable[[
 
 
 def _scored(receiver: Json, coding: float | None) -> Json:
-    """Return the score by the pictures' own quality of coding; what the showing leaves of it is known.
+    """Return a receiver's picture score, from the coding quality of the pictures and the recorded play-out factor.
 
-    That of a run from before that was recorded stays as it is.
+    A run of an older version without that factor keeps its score.
     """
     smooth = receiver.get("smooth_frac")
     if coding is None or smooth is None:
@@ -294,7 +294,7 @@ def _put(scores: Scores, seen: Quality, mine: npt.NDArray[np.bool_], display: np
 def _without(present: npt.NDArray[Any], n: int) -> npt.NDArray[np.intp]:
     """Return the numbers below ``n`` that are not present.
 
-    It is not `np.setdiff1d`, which loads NumPy's masked arrays: that takes longer than this run's simulation.
+    `np.setdiff1d` is avoided: it imports NumPy's masked arrays, which takes longer than a short simulation.
     """
     absent = np.ones(n, dtype=np.bool_)
     absent[present[present < n]] = False
@@ -302,11 +302,11 @@ def _without(present: npt.NDArray[Any], n: int) -> npt.NDArray[np.intp]:
 
 
 def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) -> tuple[Fates, Quantizers]:
-    """Tell what one receiver got, as the media side takes it, and the quantizers of each group of pictures.
+    """Return the fates of all frames at one receiver, and the quantizers of each GOP.
 
-    ``rows`` are one receiver's rows of the table of frames, ``holes`` frame, offset and length of what it misses.
-    A receiver that joined late has no rows for what was sent before: those frames are not there for it. Nor are there
-    rows for what was sent while it was away, and for numbers that no frame has since the flow paused.
+    ``rows`` are the receiver's rows of the table of frames; ``holes`` has the frame, offset and length of each missing
+    range. Frames without a row are incomplete: they were sent before the receiver joined, while it was absent, or not
+    at all because the flow paused.
     """
     index = rows["frame"]
     n = int(index[-1]) + 1
@@ -321,7 +321,7 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
         due = (rows["due_s"] * 1e9).round().astype(np.int64)
         slots = rows["display"]
         play[slots[slots < n]] = due[slots < n]
-        # A slot without a row is shown with the one before.
+        # A slot without a row has the play-out time of the previous slot.
         bare = _without(slots, n)
         play[bare] = np.maximum.accumulate(play)[bare]
     parts: dict[int, list[tuple[int, int]]] = {}
@@ -329,7 +329,7 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
         if frame < n and not complete[frame]:
             parts.setdefault(frame, []).append((offset, offset + length))
     groups = ladder.table.group_of(np.arange(n))
-    # A frame without a row has the quantizer of the next one of its group, or else of the one before.
+    # A frame without a row is given the quantizer of the next frame of its GOP, or else of the previous one.
     following = np.searchsorted(index, np.arange(n))
     preceding = np.maximum(following - 1, 0)
     quantizers = rows["q"][np.where(groups[index[following]] == groups, following, preceding)]
@@ -346,19 +346,19 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
 
 
 def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
-    """Tell how long each display slot is shown, in seconds; `None` where the play-out delay never changes."""
+    """Return the display time of each slot, in seconds; `None` if the play-out delay never changes."""
     delays = rows["due_s"] - rows["ready_s"]
     if not np.isfinite(delays).all() or np.ptp(delays) < 1e-6:
         return None
-    # The delay that holds at a slot's time: the frame that is shown in it was ready at another time, where frames are
-    # coded out of order.
+    # The play-out delay is looked up at the slot's time. With B frames, that is not the time at which the slot's frame
+    # was ready.
     order = np.argsort(rows["ready_s"], kind="stable")
     then = np.searchsorted(rows["ready_s"][order], rows["pts_s"] + 1e-9, side="right") - 1
     slots = rows["display"]
     shown_at = np.full(int(slots.max()) + 1, np.nan)
     shown_at[slots] = rows["pts_s"] + delays[order][np.maximum(then, 0)]
     lasts = np.diff(shown_at, append=np.nan)
-    # A pause is no part of what was shown before it.
+    # A pause does not extend the display time of the slot before it.
     sampled_at = np.full(len(shown_at), np.nan)
     sampled_at[slots] = rows["pts_s"]
     lasts[np.diff(sampled_at, append=np.nan) > 1.5 / float(ladder.table.fps)] = np.nan
@@ -366,7 +366,7 @@ def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
 
 
 def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
-    """Tell which display slots count: all but those of frames that have no row, from the first row on; `None`: all."""
+    """Return a mask of the slots that count: those with a row, and all before the first row; `None` means all."""
     index = rows["frame"]
     owed = np.ones(int(index[-1]) + 1, dtype=np.bool_)
     absent = _without(index, len(owed))
@@ -376,11 +376,11 @@ def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
 
 
 def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None, owed: Bools | None = None) -> Json:
-    """Quality as figures of a receiver, by their paths, from display slot ``first`` on; VMAF is taken as it is.
+    """Return the quality as figures of a receiver, by path, from display slot ``first`` on; VMAF is unchanged.
 
-    ``coding`` is none of them: it is what the picture score is built on.
+    ``coding`` is not a figure, but the coding quality from which the picture score is computed.
 
-    Slots that are not ``owed`` count for nothing: no time passes in them.
+    Slots that are not ``owed`` are excluded, and have no duration.
     """
     counted = np.arange(len(seen.mos)) >= first
     if owed is not None:

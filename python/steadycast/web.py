@@ -1,7 +1,7 @@
-"""Pages that a command serves: who may ask, which headers answers have, and the server itself.
+"""The web server of `serve` and `lab`: access checks, response headers, connection limits, and the server itself.
 
-Whoever asks has to ask for the address that the request came to: a page of another name that leads here (DNS
-rebinding) reads nothing. A page from elsewhere has another Origin.
+A request's Host header must be the address at which the request arrived, which prevents DNS rebinding. Requests of
+foreign pages are recognised by their Origin header.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ _KINDS = {
 }
 _STYLED = ("lab.css", "serve.css")
 _HEAD_S = 10.0
-"""How long a client may take for a request's head."""
+"""The time limit for a request's header, in seconds."""
 _BODY_S = 30.0
-"""How long a client may take for a request's body."""
+"""The time limit for a request's body, in seconds."""
 _MOST_HEAD = 16 << 10
-"""Bytes of a request's head."""
+"""The largest size of a request's header, in bytes."""
 _BACKLOG = 64
-"""Connections that the kernel holds for us, which are accepted in one step of the loop."""
+"""The kernel's backlog of connections, which one iteration of the event loop accepts."""
 _OF_ONE = 64
-"""Connections of one address: a browser has six, and several may stand behind one NAT."""
+"""The most connections per client address: a browser has six, and several browsers may share a NAT address."""
 _LINES, _MINUTE_S, _KINDS_OF_LINES = 5, 60.0, 64
-"""How many lines of a kind are logged in how many seconds, and how many kinds are told apart."""
+"""Rate limit of the log: lines per kind, the interval in seconds, and the number of kinds that are distinguished."""
 
 
 def application(routes: list[BaseRoute]) -> Starlette:
-    """Return an application that answers only who asks for it by its address, and adds the headers to each answer."""
+    """Return an application that checks the Host header of each request, and adds security headers to each response."""
     return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=_guarded)])
 
 
 async def _guarded(request: Request, answer: RequestResponseEndpoint) -> Response:
-    """Add the headers that keep the page to itself, to every answer."""
+    """Add the headers that isolate the page from other origins to every response."""
     meant = is_here(request)
     response = await answer(request) if meant else wrong(400, "ask for the address that was printed")
     response.headers.update(_HEADERS)
@@ -75,24 +75,24 @@ async def _guarded(request: Request, answer: RequestResponseEndpoint) -> Respons
 
 
 def here(request: Request) -> str:
-    """Return the address of this machine that a request came to."""
+    """Return the local address at which a request arrived."""
     text = str((request.scope.get("server") or ("",))[0])
     try:
         found = ipaddress.ip_address(text)
     except ValueError:
         return text
-    # A socket for both families tells IPv4 in IPv6's words.
+    # A dual-stack socket reports IPv4 addresses as IPv4-mapped IPv6 addresses.
     return str(getattr(found, "ipv4_mapped", None) or found)
 
 
 def is_here(request: Request) -> bool:
-    """Whether a request names the address that it came to."""
+    """Whether a request's Host header is the address at which it arrived."""
     name, address = (request.url.hostname or "").strip("[]"), here(request)
     return name == address or (name == "localhost" and address in ("127.0.0.1", "::1"))
 
 
 def is_own(request: Request) -> bool:
-    """Whether a request comes from a page of this server, or from no page."""
+    """Whether a request has this server's Origin, or none."""
     origin = request.headers.get("origin")
     return origin is None or origin.partition("://")[2] == request.headers.get("host")
 
@@ -103,7 +103,7 @@ def is_token(given: str, token: str) -> bool:
 
 
 async def body(request: Request, most: int) -> bytes | None:
-    """Read a request's body; `None` when it has more bytes than that, or takes too long."""
+    """Read a request's body; `None` if it exceeds ``most`` bytes or the time limit."""
     found = b""
     with suppress(TimeoutError):
         async with asyncio.timeout(_BODY_S):
@@ -116,12 +116,12 @@ async def body(request: Request, most: int) -> bytes | None:
 
 
 def wrong(code: int, what: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Say what is wrong with a request."""
+    """Return an error response."""
     return JSONResponse({"wrong": what}, code, headers=headers)
 
 
 def file_routes(served: Mapping[str, tuple[str, str]]) -> list[BaseRoute]:
-    """Serve files: for each path the package and the name of a file in its folder ``page``."""
+    """Return routes for files; ``served`` maps each path to a package and a file in its folder ``page``."""
 
     def route(path: str, package: str, name: str) -> Route:
         async def answer(_: Request) -> Response:
@@ -141,7 +141,7 @@ def page(package: str, name: str) -> bytes:
 
 @cache
 def styles(package: str, name: str) -> bytes:
-    """Return a page's styles: the report's colours, what pages share, and what is its own."""
+    """Return a page's style sheet: the report's colours, the shared styles, and the page's own."""
     report = (files("steadycast.report") / "page.css").read_text(encoding="utf-8")
     colours = "\n".join(line for line in report.splitlines() if ":root{" in line and "--ink" in line)
     colours = colours.replace("LIGHT", "").replace("DARK", "")
@@ -149,11 +149,11 @@ def styles(package: str, name: str) -> bytes:
 
 
 class Places:
-    """The connections of a server, which are fewer than the process has descriptors for.
+    """The open connections of a server, limited to fewer than the process's file descriptors.
 
-    A connection beyond a limit takes the place of the oldest one that is idle: one that has no request in progress, or
-    whose client does not read its answer. Who sends a whole request soon after connecting gets an answer, whatever
-    others hold open.
+    A connection in excess of a limit replaces the oldest idle one: one without a request in progress, or whose client
+    does not read the response. A client that sends its request promptly is therefore served, even if others hold
+    connections open.
     """
 
     def __init__(self, total: int | None = None, of_one: int = _OF_ONE) -> None:
@@ -161,10 +161,10 @@ class Places:
         self.of_one = of_one
         self._all: dict[_Timed, str] = {}
         self.closed = 0
-        """Connections that were closed to keep to the limits."""
+        """The number of connections that were closed because of the limits."""
 
     def take(self, one: _Timed, address: str) -> None:
-        """Add a connection, and close what it displaces."""
+        """Add a connection, and close the one that it replaces."""
         self._all[one] = address
         own = [each for each, its in self._all.items() if its == address]
         if len(own) > self.of_one:
@@ -177,7 +177,7 @@ class Places:
         self._all.pop(one, None)
 
     def _close(self, among: Sequence[_Timed]) -> None:
-        """Close the oldest idle connection of these, else the newest."""
+        """Close the oldest idle connection of these, or the newest one if none is idle."""
         one = next((each for each in among if each.is_idle), among[-1])
         self.leave(one)
         self.closed += 1
@@ -187,7 +187,7 @@ class Places:
 
 
 def _descriptors() -> int:
-    """Return how many files this process may have open at a time."""
+    """Return the process's limit of open files."""
     try:
         import resource
     except ImportError:  # Windows
@@ -197,14 +197,14 @@ def _descriptors() -> int:
 
 
 class _Timed(H11Protocol):
-    """HTTP whose connections are closed when no whole head of a request comes in time."""
+    """An HTTP protocol that closes connections without a complete request header within the time limit."""
 
     _limit: asyncio.TimerHandle | None = None
     places: Places
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in progress, or its answer waits for a client that does not read."""
+        """Whether no request is in progress, or the client does not read the response."""
         in_progress = self.cycle is not None and not self.cycle.response_complete
         return not in_progress or self.transport.get_write_buffer_size() > 0
 
@@ -230,9 +230,9 @@ class _Timed(H11Protocol):
 
 
 class Sparing(logging.Filter):
-    """Lets a few lines of each kind pass in a minute, and then says how many more there were.
+    """Limits the log to a few lines of each kind per minute, and counts the others.
 
-    What strangers can cause must not fill a log.
+    Remote clients must not be able to fill the log.
     """
 
     def __init__(self, most: int = _LINES, clock: Callable[[], float] = time.monotonic) -> None:
@@ -241,7 +241,7 @@ class Sparing(logging.Filter):
         self._seen: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def passes(self, kind: str) -> str | None:
-        """Return what is to be added to a line of this kind; `None` where it is left out."""
+        """Return the suffix for a line of this kind; `None` if the line is suppressed."""
         now = self._clock()
         since, count = self._seen.pop(kind, (now, 0))
         left_out = max(0, count - self._most)
@@ -259,8 +259,8 @@ class Sparing(logging.Filter):
         return f" ({left_out} more before)" if left_out else ""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Decide on a line of a logger."""
-        # The text before its arguments are put in: these are a stranger's.
+        """Suppress a logger's line if it exceeds the limit."""
+        # The kind is the format string without its arguments, which a remote client may control.
         if (more := self.passes(str(record.msg))) is None:
             return False
         record.msg = f"{record.getMessage()}{more}"
@@ -268,7 +268,7 @@ class Sparing(logging.Filter):
         return True
 
     def tell(self, kind: str, what: str) -> None:
-        """Print a line on stderr, if it passes."""
+        """Print a line on stderr, unless it exceeds the limit."""
         if (more := self.passes(kind)) is not None:
             with suppress(OSError):
                 print(f"steadycast: {what}{more}", file=sys.stderr, flush=True)
@@ -278,7 +278,7 @@ _sparing = Sparing()
 
 
 def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Say in one line what asyncio would print as a traceback for each connection."""
+    """Report an exception in one line, instead of asyncio's traceback for each connection."""
     error = context.get("exception")
     what = f"{context['message']}: {reason(error)}" if isinstance(error, OSError) else ""
     if what:
@@ -288,7 +288,7 @@ def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the loop."""
+    """A uvicorn server that leaves signal handling to the event loop."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -296,10 +296,10 @@ class _Server(uvicorn.Server):
 
 
 def listener(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there.
+    """Return a socket that listens at an address and port.
 
     Raises:
-        OSError: it can't.
+        OSError: the address can't be used.
 
     """
     found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
@@ -321,7 +321,7 @@ async def serve(
     signals: bool = True,
     places: Places | None = None,
 ) -> None:
-    """Serve until a signal ends it, if ``signals``; ``ready`` is called before the first request is taken."""
+    """Serve requests, until a signal if ``signals`` is set; ``ready`` is called before the first request."""
     config = uvicorn.Config(
         app,
         log_level="warning",

@@ -1,7 +1,7 @@
-"""Processes that do many runs each: started once, they import once, and end with the process that started them.
+"""Worker processes for many runs: each imports the package once, and ends with its parent process.
 
-They are plain `python -c` processes and not `multiprocessing`'s, which would run a user's script again in each of
-them. What they are given and what they give back goes over a socket pair as pickles.
+They are plain `python -c` processes, because those of `multiprocessing` would execute the user's script again. Tasks
+and results are pickled over a socket pair.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from typing import Any, Self
 from steadycast.errors import MissingError
 
 _TRIES = 2
-"""How often a task may end its process before it is given up."""
+"""The number of processes that a task may crash before it is given up."""
 _STILLBORN = 4
-"""How many processes may end before they have begun to work."""
+"""The number of processes that may end during their start."""
 _PATIENCE_S = 5.0
-"""How long processes that were asked to end may put their files in order."""
+"""The time in seconds for interrupted processes to finish their files."""
 
 
 class LostError(Exception):
-    """What comes of a task that ended its process each time it was tried."""
+    """The outcome of a task that crashed its process in every attempt."""
 
     def __init__(self, how: str) -> None:
         super().__init__(how)
@@ -42,22 +42,22 @@ class LostError(Exception):
 
 
 def cores() -> int:
-    """Processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Workers:
-    """Worker processes for the length of a block.
+    """Worker processes for the duration of a ``with`` block.
 
         with Workers("steadycast.run:seed_worker", setup, 4) as workers:
             for index, outcome in workers.do(tasks): ...
 
     Args:
-        work: MODULE:FUNCTION, called once in each process with ``setup``; it returns what is called with each task.
-        setup: anything that can be pickled.
-        processes: how many.
-        gently: whether they are interrupted at an early end, so that they can put their files in order; otherwise
-            they are killed.
+        work: MODULE:FUNCTION, called once in each process with ``setup``; returns the function that executes a task.
+        setup: any object that can be pickled.
+        processes: the number of processes.
+        gently: whether an early end interrupts the processes, so that they can finish their files; otherwise it
+            kills them.
 
     """
 
@@ -82,23 +82,23 @@ class Workers:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
-        """End the processes, also in the middle of a task."""
+        """End the processes, even during a task."""
         self._end(gently=self._gently and error is not None)
 
     @property
     def pids(self) -> list[int]:
-        """Numbers of the processes."""
+        """Return the process ids."""
         return [worker.process.pid for worker in self._all]
 
     def do(self, tasks: Sequence[object]) -> Generator[tuple[int, Any], None, None]:
-        """Yield a task's place and what came of it, in the order in which they end; an exception is returned.
+        """Yield the index and the outcome of each task, in the order of completion; exceptions are outcomes.
 
-        What a process that died was at is done again by another; at the second time it is a `LostError`.
+        The task of a crashed process is repeated by another one; if that crashes as well, the outcome is a `LostError`.
         """
         todo = deque(enumerate(tasks))
         deaths: dict[int, int] = {}
         while True:
-            for depth in (1, 2):  # the second waits at the worker, which then has never to wait
+            for depth in (1, 2):  # each worker has a second task queued, so that it is never idle
                 for worker in self._all:
                     if len(worker.given) < depth and len(todo) >= (1 if depth == 1 else self._processes):
                         worker.give(todo.popleft())
@@ -157,20 +157,20 @@ class Workers:
 
 
 class Helper:
-    """One process that does one task beside this one; where it fails, the caller does the task.
+    """A process that executes one task in parallel; if it fails, the caller executes the task.
 
-    ``work`` is MODULE:FUNCTION, called once in the process with `None`; it returns what is called with the task.
+    ``work`` is MODULE:FUNCTION, called once in the process with `None`; it returns the function for the task.
     """
 
     def __init__(self, work: str) -> None:
         self._worker = _Worker((work, None))
 
     def ask(self, task: object) -> None:
-        """Give it its task."""
+        """Send the task to the process."""
         self._worker.give((0, task))
 
     def answer(self) -> Any:
-        """Wait for what came of the task; `None` where there was none, or it raised, or the process ended."""
+        """Wait for the task's result; `None` if there was no task, it raised an exception, or the process ended."""
         if not self._worker.given:
             return None
         try:
@@ -182,14 +182,14 @@ class Helper:
         return None if isinstance(outcome, Exception) else outcome
 
     def end(self) -> None:
-        """End the process, whatever it is at."""
+        """End the process, even during the task."""
         self._worker.process.kill()
         self._worker.process.wait()
         self._worker.channel.close()
 
 
 class _Worker:
-    """A process, and what it has been given."""
+    """A worker process, and its queued tasks."""
 
     def __init__(self, what: tuple[str, object]) -> None:
         self.channel, theirs = Pipe()
@@ -198,7 +198,8 @@ class _Worker:
         code = f"from steadycast.workers import serve; serve({theirs.fileno()})"
         home = str(Path(__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), home]))
-        # A group of its own: Ctrl-C in a terminal is the parent's to hear. -P: the current folder shadows nothing.
+        # The process has its own group, so that a terminal sends Ctrl-C only to the parent. -P keeps modules in the
+        # current folder from shadowing others.
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", code],
             stdin=subprocess.DEVNULL,
@@ -215,12 +216,12 @@ class _Worker:
         self._send(task)
 
     def _send(self, what: object) -> None:
-        with suppress(OSError):  # it has died, which reading from it will tell
+        with suppress(OSError):  # the process has died, which the next read detects
             self.channel.send(what)
 
 
 def serve(number: int) -> None:
-    """Work through what comes over the channel of this number: the whole life of a worker process."""
+    """Execute tasks from the channel with this file descriptor: the main function of a worker process."""
     channel = Connection(number)
     queue: SimpleQueue[tuple[int, object]] = SimpleQueue()
     try:
@@ -237,7 +238,7 @@ def serve(number: int) -> None:
 
 
 def _listen(channel: Connection, queue: SimpleQueue[tuple[int, object]]) -> None:
-    """Take tasks in while one is being done; end with the process that gives them, however that ends."""
+    """Receive tasks while another one is executed; end this process when the parent ends."""
     try:
         while True:
             queue.put(channel.recv())
@@ -258,6 +259,6 @@ def _answer(channel: Connection, index: int, outcome: object) -> None:
     try:
         content = pickle.dumps((index, outcome))
         pickle.loads(content)
-    except Exception:  # an exception of a user's own class, for one
+    except Exception:  # for example an exception of a user's class that can't be pickled
         content = pickle.dumps((index, RuntimeError(f"{type(outcome).__name__}: {outcome}")))
     channel.send_bytes(content)

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from steadycast.agree import agree
 from steadycast.errors import MissingError
+from steadycast.world_agreement import agree
 
 from .conftest import claimed, steadycast
 
@@ -55,7 +55,7 @@ def test_without_the_rights_nothing_is_simulated(dumbbell: Path, monkeypatch: py
         raise MissingError("emulate", "may not", "be root")
 
     # By its full name: the package exports a function that is called like its module.
-    module = sys.modules["steadycast.agree"]
+    module = sys.modules["steadycast.world_agreement"]
     monkeypatch.setattr(module, "need_rights", refused)
     monkeypatch.setattr(module, "run", None)
     with pytest.raises(MissingError):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from steadycast import call, cause, openloop, replay
+from steadycast import call, call_diagnosis, openloop, replay
 from steadycast.errors import UserError
 from steadycast.folder import Folder
 from steadycast.loading import load
@@ -338,7 +338,7 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
     seen: dict[str, Any] = {"length_s": 30.0, "worst": call._worst(bins, 0.5)}
     seen["estimates"] = [(k / 2, 3 * now) for k in range(60)] if kind == "encoder" else []
     shared = {"capacity_bps": was, "own_bps": now} if kind == "others" else None
-    said = cause.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": {"shared": shared}})
+    said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": {"shared": shared}})
     names = {
         "fell": f"the link fell from {say.rate(was)} to {say.rate(now)}",
         "chance": "lost though no queue stood",
@@ -367,9 +367,9 @@ def test_pauses_that_the_sender_made_are_said_to_be_no_network_s(seed: int) -> N
     seen: dict[str, Any] = {"length_s": 20.0, "worst": None, "estimates": [], "frames": found}
     bins = [part(1e6) | {"packets": 50, "lost": 0, "delay_ms": 5.0} for _ in range(40)]
     told = {"seen": seen, "bins": bins, "bin_s": 0.5, "path": {"shared": None}}
-    assert ("the sender sent none for" in cause.sentence(told)) == is_sender_s
+    assert ("the sender sent none for" in call_diagnosis.sentence(told)) == is_sender_s
     seen["frames"] = found | {"paused_s": 0.0, "unsent_s": chance.uniform(0.2, 1)}
-    assert "paused" not in cause.sentence(told), "the network made up for it"
+    assert "paused" not in call_diagnosis.sentence(told), "the network made up for it"
 
 
 def test_our_gcc_decides_on_a_browser_s_reports_what_the_browser_did() -> None:

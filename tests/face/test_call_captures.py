@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from steadycast import call, cause
+from steadycast import call, call_diagnosis
 from steadycast.errors import UserError
 
 SECONDS = 25.0
@@ -475,7 +475,7 @@ def judged(place: Path, way: Way) -> None:
     try:
         read = call.read(file, controllers=[])
         is_right(read, way)
-        assert cause.sentence(read).startswith("Cause: ")
+        assert call_diagnosis.sentence(read).startswith("Cause: ")
     except (AssertionError, UserError) as error:
         raise AssertionError(f"{way}: {error}") from error
 

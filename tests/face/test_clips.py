@@ -9,7 +9,7 @@ import pytest
 from steadycast import clips
 from steadycast.errors import MissingError, UserError
 from steadycast.loading import load
-from steadycast.steps import Plan, Ready, _media_warnings
+from steadycast.run_pipeline import Plan, Ready, _media_warnings
 
 from tests.media.small_clips import write_clip
 

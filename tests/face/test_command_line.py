@@ -16,7 +16,7 @@ from steadycast.controllers import find
 from steadycast.folder import Draft
 from steadycast.loading import load
 from steadycast.result import Run
-from steadycast.steps import Ready, record_of
+from steadycast.run_pipeline import Ready, record_of
 
 from tests.conftest import SMALL, Say, ran, started
 
@@ -171,7 +171,7 @@ def test_a_promise_that_a_run_breaks_is_said_in_terminal_page_and_summary(
         run.summary["warnings"].append(said)
         return run
 
-    monkeypatch.setattr("steadycast.steps.record_of", broken)
+    monkeypatch.setattr("steadycast.run_pipeline.record_of", broken)
     done = say("run", scenario, "-o", tmp_path / "home", code=0)
     assert said in " ".join(done.err.split())
     assert said in json.loads((tmp_path / "home" / "summary.json").read_text())["warnings"]

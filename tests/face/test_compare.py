@@ -9,7 +9,7 @@ from steadycast.compare import Condition, Verdict, answer, doubts, read
 from steadycast.errors import UserError
 from steadycast.report.choice import RULE
 from steadycast.report.markup import plain
-from steadycast.report.several import Run, measures
+from steadycast.report.run_comparison import Run, measures
 
 from tests.conftest import Say
 from tests.face.made_up import make

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from steadycast.compare import Condition, Verdict, write_page
 from steadycast.folder import Folder
-from steadycast.report import film, page, several
+from steadycast.report import film, page, run_comparison
 from steadycast.report.markup import Html, element, joined, text
 from steadycast.report.page import write_report
 
@@ -81,7 +81,7 @@ def test_a_report_has_no_element_of_a_names(run: Path) -> None:
 
 def test_a_comparison_has_no_element_of_a_names(run: Path, tmp_path: Path) -> None:
     make(tmp_path / "other", receivers=3, seconds=62, seed=2)
-    runs = [several.read(place) for place in (run, poison(tmp_path / "other"))]
+    runs = [run_comparison.read(place) for place in (run, poison(tmp_path / "other"))]
     condition = Condition.read("flows.tcp.share_of_fair<-10%")
     verdicts = [Verdict(EVIL, condition, 1.0, 2.0)]
     is_clean(write_page(runs, runs[0], verdicts, tmp_path / "c.html").read_text())
@@ -91,7 +91,7 @@ def test_a_page_of_several_seeds_has_no_element_of_a_names(tmp_path: Path) -> No
     make_seeds(tmp_path / "seeds")
     (place,) = (tmp_path / "seeds").glob("*.json")
     place.write_text(json.dumps(poisoned(json.loads(place.read_text()))))
-    is_clean(several.write_seeds_report(tmp_path / "seeds").read_text())
+    is_clean(run_comparison.write_seeds_report(tmp_path / "seeds").read_text())
 
 
 def test_a_film_and_its_folder_are_named_without_an_element(

@@ -18,7 +18,7 @@ from steadycast.report import canvas, figures, say, series
 from steadycast.report import page as page_module
 from steadycast.report.answer import answer
 from steadycast.report.page import write_report
-from steadycast.report.several import write_seeds_report
+from steadycast.report.run_comparison import write_seeds_report
 
 from tests.face.made_up import make
 

@@ -15,7 +15,7 @@ import pytest
 from steadycast import cli, record, shape
 from steadycast.errors import UserError
 from steadycast.folder import Folder
-from steadycast.report import page, several, terminal
+from steadycast.report import page, run_comparison, terminal
 from steadycast.run import run, run_seeds
 
 HOME = Path(shape.__file__).parent / "scenarios" / "home.toml"
@@ -121,10 +121,10 @@ def test_what_the_check_lets_pass_is_shown_and_compared_without_a_fault(
             continue  # an earlier change has taken the place away
     (place / name).write_text(json.dumps(whole))
     try:
-        seen = several.read(place)
+        seen = run_comparison.read(place)
     except UserError:
         return
-    _ = page.page(seen.folders[0]) if folder == "one" else several.write_seeds_report(place)
+    _ = page.page(seen.folders[0]) if folder == "one" else run_comparison.write_seeds_report(place)
     terminal.console().print(terminal.flows(seen.summary))
     comparison = import_module("steadycast.compare")
     runs = comparison.read([place, folders / "one"])

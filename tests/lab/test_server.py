@@ -23,7 +23,7 @@ from steadycast.errors import UserError
 from steadycast.lab.server import listening
 from steadycast.lab.text import Base
 from steadycast.lab.work import Board, Setup, Task, begin
-from steadycast.steps import conduct
+from steadycast.run_pipeline import conduct
 
 from tests.conftest import bounded, ran
 from tests.lab.conftest import ROOT, SCENARIO, Lab, start, stop

@@ -1,8 +1,8 @@
-"""The IETF's test cases for controllers of real-time media, and RFC 8868's measures of what comes of them.
+"""The IETF's test cases for controllers of real-time media, with the measures of RFC 8868.
 
-RFC 8867's cases and RFC 8869's cellular ones are scenarios in this package (``rfc8867/``, ``rfc8869/``); `cases.toml`
-says what is expected of a controller. So are C4's (``c4/``). Each case, variant, controller and seed is a run of its
-own, without pictures.
+The cases of RFC 8867, the cellular ones of RFC 8869, and those of C4 are scenarios in this package (``rfc8867/``,
+``rfc8869/``, ``c4/``); `cases.toml` has the expectations. Each combination of case, variant, controller and seed is a
+separate run, without pictures.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ def run_cases(
     """Run test cases with controllers and seeds, on all processors.
 
     Args:
-        controllers: names of the registry, or ``FILE.py:Class``; without them the whole registry. In C4's cases TCPs
-            as well: newreno, cubic, bbr, bbr1.
+        controllers: names of the registry, or ``FILE.py:Class``; by default the whole registry. In C4's cases also
+            the TCPs newreno, cubic, bbr and bbr1.
         suite: rfc8867 or c4.
-        seeds: each is a run.
-        case: ids, as ``5.1``; without them all, emulated those of up to 125 s.
-        jobs: processes; by default one per processor, emulated one.
-        emulated: in real time beside the kernel's TCP, with the rights that `steadycast emulate` needs.
-        out: where scenarios, cases.json and report.html are written; without it nowhere.
-        force: replace a folder that is there.
-        progress: told how far it is; by default a bar, where somebody looks.
+        seeds: the seeds; each is a separate run.
+        case: ids such as ``5.1``; by default all cases, or with ``emulated`` those of up to 125 s.
+        jobs: processes; by default one per processor, or with ``emulated`` a single one.
+        emulated: run in real time with the kernel's TCP; needs the permissions of `steadycast emulate`.
+        out: the folder of scenarios, cases.json and report.html; without it nothing is written.
+        force: replace an existing folder.
+        progress: callback that receives the progress; by default a progress bar, if stderr is a terminal.
 
     Raises:
-        KeyboardInterrupt: somebody pressed Ctrl-C; nothing is kept.
+        KeyboardInterrupt: Ctrl-C was pressed; nothing is kept.
 
     """
     if suite not in SUITES:

@@ -1,4 +1,4 @@
-"""The test cases as data: which scenario, in which variants, and what is expected of a controller there."""
+"""The test cases as data: their scenarios, variants, and expectations of a controller."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ SUITES = {
     ),
     "c4": ("The scenarios of C4's simulator", "The bounds are the files' own targets."),
 }
-"""The suites by their names: what each has, and what a reader has to know."""
+"""The suites by name, with their content and notes for the reader."""
 TCPS = ("newreno", "cubic", "bbr", "bbr1")
-"""The TCPs that may stand in a controller's place."""
+"""The TCPs that can take the place of a controller."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """One thing that is expected, as a bound of a measure."""
+    """An expectation: a bound on a measure."""
 
     measure: str
     why: str
-    """What the bound stands for, in a few words."""
+    """The meaning of the bound, in a few words."""
     of: tuple[str, ...] = ()
     than: tuple[str, ...] = ()
-    """Flows that those of ``of`` are compared with."""
+    """The flows with which those of ``of`` are compared."""
     during: tuple[float, float] | None = None
-    """From when to when, in seconds from the run's start."""
+    """The begin and the end of the measurement, in seconds since the run's start."""
     bytes: int | None = None
-    """What has to have arrived, in IP packets."""
+    """The amount of data that must have arrived, in bytes of IP packets."""
     against: str | None = None
-    """A variant by whose value of the measure the value is divided."""
+    """The variant by whose value the measure is divided."""
     min: float | None = None
     max: float | None = None
     source: str = ""
-    """Where its value comes from; it is ours where this is empty."""
+    """The source of the bound's value; empty if it was chosen for this project."""
 
     def holds(self, value: float | None) -> bool:
-        """Whether a value keeps it; one that is missing does not."""
+        """Whether a value is within the bound; false for a missing value."""
         return within(value, self.min, self.max)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A case with something changed."""
+    """A variant of a case, with a changed parameter."""
 
     name: str
     scenario: str
-    """The name of its scenario file, without its ending."""
+    """The name of its scenario file, without the suffix."""
     sets: Mapping[str, str]
 
 
@@ -72,20 +72,20 @@ class Case:
     id: str
     title: str
     expects: str
-    """What its source expects, in our words."""
+    """The source's expectation, paraphrased."""
     variants: tuple[Variant, ...]
     bounds: tuple[Bound, ...]
     links: tuple[str, ...] = ("bottleneck",)
-    """Its bottlenecks."""
+    """The names of the bottleneck links."""
     parameter: str | None = None
-    """A parameter that a controller must have to be in it at all."""
+    """A parameter that a controller must have to take part."""
     takes: tuple[str, ...] = ("video",)
-    """Who takes part: the media controllers as `video`, the TCPs as `tcp`, or a TCP by its name."""
+    """The participants: the media controllers as `video`, the TCPs as `tcp`, or a TCP by its name."""
     suite: str = "rfc8867"
 
     @property
     def rfc(self) -> str:
-        """The document and the section, or the file."""
+        """The document with the section, or the file."""
         if self.suite == "c4":
             return f"sim_specs/{self.id}.txt"
         document, _, section = self.id.rpartition("-")
@@ -96,13 +96,13 @@ class Case:
         return next(variant for variant in self.variants if variant.name == name)
 
     def judges(self, bound: Bound, variant: Variant) -> bool:
-        """Whether a bound is one of this variant: the one that others are compared with is not judged itself."""
+        """Whether a bound applies to this variant; the reference variant of a bound is not judged by it."""
         references = {each.against for each in self.bounds if each.against is not None}
         return variant.name not in references and bound in self.bounds
 
 
 def sets(variant: Variant, controller: str) -> list[str]:
-    """Return the changes of a variant's scenario for a controller, as `steadycast run --set` takes them."""
+    """Return the changes of a variant's scenario for a controller, in the format of `steadycast run --set`."""
     if controller in TCPS:
         return ["flow.video*.count=0", "flow.tcp*.count=1", f"flow.tcp*.congestion={controller}"]
     changes = [f"{path.replace('CONTROLLER', controller)}={value}" for path, value in variant.sets.items()]
@@ -111,14 +111,14 @@ def sets(variant: Variant, controller: str) -> list[str]:
 
 @cache
 def cases(suite: str = "rfc8867") -> tuple[Case, ...]:
-    """All cases of a suite, those of the RFCs in their order."""
+    """Return all cases of a suite, those of the RFCs in the order of the documents."""
     place = _DATA if suite == "rfc8867" else _DATA.joinpath(suite)
     told = tomllib.loads(place.joinpath("cases.toml").read_text(encoding="utf-8"))
     return tuple(_case({**entry, "suite": suite}) for entry in told["case"])
 
 
 def chosen(ids: Sequence[str], suite: str = "rfc8867") -> list[Case]:
-    """Return the cases of these ids, or all."""
+    """Return the cases with these ids; all without ids."""
     known = {case.id: case for case in cases(suite)}
     for name in ids:
         if name not in known:
@@ -127,11 +127,11 @@ def chosen(ids: Sequence[str], suite: str = "rfc8867") -> list[Case]:
 
 
 LONGEST_S = 125.0
-"""Of the cases that are run in real time unless others are named."""
+"""The longest duration in seconds of the cases that are emulated by default."""
 
 
 def lasts_s(case: Case) -> float:
-    """Return how long the longest of a case's variants lasts."""
+    """Return the duration of a case's longest variant, in seconds."""
     told = (tomllib.loads(_content(variant.scenario)) for variant in case.variants)
     return max(float(str(each["duration"]).removesuffix("s")) for each in told)
 
@@ -144,7 +144,7 @@ def _content(name: str) -> str:
 
 
 def write_scenarios(folder: Path, suite: str = "rfc8867") -> None:
-    """Write the scenario of each case, and the traces that they name."""
+    """Write the scenarios of all cases, and the traces that they name."""
     for case in cases(suite):
         for name in dict.fromkeys(variant.scenario for variant in case.variants):
             write_text(folder / f"{name}.toml", _content(name))

@@ -1,7 +1,7 @@
-"""RFC 8868's measures of a run: what the flows got and when, with how much delay and loss, and how evenly.
+"""RFC 8868's measures of a run: throughput over time, delay, loss, convergence and fairness.
 
-Times are seconds from the run's start, rates bit/s of IP packets, delays milliseconds. Series have the steps of the
-record, which the cases set to 200 ms (RFC 8867, 4.1).
+Times are in seconds since the run's start, rates in bit/s of IP packets, delays in milliseconds. Series have the step
+of the record, which the cases set to 200 ms (RFC 8867, 4.1).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from steadycast import units
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 
 if TYPE_CHECKING:
     from steadycast.cases.case import Bound, Case
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 Series = npt.NDArray[np.float64]
 
 SETTLING_S = 10.0
-"""For how long a flow that has started, or come back, is not judged by fairness and least rates."""
+"""The time in seconds after a flow's start or return in which fairness and minimum rates are not judged."""
 WINDOWS_S = (1, 5, 20)
-"""Lengths of time over which shares are compared (RFC 8868, 4.1)."""
+"""The window lengths in seconds over which shares are compared (RFC 8868, 4.1)."""
 BACKGROUND = "udp"
-"""What the names of flows begin with that take capacity away from those of the case (RFC 8867, 4.2)."""
+"""The name prefix of background flows, which reduce the capacity of the case's flows (RFC 8867, 4.2)."""
 FACTOR = 3.0
-"""By which flows of one priority may differ (RFC 8868, 4.1)."""
+"""The largest ratio between the rates of flows with the same priority (RFC 8868, 4.1)."""
 NEAR = 0.2
-"""A rate that differs from the steady one by less than this share has reached it."""
+"""The relative difference from the steady rate below which a rate counts as converged."""
 _SHORTEST_S = 10.0
-"""A step that is shorter has no time to become steady."""
+"""The shortest segment in seconds in which convergence is judged."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Flow:
     name: str
     kind: str
     most_bps: float
-    """What it would send if it could."""
+    """The highest rate that the source can use."""
     active: tuple[tuple[float, float], ...]
-    """From when to when it sends."""
+    """The intervals in which it sends."""
     back: bool = False
-    """Whether it goes against the direction whose bottlenecks are looked at."""
+    """Whether its direction is opposite to the measured bottlenecks."""
 
     def sends(self, at: Series) -> npt.NDArray[np.bool_]:
-        """Whether it sends at these times."""
+        """Return for each of these times whether the flow sends."""
         within = np.zeros(len(at), dtype=bool)
         for low, high in self.active:
             within |= (at >= low - 1e-9) & (at < high - 1e-9)
@@ -62,31 +62,31 @@ class Flow:
 
 @dataclass
 class Facts:
-    """A run, as the measures look at it."""
+    """The data of a run for the measures."""
 
     step: float
-    """Length of a step."""
+    """The length of a step, in seconds."""
     end: float
     flows: tuple[Flow, ...]
     received: dict[str, Series]
-    """What arrived of each flow, step by step; its receivers are one in these cases."""
+    """The received rate of each flow per step; all flows of these cases have one receiver."""
     delay: dict[str, Series]
-    """Its mean one-way delay; NaN where nothing arrived."""
+    """The mean one-way delay of each flow; NaN for steps without arrivals."""
     carried: dict[str, Series]
-    """What each bottleneck sent."""
+    """The sending rate of each bottleneck."""
     capacity: dict[str, Series]
-    """What it could have sent."""
+    """The capacity of each bottleneck for the case's flows."""
     changes: tuple[float, ...]
-    """When a bottleneck's rate changes."""
+    """The times at which a bottleneck's rate changes."""
     summary: Mapping[str, Any]
     frame_delay_ms: Series
-    """Of each frame of a video that arrived whole, from being encoded to its last packet."""
+    """The delay of each complete video frame, from its encoding to the arrival of its last packet."""
     first_video: Series | None = None
-    """When each frame of the first video was encoded, in s, and its delay; NaN where it did not arrive."""
+    """The encoding time of each frame of the first video, in s, and its delay; NaN if it did not arrive."""
 
     @classmethod
     def of(cls, run: Run, links: Sequence[str]) -> Facts:
-        """Look at a run."""
+        """Extract the data from a run."""
         told = tomllib.loads(run.scenario)
         end = _read(told["duration"], units.SPAN)
         step = _read(told["record"]["interval"], units.SPAN)
@@ -114,7 +114,8 @@ class Facts:
             for event in told.get("event", [])
             if isinstance(event.get("set"), dict) and event["set"].get("direction", "both") != "back"
         )
-        # What is not steered is no part of the case: it takes capacity away, and its steps are changes of capacity.
+        # Background flows are not part of the case: their rate is subtracted from the capacity, whose changes include
+        # theirs.
         behind = [flow for flow in flows if flow.name.startswith(BACKGROUND)]
         for flow in (flow for flow in behind if not flow.back):
             for name in links:
@@ -143,7 +144,7 @@ class Facts:
 
     @cached_property
     def at(self) -> Series:
-        """When each step begins."""
+        """The beginning of each step."""
         steps = len(next(iter(self.received.values())))
         return np.arange(steps, dtype=np.float64) * self.step
 
@@ -154,19 +155,19 @@ class Facts:
         return tuple(flow for flow in self.flows if flow.kind == kind)
 
     def rate(self, name: str, during: tuple[float, float]) -> float:
-        """Return a flow's mean rate over a length of time."""
+        """Return a flow's mean rate in an interval."""
         within = (self.at >= during[0] - 1e-9) & (self.at < during[1] - 1e-9)
         return float(self.received[name][within].mean()) if within.any() else 0.0
 
     @cached_property
     def judged(self) -> tuple[float, float]:
-        """From when to when the run is looked at: after the videos' first seconds, until one of them stops for good."""
+        """The judged interval: from the end of the videos' first seconds until the first of them stops."""
         start = min(flow.active[0][0] for flow in self.videos)
         return start + SETTLING_S, min(flow.active[-1][1] for flow in self.videos)
 
     @cached_property
     def segments(self) -> list[tuple[float, float]]:
-        """The lengths of time in which neither capacity nor who sends changes."""
+        """The intervals in which neither the capacity nor the set of sending flows changes."""
         low, high = min(flow.active[0][0] for flow in self.videos), self.judged[1]
         marks = {low, high, *self.changes, *(t for flow in self.videos for each in flow.active for t in each)}
         inside = sorted(t for t in marks if low <= t <= high)
@@ -174,12 +175,12 @@ class Facts:
 
     @cached_property
     def together(self) -> Series:
-        """What arrived of all videos of the direction that is looked at."""
+        """The total received rate of all videos in the measured direction."""
         all_ = [self.received[flow.name] for flow in self.videos if not flow.back]
         return np.asarray(np.sum(all_, axis=0), dtype=np.float64)
 
     def windows(self, length: float, flows: Sequence[Flow]) -> Series:
-        """Return the mean rates of flows over windows of this length in which all of them send: a row per window."""
+        """Return the mean rates of flows over windows of this length in which all send, one row per window."""
         size = round(length / self.step)
         settled = np.ones(len(self.at), dtype=bool)
         for flow in flows:
@@ -245,9 +246,9 @@ def _steps(table: pl.DataFrame, column: str, step: float, steps: int, missing: f
 
 
 def use(facts: Facts) -> float | None:
-    """Return what the bottleneck carried of what it could have carried for these flows; with several, the least.
+    """Return the utilisation of the bottleneck by these flows; the lowest of several bottlenecks.
 
-    A flow that would send no more than its highest rate asks for no more.
+    The usable capacity is limited to the sum of the flows' highest rates.
     """
     low, high = facts.judged
     within = (facts.at >= low) & (facts.at < high)
@@ -262,7 +263,7 @@ def use(facts: Facts) -> float | None:
 
 
 def _of_videos(facts: Facts, value: Callable[[Mapping[str, Any]], float | None]) -> float | None:
-    """Worst value over the videos' receivers."""
+    """Return the worst value over the videos' receivers."""
     names = {flow.name for flow in facts.videos}
     found = [
         value(each) for flow in facts.summary["flows"] if flow["name"] in names for each in flow["receivers"]
@@ -272,17 +273,17 @@ def _of_videos(facts: Facts, value: Callable[[Mapping[str, Any]], float | None])
 
 
 def delay_p95(facts: Facts) -> float | None:
-    """95th percentile of the packets' one-way delay, of the video that has most."""
+    """Return the 95th percentile of the packets' one-way delay, for the worst video."""
     return _of_videos(facts, lambda receiver: (receiver.get("delay_ms") or {}).get("p95"))
 
 
 def loss(facts: Facts) -> float | None:
-    """Share of the packets that did not arrive, of the video that lost most."""
+    """Return the packet loss rate of the worst video."""
     return _of_videos(facts, lambda receiver: receiver.get("loss_frac"))
 
 
 def whole(facts: Facts) -> float | None:
-    """Share of the frames that arrived whole within 400 ms, of the video that has fewest."""
+    """Return the share of frames that arrived complete within 400 ms, for the worst video."""
 
     def share(receiver: Mapping[str, Any]) -> float | None:
         frames = receiver.get("frames") or {}
@@ -293,12 +294,12 @@ def whole(facts: Facts) -> float | None:
 
 
 def frame_delay_p95(facts: Facts) -> float | None:
-    """95th percentile over all videos' frames of the time from being encoded to the last packet's arrival."""
+    """Return the 95th percentile of the frame delay over all videos."""
     return float(np.percentile(facts.frame_delay_ms, 95)) if len(facts.frame_delay_ms) else None
 
 
 def queue_p95(facts: Facts) -> float | None:
-    """95th percentile of the wait in a bottleneck's queue; with several bottlenecks, the largest."""
+    """Return the 95th percentile of the queueing delay at a bottleneck; the largest of several bottlenecks."""
     found = [
         (link.get("queue_ms") or {}).get("p95")
         for link in facts.summary["links"]
@@ -309,10 +310,10 @@ def queue_p95(facts: Facts) -> float | None:
 
 
 def convergence(facts: Facts) -> list[tuple[float, float | None]]:
-    """For each segment its begin, and after how long the videos' common rate became steady.
+    """Return the begin of each segment, and the time until the videos' total rate converged; `None` if it did not.
 
-    The steady rate is the mean over the segment's second half. It is reached when the mean over 1 s, and that over
-    5 s, differ from it by less than a fifth.
+    The steady rate is the mean over the segment's second half. The rate has converged when its means over 1 s and over
+    5 s differ from the steady rate by less than a fifth.
     """
     second, five = round(1 / facts.step), round(5 / facts.step)
     found: list[tuple[float, float | None]] = []
@@ -330,13 +331,13 @@ def convergence(facts: Facts) -> list[tuple[float, float | None]]:
 
 
 def slowest(facts: Facts) -> float | None:
-    """Return the longest of `convergence`; None where a segment never became steady."""
+    """Return the longest time of `convergence`; `None` if a segment did not converge."""
     found = [after for _, after in convergence(facts)]
     return None if not found or None in found else max(after for after in found if after is not None)
 
 
 def variation(facts: Facts) -> float | None:
-    """Coefficient of variation of the rates over 1 s in a segment's second half: the mean over segments and videos."""
+    """Return the coefficient of variation of rates over 1 s in segments' second halves, averaged over all videos."""
     second = round(1 / facts.step)
     found = []
     for low, high in facts.segments:
@@ -351,7 +352,7 @@ def variation(facts: Facts) -> float | None:
 
 
 def fairness(facts: Facts, length: float) -> float | None:
-    """Share of the windows of this length in which no video has more than three times what another has."""
+    """Return the share of windows in which no video's rate exceeds three times another's."""
     rivals = [flow for flow in facts.videos if not flow.back]
     if len(rivals) < 2:
         return None
@@ -362,7 +363,7 @@ def fairness(facts: Facts, length: float) -> float | None:
 
 
 def least(facts: Facts, length: float) -> float | None:
-    """Return the least mean rate that a video had over a window of this length."""
+    """Return the lowest mean rate of a video over a window of this length."""
     found = [rows.min() for flow in facts.videos if len(rows := facts.windows(length, (flow,)))]
     return float(min(found)) if found else None
 
@@ -397,7 +398,7 @@ MEASURES: dict[str, Callable[[Facts], float | None]] = {
     "tcp_bps": lambda facts: _flow_figure(facts, "tcp", "throughput_bps"),
     "tcp_again_packets": lambda facts: _flow_figure(facts, "tcp", "retransmitted_packets"),
 }
-"""The measures that each run has, by their names."""
+"""The measures of each run, by name."""
 
 
 def measured(facts: Facts) -> dict[str, float | None]:
@@ -406,7 +407,7 @@ def measured(facts: Facts) -> dict[str, float | None]:
 
 
 def finish(facts: Facts, amount: int) -> float | None:
-    """Return when the first flow's receiver has this many bytes of IP packets; of a TCP, when all is acknowledged."""
+    """Return the time at which the first flow has received this many IP bytes, or a TCP has acknowledged all data."""
     first = facts.summary["flows"][0]
     if first["kind"] == "tcp":
         at: float | None = first.get("completed_s")
@@ -418,7 +419,7 @@ def finish(facts: Facts, amount: int) -> float | None:
 
 
 def frame(facts: Facts, bound: Bound) -> float:
-    """Return the mean or the largest delay of the first video's frames; NaN where one of them has not arrived."""
+    """Return the mean or the largest delay of the first video's frames; NaN if one of them did not arrive."""
     assert facts.first_video is not None
     assert bound.during is not None
     ready, delay = facts.first_video.T
@@ -427,7 +428,7 @@ def frame(facts: Facts, bound: Bound) -> float:
 
 
 def value(bound: Bound, facts: Facts, found: Mapping[str, float | None]) -> float | None:
-    """Return what a bound bounds, apart from the variant that it is compared with."""
+    """Return the value of a bound's measure, before the division by its reference variant."""
     if bound.measure == "finish_s":
         return _rounded(finish(facts, bound.bytes or 0))
     if bound.measure.startswith("frame_m"):

@@ -1,7 +1,7 @@
-"""Synthetic traces of what a cell gives one phone, for RFC 8869's cellular cases: ours, measured on no network.
+"""Synthetic traces of a phone's capacity in a cell, for RFC 8869's cellular cases; they are not measurements.
 
-A cell's capacity is shared by its users, who come and go, and changes with the phone's fading. All numbers are whole,
-so that a trace is the same on every machine.
+A cell's capacity is divided among a changing number of users, and varies with the phone's fading. All computations use
+integers, so that traces are identical on all machines.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from steadycast.media.splitmix import mixed
 
 _STEP_MS = 100
 _FADES = (25, 35, 50, 70, 100, 130, 160, 200)
-"""In per cent of the mean, around which the fading wanders a step at a time."""
+"""The levels of fading in per cent of the mean; the fading moves by one level at a time."""
 _BITS = 12_000
-"""One opportunity of a Mahimahi trace: 1500 bytes."""
+"""The size of a transmission opportunity in a Mahimahi trace in bits: 1500 bytes."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Cell:
 
     seed: int
     kbps: int
-    """What the cell carries for one user."""
+    """The cell's capacity for a single user."""
     users: tuple[int, int]
-    """From how many to how many share it."""
+    """The lowest and the highest number of users."""
     holes: tuple[int, ...] = ()
-    """Seconds at which the signal is all but gone for half a second."""
+    """The times in seconds at which the signal nearly vanishes for half a second."""
     duration_s: int = 91
 
     def rates(self) -> list[int]:
@@ -41,18 +41,18 @@ class Cell:
         rates = []
         for step in range(steps):
             towards, load = words[2 * step] >> 40, words[2 * step + 1] >> 40
-            # Every third step goes back to the middle, so that neither end lasts.
+            # Every third step is towards the middle, so that extreme levels do not persist.
             middle = _FADES.index(100)
             way = (middle > fade) - (middle < fade) if step % 3 == 0 else towards % 3 - 1
             fade = min(max(fade + way, 0), len(_FADES) - 1)
-            if load % 20 == 0:  # every 2 s on average somebody comes or goes
+            if load % 20 == 0:  # the number of users changes every 2 s on average
                 users = min(max(users + (1 if (load >> 8) % 2 else -1), low), high)
             hole = any(at * 1000 <= step * _STEP_MS < at * 1000 + 500 for at in self.holes)
             rates.append(max(50, self.kbps * _FADES[fade] // 100 // users // (10 if hole else 1)))
         return rates
 
     def trace(self) -> str:
-        """Return it as Mahimahi has it: a line for each 1500 bytes that may leave, in milliseconds from the start."""
+        """Return a Mahimahi trace: one line per opportunity of 1500 bytes, in milliseconds since the start."""
         lines, credit = [], 0
         for step, kbps in enumerate(self.rates()):
             for ms in range(step * _STEP_MS, (step + 1) * _STEP_MS):
@@ -68,4 +68,4 @@ CELLS = {
     "load": Cell(seed=1, kbps=10_000, users=(2, 10)),
     "edge": Cell(seed=2, kbps=2_000, users=(1, 3), holes=(14, 33, 52, 71)),
 }
-"""The cells by the names of their traces."""
+"""The cells, by the names of their traces."""

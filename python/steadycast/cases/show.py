@@ -1,4 +1,4 @@
-"""How the test cases are shown: tables in a terminal, and a page with a figure for each case and controller."""
+"""Shows the results of the test cases: tables in a terminal, and a page with a figure per case and controller."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _FEW = 24
-"""Up to this many rows the terminal has the measures as well."""
+"""The largest number of rows for which the terminal shows the measures as well."""
 
 
 def _times(value: object) -> str:
@@ -39,7 +39,7 @@ COLUMNS: tuple[tuple[str, str, Callable[[object], str]], ...] = (
     ("fair 5 s", "fair_5s", say.frac),
     ("fair 20 s", "fair_20s", say.frac),
 )
-"""The measures of a table: heading, name, how it is said. The last three are shares of windows."""
+"""The measures of a table: heading, name and formatter. The last three are shares of windows."""
 ABOUT = (
     "use: what the bottleneck carried of what it could have carried for these flows · steady: the longest time until "
     "the videos' rate was steady after a change · fair: the share of windows of this length in which no "
@@ -57,7 +57,7 @@ _HOW: dict[str, Callable[[object], str]] = {
 
 
 def how(measure: str) -> Callable[[object], str]:
-    """How a measure is said."""
+    """Return the formatter of a measure."""
     if measure.startswith("fair_"):
         return say.frac
     if measure.endswith("_ms"):
@@ -69,7 +69,7 @@ def how(measure: str) -> Callable[[object], str]:
 
 
 def tables(suite: Suite) -> list[Table]:
-    """Return the tables for a terminal of 80 columns: how many bounds held, and, where they are few, the measures."""
+    """Return tables for a terminal of 80 columns: the number of bounds that held, and measures if they are few."""
     found = []
     rows = [
         (case, variant, name)
@@ -268,7 +268,7 @@ def _figure(suite: Suite, case: Case, name: str, drawing: dict[str, Any]) -> Htm
     label = f"case-{case.id.replace('.', '-')}-{_short(name)}"
     drawn = canvas.in_style(lambda: draw(drawing), label)
     assert drawn is not None
-    # A page of many figures: a hundredth of a point is near enough.
+    # Coordinates are rounded to 0.01 points, because the page has many figures.
     drawn = re.sub(r"(\d\.\d\d)\d+", r"\1", drawn)
     words = ["steadycast", "run", f"scenarios/{variant.scenario}.toml"]
     for change in [*sets(variant, name), f"seed={suite.seeds[0]}"]:
@@ -278,7 +278,7 @@ def _figure(suite: Suite, case: Case, name: str, drawing: dict[str, Any]) -> Htm
 
 
 def draw(drawing: dict[str, Any]) -> Figure:
-    """Draw rate and delay over time, as RFC 8867's figures have them: every flow, and what the bottleneck can carry."""
+    """Draw rate and delay of every flow over time, and the bottleneck's capacity, as in RFC 8867's figures."""
     figure, (upper, lower) = canvas.canvas(2, height=3.6, ratios=(3, 2))
     t, flows = drawing["t_s"], drawing["flows"]
     capacity = [[v for v in series if v is not None] for series in drawing["capacity_kbps"].values()]

@@ -1,4 +1,4 @@
-"""What came of the cases: bounds, and whether they held."""
+"""The results of the test cases: bounds, and whether they held."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from steadycast.core import program
 from steadycast.folder import Json, spread
 
 NAME = "cases.json"
-"""The file of a suite's numbers."""
+"""The file with a suite's numbers."""
 FORMAT = 1
 _TOLD = ("measure", "why", "against", "min", "max")
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One bound of one variant, and what came of it with a controller."""
+    """The result of a bound of one variant with one controller."""
 
     case: Case
     variant: Variant
     bound: Bound
     values: dict[int, float | None]
-    """The value by seed; None where there is none, which keeps no bound."""
+    """The value by seed; `None` if it is absent, which violates the bound."""
 
     @property
     def kept(self) -> int:
-        """With how many seeds it held."""
+        """The number of seeds with which the bound held."""
         return sum(map(self.bound.holds, self.values.values()))
 
     @property
     def holds(self) -> bool:
-        """Whether it held with every seed."""
+        """Whether the bound held with every seed."""
         return self.kept == len(self.values)
 
 
 @dataclass(frozen=True)
 class Suite:
-    """What came of the cases."""
+    """The results of a suite's cases."""
 
     cases: tuple[Case, ...]
     controllers: tuple[str, ...]
     seeds: tuple[int, ...]
     runs: dict[Task, Done | str]
-    """What came of each run: its measures, or the error that ended it."""
+    """The result of each run: its measures, or the error that ended it."""
     folder: Path | None
-    """Where cases.json and report.html stand."""
+    """The folder of cases.json and report.html."""
 
     @cached_property
     def _by_place(self) -> dict[tuple[str, str, str, int], Done | str]:
@@ -59,18 +59,18 @@ class Suite:
         }
 
     def done(self, case: Case, variant: Variant, controller: str) -> dict[int, Done]:
-        """Return the runs that ended well, by their seeds."""
+        """Return the runs without an error, by seed."""
         found = {seed: self._by_place.get((case.id, variant.name, controller, seed)) for seed in self.seeds}
         return {seed: done for seed, done in found.items() if isinstance(done, Done)}
 
     def spread(self, case: Case, variant: Variant, controller: str, measure: str) -> Json | None:
-        """Return the mean of a measure over the seeds with its interval; None where no run has it."""
+        """Return the mean of a measure over the seeds with its interval; `None` if no run has it."""
         found = [done.measures[measure] for done in self.done(case, variant, controller).values()]
         known = [value for value in found if value is not None]
         return spread(known) if known else None
 
     def judged(self, case: Case, controller: str) -> list[Judged]:
-        """Return all bounds of a case with what came of them; none where the controller is not in it."""
+        """Return the results of all bounds of a case; empty if the controller does not take part."""
         if not takes_part(case, controller):
             return []
         return [
@@ -95,30 +95,30 @@ class Suite:
         }
 
     def verdict(self, case: Case, controller: str) -> tuple[int, int]:
-        """Return how many bounds of a case held with every seed, and how many there are."""
+        """Return the number of bounds of a case that held with every seed, and their total number."""
         found = self.judged(case, controller)
         return sum(each.holds for each in found), len(found)
 
     @property
     def errors(self) -> list[str]:
-        """What ended runs, each once."""
+        """The errors of runs, without duplicates."""
         return list(dict.fromkeys(done for done in self.runs.values() if isinstance(done, str)))
 
     @property
     def untrusted(self) -> list[str]:
-        """The emulated runs for which the machine was too slow."""
+        """The emulated runs in which the machine was too slow."""
         return [
             str(task) for task, done in self.runs.items() if isinstance(done, Done) and not done.trustworthy
         ]
 
     @property
     def failed(self) -> bool:
-        """Whether a bound did not hold, or a run ended by an error."""
+        """Whether a bound did not hold, or a run failed."""
         verdicts = (self.verdict(case, name) for case in self.cases for name in self.controllers)
         return bool(self.errors) or any(held < all_ for held, all_ in verdicts)
 
     def json(self) -> Json:
-        """Return it as cases.json has it."""
+        """Return the content of cases.json."""
         return {
             "format": FORMAT,
             "program": program(),
@@ -173,7 +173,7 @@ class Suite:
 
 
 def takes_part(case: Case, controller: str) -> bool:
-    """Whether a controller has what a case cannot do without. A class of the user's own is tried."""
+    """Whether a controller has the features that a case requires; a user's class is assumed to have them."""
     if controller in TCPS:
         return "tcp" in case.takes or controller in case.takes
     if case.parameter is None:

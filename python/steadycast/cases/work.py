@@ -1,4 +1,4 @@
-"""One run of a case in a worker process: its measures, and its series where it is drawn."""
+"""Executes one run of a case in a worker process, and returns its measures, and its series if it is drawn."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from steadycast.progress import Silent
 from steadycast.result import Run
 
 _POINTS = 240
-"""How many points of a series are drawn at most."""
+"""The most points of a drawn series."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be run."""
+    """A run of a case."""
 
     case: str
     variant: str
     controller: str
     seed: int
     drawn: bool
-    """Whether its series are wanted."""
+    """Whether its series are returned."""
     emulated: bool = False
-    """In real time, across this machine's kernel."""
+    """Whether it is emulated in real time, instead of simulated."""
 
     def __str__(self) -> str:
         return f"{self.case} {self.variant}".rstrip() + f", {self.controller}, seed {self.seed}"
@@ -36,21 +36,21 @@ class Task:
 
 @dataclass(frozen=True)
 class Done:
-    """What came of it."""
+    """The result of a run."""
 
     measures: dict[str, float | None] = field(default_factory=dict)
     values: list[float | None] = field(default_factory=list)
-    """What each bound bounds, in the case's order, apart from the variant that it is compared with."""
+    """The value of each bound in the case's order, before the division by its reference variant."""
     converged: list[tuple[float, float | None]] = field(default_factory=list)
-    """Begin of each segment, and after how many seconds the rate was steady."""
+    """The begin of each segment, and the time in seconds until the rate converged."""
     record_sha256: str = ""
     trustworthy: bool = True
-    """Whether the machine kept the time; a simulation always does."""
+    """Whether the machine was fast enough for the emulation; always true for a simulation."""
     drawing: dict[str, Any] = field(default_factory=dict)
 
 
 def begin(folder: Path) -> Callable[[Task], Done]:
-    """Return what runs a task; the scenarios lie in ``folder``."""
+    """Return the function that runs a task; the scenarios are in ``folder``."""
     known = {case.id: case for suite in SUITES for case in cases(suite)}
 
     def one(task: Task) -> Done:
@@ -84,7 +84,7 @@ def _run(task: Task, scenario: Path, changes: list[str]) -> Run:
 
 
 def _drawing(facts: Any) -> dict[str, Any]:
-    """Return the series of a run in as many points as a figure shows, in kb/s and ms."""
+    """Return the series of a run, reduced to the points of a figure, in kb/s and ms."""
     size = max(1, -(-len(facts.at) // _POINTS))
     steps = len(facts.at) // size * size
 

@@ -1,4 +1,4 @@
-"""What the commands have in common: how they begin and end, and the options that several of them have."""
+"""The common parts of all commands: start, end, and shared options."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _key(name: str) -> str | None:
 
 
 left: list[str] = []
-"""What an interrupted command leaves behind, for the line that says so."""
+"""Sentences about the results that an interrupted command leaves behind, for its last line."""
 
 
 def main() -> None:
@@ -267,7 +267,7 @@ def _open_what_is_closed() -> None:
 
 
 _THREADS_S = 5.0
-"""How long threads that are still at work at a command's end are waited for."""
+"""The longest wait for running threads at a command's end, in seconds."""
 
 
 def _leave_threads(code: int) -> None:
@@ -309,7 +309,7 @@ def _run() -> int:
         if end.code == Exit.INTERRUPTED:
             tell("; ".join(["interrupted", *left]))
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":
-            return Exit.UNWRITTEN  # so the library says that stdout was closed
+            return Exit.UNWRITTEN  # the library's sign that stdout was closed
         return end.code if isinstance(end.code, int) else Exit.DONE
     return Exit.DONE
 
@@ -321,7 +321,7 @@ _REMEDIES = {
     errno.EMFILE: "allow more open files: ulimit -n",
     errno.ENFILE: "end other programs: this machine has no more open files",
 }
-"""What a system refuses a file for that is named, and what would mend it."""
+"""The reasons for which the system refuses a file that the user names, with remedies."""
 
 
 def _refused(error: Exception) -> Exit:
@@ -417,9 +417,9 @@ def changes(sets: list[str] | None, clip: str | None = None, network: str | None
 
 @contextmanager
 def place_of(out: Path | None, otherwise: Path | None, *, force: bool) -> Iterator[Path | None]:
-    """Give the folder for the results: the one that is named, or else the first free one from ``otherwise`` on.
+    """Yield the folder of the results: the given one, or else the first free one of ``otherwise``, -2 and so on.
 
-    What was free stays so for this command: two that begin at once get two folders.
+    The folder is reserved for this command, so that two commands that start concurrently have different folders.
     """
     from steadycast.folder import Claim, free_or_force
 
@@ -466,7 +466,7 @@ def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = N
     """Write the report of a run, or those of several seeds and the one of all."""
     from steadycast.folder import is_seeds
     from steadycast.report.page import write_report
-    from steadycast.report.several import write_seeds_report
+    from steadycast.report.run_comparison import write_seeds_report
 
     if not is_seeds(place):
         return write_report(place, drawings=drawings() if drawings is not None else None)
@@ -502,7 +502,7 @@ def finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> No
 
 
 def show(*what: object, style: str | None = None) -> None:
-    """Print tables and texts, each on lines of its own."""
+    """Print tables and texts, each on separate lines."""
     from steadycast.report import terminal
 
     console = terminal.console()

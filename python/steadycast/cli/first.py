@@ -65,10 +65,10 @@ def run(
         otherwise = None if as_json else Path("runs") / file.stem
         place = stack.enter_context(base.place_of(out, otherwise, force=force))
         # Its process starts before anything else is loaded here.
-        ahead = (
+        prefetcher = (
             None
             if place is None or many
-            else stack.enter_context(base.module("steadycast.ahead").Ahead(place))
+            else stack.enter_context(base.module("steadycast.figure_prefetch").FigurePrefetcher(place))
         )
         runner = base.module("steadycast.run")
         common = {"set": sets, "out": place, "force": force, "vmaf": vmaf}
@@ -76,14 +76,19 @@ def run(
             if many is not None:
                 summary = runner.run_seeds(file, seeds=many, progress=progress, **common)
             else:
-                common["film"], common["recorded"] = film and place is not None, ahead and ahead.draw
+                common["film"], common["recorded"] = (
+                    film and place is not None,
+                    prefetcher and prefetcher.draw,
+                )
                 done = runner.run(file, seed=seed, progress=progress, **common)
                 summary = done.summary
                 if video is not None:
                     base.module("steadycast.received").save(done.held(), video, progress)
             if place is not None:
                 left.append(f"the results are whole, without their report: steadycast report {place}")
-            report = base.write_report(place, ahead and ahead.drawings) if place is not None else None
+            report = (
+                base.write_report(place, prefetcher and prefetcher.drawings) if place is not None else None
+            )
     base.finish(summary, as_json=as_json, report=report)
 
 

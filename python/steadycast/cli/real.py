@@ -124,7 +124,7 @@ def agree(
     base.module("steadycast.rootless").enter()
     file = scenario_at(file)
     with base.interruptible(), Terminal() as progress:
-        found = base.module("steadycast.agree").agree(
+        found = base.module("steadycast.world_agreement").agree(
             file, seeds=base.seed_range(seeds), set=sets or (), out=out, force=force, progress=progress
         )
     if as_json:

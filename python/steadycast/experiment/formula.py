@@ -20,7 +20,7 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]))|(?P<path>[A-Za-z_][\w.*-]*)|(?P<sign>[-+*/(),]))"
 )
 _NAME = r"(?:(?!\.receivers\.|\.forward\.|\.back\.).)*"
-"""What ``*`` stands for: a name, which may hold dots, of a flow, a receiver or a link."""
+"""The pattern of ``*``: the name of a flow, a receiver or a link, which may contain dots."""
 _LEVELS: tuple[str, ...] = ("+-", "*/")
 
 

@@ -33,7 +33,7 @@ class Runs:
     """By point and seed; runs that failed are not among them."""
     errors: Mapping[tuple[Point, int], str]
     ran: int
-    """How many runs were made now, and not before."""
+    """The number of runs that this call executed; earlier calls executed the others."""
 
 
 def begin(bases: Mapping[str, Base]) -> Callable[[Job], bytes]:

@@ -1,4 +1,4 @@
-"""How an experiment is shown: tables for the terminal, CSV files, and a page with figures."""
+"""Shows the results of an experiment: tables for the terminal, CSV files, and a page with figures."""
 
 from __future__ import annotations
 

@@ -36,12 +36,12 @@ class Measure:
     """The unit that tables show; empty where it is the figure's own, or there is none."""
     digits: int
     place: str
-    """Where it stands in its file, for errors."""
+    """The place in the file, for errors."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What a measure has to keep to."""
+    """A bound on a measure."""
 
     measure: str
     min: float | None
@@ -101,7 +101,7 @@ class Point:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What a table calls it: scenario, values, draw, variant."""
+        """The labels in a table: scenario, values, draw, variant."""
         draw = () if self.draw is None else (f"draw {self.draw}",)
         return (self.scenario, *(value for _, value in self.values), *draw, self.variant)
 
@@ -114,7 +114,7 @@ class Spec:
     path: str
     text: str
     folder: Path
-    """Where the files are that it names."""
+    """The folder of the files that the experiment names."""
     question: str
     seeds: tuple[int, ...]
     scenarios: Mapping[str, tuple[Base, tuple[str, ...]]]
@@ -200,7 +200,7 @@ def _at(path: Path) -> Path:
 
 def _base(told: Mapping[str, Any], origin: Path) -> Base:
     if told["text"] is not None:
-        # A text has no file of its own: errors call it by its name, and its files stand beside the experiment.
+        # An inline scenario has no file: errors use its name, and its files are relative to the experiment.
         return Base(
             str(origin.parent / f"{origin.stem}-{told['name'].replace(' ', '-')}.toml"), told["text"], ()
         )

@@ -1,4 +1,4 @@
-"""What the runs of an experiment say: the spread of each measure at each point, and whether each bound holds."""
+"""Evaluates the runs of an experiment: the spread of each measure at each point, and the result of each bound."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from steadycast.experiment.spec import Bound, Measure, Point, Spec
 from steadycast.folder import Json, spread, within
 
 HOLDS, FAILS, UNTESTED, UNKNOWN = "holds", "fails", "untested", "unknown"
-"""What comes of a bound. Untested: the placebo keeps it as well, so that it says nothing of the event. Unknown: a run
-failed, or a run does not have the measure.
+"""The possible results of a bound.
+
+Untested: the placebo is within the bound as well, so that the bound does not test the event. Unknown: a run failed, or
+lacks the measure.
 """
 
 
@@ -36,7 +38,7 @@ class Judgement:
 
     @property
     def outcome(self) -> str:
-        """What came of it: holds, fails, untested or unknown."""
+        """The result: holds, fails, untested or unknown."""
         least = self.bound.fraction * len(self.points)
         if self.held < least:
             unknown = sum(holds is None for holds in self.points.values())
@@ -52,7 +54,7 @@ class Experiment:
     spec: Spec
     runs: Runs
     folder: Path
-    """Where its page, its tables and its runs are."""
+    """The folder of its page, tables and runs."""
 
     @cached_property
     def points(self) -> tuple[Point, ...]:

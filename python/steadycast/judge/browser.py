@@ -25,7 +25,7 @@ from steadycast.errors import MissingError
 from steadycast.judge import mark
 
 WAIT_S = 60.0
-"""How long the other one's description is waited for."""
+"""The longest wait for the other browser's description, in seconds."""
 _ORIGIN = "http://127.0.0.1/"
 """A secure context (W3C Secure Contexts, 3.1), which a camera needs; nothing listens there, the page is filled in."""
 _ACROSS, _DOWN = 64, 8

@@ -23,29 +23,29 @@ from steadycast.progress import Silent
 from steadycast.toml import document
 
 AFTER_S = 5.0
-"""What a cell takes after its time is over: programs end, and figures are made."""
+"""The estimated time in seconds after a cell's run, in which programs end and figures are computed."""
 SIGNALS = (("INT", 2.0), ("TERM", 5.0))
-"""How programs are asked to end, and how long each may take."""
+"""The signals that end programs, and the time limit for each in seconds."""
 PAUSE_S = 1.0
-"""Between the sender's end and the receiver's, so that what is under way is still shown."""
+"""The time in seconds between the sender's end and the receiver's, for packets that are still in transit."""
 WAITED = 0.05
-"""Share of its time that a thread may wait for a processor: beyond it the figures are not the program's own."""
+"""The largest share of time that a thread may wait for a processor; above it the machine distorts the figures."""
 LATE = 0.01
-"""Pictures of the clip that may be handed over more than a picture late."""
+"""The largest share of the clip's pictures that may be handed over more than one picture interval late."""
 _KEPT = "shown.y"
-"""Pictures that VMAF is measured of."""
+"""The file of pictures for VMAF."""
 _LINES = 5
-"""Of a failed program's log."""
+"""The number of lines of a failed program's log that are reported."""
 LEFT = "programs"
-"""The folder of a cell with what the programs have left: no figure of the wire is read from there."""
+"""The folder with the programs' files; no figures of the wire are read from it."""
 _SAID = {"session.sdp": 1 << 16, "stats.jsonl": 64 << 20, "look.tsv": 64 << 20}
-"""What is read of that folder where the pair's file says so, and how many bytes it may have."""
+"""The files in that folder that are read if the pair's file requests it, and their largest sizes in bytes."""
 _ACCESS = {"rate": "1Gbps", "queue": {"kind": "droptail", "limit": "1000p"}}
 
 
 @dataclass(frozen=True)
 class Task:
-    """A cell that is to run."""
+    """A cell to run."""
 
     network: str
     run: int
@@ -53,27 +53,27 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it."""
+    """The result of a cell."""
 
     network: str
     run: int
     figures: Figures = field(default_factory=dict)
     by: str | None = None
     failed: Mapping[str, Any] | None = None
-    """Reason, program, detail, and the last lines of its log."""
+    """The reason of a failure, the program, details, and the last lines of its log."""
     doubts: tuple[str, ...] = ()
-    """Why its figures are not to be trusted."""
+    """The reasons why the figures are not trusted."""
     processors: float = 0.0
-    """How many the pair's programs used."""
+    """The mean number of processors that the pair's programs used."""
     series: Mapping[str, Any] = field(default_factory=dict)
-    """What a page draws over time."""
+    """The data of a page's figures over time."""
     lateness: Mapping[str, Any] = field(default_factory=dict)
-    """What the emulation says of its own punctuality."""
+    """The emulation's statistics of its own timer lateness."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What the cells of a judgement share."""
+    """The settings that all cells of a judgement share."""
 
     pair: Pair
     networks: Mapping[str, Network]
@@ -82,18 +82,18 @@ class Setup:
     up: bool
     level: str | None
     rooms: Path
-    """Where cells have their folders while they run."""
+    """The parent of the cells' folders during the run."""
     user: tuple[int, int] | None = None
-    """User and group that the programs run as; `None`: those of the judge."""
+    """The user and group of the programs; `None` means those of the judge."""
 
 
 def begin(setup: Setup) -> Callable[[Task], Outcome]:
-    """Return what runs a task."""
+    """Return the function that runs a task."""
     return lambda task: run(setup, task)
 
 
 def scenario(setup: Setup, network: str, seed: int) -> dict[str, Any]:
-    """Return the scenario of a cell: hosts of their own around the network's bottleneck, and events after the lead."""
+    """Return the scenario of a cell: separate hosts around the network's bottleneck, and events after the lead time."""
     pair, of = setup.pair, setup.networks[network]
     shape, access = of.topology, of.topology.get("access", _ACCESS)
     used = [host for host in HOSTS if host != "relay" or any(p.on == host for p in pair.programs)]
@@ -125,7 +125,7 @@ def scenario(setup: Setup, network: str, seed: int) -> dict[str, Any]:
 
 
 def run(setup: Setup, task: Task) -> Outcome:
-    """Run a cell, score it, and leave its folder."""
+    """Run a cell, score it, and keep the evidence in the cell's folder."""
     place = setup.folder / "cells" / task.network.replace("/", "_") / str(task.run)
     place.parent.mkdir(parents=True, exist_ok=True)
     rooms = Rooms(setup.rooms / place.relative_to(setup.folder).with_name(f"{task.run}.work"))
@@ -146,7 +146,7 @@ def run(setup: Setup, task: Task) -> Outcome:
         tap=[node for node in HOSTS if node in table["nodes"]],
     ).run
     if not os.path.samestat(folder, place.parent.stat()):
-        # A program of the judge's own user can rename folders above it.
+        # A program that runs as the judge's user could have renamed parent folders.
         detail = f"{place.parent} is not the folder that was there when the programs began"
         return _failed(task, place, {"reason": "evidence-moved", "program": "", "detail": detail})
     for path in rooms.judge.iterdir():
@@ -178,27 +178,27 @@ def run(setup: Setup, task: Task) -> Outcome:
 
 @dataclass(frozen=True)
 class Rooms:
-    """The folders of a cell while it runs."""
+    """The folders of a cell during its run."""
 
     work: Path
 
     @property
     def judge(self) -> Path:
-        """What the judge writes: programs can't."""
+        """The judge's folder, which programs can't write."""
         return self.work / "judge"
 
     @property
     def pipes(self) -> Path:
-        """The pipes, and the clip's files, which programs can open and not replace."""
+        """The folder of the pipes and the clip's files, which programs can open but not replace."""
         return self.work / "pipes"
 
     @property
     def cell(self) -> Path:
-        """The folder that is the programs' own."""
+        """The programs' folder."""
         return self.work / "cell"
 
     def make(self, setup: Setup) -> None:
-        """Make the folders, and open the way to them for the user that programs run as."""
+        """Create the folders, and give the programs' user access to them."""
         for path in (self.judge, self.pipes, self.cell):
             path.mkdir(parents=True)
         if setup.user is None:
@@ -211,7 +211,7 @@ class Rooms:
 
 
 def take_said(pair: Pair, place: Path) -> None:
-    """Put beside the evidence what the pair's file has programs say: a description, and a browser's own counts."""
+    """Copy the programs' files that the pair's file requests, such as a session description, to the evidence."""
     wanted = ["session.sdp", *(["stats.jsonl", "look.tsv"] if pair.pictures.source == "browser" else [])]
     for name in wanted:
         said = place / LEFT / name
@@ -220,7 +220,7 @@ def take_said(pair: Pair, place: Path) -> None:
 
 
 def _vmaf(cell: Cell) -> float | None:
-    """Measure what was shown in the time that counts; the pictures are gone then."""
+    """Measure VMAF of the pictures in the scored time, and delete them."""
     assert cell.pair.clip is not None
     rows = cell.rows("look.tsv", ("at", "number", "psnr", "least", "ssim")).drop_nulls("psnr")
     numbers = [int(number) for number in rows["number"]]
@@ -240,17 +240,17 @@ def _failed(task: Task, place: Path, told: Mapping[str, Any]) -> Outcome:
 
 
 def doubts(cell: Cell, emulation: Mapping[str, Any], loads: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """Yield why a cell is not to be trusted."""
+    """Yield the reasons why a cell's figures are not trusted."""
     if not emulation["trustworthy"]:
         yield f"{100 * emulation['late_frac']:.1f} % of the datagrams left the network more than 1 ms late"
     for load in loads:
-        # When pictures were handed over is looked at below.
+        # The feed is checked below, by its hand-over times.
         if load["program"] != "feed" and load["waited"] > WAITED:
             who = "what reads the pictures" if load["program"] == "look" else load["program"]
             yield f"{who} waited {100 * load['waited']:.0f} % of the time for a processor"
     fed = cell.rows("feed.tsv", ("number", "due", "at"))
     if fed.height and cell.pair.clip is not None:
-        # What a program does not take while it begins is none of the machine's doing.
+        # Before the scored time a late hand-over is due to the program's start, not to the machine.
         low, high = (cell.began + at for at in cell.window)
         rate = float(cell.pair.clip.rate)
         begun = fed["due"][0] - fed["number"][0] / rate
@@ -262,7 +262,7 @@ def doubts(cell: Cell, emulation: Mapping[str, Any], loads: Iterable[Mapping[str
 
 
 def _plan(setup: Setup, rooms: Rooms, seed: int) -> hosts.Plan:
-    """Return what the crew of a cell does."""
+    """Return the plan of a cell's crew."""
     pair, clip = setup.pair, setup.pair.clip
     long = pair.lead_s + pair.seconds + AFTER_S
     used = pair.used

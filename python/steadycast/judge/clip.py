@@ -1,6 +1,6 @@
-"""The marked clip of a pair: made once, handed to the sender at its own pace, and found again in what is shown.
+"""The marked clip of a pair: created once, fed to the sender in real time, and recognised in the displayed pictures.
 
-The judge runs this module for each FIFO: it ends with the program at the other end, or when it is asked to.
+The judge runs this module as a process for each FIFO. It ends with the program at the other end, or on a signal.
 """
 
 from __future__ import annotations
@@ -35,29 +35,32 @@ from steadycast.media.vmaf import vmaf
 
 _FORMAT = 2
 SSIM_EVERY = 15
-"""Of so many pictures one is measured by SSIM, which takes ten times as long as PSNR."""
+"""The interval of pictures whose SSIM is measured, because SSIM takes ten times as long as PSNR."""
 _COARSE = 4
-"""A picture that is worse than the clip at this fraction of its width and height is damaged, or coded beyond use."""
+"""The reduction of width and height that sets the threshold of damage.
+
+A picture with a lower quality than the clip at that resolution is damaged, or coded too coarsely to be of use.
+"""
 
 
 @dataclass(frozen=True)
 class Marked:
-    """A clip that a pair carries."""
+    """The clip of a pair, whose pictures carry their number as a mark."""
 
     source: str = "synthetic"
     size: str = "640x360"
     fps: str = "30"
     mark: bool = True
-    """Without it only what is on the wire can be judged."""
+    """Whether pictures are marked; without marks only the packets on the wire can be judged."""
 
     def raw(self) -> RawVideo:
-        """Return its pictures, scaled and without marks, which are shown again and again."""
+        """Return the clip's pictures, scaled and without marks; the clip is looped."""
         source: Source = Synthetic() if self.source == "synthetic" else Clip.of(clips.find(self.source))
         return raw_video(source, self.size, self.fps)
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Width and height; of "clip" those of the file."""
+        """The width and height; "clip" means those of the file."""
         if self.size == "clip":
             raw = self.raw()
             return raw.width, raw.height
@@ -69,7 +72,7 @@ class Marked:
         return self.raw().fps if self.fps == "clip" else parse_fps(self.fps, Fraction(25), "clip.fps")
 
     def file(self, kind: str, seconds: float) -> Path:
-        """Return the clip as a file of that many seconds, from the cache: "y4m", or "mkv" with FFV1 in it."""
+        """Return the clip as a file of this length from the cache: "y4m", or "mkv" with the codec FFV1."""
         raw = self.raw()
         facts = {
             "format": _FORMAT,
@@ -90,7 +93,7 @@ class Marked:
         return path
 
     def picture(self, raw: RawVideo, number: int) -> U8:
-        """Return the picture of a number."""
+        """Return the picture with this number."""
         samples = np.array(raw.samples[number % len(raw)])
         if self.mark:
             mark.paint(samples, raw.width, raw.height, number)
@@ -106,10 +109,10 @@ def _header(raw: RawVideo) -> bytes:
 
 
 def feed(clip: Marked, fifo: Path, log: IO[str]) -> None:
-    """Write the clip into a FIFO at its own pace, from when somebody reads there; drop what is late by a picture.
+    """Write the clip into a FIFO in real time, beginning with the first reader; drop pictures that are one late.
 
-    A line of ``log`` per picture that was handed over: its number, and when it was due and when its first byte was
-    written, by the monotonic clock. Who opens the FIFO again (some programs look first) is given a header again.
+    Each line of ``log`` has a picture's number, its due time, and the time at which its first byte was written, by the
+    monotonic clock. If the FIFO is opened again (some programs probe it first), the header is repeated.
     """
     raw = clip.raw()
     began: float | None = None
@@ -119,7 +122,7 @@ def feed(clip: Marked, fifo: Path, log: IO[str]) -> None:
             _whole(pipe, _header(raw))
             while True:
                 began = began or time.monotonic()
-                # What the other end did not take in time it does not get.
+                # Pictures that the reader did not accept in time are skipped.
                 number = max(number + 1, int((time.monotonic() - began) * raw.fps))
                 due = began + float(number / raw.fps)
                 time.sleep(max(0.0, due - time.monotonic()))
@@ -138,14 +141,14 @@ def _whole(pipe: Any, data: bytes) -> None:
 
 
 class Shape(NamedTuple):
-    """How pictures lie in a stream."""
+    """The layout of pictures in a stream."""
 
     width: int
     height: int
     size: int
-    """Bytes of a picture."""
+    """The size of a picture in bytes."""
     deep: int
-    """Bits of a sample."""
+    """The number of bits per sample."""
 
     def luma(self, data: bytes) -> U8:
         """Return the luma of a picture, in 8 bits."""
@@ -156,7 +159,7 @@ class Shape(NamedTuple):
 
 
 _PLANES = {"420": 6, "422": 8, "444": 12, "mono": 4}
-"""Quarters of a sample per sample of luma, by the colour spaces of y4m."""
+"""The number of samples per four luma samples, by the colour spaces of y4m."""
 _RAW = {
     "yuv420p": ("420", 8),
     "nv12": ("420", 8),
@@ -168,14 +171,14 @@ _RAW = {
 
 
 def shape_of(width: int, height: int, colours: str, deep: int) -> Shape:
-    """Return how pictures of a size and a colour space lie."""
+    """Return the layout of pictures with a size and a colour space."""
     half = ((width + 1) // 2) * ((height + 1) // 2) * 2
     chroma = {"420": half, "422": (width + 1) // 2 * height * 2, "444": 2 * width * height, "mono": 0}
     return Shape(width, height, (width * height + chroma[colours]) * (1 if deep == 8 else 2), deep)
 
 
 def raw_shape(text: str) -> Shape:
-    """Read how raw pictures lie, of a pair's file: "yuv420p 640x360"."""
+    """Parse the layout of raw pictures in a pair's file: "yuv420p 640x360"."""
     found = re.fullmatch(r"(\w+) +(\d+)x(\d+)", text.strip())
     if found is None or found[1] not in _RAW:
         remedy = f'write for example "yuv420p 640x360"; formats are {", ".join(_RAW)}'
@@ -184,7 +187,7 @@ def raw_shape(text: str) -> Shape:
 
 
 def y4m_shape(header: bytes) -> Shape:
-    """Read the header of y4m, without its end of line."""
+    """Parse a y4m header without its line end."""
     words = {word[:1]: word[1:] for word in header.decode("ascii", "replace").split()[1:]}
     colours = words.get("C", "420jpeg")
     kind = next((each for each in _PLANES if colours.startswith(each)), None)
@@ -196,7 +199,7 @@ def y4m_shape(header: bytes) -> Shape:
 
 
 def pictures(stream: IO[bytes], shape: Shape | None) -> Iterator[tuple[float, Shape, bytes]]:
-    """Yield pictures of a stream as they come whole, with the time: y4m, or raw ones of this shape."""
+    """Yield complete pictures of a stream with their arrival time: y4m, or raw pictures of this shape."""
     raw = shape
     while True:
         if raw is None:
@@ -218,7 +221,7 @@ Item = TypeVar("Item")
 
 
 def cut(luma: U8, crop: Crop | None) -> U8:
-    """Take the part of a picture in which the clip is: its width, its height, and where it begins."""
+    """Return the part of a picture that shows the clip; a crop has its width, its height and its position."""
     if crop is None:
         return luma
     width, height, left, top = crop
@@ -226,7 +229,7 @@ def cut(luma: U8, crop: Crop | None) -> U8:
 
 
 class Measured:
-    """Measures pictures against those of the clip, without the strip that has the mark."""
+    """Measures pictures against those of the clip, without the strip with the mark."""
 
     def __init__(self, clip: Marked, kept: IO[bytes] | None = None) -> None:
         self._raw, self._count, self._kept = clip.raw(), 0, kept
@@ -234,7 +237,7 @@ class Measured:
         self._coarse: dict[int, float] = {}
 
     def of(self, luma: U8, number: int) -> tuple[float, float, float | None]:
-        """Return PSNR of luma, the PSNR below which the picture is damaged, in dB, and of some pictures SSIM."""
+        """Return luma PSNR, the PSNR threshold of damage, both in dB, and SSIM for some pictures."""
         import av
 
         from steadycast.core import core
@@ -257,7 +260,7 @@ class Measured:
 
 
 def coarse(luma: U8) -> U8:
-    """Return a picture as it is when it is made of squares of `_COARSE` samples, each with their mean."""
+    """Return a picture in which each square of `_COARSE` by `_COARSE` samples has its mean."""
     height, width = luma.shape
     across, down = (np.arange(0, side, _COARSE) for side in (width, height))
     sums = np.add.reduceat(np.add.reduceat(luma.astype(np.float32), down, axis=0), across, axis=1)
@@ -267,16 +270,16 @@ def coarse(luma: U8) -> U8:
 
 
 def look(measured: Measured, stream: IO[bytes], shape: Shape | None, crop: Crop | None, log: IO[str]) -> None:
-    """Write a line per picture: when it was whole by the monotonic clock, its number, and what `Measured` says.
+    """Write a line per picture: its arrival by the monotonic clock, its number, and the results of `Measured`.
 
-    It is read before the one before it has been measured: what measuring takes is no delay of the pair's.
+    Pictures are read ahead of the measurement, whose time must not count as delay of the pair.
     """
     seen = ahead(pictures(stream, shape))
     _tell(measured, ((at, form.luma(data)) for at, form, data in seen), crop, log)
 
 
 def ahead(items: Iterator[Item], room: int = 300) -> Iterator[Item]:
-    """Yield what a thread of its own takes from ``items``, so that a slow user of a few does not hold it up."""
+    """Yield items that a separate thread reads in advance, so that a slow consumer does not delay the reading."""
     waiting: queue.Queue[Item | None] = queue.Queue(room)
 
     def take() -> None:
@@ -292,7 +295,7 @@ def ahead(items: Iterator[Item], room: int = 300) -> Iterator[Item]:
 
 
 def look_at_file(clip: Marked, path: Path, crop: Crop | None, log: IO[str]) -> None:
-    """Write what `look` does of a file, whose time stamps stand for the time."""
+    """Write the lines of `look` for a file, with its time stamps as arrival times."""
     with files.media(path) as container:
         decoded = container.decode(video=0)
         seen = ((float(f.time or 0), f.reformat(format="gray").to_ndarray()) for f in decoded)
@@ -300,7 +303,7 @@ def look_at_file(clip: Marked, path: Path, crop: Crop | None, log: IO[str]) -> N
 
 
 def vmaf_of(clip: Marked, kept: Path, numbers: Sequence[int], counted: Sequence[bool]) -> float | None:
-    """Return the mean VMAF of the pictures that `Measured` has ``kept``, of these numbers, where they are counted."""
+    """Return the mean VMAF of the ``kept`` pictures of `Measured` with these numbers, where ``counted`` is true."""
     raw = clip.raw()
     top = mark.strip(raw.height)
     grey = np.full(((raw.height - top) // 2, raw.width // 2), 128, np.uint8)
@@ -322,7 +325,7 @@ def _tell(measured: Measured, seen: Iterator[tuple[float, U8]], crop: Crop | Non
         luma = cut(whole, crop)
         number = mark.read(luma)
         told: list[float | int | None] = [number]
-        # The same number again is no new picture.
+        # A repeated number is the same picture, which was already measured.
         told += measured.of(luma, number) if number is not None and number != last else (None,) * 3
         last = number if number is not None else last
         log.write("\t".join([f"{at:.5f}", *("" if each is None else f"{each:.8g}" for each in told)]) + "\n")
@@ -348,7 +351,7 @@ def main() -> int:
         if told["what"] == "feed":
             feed(clip, fifo, log)
         shape = raw_shape(told["format"]) if told.get("format") else None
-        # Opened for both, so that it waits for no writer, and sees no end between two of them.
+        # Opened for reading and writing: the open does not wait for a writer, and there is no EOF between two writers.
         with (
             open(os.open(fifo, os.O_RDWR), "rb", buffering=1 << 20) as stream,
             open(told.get("kept") or os.devnull, "wb") as kept,

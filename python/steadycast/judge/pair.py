@@ -1,4 +1,4 @@
-"""A pair: the programs that are judged, what they are given, and what is expected of them, as its file has it."""
+"""The file of a pair: the judged programs, their inputs, and the expectations."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from steadycast.judge.clip import Crop, Marked, raw_shape
 from steadycast.media.vmaf import need as need_vmaf
 
 HOSTS = {"sender": "10.0.0.1", "receiver": "10.0.0.2", "relay": "10.0.0.3"}
-"""Hosts that programs run on, and their addresses; the relay stands beside the receiver, behind the bottleneck."""
+"""The hosts of programs, and their addresses; the relay is beside the receiver, behind the bottleneck."""
 PLACES = (
     *(*HOSTS, "clip", "clip.y4m", "clip.pipe", "pictures", "out"),
     *("sdp", "cell", "here", "seconds", "seed"),
 )
-"""What stands in braces in a program's words, besides `python` and `steadycast`."""
+"""The placeholders of a program's command, in addition to `python` and `steadycast`."""
 FIGURES = (
     *("in_time_pct", "shown_pct", "freezes_per_min", "frozen_pct", "longest_freeze_s", "damaged_pct"),
     *("unread_pct", "delay_p95_ms", "rate_bps", "back_bps", "tcp_bps", "tcp_of_fair_pct", "lost_pct"),
@@ -32,7 +32,7 @@ FIGURES = (
     *("frames", "frames_per_s", "whole_pct", "whole_pct_low", "whole_pct_high", "browser_freezes_per_min"),
     *("dropped_frames", "nack_count", "pli_count", "jitter_buffer_ms"),
 )
-"""Figures that are numbers: bounds name them."""
+"""The numeric figures, which bounds can name."""
 _COMMANDS = {"python": [sys.executable], "steadycast": [sys.executable, "-m", "steadycast"]}
 _READY = ("udp", "tcp", "log", "file", "delay")
 _OURS = ("feed", "look")
@@ -41,7 +41,7 @@ _WORD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 
 @dataclass(frozen=True)
 class Program:
-    """A program of a pair, as its file has it."""
+    """A program of a pair."""
 
     name: str
     on: str
@@ -52,12 +52,12 @@ class Program:
     ends: bool
 
     def used(self) -> set[str]:
-        """Return what stands in braces in it."""
+        """Return the placeholders in the command."""
         texts = (self.run, self.ready, *self.env.values())
         return {found for text in texts for found in _WORD.findall(text) if found}
 
     def words(self, values: Mapping[str, str]) -> list[str]:
-        """Return its command with what stands in braces put in."""
+        """Return the command with its placeholders replaced."""
         if self.shell:
             return ["sh", "-c", filled(self.run, values, quoted=True)]
         words: list[str] = []
@@ -69,7 +69,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Expect:
-    """A bound on a figure of a network, or of all ("*")."""
+    """A bound on a figure of one network, or of all ("*")."""
 
     network: str
     that: str
@@ -79,7 +79,7 @@ class Expect:
 
 @dataclass(frozen=True)
 class Rtp:
-    """What is known of the RTP on the wire; `None`: it is found there."""
+    """The known properties of the RTP streams; `None` means that they are detected on the wire."""
 
     sdp: str | None = None
     media: int | None = None
@@ -91,41 +91,41 @@ class Rtp:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Where what is shown comes from."""
+    """The source of the displayed pictures."""
 
     source: str = "none"
     """pipe, file, browser or none."""
     format: str | None = None
-    """How raw pictures lie; `None`: y4m."""
+    """The format of raw pictures; `None` means y4m."""
     crop: Crop | None = None
     vmaf: bool = False
-    """VMAF is measured, too, after each cell."""
+    """Whether VMAF is measured after each cell."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Programs that are judged together."""
+    """The programs that are judged together."""
 
     name: str
     programs: tuple[Program, ...]
     networks: str = "smoke"
     lead_s: float = 10.0
-    """By then the programs must have begun to send; a network's events count from here."""
+    """The lead time in seconds, by whose end the programs must send; a network's events are relative to its end."""
     seconds: float = 60.0
     clip: Marked | None = None
     rtp: Rtp = Rtp()
     pictures: Pictures = Pictures()
     expect: tuple[Expect, ...] = ()
     folder: Path = Path()
-    """Where its file is: `{here}`."""
+    """The folder of the pair's file: `{here}`."""
 
     @property
     def used(self) -> set[str]:
-        """Return what stands in braces in any program."""
+        """Return the placeholders of all programs."""
         return set[str]().union(*(program.used() for program in self.programs))
 
     def reads(self) -> list[Path]:
-        """Return what the programs' commands name that is there: the programs, their files, and the pair's folder."""
+        """Return the existing paths in the commands: the programs, their files, and the pair's folder."""
         values = {**dict.fromkeys(PLACES, ""), "here": str(self.folder.absolute())}
         words: dict[str, None] = {}
         for program in self.programs:
@@ -136,7 +136,7 @@ class Pair:
 
 
 def filled(text: str, values: Mapping[str, str], *, quoted: bool = False) -> str:
-    """Put values where their names stand in braces; two braces are one."""
+    """Replace placeholders in braces by values; a doubled brace becomes a single one."""
     more = {name: shlex.join(words) for name, words in _COMMANDS.items()}
 
     def one(found: re.Match[str]) -> str:
@@ -158,7 +158,7 @@ def read(path: Path) -> Pair:
 
 
 def of_commands(send: str, receive: str) -> Pair:
-    """Make a pair of two commands; the receiver is started first, and ready when it has the port in its words."""
+    """Create a pair of two commands; the receiver starts first, and is ready when its port is open."""
     programs = [
         {"name": "receive", "on": "receiver", "run": receive, **_guessed(receive)},
         {"name": "send", "on": "sender", "run": send},
@@ -177,7 +177,7 @@ def _guessed(words: str) -> dict[str, str]:
 
 
 def of(table: Mapping[str, Any], where: str, name: str) -> Pair:
-    """Check a pair; ``where`` is what errors call its file, ``name`` its name where it has none."""
+    """Check a pair; ``where`` is the file's name in errors, and ``name`` the default name of the pair."""
     top = _Table(table, where)
     if (version := top.take("format", int, 1)) != 1:
         raise top.wrong("format", f"{version} is not one that this program reads", "write format = 1")
@@ -208,7 +208,7 @@ def of(table: Mapping[str, Any], where: str, name: str) -> Pair:
 
 
 class _Table:
-    """A table of a file, whose keys are taken one by one."""
+    """A table of the file, whose keys are consumed one by one."""
 
     def __init__(self, table: Mapping[str, Any], where: str, path: str = "") -> None:
         self._left, self._where, self._path, self._known = dict(table), where, path, list[str]()
@@ -217,7 +217,7 @@ class _Table:
         return UserError(f"{self._where}: {self._path}{key}", what, remedy)
 
     def take(self, key: str, kind: type | tuple[type, ...], otherwise: Any = None) -> Any:
-        """Take a value; without ``otherwise`` it may be absent."""
+        """Take a value; ``otherwise`` is the default."""
         self._known.append(key)
         value = self._left.pop(key, otherwise)
         kinds = kind if isinstance(kind, tuple) else (kind,)
@@ -230,14 +230,14 @@ class _Table:
         return value
 
     def need(self, key: str, example: str) -> Any:
-        """Take a text that must be there."""
+        """Take a mandatory text."""
         value = self.take(key, str)
         if not value:
             raise self.wrong(key, "missing", f"write for example {key} = {example}")
         return value
 
     def choice(self, key: str, among: Sequence[str], otherwise: str | None = None) -> Any:
-        """Take a text that is one of several."""
+        """Take a text from a list of choices."""
         value = self.take(key, str, otherwise)
         if value not in among:
             what = "missing" if value is None else f"there is no {value!r}"
@@ -256,7 +256,7 @@ class _Table:
         return [_Table(each, self._where, path) for each, path in zip(several, paths, strict=True)]
 
     def end(self) -> None:
-        """Refuse what is left."""
+        """Refuse unknown keys."""
         for key in self._left:
             raise self.wrong(key, "no such key", meant(key, self._known))
 
@@ -352,7 +352,7 @@ def _expect(table: _Table) -> Expect:
 
 
 def need_tools(pair: Pair) -> None:
-    """Make sure that the programs of a pair are there, and what starts them."""
+    """Check that the programs of a pair, and the tools that start them, are installed."""
     for program in pair.programs:
         words = program.words({**dict.fromkeys(PLACES, "x"), "here": str(pair.folder)})
         if not program.shell and shutil.which(words[0]) is None:

@@ -1,8 +1,8 @@
-"""Scores a cell: figures of what was on the wire, of its frames of RTP, and of the pictures that were shown.
+"""Scores a cell: figures of the packets on the wire, of the RTP frames, and of the displayed pictures.
 
-All times are seconds of the emulation. Figures count from the end of the lead on. Those that end in ``_pct`` are
-percentages, in ``_ms`` milliseconds, in ``_s`` seconds, in ``_bps`` bits of IP packets per second. A figure that can't
-be known is absent; `None` is one that never came.
+All times are seconds of the emulation. Figures begin after the lead time. The suffixes are units: ``_pct`` per cent,
+``_ms`` milliseconds, ``_s`` seconds, ``_bps`` bit/s of IP packets. An unknown figure is absent; `None` means that the
+event did not occur.
 """
 
 from __future__ import annotations
@@ -22,34 +22,37 @@ from steadycast.core import core
 from steadycast.folder import number
 from steadycast.judge import mark
 from steadycast.judge.pair import Pair, seconds
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.media.table import F64
 
 _LARGEST = 1e15
-"""A number of a program's that is larger is none that it has measured; NaN is none either."""
+"""Larger numbers from programs are invalid measurements, and so is NaN."""
 LEVELS = ("wire", "rtp", "picture", "browser")
 BY = {"picture": "p", "browser": "b", "rtp": "r", "wire": "w"}
 LEAST_DATAGRAMS = 50
-"""Fewer in the time that counts are no traffic."""
+"""The least number of datagrams in the scored time; fewer count as no traffic."""
 _RUN, _RUN_S = 20, 1.0
-"""So many datagrams in so many seconds are a sender's begin."""
+"""The number of datagrams within a number of seconds that mark the beginning of sending."""
 _GAP_S = 0.2
-"""A longer gap between arrivals is silence."""
+"""The longest gap between arrivals in seconds that does not count as silence."""
 _BURST_S = 0.005
 RECOVERED_S, _RATE, _CAPACITY, _DELAY_S = 3.0, 0.8, 0.9, 0.1
-"""A pair has recovered when for 3 s on end its rate over a second is 80 % of what it was, or of 90 % of the capacity
-where that is less, and the 95th percentile of its delay is at most 100 ms above the path's."""
+"""Conditions of recovery, which must hold for 3 s.
+
+The rate over 1 s is at least 80 % of its former value, or 80 % of 90 % of the capacity if that is less. The 95th
+percentile of the delay is at most 100 ms above the path's.
+"""
 _STREAM, _STEPS, _REGULAR = 16, 64, 0.9
-"""A stream of RTP: at least 16 packets, of whose steps in sequence number 90 % go from 1 to 64."""
+"""An RTP stream has at least 16 packets, and 90 % of its sequence number steps are from 1 to 64."""
 _PLAUSIBLE_S = 10.0
-"""A mark further from what the time says is none."""
+"""Marks that differ from the expected picture number by more than this time, in seconds, are misread."""
 _UNREAD = 0.2
 
 Figures = dict[str, Any]
 
 
 class FailedError(Exception):
-    """A cell without figures: the reason in a word, and the rest."""
+    """The error of a cell without figures: the reason in a word, and the details."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(reason, detail)
@@ -58,7 +61,7 @@ class FailedError(Exception):
 
 @dataclass(frozen=True)
 class Cell:
-    """What a cell has left."""
+    """The evidence of a cell: its folder and the parameters of the run."""
 
     folder: Path
     pair: Pair
@@ -67,18 +70,18 @@ class Cell:
 
     @property
     def window(self) -> tuple[float, float]:
-        """From when to when figures count."""
+        """The beginning and the end of the scored time."""
         return self.pair.lead_s, self.pair.lead_s + self.pair.seconds
 
     @cached_property
     def wire(self) -> pl.DataFrame:
-        """Datagrams that the pair's hosts sent."""
+        """The datagrams that the pair's hosts sent."""
         if not (self.folder / "wire.parquet").exists():
             raise FailedError("no-traffic", "not one datagram; is it sent to {receiver}?")
         return pl.read_parquet(self.folder / "wire.parquet").sort("sent_s", "number")
 
     def way(self, back: bool = False) -> pl.DataFrame:
-        """Return datagrams from the sender's host to those of the receiver, or back."""
+        """Return the datagrams from the sender's host to the receiver's, or in the other direction."""
         return self.wire.filter((pl.col("to") if back else pl.col("from")) == "sender")
 
     @cached_property
@@ -88,7 +91,7 @@ class Cell:
 
     @cached_property
     def events(self) -> list[tuple[float, dict[str, Any]]]:
-        """Changes of the bottleneck, in the direction in which the pair sends."""
+        """The changes of the bottleneck, in the direction of the media."""
         way = "back" if self.up else "forward"
         found = []
         for event in self.scenario.get("event", []):
@@ -103,7 +106,7 @@ class Cell:
         return sorted(found, key=lambda each: each[0])
 
     def own_delay(self, at: F64) -> F64:
-        """Return the path's own delay at times, in seconds."""
+        """Return the path's propagation delay at given times, in seconds."""
         links = {link.get("name"): link for link in self.scenario["link"]}
         bottleneck = links["bottleneck"]
         first = {**bottleneck, **bottleneck.get("back", {})} if self.up else bottleneck
@@ -119,7 +122,7 @@ class Cell:
 
     @cached_property
     def capacity(self) -> tuple[F64, F64]:
-        """Begins of intervals, and what the bottleneck could carry in each."""
+        """The beginnings of intervals, and the bottleneck's capacity in each."""
         links = pl.read_parquet(self.folder / "links.parquet").filter(
             pl.col("link") == "bottleneck", pl.col("direction") == ("back" if self.up else "forward")
         )
@@ -127,9 +130,9 @@ class Cell:
 
     @cached_property
     def tcp(self) -> tuple[int, F64, F64]:
-        """How many TCP flows are beside the pair, and their rate together: begins of intervals, and bit/s.
+        """The number of competing TCP flows, and their total rate: beginnings of intervals, and bit/s.
 
-        A flow that pauses has no fair share, and is not counted.
+        Flows with pauses have no fair share, and are not counted.
         """
         ends = [node for flow in self.scenario.get("flow", []) if "off" not in flow for node in flow["to"]]
         if not ends:
@@ -140,16 +143,16 @@ class Cell:
 
     @cached_property
     def crew(self) -> list[dict[str, Any]]:
-        """What the crew says of its programs."""
+        """The crew's log of its programs."""
         return [json.loads(line) for line in (self.folder / "crew.jsonl").read_text().splitlines()]
 
     @property
     def began(self) -> float:
-        """The monotonic clock's time at which the emulation began."""
+        """The emulation's start on the monotonic clock."""
         return float(self.crew[0]["monotonic_s"])
 
     def rows(self, name: str, columns: Sequence[str]) -> pl.DataFrame:
-        """Read a table of numbers that the judge's own programs write, or a browser's; bad lines are left out."""
+        """Read a table of numbers from the judge's programs or a browser; malformed lines are skipped."""
         path = self.folder / name
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         kept = [row for line in lines if (row := _numbers(line, len(columns))) is not None]
@@ -160,7 +163,7 @@ class Cell:
 
 
 def _numbers(line: str, count: int) -> list[float | None] | None:
-    """Read a line of this many numbers, some of which may be absent; `None` for any other."""
+    """Parse a line of ``count`` numbers, which may be empty; `None` if the line is malformed."""
     cells = line.split("\t")
     try:
         values = [float(cell) if cell else None for cell in cells]
@@ -171,7 +174,7 @@ def _numbers(line: str, count: int) -> list[float | None] | None:
 
 
 def score(cell: Cell, level: str | None = None) -> tuple[Figures, str]:
-    """Return the figures of a cell, and the level that frames and freezes are taken from.
+    """Return the figures of a cell, and the source of the figures of frames and freezes.
 
     Raises:
         FailedError: the cell has no figures.
@@ -213,17 +216,17 @@ def spread(values: F64) -> dict[str, float] | None:
 
 
 def wire(cell: Cell) -> Figures:
-    """Score what any protocol leaves on the wire.
+    """Score the packets on the wire, for any protocol.
 
     Raises:
-        FailedError: there is no traffic, or it came after the lead.
+        FailedError: there is no traffic, or it began after the lead time.
 
     """
     low, high = cell.window
     way = cell.way()
     offers = way.filter(pl.col("copy") == 0).unique("number", keep="first", maintain_order=True)
     sent = offers["sent_s"].to_numpy()
-    # What programs sent before the last one was started, to describe a session for example, is no begin.
+    # Datagrams before the start of the last program, for example session descriptions, are not media.
     after = sent[sent >= max((e["t"] for e in cell.crew if e["what"] == "start"), default=0.0)]
     runs = np.flatnonzero(after[_RUN - 1 :] - after[: max(0, len(after) - _RUN + 1)] <= _RUN_S)
     inside = (sent >= low) & (sent < high)
@@ -267,7 +270,7 @@ def wire(cell: Cell) -> Figures:
 
 
 def _burst(sent: F64, bytes_: F64, low: float, high: float) -> float | None:
-    """95th percentile over seconds of the most bytes sent in 5 ms, over the mean of 5 ms."""
+    """Return the burstiness: the peak bytes in 5 ms of each second, 95th percentile, relative to the mean of 5 ms."""
     bins = np.bincount(((sent - low) / _BURST_S).astype(int), bytes_, round((high - low) / _BURST_S) + 1)
     each = round(1 / _BURST_S)
     whole = bins[: len(bins) // each * each].reshape(-1, each)
@@ -276,9 +279,9 @@ def _burst(sent: F64, bytes_: F64, low: float, high: float) -> float | None:
 
 
 def _recoveries(cell: Cell, came: pl.DataFrame) -> list[float | None]:
-    """How long after each change of the network the pair had recovered, in seconds; `None`: not before the next one.
+    """Return the recovery time after each change of the network, in seconds; `None` if the next change was earlier.
 
-    ``came`` are the datagrams that arrived, in that order.
+    ``came`` has the received datagrams in the order of arrival.
     """
     low, high = cell.window
     changes = sorted({at for at, _ in cell.events if low < at < high})
@@ -318,20 +321,20 @@ def _recoveries(cell: Cell, came: pl.DataFrame) -> list[float | None]:
 
 @dataclass
 class Rtp:
-    """Frames of RTP."""
+    """The RTP frames of a cell, with their figures."""
 
     figures: Figures
     first_s: dict[int, float] = field(default_factory=dict)
-    """When each frame's first packet left, by its time stamp."""
+    """The sending time of each frame's first packet, by RTP time stamp."""
     clock: int = 90_000
 
 
 def rtp(cell: Cell) -> Rtp | None:
-    """Score the frames of RTP, SRTP's too; `None` where none is on the wire."""
+    """Score the frames of RTP or SRTP; `None` if there is no RTP on the wire."""
     told = cell.pair.rtp
     way = cell.way().filter(pl.col("ssrc").is_not_null()) if "ssrc" in cell.wire.columns else None
     streams = [] if way is None else _streams(way)
-    # The stream of pictures: the one that is named, or the largest.
+    # The media stream is the one that the pair's file names, or the largest.
     media = next((each for each in streams if told.media in (None, each["pt"][0])), None)
     if media is None:
         return None
@@ -372,7 +375,7 @@ def rtp(cell: Cell) -> Rtp | None:
 
 
 def _streams(way: pl.DataFrame) -> list[pl.DataFrame]:
-    """Take datagrams apart into streams of RTP, the largest first."""
+    """Divide datagrams into RTP streams, the largest first."""
     found = []
     for each in way.partition_by("from_port", "to_port", "ssrc", "pt", maintain_order=True):
         numbers = each.filter(pl.col("copy") == 0)["seq"].to_numpy().astype(np.int64)
@@ -383,10 +386,10 @@ def _streams(way: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def _frames(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return a row per frame, in the order in which they left.
+    """Return a row per frame, in sending order.
 
-    A packet is there when it arrived, or when a retransmission of the same time stamp did that is two bytes longer:
-    the original's number stands before its payload (RFC 4588), in ciphertext under SRTP.
+    A packet counts as received if it arrived, or if a retransmission with the same time stamp and two more bytes did.
+    The two bytes are the original sequence number before the payload (RFC 4588), which SRTP encrypts.
     """
     packets = media.group_by("seq", "rtp_ts", maintain_order=True).agg(
         pl.col("sent_s").min(), pl.col("arrived_s").min(), pl.col("bytes").first()
@@ -414,7 +417,7 @@ def _frames(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _whole(frames: pl.DataFrame, *, parity: bool) -> Figures:
-    """Return the share of whole frames; with parity, which can't be read, from where to where it goes."""
+    """Return the share of whole frames; with parity, whose effect is unknown, its lower and upper bound."""
     whole = 100 * float(frames["whole"].to_numpy().mean())
     if not parity:
         return {"whole_pct": whole}
@@ -422,7 +425,7 @@ def _whole(frames: pl.DataFrame, *, parity: bool) -> Figures:
 
 
 def _codec(cell: Cell) -> str | None:
-    """Return the codec that the session description names, where its key frames can be told from four bytes."""
+    """Return the codec in the session description, if four bytes of its payload identify key frames."""
     path = cell.folder / "session.sdp"
     text = path.read_text(errors="replace").upper() if path.exists() else ""
     clear = "SAVP" not in text
@@ -430,7 +433,7 @@ def _codec(cell: Cell) -> str | None:
 
 
 def _keys(media: pl.DataFrame, frames: pl.DataFrame, codec: str) -> pl.Series:
-    """Tell for each frame whether a decoder can begin with it, by the first bytes of its packets."""
+    """Return for each frame whether it is a key frame, by the first bytes of its packets."""
     stamps = {
         stamp
         for stamp, head in media.select("rtp_ts", "head").iter_rows()
@@ -440,7 +443,7 @@ def _keys(media: pl.DataFrame, frames: pl.DataFrame, codec: str) -> pl.Series:
 
 
 def _begins(codec: str, head: bytes) -> bool:
-    """Tell whether the payload that begins so is of a key frame (RFC 6184, 7798, 7741)."""
+    """Return whether a payload with these first bytes belongs to a key frame (RFC 6184, 7798, 7741)."""
     if codec == "H264":
         kind = head[0] & 31
         inner = head[3] & 31 if kind == 24 else head[1] & 31 if kind == 28 else kind
@@ -454,10 +457,10 @@ def _begins(codec: str, head: bytes) -> bool:
 
 
 def _shown(frames: pl.DataFrame, deadline: float, *, chained: bool) -> F64:
-    """Return when frames are shown: whole ones, after all before them were shown or given up.
+    """Return the display times of frames: a whole frame is shown once all before it were shown or given up.
 
-    A frame is given up ``deadline`` after it left. After that nothing is shown until a key frame, where those are
-    known.
+    A frame is given up ``deadline`` seconds after it was sent. The frames after it are not shown until the next key
+    frame, if key frames are known.
     """
     shown, waits, broken = [], 0.0, False
     keys = frames["key"].to_list() if chained else [True] * frames.height
@@ -475,7 +478,7 @@ def _shown(frames: pl.DataFrame, deadline: float, *, chained: bool) -> F64:
 
 
 def frozen(shown: F64, low: float, high: float) -> Figures:
-    """Return freezes between two times, of when pictures were shown; until the first one a viewer waits."""
+    """Return the freezes between two times from the display times of pictures; the wait for the first one counts."""
     times = np.concatenate([[low], shown[(shown > low) & (shown < high)], [high]])
     told = json.loads(core.freezes([True] * (len(times) - 1), np.diff(times).tolist()))
     return {
@@ -489,10 +492,10 @@ def frozen(shown: F64, low: float, high: float) -> Figures:
 
 
 def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
-    """Score the pictures that were shown, by their marks; `None` where nobody looked.
+    """Score the displayed pictures by their marks; `None` if they were not captured.
 
     Raises:
-        FailedError: there were none, or too many without a mark.
+        FailedError: no pictures were displayed, or too many have no mark.
 
     """
     assert cell.pair.clip is not None
@@ -508,7 +511,7 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
     at, raw = shown["at"].to_numpy(), shown["number"].to_numpy()
     number = _unwrapped(at, raw, fps, float(fed["due"][0]) if fed.height else None)
     if not timed:
-        # Its times are those of the clip: the first picture stands for its own.
+        # A file's times are relative to its beginning: the first marked picture aligns them with the clip.
         known = np.flatnonzero(np.isfinite(number))
         at = at - (at[known[0]] - number[known[0]] / fps) + low if len(known) else at
     inside = (at >= low) & (at < high)
@@ -537,13 +540,13 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
     if fed.height:
         handed = dict(zip(fed["number"].cast(int).to_list(), fed["at"].to_list(), strict=True))
     elif timed:
-        # A browser begins to send some pictures after its camera began: its first frame is not known.
+        # A browser drops some of its camera's first pictures, so that its first frame is unknown.
         frames = None if cell.pair.pictures.source == "browser" else frames
         handed = _handed(first, frames, fps)
     else:
         handed = {n: low + n / fps for n in range(int(cell.pair.seconds * fps))}
     delays = {n: t - handed[n] for n, t in first.items() if n in handed}
-    # The mark of a damaged picture may be another's, which would be the fastest.
+    # The mark of a damaged picture may be misread as a later number, which would give too small a delay.
     least = min((t for n, t in delays.items() if n in sound), default=min(delays.values(), default=0.0))
     deadline = cell.pair.rtp.deadline_s
     due = [n for n, t in handed.items() if low <= t < high - least - deadline]
@@ -560,11 +563,11 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
 
 
 def _unwrapped(at: F64, number: F64, fps: float, began: float | None) -> F64:
-    """Return marks as numbers of pictures, which don't wrap; NaN for those that the time makes impossible."""
+    """Return marks as unwrapped picture numbers; NaN for numbers that are impossible at their time."""
     known = np.isfinite(number)
     if not known.any():
         return number
-    # Where it is known when pictures were handed over none is shown before.
+    # If the hand-over times are known, a picture can't be displayed before its own.
     ahead = _PLAUSIBLE_S * fps if began is None else 1.0
     if began is None:
         began = float(np.median((at - number / fps)[known]))
@@ -575,9 +578,9 @@ def _unwrapped(at: F64, number: F64, fps: float, began: float | None) -> F64:
 
 
 def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[int, float]:
-    """Return when pictures left, where nobody wrote it down: with their frames' first packets, or as the fastest one.
+    """Estimate the sending times of pictures that were not logged: their frames' first packets, or the fastest picture.
 
-    The first frame on the wire is picture 0; time stamps say which the others are.
+    The first frame on the wire is picture 0; RTP time stamps identify the others.
     """
     begin = min(t - n / fps for n, t in first.items())
     left: dict[int, float] = {}
@@ -585,13 +588,13 @@ def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[
         origin, start = next(iter(frames.first_s.items()))
         numbers = (round((s - origin) % 2**32 / frames.clock * fps) for s in frames.first_s)
         left = dict(zip(numbers, frames.first_s.values(), strict=True))
-        # No picture is shown before it was sent: then the first frame was another.
+        # A display time before the sending time disproves that the first frame was picture 0.
         left, begin = (left, start) if all(t > left.get(n, 0) for n, t in first.items()) else ({}, begin)
     return {n: left.get(n, begin + n / fps) for n in range(max(first) + 1)}
 
 
 def _quality(shown: pl.DataFrame, unread: int) -> Figures:
-    """Return the quality of new pictures; those whose mark can't be read are damaged, too."""
+    """Return the quality of new pictures; those with an unreadable mark count as damaged."""
     kept = shown.filter(pl.col("psnr").is_not_null())
     if not kept.height:
         return {}
@@ -608,7 +611,7 @@ def _quality(shown: pl.DataFrame, unread: int) -> Figures:
 
 
 def browser(cell: Cell) -> Figures | None:
-    """Score what a browser says of itself: `stats.jsonl`, a line a second of getStats' reports with their time."""
+    """Score a browser's own statistics in `stats.jsonl`: timed reports of getStats, one line per second."""
     low, high = cell.window
     text = (cell.folder / "stats.jsonl").read_text(errors="replace")
     seen = []
@@ -631,7 +634,7 @@ def browser(cell: Cell) -> Figures | None:
     freezes = 60 * grown("freezeCount") / span
     return {
         "freezes_per_min": freezes,
-        "browser_freezes_per_min": freezes,  # stays beside those of the marks
+        "browser_freezes_per_min": freezes,  # kept in addition to the figure from the marks
         "frozen_pct": 100 * grown("totalFreezesDuration") / span,
         "frames_per_s": grown("framesDecoded") / span,
         "dropped_frames": grown("framesDropped"),
@@ -642,7 +645,7 @@ def browser(cell: Cell) -> Figures | None:
 
 
 def _stats(line: str) -> tuple[float, list[dict[str, float]]] | None:
-    """Read a line of a browser's reports: its time, and the numbers of each video that comes in."""
+    """Parse a line of a browser's reports: its time, and the numbers of each inbound video."""
     try:
         told = json.loads(line)
     except (ValueError, RecursionError):
@@ -662,7 +665,7 @@ def _stats(line: str) -> tuple[float, list[dict[str, float]]] | None:
 
 
 def series(cell: Cell) -> dict[str, list[Any]]:
-    """Return what a page draws: per second of the time that counts rates in bit/s and the delay's 95th percentile."""
+    """Return the series of a page, per second of the scored time: rates in bit/s, and the 95th percentile of delay."""
     low, high = cell.window
     seconds_ = int(high - low)
     came = cell.way().filter(pl.col("arrived_s").is_not_null())

@@ -1,4 +1,4 @@
-"""A judgement: which cells are run, how many at once, which again, and what is written of them."""
+"""A judgement: runs all cells with the right parallelism, repeats disturbed ones, and writes the results."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from steadycast.rootless import need_rights
 from steadycast.workers import LostError, Workers, cores
 
 _SHARE, _MOST = 0.6, 8
-"""Of the processors that cells use together, and how many run at once at most."""
+"""The largest share of the processors that cells use together, and the most cells that run in parallel."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """How a pair is to be judged."""
+    """The options of a judgement."""
 
     pair: Pair
     folder: Path = Path()
-    """Where paths of networks begin."""
+    """The base folder of relative network paths."""
     runs: int = 1
     jobs: int | None = None
-    """How many cells at once; `None`: as many as the machine carries."""
+    """The number of parallel cells; `None` derives it from the machine's load."""
     budget_s: float | None = None
     seed: int = 1
     up: bool = False
@@ -52,31 +52,31 @@ class Asked:
     baseline: Path | None = None
     fail_if: Sequence[str] = ()
     keep: str | None = None
-    """An earlier text."""
+    """The text of an earlier judgement."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """A judgement, and what failed of it."""
+    """A finished judgement, and its failures."""
 
     text: str
     json: Json
     fails: list[str]
     untrusted: list[str]
-    """And of which networks the machine was too busy."""
+    """Sentences about the networks in which the machine was too busy."""
     warnings: list[str]
-    """What else is to be said of the programs."""
+    """Further sentences about the programs."""
     nothing_trusted: bool = False
-    """The machine was too busy in each of them."""
+    """Whether the machine was too busy in every network."""
 
 
 def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | None = None) -> Done:
     """Run all cells, and write the text, the numbers and the page into the folder ``out``.
 
     Raises:
-        UserError: the pair, a network or a bound is wrong, or it takes longer than the budget.
-        MissingError: a program is not there, or the right to make network namespaces.
-        KeyboardInterrupt: somebody pressed Ctrl-C; finished cells stand in ``out``.part.
+        UserError: the pair, a network or a bound is wrong, or the judgement would exceed the time budget.
+        MissingError: a program is missing, or the permission to create network namespaces.
+        KeyboardInterrupt: Ctrl-C was pressed; finished cells are in ``out``.part.
 
     """
     pair, told = asked.pair, progress or Silent()
@@ -119,7 +119,7 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
 
 
 def named(asked: str, folder: Path) -> dict[str, Network]:
-    """Read networks that are asked for by sets, names and files, which begin at ``folder``, each once."""
+    """Read the networks given by sets, names and files relative to ``folder``, without duplicates."""
     parts = [part.strip() for part in asked.split(",") if part.strip()]
     if not parts:
         raise UserError("--networks", "there are none", "name a set, for example smoke, or networks")
@@ -127,19 +127,19 @@ def named(asked: str, folder: Path) -> dict[str, Network]:
 
 
 def _changes(name: str, of: Network) -> set[float]:
-    """Return when a network changes; what comes again and again counts once."""
+    """Return the times at which a network changes; a periodic change counts once."""
     changes = [(seconds(event["at"], f"{name}: event.at"), "every" in event) for event in of.event]
     first = min((at for at, _ in changes), default=0.0)
     return {at for at, again in changes if not (again and first < at)}
 
 
 def lasts(name: str, of: Network) -> int:
-    """Return how many seconds show all changes of a network, and what follows them; 0 where there are none."""
+    """Return the duration in seconds that covers all changes of a network and their effects; 0 without changes."""
     return math.ceil(max(changes) + RECOVERED_S + 1) if (changes := _changes(name, of)) else 0
 
 
 def unseen(asked: Asked) -> list[str]:
-    """Say of each network which of its changes come when nothing counts any more: its cell does not show them."""
+    """Warn of changes of networks that are after the end of the scored time."""
     found = []
     for name, of in named(asked.pair.networks, asked.folder).items():
         if late := [at for at in _changes(name, of) if at >= asked.pair.seconds]:
@@ -149,7 +149,7 @@ def unseen(asked: Asked) -> list[str]:
 
 
 def conducted(setup: Setup, tasks: Sequence[Task], jobs: int | None, told: Progress) -> list[Outcome]:
-    """Run all cells, and those again, alone, of which the machine was too busy."""
+    """Run all cells; repeat those alone in which the machine was too busy."""
     found: dict[Task, Outcome] = {}
 
     def run(some: Sequence[Task], at_once: int, what: str = "judging") -> None:
@@ -169,7 +169,7 @@ def conducted(setup: Setup, tasks: Sequence[Task], jobs: int | None, told: Progr
     told("judging", 0, len(tasks))
     rest = list(tasks)
     if jobs is None:
-        # The first runs alone, and says how many fit.
+        # The first cell runs alone, to measure how many fit on the machine.
         run(rest[:1], 1)
         jobs = _jobs(next(iter(found.values())).processors)
         rest = rest[1:]
@@ -183,7 +183,7 @@ def conducted(setup: Setup, tasks: Sequence[Task], jobs: int | None, told: Progr
 
 
 def _jobs(processors: float) -> int:
-    """How many cells may run at once, of which each takes so many processors; without priority one."""
+    """Return the number of parallel cells if each uses ``processors``; 1 without real-time priority."""
     if priority().state != "ok":
         return 1
     return max(1, min(_MOST, int(_SHARE * cores() / max(0.05, processors))))
@@ -207,7 +207,7 @@ def _within_budget(asked: Asked, networks: int) -> None:
 
 
 def _prepare(pair: Pair) -> None:
-    """Make what the cells take from the cache: its pictures, and the files that programs are given."""
+    """Create the cells' inputs in the cache: the clip's pictures, and the files for programs."""
     clip = pair.clip
     assert clip is not None
     _ = clip.raw()

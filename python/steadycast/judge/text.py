@@ -1,4 +1,4 @@
-"""What a judgement says: the text that is kept beside a program, the numbers for other programs, and what must hold."""
+"""The results of a judgement: a text to keep beside the program, JSON for other programs, and checks of bounds."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def _rate(x: float) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A figure in the text."""
+    """A figure's column in the text."""
 
     head: str
     key: str
     less_is_worse: bool
     say: Callable[[float], str]
     floor: float
-    """By how much it may differ from an old text that stays."""
+    """The absolute part of the tolerance within which an old value is kept."""
     share: float = 0.0
-    """And by which share of the old one besides."""
+    """The relative part of that tolerance, as a fraction of the old value."""
 
     def worst(self, values: Sequence[float | None]) -> float | None:
-        """Return the worst of several runs; one that never came is worse than all."""
+        """Return the worst value of several runs; `None` (the event did not occur) is the worst of all."""
         known = [value for value in values if value is not None]
         if len(known) < len(values) or not known:
             return None
@@ -82,27 +82,27 @@ class Judgement:
 
     pair: Pair
     networks: Mapping[str, str]
-    """SHA-256 of what each says, in the order in which they are shown."""
+    """The SHA-256 of each network's definition, in display order."""
     outcomes: Sequence[Outcome]
     volatile: Json
-    """What differs each time."""
+    """The data that differ in each judgement, such as times."""
     anyway: bool = False
-    """Figures that are not to be trusted are judged as well."""
+    """Whether untrusted figures are judged as well."""
 
     def of(self, network: str) -> list[Outcome]:
         """Return a network's runs."""
         return sorted((o for o in self.outcomes if o.network == network), key=lambda o: o.run)
 
     def failed(self, network: str) -> Mapping[str, Any] | None:
-        """Return why a network has no figures: the first of its runs that failed."""
+        """Return the failure of a network's first failed run; `None` if it has figures."""
         return next((o.failed for o in self.of(network) if o.failed is not None), None)
 
     def values(self, network: str, key: str) -> list[Any]:
-        """Return a figure of all runs; those that don't have it are left out."""
+        """Return a figure of all runs that have it."""
         return [o.figures[key] for o in self.of(network) if key in o.figures]
 
     def worst(self, network: str) -> Json:
-        """Return each figure of a network: the worst of its runs, or of those without a direction their mean."""
+        """Return each figure of a network: its worst run, or the mean for figures without a better direction."""
         columns = {column.key: column for column in COLUMNS}
         found: Json = {}
         if self.failed(network) is not None:
@@ -116,7 +116,7 @@ class Judgement:
         return found
 
     def spread(self, network: str, key: str) -> float:
-        """Return the difference of the largest and the least of a figure's runs."""
+        """Return the difference between a figure's largest and smallest run."""
         known = [value for value in self.values(network, key) if number(value) is not None]
         return max(known) - min(known) if known else 0.0
 
@@ -125,7 +125,7 @@ class Judgement:
         return not any(o.doubts for o in self.of(network))
 
     def known(self, network: str, key: str) -> float | None:
-        """Return a figure as conditions see it: absent where it is not to be trusted."""
+        """Return a figure for conditions; `None` if it is not trusted."""
         if not (self.trusted(network) or self.anyway):
             return None
         return number(self.worst(network).get(key))
@@ -135,7 +135,7 @@ class Judgement:
 
 
 def text(judged: Judgement, old: str | None = None) -> str:
-    """Return the text; ``old`` is an earlier one, whose figures stay where the new ones do not differ from it."""
+    """Return the text; figures of the earlier text ``old`` are kept if the new ones are within the tolerance."""
     kept = _lines(old) if old is not None else {}
     runs = max((len(judged.of(network)) for network in judged.networks), default=1)
     pair = judged.pair
@@ -158,7 +158,7 @@ _MASKED = "# left out: dates, machine, versions, lateness (judge.json has them u
 
 
 def cells(judged: Judgement, network: str, old: Mapping[str, str] | None = None) -> list[str]:
-    """Return a network's line: its name, and the figures, or why there are none."""
+    """Return a network's line: its name, and its figures or the reason of the failure."""
     if (failed := judged.failed(network)) is not None:
         program = f"{failed['program']}: " if failed["program"] else ""
         return [network, f"failed: {failed['reason']} ({program}{failed['detail']})"]
@@ -182,7 +182,7 @@ def cells(judged: Judgement, network: str, old: Mapping[str, str] | None = None)
 
 
 def _lines(old: str) -> dict[str, dict[str, str]]:
-    """Read an earlier text."""
+    """Parse an earlier text."""
     rows = [line.split() for line in old.splitlines() if line.strip() and not line.startswith("#")]
     if not rows or rows[0][0] != "network":
         raise UserError("--keep", "this is no text of judge", "name a judge.txt")
@@ -190,7 +190,7 @@ def _lines(old: str) -> dict[str, dict[str, str]]:
 
 
 def _value(said: str) -> float | None:
-    """Return what a cell of the text stands for."""
+    """Parse the value of a cell of the text."""
     found = re.fullmatch(r"(-?\d+(?:\.\d+)?)(M|k|ms|s)?", said)
     return float(found[1]) * {"M": 1e6, "k": 1e3}.get(found[2] or "", 1.0) if found else None
 
@@ -199,7 +199,7 @@ def _value(said: str) -> float | None:
 
 
 def check(networks: Sequence[str], fail_if: Sequence[str], baseline: Path | None) -> None:
-    """Refuse bounds that can't be judged, before anything runs."""
+    """Refuse invalid bounds before the first run."""
     if fail_if and baseline is None:
         remedy = "add --baseline judge.json; a bound on the value itself is an [[expect]] of the pair"
         raise UserError("--fail-if", "it bounds the change against a baseline, and there is none", remedy)
@@ -221,7 +221,7 @@ def _baseline(path: Path) -> Json:
 
 
 def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None) -> list[Json]:
-    """Judge changes against a baseline: NETWORK.FIGURE<CHANGE, "*" for all networks."""
+    """Check conditions on changes against a baseline: NETWORK.FIGURE<CHANGE, with "*" for all networks."""
     if baseline is None:
         return []
     told = _baseline(baseline)
@@ -230,7 +230,7 @@ def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None)
     for condition in map(Condition.read, fail_if):
         pattern, _, key = condition.path.rpartition(".")
         for network in _named([*judged.networks], pattern, "--fail-if"):
-            # A figure that no network can have (TCP's, where there is none) is no failure under "*".
+            # With "*", a figure that a network can't have (TCP's, in a network without TCP) is not a failure.
             if pattern == "*" and key not in was.get(network, {}) and key not in judged.worst(network):
                 continue
             before, now = number(was.get(network, {}).get(key)), judged.known(network, key)
@@ -242,10 +242,10 @@ def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None)
 
 
 def expectations(judged: Judgement) -> list[Json]:
-    """Judge what the pair's file expects."""
+    """Check the expectations of the pair's file."""
     found = []
     for each in judged.pair.expect:
-        # What is expected of a network that is not asked for says nothing.
+        # Expectations of networks that are not part of this judgement are ignored.
         for network in judged.networks if each.network == "*" else {each.network} & set(judged.networks):
             value = judged.known(network, each.that)
             if each.network == "*" and each.that not in judged.worst(network):
@@ -256,7 +256,7 @@ def expectations(judged: Judgement) -> list[Json]:
 
 
 def bound(expected: Json) -> str:
-    """Say what an expectation allows."""
+    """Describe the allowed values of an expectation."""
     return ", ".join(f"{k} {expected[k]:g}" for k in ("min", "max") if expected[k] is not None)
 
 
@@ -269,7 +269,7 @@ def _named(networks: Sequence[str], pattern: str, place: str) -> Sequence[str]:
 
 
 def as_json(judged: Judgement, changes: Sequence[Json], expected: Sequence[Json]) -> Json:
-    """Return all of it for other programs."""
+    """Return the whole judgement as JSON, for other programs."""
     pair = judged.pair
     return {
         "format": FORMAT,
@@ -302,7 +302,7 @@ def _cell(judged: Judgement, network: str) -> Json:
 
 
 def fails(judged: Judgement, changes: Iterable[Json], expected: Iterable[Json]) -> list[str]:
-    """Say what failed, a line each; nothing where all is well."""
+    """Return a line per failure; empty if there are none."""
     lines = []
     for network in judged.networks:
         if (failed := judged.failed(network)) is not None:
@@ -321,7 +321,7 @@ def fails(judged: Judgement, changes: Iterable[Json], expected: Iterable[Json]) 
 
 
 def doubted(judged: Judgement) -> list[str]:
-    """Say of which networks the figures are not to be trusted, and why, a line each."""
+    """Return a line per network with untrusted figures, with the reasons."""
     doubts = {
         network: [doubt for o in judged.of(network) for doubt in o.doubts] for network in judged.networks
     }

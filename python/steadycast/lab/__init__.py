@@ -1,1 +1,1 @@
-"""The lab: a local page on which a scenario's values are moved and what comes of them is seen at once."""
+"""The lab: a local page with sliders for a scenario's values, which shows the results immediately."""

@@ -1,8 +1,8 @@
 """The lab's server: a page, its files, and the requests that the page makes.
 
-It listens on this machine alone. Each request carries a token that only the printed address has; a page from elsewhere
-has neither the token nor the right Host and Origin. The files that it serves stand in a fixed table, and what it
-writes goes into a folder of its own that ends with it.
+It listens on the loopback interface only. Each request carries a token that is part of the printed address; foreign
+pages have neither the token nor the right Host and Origin headers. The served files are listed in a fixed table, and
+the server only writes to a temporary folder.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ Json = dict[str, Any]
 
 PORT = 8765
 _PORTS = 20
-"""How many ports are tried where none is asked for."""
+"""The number of ports that are tried if none is given."""
 _WORKERS = 2
 _PAGES = Board.PLACES // 2
-"""How many tabs are told apart; each has a place on the board for runs and one for films."""
+"""The number of browser tabs that are distinguished; each has a place on the board for runs and one for films."""
 _NEAR_S = 600.0
 """Sessions that began within this time of each other are shown on one clock."""
 _MOST_BODY = 4 * scenario_text.MOST_TEXT
@@ -122,7 +122,7 @@ class Pool:
         at_it.add_done_callback(self._at_it.discard)
         return await asyncio.shield(
             at_it
-        )  # a process is free when it is done, not when nobody waits any more
+        )  # a process is free once its task is done, even if the request was cancelled before
 
     async def _with(self, worker: Workers, task: Task) -> Any:
         try:
@@ -238,7 +238,7 @@ class Lab:
         except Problems as wrong:
             return JSONResponse({"text": text, "problems": wrong.problems}, 422)
         await self.warm.wait()
-        # Where the scenario is a call's path, A is the call.
+        # If the scenario is a call's path, the recorded call takes the place of A.
         given = self.recorded[self.bases.index(asked.base)]
         tasks = [
             Task("run", asked.base, text, sets, (), place, ticket, pictures=asked.pictures)
@@ -299,18 +299,18 @@ class Lab:
         return JSONResponse(told)
 
     async def cancel(self, sent: Json) -> Response:
-        """End what a tab has asked for."""
+        """Cancel a tab's work."""
         tab, pool = _text(sent, "tab", 64), self._pool()
         for film in (False, True):
             pool.board.next(pool.place(tab, film=film))
         return JSONResponse({})
 
     async def watch(self, sent: Json) -> Response:
-        """Say what the watched sessions have told by now."""
+        """Return the status lines of the watched sessions so far."""
         for each in self.watched:
             each.read()
         began = [each.began for each in self.watched if each.began is not None]
-        # Of hosts whose clocks are far apart, or of sessions long after each other, each has its own time.
+        # Sessions at very different times, or of hosts with different clocks, have separate time axes.
         near = bool(began) and max(began) - min(began) < _NEAR_S
         sides = [each.shown(min(began) if near else None) for each in self.watched]
         return Response(_json(sides), media_type="application/json")
@@ -442,9 +442,9 @@ def serve(
         port: where it listens; by default the first free port from 8765 on.
         clips: the folder whose clips the page may name.
         watched: files of status lines; with them the page shows these live sessions, and no scenario.
-        link: what follows the token in the address: a scenario that somebody shared.
+        link: the part of the address after the token, which has a shared scenario.
         opens: open a browser.
-        told: told the address.
+        told: called with the address.
 
     """
     if clips is not None and not clips.is_dir():

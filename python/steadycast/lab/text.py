@@ -25,12 +25,12 @@ from steadycast.toml import inline
 
 Json = dict[str, Any]
 Where = Sequence[str | int]
-"""Where a value stands in a scenario: keys of tables and places in lists."""
+"""The path of a value in a scenario: keys of tables and indices of lists."""
 
 MOST_TEXT = 64 << 10
 """Bytes of the longest text that the lab takes."""
 _MOST_LINKS = 3
-"""How many links have knobs."""
+"""The most links with knobs."""
 _NAMES_FILES = ("clip", "trace", "delay_trace", "loss_trace")
 _SIMULATED = ("reno", "newreno", "sack", "cubic", "bbr", "bbr1", "dctcp", "prague")
 """Congestion controls that the simulated TCP has; the format's others take a kernel."""
@@ -49,7 +49,7 @@ class Base:
     def read(cls, file: Path, network: str | None = None) -> Base:
         """Read and check a scenario file, or a call's path in a folder.
 
-        ``network`` comes in the place of its own, as `--set network=` has it.
+        ``network`` replaces the scenario's network, as `--set network=` does.
         """
         place = scenario_at(path_of(file)).absolute()
         load(place, [] if network is None else [f"network={network}"])
@@ -62,7 +62,7 @@ class Base:
 
     @property
     def name(self) -> str:
-        """What the page calls it."""
+        """The name on the page."""
         return self.place.stem
 
 
@@ -203,7 +203,7 @@ def _put(node: Any, path: Where, value: Any) -> None:
 
 
 def _item(table: Any, value: Any) -> Any:
-    """Return a value as a document takes it into a table: on a line of its own, or within the table's braces."""
+    """Return a value for a document's table: on a separate line, or inside an inline table."""
     import tomlkit
     from tomlkit.items import InlineTable
 
@@ -235,7 +235,7 @@ class Knob:
     kind: str
     """rate, span, size, share, number, whole, choice or switch."""
     value: object
-    """As the text has it, or the default; `None` where there is none."""
+    """The value in the text, or the default; `None` if there is neither."""
     about: str
     min: object = None
     max: object = None

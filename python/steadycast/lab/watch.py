@@ -18,7 +18,7 @@ from steadycast.report import say
 KEPT = 600
 """Lines that are shown: ten minutes."""
 _MOST_BYTES = 1 << 20
-"""Read at once; of a file that is longer when it is opened, its end."""
+"""The most bytes per read; of a longer file only the end is read at first."""
 _MOST_PEERS = 20
 _OLD_S = 5.0
 """After this time without a line the page says that none came."""
@@ -71,7 +71,7 @@ class Watched:
 
     @property
     def began(self) -> float | None:
-        """When the session began, in seconds of its host's clock; `None` where its lines don't say."""
+        """The session's start by its host's clock, in seconds; `None` if its lines do not contain it."""
         last = self._rows[-1] if self._rows else {}
         try:
             return datetime.fromisoformat(str(last.get("at"))).timestamp() - float(last["at_s"])

@@ -16,7 +16,7 @@ from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, number
 from steadycast.lab import text as scenario_text
 from steadycast.lab.watch import why
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.media.prepare import MediaKept
 from steadycast.progress import Progress
 from steadycast.report import choice, say, series
@@ -24,26 +24,26 @@ from steadycast.report.answer import answer, counted, title
 from steadycast.report.rank import alike, ranked_receivers
 from steadycast.report.terminal import heading
 from steadycast.result import Held, Run
-from steadycast.steps import Keep, Plan, Ready, conduct
+from steadycast.run_pipeline import Keep, Plan, Ready, conduct
 
 _KEPT = 2
-"""How many flows' media a process keeps, pictures included."""
+"""The number of flows whose media, with pictures, a process keeps."""
 _MOST_SCORES = 200_000
-"""How many measured pictures a process remembers of a clip: some hundred runs'."""
+"""The most picture scores per clip that a process keeps, which are those of about a hundred runs."""
 _MOST_ROWS = 4000
-"""How many decisions, and how many frames of a receiver, the page gets."""
+"""The most decisions, and the most frames per receiver, that are sent to the page."""
 _MOST_STEPS = 1500
-"""How many steps a series has at most: the recording interval of longer runs is stretched."""
+"""The most steps of a series: longer runs have a longer recording interval."""
 _FATES = ("ok", *style.FATE)
 
 
 class CancelledError(Exception):
-    """The page has asked for something newer."""
+    """The error of work that a newer request of the page replaces."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What the processes are told."""
+    """The settings that the worker processes share."""
 
     board: Path
     clips: Path | None
@@ -51,7 +51,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Task:
-    """What the page wants."""
+    """A request of the page."""
 
     what: str
     """run, film or report."""
@@ -59,7 +59,7 @@ class Task:
     text: str
     sets: tuple[str, ...]
     others: tuple[tuple[str, ...], ...]
-    """What is set for the other pictures of a film, each."""
+    """The changes to the scenario for each of the film's other pictures."""
     place: int
     """Its place on the board."""
     ticket: int
@@ -69,7 +69,7 @@ class Task:
 
 
 class Board:
-    """What the server and its workers see at once: the newest ticket of each page, and how far its work is."""
+    """Shared memory of the server and its workers: the newest ticket of each page, and the progress of its work."""
 
     PLACES = 128
     _SIZE = 96

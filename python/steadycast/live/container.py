@@ -1,4 +1,4 @@
-"""A container that is written while its frames come: what was received can be played when the session is cut off."""
+"""Writes a container file while frames arrive, so that an interrupted session leaves a file that can be played."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from steadycast.live import session
 from steadycast.media import stream
 
 _OPTIONS = {
-    # Fragments of a second: what has been written needs no index at the end.
+    # Fragments of one second make the file playable without an index at its end.
     "mp4": {"movflags": "empty_moov+default_base_moof", "frag_duration": "1000000"},
     "mov": {"movflags": "empty_moov+default_base_moof", "frag_duration": "1000000"},
 }
 _CLOCK = Fraction(1, 90_000)
 _MOST = 64
-"""Frames that are waited for until one says what the stream is."""
+"""The most frames that wait for one with the stream's parameters."""
 
 
 class Times:
-    """When frames are shown and when they are decoded: they come in the order in which they are decoded.
+    """Derives decoding times from presentation times, for frames in decoding order.
 
-    The codec context of their stream knows how many frames a decoder holds back to put them in order.
+    The reorder depth, the number of frames that a decoder holds back, comes from the stream's codec context.
     """
 
     def __init__(self, codec: Any) -> None:
-        # Older versions of PyAV only say whether it holds any back. Too many do no harm.
+        # Older versions of PyAV only have a boolean. A depth that is too large only makes decoding times earlier.
         depth = getattr(codec, "reorder_depth", 4 * codec.has_b_frames)
         self._ahead = list(range(-depth, 0))
         self._last = -1 - depth
 
     def of(self, ticks: int) -> tuple[int, int]:
-        """Return both times of the next frame, which is shown at ``ticks``."""
-        # The times of decoding are those of showing, sorted, and as many frames later as a decoder holds back. They
-        # never go back, and no frame is shown before it is decoded.
+        """Return the presentation time ``ticks`` of the next frame, and its decoding time."""
+        # Decoding times are the sorted presentation times, delayed by the reorder depth. They must increase, and must
+        # not exceed the presentation time.
         self._last = max(heapq.heappushpop(self._ahead, ticks), self._last + 1)
         return max(ticks, self._last), self._last
 
 
 class Growing:
-    """The container. Frames wait until the stream is known: its size stands in the first I frame.
+    """A container file that grows. Frames wait until an I frame has the stream's parameters, such as its size.
 
-    ``container`` is FFmpeg's name of it; ``head`` is what a decoder must be told first.
+    ``container`` is FFmpeg's name of the format; ``head`` is the decoder's configuration.
     """
 
     def __init__(self, place: Path, container: str, codec: str, head: bytes) -> None:
@@ -67,19 +67,19 @@ class Growing:
 
     @property
     def hopeless(self) -> bool:
-        """Whether no frame has said what the stream is, among many."""
+        """Whether none of the first `_MOST` frames has the stream's parameters."""
         return self._file is None and len(self.waiting) >= _MOST
 
     def plain(self) -> bytes:
-        """Return what waits, as the stream itself."""
+        """Return the waiting frames as a raw stream."""
         units = (stream.framed(self._codec, *each) for each in self.waiting)
         return stream.head(self._codec, self._head) + b"".join(units)
 
     def add(self, ticks: int, data: bytes) -> None:
-        """Take a frame, shown at ``ticks`` of a clock of 90 kHz.
+        """Add a frame with the presentation time ``ticks``, in units of 1/90000 s.
 
         Raises:
-            OSError: the system refused; FFmpeg's errors are its subclasses, or those of ValueError.
+            OSError: the file can't be written; FFmpeg's errors are subclasses of it or of ValueError.
 
         """
         if self._file is not None:
@@ -88,7 +88,7 @@ class Growing:
         self.waiting.append((ticks, data))
         if len(self.waiting) < self._next_try:
             return
-        # Each try reads all that waits: they become rarer as it grows.
+        # Each attempt parses all waiting frames: doubling the interval keeps the total work linear.
         self._next_try = 2 * len(self.waiting)
         if self.begin(io.BytesIO(self.plain())):
             for each in self.waiting:
@@ -96,7 +96,7 @@ class Growing:
             self.waiting.clear()
 
     def begin(self, source: BinaryIO) -> bool:
-        """Begin the file, where what stands in ``source``, the stream itself, says what it is."""
+        """Begin the file if the raw stream ``source`` has the stream's parameters; return whether it has."""
         try:
             with av.open(source, format=stream.FORMS[self._codec].demuxer) as known:
                 found = known.streams.video[0]
@@ -109,7 +109,7 @@ class Growing:
         except (av.error.InvalidDataError, av.error.EOFError, ValueError, IndexError):
             return False
         self._stream.time_base = _CLOCK
-        # A few frames without times tell no rate, and FFmpeg would guess one.
+        # A few frames without time stamps have no frame rate: 0 keeps FFmpeg from guessing one.
         self._stream.codec_context.framerate = 0
         self._file = file
         return True
@@ -126,10 +126,10 @@ class Growing:
         self._file.mux(packet)
 
     def close(self) -> None:
-        """Write its end.
+        """Write the container's trailer, and close the file.
 
         Raises:
-            OSError: the system refused.
+            OSError: the file can't be written.
 
         """
         file, self._file = self._file, None

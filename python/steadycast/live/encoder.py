@@ -1,4 +1,4 @@
-"""A live encoder: one context per group of pictures, so that each has the quantizer that the rate allows."""
+"""A live encoder with one codec context per GOP, so that each GOP has the quantizer that the rate allows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steadycast.media.table import U8
 
 @dataclass(frozen=True)
 class Shape:
-    """Pictures of one size and rate."""
+    """The size and frame rate of pictures."""
 
     width: int
     height: int
@@ -24,13 +24,13 @@ class Shape:
 
 
 _SCALES = tuple(map(Fraction, ("1", "3/4", "1/2", "3/8", "1/4", "3/16", "1/8")))
-"""Sides of pictures that are coded, of the source's, where the rate has no room for these."""
+"""Scale factors of the coded width and height, for rates that are too low for the source's size."""
 _SMALLEST = 48
-"""Samples on each side that a picture of these has at least."""
+"""The smallest width and height of a scaled picture, in samples."""
 
 
 def sizes_of(codec: Codec, shape: Shape) -> list[tuple[int, int]]:
-    """Widths and heights that a source may be coded at: its own, and then smaller and smaller ones."""
+    """Return the sizes at which a source may be coded, in descending order from its own size."""
     sizes = [(shape.width, shape.height)]
     for scale in _SCALES[1:]:
         width, height = (
@@ -42,10 +42,10 @@ def sizes_of(codec: Codec, shape: Shape) -> list[tuple[int, int]]:
 
 
 class Encoder:
-    """Turns pictures into access units, one at once for each: no B frames, nothing is held back.
+    """Encodes pictures to access units without delay: there are no B frames and no look-ahead.
 
-    Each group of ``gop`` pictures may have another size, where that is not forbidden by ``keep_size``. A ``profile`` is
-    x264's name of one.
+    Each GOP of ``gop`` pictures may have another size, unless ``keep_size`` is set. ``profile`` is x264's name of an
+    H.264 profile.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Encoder:
         self._number = 0
 
     def unit(self, samples: U8, *, first: bool, quantizer: int, size: int = 0) -> tuple[int, bytes]:
-        """Kind (0: I, 1: P) and bytes of the next picture.
+        """Encode a picture; return its kind (0: I, 1: P) and its access unit.
 
-        ``first`` begins a group at this quantizer and the size at this place of `sizes`. Each group begins with what a
-        decoder must be told of it, so that decoders follow another size.
+        ``first`` begins a GOP with this quantizer and this index into `sizes`. Each GOP begins with the decoder's
+        configuration, so that decoders follow a change of size.
         """
         if first or self._context is None:
             self._context = open_encoder(self.codec, self.sizes[size], self.shape.fps, 0, self.gop, quantizer)
@@ -77,7 +77,7 @@ class Encoder:
             elif self.codec.encoder == "libsvtav1":
                 options["preset"] = "12"
             elif self.codec.encoder == "mpeg2video":
-                # Without it MPEG-2 gives each picture out only when the next one comes.
+                # Without this flag FFmpeg's MPEG-2 encoder delays each picture by one frame.
                 options["flags"] += "+low_delay"
             self._context.options = options
             start(self._context)
@@ -96,7 +96,7 @@ class Encoder:
         return (0 if packets[0].is_keyframe else 1), bytes(packets[0])
 
     def config(self) -> bytes:
-        """Return what a decoder must be told before the first unit, taken from a grey picture's."""
+        """Return the decoder's configuration, taken from the access unit of a grey picture."""
         grey = np.full(self.shape.width * self.shape.height * 3 // 2, 128, dtype=np.uint8)
         _, data = self.unit(
             grey, first=True, quantizer=self.codec.quantizers[len(self.codec.quantizers) // 2]
@@ -106,7 +106,7 @@ class Encoder:
 
 
 def config_of(codec: str, unit: bytes) -> bytes:
-    """Headers at the head of an access unit that session descriptions carry: MPEG-4's, and H.264's sets."""
+    """Return an access unit's headers for a session description: MPEG-4's headers, or H.264's parameter sets."""
     if codec == "mpeg4":
         starts = [unit.find(code) for code in (b"\0\0\1\xb3", b"\0\0\1\xb6")]
         return unit[: min((at for at in starts if at >= 0), default=0)]

@@ -1,4 +1,4 @@
-"""What `sc.Sender` and `sc.Receiver` have in common: pictures as arrays, errors by the names of arguments, the end."""
+"""The common base of `sc.Sender` and `sc.Receiver`: pixel formats, argument names in errors, and the session's end."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from steadycast.result import Run
 Json = dict[str, Any]
 
 Pixels = Literal["rgb24", "bgr24", "gray", "yuv420p"]
-"""How a picture lies in an array of uint8, of height by width samples.
+"""The pixel format of a picture in an array of uint8 with height by width samples.
 
 ``rgb24`` and ``bgr24`` have three samples in the last dimension, ``gray`` has no third dimension, ``yuv420p`` has its
 planes one below the other, as PyAV and OpenCV do: height * 3/2 rows.
 """
 PIXELS: tuple[Pixels, ...] = ("rgb24", "bgr24", "gray", "yuv420p")
 SLICE_S = 0.5
-"""Seconds between two looks at whether the session has ended."""
+"""The polling interval for the session's end, in seconds."""
 _START_S = 10.0
-"""As long a session may take to say for the first time how it goes."""
+"""The longest wait for a session's first status, in seconds."""
 _OPTION = re.compile(r"--(?!help\b)([a-z]+(?:-[a-z]+)*)")
 
 
@@ -39,7 +39,7 @@ def shape_of(pixels: Pixels, width: int, height: int) -> tuple[int, ...]:
 
 @contextmanager
 def by_argument() -> Iterator[None]:
-    """Name arguments in errors that name options of the command line."""
+    """Replace command-line options by the names of arguments in errors."""
     try:
         yield
     except UserError as error:
@@ -49,12 +49,15 @@ def by_argument() -> Iterator[None]:
 
 
 def rate_text(given: str | float | None) -> str | None:
-    """Write a rate as the command line takes it; a number is in bit/s."""
+    """Format a rate for the command line's parser; a number is in bit/s."""
     return given if given is None or isinstance(given, str) else f"{given:.0f}bps"
 
 
 class Ends:
-    """A session of a program: it ends once, by itself, by `close` or with its block, and leaves a run behind."""
+    """A live session with a Python interface.
+
+    It ends once: by itself, by `close`, or with its ``with`` block. Its results are then available as `run`.
+    """
 
     def __init__(self, core: Any, leave: Callable[..., None], *given: Any) -> None:
         self._core = core
@@ -65,16 +68,16 @@ class Ends:
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, by itself or by `close`. A receiver's pictures may still wait to be read."""
+        """Whether the session has ended, by itself or by `close`. A receiver may still have unread pictures."""
         return bool(self._core.done)
 
     @property
     def run(self) -> Run:
-        """What the session has left behind: summary, tables, report, as of `steadycast.run`.
+        """The session's results: summary, tables and report, as from `steadycast.run`.
 
         Raises:
-            UserError: it was not closed yet.
-            Exception: what `close` has raised: there is no record.
+            UserError: the session was not closed yet.
+            Exception: the error of `close`, after which there are no results.
 
         """
         if self._failed is not None:
@@ -88,7 +91,7 @@ class Ends:
         raise NotImplementedError
 
     def _finish(self, stop: Callable[[], None], warnings: list[str]) -> bool:
-        """End the session and keep its run; whether it had not been ended before."""
+        """End the session and keep its results; return false if it had already ended."""
         with self._closing:
             if self._run is not None or self._failed is not None:
                 return False
@@ -102,7 +105,7 @@ class Ends:
             return True
 
     def _drain(self) -> None:
-        """Wait for what a block without errors has begun."""
+        """Complete pending work at the end of a ``with`` block without errors."""
 
     def _state(self, going: str) -> str:
         return (
@@ -114,7 +117,7 @@ class Ends:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
-            with suppress(Exception):  # the first error is the one that tells
+            with suppress(Exception):  # the error of the block is the cause, and must not be replaced
                 self.close()
             return
         self._drain()
@@ -122,10 +125,10 @@ class Ends:
 
 
 def look(core: Any) -> Json:
-    """Return how a core session goes at this moment.
+    """Return the present status of a core session.
 
     Raises:
-        TimeoutError: it does not say so.
+        TimeoutError: the session does not report its status.
 
     """
     until = time.monotonic() + _START_S
@@ -138,7 +141,7 @@ def look(core: Any) -> Json:
 
 
 def leave(core: Any) -> None:
-    """End a core session that nobody has closed: with a BYE, also when the program ends."""
+    """End a core session that the program did not close, with a BYE; also runs at interpreter exit."""
     core.stop()
     core.wait(5.0)
 

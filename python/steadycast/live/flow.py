@@ -1,4 +1,4 @@
-"""Options of a live session that are keys of its flow: of a scenario's `[[flow]]`, which checks their values."""
+"""The options of a live session that are keys of a scenario's `[[flow]]`, whose parser checks their values."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from steadycast.controllers import GROUP, ONE
 from steadycast.errors import UserError
 
 Flow = Mapping[str, object]
-"""Options by their names, as they were given; those that were not are not in it."""
+"""The given options by name."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option of `send`, and the key that it is."""
+    """An option of `send`, and its key in the flow."""
 
     key: str
     metavar: str
     help: str
     default: object = None
-    """What it is without being given, where that is not as in a scenario."""
+    """The default, if it differs from the scenario's."""
 
 
 CODECS = "mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1."
@@ -65,7 +65,7 @@ OPTIONS: dict[str, Option] = {
 
 
 def encoding(flow: Flow) -> dict[str, Any]:
-    """Return how pictures are to be coded, as `source.plan` takes it."""
+    """Return the encoding options as arguments of `source.plan`."""
     said = {
         name: flow.get(name, option.default) for name, option in OPTIONS.items() if "encode." in option.key
     }
@@ -76,11 +76,11 @@ def encoding(flow: Flow) -> dict[str, Any]:
 
 
 def keys(flow: Flow, clip: str | None) -> dict[str, Any]:
-    """Return the options as the keys of a scenario's flow, but for how its pictures are coded."""
+    """Return the options, except encoding options, as keys of a scenario's flow."""
     found = {OPTIONS[name].key: value for name, value in flow.items() if "encode." not in OPTIONS[name].key}
     if "params" in found:
         found["params"] = {str(flow["controller"]): dict(_params(found["params"]))}
-    # A bare number is one of bytes.
+    # A number without a unit is in bytes.
     if re.fullmatch(r"\d+", str(found.get("packet", ""))):
         found["packet"] = f"{found['packet']}B"
     if clip is not None:
@@ -96,7 +96,7 @@ def _params(given: Any) -> Iterator[tuple[str, object]]:
 
 @contextmanager
 def named(flow: Flow) -> Iterator[None]:
-    """Name options in errors that name keys of the flow."""
+    """Replace the flow's keys by option names in errors."""
     try:
         yield
     except UserError as error:
@@ -120,7 +120,7 @@ def _place(key: str, flow: Flow) -> str:
 
 
 def _remedy(text: str) -> str:
-    """Say in options what a scenario's remedy says in keys."""
+    """Translate the keys in a scenario's remedy to options."""
     text = text.replace('write cast = "unicast" for a session each, or ', "")
     for name, option in OPTIONS.items():
         text = re.sub(rf'\b{option.key} = "([^"]*)"', rf"--{name.replace('_', '-')} \1", text)

@@ -1,7 +1,7 @@
-"""What a live session shows to other programs while it runs: metrics, status lines, events, and word to systemd.
+"""Outputs of a live session for other programs: metrics, status lines, events and systemd notifications.
 
-One status, as the terminal's view has it, and several readers of it. None of them touches the session: what can't be
-written is told once, and the session goes on.
+All outputs read the same status as the terminal's view. None of them affects the session: a write error is reported
+once, and the session continues.
 """
 
 from __future__ import annotations
@@ -30,22 +30,25 @@ Json = dict[str, Any]
 
 FORMAT = 1
 PEERS = 50
-"""As many receivers stand in a status line and as labels: names come from the network, and may be made up."""
+"""The most receivers in a status line and as labels.
+
+Names come from the network: an attacker could invent any number of them.
+"""
 NAME = 64
-"""Characters of a receiver's name that are told."""
+"""The longest prefix of a receiver's name that is output, in characters."""
 EVERY_S = 1.0
-"""From one status line to the next."""
+"""The interval between status lines, in seconds."""
 _STILL = 2.0
 """Seconds without a packet after which a receiver's source is called silent."""
 _SLOW_READER_S = 5.0
-"""How long a reader of metrics may take with one request."""
+"""The time limit of a request for metrics, in seconds."""
 _READERS = 16
-"""As many readers are answered at a time: each takes a thread of the session's process."""
+"""The most concurrent requests for metrics: each uses a thread of the session's process."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """As the command line has them."""
+    """The options of the command line."""
 
     metrics: str | None = None
     """ADDR:PORT, or a port of this machine alone."""
@@ -55,30 +58,30 @@ class Options:
 
 
 Samples = Iterable[tuple[Mapping[str, str], float | None]]
-"""Values with their labels; `None` is not known."""
+"""Labels and values; `None` is an unknown value."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One that Prometheus is told; `read` gives its samples from a status."""
+    """A Prometheus metric; `read` extracts its samples from a status."""
 
     name: str
     kind: str
-    """gauge or counter; a counter's name is told with _total."""
+    """gauge or counter; a counter's exported name ends in _total."""
     about: str
     read: Callable[[Json], Samples]
     labels: tuple[str, ...] = ()
 
 
 def _value(found: Any, path: str) -> float | None:
-    """Return the number at a path into a status; milliseconds become seconds."""
+    """Return the number at a path into a status, with milliseconds converted to seconds."""
     for key in path.split("."):
         found = found.get(key) if isinstance(found, Mapping) else None
     return None if found is None else float(found) * (1e-3 if path.endswith("_ms") else 1.0)
 
 
 def _metric(kind: str, name: str, about: str, read: str | Callable[[Json], Samples], *labels: str) -> Metric:
-    """Declare a metric; where its value stands at one path of the status, ``read`` is that path."""
+    """Declare a metric; ``read`` is a function, or the path of the value in the status."""
     path = read if isinstance(read, str) else ""
     reads = (lambda status: [({}, _value(status, path))]) if isinstance(read, str) else read
     return Metric(f"steadycast_{name}", kind, about, reads, labels)
@@ -96,7 +99,7 @@ def _each(label: str, key: str, names: Mapping[str, str]) -> Callable[[Json], Sa
 
 
 def _peer(name: str, about: str, key: str) -> Metric:
-    """Declare a gauge of each receiver."""
+    """Declare a gauge with one sample per receiver."""
 
     def read(status: Json) -> Samples:
         for peer in shown_peers(status)[0]:
@@ -182,7 +185,7 @@ SENDER = (
     _peer("jitter_seconds", "Interarrival jitter (RFC 3550), from its reports.", "jitter_ms"),
     _peer("silent_seconds", "Since it was last heard.", "silent_s"),
 )
-"""Of `send`."""
+"""The metrics of `send`."""
 RECEIVER = (
     _UPTIME,
     _gauge("received_rate_bits_per_second", "Received, over the last second, in IP bits.", "rate_bps"),
@@ -204,20 +207,21 @@ RECEIVER = (
     _counter("unused_packets", "Packets that came and were not used, by reason.", _unused, "reason"),
     _gauge("buffer_bytes", "Level of the play-out buffer.", "buffer.level_bytes"),
 )
-"""Of `receive`."""
+"""The metrics of `receive`."""
 
 
 def shown_peers(status: Json) -> tuple[list[Json], int]:
-    """Return the receivers that are told one by one, the limiting one first, and how many more there are."""
+    """Return the receivers that are listed, with the limiting one first, and the number of the others."""
     order = [peer for peer in view.ordered(status) if not peer["left"]]
     told = [{**peer, "name": str(peer["name"] or "?")[:NAME]} for peer in order[:PEERS]]
     return told, len(order) - len(told)
 
 
 class Outlets:
-    """All that was asked for, open while the block runs; ``session`` is the address that is sent to or heard.
+    """The requested outputs of a session, open during the ``with`` block.
 
-    One that is ``alone`` in its process tells systemd how it goes.
+    ``session`` is the address to which it sends, or at which it listens. A session that is ``alone`` in its process
+    sends its status to systemd.
     """
 
     def __init__(self, options: Options, command: str, session: str, *, alone: bool = True) -> None:
@@ -246,7 +250,7 @@ class Outlets:
         return self
 
     def begun(self) -> None:
-        """Tell systemd that the session's ports and files are open."""
+        """Notify systemd that the session's ports and files are open."""
         self._notify("READY=1")
 
     def __exit__(self, *_: object) -> None:
@@ -263,7 +267,7 @@ class Outlets:
             lines.close()
 
     def look(self, status: Json | None) -> None:
-        """Take note of the present status; nothing is raised."""
+        """Update all outputs with the present status; raises no exceptions."""
         if not status:
             return
         status = dict(status)
@@ -283,13 +287,13 @@ class Outlets:
         if "status" in self._files:
             self._files["status"].write(self._line("status", self.told()))
         line = view.send_line if self._command == "send" else view.receive_line
-        # A session that stands still does not say how it goes: systemd's watchdog then begins it again.
+        # A session that hangs stops updating its status: then systemd's watchdog restarts it.
         alive = "\nWATCHDOG=1" if status["at_s"] > self._told_s else ""
         self._told_s = status["at_s"]
         self._notify(f"STATUS={line(status).strip()}{alive}")
 
     def told(self) -> Json:
-        """Return the last status, with as many receivers as are told one by one."""
+        """Return the last status, with at most `PEERS` receivers."""
         if self._status is None:
             return {}
         if self._command != "send":
@@ -298,7 +302,7 @@ class Outlets:
         return {**self._status, "peers": peers, "more_peers": more}
 
     def metrics(self) -> Iterator[tuple[Metric, list[tuple[Mapping[str, str], float]]]]:
-        """Yield each metric with its samples; what is not known has none."""
+        """Yield each metric with its samples; unknown values are omitted."""
         status = self._status
         for metric in SENDER if self._command == "send" else RECEIVER:
             samples = metric.read(status) if status is not None else ()
@@ -310,13 +314,13 @@ class Outlets:
         return json.dumps({**head, **content}, ensure_ascii=False)
 
     def json(self) -> str:
-        """Return the status line of this moment."""
+        """Return the present status line."""
         return self._line("status", self.told())
 
 
 @contextmanager
 def several(options: Options, sessions: Callable[[], Sequence[Outlets]]) -> Iterator[None]:
-    """Serve the metrics of sessions that come and go, and tell systemd of the process."""
+    """Serve the metrics of a changing set of sessions, and notify systemd for the process."""
     server = None if options.metrics is None else _serve(options.metrics, sessions)
     _notify("READY=1")
     try:
@@ -329,7 +333,7 @@ def several(options: Options, sessions: Callable[[], Sequence[Outlets]]) -> Iter
 
 
 class _Lines:
-    """A file of lines. What can't be written any more is told once."""
+    """A file of lines. A write error is reported once."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -359,7 +363,7 @@ class _Lines:
 
 
 class _Events:
-    """Finds what has changed from one status to the next."""
+    """Derives events from the differences between consecutive statuses."""
 
     def __init__(self) -> None:
         self._decision: tuple[Any, ...] | None = None
@@ -386,7 +390,7 @@ class _Events:
         size = status["size"] and {key: status["size"][key] for key in ("width", "height", "smaller")}
         if size != self._size:
             told, self._size = self._size, size
-            # The session's beginning is no change, but for a size that is smaller from the start.
+            # The first status is no event, unless the coded size is reduced from the start.
             if told is not None or size["smaller"]:
                 target = (decision or {}).get("target_bps")
                 yield {"event": "size", **size, "quantizer": status["quantizer"], "target_bps": target}
@@ -417,7 +421,7 @@ class _Events:
 
 
 def _notify(state: str) -> None:
-    """Tell systemd (sd_notify(3)), where it asks for it."""
+    """Send a state to systemd (sd_notify(3)), if the service requests it."""
     place = os.environ.get("NOTIFY_SOCKET")
     if not place:
         return
@@ -426,10 +430,10 @@ def _notify(state: str) -> None:
 
 
 def address(option: str, text: str, port: int) -> tuple[str, int]:
-    """Read `9464`, `:9464`, `0.0.0.0:9464` and `[::1]:9464`; without an address this machine alone is served.
+    """Parse `9464`, `:9464`, `0.0.0.0:9464` or `[::1]:9464`; the default address is the loopback interface.
 
     Raises:
-        UserError: it is none of these; the remedy has ``port``.
+        UserError: the text has another form; the remedy names ``port``.
 
     """
     host, _, given = text.rpartition(":")
@@ -439,15 +443,15 @@ def address(option: str, text: str, port: int) -> tuple[str, int]:
 
 
 def _index() -> str:
-    """Return a page that leads to what is served."""
+    """Return an HTML page with links to the served paths."""
     links = (f'<p><a href="{path}">{path}</a></p>' for path in ("/metrics", "/status.json", "/healthz"))
     return f"<!doctype html><title>Steadycast</title>{''.join(links)}\n"
 
 
 def _meant(asked: str, host: str) -> bool:
-    """Whether a request that asks for this host is meant for a server at ``host``.
+    """Whether a request's Host header is valid for a server at ``host``.
 
-    Where this machine alone is served, a page of another name that leads here (DNS rebinding) reads nothing.
+    A server on the loopback interface rejects other names, which prevents DNS rebinding by foreign pages.
     """
     name = asked.rpartition("]")[0].strip("[") or asked.partition(":")[0]
     try:
@@ -462,7 +466,7 @@ def _meant(asked: str, host: str) -> bool:
 
 
 def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Any:
-    """Serve /metrics, /status.json (a line for each session) and /healthz in a thread of its own."""
+    """Serve /metrics, /status.json (one line per session) and /healthz in a separate thread."""
     host, port = address("--metrics", text, 9464)
     try:
         import prometheus_client
@@ -527,7 +531,7 @@ def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Any:
             self.since: dict[Any, float] = {}
 
         def service_actions(self) -> None:
-            # The timeout of a socket begins anew with each byte.
+            # A socket's timeout restarts with each byte, so that it does not limit the whole request.
             for request, since in self.since.copy().items():
                 if time.monotonic() - since > _SLOW_READER_S:
                     with suppress(OSError):
@@ -552,7 +556,7 @@ def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Any:
                 self.places.release()
 
         def handle_error(self, *_: Any) -> None:
-            pass  # a reader that went away is no news
+            pass  # client disconnects are ignored
 
     try:
         server = make_server(host, port, app, Server, Quiet)

@@ -1,4 +1,4 @@
-"""How good what arrived looks, against the clip that was sent."""
+"""Measures the quality of received pictures against the clip that was sent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from steadycast.media.metrics import Picture
 from steadycast.media.splice import Unit
 
 _LONGEST = 1500
-"""Pictures that are measured: a minute at 25 per second."""
+"""The most pictures that are measured: one minute at 25 per second."""
 
 
 def measure(
@@ -31,15 +31,15 @@ def measure(
     units: Sequence[bytes],
     size: tuple[int, int] | None,
 ) -> dict[str, Any]:
-    """PSNR, SSIM and opinion of a receiver's pictures: figures by their paths; none where no picture was shown.
+    """Measure PSNR, SSIM and opinion of a receiver's pictures; return figures by path, empty without pictures.
 
-    Which picture of the clip the first one is, is found by looking: nobody says it. From there on the time
-    stamps count, round and round when the clip is looped. A picture that is missing is the one before it. All are
-    measured at this ``size``, as they are shown: the sender says it, and may have coded some at a smaller one.
-    Without it the first picture's size counts.
+    The stream does not identify pictures of the clip, so that the first one is found by comparison. Time stamps give
+    the others, modulo the clip's length if it is looped. A missing picture is replaced by its predecessor. All
+    pictures are scaled to ``size``, the display size that the sender announces, since some may be coded smaller.
+    Without it the first picture's size is used.
     """
     kind = codec_of(codec)
-    # An empty unit, of which nothing of use came, would tell a decoder that the stream is over.
+    # An empty access unit, which has no usable data, would flush the decoder as at the end of the stream.
     came = [(t, unit) for t, unit in zip(ticks, units, strict=True) if unit][:_LONGEST]
     ticks, units = [t for t, _ in came], [unit for _, unit in came]
     first = _size(kind, config, units)
@@ -60,7 +60,7 @@ def measure(
     shown = [slot for slot in slots if slot in decoded]
     if not shown:
         return {}
-    # The first pictures may be damaged; of those around the middle one is surely not.
+    # The first pictures may be damaged, but of several around the middle one is probably whole.
     probe = shown[len(shown) // 2]
     found = max(range(len(clip)), key=lambda n: metrics.psnr_db(clip[n].y, decoded[probe].y))
     psnr, ssim = [], []

@@ -1,4 +1,4 @@
-"""`steadycast receive`: what a sender sends, into a file, a player or nowhere."""
+"""`steadycast receive`: receives a stream into a file, a player, or only its record."""
 
 from __future__ import annotations
 
@@ -30,16 +30,19 @@ _UNTOLD = {
     ("mpegts", "h263"),
     *((each, codec) for each in ("mpegts", "mov") for codec in ("vp8", "vp9", "av1")),
 }
-"""FFmpeg begins these without the codec's name (ISO/IEC 13818-1 has no stream type for it), and nothing reads them."""
+"""Containers and codecs that FFmpeg writes without naming the codec, so that no player can read the file.
+
+MPEG-TS, for example, has no stream type for VP8 (ISO/IEC 13818-1).
+"""
 
 
 LONGEST_PLAYOUT_S = 4.0
-"""As many frames of 60 a second as may wait for a player."""
+"""The longest play-out delay in seconds. At 60 frames per second it fits into the player's queue of 256 frames."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """As the command line has them."""
+    """The options of the command line."""
 
     what: str
     source: str | None = None
@@ -64,27 +67,27 @@ class Options:
 
 @dataclass(frozen=True)
 class Received:
-    """What a session comes to."""
+    """The result of a session."""
 
     summary: Json
     silent: bool
-    """Nothing ever came that could be used."""
+    """Whether no usable packet arrived."""
     unused: tuple[str, ...] = ()
-    """What came and was not used, and why, in sentences."""
+    """Sentences about the discarded packets, with the reasons."""
 
 
 class Player:
-    """A program that shows the stream as it comes through its pipe.
+    """An external player that reads the stream from its standard input.
 
-    A thread of its own writes there, so that a player that pauses holds up nothing else. What it does not read in time
-    is left out, in whole frames. With a play-out delay, in seconds, each frame is written that long after it would have
-    come had it been as fast as the fastest one, or when it comes.
+    A separate thread writes to the pipe, so that a paused player blocks nothing else. Frames that the player does not
+    read in time are dropped as a whole. With a play-out delay, each frame is written that many seconds after the
+    arrival time that the fastest frame implies, or on arrival if it is later.
     """
 
     _WAITING = 256
-    """As many frames wait for it at the most."""
+    """The most frames in the player's queue."""
     _PATIENCE_S = 5.0
-    """How long it may take to read the rest, and then to end."""
+    """The time in seconds for the player to read the rest, and then again to end."""
 
     def __init__(self, words: Sequence[str], playout_s: float | None) -> None:
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE)
@@ -92,14 +95,14 @@ class Player:
         self._playout_s, self._begun = playout_s, math.inf
         self._left_out = 0
         self.gone = False
-        """It has ended, or was closed."""
+        """Whether the player has ended."""
         self._thread = threading.Thread(target=self._run, daemon=True, name="player")
         self._thread.start()
 
     def take(self, data: bytes, ticks: int | None) -> None:
-        """Have a frame written, or leave it out; once the player has ended nothing is.
+        """Queue a frame, or drop it if the queue is full; does nothing once the player has ended.
 
-        ``ticks`` is when it is shown, by a clock of 90 kHz; what goes before all frames has no such time.
+        ``ticks`` is the presentation time in units of 1/90000 s; the stream's header has none.
         """
         if self.gone:
             return
@@ -121,13 +124,13 @@ class Player:
                 pipe.write(taken[1])
                 pipe.flush()
         except OSError:
-            # The player was closed: receiving goes on.
+            # A closed player is no error of the session, which continues.
             self.gone = True
         with contextlib.suppress(OSError):
             pipe.close()
 
     def finish(self) -> list[str]:
-        """Let it read the rest and end, or end it; return what the record should say of it."""
+        """Wait until the player has read the rest, or end it; return warnings for the record."""
         if not self.gone:
             with contextlib.suppress(queue.Full):
                 self._queue.put(None, timeout=self._PATIENCE_S)
@@ -148,28 +151,28 @@ class Player:
 
 
 class Sink:
-    """Takes frames in a thread of its own, and hands them to a file, and to a player that has another thread.
+    """Distributes received frames to a file, a player and the comparison with the original, in a separate thread.
 
-    Each of them fails by itself: when nothing more can be written (a full disk), the player goes on, and a comparison
-    with the original does. The session ends when none of them is left.
+    The consumers fail independently: on a full disk the player and the comparison continue. The session ends when no
+    consumer is left.
 
-    FILE.part is written as frames come, as FILE's container or as the stream itself, and takes FILE's name at the end;
-    where that fails it stays, and the error says where. A container that can't be begun (no frame says what the stream
-    is) is tried once more at the end, and until then the stream itself is written.
+    Frames are written to FILE.part as they arrive, in FILE's container or as the raw stream. It is renamed to FILE at
+    the end; if that fails, it is kept, and the error names it. If no frame has the parameters that the container needs,
+    the raw stream is written, and is converted to the container at the end.
     """
 
     def __init__(self, receiver: Any, options: Options) -> None:
         self._receiver = receiver
         self.codec: str = receiver.codec
         self._frames: list[tuple[int, int]] = []
-        """When each frame is shown, and its bytes: as long as the container may have to be made of the whole stream."""
+        """Presentation time and size in bytes of each frame, while the raw stream may have to be converted."""
         self._any = False
         self.kept: list[tuple[int, bytes]] = []
-        """When each frame is shown, and what it is, where it is compared with the original."""
+        """Presentation time and data of each frame, if the stream is compared with the original."""
         self.damaged = 0
         self._first: tuple[float, float] | None = None
         self._last = (0.0, 0.0)
-        """Of the first and the last frame: when it is shown, and when it came, in seconds."""
+        """Presentation time and arrival time of the last frame, in seconds; `_first` has those of the first frame."""
         self._keep = options.reference is not None
         self._player: Player | None = None
         self._raw: BinaryIO | None = None
@@ -198,7 +201,7 @@ class Sink:
         self.thread.start()
 
     def _open(self, out: Path) -> Path:
-        # A pipe or a device takes the stream itself.
+        # A pipe or a device can't be renamed, so the raw stream is written to it directly.
         direct = self._container is None and out.exists() and not out.is_file()
         place = out if direct else out.with_name(f"{out.name}.part")
         if not direct and place.exists():
@@ -239,7 +242,7 @@ class Sink:
         self._close()
 
     def _serves(self) -> bool:
-        """Whether frames are of use to anything beside the file."""
+        """Whether another consumer than the file still needs frames."""
         return self._keep or (self._player is not None and not self._player.gone)
 
     def _contain(self, ticks: int, data: bytes) -> None:
@@ -259,7 +262,7 @@ class Sink:
             self._frames.append((ticks, len(data)))
 
     def _plain(self, growing: Growing) -> None:
-        """Write the stream itself from now on, from its beginning."""
+        """Fall back to the raw stream: write all frames so far, and then further ones."""
         self._growing = None
         self._raw = self._place.open("wb")
         self._raw.write(growing.plain())
@@ -290,11 +293,11 @@ class Sink:
             self._raw = None
 
     def _fail(self, error: Exception) -> None:
-        """Write no more to the file, and say so."""
+        """Stop writing to the file, and report the error."""
         if self._failed is not None:
             return
         self._failed = UnwrittenError.of(self._out or "--play", error, self._kept())
-        # What is still in buffers can't be written either.
+        # Closing flushes the buffers, which fails for the same reason: these errors are ignored.
         growing, raw, self._growing, self._raw = self._growing, self._raw, None, None
         self._frames.clear()
         with contextlib.suppress(OSError, ValueError):
@@ -316,14 +319,15 @@ class Sink:
             self._place.unlink(missing_ok=True)
 
     def finish(self) -> None:
-        """Wait for the last frame, and give the stream its name or put it into its container."""
+        """Wait for the last frame; rename the file, or convert the raw stream to its container."""
         self.thread.join(10)
         if self._player is not None:
             self.notes += self._player.finish()
         if overrun := (json.loads(self._receiver.status()) or {}).get("overrun"):
             self.notes.append(f"{view.counted(overrun, 'frame was', 'frames were')} not written in time")
         shown, took = (end - begun for end, begun in zip(self._last, self._first or self._last, strict=True))
-        # What comes faster than it is shown may be a film of a file, and a sender that paused a while is no other.
+        # Only slow time stamps are suspicious: a file may be sent faster than real time, and a sender may pause. The
+        # factor 5 is far beyond the drift of real clocks.
         if took > 2 and shown < took / 5:
             self.notes.append(
                 f"its time stamps cover {shown:.2f} s of the {took:.1f} s in which frames came, so the film is too"
@@ -351,11 +355,11 @@ class Sink:
 
 
 _LOOKED_AT = 300
-"""As many frames of a recording are decoded at the most to see whether it can be played: the first group's."""
+"""The most frames of a recording that are decoded to test that it can be played: about the first GOP."""
 
 
 def unplayable(path: Path, form: str | None) -> str | None:
-    """Say why no picture of a recording's first group can be decoded; `None` where one can.
+    """Return the reason why no picture of a recording's first GOP can be decoded; `None` if one can.
 
     ``form`` is FFmpeg's name of a raw stream's format.
     """
@@ -379,7 +383,7 @@ def unplayable(path: Path, form: str | None) -> str | None:
 
 
 def playout_of(options: Options) -> float | None:
-    """Return the player's delay in seconds; `None`: frames go there as they come."""
+    """Return the play-out delay in seconds; `None` if frames are passed on at arrival."""
     if options.playout is None:
         return None
     delay = session.span(options.playout, "--playout")
@@ -392,7 +396,7 @@ def playout_of(options: Options) -> float | None:
 
 
 def container_of(out: Path, codec: str) -> str | None:
-    """Find the container that a file's name asks for; `None` for the stream as it comes."""
+    """Return the container format of a file name's suffix; `None` for a raw stream."""
     endings = stream.FORMS[codec].endings
     if out.suffix.lower() in endings:
         return None
@@ -410,7 +414,7 @@ def container_of(out: Path, codec: str) -> str | None:
 
 
 def _offered(out: Path, codec: str) -> tuple[str | None, str]:
-    """Name the container of a file's name, and what is wrong with it for a codec. Nothing is written."""
+    """Return the container format of a file name, and the problem that it has with a codec. Nothing is written."""
     import av
 
     try:
@@ -430,7 +434,7 @@ def _offered(out: Path, codec: str) -> tuple[str | None, str]:
 def _units(
     source: BinaryIO, codec: str, frames: Sequence[tuple[int, int]], head: bytes
 ) -> Iterator[tuple[int, tuple[int, bytes]]]:
-    """Yield the number of each frame of a raw stream, when it is shown, and its bytes."""
+    """Yield the number, the presentation time and the data of each frame of a raw stream."""
     source.seek(len(stream.head(codec, head)))
     before = len(stream.framed(codec, 0, b""))
     for n, (ticks, size) in enumerate(frames):
@@ -441,10 +445,10 @@ def _units(
 def contain(
     raw: Path, out: Path, container: str, codec: str, frames: Sequence[tuple[int, int]], head: bytes
 ) -> None:
-    """Copy a raw stream into a container; the raw stream stays, and what fails leaves nothing under ``out``.
+    """Copy a raw stream into a container; the raw stream is kept, and an error leaves no file ``out``.
 
-    ``frames`` are the times of all frames, in ticks of 90 kHz, and their bytes, in the order of the stream; ``head`` is
-    what a decoder must be told first.
+    ``frames`` has the presentation times in units of 1/90000 s and the sizes in bytes, in stream order; ``head`` is the
+    decoder's configuration.
     """
     import av
 
@@ -454,7 +458,7 @@ def contain(
             growing = Growing(new, container, codec, head)
             if not growing.begin(source):
                 raise ValueError("no frame says what the stream is")
-            # No decoder makes anything of what came before the first key frame, if there is one.
+            # Frames before the first key frame can't be decoded.
             keys = (
                 n
                 for n, (_, data) in _units(source, codec, frames, head)
@@ -471,7 +475,7 @@ def contain(
 
 
 def receive(options: Options) -> Received:
-    """Receive until the sender says BYE, the time is over, or a signal ends the session."""
+    """Receive until the sender's BYE, the end of the time limit, or a signal."""
     with Draft(options.folder, force=options.force) if options.folder is not None else nullcontext() as draft:
         length = session.span(options.duration, "--for") if options.duration else None
         settings = settings_of(options)
@@ -481,7 +485,7 @@ def receive(options: Options) -> Received:
 
 
 def settings_of(options: Options, *, tell: bool = True) -> Json:
-    """Return the options as the core takes them."""
+    """Return the options in the core's format."""
     path = Path(options.what)
     text, at, interface = None, options.what, options.interface
     if "\n" in options.what or options.what.startswith("v="):
@@ -516,7 +520,7 @@ def _is_file(path: Path) -> bool:
 
 
 def need_pictures(receiver: Any, what: str) -> None:
-    """Stop a core `Receiver` whose pictures can't be had."""
+    """Refuse a core `Receiver` whose stream can't be decoded, and stop it."""
     if receiver.codec is not None:
         return
     offered, other_clock = receiver.offered, receiver.other_clock
@@ -550,7 +554,7 @@ def _begin(
         receiver.stop()
         raise
     told.begun()
-    # The operator's way to end a session, as soon as it goes: the record is whole all the same.
+    # Ctrl-C is the regular end of a session: its record is complete.
     with contextlib.suppress(KeyboardInterrupt):
         print(
             f"receiving at {receiver.address}, controller {receiver.controller or 'not named'}",
@@ -575,7 +579,7 @@ def _watch(receiver: Any, options: Options, length: float | None, told: outlets.
 
 
 def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | None) -> Received:
-    """Write what there is: when the stream can't be written the record still is, and the other way round."""
+    """Write the stream and the record; if one of them fails, the other is still written."""
     record = receiver.finish()
     summary = session.summary_of(record)
     if ended_by := summary["flows"][0]["receivers"][0].get("ended_by"):

@@ -1,4 +1,4 @@
-"""`sc.Receiver`: what a sender sends, as pictures for a program."""
+"""`sc.Receiver`: receives a sender's video as pictures for a program."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _CLOCK = 90_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReceivedFrame:
-    """A picture that has arrived."""
+    """A received picture."""
 
     image: NDArray[np.uint8]
-    """An array of uint8, laid out as the receiver's ``pixels`` say: of shape (height, width, 3) for ``rgb24``."""
+    """An array of uint8 in the receiver's format ``pixels``: of shape (height, width, 3) for ``rgb24``."""
     time_s: float
-    """When it is to be shown, from the first frame that came, by the sender's clock."""
+    """The presentation time by the sender's clock, in seconds since the first received frame."""
     arrived_s: float
-    """When its last packet came, from the session's start."""
+    """The arrival of its last packet, in seconds since the session's start."""
     whole: bool
-    """All of it came, and all that it depends on. Otherwise the decoder has hidden what is missing."""
+    """Whether the frame and all its references arrived completely. If not, the decoder has concealed the gaps."""
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.image.shape))
@@ -45,7 +45,7 @@ class ReceivedFrame:
 
 
 class Outbox:
-    """Decodes frames as they come, in a thread of its own, and keeps the newest pictures for a reader."""
+    """Decodes arriving frames in a separate thread, and keeps the newest pictures for a reader."""
 
     def __init__(self, core: Any, room: int) -> None:
         self._core, self._room = core, room
@@ -73,7 +73,8 @@ class Outbox:
         from steadycast.media.decode import decoder_of, packet_of
         from steadycast.media.ladder import codec_of
 
-        # What is damaged is shown, and said to be so. Our senders use no B frames: each picture can be had at once.
+        # Damaged pictures are delivered with `whole` unset. Steadycast's senders use no B frames, so that the decoder
+        # may return each picture immediately.
         flags = ["low_delay"] if self._core.controller is not None else []
         decoder: Any = decoder_of(codec_of(self._core.codec), self._core.config, *flags)
         known: dict[int, tuple[float, bool]] = {}
@@ -98,7 +99,7 @@ class Outbox:
         take(None)
 
     def _put(self, frame: Any, ticks: int, arrived: float, whole: bool) -> None:
-        # Pictures may be coded smaller than they are to be shown (`sc.Sender`'s `keep_size`).
+        # The coded size may be smaller than the display size (`keep_size` of `sc.Sender`).
         self._size = self._size or (frame.width, frame.height)
         if (frame.width, frame.height) != self._size:
             frame = frame.reformat(*self._size, interpolation="BICUBIC")
@@ -126,30 +127,30 @@ class Outbox:
 
 
 class Receiver(ends.Ends):
-    """Receives video over RTP, reports to its sender, and hands the pictures to a program.
+    """Receives video over RTP, reports to its sender, and delivers the pictures to a program.
 
-    It receives in threads of its own from here on until `close`, or the end of the ``with`` block. All methods may be
-    called from any thread.
+    The session starts with the constructor and runs in background threads until `close`, or the end of the ``with``
+    block. All methods are thread-safe.
 
     Args:
-        what: a session description: a file that ends in ``.sdp``, or the text (`Sender.sdp`); or the address and port
+        what: a session description: a file that ends in ``.sdp``, or its text (`Sender.sdp`); or the address and port
             at which to listen.
-        pixels: how pictures lie in their arrays: ``rgb24``, ``bgr24``, ``gray`` or ``yuv420p``, as of `Sender`; `None`
-            to decode none.
-        queue: pictures that wait for the program. When it does not read them in time the oldest ones go
-            (`ReceiverStatus.unread`), so that what is read is never older than that.
-        codec: what is sent to an address: mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1.
-        latency: how many seconds a packet waits for lost ones before it; 0.3 where these are sent again.
-        give_up: end when a sender that was heard has been silent for this many seconds and five reporting intervals
-            (RFC 3550, section 6.2.1), as its BYE may have been lost; `None` to wait on.
-        name: as the sender shows it; the machine's without it.
-        source: the sender's address, for a group that is specific to its source (RFC 4607).
+        pixels: the pixel format of the arrays: ``rgb24``, ``bgr24``, ``gray`` or ``yuv420p``, as in `Sender`; `None`
+            disables decoding.
+        queue: the number of decoded pictures that wait for the program. The oldest are dropped when the queue is full
+            (`ReceiverStatus.unread`), which bounds the age of the pictures.
+        codec: the codec of a stream without a description: mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1.
+        latency: the time in seconds that a packet waits for missing predecessors; 0.3 if the sender retransmits.
+        give_up: end after this many seconds and five reporting intervals (RFC 3550, section 6.2.1) without a packet,
+            because the BYE may be lost; `None` disables the time-out. It starts with the first packet.
+        name: the receiver's name at the sender (CNAME); by default derived from the host name.
+        source: the sender's address, for a source-specific multicast group (RFC 4607).
         key_file: a file with the master key for SRTP.
-        interface: where a group is joined.
+        interface: the network interface on which a group is joined.
         mux: RTP and RTCP share a port (RFC 5761).
 
     Raises:
-        UserError: an argument, an address or the description can't be used; it says where, and what to do.
+        UserError: an argument, an address or the description can't be used; the error names the place and the remedy.
         MissingError: the system is not Linux.
 
     """
@@ -197,12 +198,12 @@ class Receiver(ends.Ends):
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The address and port at which the receiver listens."""
         return str(self._core.address)
 
     @property
     def status(self) -> ReceiverStatus:
-        """How it goes at this moment, or went when it ended."""
+        """The session's present status, or its last one after the end."""
         unread = 0 if self._outbox is None else self._outbox.unread
         return ReceiverStatus.of(ends.look(self._core), unread=unread)
 
@@ -211,10 +212,10 @@ class Receiver(ends.Ends):
         """Return the next picture, or `None` when the stream has ended and all were read.
 
         Args:
-            timeout: how many seconds to wait at the most; without it as long as it takes.
+            timeout: the longest wait in seconds; by default there is no limit.
 
         Raises:
-            TimeoutError: none came in time.
+            TimeoutError: no picture arrived in time.
             UserError: the receiver decodes no pictures.
 
         """
@@ -231,10 +232,10 @@ class Receiver(ends.Ends):
             yield frame
 
     def close(self) -> None:
-        """End the session, with a BYE. Pictures that wait can still be read. A second call does nothing.
+        """End the session, with a BYE. Waiting pictures can still be read. A second call does nothing.
 
         Raises:
-            UserError: the session failed; it says why.
+            UserError: the session failed; the error has the reason.
 
         """
         self._finish(self._core.stop, [])

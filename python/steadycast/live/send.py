@@ -1,4 +1,4 @@
-"""`steadycast send`: a source to one receiver or to a group, at the rate that the network allows."""
+"""`steadycast send`: sends a source to a receiver or a group, at the rate that the network allows."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from steadycast.progress import Progress
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """As the command line has them."""
+    """The options of the command line."""
 
     source: str
     to: str
     flow: Flow = field(default_factory=dict)
-    """The options that are keys of its flow (`flow.OPTIONS`)."""
+    """The options that are keys of the session's flow (`flow.OPTIONS`)."""
     sdp: Path | None = None
     interface: str | None = None
     ttl: int | None = None
@@ -70,12 +70,12 @@ def send(options: Options, progress: Progress | None = None) -> Json:
 
 
 def default_controller(to: str, mode: object = "repaired") -> str:
-    """Name the controller of a session that names none."""
+    """Return the default controller of a session."""
     return default(group=session.is_group(to), paper=mode == "paper")
 
 
 def settings_of(options: Options) -> Json:
-    """Return how packets travel, as the core takes it."""
+    """Return the transport options in the core's format."""
     return {
         "to": options.to,
         "interface": options.interface,
@@ -90,13 +90,13 @@ def settings_of(options: Options) -> Json:
 
 
 def begun(settings: Json, flow: Flow, planned: Any) -> Any:
-    """Return a core `Sender` of this flow that has begun."""
+    """Start a core `Sender` of this flow, and return it."""
     with named(flow):
         return session.live_core().Sender(_with_flow(settings, flow, planned), planned.medium)
 
 
 def checked(settings: Json, flow: Flow, planned: Any) -> None:
-    """Check all that `begun` checks of this flow before it opens a socket.
+    """Check the options of this flow as `begun` does, without opening a socket.
 
     Raises:
         UserError: an option can't be used.
@@ -145,9 +145,9 @@ _LEAST_FLOOR = 10_000
 
 
 def _obey(sender: Any, keys: str, status: Json | None) -> None:
-    """Do what the operator's keys ask for.
+    """Execute the operator's key presses.
 
-    A receiver's number excludes it, `a` hears all again, `+` and `-` move the floor.
+    A digit excludes the receiver of that number, `a` admits all again, `+` and `-` change the floor.
     """
     for key in keys:
         shown = view.ordered(status) if status else []
@@ -160,10 +160,10 @@ def _obey(sender: Any, keys: str, status: Json | None) -> None:
 
 
 def own_port(options: Options) -> int | None:
-    """Return the port at which this sender hears RTCP; `None` where the system has chosen it.
+    """Return the port at which this sender receives RTCP; `None` if the system chose it.
 
-    A group that takes any source has one port for all: that of its address, or the one after it. Towards one receiver,
-    or a group of one source, reports come to the sender's own port.
+    In an any-source group all members share the RTCP port: the group's port with `mux`, else the next one. A single
+    receiver, or a source-specific group, reports to the sender's local port.
     """
     port = options.port
     if session.is_group(options.to) and not session.is_source_specific(options.to):
@@ -189,7 +189,7 @@ def _follow(
     )
     for name in options.exclude or ():
         sender.exclude(name)
-    # An interrupt is the operator's way to end a session: the record is whole all the same.
+    # Ctrl-C is the regular end of a session: its record is complete.
     with suppress(KeyboardInterrupt), suppress(OSError), watch, view.Keys() as keys:
 
         def shown(status: Json | None) -> None:
@@ -202,7 +202,7 @@ def _follow(
 
 
 def working(sender: Any, planned: Any) -> threading.Thread | None:
-    """Have what is sent encoded in a thread of its own, where it has to be."""
+    """Start the encoder's thread, if the source needs one."""
     if planned.work is None:
         return None
     worker = threading.Thread(target=planned.work, args=(sender,), daemon=True, name="encoder")

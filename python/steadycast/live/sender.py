@@ -1,4 +1,4 @@
-"""`sc.Sender`: pictures of a program, or a source, over real sockets at the rate that the network allows."""
+"""`sc.Sender`: sends a program's pictures, or a source, over real sockets at the rate that the network allows."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from steadycast.media.table import U8
 
 _DRAIN_S = 5.0
-"""For what is encoded and waits in the pacer, and the BYE."""
+"""Seconds at the end of a session for the frames that wait in the pacer, and for the BYE."""
 
 
 class Inbox(Pictures):
-    """Pictures on their way from a program to the encoder, a bounded number of them.
+    """A bounded queue of pictures from a program to the encoder.
 
-    Each has the number of the time at which it is shown: the next one after its predecessor's or, where the program is
-    slower than the frame rate, that of the time at which it came.
+    A picture's number is its presentation time in frame intervals: one more than its predecessor's or, if the program
+    is slower than the frame rate, the time at which it was put.
     """
 
     def __init__(self, shape: Shape, room: int, *, leaky: bool) -> None:
@@ -45,7 +45,7 @@ class Inbox(Pictures):
         self._last = -1
         self._ended = False
         self.over: Callable[[], bool] = lambda: False
-        """Whether the session has ended by itself."""
+        """Returns whether the session has ended without `end`."""
         self.left_out = 0
         self.warnings = []
 
@@ -53,11 +53,11 @@ class Inbox(Pictures):
         return len(self._waiting)
 
     def put(self, samples: U8, timeout: float | None) -> None:
-        """Take a picture; wait for room, or with a leaky queue let the oldest one go.
+        """Add a picture; wait for room, or drop the oldest picture of a leaky queue.
 
         Raises:
             TimeoutError: there was no room in time.
-            ValueError: no more are taken.
+            ValueError: the queue is closed.
 
         """
         until = None if timeout is None else time.monotonic() + timeout
@@ -70,7 +70,7 @@ class Inbox(Pictures):
                     )
                 self._change.wait(left)
             if self._ended or self.over():
-                raise ValueError("the sender is closed")  # as files have it
+                raise ValueError("the sender is closed")  # the exception of a write to a closed file
             now = int((time.monotonic() - self._began) * self.shape.fps)
             if self._leaky and not self._make_room(now):
                 return
@@ -79,9 +79,9 @@ class Inbox(Pictures):
             self._change.notify_all()
 
     def _make_room(self, now: int) -> bool:
-        """Leave out what a leaky queue does not hold; whether the new picture is taken."""
+        """Drop pictures of a full leaky queue; return whether the new picture is accepted."""
         if self._last > now:
-            # Pictures come faster than they are shown.
+            # The program exceeds the frame rate: a queued picture already has a later presentation time.
             self.left_out += 1
             return False
         while len(self._waiting) >= self._room:
@@ -90,7 +90,7 @@ class Inbox(Pictures):
         return True
 
     def picture(self, number: int) -> tuple[int, U8] | None:
-        """As `Pictures.picture`; those whose time is over are left out."""
+        """As `Pictures.picture`; pictures whose presentation time is over are dropped."""
         with self._change:
             while True:
                 while self._waiting:
@@ -104,7 +104,7 @@ class Inbox(Pictures):
                 self._change.wait()
 
     def end(self, *, now: bool = False) -> None:
-        """Take no more pictures; what waits still goes, but for ``now``."""
+        """Close the queue. Waiting pictures are still encoded, unless ``now`` is set."""
         with self._change:
             self._ended = True
             if now:
@@ -115,39 +115,39 @@ class Inbox(Pictures):
 class Sender(ends.Ends):
     """Sends video over RTP to one receiver or to a group, at the rate that the network allows.
 
-    A program hands over its pictures by `send`, or names a ``source``. The session runs in threads of its own from here
-    on until `close`, or the end of the ``with`` block. All methods may be called from any thread.
+    A program passes its pictures to `send`, or names a ``source``. The session starts with the constructor and runs in
+    background threads until `close`, or the end of the ``with`` block. All methods are thread-safe.
 
     Args:
-        to: a receiver's address and port, ``10.0.0.2:5004``, or a group's.
-        source: what `steadycast send` takes, instead of pictures from the program: a video file, a camera
+        to: the address and port of a receiver, ``10.0.0.2:5004``, or of a multicast group.
+        source: a source of `steadycast send` instead of the program's pictures: a video file, a camera
             (``/dev/video0``), ``testsrc`` or ``greedy``.
-        loop: begin the file again at its end.
-        size: width and height of the pictures. A source is scaled to it, and has its own without it.
-        fps: pictures per second; 25, or the source's own.
-        pixels: how pictures lie in their arrays: ``rgb24``, ``bgr24`` (height, width, 3), ``gray`` (height, width) or
+        loop: play the file again when it ends.
+        size: width and height of the pictures. A source is scaled to it; by default it keeps its size.
+        fps: pictures per second; by default 25, or the source's frame rate.
+        pixels: the pixel format of the arrays: ``rgb24``, ``bgr24`` (height, width, 3), ``gray`` (height, width) or
             ``yuv420p`` (planes one below the other: height * 3/2, width).
-        queue: pictures that may wait for the encoder; each is a picture's length of delay.
-        leaky: let the oldest one go when the queue is full, as a camera wants it, instead of having `send` wait.
+        queue: the number of pictures that may wait for the encoder; each adds one frame interval of delay.
+        leaky: drop the oldest picture when the queue is full, as for a camera, instead of blocking in `send`.
         codec: mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1.
-        gop: pictures from one I frame to the next.
-        keep_size: leave pictures out, instead of coding them at a smaller size, where the rate is too low for theirs.
-        controller: its name, see `controllers`; without it ``steady`` towards one receiver, ``asmp`` towards a group.
-        params: its parameters, by their names.
-        mode: repaired, as without it, or paper.
-        max_rate: upper limit, ``"2Mbps"`` or a number of bit/s.
-        floor: lower limit; 50 kb/s without it.
-        feedback: how the receiver reports single packets: own, as without it, rfc8888 or twcc.
-        repair: what becomes of lost packets: rtx, parity, none, or auto, as without it.
-        packet: IP bytes of a full packet; 1200 without it.
+        gop: the distance between I frames, in pictures.
+        keep_size: drop pictures, instead of coding them at a smaller size, if the rate is too low for their size.
+        controller: the controller's name, see `controllers`; default ``steady`` for a receiver, ``asmp`` for a group.
+        params: the controller's parameters, by name.
+        mode: repaired (the default) or paper.
+        max_rate: upper limit of the rate, ``"2Mbps"`` or a number in bit/s.
+        floor: lower limit of the rate; default 50 kb/s.
+        feedback: the receiver's per-packet feedback: own (the default), rfc8888 or twcc.
+        repair: the repair of lost packets: rtx, parity, none, or auto (the default).
+        packet: the size of a full IP packet in bytes; default 1200.
         key_file: a file with the master key for SRTP.
-        interface: where a group's packets leave.
-        ttl: how many routers forward a group's packets.
-        port: the local port; any free one without it.
+        interface: the network interface on which a group's packets are sent.
+        ttl: the time to live of a group's packets, in router hops.
+        port: the local port; by default any free one.
         mux: RTP and RTCP share a port (RFC 5761).
 
     Raises:
-        UserError: an argument, an address or the source can't be used; it says where, and what to do.
+        UserError: an argument, an address or the source can't be used; the error names the place and the remedy.
         MissingError: the system is not Linux.
 
     """
@@ -231,28 +231,28 @@ class Sender(ends.Ends):
 
     @property
     def sdp(self) -> str:
-        """The session description (RFC 8866), which `Receiver` and standard players take."""
+        """The session description (RFC 8866), for `Receiver` and standard players."""
         return str(self._core.sdp)
 
     @property
     def status(self) -> SenderStatus:
-        """How it goes at this moment, or went when it ended."""
+        """The session's present status, or its last one after the end."""
         waiting, left_out = (0, 0) if self._inbox is None else (len(self._inbox), self._inbox.left_out)
         return SenderStatus.of(ends.look(self._core), waiting=waiting, left_out=left_out)
 
     def send(self, picture: NDArray[np.uint8], timeout: float | None = None) -> None:
-        """Hand over the next picture, which is copied.
+        """Send a copy of the next picture.
 
-        Pictures follow each other at the frame rate: this waits for room in the queue, so that a program may be as fast
-        as it likes. One that is slower has its pictures shown when they come.
+        Pictures are encoded at the frame rate. A faster program blocks here until the queue has room. The pictures of
+        a slower program are presented at the time of this call.
 
         Args:
-            picture: an array of uint8, laid out as ``pixels`` says: of shape (height, width, 3) for ``rgb24``.
-            timeout: how many seconds to wait at the most; without it as long as it takes.
+            picture: an array of uint8 in the format ``pixels``: of shape (height, width, 3) for ``rgb24``.
+            timeout: the longest wait in seconds; by default there is no limit.
 
         Raises:
             TimeoutError: there was no room in time.
-            UserError: the array is no such picture, or the session has a source.
+            UserError: the array has another shape or type, or the session has a source.
             ValueError: the sender was closed, or has ended.
 
         """
@@ -267,13 +267,13 @@ class Sender(ends.Ends):
             raise
 
     def end(self) -> None:
-        """Say that no more pictures come: what waits is sent, then the session ends by itself."""
+        """Announce that there are no more pictures: waiting pictures are sent, then the session ends."""
         if self._inbox is not None:
             self._inbox.end()
 
     @typed
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end, of the source or after `end`; whether it has come within ``timeout`` seconds."""
+        """Wait for the end of the session, by its source or by `end`; return false after ``timeout`` seconds."""
         until = float("inf") if timeout is None else time.monotonic() + timeout
         while not self._core.wait(max(0.0, min(ends.SLICE_S, until - time.monotonic()))):
             if time.monotonic() >= until:
@@ -282,10 +282,10 @@ class Sender(ends.Ends):
 
     @typed
     def limit(self, *, max_rate: str | float | None = None, floor: str | float | None = None) -> None:
-        """Move the rate's limits, from now on; what is not named stays.
+        """Change the limits of the rate; a limit that is not given stays unchanged.
 
         Raises:
-            UserError: one is no rate.
+            UserError: a value is not a rate.
 
         """
         with ends.by_argument():
@@ -297,18 +297,18 @@ class Sender(ends.Ends):
 
     @typed
     def exclude(self, name: str) -> None:
-        """Hear the receiver of this name no more, now or whenever it comes."""
+        """Ignore the reports of the receiver with this name (CNAME), now or after it joins."""
         self._core.exclude(name)
 
     def admit_all(self) -> None:
-        """Hear all receivers again."""
+        """Accept the reports of all receivers again."""
         self._core.admit_all()
 
     def close(self) -> None:
-        """End the session at once, with a BYE; pictures that wait are left out. A second call does nothing.
+        """End the session immediately, with a BYE; waiting pictures are dropped. A second call does nothing.
 
         Raises:
-            UserError: the session failed; it says why.
+            UserError: the session failed; the error has the reason.
 
         """
         if self._finish(lambda: _stop(self._core, self._inbox), self._plan.warnings):
@@ -321,7 +321,7 @@ class Sender(ends.Ends):
             raise failed
 
     def _drain(self) -> None:
-        """Send what waits; a session with a source ends at once."""
+        """Send the waiting pictures; a session with a source ends immediately."""
         if self._inbox is not None:
             self.end()
             self.wait(_DRAIN_S + float(len(self._inbox) / self._inbox.shape.fps))
@@ -372,7 +372,7 @@ def _plan(
 
 
 def _samples(picture: object, pixels: Pixels, shape: Shape) -> U8:
-    """Copy a picture into 4:2:0, plane after plane."""
+    """Convert a picture to 4:2:0, as a contiguous copy of its planes."""
     import av
     import numpy as np
 

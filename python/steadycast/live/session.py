@@ -1,4 +1,4 @@
-"""What sending and receiving have in common: options as the core takes them, and the run folder."""
+"""Functions that senders and receivers share: conversion of options for the core, and the run folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from steadycast.table import Table, unscored
 
 
 def _read(text: str, option: str, kind: dict[str, float], example: str) -> float:
-    """Read an option's quantity; the error says how one is written."""
+    """Parse an option's quantity; the error has an example."""
     found = units.read(text, kind)
     if found is None:
         what, _, remedy = example.partition(", ")
@@ -33,17 +33,17 @@ def _read(text: str, option: str, kind: dict[str, float], example: str) -> float
 
 
 def rate(text: str, option: str) -> int:
-    """`2Mbps` in bit/s."""
+    """Parse a rate such as `2Mbps`, in bit/s."""
     return round(_read(text, option, units.RATE, "a rate, 2Mbps or 300kbps"))
 
 
 def span(text: str, option: str) -> float:
-    """`90s` in seconds."""
+    """Parse a duration such as `90s`, in seconds."""
     return _read(text, option, units.SPAN, "a length of time, 30s or 5min")
 
 
 def play_out(buffer: str | None, consume: str | None) -> dict[str, int | None]:
-    """`16KiB` and `8kbps`: a play-out buffer and how fast it is emptied, as the core takes them."""
+    """Parse the size of a play-out buffer (`16KiB`) and the rate at which it drains (`8kbps`), for the core."""
     if buffer is None and consume is not None:
         raise UserError(f"--consume {consume}", "there is no buffer to be emptied", "give --buffer, too")
     size = None if buffer is None else round(_read(buffer, "--buffer", units.SIZE, "a size, 16KiB"))
@@ -56,7 +56,7 @@ def play_out(buffer: str | None, consume: str | None) -> dict[str, int | None]:
 
 
 def params(texts: Iterable[str]) -> list[tuple[str, object]]:
-    """`beta=0.3` and the like, as values."""
+    """Parse controller parameters such as `beta=0.3`."""
     found: list[tuple[str, object]] = []
     for text in texts:
         key, equals, value = text.partition("=")
@@ -70,7 +70,7 @@ def params(texts: Iterable[str]) -> list[tuple[str, object]]:
 
 
 def read_key(path: Path | None) -> str | None:
-    """Read a master key's text."""
+    """Read a master key file, which only its owner may be able to read."""
     if path is None:
         return None
     with readable(path, "make one with: openssl rand -base64 30 > key"):
@@ -80,9 +80,9 @@ def read_key(path: Path | None) -> str | None:
 
 
 def _is_credential(path: Path) -> bool:
-    """Whether systemd has put it there for this service alone (LoadCredential=, systemd.exec(5)).
+    """Whether the file is a systemd credential of this service (LoadCredential=, systemd.exec(5)).
 
-    An access control list lets it do so, whose mask stands in the place of the group's rights.
+    Its access is restricted by an access control list, whose mask appears as the group's permission bits.
     """
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     return bool(folder) and path.resolve().parent == Path(str(folder)).resolve()
@@ -92,10 +92,9 @@ _ADDRESS = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\
 
 
 def resolved(text: str, interface: str | None, *, tell: bool = True) -> tuple[str, str | None]:
-    """Make ADDRESS:PORT of NAME:PORT or [ADDRESS%ZONE]:PORT, and name the interface that a group's zone stands for.
+    """Resolve NAME:PORT or [ADDRESS%ZONE]:PORT to ADDRESS:PORT, and a group's zone to its interface.
 
-    A name is looked up once, and where ``tell`` is set stderr says which address was taken. What is neither is left as
-    it is.
+    A name is looked up once; ``tell`` prints the resulting address on stderr. Text in another form is unchanged.
     """
     match = _ADDRESS.fullmatch(text)
     if match is None:
@@ -123,7 +122,7 @@ def resolved(text: str, interface: str | None, *, tell: bool = True) -> tuple[st
 
 
 def is_group(to: str) -> bool:
-    """Whether ADDRESS:PORT, as `resolved` returns it, is a multicast group's. What is no address is none."""
+    """Whether ADDRESS:PORT, as returned by `resolved`, is a multicast group; false for invalid addresses."""
     match = _ADDRESS.fullmatch(to)
     with suppress(ValueError):
         return match is not None and ipaddress.ip_address(match["six"] or match["host"]).is_multicast
@@ -131,7 +130,7 @@ def is_group(to: str) -> bool:
 
 
 def is_source_specific(to: str) -> bool:
-    """Whether ADDRESS:PORT is a group's that takes one source alone (RFC 4607): in 232/8 or ff3x::/32."""
+    """Whether ADDRESS:PORT is a source-specific multicast group (RFC 4607), in 232/8 or ff3x::/32."""
     match = _ADDRESS.fullmatch(to)
     if match is None or not is_group(to):
         return False
@@ -142,7 +141,7 @@ def is_source_specific(to: str) -> bool:
 
 
 def _index(text: str, zone: str) -> int:
-    """Return the number of an interface (RFC 4007, section 11.2), which may be given itself."""
+    """Return the index of an interface, given by name or index (RFC 4007, section 11.2)."""
     try:
         index = int(zone) if zone.isdecimal() else socket.if_nametoindex(zone)
         socket.if_indextoname(index)
@@ -152,19 +151,19 @@ def _index(text: str, zone: str) -> int:
 
 
 def own_name() -> str:
-    """Make a canonical name: the machine's, and a few letters that tell its sessions apart."""
+    """Create a canonical name (CNAME): the host name and a random suffix that distinguishes its sessions."""
     host = re.sub(r"[^a-z0-9.-]", "-", socket.gethostname().lower())[:32].strip("-.") or "host"
     return f"{host}-{secrets.token_hex(2)}"
 
 
 def live_core() -> Any:
-    """Return the compiled module."""
+    """Return the compiled module, built with real-time support."""
     need_real_time("send and receive")
     return core
 
 
 def summary_of(record: Any) -> Json:
-    """Return the summary, with what the program is."""
+    """Return the summary of a record, with the program's version."""
     summary: Json = json.loads(record.summary(True))
     summary["program"] = program()
     return summary
@@ -179,7 +178,7 @@ def write(record: Any, summary: Json, draft: Draft, *, sdp: str | None) -> Path:
 
 
 def run_of(record: Any, summary: Json) -> Run:
-    """Return the record as a run's."""
+    """Convert the record of a session to a `Run`."""
     tables = {name: Table(record.table(name)) for name in TABLES}
     tables["frames"] = unscored(record.table("frames"))
     return Run(summary, {"format": 1}, tables, record.toml)

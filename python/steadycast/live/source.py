@@ -1,4 +1,4 @@
-"""What is sent: a video file, a test pattern, a camera, raw frames, a ladder, or as much as may be."""
+"""Sources of a live sender: a video file, a test pattern, a camera, raw frames, a ladder, or greedy traffic."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 
 
 class Pictures:
-    """Pictures of one size, asked for by their numbers, which rise."""
+    """A source of pictures of one size, which are requested by increasing numbers."""
 
     shape: Shape
     warnings: list[str]
-    """What was wrong with the source; they grow while it is read."""
+    """Problems of the source; more may be added while it is read."""
     own_pace = False
-    """It has a clock of its own: pictures come when they come."""
+    """Whether the source determines the time of each picture, as a camera does."""
     _passed = 0
 
     def picture(self, number: int) -> tuple[int, U8] | None:
-        """Picture ``number`` or, of a camera, the newest with its number; `None` when there are no more."""
+        """Return picture ``number`` or, from a camera, the newest one, with its number; `None` at the end."""
         raise NotImplementedError
 
     def passed(self) -> int:
-        """Count the pictures since the last call that are gone: nobody gets them."""
+        """Return the number of pictures that were skipped since the last call."""
         passed, self._passed = self._passed, 0
         return passed
 
     def close(self) -> UserError | None:
-        """Take no more of them; the error for a source that ended before its end."""
+        """Stop reading; return the error of a source that ended prematurely."""
         return None
 
 
 class SourceError(UserError):
-    """A source that was sent and then ended before its end: what came before is in the record."""
+    """The error of a source that ended prematurely; the pictures before it are in the record."""
 
     code = Exit.FAILED
 
@@ -55,7 +55,7 @@ def _ended(failure: UserError | None) -> UserError | None:
 
 
 class Filed(Pictures):
-    """Pictures of a file, or of the test pattern."""
+    """The pictures of a file, or of the test pattern."""
 
     def __init__(self, source: Any, size: str, fps: str, *, loop: bool) -> None:
         from steadycast.live.encoder import Shape
@@ -89,10 +89,10 @@ class Filed(Pictures):
 
 
 class Pattern:
-    """FFmpeg's moving test pattern, without an end."""
+    """FFmpeg's endless moving test pattern."""
 
     def pictures(self, size: str, fps: str) -> Any:
-        """Return it in this size and rate."""
+        """Open the pattern at this size and frame rate."""
         import av
 
         from steadycast.media.clip import CIF, Pictures, parse_fps, parse_size, scaled
@@ -110,7 +110,7 @@ class Pattern:
 
 
 class Camera(Pictures):
-    """A device or standard input: the newest picture counts, and what nobody asked for in time is gone."""
+    """A capture device or standard input; only the newest picture is kept, and unread older ones are dropped."""
 
     own_pace = True
 
@@ -136,7 +136,7 @@ class Camera(Pictures):
         try:
             for at, samples in self._reader.pictures(self.shape.width, self.shape.height):
                 now = time.monotonic()
-                # A file on standard input is not read faster than it would be shown.
+                # A file on standard input is read in real time, or most of its pictures would be dropped.
                 first = now - float(at) if first is None else first
                 time.sleep(max(0.0, min(first + float(at) - now, 5.0)))
                 with self._change:
@@ -149,7 +149,7 @@ class Camera(Pictures):
                 self._change.notify()
 
     def picture(self, number: int) -> tuple[int, U8] | None:
-        """As `Pictures.picture`: waits for one that is newer than the last."""
+        """As `Pictures.picture`; waits for a newer picture than the last one."""
         with self._change:
             while self._newest is None and not self._over:
                 self._change.wait(1.0)
@@ -163,7 +163,7 @@ class Camera(Pictures):
         return self._last, samples
 
     def passed(self) -> int:
-        """As `Pictures.passed`: those that were the newest until another one came."""
+        """As `Pictures.passed`; counts the pictures that were replaced by newer ones."""
         with self._change:
             return super().passed()
 
@@ -173,7 +173,7 @@ class Camera(Pictures):
 
 
 _PATIENCE = 250
-"""Pictures in a row of a camera or a pipe that can't be decoded, after which it is damaged for good: ten seconds."""
+"""The number of consecutive undecodable pictures after which a camera or pipe is given up: 10 s at 25 per second."""
 
 
 def _opened(place: str) -> Reader:
@@ -183,7 +183,7 @@ def _opened(place: str) -> Reader:
 
     name = "standard input" if place == "-" else place
     try:
-        # Not through sys.stdin, whose lock a thread that still reads would hold when the interpreter ends.
+        # sys.stdin is avoided: the reading thread would hold its lock and block the interpreter's exit.
         taken = open(0, "rb", buffering=0, closefd=False) if place == "-" else None  # noqa: SIM115
         container: Any = av.open(taken) if taken is not None else av.open(place, format="v4l2")
         return Reader(container, name, _PATIENCE)
@@ -199,13 +199,13 @@ def _opened(place: str) -> Reader:
 
 @dataclass
 class Plan:
-    """What a session sends, for the core, and what goes on beside it."""
+    """The core's description of a session's source, and the encoder that works beside it."""
 
     medium: dict[str, Any]
     clip: str | None
-    """The file, for the record; `None` where there is none."""
+    """The file, for the record; `None` if the source is not a file."""
     work: Any = None
-    """Does the encoder's jobs for a core `Sender`, in a thread of its own."""
+    """The encoder's loop for a core `Sender`, to be run in a separate thread; `None` if nothing is encoded."""
     warnings: list[str] = field(default_factory=list)
 
 
@@ -222,7 +222,7 @@ def plan(
     profile: str = "",
     progress: Progress | None = None,
 ) -> Plan:
-    """Find out what to send for ``source``; ``profile`` is x264's name of one."""
+    """Plan the transmission of ``source``; ``profile`` is x264's name of an H.264 profile."""
     if source == "greedy":
         return Plan({"kind": "greedy"}, None)
     from steadycast.live.encoder import Encoder
@@ -267,14 +267,14 @@ def encoded(pictures: Pictures, encoder: Encoder, clip: str | None) -> Plan:
 
 
 class Work:
-    """The encoder's side of the desk."""
+    """The encoder's loop: takes jobs from the core `Sender`, and returns access units."""
 
     def __init__(self, encoder: Any, pictures: Pictures) -> None:
         self._encoder, self._pictures = encoder, pictures
         self.failed: BaseException | None = None
 
     def __call__(self, sender: Any) -> None:
-        """Do jobs until there will be none any more."""
+        """Execute jobs until the session ends."""
         try:
             while True:
                 job = sender.next_job(0.5)
@@ -305,7 +305,7 @@ def _laddered(
     from steadycast.media.clip import Clip
     from steadycast.media.ladder import encode_ladder
 
-    # Without B frames: a live receiver is not to wait for pictures that come later.
+    # A ladder for live use has no B frames, because they add the delay of later pictures.
     file = clips.find(source)
     made = encode_ladder(Clip.of(file), codec, size, fps, gop, bframes=0, progress=progress)
     medium = {

@@ -1,4 +1,4 @@
-"""How a live session goes, as data."""
+"""The status of a live session, as data classes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 Json = Mapping[str, Any]
 T = TypeVar("T")
 FATES = ("whole", "damaged", "missing", "undecodable")
-"""What becomes of frames at a receiver."""
+"""The possible outcomes of a frame at a receiver."""
 
 
 def _seconds(milliseconds: float | None) -> float | None:
@@ -17,7 +17,7 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 
 def _told(kind: type[T], status: Json, **own: Any) -> T:
-    """Take each field from the core's status by its name, spans from milliseconds; ``own`` are the others."""
+    """Copy each field from the core's status by name, with milliseconds converted to seconds; ``own`` has the rest."""
     names = [each.name for each in fields(kind) if each.name not in own]  # type: ignore[arg-type]
     spans = {name: f"{name.removesuffix('_s')}_ms" for name in names if name not in status}
     told = {name: _seconds(status[spans[name]]) if name in spans else status[name] for name in names}
@@ -26,89 +26,89 @@ def _told(kind: type[T], status: Json, **own: Any) -> T:
 
 @dataclass(frozen=True, slots=True)
 class PeerStatus:
-    """A receiver, as its last report tells its sender."""
+    """A receiver's state by its last report to the sender."""
 
     name: str | None
-    """Its canonical name (CNAME, RFC 3550, section 6.5.1)."""
+    """The canonical name (CNAME, RFC 3550, section 6.5.1)."""
     address: str
-    """Where its reports come from."""
+    """The source address of its reports."""
     ssrc: int
-    """Its synchronisation source (RFC 3550, section 3)."""
+    """The synchronisation source (RFC 3550, section 3)."""
     ours: bool
-    """It sends the controller's own reports, and not only standard ones."""
+    """Whether it sends the controller's own reports in addition to standard ones."""
     packets: bool
-    """It tells of single packets (RFC 8888, transport-wide feedback), as the default towards one receiver has it."""
+    """Whether it sends per-packet feedback (RFC 8888 or transport-wide), the default for a single receiver."""
     aside: str | None
-    """Why it is not heard: set aside by the sender's defences, or excluded."""
+    """The reason why its reports are ignored: the sender's feedback filter, or `exclude`; `None` if they count."""
     left: bool
-    """It has said BYE."""
+    """Whether it has sent a BYE."""
     reports: int
-    """How many of its reports have come."""
+    """The number of its reports."""
     silent_s: float
-    """Since it was last heard."""
+    """The time since its last report, in seconds."""
     loss_frac: float | None
-    """Lost between its last two reports."""
+    """The loss rate between its last two reports, from 0 to 1."""
     jitter_s: float | None
-    """Interarrival jitter (RFC 3550, section 6.4.1)."""
+    """The interarrival jitter (RFC 3550, section 6.4.1), in seconds."""
     rtt_s: float | None
-    """Round trip."""
+    """The round-trip time, in seconds."""
 
     @classmethod
     def of(cls, status: Json) -> Self:
-        """Read it from the core's."""
+        """Convert the core's status of a peer."""
         return _told(cls, status, name=status["name"] or None)
 
 
 @dataclass(frozen=True, slots=True)
 class SenderStatus:
-    """How a `Sender` goes. Counts are since its start; rates are of IP packets."""
+    """The status of a `Sender`. Counts begin with the session; rates include IP headers."""
 
     at_s: float
-    """Since its start."""
+    """The time since the session's start, in seconds."""
     rate_bps: float
-    """Sent, over the last second."""
+    """The sending rate over the last second."""
     target_bps: float | None
-    """What the controller allows."""
+    """The controller's target rate."""
     limit: str | None
-    """What limits the rate: start, network, cap, floor or encoder."""
+    """The limit of the rate: start, network, cap, floor or encoder."""
     rule: str | None
-    """The controller's rule for its decision."""
+    """The controller's rule behind its decision."""
     loss_frac: float | None
-    """The loss that went into the decision."""
+    """The loss rate that the decision uses, from 0 to 1."""
     rtt_s: float | None
-    """The round trip that went into the decision."""
+    """The round-trip time that the decision uses."""
     set_by: str | None
-    """The receiver that the decision follows."""
+    """The receiver whose reports determine the rate."""
     floor_bps: float | None
-    """The rate's lower limit; none in paper mode."""
+    """The lower limit of the rate; `None` in paper mode."""
     backlog_s: float
-    """How long what waits in the pacer takes to leave."""
+    """The time that the pacer needs to send its queue, in seconds."""
     packets: int
-    """RTP packets that were sent."""
+    """RTP packets sent."""
     bytes: int
-    """Their IP bytes."""
+    """IP bytes sent."""
     frames: int
-    """Pictures that were encoded."""
+    """Pictures encoded."""
     skipped_frames: int
-    """Encoded pictures that the pacer left out: the rate had fallen."""
+    """Encoded pictures that the pacer dropped because the rate had fallen."""
     left_out: int
-    """Pictures that were not encoded: the encoder was too slow, or a leaky queue was full."""
+    """Pictures that were not encoded, because the encoder was too slow or a leaky queue was full."""
     waiting: int
-    """Pictures that wait for the encoder."""
+    """Pictures in the queue of the encoder."""
     key_frames: int
-    """Key frames that receivers have asked for."""
+    """Key frames that receivers requested."""
     size: tuple[int, int] | None
-    """Width and height at which pictures are coded: smaller than the source's where the rate has no room for that."""
+    """The coded width and height; smaller than the source's if the rate is too low for its size."""
     smaller_frames: int
-    """Pictures that were coded at a smaller size than the source's."""
+    """Pictures coded at a smaller size than the source's."""
     quantizer: int | None
-    """The last picture's."""
+    """The quantizer of the last picture."""
     receivers: tuple[PeerStatus, ...]
-    """Who has reported."""
+    """The receivers that have reported."""
 
     @classmethod
     def of(cls, status: Json, *, waiting: int, left_out: int) -> Self:
-        """Read it from the core's, and what its queue has."""
+        """Convert the core's status, and add the counts of the picture queue."""
         decision, size = status["decision"] or {}, status["size"]
         return _told(
             cls,
@@ -130,46 +130,46 @@ class SenderStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverStatus:
-    """How a `Receiver` goes. Counts are since its start; rates are of IP packets."""
+    """The status of a `Receiver`. Counts begin with the session; rates include IP headers."""
 
     at_s: float
-    """Since its start."""
+    """The time since the session's start, in seconds."""
     rate_bps: float
-    """Received, over the last second."""
+    """The receiving rate over the last second."""
     loss_frac: float | None
-    """Lost, over the last second."""
+    """The loss rate over the last second, from 0 to 1."""
     delay_s: float | None
-    """One way, above the least that was seen."""
+    """The one-way delay in excess of the smallest observed one, in seconds."""
     jitter_s: float | None
-    """Interarrival jitter (RFC 3550, section 6.4.1)."""
+    """The interarrival jitter (RFC 3550, section 6.4.1), in seconds."""
     packets: int
-    """RTP packets that came, repeats left out."""
+    """RTP packets received, without duplicates."""
     expected_packets: int
-    """RTP packets by their sequence numbers."""
+    """RTP packets sent, by their sequence numbers."""
     repaired_packets: int
-    """Packets that were lost, and came when they were sent again (RFC 4588)."""
+    """Lost packets that a retransmission replaced (RFC 4588)."""
     whole_frames: int
-    """Frames that came with all that they depend on."""
+    """Frames that arrived completely, with all their references."""
     damaged_frames: int
-    """Frames of which something is missing."""
+    """Frames that arrived in part."""
     missing_frames: int
-    """Frames of which nothing came."""
+    """Frames without any received packet."""
     undecodable_frames: int
-    """Frames that came without something that they depend on."""
+    """Frames that arrived, but lack a reference."""
     unused: Mapping[str, int]
-    """Packets that came and were not used, by reason."""
+    """Received packets that were discarded, by reason."""
     unread: int
-    """Pictures that left the queue before anybody read them."""
+    """Pictures that were dropped from the queue before the program read them."""
     silent_s: float | None
-    """Since the last packet; `None` before the first one."""
+    """The time since the last packet, in seconds; `None` before the first one."""
     source: str | None
-    """From which address the stream comes."""
+    """The stream's source address."""
     ended_by: str | None
-    """What ended the stream; `None` while it goes on."""
+    """The cause of the stream's end; `None` before it."""
 
     @classmethod
     def of(cls, status: Json, *, unread: int) -> Self:
-        """Read it from the core's, and what its queue has lost."""
+        """Convert the core's status, and add the losses of the picture queue."""
         return _told(
             cls,
             status,

@@ -1,4 +1,4 @@
-"""What a terminal shows of a live session: how it goes, why, who has reported, and what is missing."""
+"""The terminal's view of a live session: status, limiting factor, receivers, and hints about problems."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _SILENT_S = 6.0
-"""After so long without a report somebody is called silent: standard receivers report every 2.4 to 5 s."""
+"""Seconds without a report after which a receiver is called silent; standard receivers report every 2.4 to 5 s."""
 
 _STILL_S = 2.0
-"""After so long without a whole frame the picture stands still, also at one picture a second."""
+"""Seconds without a whole frame after which the picture is called frozen; valid down to one picture per second."""
 
 
 def counted(count: int, one: str, many: str) -> str:
-    """Write a number with what follows it, as of one or of several."""
+    """Format a count with the singular or plural of its noun phrase."""
     return f"{count} {one if count == 1 else many}"
 
 
 def level(buffer: Json | None) -> str:
-    """How full a play-out buffer is, and how often it was empty or full."""
+    """Describe a play-out buffer: its fill level, and how often it was empty or full."""
     if buffer is None:
         return "-"
     full = (
@@ -41,7 +41,7 @@ def level(buffer: Json | None) -> str:
 
 
 def why(decision: Json | None) -> str:
-    """Say why the rate is what it is, in one sentence."""
+    """Explain the rate in one sentence."""
     if not decision:
         return "starting"
     parts = [decision["rule"]]
@@ -53,7 +53,7 @@ def why(decision: Json | None) -> str:
         parts.append(f"set by {decision['by']}")
     limits = {
         "network": "the network limits",
-        # Its pictures need no more, or it is too slow: what was left out tells which, in the hints.
+        # Either the pictures need no higher rate, or the encoder is too slow. Only the hints distinguish the two.
         "encoder": "the encoder gives no more",
         "start": "start phase",
         "cap": "the cap limits",
@@ -63,7 +63,7 @@ def why(decision: Json | None) -> str:
 
 
 _NAMED = 3
-"""So many of one kind are told by name; of more, how many they are."""
+"""The most receivers of one kind that a hint names; larger groups are only counted."""
 
 
 def _few(told: list[str], more: str) -> list[str]:
@@ -72,14 +72,14 @@ def _few(told: list[str], more: str) -> list[str]:
 
 
 def _more_room(peers: list[Json], *more: str) -> str:
-    """Say what to take where the rate is too low for the pictures."""
+    """Return a remedy for a rate that is too low for the pictures."""
     reported = any(peer["reports"] for peer in peers)
     ways = [*([] if reported else ["a player that sends RTCP"]), "a higher --floor (the key +)", *more]
     return " or ".join(ways) if len(ways) < 3 else f"{', '.join(ways[:-1])}, or {ways[-1]}"
 
 
 def hints(status: Json, to: str, port: int | None) -> list[str]:
-    """Say what is missing, and what to look at. Without ``port`` the system has chosen where RTCP comes."""
+    """Return hints about a sender's problems. ``port`` is the RTCP port; `None` if the system chose it."""
     found = []
     here = f"port {port} of this machine" if port is not None else "this machine"
     remedy = "" if port is not None else " Give --port N, and open N + 1"
@@ -143,7 +143,7 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
 
 
 def send_line(status: Json) -> str:
-    """Say how a sender goes, in one plain line."""
+    """Format a sender's status as one plain line."""
     decision = status["decision"] or {}
     present = [p for p in status["peers"] if not p["left"]]
     return (
@@ -154,7 +154,7 @@ def send_line(status: Json) -> str:
 
 
 def _marked(status: Json) -> str:
-    """Say how ECN goes, where it is used: that the path spoils it, or how many packets were marked."""
+    """Describe ECN, if it is in use: the path removes the marks, or the number of marked packets."""
     ecn = status["ecn"]
     if ecn is None:
         return ""
@@ -162,13 +162,13 @@ def _marked(status: Json) -> str:
 
 
 def _smaller(status: Json) -> str:
-    """Say at which size pictures are coded, where it is not the source's."""
+    """Name the coded size, if it differs from the source's."""
     size = status["size"]
     return f", pictures of {size['width']}x{size['height']}" if size and size["smaller"] else ""
 
 
 def _again(status: Json) -> str:
-    """Say how much was sent again or as parity, once there was something."""
+    """Describe the retransmitted and parity packets, if there are any."""
     repair = status.get("repair") or {}
     again, parity = repair.get("packets"), repair.get("parities")
     return (f", {_packets(again)} sent again" if again else "") + (
@@ -181,20 +181,20 @@ def _packets(count: int) -> str:
 
 
 def _repaired(status: Json) -> str:
-    """Say what of the lost packets came after all, once some were lost."""
+    """Describe the repaired packets, if any were lost."""
     repair = status.get("repair")
     counts = repair and (repair["requests"] or repair["repaired"])
     return f"{repair['repaired']} lost packets came after all, " if repair and counts else ""
 
 
 def _came_marked(status: Json) -> str:
-    """Say how many packets came marked, where they come as ECN-capable."""
+    """Name the number of ECN-marked packets, if the packets are ECN-capable."""
     ecn = status.get("ecn")
     return f"{_packets(ecn['marked'])} marked, " if ecn else ""
 
 
 def send_view(status: Json, to: str, port: int | None) -> Group:
-    """Show how a sender goes."""
+    """Build the terminal's view of a sender."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -245,7 +245,7 @@ def send_view(status: Json, to: str, port: int | None) -> Group:
 
 
 def kind(peer: Json) -> str:
-    """Say what a receiver is to the session: ours, packets or standard by its reports, or aside, or left."""
+    """Classify a receiver: ours, packets or standard by its reports, or aside (ignored), or left."""
     if peer["left"]:
         return "left"
     if peer["aside"]:
@@ -257,13 +257,13 @@ _REPORTS = {"ours": "our reports", "packets": "packet by packet", "standard": "s
 
 
 def ordered(status: Json) -> list[Json]:
-    """Put the receivers that matter first: the one that sets the rate, then those that lose most."""
+    """Sort receivers by importance: first the one that determines the rate, then by descending loss."""
     by = (status["decision"] or {}).get("by")
     return sorted(status["peers"], key=lambda p: (p["name"] != by, -(p["loss_frac"] or 0)))
 
 
 def receive_hints(status: Json, address: str) -> list[str]:
-    """Say what is missing at a receiver."""
+    """Return hints about a receiver's problems."""
     found = []
     if other := status["other"]:
         found.append(_waiting(other, status))
@@ -282,7 +282,7 @@ def receive_hints(status: Json, address: str) -> list[str]:
 
 
 def _unreadable(status: Json) -> list[str]:
-    """Say that datagrams could not be read, where there were any."""
+    """Return a hint about malformed datagrams, if there were any."""
     if not status["unreadable"]:
         return []
     why = "the key may be wrong" if status.get("keyed") else "is the stream encrypted?"
@@ -290,7 +290,7 @@ def _unreadable(status: Json) -> list[str]:
 
 
 def _waiting(other: Json, status: Json) -> str:
-    """Say of a source that is not followed when it will be."""
+    """Say when the receiver will switch to another source, which it ignores now."""
     who = f"another source (SSRC {other['ssrc']}, address {other['from']}) sends here"
     if status["silent_s"] is not None and status["silent_s"] < 1:
         return f"{who}, and is not followed while {status['from']} sends"
@@ -298,12 +298,12 @@ def _waiting(other: Json, status: Json) -> str:
 
 
 def _not_whole(frames: Json) -> int:
-    """Frames that can't be shown as they were sent: of them or of what they depend on something is missing."""
+    """Count the frames that can't be shown intact, because they or their references lack data."""
     return int(frames["damaged"] + frames["missing"] + frames["undecodable"])
 
 
 def receive_line(status: Json) -> str:
-    """Say how a receiver goes, in one plain line."""
+    """Format a receiver's status as one plain line."""
     frames = status["frames"]
     return (
         f"{status['at_s']:6.0f} s  receiving {rate(status['rate_bps'])}, loss {share(status['loss_frac'])}, "
@@ -316,7 +316,7 @@ def receive_line(status: Json) -> str:
 
 
 def receive_view(status: Json, address: str) -> Group:
-    """Show how a receiver goes."""
+    """Build the terminal's view of a receiver."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -348,7 +348,7 @@ def receive_view(status: Json, address: str) -> Group:
 
 
 def _kind(hint: str) -> str:
-    """Return what makes a hint another one: neither how many of something there are, nor how long it has been so."""
+    """Return a hint without its counts and durations, to recognise repetitions of the same hint."""
     before = hint.partition(" for ")[0].partition("; followed")[0]
     # A count stands before a word; addresses and ports do not.
     before = re.sub(r"(?<![\w.:])\d[\d,]*(?= [a-z])", "", before)
@@ -356,7 +356,7 @@ def _kind(hint: str) -> str:
 
 
 class Keys:
-    """Single keys from a terminal, while it is open for them."""
+    """Reads single key presses from a terminal during a ``with`` block."""
 
     def __init__(self) -> None:
         self._before: Any = None
@@ -391,7 +391,7 @@ class Keys:
 
 
 class Watch:
-    """Shows a session on stderr: a view that renews itself in a terminal, a line now and then elsewhere."""
+    """Shows a session on stderr: as a refreshed view in a terminal, else as a periodic line."""
 
     EVERY_S = 5.0
 
@@ -429,7 +429,7 @@ class Watch:
         told: Callable[[Json | None], None],
         show: Callable[[Json | None], None],
     ) -> None:
-        """Look at a core session until it has ended, or its time is over; a terminal that is gone ends none."""
+        """Poll a core session until it ends or its time is over; a closed terminal does not end it."""
         while not core.done and time.monotonic() < until:
             time.sleep(max(0.0, min(self.period_s, until - time.monotonic())))
             status = json.loads(core.status())
@@ -438,7 +438,7 @@ class Watch:
                 show(status)
 
     def show(self, status: Json | None) -> None:
-        """Take note of the present status."""
+        """Show the present status."""
         if not status:
             return
         if self._live is not None:

@@ -1,4 +1,4 @@
-"""Where encoded ladders and raw pictures are kept between runs."""
+"""The cache of encoded ladders and raw pictures."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ def key(facts: Mapping[str, object]) -> str:
 
 
 def write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Write a file as `files.whole`; several processes and threads may do so at once."""
+    """Write a file as `files.whole`; safe for concurrent processes and threads."""
     files.folder(path.parent, _ELSEWHERE)
     own = f".{os.getpid()}-{threading.get_ident()}.part"
     with files.whole(path, _ELSEWHERE, own) as new, new.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Pictures from video files: any that PyAV reads, scaled and resampled, one file after the other."""
+"""Reads pictures from video files that PyAV can decode: scaled, resampled, and concatenated."""
 
 import hashlib
 import itertools
@@ -24,12 +24,12 @@ from steadycast.media.yuv import SIZES, Layout, is_raw, open_raw
 CIF = SIZES["cif"]
 
 _MOST_SAMPLES = 1280 * 720
-"""Samples of a picture at the most where the size is ``auto``: encoding takes time in proportion to them."""
+"""The most samples of a picture with the size ``auto``; the encoding time is proportional to them."""
 _RATE_OF_NONE = Fraction(25)
-"""Pictures per second where the rate is ``auto`` and the clip names none."""
+"""Pictures per second if the rate is ``auto`` and the clip has none."""
 
 _READING = b"2"
-"""Which pictures are made of a file: another number where they are others."""
+"""The version of the conversion from file to pictures, which is part of the cache's key."""
 
 
 @dataclass
@@ -40,34 +40,34 @@ class Pictures:
     height: int
     fps: Fraction
     frames: Iterator[U8]
-    """Samples of each picture, 4:2:0, plane after plane."""
+    """The samples of each picture in 4:2:0, plane after plane."""
     warnings: list[str] = field(default_factory=list)
-    """What was wrong with the source; complete when `frames` has ended."""
+    """Problems of the source; complete once `frames` has ended."""
     failure: UserError | None = None
-    """Why `frames` ended before the source did."""
+    """The error because of which `frames` ended before the source."""
 
 
 class Source(Protocol):
-    """What a ladder can be encoded from."""
+    """A source from which a ladder can be encoded."""
 
     @property
     def label(self) -> str:
-        """Its name in titles; says so when it is synthetic."""
+        """The name in titles, which shows if the source is synthetic."""
         ...
 
     def identity(self) -> str:
-        """Differs when the pictures could differ."""
+        """Return a key that changes whenever the pictures may change."""
         ...
 
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
-        """Pictures from the start; see `parse_size` and `parse_fps`."""
+        """Return the pictures from the beginning; see `parse_size` and `parse_fps` for the arguments."""
         ...
 
 
 def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> tuple[int, int]:
-    """Return width and height, which are even, of a name in `SIZES`, of ``clip``, of ``auto`` or of ``640x480``.
+    """Parse a size, a name in `SIZES`, ``clip``, ``auto`` or ``640x480``; return an even width and height.
 
-    ``clip`` is the clip's own size; ``auto`` is the same, scaled down to `_MOST_SAMPLES` where the clip has more.
+    ``clip`` is the clip's own size; ``auto`` is the same, but scaled down to at most `_MOST_SAMPLES`.
     """
     if size in SIZES:
         return SIZES[size]
@@ -85,7 +85,7 @@ def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> t
 
 
 def _bounded(own: tuple[int, int]) -> tuple[int, int]:
-    """Scale a size down to `_MOST_SAMPLES` where it has more. Both sides are even, and the aspect ratio is kept."""
+    """Scale a size down to at most `_MOST_SAMPLES`, with even sides and the same aspect ratio."""
     long, short = max(own), min(own)
     if long * short <= _MOST_SAMPLES:
         return parse_size("clip", own)
@@ -96,7 +96,7 @@ def _bounded(own: tuple[int, int]) -> tuple[int, int]:
 
 
 def parse_fps(fps: str | int | float | Fraction, own: Fraction, place: str = "encode.fps") -> Fraction:
-    """Return frames per second; ``clip`` and ``auto`` are the clip's own. 29.97 becomes the fraction it stands for."""
+    """Parse a frame rate; ``clip`` and ``auto`` are the clip's own. 29.97 becomes the exact 30000/1001."""
     if fps in ("clip", "auto"):
         return own
     try:
@@ -112,7 +112,7 @@ def parse_fps(fps: str | int | float | Fraction, own: Fraction, place: str = "en
 
 
 def own_rate(reader: Reader, fps: str | int | float | Fraction) -> Fraction:
-    """Return the frames per second that are asked for; ``clip`` and ``auto`` are the source's own."""
+    """Return the requested frame rate; ``clip`` and ``auto`` are the source's own."""
     rate = reader.facts.rate
     if fps == "auto" and rate is None:
         return _RATE_OF_NONE
@@ -133,24 +133,24 @@ def _tidy(rate: Fraction) -> Fraction:
 
 @dataclass(frozen=True)
 class Clip:
-    """Video files played one after the other."""
+    """Video files that are played one after the other."""
 
     paths: tuple[Path, ...]
     pixels: str | None = None
-    """How samples lie in raw files, by FFmpeg's name; `None`: as their names say, or in 4:2:0."""
+    """FFmpeg's name of the raw files' pixel format; `None` derives it from their names, with the default 4:2:0."""
     seconds: int | None = None
-    """The length of its beginning that is read; `None`: all of it."""
+    """The length to read from the beginning, in seconds; `None` reads everything."""
 
     @staticmethod
     def of(paths: str | Path | Sequence[str | Path], pixels: str | None = None) -> "Clip":
-        """One file or several; each must be there."""
+        """Create a clip from one or several files, which must exist."""
         several = [paths] if isinstance(paths, str | Path) else list(paths)
         if not several:
             raise ClipError("clip", "the list of clips is empty", "name at least one video file")
         return Clip(tuple(Path(path) for path in several), pixels)
 
     def beginning(self, seconds: int) -> "Clip":
-        """Return its first seconds; the clip itself where it says that it is no longer than that."""
+        """Return the first seconds of the clip, or the clip itself if its stated length is not longer."""
         length = Fraction(0)
         for path in self.paths:
             if is_raw(path):
@@ -166,7 +166,7 @@ class Clip:
         return " + ".join(names) if len(names) <= 3 else f"{names[0]} + … + {names[-1]} ({len(names)} clips)"
 
     def identity(self) -> str:
-        """Hash of the files' bytes, and of how raw ones are read."""
+        """Return a hash of the files' contents, and of the raw files' pixel format."""
         digest = hashlib.sha256(_READING)
         if self.seconds is not None:
             digest.update(f"{self.seconds} s".encode())
@@ -178,9 +178,9 @@ class Clip:
         return digest.hexdigest()
 
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
-        """Return pictures of all files; where ``clip`` or ``auto`` stand for size or rate, the first file's count.
+        """Return the pictures of all files; ``clip`` and ``auto`` refer to the first file's size and rate.
 
-        Size and rate are those of a raw file, too, unless its name says others.
+        Raw files have this size and rate as well, unless their names contain others.
         """
         told = Layout(
             None if size in ("clip", "auto") else parse_size(size, CIF),
@@ -213,7 +213,7 @@ class Clip:
 def _changed(
     reader: Reader, shown: tuple[int, int], size: str, fps: str | int | float | Fraction
 ) -> Iterator[str]:
-    """Say in what the encoded pictures differ from a clip, except where that was asked for."""
+    """Yield sentences about differences of the encoded pictures from the clip that were not requested."""
     own, name = (reader.facts.width, reader.facts.height), reader.name.rpartition("/")[2]
     how = f"{name} is {own[0]}x{own[1]} and is encoded in {shown[0]}x{shown[1]}"
     if size == "auto" and shown != own:
@@ -223,7 +223,7 @@ def _changed(
             if bounded
             else f"{how}: sides are even"
         )
-    # A side that is rounded to an even number changes the ratio by less than this.
+    # Rounding a side to an even number changes the aspect ratio by less than this bound.
     elif abs(own[0] * shown[1] - own[1] * shown[0]) > 2 * (max(own) + max(shown)):
         yield f'{how}, which changes its aspect ratio; encode.size "auto" keeps it'
     if fps == "auto" and reader.facts.rate is None:
@@ -233,11 +233,11 @@ def _changed(
 def resampled(
     timed: Iterator[tuple[Fraction, U8]], fps: Fraction, length: Fraction | None = None
 ) -> Iterator[U8]:
-    """For each instant of a constant frame rate, the picture whose time is nearest (of two, the earlier).
+    """Resample to a constant frame rate: yield the picture with the nearest time, or the earlier of two equally near.
 
-    Pictures at this rate stay one by one, also where their times are off by up to half an interval. The last one lasts
-    until ``length``, the seconds that the source tells, but no longer than any other did; without it as long as the
-    others in the mean.
+    Pictures that already have this rate are kept one by one, even with jitter of up to half an interval. The last
+    picture lasts until ``length``, the source's stated length in seconds, but not longer than the longest other one.
+    Without ``length`` it lasts as long as the others on average.
     """
     held: tuple[Fraction, U8] | None = None
     first = longest = Fraction(0)
@@ -256,14 +256,14 @@ def resampled(
         last = (held[0] - first) / max(1, count - 1)
         if length is not None and length - held[0] > Fraction(1, 2) / fps:
             last = min(length - held[0], longest)
-        # A clip of one picture is that picture.
+        # `due == 0`: a clip of a single picture yields that picture once.
         while due == 0 or Fraction(due) / fps < held[0] + last - Fraction(1, 2) / fps:
             yield held[1]
             due += 1
 
 
 def _bytes_of(path: Path) -> BufferedReader:
-    """Open a file that has something in it. What is no file can be read once, or never ends, and is not waited for."""
+    """Open a non-empty regular file. Pipes and devices are refused: they can be read only once, or never end."""
     try:
         facts = path.stat()
         if stat.S_ISREG(facts.st_mode) and facts.st_size > 0:
@@ -281,7 +281,7 @@ def _bytes_of(path: Path) -> BufferedReader:
 
 
 def opened(path: Path, told: Layout) -> Reader:
-    """Open a file; ``told`` is how a raw one is read where its name does not say it."""
+    """Open a file; ``told`` is the layout of a raw file whose name does not contain one."""
     _bytes_of(path).close()
     layout = Layout.named(path).otherwise(told)
     try:

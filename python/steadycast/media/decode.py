@@ -1,4 +1,4 @@
-"""From access units, whole or damaged, to pictures that know their place."""
+"""Decodes access units, whole or damaged, to pictures with their display slots."""
 
 from collections.abc import Iterable
 from fractions import Fraction

@@ -23,7 +23,7 @@ Place = tuple[float, float]
 Colour = tuple[float, float, float]
 """Luma and the two chroma differences, 0…255 (BT.601, full range)."""
 _LIGHT = (-0.45, -0.6, 0.66)
-"""Where the light comes from: the left, above and before the picture."""
+"""The direction of the light: from the left, above and in front of the picture."""
 
 
 def rgb(text: str) -> Colour:
@@ -39,7 +39,7 @@ def several(text: str) -> list[Colour]:
 
 
 def sine(turns: float) -> float:
-    """Return the sine of so many turns, to 0.001."""
+    """Return the sine of an angle in full turns, to 0.001."""
     x = turns % 1 * 2 - 1
     y = 4 * x * (1 - abs(x))
     return -(0.225 * (abs(y) * y - y) + y)
@@ -52,7 +52,7 @@ def ramp(value: float) -> float:
 
 
 def noise(height: int, width: int, cells: tuple[float, float], salt: int) -> F32:
-    """Return smooth noise from -1 to 1, with so many cells down and across."""
+    """Return smooth noise from -1 to 1, with ``cells`` (vertical, horizontal) cells."""
     rows, columns = int(cells[0]) + 2, int(cells[1]) + 2
     words = mixed(np.arange(rows * columns, dtype=np.uint64) + np.uint64(salt << 32))
     corners = ((words >> np.uint64(48)).astype(np.float32) / np.float32(32768) - 1).reshape(rows, columns)
@@ -267,7 +267,7 @@ _EDGE = 2
 
 @cache
 def _letter(letter: str, high: float, weight: float) -> F32:
-    """Return how much of each sample a letter covers that is so many rows high."""
+    """Return the coverage of each sample by a letter that is ``high`` rows high."""
     shape = 3, int(high * 1.2) + 2 * _EDGE, int(high * 0.55) + 2 * _EDGE + 1
     canvas = Canvas(np.zeros(shape, np.float32), 1, 0)
     for stroke in _STROKES.split()[_LETTERS.index(letter)].split("/"):

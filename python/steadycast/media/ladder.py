@@ -1,4 +1,4 @@
-"""One clip at every quantizer, cut so that any group of pictures of any rung can follow any other."""
+"""A ladder: one clip encoded at every quantizer, so that any GOP of any rung can follow any other."""
 
 import json
 import os
@@ -31,42 +31,42 @@ from steadycast.media.table import U8, U32, U64, FrameTable, Kind
 from steadycast.workers import cores
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being done, how many parts of it are done, and how many there are."""
+"""A callback that receives a label, the number of finished parts and the total number of parts."""
 
 About = dict[str, Any]
 _FORMAT = 2
 _CHANGES = {"h264": 1, "h265": 1}
-"""How often the options of a codec have changed since that format: what the cache has of it is out of date then."""
+"""The revision of each codec's options within the cache format; a change invalidates the codec's cache entries."""
 _LAMBDA = 118
 """FFmpeg's Lagrangian multiplier for quantizer 1."""
 
 
 @dataclass(frozen=True)
 class Codec:
-    """How a codec is driven so that its groups of pictures can be spliced."""
+    """The properties of a codec, and the settings with which its GOPs can be spliced."""
 
     name: str
     encoder: str
     decoder: str
     quantizers: range
     bframes: int
-    """B frames between two others, where nothing else is asked for."""
+    """The default number of B frames between two others."""
     most_bframes: int
     multiple: int
     """Width and height must be multiples of this."""
     rates: tuple[Fraction, ...] | None
-    """Frame rates that its headers can name (`None`: any). Others are written as 25: no picture changes."""
+    """Frame rates that its headers can express (`None`: any). Others are written as 25, which changes no picture."""
     doubling: int | None = None
-    """Quantizers are logarithmic: this many steps double the step size. `None`: it is in proportion."""
+    """The number of quantizer steps that double the step size; `None` if the step size is proportional."""
     least: int = 16
-    """Width and height at least."""
+    """The smallest width and height."""
     most: tuple[int, int] = (8192, 8192)
-    """Width and height at the most."""
+    """The largest width and height."""
     most_ticks: int | None = None
-    """Ticks per second at the most of the clock in its headers."""
+    """The highest clock rate of its headers, in ticks per second."""
 
     def need_size(self, place: str, width: int, height: int) -> None:
-        """Check that it can have pictures of this size, which the key or option ``place`` asks for."""
+        """Check that the codec supports pictures of this size; ``place`` is the key or option that sets the size."""
         problem = f"{self.name} cannot have pictures of {width}x{height}"
         if width % self.multiple or height % self.multiple:
             raise UserError(place, problem, f"both sides must be multiples of {self.multiple}")
@@ -78,7 +78,7 @@ class Codec:
             raise UserError(place, problem, remedy)
 
     def rate(self, fps: Fraction) -> Fraction:
-        """Return the frame rate that its headers name for this one. It changes no picture."""
+        """Return the frame rate to write into the headers for ``fps``. It does not affect the pictures."""
         if self.rates is not None and fps not in self.rates:
             return Fraction(25)
         if self.most_ticks is not None and fps.numerator > self.most_ticks:
@@ -94,15 +94,15 @@ _INDICES = range(10, 64)
 CODECS = {
     codec.name: codec
     for codec in (
-        # Thirteen bits for a side, and sixteen for the clock (ISO/IEC 14496-2, section 6.2.3).
+        # Width and height have 13 bits, and the clock has 16 (ISO/IEC 14496-2, section 6.2.3).
         Codec("mpeg4", "mpeg4", "mpeg4", _MPEG_QS, 2, 8, 2, None, most=(8190, 8190), most_ticks=65_535),
-        # The lower twelve bits of a side, which stand in the sequence header, may not be 0 (ISO/IEC 13818-2, 6.3.3).
+        # The sequence header has the lower 12 bits of width and height, which must not be 0 (ISO/IEC 13818-2, 6.3.3).
         Codec("mpeg2", "mpeg2video", "mpeg2video", _MPEG_QS, 2, 8, 2, _FILM, most=(4094, 4094)),
-        # Custom pictures of ITU-T H.263, section 5.1.5.
+        # The limits of custom picture formats (ITU-T H.263, section 5.1.5).
         Codec("h263", "h263p", "h263", _MPEG_QS, 0, 0, 4, _H263, most=(2048, 1152)),
         Codec("h264", "libx264", "h264", _QPS, 2, 8, 2, None, 6),
         Codec("h265", "libx265", "hevc", _QPS, 0, 0, 2, None, 6),
-        # The step sizes of these double after 8 to 14 steps.
+        # The step sizes of VP8, VP9 and AV1 double after 8 to 14 quantizer steps; 12 is the approximation.
         Codec("vp8", "libvpx", "vp8", _INDICES, 0, 0, 2, None, 12),
         Codec("vp9", "libvpx-vp9", "vp9", _INDICES, 0, 0, 2, None, 12),
         Codec("av1", "libsvtav1", "libdav1d", _INDICES, 0, 0, 2, None, 12, least=64),
@@ -116,22 +116,22 @@ class Rung:
 
     q: int
     data: U8
-    """All access units, one after the other in coding order."""
+    """All access units, concatenated in coding order."""
     offsets: U64
-    """Where each access unit starts in `data`, and at the end where the last one ends."""
+    """The offset of each access unit in `data`, followed by the end of the last one."""
     extradata: bytes
-    """What a decoder must be told before the first access unit; empty where the stream itself says it."""
+    """The decoder's configuration; empty if the stream contains it."""
 
     def unit(self, index: int) -> bytes:
-        """Access unit ``index`` in coding order."""
+        """Return access unit ``index`` in coding order."""
         return self.data[int(self.offsets[index]) : int(self.offsets[index + 1])].tobytes()
 
 
 @dataclass(eq=False)
 class Ladder:
-    """A clip at every quantizer, and the pictures it was made from.
+    """A clip encoded at every quantizer, and its source pictures.
 
-    Its rungs are read, or encoded, when they are needed.
+    Rungs are read from the cache, or encoded, on demand.
     """
 
     table: FrameTable
@@ -140,14 +140,14 @@ class Ladder:
     height: int
     bframes: int
     warnings: tuple[str, ...]
-    """What was wrong with the source."""
+    """Problems of the source."""
     load_raw: Callable[[], RawVideo] = field(repr=False)
     facts: About
-    """What it was made from and how, as the cache has it."""
+    """The source and the encoder settings, as in the cache."""
     place: Path
-    """Its file in the cache, beside which those of its rungs are."""
+    """The ladder's file in the cache; the files of its rungs are beside it."""
     scores: dict[tuple[object, ...], object] = field(default_factory=dict, repr=False)
-    """What `quality` has already measured; pictures that many receivers share are measured once."""
+    """Results of `quality`, so that pictures that several receivers share are measured once."""
     _held: dict[int, Rung] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -156,17 +156,17 @@ class Ladder:
         return self.load_raw()
 
     def shape(self) -> dict[str, object]:
-        """Return codec, size and rate of its pictures, as the record has them."""
+        """Return the codec, size and frame rate, in the format of the record."""
         fps = float(self.table.fps)
         return {"codec": self.codec.name, "width": self.width, "height": self.height, "fps": fps}
 
     def told(self) -> dict[str, object]:
-        """Return the sizes as the core takes them."""
+        """Return the frame sizes in the core's format."""
         return self.table.told(self.codec.doubling)
 
     @property
     def rungs(self) -> list[Rung]:
-        """All rungs, the finest quantizer first."""
+        """Return all rungs, starting with the finest quantizer."""
         self.need(self.table.qs)
         return [self._held[q] for q in self.table.qs]
 
@@ -177,7 +177,7 @@ class Ladder:
         return self._held[q]
 
     def need(self, qs: Iterable[int], progress: Progress | None = None) -> None:
-        """Read these rungs from the cache; encode those that are not there.
+        """Read these rungs from the cache; encode the missing ones.
 
         Raises:
             KeyError: there is no such quantizer.
@@ -205,7 +205,7 @@ class Ladder:
 
 @dataclass(frozen=True, eq=False)
 class _Coded:
-    """A rung as its encoder gave it."""
+    """The output of the encoder for one rung."""
 
     rung: Rung
     kinds: U8
@@ -228,8 +228,10 @@ KNOWN = tuple(
     for codec in ("", "-h264")
     for lines in ("", "-720")
 )
-"""Sizes of the drawn film: as a scenario encodes it that says nothing, and as the built-in scenarios do; each on a link
-of few and of many Mb/s."""
+"""Precomputed frame sizes of the synthetic clip, for the default encoding and that of the built-in scenarios.
+
+Each is present in the small size for slow links and in 720 lines for fast ones.
+"""
 
 
 def encode_ladder(
@@ -242,12 +244,12 @@ def encode_ladder(
     qs: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> Ladder:
-    """Encode ``source`` once per quantizer, or take the result from the cache.
+    """Encode ``source`` once per quantizer, or read the result from the cache.
 
-    Every rung has I frames at the same places and no reference across them. ``bframes`` is the number of B
-    frames between two others (default 2; H.263 has none); the last frame of a group is then a P frame in
-    place of a B frame, since nothing may refer to the next group. ``qs`` are quantizers 2…31, for H.264 QPs
-    18…47. Where the sizes are known beforehand (`KNOWN`), rungs are encoded when their pictures are needed.
+    All rungs have I frames at the same positions, and no references across them. ``bframes`` is the number of B
+    frames between two others (default 2; H.263 has none). The last frame of a GOP is then a P frame instead of a B
+    frame, because no frame may refer to the next GOP. ``qs`` are quantizers from 2 to 31, or QPs from 18 to 47 for
+    H.264. If the sizes are precomputed (`KNOWN`), rungs are only encoded when their pictures are needed.
     """
     kind, between, quantizers = _settings(codec, gop, bframes, qs)
 
@@ -282,7 +284,7 @@ def encode_ladder(
 
 
 def codec_of(name: str) -> Codec:
-    """Return the codec called ``name``."""
+    """Return the codec named ``name``."""
     if name not in CODECS:
         raise UserError(f"encode.codec {name}", "there is no such codec", f"take one of {', '.join(CODECS)}")
     return CODECS[name]
@@ -322,7 +324,7 @@ def _range(codec: Codec) -> str:
 def _encode(
     raw: RawVideo, codec: Codec, facts: About, label: str, path: Path, progress: Progress | None = None
 ) -> tuple[FrameTable, About]:
-    """Encode every rung, and put all into the cache."""
+    """Encode every rung, and store all in the cache."""
     gop, qs = facts["gop"], facts["qs"]
     coded = _encoded(raw, codec, facts["bframes"], gop, qs, progress)
     sizes = np.stack([each.sizes for each in coded])
@@ -344,7 +346,7 @@ def _encoded(
 ) -> list[_Coded]:
     codec.need_size("encode.size", raw.width, raw.height)
     stop = Event()
-    # Fine quantizers take longest: they go first, so that no core waits for one of them at the end.
+    # Fine quantizers take longest. They are started first, so that no core is idle at the end.
     with ThreadPoolExecutor(cores()) as pool:
         jobs = [pool.submit(_encode_rung, raw, codec, bframes, gop, q, stop) for q in qs]
         try:
@@ -369,8 +371,8 @@ def _follow(jobs: list[Future[_Coded]], progress: Progress | None) -> None:
 def open_encoder(
     codec: Codec, size: tuple[int, int], fps: Fraction, bframes: int, gop: int, q: int
 ) -> av.VideoCodecContext:
-    """Return an encoder at one quantizer whose groups of pictures can be spliced."""
-    # SVT-AV1 writes on stderr how it is set, unless it is told before it is loaded.
+    """Return an encoder with a fixed quantizer whose GOPs can be spliced."""
+    # SVT-AV1 prints its settings on stderr, unless this variable is set before the library is loaded.
     os.environ.setdefault("SVT_LOG", "1")
     context = cast(av.VideoCodecContext, av.CodecContext.create(codec.encoder, "w"))
     (context.width, context.height), context.pix_fmt = size, "yuv420p"
@@ -382,22 +384,22 @@ def open_encoder(
     told = {"q": q, "gop": gop, "multiplier": q * _LAMBDA}
     context.options = {name: value.format_map(told) for name, value in _OPTIONS[codec.encoder].items()}
     if codec.encoder.startswith("libvpx"):
-        # Without a rate to keep below, the quantizer is what is asked for.
+        # Without a rate limit the encoder keeps the requested quantizer.
         context.bit_rate = _UNBOUND if codec.encoder == "libvpx" else 0
         context.qmin = context.qmax = q
     elif codec.encoder in _MPEG:
-        # I frames are forced: an own `gop_size` of the same length would give a second one next to it when
-        # there are B frames. A closed group is refused unless scene cuts are out of the question.
+        # The caller forces I frames. With B frames, a `gop_size` of the same length would add a second I frame beside
+        # each. FFmpeg refuses closed GOPs unless scene-cut detection is disabled.
         context.gop_size = 600
-        # With qmin = qmax alone the rate control still picks the multiplier for its decisions as if it were
-        # free, and coarse rungs come out half as large again as `ffmpeg -qscale` makes them.
+        # With qmin = qmax alone, the rate control would still choose the Lagrangian multiplier freely, and coarse
+        # rungs would be 50 % larger than those of `ffmpeg -qscale`.
         context.qmin = context.qmax = q
     return context
 
 
 @contextmanager
 def as_options() -> Iterator[None]:
-    """Name options of the command line in errors that name the keys of a scenario."""
+    """Replace scenario keys by command-line options in errors."""
     try:
         yield
     except UserError as error:
@@ -409,14 +411,14 @@ _KEY = re.compile(r"\bencode\.(size|fps|codec|gop|bframes)\b")
 
 
 def start(encoder: av.VideoCodecContext) -> None:
-    """Open an encoder. SVT-AV1's threads take their turn as a batch job's do (SCHED_BATCH).
+    """Open an encoder; SVT-AV1's threads run under the scheduling policy SCHED_BATCH.
 
-    As root SVT-AV1 puts its own threads and the one that opens it before all others (SCHED_FIFO, priority 99): what
-    paces packets, and every program that this one starts later, would have to wait for it or would hold up the rest.
+    As root, SVT-AV1 sets its threads and the calling one to real-time priority (SCHED_FIFO, priority 99). They would
+    delay the pacer of live sessions, and programs that this process starts later would inherit the priority.
 
-    Where a thread that wakes may interrupt the one that woke it, SVT-AV1 4.1 loses a picture on a busy machine, and its
-    caller waits for ever: in one of some 50 short clips with four encoders on two cores. A batch job's threads
-    interrupt nobody when they wake: of some thousands of clips one hung. `_encode_rung` begins such a one again.
+    With wake-up preemption, SVT-AV1 4.1 loses a picture on a busy machine, and its caller then waits forever: this
+    happened in about 1 of 50 short clips with four encoders on two cores. SCHED_BATCH disables wake-up preemption,
+    after which one of several thousand clips hung. `_encode_rung` restarts an encoder that hangs.
     """
     try:
         _start(encoder)
@@ -447,7 +449,7 @@ _SVT_PRIORITY = 99
 
 _MPEG = ("mpeg4", "mpeg2video", "h263p")
 _UNBOUND = 1_000_000_000
-"""Bits per second that no picture takes."""
+"""A bit rate above that of any stream, in bit/s."""
 
 
 _MPEG_OPTIONS = {
@@ -466,17 +468,17 @@ _VPX_OPTIONS = {
     "auto-alt-ref": "0",
     "deadline": "realtime",
     "cpu-used": "5",
-    # No frame begins with what another one has left in the entropy coder.
+    # Frames must not depend on the entropy coder's state after other frames.
     "error-resilient": "default",
 }
 _OPTIONS: dict[str, dict[str, str]] = {
     **dict.fromkeys(_MPEG, _MPEG_OPTIONS),
     "libx264": {
         "qp": "{q}",
-        # As a live sender encodes, which has a picture's time for it; "medium" takes three times as long.
+        # The preset of a live sender, which has one frame interval per picture; "medium" takes three times as long.
         "preset": "veryfast",
         "forced-idr": "1",
-        # `stitchable` keeps the parameter sets, which stand before every IDR, the same at all quantizers.
+        # `stitchable` makes the parameter sets before each IDR frame identical at all quantizers.
         "x264-params": "keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:b-adapt=0:b-pyramid=none"
         ":stitchable=1:repeat-headers=1:annexb=1:threads=1",
     },
@@ -484,8 +486,8 @@ _OPTIONS: dict[str, dict[str, str]] = {
         "qp": "{q}",
         "preset": "veryfast",
         "forced-idr": "1",
-        # Frames in threads of their own, and rows of blocks, would make the bytes depend on the machine. Motion that is
-        # predicted from the picture before is wrong where that one is of another quantizer: 4 dB and more.
+        # Frame threads and wavefront rows would make the output depend on the machine. Temporal motion prediction is
+        # wrong if the previous picture has another quantizer, and costs 4 dB or more.
         "x265-params": "keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes=0:b-adapt=0:repeat-headers=1"
         ":no-temporal-mvp=1:aq-mode=0:cutree=0:pools=none:frame-threads=1:wpp=0:info=0:log-level=none",
     },
@@ -496,15 +498,15 @@ _OPTIONS: dict[str, dict[str, str]] = {
         "svtav1-params": "rc=0:aq-mode=0:pred-struct=1:keyint={gop}:lp=1:enable-tf=0:scd=0:force-key-frames=1",
     },
 }
-"""Options of each encoder; what stands in braces is filled in."""
+"""The options of each encoder; names in braces are replaced by values."""
 
 
 _PATIENCE_S = (60.0, 120.0, 240.0)
-"""Seconds that SVT-AV1 may take for a picture, at the first try and at the next ones."""
+"""The time limits of SVT-AV1 per picture, in seconds, for the first attempt and the following ones."""
 
 
 def _encode_rung(raw: RawVideo, codec: Codec, bframes: int, gop: int, q: int, stop: Event) -> _Coded:
-    """Encode a rung. One of SVT-AV1 that no longer goes on (see `start`) is left behind, and begun again."""
+    """Encode a rung. An SVT-AV1 encoder that hangs (see `start`) is abandoned, and another one is started."""
     if codec.encoder != "libsvtav1":
         return _coded(raw, codec, bframes, gop, q, stop, lambda: None)
     for patience in _PATIENCE_S:
@@ -516,10 +518,10 @@ def _encode_rung(raw: RawVideo, codec: Codec, bframes: int, gop: int, q: int, st
 
 
 def _watched(work: Callable[[Callable[[], None]], _Coded], patience: float) -> _Coded:
-    """Do work in a thread of its own, which says again and again that it goes on.
+    """Run work in a separate thread, which must call the given function regularly to show that it progresses.
 
     Raises:
-        TimeoutError: it has not said so for `patience` seconds. The thread stays, and ends with the process.
+        TimeoutError: it made no call for `patience` seconds. The thread remains until the process ends.
 
     """
     done: Future[_Coded] = Future()
@@ -532,7 +534,7 @@ def _watched(work: Callable[[Callable[[], None]], _Coded], patience: float) -> _
     def run() -> None:
         try:
             done.set_result(work(beat))
-        except BaseException as error:  # whatever it is, it belongs to who waits
+        except BaseException as error:  # every exception is raised again in the waiting thread
             done.set_exception(error)
 
     Thread(target=run, daemon=True).start()
@@ -580,7 +582,7 @@ def _store(path: Path, table: FrameTable, about: About) -> None:
     told = json.dumps({**about, "rate": str(table.fps)})
 
     def fill(file: IO[bytes]) -> None:
-        # A zip archive checks each of its members when it is read.
+        # A zip archive has a checksum of each member, which detects damaged cache files.
         np.savez_compressed(
             file,
             about=np.frombuffer(told.encode(), dtype=np.uint8),
@@ -593,16 +595,19 @@ def _store(path: Path, table: FrameTable, about: About) -> None:
 
 
 DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, NotImplementedError, zlib.error)
-"""What reading an archive that is absent or damaged may raise: it is then made again."""
+"""The exceptions of reading an absent or damaged archive, which is then created again."""
 
 
 _READING = Lock()
-"""One thread reads an archive at a time. NumPy parses the head of an array as Python, and where two threads do that at
-once CPython 3.11 may raise SystemError: "AST constructor recursion depth mismatch"."""
+"""Serialises the reading of archives.
+
+NumPy parses an array's header as Python code. When two threads do so concurrently, CPython 3.11 may raise SystemError:
+"AST constructor recursion depth mismatch".
+"""
 
 
 def read_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
-    """Return arrays of a file of the cache; a damaged one raises one of `DAMAGE`."""
+    """Read arrays of a cache file; a damaged file raises one of `DAMAGE`."""
     with _READING, np.load(path, allow_pickle=False) as archive:
         return [archive[name] for name in names]
 
@@ -618,9 +623,9 @@ def _load(path: Path, label: str) -> tuple[FrameTable, About] | None:
 
 
 def _known(facts: About, raw: RawVideo, codec: Codec, label: str) -> tuple[FrameTable, About] | None:
-    """Return the sizes that came with the program, if they are of this clip and this encoder makes the same.
+    """Return the precomputed sizes, if they belong to this clip and this encoder reproduces them.
 
-    The coarsest rung is encoded and compared, since it takes least; `Ladder.need` compares each of the others.
+    The coarsest rung is encoded and compared, because it is the fastest; `Ladder.need` compares the others.
     """
     for found in (_load(place, label) for place in KNOWN):
         if found is not None and all(found[1].get(key) == value for key, value in facts.items()):

@@ -11,7 +11,7 @@ from steadycast.media.table import FrameTable
 
 ANCHOR_BPS, ANCHOR_Q = 5.25e6, 12
 _PAYLOAD = 948 / 1000
-"""What frames may take of 1000-byte packets, so that the anchor is what a link carries."""
+"""The payload's share of a packet of 1000 bytes, so that the anchor rate includes all headers."""
 
 
 def map001(

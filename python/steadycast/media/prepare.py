@@ -1,4 +1,4 @@
-"""What a video flow needs before it can run: frame sizes at every quantizer, with pixels or without."""
+"""Prepares the media of a video flow: frame sizes at every quantizer, with or without pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good a flow looks at one receiver, display slot by display slot."""
+"""Measures the picture quality of a flow at one receiver, per display slot."""
 
 import json
 from collections import OrderedDict
@@ -29,51 +29,51 @@ from steadycast.workers import cores
 Planes = tuple[float | None, float | None, float | None]
 
 BY = ("time", "index")
-"""Which picture a frame of the original is compared with.
+"""The picture that an original frame is compared with.
 
-time: the one that is on the screen in its slot. index: the one that has its number among those that a decoder gives of
-a stream without the frames that are lost or late (`left_out`): a frame that is not there moves all that follow it.
+time: the picture on screen in the frame's slot. index: the picture with the frame's number in the output of a decoder
+whose input lacks lost and late frames (`left_out`), so that each missing frame shifts all later ones.
 """
 
 
 def need_by(by: str) -> None:
-    """Refuse what is none of `BY`."""
+    """Refuse values that are not in `BY`."""
     if by not in BY:
         problem = "there is no such way to set frames side by side"
         raise UserError(f"--by {by}", problem, f"take {' or '.join(BY)}")
 
 
 _TOLD_EVERY = 4
-"""Slots between two reports of progress."""
+"""The number of slots between two calls of the progress callback."""
 _PIXELS_HELD = 256 << 20
-"""Bytes of decoded pictures that are kept for the next receiver."""
+"""The size of the cache of decoded pictures for further receivers, in bytes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """What a viewer saw, with one entry per display slot; PSNR of identical pictures is infinite."""
+    """The picture quality at a receiver, with one entry per display slot; PSNR of identical pictures is infinite."""
 
     fps: Fraction
     """Display slots per second."""
     shown: I64
-    """Slot number of the frame on screen; −1, and a black screen, before the first."""
+    """The slot number of the frame on screen; −1, with a black screen, before the first."""
     psnr_raw: F64
     """PSNR of Y, U, V against the source's pictures, in dB."""
     psnr_encoded: F64
-    """PSNR of Y, U, V against the pictures as the sender's own decoder shows them, in dB."""
+    """PSNR of Y, U, V against the encoder's reconstructed pictures, in dB."""
     ssim: F64
     """SSIM of luma against the source's pictures."""
     mos: U8
     """Opinion class 1…5 by luma PSNR against the source's pictures."""
     coded: F64
-    """PSNR of luma as it was encoded, whether it arrived or not, against the source's pictures."""
+    """PSNR of the encoded luma against the source's pictures, whether it arrived or not."""
     vmaf: float | None = None
-    """VMAF against the source's pictures; `None` where it is not available."""
+    """VMAF against the source's pictures; `None` if it was not measured."""
 
     def freezes(self, lasts: F64 | None = None) -> dict[str, Any]:
-        """Return freezes as figures of a receiver (`freeze_count` and its kin; docs/record.md).
+        """Return the freezes as figures of a receiver (`freeze_count` and others; docs/record.md).
 
-        ``lasts`` holds how long each slot is shown, in seconds; without it all last equally long.
+        ``lasts`` has the display time of each slot, in seconds; without it all slots are equally long.
         """
         changes = np.diff(self.shown, prepend=-1) != 0
         spans = np.full(len(changes), float(1 / self.fps)) if lasts is None else lasts
@@ -81,29 +81,29 @@ class Quality:
         return figures
 
     def where(self, part: Bools) -> "Quality":
-        """Cut to these slots."""
+        """Return the quality of a subset of the slots."""
         per_slot = ("shown", "psnr_raw", "psnr_encoded", "ssim", "mos", "coded")
         return replace(self, vmaf=None, **{name: getattr(self, name)[part] for name in per_slot})
 
     def figures(self) -> dict[str, float | None]:
-        """Return PSNR, SSIM and opinion as figures of a receiver, by their paths."""
+        """Return PSNR, SSIM and opinion as figures of a receiver, by path."""
         return metrics.figures(self.psnr_raw, self.psnr_encoded, self.ssim, self.mos)
 
     def mean_psnr_raw(self) -> Planes:
-        """Mean PSNR against the source; identical pictures are left out."""
+        """Return the mean PSNR against the source, without identical pictures."""
         y, u, v = (metrics.mean_db(self.psnr_raw[:, plane]) for plane in range(3))
         return y, u, v
 
     def mean_ssim(self) -> float | None:
-        """Mean SSIM."""
+        """Return the mean SSIM."""
         return float(self.ssim.mean()) if len(self.ssim) else None
 
     def mean_coding(self) -> float | None:
-        """Mean opinion, 1 to 5, of the pictures as they were encoded."""
+        """Return the mean opinion score, from 1 to 5, of the encoded pictures."""
         return float(metrics.opinions(self.coded).mean()) if len(self.coded) else None
 
     def capped(self, values: F64) -> F64:
-        """PSNR values with identical pictures at the cap, for tables that cannot hold infinity."""
+        """Return PSNR values with infinity replaced by the cap, for tables that can't represent infinity."""
         return np.where(np.isfinite(values), values, metrics.PSNR_CAP_DB)
 
 
@@ -127,12 +127,12 @@ def evaluate(
     vmaf_of: Bools | None = None,
     slots_done: Callable[[int, int], None] | None = None,
 ) -> Quality | None:
-    """Decode what one receiver got and compare it slot by slot; `None` when no pixels stand behind the sizes.
+    """Decode a receiver's stream and compare it slot by slot; `None` if the media have no pictures.
 
-    ``chosen_q`` holds the quantizer of each group of pictures of the flow, or of each of its frames.
-    ``by`` is one of `BY`. Receivers with the same losses, and parts of flows with the same losses, are decoded and
-    measured once: the ladder keeps the results. VMAF is that of the slots from ``vmaf_from`` on, and of ``vmaf_of``
-    alone where that is given. ``slots_done`` is told now and then how many slots of how many have been compared.
+    ``chosen_q`` has the quantizer of each GOP of the flow, or of each of its frames. ``by`` is one of `BY`. Receivers
+    and parts of flows with the same losses are decoded and measured once, because the ladder caches the results. VMAF
+    covers the slots from ``vmaf_from`` on, restricted to ``vmaf_of`` if it is given. ``slots_done`` is called
+    periodically with the number of compared slots and their total.
     """
     if isinstance(media, FrameTable):
         return None
@@ -156,7 +156,7 @@ def evaluate(
 
 
 def pictures_at(ladder: Ladder, chosen_q: Quantizers, told: Fates, slots: Sequence[int]) -> list[Shown]:
-    """Source, encoded and received pictures at some display slots, for looking at them side by side."""
+    """Return source, encoded and received pictures of some display slots, for a visual comparison."""
     view = _View(ladder, chosen_q, told)
     shown = view.shown()
     return [Shown(view.raw(slot), view.encoded(slot), view.received(int(shown[slot]))) for slot in slots]
@@ -164,19 +164,19 @@ def pictures_at(ladder: Ladder, chosen_q: Quantizers, told: Fates, slots: Sequen
 
 @dataclass(frozen=True)
 class OnScreen:
-    """What stands on the screen in one display slot."""
+    """The picture on screen in one display slot."""
 
     raw: Picture
     """The source's picture of this slot."""
     received: Picture
     of: int
-    """The slot whose picture it is; -1, and black, before the first."""
+    """The slot that the picture belongs to; -1, with a black picture, before the first."""
 
 
 def screen(
     ladder: Ladder, chosen_q: Quantizers, told: Fates, slots: range | None = None
 ) -> Iterator[OnScreen]:
-    """Yield what stands on the screen, display slot by display slot; of these slots, or of all."""
+    """Yield the picture on screen in each of these display slots, or in all."""
     view = _View(ladder, chosen_q, told)
     shown = view.shown()
     for slot in range(len(shown)) if slots is None else slots:
@@ -185,7 +185,7 @@ def screen(
 
 
 class _Decoded:
-    """Decoded segments, the least recently used dropped first; threads that need one at a time share the work."""
+    """An LRU cache of decoded segments; threads that need the same segment concurrently decode it once."""
 
     def __init__(self, ladder: Ladder) -> None:
         self.ladder = ladder
@@ -196,7 +196,7 @@ class _Decoded:
     def pictures(
         self, key: tuple[object, ...], chosen_q: Quantizers, told: Fates | None, groups: range
     ) -> dict[int, Picture]:
-        """Pictures of a segment, counted from the segment's first slot; ``key`` is its `segment_key`."""
+        """Return the pictures of a segment, relative to its first slot; ``key`` is its `segment_key`."""
         with self.lock:
             found = self.kept.get(key)
             if found is None:
@@ -215,7 +215,7 @@ class _Decoded:
         with self.lock:
             ours.set_result(pictures)
             self.held += self._size(ours)
-            # What a thread still works at stays: it counts as held once it is there.
+            # Segments that are still being decoded are not evicted; they count towards the size once finished.
             there = [other for other, future in self.kept.items() if future.done()]
             for other in there[: max(len(there) - 2, 0)]:
                 if self.held <= _PIXELS_HELD:
@@ -269,7 +269,7 @@ class _View:
         return there
 
     def _places(self, part: range, key: tuple[object, ...]) -> I64:
-        """Slots of a segment, counted from its first one, for which the decoder has a picture."""
+        """Return the slots of a segment with a decoded picture, relative to its first slot."""
         if key[0] == "whole":
             return np.arange(self.table.span(part.stop - 1).stop - self.table.span(part.start).start)
         return np.array(sorted(self.decoded.pictures(key, self.chosen_q, self.told, part)), dtype=np.int64)
@@ -295,7 +295,7 @@ class _View:
         return pictures[slot - self.table.span(part.start).start]
 
     def _group_of_slot(self, slot: int) -> int:
-        # Groups are closed: they hold the same numbers in display order as in coding order.
+        # GOPs are closed, so that a GOP has the same frame numbers in display order as in coding order.
         passes, within = divmod(slot, self.table.frames)
         return passes * self.table.gops + within // self.table.gop
 
@@ -320,7 +320,7 @@ class _View:
             finally:
                 told.put(None)
 
-        # Decoders and measures run beside each other: each thread has a stretch of the flow of its own.
+        # Decoding and measuring are parallel over contiguous parts of the flow, one per thread.
         threads = min(cores(), self.table.groups_in(n))
         bounds = [n * i // threads for i in range(threads + 1)] if n else []
         with ThreadPoolExecutor(max(threads, 1)) as pool:
@@ -351,14 +351,14 @@ class _View:
         )
 
     def _origin(self, slot: int) -> tuple[object, ...]:
-        """Names the picture of a received slot, the same for all receivers that have the same picture."""
+        """Return a key for the picture of a received slot, equal for all receivers with the same picture."""
         if slot < 0:
             return ("black",)
         index = self.part_of_group[self._group_of_slot(slot)]
         return (self.keys[index], slot - self.table.span(self.parts[index].start).start)
 
     def _kept(self, name: tuple[object, ...], measure: Callable[[], Any]) -> Any:
-        """Return what the ladder has under a name; what it lacks is measured, and kept there."""
+        """Return the ladder's cached result of this name; measure and store it if it is absent."""
         if (kept := self.ladder.scores.get(name)) is None:
             kept = self.ladder.scores[name] = measure()
         return kept
@@ -381,7 +381,7 @@ class _View:
         return kept
 
     def _coded(self, slot: int) -> float:
-        """PSNR of luma of a slot's picture as it was encoded."""
+        """Return the luma PSNR of a slot's encoded picture."""
         q, place = self.chosen_q[self._group_of_slot(slot)], slot % self.table.frames
         if isinstance(q, int) and (known := self.encoded_scores.of(q, place)) is not None:
             return known[0][0]
@@ -390,7 +390,7 @@ class _View:
         )
 
     def _is_whole(self, slot: int) -> bool:
-        """Whether every frame of the slot's group of pictures arrived."""
+        """Whether every frame of the slot's GOP arrived."""
         return self.keys[self.part_of_group[self._group_of_slot(slot)]][0] == "whole"
 
     def _against_encoded(self, slot: int, shown: int) -> Score:

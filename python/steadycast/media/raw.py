@@ -28,7 +28,7 @@ class RawVideo:
     samples: U8
     """One row per picture, mapped from the cache."""
     warnings: tuple[str, ...]
-    """What was wrong with the source."""
+    """Problems of the source."""
 
     def __len__(self) -> int:
         return len(self.samples)

@@ -1,6 +1,6 @@
-"""Pictures of a file, a pipe or a camera, turned into what is sent: upright, with square samples, in video range.
+"""Reads pictures of a file, a pipe or a camera, and converts them: upright, with square samples, in video range.
 
-What a source says of its pictures is honoured here, for files and cameras alike, or a warning says that it is not.
+Metadata of the source (rotation, aspect ratio, colours) is applied here, or a warning says that it is not.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from steadycast.errors import UserError
 from steadycast.media.table import U8
 
 RATES = (1, 240)
-"""Least and most pictures per second."""
+"""The lowest and the highest supported frame rate, in pictures per second."""
 _SIDES = (16, 8192)
 _LONGEST_PAUSE_S = 5
-"""A longer pause between two pictures is taken for a damaged time stamp where no length of the whole covers it."""
+"""A longer gap between pictures, in seconds, counts as a damaged time stamp, unless the source's length covers it."""
 _TRIES = 25
-"""Errors in a row, with no packet between them, after which a container is not read on."""
+"""The number of consecutive errors, without a packet between them, after which a container is given up."""
 _DEFAULT, _ATTACHED = 0x1, 0x400
-"""FFmpeg's AV_DISPOSITION_DEFAULT, and AV_DISPOSITION_ATTACHED_PIC: a cover, not a film."""
+"""FFmpeg's AV_DISPOSITION_DEFAULT, and AV_DISPOSITION_ATTACHED_PIC, which marks cover art."""
 _BESIDE = 0x800 | 0x80000 | 0x100000
-"""FFmpeg's AV_DISPOSITION_TIMED_THUMBNAILS, _DEPENDENT and _STILL_IMAGE: pictures that go with a film."""
+"""FFmpeg's AV_DISPOSITION_TIMED_THUMBNAILS, _DEPENDENT and _STILL_IMAGE, which mark auxiliary pictures of a film."""
 _WITH_AN_END = ("matroska,webm", "flv", "live_flv")
-"""Containers that say when the file ends, and not how long it or a track is."""
+"""Containers that have the end time of the file instead of the length of the file or its tracks."""
 _WITHOUT_LENGTHS = ("mpegts", "mpeg")
-"""Containers whose tracks say no length: FFmpeg may give them that of the file, longer sound included."""
+"""Containers without track lengths: FFmpeg may use the file's length, which includes longer audio."""
 _ROUNDING_S = Fraction(1, 10_000)
 _FULL = 2
-"""FFmpeg's AVCOL_RANGE_JPEG: samples from 0 to 255."""
+"""FFmpeg's AVCOL_RANGE_JPEG, full range: samples from 0 to 255."""
 _MATRICES = {1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "bt2020", 10: "bt2020"}
-"""Coefficients of YCbCr by FFmpeg's number (ITU-T H.273, table 4), by the names of its scaler."""
+"""The names of YCbCr matrices in FFmpeg's scaler, by their codes in ITU-T H.273, table 4."""
 _UNSAID = (0, 2, 3)
-"""Those of RGB, and of sources that do not say which."""
+"""The matrix codes of RGB (0), and of unspecified matrices (2 and 3)."""
 _NOTHING = 64
-"""What rounding leaves of a number of a display matrix that should be 0, of 65,536 that are 1."""
+"""The tolerance for a zero in a display matrix, whose unit is 1/65536: it covers rounding errors."""
 _HDR = {16: "PQ", 18: "HLG"}
-"""Transfer functions of SMPTE ST 2084 and ARIB STD-B67, by the numbers of ITU-T H.273, table 3."""
+"""The transfer functions of SMPTE ST 2084 and ARIB STD-B67, by their codes in ITU-T H.273, table 3."""
 _TURNS = {
     (1, 0, 0, 1): (),
     (0, 1, -1, 0): (("transpose", "clock"),),
@@ -55,7 +55,7 @@ _TURNS = {
     (0, 1, 1, 0): (("transpose", "cclock_flip"),),
     (0, -1, -1, 0): (("transpose", "clock_flip"),),
 }
-"""Filters that do what a display matrix (ISO/IEC 14496-12, section 6.2.2) asks for, by the signs of a, b, c and d."""
+"""Filters that apply a display matrix (ISO/IEC 14496-12, section 6.2.2), by the signs of its elements a, b, c and d."""
 
 Turn = tuple[tuple[str, str], ...]
 
@@ -65,12 +65,12 @@ class ClipError(UserError):
 
 
 def said(error: BaseException) -> str:
-    """Take what FFmpeg says of an error, without its number and its log."""
+    """Return FFmpeg's message of an error, without its number and its log."""
     return getattr(error, "strerror", None) or str(error)
 
 
 def _picture(form: str) -> str | None:
-    """Return the kind of a picture that FFmpeg reads by a demuxer of this name; `None` for films.
+    """Return the image format of a demuxer for single pictures; `None` for a demuxer of films.
 
     FFmpeg calls the demuxers of single pictures png_pipe, jpeg_pipe and the like.
     """
@@ -79,7 +79,7 @@ def _picture(form: str) -> str | None:
 
 
 def scaled(frame: av.VideoFrame, width: int, height: int) -> U8:
-    """Scale a frame; samples in 4:2:0 at this size, plane after plane."""
+    """Scale a frame to this size; return its samples in 4:2:0, plane after plane."""
     return _samples(frame.reformat(width=width, height=height, format="yuv420p", interpolation="BICUBIC"))
 
 
@@ -88,23 +88,23 @@ def _samples(frame: av.VideoFrame) -> U8:
 
 
 def assumed_matrix(width: int, height: int) -> str:
-    """Return the coefficients of YCbCr that players assume for pictures that do not say theirs."""
+    """Return the YCbCr matrix that players assume for pictures that do not specify one."""
     return "bt709" if width >= 1280 or height > 576 else "bt601"
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a source says of its pictures, as they are meant to be seen."""
+    """A source's metadata of its pictures, as they are meant to be displayed."""
 
     width: int
-    """Of an upright picture with square samples."""
+    """The width of the upright picture with square samples."""
     height: int
     rate: Fraction | None
-    """Pictures per second; `None` where the source names none that can be sent."""
+    """Pictures per second; `None` if the source has no rate, or one outside of `RATES`."""
     told_rate: Fraction | None
-    """As the source names it."""
+    """The source's own frame rate, unchecked."""
     warnings: tuple[str, ...]
-    """What is not honoured."""
+    """The metadata that is not applied."""
 
     @staticmethod
     def of(stream: av.VideoStream, first: av.VideoFrame, tracks: int) -> Facts:
@@ -140,7 +140,7 @@ def _told_rate(stream: av.VideoStream, first: av.VideoFrame) -> Fraction | None:
 
 
 def _untouched(stream: av.VideoStream, first: av.VideoFrame) -> Iterator[str]:
-    """Say what the source asks for that is not done."""
+    """Yield warnings about metadata that is not applied."""
     context = stream.codec_context
     if (kind := _HDR.get(int(context.color_trc))) is not None:
         yield f"its pictures are HDR ({kind}) and leave as if they were not: they will look flat"
@@ -152,7 +152,7 @@ def _untouched(stream: av.VideoStream, first: av.VideoFrame) -> Iterator[str]:
 
 
 def _turn(frame: av.VideoFrame) -> Turn | None:
-    """Return the filters that put a picture upright; `None` where it is turned by no right angle."""
+    """Return the filters that rotate a picture upright; `None` if its rotation is not a multiple of 90°."""
     told: Any = frame.side_data
     try:
         data = bytes(told["DISPLAYMATRIX"])
@@ -164,10 +164,10 @@ def _turn(frame: av.VideoFrame) -> Turn | None:
 
 
 def _films(container: Any) -> list[Any]:
-    """Return the video tracks that are films, in the order in which FFmpeg's players choose among them.
+    """Return the video tracks that are films, in the order of preference of FFmpeg's players.
 
-    The default one comes before others, a larger one before smaller ones, and the first one before its equals. What
-    goes with a film (thumbnails, still pictures) comes last, and covers are none.
+    Default tracks precede others, and larger ones precede smaller ones; ties keep the order of the file. Auxiliary
+    tracks (thumbnails, still pictures) are last, and cover art is excluded.
     """
 
     def order(stream: Any) -> tuple[bool, bool, int]:
@@ -180,15 +180,15 @@ def _films(container: Any) -> list[Any]:
 
 
 class Reader:
-    """Reads the pictures of an open container's film, or of the first of several by `_films`.
+    """Reads the pictures of an open container's first film, in the order of `_films`.
 
-    A picture that can't be decoded costs that picture alone.
+    A picture that can't be decoded is skipped, and reading continues.
 
     Args:
-        container: as `av.open` gives it.
-        name: what messages call it.
-        patience: after so many packets in a row that give no picture it is taken to be damaged for good; without it a
-            source is read to its end.
+        container: the result of `av.open`.
+        name: the source's name in messages.
+        patience: the number of consecutive packets without a picture after which the source counts as permanently
+            damaged; without it a source is read to its end.
 
     """
 
@@ -206,11 +206,11 @@ class Reader:
         self._stream.thread_type = "SLICE"
         self._notes: list[str] = []
         self.lost = 0
-        """Packets that gave an error instead of a picture."""
+        """Packets that caused an error instead of a picture."""
         self.headless = 0
-        """Packets before the first key frame that gave no picture: the source begins within a group of pictures."""
+        """Packets before the first key frame without a picture: the source begins within a GOP."""
         self.ended: BaseException | None = None
-        """What ended the reading before the source's end."""
+        """The error that ended the reading prematurely."""
         self._decoded = self._decode()
         first = next(self._decoded, None)
         if first is None:
@@ -221,10 +221,10 @@ class Reader:
         self._first = first
         self.facts = Facts.of(self._stream, first, len(films))
         self.length = _duration(container, self._stream, _shown(first, self._stream))
-        """Seconds that the pictures should last from the first one that can be shown, if the source says so."""
+        """The length of the pictures in seconds, from the first displayable one, if the source has a length."""
         self._label = name.rpartition("/")[2]
         self.warnings = [f"{self._label}: {warning}" for warning in self.facts.warnings]
-        """What was wrong with the source; complete when `pictures` have ended."""
+        """Problems of the source; complete once `pictures` has ended."""
 
     def __enter__(self) -> Reader:
         return self
@@ -239,7 +239,7 @@ class Reader:
 
     @property
     def failure(self) -> ClipError | None:
-        """The error for a source that ended before its end."""
+        """The error of a source that ended prematurely."""
         return None if self.ended is None else self._failure("reading it ended in an error")
 
     def _note(self, what: str) -> None:
@@ -247,7 +247,7 @@ class Reader:
             self._notes.append(what)
 
     def pictures(self, width: int, height: int) -> Iterator[tuple[Fraction, U8]]:
-        """Give times and samples of all pictures, once; what is damaged is left out, and said in the warnings."""
+        """Yield times and samples of all pictures, once; damaged ones are skipped, with a warning."""
         stage = _Stage(width, height)
         clock = _Clock(1 / (self.facts.told_rate or Fraction(25)), self.length)
         for frame in itertools.chain((self._first,), self._decoded):
@@ -273,7 +273,7 @@ class Reader:
             self.warnings.append(f"{self._label} is damaged: {'; '.join(self._notes)}")
 
     def _packets(self) -> Iterator[Any]:
-        """All packets, and `None` at the end. One that can't be read is left out."""
+        """Yield all packets, then `None`. Unreadable packets are skipped."""
         errors = 0
         while True:
             try:
@@ -317,7 +317,7 @@ class Reader:
                         for each in said_of_it:
                             self._note(each)
                     else:
-                        # What it depends on stands before the source's beginning: nothing is damaged.
+                        # Its reference frames precede the source's beginning, which is no damage.
                         self.headless += 1
                     bad = 0 if frames else bad
                     yield from frames
@@ -334,17 +334,17 @@ def _shown(frame: av.VideoFrame, stream: av.VideoStream) -> Fraction | None:
 
 
 class _Clock:
-    """When pictures are shown, from 0 on; time stamps that can't be are replaced by even ones."""
+    """Computes presentation times from 0 on; implausible time stamps are replaced by equidistant ones."""
 
     def __init__(self, step: Fraction, length: Fraction | None) -> None:
         self._step, self._length = step, length
         self._start: Fraction | None = None
         self._begun = False
         self.time = Fraction(0)
-        """When the last picture is shown."""
+        """The presentation time of the last picture."""
 
     def tell(self, shown: Fraction | None) -> str | None:
-        """Take the next picture's time stamp; return what is wrong with it."""
+        """Process the next picture's time stamp; return a problem with it, or `None`."""
         if not self._begun:
             self._begun, self._start = True, shown
             return None
@@ -360,7 +360,7 @@ class _Clock:
         return None
 
     def early(self) -> str | None:
-        """Say whether the pictures ended earlier than the source had told."""
+        """Return a warning if the pictures ended before the source's stated length."""
         end = self.time + self._step
         if self._length is None or end >= self._length - self._step * 3 / 2:
             return None
@@ -368,11 +368,11 @@ class _Clock:
 
 
 def _duration(container: Any, stream: av.VideoStream, first: Fraction | None) -> Fraction | None:
-    """How long the pictures should last, in seconds; `None` where only a longer sound could be meant.
+    """Return the length of the pictures, in seconds; `None` if the known length may be that of longer audio.
 
-    It counts from ``first``, when the first picture is shown. A source says a length or an end, and counts each from
-    its own zero: the first time stamp of the track or of the file, or 0. Where that is not known, the earlier end is
-    taken: only what ends before it is certain to be cut.
+    It begins at ``first``, the presentation time of the first picture. Sources state a length or an end, relative to
+    the first time stamp of the track or of the file, or to 0. If the origin is unknown, the earliest possible end is
+    used, because only pictures that end before it are certainly truncated.
     """
     base = Fraction(stream.time_base) if stream.time_base else None
     begin = stream.start_time * base if base and stream.start_time is not None else Fraction(0)
@@ -382,13 +382,13 @@ def _duration(container: Any, stream: av.VideoStream, first: Fraction | None) ->
 
 
 def _end(container: Any, stream: av.VideoStream, begin: Fraction, zero: Fraction) -> Fraction | None:
-    """When the last picture should be over, on the clock of the time stamps."""
+    """Return the end of the last picture, on the clock of the time stamps."""
     told = {name.upper(): value for name, value in stream.metadata.items()}
     parts = told.get("DURATION", "").split(":")  # Matroska
     if len(parts) == 3 and all(part.replace(".", "", 1).isdecimal() for part in parts):
         hours, minutes, seconds = map(Fraction, parts)
         length = (hours * 60 + minutes) * 60 + seconds
-        # The statistics of mkvmerge have the track's length, and FFmpeg's muxer writes its end.
+        # In mkvmerge's statistics DURATION is the track's length, while FFmpeg's muxer writes its end.
         return length + (zero if "_STATISTICS_WRITING_APP" in told else 0)
     own = stream.duration * Fraction(stream.time_base) if stream.duration and stream.time_base else None
     alone, name = len(container.streams) == 1, container.format.name
@@ -403,17 +403,17 @@ def _end(container: Any, stream: av.VideoStream, begin: Fraction, zero: Fraction
 
 @dataclass(frozen=True)
 class _Form:
-    """What of a picture decides by which filters it becomes one that is sent."""
+    """The properties of a picture that determine its conversion filters."""
 
     pixels: str
     width: int
     height: int
     full: bool
     matrix: str | None
-    """Of its colours; `None` where it is not said, and `rgb` where there is none."""
+    """The YCbCr matrix; `None` if unspecified, `rgb` for RGB."""
     turn: Turn
     woven: bool
-    """Two fields in one picture."""
+    """Whether the picture is interlaced."""
 
     @staticmethod
     def of(frame: av.VideoFrame, *, woven: bool) -> _Form:
@@ -424,9 +424,9 @@ class _Form:
         return _Form(name, frame.width, frame.height, full and not rgb, matrix, _turn(frame) or (), woven)
 
     def filters(self, width: int, height: int) -> list[tuple[str, str]]:
-        """Return filters and their options; none where scaling is all there is to do."""
+        """Return filters and their options; empty if the picture only needs scaling."""
         target = assumed_matrix(width, height)
-        # What does not say its colours keeps them, as do RGB pictures that the scaler takes to BT.601 by itself.
+        # Unspecified colours are kept. RGB needs no conversion to BT.601, because the scaler's own output is BT.601.
         turned = self.matrix not in (None, target) and (self.matrix, target) != ("rgb", "bt601")
         if not (self.turn or self.woven or self.full or turned):
             return []
@@ -441,18 +441,18 @@ class _Form:
 
 
 class _Stage:
-    """Filters through which pictures go; made anew when the form of the source's pictures changes."""
+    """A filter graph for pictures; rebuilt when the properties of the source's pictures change."""
 
     def __init__(self, width: int, height: int) -> None:
         self._width, self._height = width, height
         self._woven = False
         self._form: _Form | None = None
         self._ends: tuple[Any, Any] | None = None
-        self._graph: Any = None  # its filters do not keep it
+        self._graph: Any = None  # must be referenced here, because its filters do not keep it alive
         self._times: deque[Fraction] = deque()
 
     def push(self, time: Fraction, frame: av.VideoFrame) -> Iterator[tuple[Fraction, U8]]:
-        """Take a picture; give those that are ready. Deinterlacing holds one back."""
+        """Filter a picture; yield the finished ones. Deinterlacing delays pictures by one."""
         self._woven = self._woven or frame.interlaced_frame
         form = _Form.of(frame, woven=self._woven)
         if form != self._form:
@@ -467,7 +467,7 @@ class _Stage:
         yield from self._ready()
 
     def rest(self) -> Iterator[tuple[Fraction, U8]]:
-        """Give what is still held."""
+        """Yield the pictures that the filters still hold."""
         if self._ends is not None and self._times:
             self._ends[0].push(None)
             yield from self._ready()

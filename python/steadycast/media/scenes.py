@@ -43,7 +43,7 @@ def _leaves(canvas: Canvas, x: float, y: float, rx: float, ry: float, count: int
 
 
 class Desk:
-    """Somebody who speaks and signs at a desk, before a shelf of books and a plant."""
+    """A person who speaks and signs at a desk, in front of a bookshelf and a plant."""
 
     def __init__(self, width: int, height: int, frames: int, seed: int) -> None:
         room = Canvas.of(width, height)

@@ -1,7 +1,7 @@
 """Scores of a ladder's pictures as they were encoded, kept in the cache beside its rungs.
 
-A viewer who gets a group of pictures whole sees it as it was encoded, whatever the network was. Such pictures are
-decoded and measured in the first run of a clip that shows them; later runs decode the groups with losses alone.
+A GOP that arrives completely is displayed as it was encoded, independent of the network. Its pictures are decoded and
+measured in the first run of a clip that displays them; later runs only decode GOPs with losses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What reaches one viewer: access units of the chosen quantizers, without what the network kept."""
+"""Splices the stream that reaches one viewer: access units of the chosen quantizers, without the lost bytes."""
 
 import hashlib
 import re
@@ -12,39 +12,39 @@ from steadycast.media.ladder import Ladder
 from steadycast.media.table import I64, U8, Bools, FrameTable, Kind
 
 NEVER = np.iinfo(np.int64).max
-"""Arrival time, in nanoseconds, of what does not arrive."""
+"""The arrival time of lost frames, in nanoseconds."""
 
 Quantizers = Sequence[int | tuple[int, ...]]
-"""Group of a flow → its quantizer, or that of each of its frames in coding order."""
+"""The quantizer of each GOP of a flow, or the quantizers of its frames in coding order."""
 
 Holes = Mapping[int, Sequence[tuple[int, int]]]
-"""Frame of the flow → byte ranges [from, to) of its access unit that were lost."""
+"""The lost byte ranges [from, to) of each frame's access unit, by frame number."""
 
 
 class Fate(IntEnum):
-    """What became of a frame at one receiver."""
+    """The outcome of a frame at one receiver."""
 
     OK = 0
     LOST = 1
-    """A packet of it is missing."""
+    """At least one packet is missing."""
     LATE = 2
-    """Complete, but after its slot."""
+    """The frame is complete, but arrived after its display slot."""
     UNDECODABLE = 3
-    """Complete, but a frame that it refers to is lost."""
+    """The frame is complete, but a reference frame is lost."""
 
 
 @dataclass(frozen=True, eq=False)
 class Fates:
-    """What one receiver got of each frame of a flow, in coding order."""
+    """The arrival of a flow's frames at one receiver, in coding order."""
 
     complete: Bools
     """Whether every packet of the frame arrived."""
     arrival_ns: I64 | None = None
-    """When the last packet of each complete frame arrived, on any clock; `None`: nothing is late."""
+    """The arrival time of the last packet of each complete frame, on any clock; `None` if nothing is late."""
     play_ns: I64 | None = None
-    """For each display slot, when it is shown, on the same clock; `None`: nothing is late."""
+    """The play-out time of each display slot, on the same clock; `None` if nothing is late."""
     holes: Holes = field(default_factory=dict)
-    """Of incomplete frames, what is missing; one that is not named here is missing as a whole."""
+    """The missing ranges of incomplete frames; an incomplete frame without an entry is missing as a whole."""
 
     def __post_init__(self) -> None:
         n = len(self.complete)
@@ -56,14 +56,14 @@ class Fates:
 
     @property
     def frames(self) -> int:
-        """Frames sent."""
+        """The number of frames sent."""
         return len(self.complete)
 
 
 def fates(table: FrameTable, told: Fates) -> U8:
-    """`Fate` of each frame, in coding order: the first that holds of lost, undecodable, late.
+    """Return the `Fate` of each frame, in coding order: the first that applies of lost, undecodable, late.
 
-    A lost I or P frame makes every later frame of its group undecodable, in coding order.
+    A lost I or P frame makes all later frames of its GOP undecodable, in coding order.
     """
     frames = np.arange(told.frames)
     groups = table.group_of(frames)
@@ -85,7 +85,7 @@ def fates(table: FrameTable, told: Fates) -> U8:
 
 
 def left_out(table: FrameTable, told: Fates) -> Fates:
-    """Return what a decoder is given where every frame that is not whole, or comes after its slot, is left out."""
+    """Return the decoder's input if all incomplete and late frames are dropped."""
     there = told.complete
     if told.arrival_ns is not None and told.play_ns is not None:
         slots = table.slot_of(np.arange(told.frames))
@@ -95,17 +95,17 @@ def left_out(table: FrameTable, told: Fates) -> Fates:
 
 
 def shown_frames(arrival_times: I64, play_times: I64) -> I64:
-    """Index of the frame on screen at each display slot; −1 before the first.
+    """Return the index of the frame on screen at each display slot; −1 before the first.
 
-    At slot k the newest frame is shown that had wholly arrived by ``play_times[k]`` and is not newer than k:
-    a late frame is shown at a later slot only if nothing newer has come (spec 2.0). Both are in display order
-    and in nanoseconds on the same clock; `NEVER` stands for a lost frame.
+    Slot k shows the newest frame that had arrived completely by ``play_times[k]`` and is not newer than k. A late
+    frame is shown at a later slot only if no newer one has arrived (spec 2.0). Both arrays are in display order and in
+    nanoseconds on the same clock; a lost frame has the arrival time `NEVER`.
     """
     slots = len(play_times)
     frames = np.arange(min(len(arrival_times), slots))
     arrivals = arrival_times[: len(frames)]
-    # A frame that comes in time is shown at its own slot, a late one at a later slot, once all up to that one are due.
-    # What B frames refer to is due before them, and shown after them.
+    # A punctual frame is shown at its slot. A late one is shown at the first later slot by which all slots are due up
+    # to that one. The maximum is needed because reference frames of B frames are due before them, but shown later.
     later = np.searchsorted(np.maximum.accumulate(play_times), arrivals, side="left")
     first = np.where(arrivals <= play_times[: len(frames)], frames, np.maximum(later, frames + 1))
     seen = (first < slots) & (arrivals != NEVER)
@@ -115,7 +115,7 @@ def shown_frames(arrival_times: I64, play_times: I64) -> I64:
 
 
 def on_screen(table: FrameTable, told: Fates, decoded: Bools) -> I64:
-    """Frame shown at each display slot, as its slot number; ``decoded``: slots that have a picture."""
+    """Return the slot number of the frame shown at each display slot; ``decoded`` marks slots with a picture."""
     slots = table.slot_of(np.arange(told.frames))
     arrivals = np.full(told.frames, NEVER, dtype=np.int64)
     there = slots < told.frames
@@ -130,20 +130,20 @@ def on_screen(table: FrameTable, told: Fates, decoded: Bools) -> I64:
 
 @dataclass(frozen=True)
 class Unit:
-    """An access unit as a decoder is given it."""
+    """An access unit at the decoder's input."""
 
     slot: int
-    """Display slot in the flow."""
+    """The display slot in the flow."""
     data: bytes
 
 
 def first_of(chosen: int | tuple[int, ...]) -> int:
-    """Quantizer of a group's first frame."""
+    """Return the quantizer of a GOP's first frame."""
     return chosen if isinstance(chosen, int) else chosen[0]
 
 
 def units(ladder: Ladder, chosen_q: Quantizers, told: Fates | None, groups: range) -> Iterator[Unit]:
-    """Yield the access units of these groups: all, or those that arrived, with zeros in the holes."""
+    """Yield the access units of these GOPs: all of them, or those that arrived, with zeros in the holes."""
     table = ladder.table
     for group in groups:
         chosen = chosen_q[group]
@@ -162,14 +162,14 @@ def units(ladder: Ladder, chosen_q: Quantizers, told: Fates | None, groups: rang
             elif frame in told.holes:
                 data = _with_holes(rung.unit(frame % table.frames), told.holes[frame], ladder.codec.name)
             if data:
-                # A picture names its quantizer relative to its stream's parameter sets.
+                # Slice quantizers are relative to the parameter sets, which therefore precede a change of rung.
                 head = parameter_sets(ladder, q) if q != last else b""
                 last = q
                 yield Unit(int(table.slot_of(frame)), head + data)
 
 
 _SETS = {"h264": lambda first: first & 31 in (7, 8), "h265": lambda first: first >> 1 & 63 in (32, 33, 34)}
-"""Codecs whose pictures refer to parameter sets, and whether a NAL unit whose first byte this is, is one."""
+"""Codecs with parameter sets; the function tests the first byte of a NAL unit for a parameter set."""
 
 
 def parameter_sets(ladder: Ladder, q: int) -> bytes:
@@ -182,11 +182,10 @@ def parameter_sets(ladder: Ladder, q: int) -> bytes:
 
 
 def _with_holes(data: bytes, holes: Sequence[tuple[int, int]], codec: str) -> bytes | None:
-    """Return what a receiver has of a damaged access unit.
+    """Return the usable part of a damaged access unit, as depacketisers deliver it (`wire::payload::Depacketiser`).
 
-    Of VP8 and VP9 it is what stands before the first hole, of AV1, whose OBUs have no size on the way, nothing: as
-    depacketisers leave it (`wire::payload::Depacketiser`). Of other codecs zeros stand in place of what is lost, and a
-    hole at the end is cut, for nothing after it must be aligned.
+    VP8 and VP9 keep the part before the first hole. AV1 keeps nothing, because its OBUs have no size on the wire. For
+    other codecs the lost bytes are replaced by zeros, and a hole at the end is removed.
     """
     if codec == "av1":
         return None
@@ -205,9 +204,9 @@ def _with_holes(data: bytes, holes: Sequence[tuple[int, int]], codec: str) -> by
 
 
 def segments(ladder: Ladder, told: Fates) -> list[range]:
-    """Cut the flow into groups that are decoded in one go, because the later of them lack their I frame.
+    """Divide the flow into runs of GOPs that must be decoded together, because the later ones lack their I frame.
 
-    A group with a complete I frame does not depend on what came before it.
+    A GOP with a complete I frame does not depend on earlier ones.
     """
     table = ladder.table
     starts = [
@@ -220,7 +219,7 @@ def segments(ladder: Ladder, told: Fates) -> list[range]:
 
 
 def segment_key(ladder: Ladder, chosen_q: Quantizers, told: Fates, groups: range) -> tuple[object, ...]:
-    """Equal for segments whose decoded pictures are equal, in whatever flow, pass or receiver they stand."""
+    """Return a key that is equal for segments with equal decoded pictures, of any flow, pass or receiver."""
     table = ladder.table
     first, last = table.span(groups.start).start, min(table.span(groups.stop - 1).stop, told.frames)
     part = told.complete[first:last]

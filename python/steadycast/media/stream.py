@@ -12,18 +12,18 @@ from typing import NamedTuple
 
 
 class Form(NamedTuple):
-    """How a codec's stream stands in a file."""
+    """The file format of a codec's raw stream."""
 
     codec: str
     """FFmpeg's name of the codec."""
     demuxer: str
     """FFmpeg's name of the format that `head` and `framed` make."""
     endings: tuple[str, ...]
-    """Of files of that format."""
+    """The file name suffixes of the format."""
     fourcc: bytes = b""
-    """Of the codec in IVF."""
+    """The codec's FourCC in IVF."""
     delimiter: bytes = b""
-    """What may stand before each access unit (H.264 and H.265, 7.3.1)."""
+    """The optional delimiter before each access unit (H.264 and H.265, 7.3.1)."""
 
 
 FORMS = {
@@ -41,9 +41,9 @@ CLOCK = 90_000
 
 
 def head(codec: str, config: bytes = b"") -> bytes:
-    """Return what stands before the first frame; ``config`` is what a decoder must be told first.
+    """Return the file header before the first frame; ``config`` is the decoder's configuration.
 
-    The size of the pictures stands in the first key frame, and is left out of IVF's head.
+    IVF's header does not have the size of the pictures, which is part of the first key frame.
     """
     fourcc = FORMS[codec].fourcc
     return struct.pack("<4sHH4sHHIIII", b"DKIF", 0, 32, fourcc, 0, 0, CLOCK, 1, 0, 0) if fourcc else config

@@ -25,7 +25,7 @@ _WHITE, _DARK, _RED = rgb("ffffff"), rgb("101418"), rgb("ff5040")
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Somebody who signs at a desk, a street, a page that scrolls; a clock shows the time of each picture."""
+    """A synthetic clip: a person at a desk, a street, and a scrolling page, with a clock that shows the time."""
 
     frames: int = 400
     seed: int = 1
@@ -46,7 +46,7 @@ class Synthetic:
         return hashlib.sha256(f"synthetic {_VERSION} {self.frames} {self.seed}".encode()).hexdigest()
 
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
-        """Pictures drawn in this size at 25 frames per second, and resampled where another rate is asked for."""
+        """Draw the pictures in this size at 25 frames per second, resampled if another rate is requested."""
         width, height = parse_size(size, CIF)
         rate = parse_fps(fps, FPS)
         frames = self._frames(width, height)

@@ -16,7 +16,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Kind(IntEnum):
-    """How a frame refers to others."""
+    """The type of a frame, by its references to others."""
 
     I = 0  # noqa: E741  (the field's name for it)
     P = 1
@@ -42,7 +42,7 @@ class FrameTable:
     display: U32
     """For each frame in coding order, its place in display order."""
     label: str
-    """What this is, for titles of figures and reports."""
+    """The name in titles of figures and reports."""
 
     def __post_init__(self) -> None:
         n = len(self.kinds)

@@ -34,7 +34,7 @@ class _Row:
 
 
 def read_trace(path: str | Path, fps: str | int | float | Fraction = 25) -> FrameTable:
-    """Read a trace in either form; ``fps`` is asked for by the CSV form only, which holds no times."""
+    """Read a trace in either format; ``fps`` is only used for CSV, which has no times."""
     path = Path(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")

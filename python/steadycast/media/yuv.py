@@ -25,14 +25,14 @@ SIZES = {
 }
 """Sizes of pictures that have a name (ITU-T H.263, table 5, VGA's, and those of television by their lines)."""
 PIXELS = "yuv420p"
-"""How samples lie where nothing says it: 4:2:0, 8 bits, plane after plane."""
+"""The default pixel format: 4:2:0, 8 bits, plane after plane."""
 _BARE_RATES = range(10, 121)
 """Whole numbers behind a size that are taken for pictures per second, as in `name_1920x1080_50.yuv`."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How pictures lie in a raw file; `None` is what nobody has said."""
+    """The layout of pictures in a raw file; `None` is an unknown value."""
 
     size: tuple[int, int] | None = None
     fps: Fraction | None = None
@@ -61,7 +61,7 @@ class Layout:
         return Layout(size, fps, pixels)
 
     def otherwise(self, told: Layout) -> Layout:
-        """Fill in what a name leaves open; a pixel format that is told counts more than the name's."""
+        """Complete the values of a file name; an explicit pixel format takes precedence over the name's."""
         return Layout(self.size or told.size, self.fps or told.fps, told.pixels or self.pixels)
 
     def __str__(self) -> str:

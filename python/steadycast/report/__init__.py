@@ -1,1 +1,1 @@
-"""The report of a run: one page that opens with the answer, loads nothing, and reads on a phone and on paper."""
+"""The report of a run: one self-contained page that begins with the answer, for screens, phones and paper."""

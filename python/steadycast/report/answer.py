@@ -1,4 +1,4 @@
-"""The answer in a sentence: who got what, what viewers saw, and whether the run compares anything at all."""
+"""The answer of a report in sentences: each flow's share, the picture quality, and whether flows competed at all."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from steadycast.report.choice import CONVERSATION_MS, delay_ms
 from steadycast.report.rank import alike, ranked_receivers
 
 MOSTLY = 0.5
-"""Above this share of the time it was not the network that decided, and a run compares nothing."""
+"""The share of time above which a limit other than the network makes a comparison meaningless."""
 _GRADES = ((4.5, "excellent"), (3.5, "good"), (2.5, "fair"), (1.5, "poor"), (0.0, "bad"))
 
 
 def answer(summary: Mapping[str, Any]) -> list[str]:
-    """Sentences, the most important first."""
+    """Return sentences, the most important first."""
     flows = summary["flows"]
     sentences = []
     if summary.get("complete") is False:
         sentences.append("This run was interrupted: what follows is its beginning, not its result.")
     sentences += uncompared(summary)
     measured = [f for f in flows if number(f.get("throughput_bps")) is not None]
-    # Background traffic takes what it is told to: it is in the table, and answers nothing.
+    # Background traffic has a fixed rate: it is in the table, but not part of the answer.
     told = [got(f) for f in measured if f.get("kind") in ("video", "tcp")] or [got(f) for f in measured]
     if len(told) > 4:
         told = [*told[:3], f"and {len(told) - 3} more flows, in the table"]
@@ -40,14 +40,14 @@ def answer(summary: Mapping[str, Any]) -> list[str]:
 
 
 def uncompared(summary: Mapping[str, Any]) -> list[str]:
-    """Warn of the flows whose rate something other than the network decided; a live session compares nothing anyway."""
+    """Warn of flows whose rate was not limited by the network; empty for live sessions, which compare nothing."""
     if summary.get("world") == "live":
         return []
     return [said for flow in summary["flows"] if (said := nothing_compared(flow))]
 
 
 def nothing_compared(flow: Mapping[str, Any]) -> str | None:
-    """Warn that something other than the network decided this flow's rate for most of the time."""
+    """Warn if this flow's rate was not limited by the network for most of the time."""
     if flow.get("kind") != "video":
         return None
     shares = {k: number(v) or 0.0 for k, v in (flow.get("limited_by_frac") or {}).items()}
@@ -80,19 +80,19 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
 
 
 def title(flow: Mapping[str, Any]) -> str:
-    """Name a flow with what steers it."""
+    """Name a flow with its controller."""
     how = flow.get("controller") or (flow.get("congestion") if flow.get("kind") == "tcp" else None)
     return f"{flow['name']} ({how})" if how and how != flow["name"] else str(flow["name"])
 
 
 def counted(flow: Mapping[str, Any]) -> str:
-    """Name a flow as `title`, and say how many receivers it has where they are several."""
+    """Name a flow as `title`, with the number of its receivers if there are several."""
     n = len(flow.get("receivers") or [])
     return title(flow) + (f" → {n}" if n > 1 else "")
 
 
 def grade(score: float) -> str:
-    """Say a mean score in a word."""
+    """Return the word for a mean score."""
     return next(word for least, word in _GRADES if score >= least)
 
 
@@ -102,7 +102,7 @@ def a(word: str) -> str:
 
 
 def got(flow: Json) -> str:
-    """Say what a flow got, and which share of its fair share that is."""
+    """Describe a flow's throughput, and its ratio to the fair share."""
     share = flow.get("share_of_fair")
     text = f"{title(flow)} got {say.rate(flow.get('throughput_bps'))}"
     if number(share) is not None:
@@ -122,7 +122,7 @@ def never_competes(flow: Mapping[str, Any]) -> bool:
 
 
 def _seen(flow: Json) -> str | None:
-    """Say in one sentence what the viewers saw: the score, what it is built on, and what was missing."""
+    """Describe the viewers' experience in one sentence: the score, its basis, and the missing frames."""
     receivers = ranked_receivers(flow) if flow.get("kind") == "video" else []
     if not receivers:
         return None
@@ -148,7 +148,7 @@ def _seen(flow: Json) -> str | None:
 
 
 def _built_on(flow: Json, by: str) -> str:
-    """Say what the score's quality of coding is built on."""
+    """Describe the basis of the score's coding quality."""
     psnr = of_flow(flow, "psnr_db.raw.y")
     if by == "rate_score":
         return "; its pictures were not measured"
@@ -156,7 +156,7 @@ def _built_on(flow: Json, by: str) -> str:
 
 
 def _late(flow: Json) -> str:
-    """Say how late the only viewer of a flow sees everything, where that is too late to talk."""
+    """Name the delay of a flow's only viewer, if it is too long for a conversation."""
     delay = number(delay_ms(flow)) if len(flow["receivers"]) == 1 else None
     if delay is None or delay <= CONVERSATION_MS:
         return ""
@@ -164,7 +164,7 @@ def _late(flow: Json) -> str:
 
 
 def _missed(receiver: Mapping[str, Any], *, several: bool) -> str:
-    """Say which share of its frames a receiver did not show whole and in time, and what play-out would have done."""
+    """Name a receiver's share of frames not shown intact and in time, and the effect of a play-out delay on it."""
     ok, sent = number(reach(receiver, "frames", "ok")), number(reach(receiver, "frames", "sent"))
     if ok is None or not sent or ok >= sent:
         return ""

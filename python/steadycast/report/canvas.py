@@ -1,4 +1,4 @@
-"""What figures are drawn on: size, style, labels at the lines' ends, and how a drawing is saved."""
+"""The canvas of figures: size, style, labels at the ends of lines, and saving."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RC: Any = {
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
-    # Where it stands by itself, too, as no ticks are above; looking for them takes a third of a drawing's time.
+    # The default position without ticks above the axes; searching for ticks takes a third of the drawing time.
     "axes.titley": 1.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -59,17 +59,17 @@ _RC: Any = {
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A figure of a run or of a sweep, which a notebook shows."""
+    """A figure of a run or of a sweep, which a notebook can display."""
 
     figure: Figure
-    """matplotlib's figure, for changes that have no parameter."""
+    """The matplotlib figure, for further changes."""
 
     def save(self, path: Path | str) -> None:
-        """Save it; the ending says how (.png, .svg, .pdf).
+        """Save the figure; the suffix selects the format (.png, .svg, .pdf).
 
         Raises:
-            UserError: an ending that is not known.
-            UnwrittenError: the system refused.
+            UserError: the suffix is unknown.
+            UnwrittenError: the file can't be written.
 
         """
         save_drawing(lambda: self.figure, Path(path))
@@ -79,34 +79,34 @@ class Drawing:
 
 
 def drawn(draw: Callable[[], Figure | None]) -> Drawing | None:
-    """Return what ``draw`` draws, in the report's style; nothing where there is nothing to show."""
+    """Return the figure of ``draw`` in the report's style; `None` if there is nothing to show."""
     with _context():
         figure = draw()
     return None if figure is None else Drawing(figure)
 
 
 def all_drawn(draw: Callable[[], Sequence[Figure]]) -> list[Drawing]:
-    """Return all that ``draw`` draws, in the report's style."""
+    """Return the figures of ``draw`` in the report's style."""
     with _context():
         return [Drawing(figure) for figure in draw()]
 
 
 def _plain_svg(figure: Figure) -> str:
-    """Drawing as SVG with its own colours, the reader's fonts, and without the time at which it was made."""
+    """Return a figure as SVG with fixed colours, the reader's fonts, and without a creation time."""
     buffer = io.StringIO()
     with _context():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    # A reader may lack matplotlib's own font; Verdana's widths are all but the same.
+    # The reader may lack matplotlib's font, DejaVu Sans; Verdana has almost the same widths.
     return text.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
 
 
 def svg(figure: Figure, name: str) -> str:
-    """Drawing as inline SVG whose ink, paper and lines follow the page's light and dark."""
+    """Return a figure as inline SVG whose colours follow the page's light or dark scheme."""
     text = _plain_svg(figure)
-    # Several drawings share one page: what one refers to must not be found in another.
+    # Several drawings share one page, so their ids must be unique.
     text = text.replace(f'<g id="{_END}"', f'<g class="{_END}"')
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
@@ -118,7 +118,7 @@ def svg(figure: Figure, name: str) -> str:
         (style.PAPER, "paper"),
     ):
         text = text.replace(colour, f"var(--{variable})")
-    # Lines and texts follow the page. Areas keep their colours, and so do the texts on them.
+    # Lines and texts follow the page's scheme. Areas, and the texts on them, keep their colours.
     text = re.sub(r"stroke: #([0-9a-f]{6})", r"stroke: var(--c-\1, #\1)", text)
     text = re.sub(r"(<text [^>]*fill: )#(?!ffffff|111111)([0-9a-f]{6})", r"\1var(--c-\2, #\2)", text)
     text = text.replace("<svg ", '<svg role="img" ', 1)
@@ -126,11 +126,11 @@ def svg(figure: Figure, name: str) -> str:
 
 
 _END = "end"
-"""What marks the labels right of the axes, which a narrow page leaves out: there they stand above the drawing."""
+"""The class of labels right of the axes; narrow pages show them as a list above the drawing instead."""
 
 
 def _legend(figure: Figure) -> str:
-    """Return the labels right of the axes as a list, for narrow pages; nothing where there are none."""
+    """Return the labels right of the axes as a list, for narrow pages; empty if there are none."""
     from matplotlib.colors import to_hex
     from matplotlib.lines import Line2D
     from matplotlib.text import Annotation
@@ -153,12 +153,12 @@ def _legend(figure: Figure) -> str:
 
 
 def colours(svgs: str) -> list[str]:
-    """Line colours that drawings of `svg` use, as six hexadecimal digits."""
+    """Return the line colours of drawings by `svg`, as six hexadecimal digits."""
     return sorted(set(re.findall(r"var\(--c-([0-9a-f]{6})", svgs)))
 
 
 def save_drawing(draw: Callable[[], Figure | None], path: Path) -> bool:
-    """Save what `draw` draws; the ending says how. Returns whether there was anything."""
+    """Save the figure of `draw` in the format of the suffix; return whether there was a figure."""
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise UserError(str(path), "an image can't be saved so", "end its name in .png, .svg or .pdf")
     with _context():
@@ -179,7 +179,7 @@ def _context() -> Iterator[None]:
 
 
 def in_style(draw: Callable[[], Figure | None], name: str) -> str | None:
-    """Return what `draw` draws, as inline SVG."""
+    """Return the figure of `draw` as inline SVG; `None` if there is nothing to show."""
     with _context():
         figure = draw()
         return None if figure is None else svg(figure, name)
@@ -188,7 +188,7 @@ def in_style(draw: Callable[[], Figure | None], name: str) -> str | None:
 def canvas(
     rows: int = 1, *, height: float = 3.0, ratios: Sequence[float] | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """Make a drawing of panels on one time axis, with room for the lines' labels on the right."""
+    """Create a figure of panels with a common time axis, and room for labels on the right."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, height))
@@ -210,9 +210,9 @@ class Label:
 
 
 def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> None:
-    """Write labels right of the axes, at their lines' ends, pushed apart where they would overlap.
+    """Write labels right of the axes, at the ends of their lines, moved apart if they would overlap.
 
-    What is wider than the room there goes on in a second line.
+    Labels that are too wide are broken into a second line.
     """
     if not labels:
         return
@@ -261,20 +261,20 @@ def _broken(line: str, size: float, room: float) -> str:
 
 
 def note(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, float], **more: Any) -> None:
-    """Write at a place of the data, moved by points, also where that is outside of the axes."""
+    """Write a text at data coordinates with an offset in points, even outside of the axes."""
     axes.annotate(
         text, at, shift, textcoords="offset points", annotation_clip=False, **{"va": "center", **more}
     )
 
 
 def beside(axes: Axes, text: str, y: float, shift: float, colour: str) -> None:
-    """Write right of the axes, at the share ``y`` of their height, moved up by ``shift`` points."""
+    """Write a text right of the axes, at the fraction ``y`` of their height plus ``shift`` points."""
     more: Any = {"fontsize": 7.5, "color": style.readable(colour), "gid": _END}
     note(axes, text, (1, y), (5, shift), xycoords="axes fraction", **more)
 
 
 def bare(axes: Axes, bottom: float = 0.0, top: float = 1.0) -> None:
-    """Take away the vertical axis of rows that go from ``bottom`` to ``top``."""
+    """Remove the vertical axis of a panel of rows, which extends from ``bottom`` to ``top``."""
     axes.set_ylim(bottom, top)
     axes.set_yticks([])
     axes.grid(visible=False)
@@ -282,18 +282,18 @@ def bare(axes: Axes, bottom: float = 0.0, top: float = 1.0) -> None:
 
 
 def level(axes: Axes, y: float, text: str) -> Label:
-    """Thin marked line across (a fair share, a limit), and its label."""
+    """Draw a thin horizontal line (a fair share, a limit); return its label."""
     axes.axhline(y, color=style.MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
     return Label(y, text, style.MUTED)
 
 
 def from_zero(axes: Axes, top: float) -> None:
-    """Let the vertical axis go from 0 to ``top``, or to 1 where all that is drawn is 0."""
+    """Set the vertical axis from 0 to ``top``, or to 1 if all values are 0."""
     axes.set_ylim(0, top if top > 0 else 1.0)
 
 
 def scale_of(top: float) -> tuple[float, str]:
-    """Say what to divide a rate by, and the unit that it is then in."""
+    """Return the divisor of rates up to ``top``, and the resulting unit."""
     for unit, step in (("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3)):
         if top >= step:
             return step, unit

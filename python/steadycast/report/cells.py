@@ -1,4 +1,4 @@
-"""Tables that pages and the terminal both show: heads, and rows of cells, which are text or HTML."""
+"""Tables for both pages and the terminal: column headings, and rows of cells that are text or HTML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steadycast.report.markup import Html, element
 from steadycast.report.words import term
 
 Cells = tuple[Sequence[str], Sequence[Sequence[str]]]
-"""Heads, and rows."""
+"""Column headings, and rows."""
 
 
 def verdict(*, holds: bool, fails: str = "fails") -> Html:
@@ -19,7 +19,7 @@ def verdict(*, holds: bool, fails: str = "fails") -> Html:
 
 
 def expectations(summary: Mapping[str, Any]) -> Cells:
-    """Scenario's expectations, a row each."""
+    """Return the scenario's expectations, one per row."""
     rows = []
     for each in summary.get("expect") or []:
         how = say.by_unit(each["that"])

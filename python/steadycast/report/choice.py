@@ -1,4 +1,4 @@
-"""Which of several runs, or controllers, to take: the one rule of comparisons, sweeps and the laboratory."""
+"""The rule that recommends one of several runs or controllers, in comparisons, sweeps and the lab."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from steadycast.folder import Json, is_spread, number, spread, student_t99
 from steadycast.report import say
 
 LEAST_OWN_SHARE = 0.5
-"""Below this share of its fair share a video starves: a flow is reasonably fair within a factor of two of a TCP's rate
-under the same conditions (RFC 5348, section 1)."""
+"""The fraction of its fair share below which a video starves.
+
+A flow is reasonably fair within a factor of two of a TCP's rate under the same conditions (RFC 5348, section 1).
+"""
 LEAST_SHARE = 0.8
-"""Of its fair share, which every other flow must have."""
+"""The fraction of its fair share that every other flow must obtain."""
 MOST_FROZEN = 0.01
-"""Of the time, in which a picture may stand still."""
+"""The largest acceptable share of time with a frozen picture."""
 CONVERSATION_MS = 400.0
-"""The most that a conversation takes one way (ITU-T G.114)."""
+"""The longest one-way delay of a conversation, in milliseconds (ITU-T G.114)."""
 PRIOR_FREEDOM = 2
-"""Degrees of freedom with which the placebo's spread counts beside the spread between a comparison's own seeds."""
+"""The degrees of freedom of the placebo's variance when it is pooled with the variance of a comparison's seeds."""
 _MOST_OTHERS = 3
 Value = float | None
 Where = Literal["compare", "sweep", "python", "lab"]
@@ -34,19 +36,20 @@ _MORE_SEEDS: Mapping[Where, str] = {
     "python": "compare the folders of run_seeds(…, seeds=range(1, 6)), or give sweep(…) these seeds",
     "lab": "save the scenario, and `steadycast sweep FILE --seeds 1-5`",
 }
-"""What gives more seeds, by the place at which the verdict is shown."""
+"""The remedy that adds seeds, by the interface that shows the verdict."""
 
 
 @dataclass(frozen=True)
 class Placebo:
-    """How a figure differs between two runs that differ by nothing but the seed (`python -m validation.placebo`)."""
+    """The differences of a figure between two runs that only differ in the seed (`python -m validation.placebo`)."""
 
     spread: float
-    """The root of the mean square of the differences; of delays as a share of their mean. Of `MIDDLE` the median's over
-    scenarios, networks and controllers.
+    """The root mean square of the differences; for delays relative to their mean.
+
+    For the figures in `MIDDLE` it is the median over scenarios, networks and controllers.
     """
     most: float
-    """The difference that one pair in a thousand exceeds."""
+    """The 99.9th percentile of the differences."""
 
 
 PLACEBO: Mapping[str, Placebo] = {
@@ -56,41 +59,42 @@ PLACEBO: Mapping[str, Placebo] = {
     "share": Placebo(0.076, 0.401),
     "delay": Placebo(0.205, 2.18),
 }
-"""The table docs/data/placebo.csv, which a test compares with this."""
+"""The values of docs/data/placebo.csv; a test compares the two."""
 MIDDLE = ("score",)
-"""Figures whose spread differs so much between networks that the mean square is that of a few of them: on Wi-Fi a
-score scatters six times as widely as elsewhere. There the runs' own spread says so.
+"""Figures whose spread varies so much between networks that a few networks would dominate the mean square.
+
+On Wi-Fi a score scatters six times as widely as elsewhere. There the spread between the runs' own seeds is decisive.
 """
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What is known of one run."""
+    """The figures of one run that the rule uses."""
 
     others: Mapping[str, float]
-    """The share of its fair share that each flow has that is not in question."""
+    """The fraction of its fair share that each flow obtained, without the videos under test."""
     share: Value
-    """The same of the video in question; of several the smallest."""
+    """The fraction of its fair share that the video under test obtained; the smallest of several."""
     picture_score: Value
     rate_score: Value
     frozen: Value
-    """The share of the time in which the picture of its worst receiver stood still."""
+    """The share of time with a frozen picture at the worst receiver."""
     delay_ms: Value
-    """From a frame's being ready to its being shown."""
+    """The delay from a frame's capture to its display, in milliseconds."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A run, or the runs of several seeds."""
+    """A candidate for the recommendation: a run, or the runs of several seeds."""
 
     name: str
     samples: Mapping[int, Sample]
-    """By seed."""
+    """The runs' figures, by seed."""
     alone: bool = True
-    """Whether the video has one receiver, as a call has."""
+    """Whether the video has a single receiver, as in a call."""
 
     def mean(self, of: Callable[[Sample], Value]) -> Any:
-        """Return the mean over the seeds with its spread; of one seed the number, of an unknown figure nothing."""
+        """Return the mean over the seeds with its spread; for one seed the number, for an unknown figure `None`."""
         known = [value for sample in self.samples.values() if (value := of(sample)) is not None]
         if not known:
             return None
@@ -98,18 +102,18 @@ class Candidate:
 
     @cached_property
     def least(self) -> tuple[str, Any] | None:
-        """The other flow with the smallest share of its fair share, and that share."""
+        """The other flow with the smallest fraction of its fair share, and that fraction."""
         names = dict.fromkeys(name for sample in self.samples.values() for name in sample.others)
         shares = [(name, self.mean(lambda sample, name=name: sample.others.get(name))) for name in names]  # type: ignore[misc]
         return min(shares, key=lambda item: number(item[1]) or 0.0, default=None)
 
     def others_share(self, sample: Sample) -> Value:
-        """Return the share of that flow in a run."""
+        """Return the fraction of the flow named by `least` in one run."""
         return None if self.least is None else sample.others.get(self.least[0])
 
     @property
     def faults(self) -> list[str]:
-        """Say where the candidate breaks the rule."""
+        """Return sentences about the candidate's violations of the rule."""
         share, frozen, said = self.mean(_share), self.mean(_frozen), []
         if number(share) is not None and (number(share) or 0.0) < LEAST_OWN_SHARE:
             said.append(f"it starves at {say.frac(share)} of its own fair share")
@@ -121,7 +125,7 @@ class Candidate:
 
     @property
     def breach(self) -> float:
-        """How far the candidate is from the rule: the shares that are missing, and the time that is frozen."""
+        """The size of the violations: the sum of the missing shares and the excess of frozen time."""
         share, frozen = number(self.mean(_share)), number(self.mean(_frozen))
         others = LEAST_SHARE if self.least is None else number(self.least[1]) or 0.0
         own = LEAST_OWN_SHARE if share is None else share
@@ -143,32 +147,32 @@ def _delay(sample: Sample) -> Value:
 
 @dataclass(frozen=True)
 class Criterion:
-    """One of the things that the rule compares, in its order."""
+    """A criterion of the rule."""
 
     key: str
-    """Its name in JSON."""
+    """The name in JSON."""
     placebo: str
-    """The entry of `PLACEBO` that says how much of it is chance."""
+    """The entry of `PLACEBO` with the random variation of the figure."""
     least: float
-    """The smallest difference that matters to a viewer or to another flow; of delays as a share."""
+    """The smallest difference that matters to a viewer or to another flow; relative for delays."""
     value: Callable[[Candidate, Sample], Value]
-    """What a run has; more is better. What is on the good side of a bound counts as the bound."""
+    """The value of a run; more is better. Values better than a bound count as the bound."""
     raw: Callable[[Candidate], Any]
-    """The figure itself, as a mean over the seeds."""
+    """The unbounded figure, as a mean over the seeds."""
     how: Callable[[object], str]
-    """Says the figure."""
+    """Formats the figure."""
     words: Callable[[Candidate], str]
-    """Says it behind the candidate's name, with {} for the figure."""
+    """The predicate after the candidate's name, with {} for the figure."""
     relative: bool = False
     least_ms: float = 0.0
 
     def by_seed(self, of: Candidate) -> dict[int, float]:
-        """Return what a candidate's runs have, in the order of their seeds, as far as it is known."""
+        """Return the known values of a candidate's runs, in the order of seeds."""
         runs = sorted(of.samples.items())
         return {seed: x for seed, sample in runs if (x := self.value(of, sample)) is not None}
 
     def beside(self, one: Candidate, other: Candidate) -> str:
-        """Say what two candidates have."""
+        """Describe the figures of two candidates."""
         first = f"{one.name} {self.words(one)}".format(self.how(self.raw(one)))
         return f"{first}, {other.name} {self.how(self.raw(other))}"
 
@@ -182,7 +186,7 @@ def _negative(value: Value, least: float = 0.0) -> Value:
 
 
 def criteria(score: str | None) -> list[Criterion]:
-    """Return what the rule compares, in its order, with this score."""
+    """Return the rule's criteria in order, with this score."""
 
     def scored(sample: Sample) -> Value:
         return None if score is None else getattr(sample, score)
@@ -242,7 +246,7 @@ def criteria(score: str | None) -> list[Criterion]:
 
 
 def say_score(score: str | None) -> str:
-    """Say the name of a score."""
+    """Return the name of a score in sentences."""
     return (score or "score").replace("_", " ")
 
 
@@ -261,7 +265,7 @@ RULE = (
 
 @dataclass(frozen=True)
 class Difference:
-    """One candidate beside another by one criterion."""
+    """The difference of two candidates in one criterion."""
 
     criterion: Criterion
     better: Candidate
@@ -269,27 +273,27 @@ class Difference:
     difference: float
     """The mean over the seeds, in the criterion's unit."""
     least: float
-    """The least difference that counts."""
+    """The smallest significant difference."""
     spread: Value
-    """The standard deviation between the seeds that `least` is made of: the runs' own, moderated by the placebo's."""
+    """The standard deviation behind `least`: that of the runs, moderated by the placebo's."""
     seeds: int
     paired: bool
     """Whether the runs of each pair have the same seed."""
 
     @property
     def counts(self) -> bool:
-        """Whether the difference is more than chance, and matters."""
+        """Whether the difference is significant, and large enough to matter."""
         return self.difference >= self.least
 
     @property
     def basis(self) -> str:
-        """What the least difference comes from."""
+        """The origin of the smallest significant difference."""
         if self.seeds == 1:
             return "placebo"
         return "paired by seed" if self.paired else "seeds in their order"
 
     def as_json(self) -> Json:
-        """Return it for a pipeline."""
+        """Return the difference as JSON, for a CI pipeline."""
         return {
             "better": self.better.name,
             "worse": self.worse.name,
@@ -307,13 +311,13 @@ class Difference:
 
 
 def difference(criterion: Criterion, one: Candidate, other: Candidate) -> Difference | None:
-    """Compare two candidates by one criterion; nothing where one of them has no value.
+    """Compare two candidates by one criterion; `None` if one of them has no value.
 
-    Runs of the same seed are compared with each other, where at least half of the seeds are the same; else in the
-    order of their seeds, which is a pairing by chance. Of several pairs the least difference is the half-width of the
-    mean's 99 % interval by Student's t. Its variance is moderated as Smyth's t is (2004, equation 3.2): the
-    placebo's variance counts with `PRIOR_FREEDOM` degrees of freedom beside the pairs' own n - 1, so that two or three
-    pairs that happen to agree prove nothing.
+    Runs are paired by seed if at least half of the seeds are equal, and otherwise in the order of seeds, which is a
+    random pairing. With several pairs, the smallest significant difference is the half-width of the mean's 99 %
+    interval by Student's t. The variance is moderated as in Smyth's t (2004, equation 3.2): the placebo's variance is
+    pooled with `PRIOR_FREEDOM` degrees of freedom with the n - 1 of the pairs. Two or three pairs that agree by chance
+    are then not significant.
     """
     a, b = criterion.by_seed(one), criterion.by_seed(other)
     if not a or not b:
@@ -341,25 +345,25 @@ def difference(criterion: Criterion, one: Candidate, other: Candidate) -> Differ
 
 @dataclass(frozen=True)
 class Verdict:
-    """Which candidate to take, and why."""
+    """The recommended candidates, and the reasons."""
 
     candidates: Sequence[Candidate]
     take: Sequence[str] = ()
-    """The recommended candidates: one, several that nothing tells apart among more, or none."""
+    """The recommended candidates: one, several without a significant difference, or none."""
     nearest: str | None = None
-    """The candidate that comes nearest to the rule, where all break it."""
+    """The candidate with the smallest violation, if all violate the rule."""
     score: str | None = None
     """The score that is compared."""
     decided: Sequence[Difference] = ()
-    """What told those that are left out from those that are left."""
+    """The differences that excluded the other candidates."""
     compared: Sequence[Difference] = ()
-    """All differences that were looked at, in the rule's order."""
+    """All computed differences, in the rule's order."""
     reason: str = ""
-    """In one word: decided, alike, chance (the leading one breaks the rule), broken (all break it), or unknown."""
+    """decided, alike, chance (the leading one violates the rule), broken (all violate it), or unknown."""
     said: Sequence[str] = field(default=())
 
     def as_json(self) -> Json:
-        """Return it for a pipeline."""
+        """Return the verdict as JSON, for a CI pipeline."""
         return {
             "take": list(self.take),
             "recommended": self.take[0] if len(self.take) == 1 else None,
@@ -376,7 +380,7 @@ class Verdict:
 
 
 def verdict(candidates: Sequence[Candidate], where: Where = "compare") -> Verdict:
-    """Apply the rule: criterion by criterion those are left out that are behind the leading one by what counts."""
+    """Apply the rule: each criterion in turn excludes the candidates that are significantly behind the leading one."""
     if len(candidates) < 2:
         return Verdict(candidates)
     score = score_of(candidates)
@@ -402,7 +406,7 @@ def verdict(candidates: Sequence[Candidate], where: Where = "compare") -> Verdic
 
 
 def score_of(candidates: Sequence[Candidate]) -> str | None:
-    """Return the score that all runs have: by their pictures, or else by their rate."""
+    """Return the score that all runs have: the picture score, or else the rate score."""
     samples = [sample for each in candidates for sample in each.samples.values()]
     keys = ("picture_score", "rate_score")
     return next((key for key in keys if all(getattr(sample, key) is not None for sample in samples)), None)
@@ -477,7 +481,7 @@ def _breaks(left: Sequence[Candidate]) -> str:
 
 
 def _nearly(candidates: Sequence[Candidate], compared: Sequence[Difference]) -> str:
-    """Say by how much two candidates differ in score, and from where on that would count."""
+    """Name the difference in score of two candidates, and the smallest significant one."""
     found = next((each for each in compared if each.criterion.placebo == "score"), None)
     if found is None or len(candidates) != 2:
         return ""
@@ -486,7 +490,7 @@ def _nearly(candidates: Sequence[Candidate], compared: Sequence[Difference]) -> 
 
 
 def conversation(delay: Any) -> list[str]:
-    """Say of a delay that is too long for it that this is no call."""
+    """Return a note if a delay is too long for a conversation."""
     if (number(delay) or 0.0) <= CONVERSATION_MS:
         return []
     return [
@@ -508,7 +512,7 @@ def _costs(best: Candidate) -> str:
 
 
 def _in_return(best: Candidate, candidates: Sequence[Candidate]) -> Iterator[str]:
-    """Say what others are better at by what counts, though the rule puts something else first."""
+    """Name the criteria in which others are significantly better, but which the rule ranks lower."""
     found = []
     for each in candidates:
         for criterion in criteria(score_of(candidates)):
@@ -527,20 +531,20 @@ def _in_return(best: Candidate, candidates: Sequence[Candidate]) -> Iterator[str
 
 
 def candidate(name: str, summaries: Mapping[int, Json], tested: Sequence[str]) -> Candidate:
-    """Return what summaries, by their seeds, say of the videos in question."""
+    """Return the candidate of these summaries, by seed, with the figures of the videos under test."""
     flows = [flow for summary in summaries.values() for flow in summary["flows"] if flow["name"] in tested]
     alone = all(len(flow.get("receivers") or []) == 1 for flow in flows)
     return Candidate(name, {seed: sample(summary, tested) for seed, summary in summaries.items()}, alone)
 
 
 def seed_of(summary: Json, otherwise: int) -> int:
-    """Return the seed of a run, or another number where its summary has none."""
+    """Return the seed of a run, or ``otherwise`` if its summary has none."""
     seed = number(record.reach(summary, "scenario", "seed"))
     return otherwise if seed is None else int(seed)
 
 
 def sample(summary: Json, tested: Sequence[str]) -> Sample:
-    """Return what a run's summary says of the videos in question."""
+    """Return the figures of the videos under test from a run's summary."""
     mine = [flow for flow in summary["flows"] if flow["name"] in tested]
     receivers = [receiver for flow in mine for receiver in flow.get("receivers") or []]
     return Sample(
@@ -548,7 +552,7 @@ def sample(summary: Json, tested: Sequence[str]) -> Sample:
             flow["name"]: share
             for flow in summary["flows"]
             if flow.get("kind") in ("video", "tcp")
-            # Of several videos in question each is another one to the others.
+            # Several videos under test compete with each other, so each is another flow to the others.
             and (flow["name"] not in tested or len(tested) > 1)
             and (share := number(flow.get("share_of_fair"))) is not None
         },
@@ -561,7 +565,7 @@ def sample(summary: Json, tested: Sequence[str]) -> Sample:
 
 
 def judged(summary: Json) -> Json:
-    """Return the part of a summary by which it is judged here."""
+    """Return the part of a summary that the rule uses."""
     flow_keys = ("name", "kind", "controller", "share_of_fair")
     keys = ("picture_score", "rate_score", "frozen_frac", "playout_ms", "delay_ms")
     return {
@@ -577,7 +581,7 @@ def judged(summary: Json) -> Json:
 
 
 def in_question(summaries: Sequence[Json]) -> list[str]:
-    """Return the videos whose controllers differ between these runs; all, where none does."""
+    """Return the videos under test: those whose controllers differ between these runs, or all if none does."""
     steered: dict[str, set[str]] = {}
     for summary in summaries:
         for flow in summary["flows"]:
@@ -587,13 +591,13 @@ def in_question(summaries: Sequence[Json]) -> list[str]:
 
 
 def delay_ms(flow: Mapping[str, Any]) -> Any:
-    """Return the delay that a flow's viewer has: the play-out delay, or else that of the network."""
+    """Return the delay of a flow's viewer: the play-out delay, or else the network's delay."""
     play_out = _median(flow, "playout_ms", "p95")
     return play_out if number(play_out) is not None else _median(flow, "delay_ms", "p95")
 
 
 def alike(one: Any, other: Any, how: Callable[[object], str]) -> bool:
-    """Whether two values can't be told apart: they are said alike, or their 95 % intervals overlap."""
+    """Whether two values are indistinguishable: they are formatted alike, or their 95 % intervals overlap."""
     if how(number(one)) == how(number(other)):
         return True
     half = sum(v["ci95"] or 0.0 for v in (one, other) if is_spread(v))

@@ -1,6 +1,6 @@
 """The figures of a report.
 
-Each takes a run folder and gives a drawing, or nothing where the run has no such thing to show.
+Each function takes a run folder and returns a drawing, or `None` if the run has no data for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from steadycast import style, units
 from steadycast.errors import UserError
 from steadycast.folder import Folder, Json, number
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.report import canvas, over_time, say, series
 from steadycast.report.canvas import Drawing, Label
 from steadycast.report.rank import alike, ranked_receivers
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure's name on the command line, what it shows, and how it is drawn."""
+    """A figure: its name on the command line, its caption, and the function that draws it."""
 
     name: str
     title: str
     note: str
-    """What one has to know to read it."""
+    """An explanation for the reader."""
     draw: Callable[[Folder], Figure | None]
     ranges: bool = False
-    """Whether the note is about several receivers, and has no meaning with one."""
+    """Whether the note only applies to several receivers."""
 
 
 def save(folder: Folder, name: str, path: Path) -> None:
-    """Save one figure; the ending says how (.png, .svg, .pdf)."""
+    """Save one figure in the format of the suffix (.png, .svg, .pdf)."""
     drawing(folder, name).save(path)
 
 
@@ -54,12 +54,12 @@ def drawing(folder: Folder, name: str) -> Drawing:
 
 
 def drawn(plot: Plot, folder: Folder) -> str | None:
-    """Figure as inline SVG, or nothing."""
+    """Draw a figure as inline SVG; `None` if the run has no data for it."""
     return canvas.in_style(lambda: plot.draw(folder), plot.name)
 
 
 def draw_rates(folder: Folder) -> Figure | None:
-    """Throughput over time, with the fair shares, the capacity and the events."""
+    """Draw throughput over time, with the fair shares, the capacity and the events."""
     lines = series.grouped(series.series(folder, "throughput_bps"))
     if not lines:
         return None
@@ -90,7 +90,7 @@ def draw_rates(folder: Folder) -> Figure | None:
 
 
 def draw_delay(folder: Folder) -> Figure | None:
-    """One-way delay over time, with the play-out delay."""
+    """Draw the one-way delay over time, with the play-out delay."""
     lines = series.grouped(series.series(folder, "delay_ms"))
     if not lines:
         return None
@@ -122,12 +122,12 @@ def draw_delay(folder: Folder) -> Figure | None:
 
 
 def decided(folder: Folder) -> pl.DataFrame:
-    """Return what the senders decided, in time; the table also holds what each receiver reported."""
+    """Return the senders' decisions, by time; the table also has rows with receivers' measurements."""
     return folder.table("decisions").filter(pl.col("limit").is_not_null()).sort("t_s")
 
 
 def draw_why(folder: Folder) -> Figure | None:
-    """Draw the video's target, what was sent, and what held the rate."""
+    """Draw the video's target rate, its sending rate, and the limit of the rate."""
     if not folder.has("decisions"):
         return None
     decisions = decided(folder)
@@ -146,7 +146,7 @@ def draw_why(folder: Folder) -> Figure | None:
     for i, flow in enumerate(flows):
         axes, strip = panels[2 * i], panels[2 * i + 1]
         look = style.look(flow)
-        # Only the sender is held by something: rows of receivers are their own views.
+        # Only decisions of the sender have a limit; the other rows are measurements of receivers.
         mine = decisions.filter((pl.col("flow") == flow["name"]) & pl.col("limit").is_not_null())
         if not mine.height:
             continue
@@ -186,7 +186,7 @@ def draw_why(folder: Folder) -> Figure | None:
                     (begin + stop) / 2, 0.5, limit, va="center", ha="center", fontsize=7, color="#111111"
                 )
         for limit, each in spans.items():
-            # One collection per limit: a patch for each of thousands of spans takes most of the report's time.
+            # One collection per limit, because thousands of single patches would dominate the drawing time.
             colour = style.LIMIT.get(limit, style.MUTED)
             whole = axes.get_xaxis_transform()
             axes.broken_barh(each, (0, 1), transform=whole, color=colour, alpha=0.1, linewidth=0)
@@ -200,7 +200,7 @@ def draw_why(folder: Folder) -> Figure | None:
 
 
 def stretches(t: Sequence[float], what: Sequence[str], end: float) -> list[tuple[float, float, str]]:
-    """Join equal values in a row, as (from, to, value)."""
+    """Join consecutive equal values, as (from, to, value)."""
     result: list[tuple[float, float, str]] = []
     for begin, value in zip(t, what, strict=True):
         if result and result[-1][2] == value:
@@ -212,7 +212,7 @@ def stretches(t: Sequence[float], what: Sequence[str], end: float) -> list[tuple
 
 
 def draw_queue(folder: Folder) -> Figure | None:
-    """Queue delay and drops of the links that have any."""
+    """Draw queueing delay and drops of the links that have any."""
     if not folder.has("links"):
         return None
     links = folder.table("links").sort("t_s")
@@ -276,7 +276,7 @@ def draw_quality(folder: Folder) -> Figure | None:
     if not flows:
         return None
     pixels = [f for f in flows if frames.filter(pl.col("flow") == f["name"])["psnr_y_db"].is_not_null().any()]
-    # A live receiver does not know quantizers, and a picture's quality only beside the original.
+    # Live receivers have no quantizers, and no quality unless the original is given.
     coded = [f for f in flows if frames.filter(pl.col("flow") == f["name"])["q"].ge(0).any()]
     ratios = [r for f in flows for r in [*[1.0] * (f in pixels), 0.13, *[0.45] * (f in coded)]]
     figure, panels = canvas.canvas(len(ratios), height=0.55 + 2.4 * sum(ratios), ratios=ratios)
@@ -337,7 +337,7 @@ def draw_quality(folder: Folder) -> Figure | None:
         for fate, colour in style.FATE.items():
             t = bad.filter(pl.col("fate") == fate)["pts_s"].to_list()
             axes.vlines(t, 0, 1, color=colour, linewidth=0.7)
-            # As in the table: those of the warm-up are drawn, and not counted.
+            # The warm-up is drawn but not counted, as in the table.
             n = sum(each >= folder.summary.get("from_s", 0.0) for each in t)
             canvas.beside(axes, f"{n} {fate}", 1.0, -place, colour)
             place += 9
@@ -356,7 +356,7 @@ def draw_quality(folder: Folder) -> Figure | None:
 
 
 def draw_mos(folder: Folder) -> Figure | None:
-    """Share of frames in each class of the mean opinion score."""
+    """Draw the share of frames in each class of the mean opinion score."""
     rows: list[tuple[str, Json]] = []
     for flow in folder.summary["flows"]:
         seen = [r for r in ranked_receivers(flow) if r.get("mos")]
@@ -373,7 +373,7 @@ def draw_mos(folder: Folder) -> Figure | None:
 
 
 def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
-    """Bar per row, from bad to excellent, with its mean score at the end."""
+    """Draw a bar per row, from bad to excellent, with the mean score at its end."""
     height = 1.0 + 0.62 * len(rows)
     figure, (axes,) = canvas.canvas(height=height)
     figure.subplots_adjust(
@@ -411,11 +411,11 @@ def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
 
 
 def draw_tcp(folder: Folder) -> Figure | None:
-    """TCP's window and smoothed round-trip time."""
+    """Draw TCP's window and smoothed round-trip time."""
     if not folder.has("tcp"):
         return None
     table = folder.table("tcp").sort("t_s")
-    if folder.has("rates"):  # what a flow that has not begun, or is over, would do is nobody's window
+    if folder.has("rates"):  # the window of a flow is only drawn while its data arrive
         arrived = folder.table("rates").filter(pl.col("throughput_bps") > 0).group_by("flow")
         table = table.join(arrived.agg(first=pl.col("t_s").min(), last=pl.col("t_s").max()), on="flow")
         table = table.filter(pl.col("t_s").is_between("first", "last")).sort("t_s")
@@ -450,7 +450,7 @@ ALONE: tuple[Plot, ...] = tuple(
     Plot(name, over_time.QUANTITIES[name].heading, "", over_time.of_one(name))
     for name in ("jitter", "cumulative-jitter", "fairness")
 )
-"""Figures that are drawn when they are asked for, and stand in no report."""
+"""Figures that are only drawn on request, and are not part of the report."""
 
 PLOTS: tuple[Plot, ...] = (
     Plot("rates", "Who got what", "Band: from the lowest to the highest receiver.", draw_rates, ranges=True),

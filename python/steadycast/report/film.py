@@ -1,4 +1,4 @@
-"""The film of the worst ten seconds, as a page shows it."""
+"""The film of the worst ten seconds, on a page."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from steadycast.report import say
 from steadycast.report.markup import Html, element, joined
 
 _MOST = 2_000_000
-"""Bytes of films in one page."""
+"""The largest total size of films in one page, in bytes."""
 _ELSEWHERE = "with its film, too, this page would be too large; its report shows it, and it stands in"
 
 
 def add(folder: Folder, progress: Progress) -> None:
-    """Film the worst ten seconds of a run that is there, and put the film into its folder."""
+    """Create the film of the worst ten seconds of an existing run, in its folder."""
     from steadycast.film import worst_seconds
     from steadycast.viewing import Record
 
@@ -31,16 +31,16 @@ def add(folder: Folder, progress: Progress) -> None:
 
 
 def shown(folders: Sequence[Folder]) -> tuple[str, Html]:
-    """Return a heading, and the films of these runs under it; nothing where there are none.
+    """Return a heading, and the films of these runs; empty if there are none.
 
-    Where they are more than two million bytes together each is made smaller, to an equal part of that; of one that
-    can't be made so small it says where it is.
+    Films that exceed two million bytes in total are re-encoded to equal parts of that size. A film that can't be
+    reduced to its part is replaced by its path.
     """
     films = [(folder, *film) for folder in folders if (film := folder.film) is not None]
-    # In base64 four characters stand for three bytes.
+    # Base64 encodes three bytes as four characters.
     fits = sum(len(data) for _, _, data in films) * 4 // 3 <= _MOST
     if not fits:
-        from steadycast.film import smaller  # it loads the codecs
+        from steadycast.film import smaller  # imported late, because it loads the codecs
     parts = []
     for folder, facts, data in films:
         small = data if fits else smaller(data, _MOST * 3 // 4 // len(films))

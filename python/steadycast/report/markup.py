@@ -1,4 +1,4 @@
-"""What pages are written with: whatever is not known to be HTML is escaped, so that no name of the outside is any."""
+"""Builds HTML. Text that is not marked as HTML is escaped, so that names from files or the network can't inject any."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _VOID = ("img", "br", "meta")
 
 
 class Html(str):
-    """Text that is HTML: what is joined to it is escaped, unless it is HTML, too."""
+    """A string that is HTML; strings added to it are escaped, unless they are `Html` as well."""
 
     __slots__ = ()
 
@@ -23,31 +23,31 @@ class Html(str):
 
 
 def text(content: object) -> Html:
-    """Return content as HTML: as it is where it is HTML already, else escaped."""
+    """Return content as HTML: unchanged if it is `Html`, else escaped."""
     return content if isinstance(content, Html) else Html(html.escape(str(content)))
 
 
 def plain(content: str) -> str:
-    """Return content as plain text: of HTML what a reader sees."""
+    """Return the visible text of content that may be HTML."""
     return html.unescape(re.sub(r"<[^>]*>", "", content)) if isinstance(content, Html) else content
 
 
 def joined(parts: Iterable[object], between: str = "") -> Html:
-    """Join parts, of which those that are no HTML are escaped."""
+    """Join parts; those that are not `Html` are escaped."""
     return Html(between.join(text(part) for part in parts))
 
 
 def element(tag: str, *content: object, **attributes: object) -> Html:
-    """Build an element; content and values of attributes are escaped where they are no HTML.
+    """Build an element; content that is not `Html`, and all attribute values are escaped.
 
-    A name of an attribute may end in ``_`` (``class_``), and ``_`` within it stands for ``-``. `True` gives the name
-    alone, `None` leaves the attribute out.
+    Attribute names may end in ``_`` (``class_``), and any other ``_`` becomes ``-``. `True` writes the name alone, and
+    `None` omits the attribute.
     """
     words = [tag]
     for name, value in attributes.items():
         if value is not None:
             word = name.rstrip("_").replace("_", "-")
-            # A value is text in any case: HTML, too, has quotation marks.
+            # Values are always escaped, because HTML may contain quotation marks.
             words.append(word if value is True else f'{word}="{html.escape(str(value))}"')
     start = f"<{' '.join(words)}>"
     return Html(start if tag in _VOID else f"{start}{joined(content)}</{tag}>")

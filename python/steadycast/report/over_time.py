@@ -1,4 +1,4 @@
-"""One quantity of a run over time, and of several runs in one drawing: jitter, fairness, quality, delay."""
+"""Draws a quantity over time, for one run or for several in one figure: jitter, fairness, quality, delay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from steadycast import style
 from steadycast.folder import Folder, Json
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.report import canvas
 from steadycast.report.answer import title
 from steadycast.report.rank import ranked_receivers
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from steadycast.media.table import F64
 
 _MOST_DB = 60.0
-"""PSNR above is drawn as this."""
+"""The cap of drawn PSNR, in dB."""
 _DENSE = 200
-"""Lines of more points have no dashes."""
+"""The number of points above which lines are drawn without dashes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A flow over time; its unit is the quantity's."""
+    """The values of a flow over time, in the quantity's unit."""
 
     flow: Json
     t: F64
@@ -38,24 +38,24 @@ class Line:
 
 @dataclass(frozen=True)
 class Quantity:
-    """What is drawn, by its name on the command line."""
+    """A quantity that can be drawn, with its name on the command line."""
 
     name: str
     heading: str
     lines: Callable[[Folder], Iterator[Line]]
     bottom: float | None = None
-    """Where the vertical axis begins; `None`: at the lowest value."""
+    """The lower end of the vertical axis; `None` means the lowest value."""
 
 
 def jain(throughputs: Sequence[float]) -> float:
-    """Return Jain's index of fairness: 1 where all have the same, 1/n where one has all; 1 where nobody has any."""
+    """Return Jain's fairness index: 1 if all throughputs are equal or 0, 1/n if one flow obtains everything."""
     values = np.asarray(throughputs)
     squares = len(values) * float((values**2).sum())
     return float(values.sum()) ** 2 / squares if squares else 1.0
 
 
 def _frames(folder: Folder, *columns: str) -> Iterator[tuple[Json, list[F64]]]:
-    """Give columns of a video's frames in coding order, of its receiver in the middle by score; none is null."""
+    """Yield columns of each video's frames in coding order, without nulls, for the receiver with the median score."""
     if not folder.has("frames"):
         return
     table = folder.table("frames")
@@ -71,14 +71,14 @@ def _frames(folder: Folder, *columns: str) -> Iterator[tuple[Json, list[F64]]]:
 
 
 def _jitter(folder: Folder) -> Iterator[Line]:
-    """Give J of two frames in a row that both came whole (paper 000, equation 3)."""
+    """Yield the jitter J of consecutive frames that both arrived complete (paper 000, equation 3)."""
     for flow, (number, made, came) in _frames(folder, "frame", "ready_s", "arrived_s"):
         pairs = np.diff(number) == 1
         yield Line(flow, came[1:][pairs], np.diff(came - made)[pairs] * 1000)
 
 
 def _cumulative(folder: Folder) -> Iterator[Line]:
-    """Give the sum of J up to each frame (paper 000, equation 4): its delay beyond the first frame's."""
+    """Yield the sum of J up to each frame (paper 000, equation 4), its delay in excess of the first frame's."""
     for flow, (made, came) in _frames(folder, "ready_s", "arrived_s"):
         delays = (came - made) * 1000
         yield Line(flow, came, delays - delays[0])
@@ -99,7 +99,7 @@ def _rates(column: str) -> Callable[[Folder], Iterator[Line]]:
 
 
 def _fairness(folder: Folder) -> Iterator[Line]:
-    """Give Jain's index of the throughputs of videos and TCP, in each interval in which two at least send."""
+    """Yield Jain's index of the throughputs of videos and TCP, in intervals with at least two sending flows."""
     at: dict[float, list[float]] = {}
     flows = []
     for line in _rates("throughput_bps")(folder):
@@ -122,11 +122,11 @@ QUANTITIES = {
         Quantity("delay", "One-way delay, mean of each interval (ms)", _rates("delay_ms"), 0.0),
     )
 }
-"""By name. A report draws the last two in its own way, with more of one run; here they are drawn of several."""
+"""The quantities by name. Reports have more detailed figures of the last two for a single run."""
 
 
 def draw(quantity: Quantity, runs: Sequence[tuple[str, Folder]]) -> Figure | None:
-    """Draw the flows of all runs into one panel, each run's with its name where there are several."""
+    """Draw the flows of all runs into one panel, labelled with the run's name if there are several."""
     found = [(name, line) for name, folder in runs for line in quantity.lines(folder)]
     if not found:
         return None
@@ -153,5 +153,5 @@ def draw(quantity: Quantity, runs: Sequence[tuple[str, Folder]]) -> Figure | Non
 
 
 def of_one(name: str) -> Callable[[Folder], Figure | None]:
-    """Return what draws a quantity of a single run."""
+    """Return the function that draws a quantity of a single run."""
     return lambda folder: draw(QUANTITIES[name], [("", folder)])

@@ -1,7 +1,4 @@
-"""report.html.
-
-The answer, a table per flow, figures, a table per receiver, and everything that was behind it.
-"""
+"""Writes report.html: the answer, a table of the flows, figures, a table of the receivers, and the settings."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from urllib.parse import quote
 
 from steadycast import record, style
 from steadycast.folder import Folder, Json, number, write_text
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.record import reach
 from steadycast.report import canvas, cells, figures, film, say
 from steadycast.report.answer import answer, counted, title, uncompared
@@ -34,7 +31,7 @@ _CSS, _SCRIPT = (
 
 
 Drawings = Mapping[str, str | None]
-"""Figures of a run as inline SVG, by their names; `None` where the run has nothing that one could show."""
+"""Figures of a run as inline SVG, by name; `None` for a figure without data."""
 
 
 def write_report(
@@ -42,7 +39,7 @@ def write_report(
 ) -> Path:
     """Write DIR/report.html and return its path.
 
-    `pictures` is a section of it, from `report.pictures`; `drawings` are its figures, where they are drawn already.
+    `pictures` is a section from `report.pictures`; `drawings` has the figures, if they are already drawn.
     """
     folder = folder if isinstance(folder, Folder) else Folder.open(folder)
     path = folder.path / "report.html"
@@ -51,7 +48,7 @@ def write_report(
 
 
 def page(folder: Folder, *, pictures: Html | None = None, drawings: Drawings | None = None) -> str:
-    """Report as HTML."""
+    """Return the report as HTML."""
     summary = folder.summary
     name = str(reach(summary, "scenario", "name") or folder.name)
     body = [
@@ -71,7 +68,7 @@ def page(folder: Folder, *, pictures: Html | None = None, drawings: Drawings | N
 
 
 def wrap(heading: str, content: Html) -> str:
-    """Whole page around its content."""
+    """Wrap content into a whole page."""
     used = canvas.colours(content)
     light = "".join(f"--c-{c}:{style.readable(f'#{c}')};" for c in used)
     dark = "".join(f"--c-{c}:{style.readable(f'#{c}', style.DARK_PAPER)};" for c in used)
@@ -85,17 +82,17 @@ def wrap(heading: str, content: Html) -> str:
 
 
 def prose(sentence: str) -> Html:
-    """Sentence as HTML in which no line ends between a number and its unit."""
+    """Convert a sentence to HTML without line breaks between numbers and their units."""
     return text(re.sub(r"(?<=\d) (?=%|[kMG]?b/s|m?s\b|dB\b)", "\N{NO-BREAK SPACE}", sentence))
 
 
 def section(heading: str, content: Html) -> Html:
-    """Heading and what stands under it."""
+    """Build a section from a heading and its content."""
     return element("h2", heading) + "\n" + content if content else Html()
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, prose: Sequence[int] = ()) -> Html:
-    """Table of cells, which are text or HTML; columns in `prose` are sentences."""
+    """Build a table of cells, which are text or HTML; columns in `prose` contain sentences."""
 
     def line(tag: str, row: Sequence[str]) -> Html:
         of = (element(tag, cell, class_="text" if i in prose else None) for i, cell in enumerate(row))
@@ -106,12 +103,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, prose: Sequence
 
 
 def folded(words: str, content: Html) -> Html:
-    """Fold content away behind a line of words."""
+    """Hide content behind a summary line that opens it."""
     return element("details", element("summary", words), content)
 
 
 def figure(drawing: str, caption: str, command: str, name: str, *, data: str | None = None) -> Html:
-    """Drawing, which is SVG, with its caption, the command that makes it, and its data as CSV."""
+    """Build a figure from an SVG drawing, with its caption, the command that creates it, and its data as CSV."""
     saves = [
         element("button", f"save as {kind}", type="button", data_name=name, onclick=f"{kind.lower()}(this)")
         for kind in ("PNG", "SVG")
@@ -124,7 +121,7 @@ def figure(drawing: str, caption: str, command: str, name: str, *, data: str | N
 
 
 def key(flow: Json) -> Html:
-    """Show a flow's line, as a legend does."""
+    """Draw a sample of a flow's line, as in a legend."""
     shape = look(flow)
     line = "dashed" if shape.dashes else "solid"
     return element("span", class_="key", style=f"border-color:{_css(shape.colour)};border-style:{line}")
@@ -150,12 +147,12 @@ def _head(summary: Json, name: str) -> Html:
 def _when(summary: Json) -> str:
     start, end = summary.get("from_s") or 0.0, summary.get("to_s")
     span = f"{round(start, 1):g} to {round(float(end or 0.0), 1):g} s"
-    # A live session draws nothing from its seed that anybody could draw again.
+    # The seed of a live session is omitted, because it can't reproduce the session.
     return span if summary.get("world") == "live" else f"{span} · seed {reach(summary, 'scenario', 'seed')}"
 
 
 def expectations(summary: Json) -> Html:
-    """Scenario's expectations as a table; nothing where there are none."""
+    """Build the table of the scenario's expectations; empty if there are none."""
     heads, rows = cells.expectations(summary)
     return table(heads, rows) if rows else Html()
 
@@ -208,7 +205,9 @@ def _figures(folder: Folder, drawn: Drawings | None) -> list[Html]:
         drawing = drawn.get(plot.name)
         if drawing is not None:
             note = plot.note if not plot.ranges or banded(folder.summary["flows"]) else ""
-            if plot.name == "quality" and " above " not in drawing:  # it has no levels
+            if (
+                plot.name == "quality" and " above " not in drawing
+            ):  # the note explains levels, which are absent
                 note = ""
             command = f"steadycast report {folder.path} --figure {plot.name}"
             parts.append(section(plot.title, figure(drawing, note, command, f"{folder.name}-{plot.name}")))
@@ -315,7 +314,7 @@ def _links(summary: Json) -> Html:
 
 
 def _promises(promises: list[dict[str, Any]]) -> Html:
-    """Promises that were broken; the others are folded away."""
+    """List the broken promises; the others are hidden behind a summary line."""
 
     def shown(some: list[dict[str, Any]]) -> Html:
         rows = [

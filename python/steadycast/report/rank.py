@@ -1,4 +1,4 @@
-"""Which receiver is the worst, and which one stands in the middle."""
+"""Ranks the receivers of a flow, to find the worst and the median one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from steadycast.folder import Json, number
 
 
 def score_of(receiver: Json) -> Any:
-    """Return a receiver's score by its pictures, or by its rate where they were not measured."""
+    """Return a receiver's picture score, or its rate score if pictures were not measured."""
     seen = receiver.get("picture_score")
     return receiver.get("rate_score") if number(seen) is None else seen
 
 
 def ranked_receivers(flow: Json) -> list[Json]:
-    """Sort a flow's receivers, worst first: by what is seen, then by loss, then by delay."""
+    """Sort a flow's receivers, worst first: by score, then by loss, then by delay."""
 
     def badness(receiver: Json) -> tuple[float, float, float, float]:
         psnr = number(((receiver.get("psnr_db") or {}).get("raw") or {}).get("y"))
@@ -33,7 +33,7 @@ def ranked_receivers(flow: Json) -> list[Json]:
 
 
 def alike(receivers: Sequence[Json]) -> bool:
-    """Whether all receivers saw the same, as behind one bottleneck they do."""
+    """Whether all receivers have the same quality, as behind a common bottleneck."""
 
     def seen(receiver: Json) -> tuple[object, ...]:
         return tuple(

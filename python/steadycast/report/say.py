@@ -1,7 +1,4 @@
-"""How a number is said.
-
-With its unit, in three figures, and with its spread where there are several seeds.
-"""
+"""Formats numbers: with their unit, three significant figures, and their spread over several seeds."""
 
 from __future__ import annotations
 
@@ -16,47 +13,47 @@ NOTHING = "–"
 
 
 def rate(value: object) -> str:
-    """Bits per second."""
+    """Format a rate in bit/s."""
     return _said(value, _rate)
 
 
 def frac(value: object) -> str:
-    """Share of one, in per cent."""
+    """Format a fraction of 1, in per cent."""
     return _said(value, _frac)
 
 
 def ms(value: object) -> str:
-    """Milliseconds."""
+    """Format milliseconds."""
     return _said(value, _ms)
 
 
 def db(value: object) -> str:
-    """Decibels."""
+    """Format decibels."""
     return _said(value, lambda x: f"{x:.1f} dB")
 
 
 def score(value: object) -> str:
-    """Mean opinion score."""
+    """Format a mean opinion score."""
     return _said(value, lambda x: f"{x:.2f}")
 
 
 def plain(value: object) -> str:
-    """Say a number without a unit."""
+    """Format a number without a unit."""
     return _said(value, figures)
 
 
 def count(value: object) -> str:
-    """Whole number."""
+    """Format a whole number."""
     return _said(value, lambda x: f"{x:,.0f}".replace(",", " ") if x == round(x) else figures(x))
 
 
 def seconds(value: object) -> str:
-    """Seconds."""
+    """Format seconds."""
     return _said(value, lambda x: f"{figures(x)} s")
 
 
 def figures(x: float) -> str:
-    """Three significant figures, without an exponent."""
+    """Format a number with three significant figures, without an exponent."""
     if x == 0:
         return "0"
     size = abs(x)
@@ -72,23 +69,23 @@ def figures(x: float) -> str:
 
 
 def by_unit(path: str, of: str | None = None) -> Callable[[object], str]:
-    """How the number at a path of summary.json, or of a figure ``of`` something, is said: as its unit asks."""
+    """Return the formatter for the unit of the number at a path of summary.json, or of a figure ``of`` an object."""
     figure = record.at(path) if of is None else record.find(of, path)
     return how(figure) if figure is not None else plain
 
 
 def how(figure: record.Figure) -> Callable[[object], str]:
-    """How a figure is said."""
+    """Return the formatter of a figure."""
     return _UNITS.get(figure.unit, plain)
 
 
 def cells(columns: Sequence[record.Shown], thing: Mapping[str, Any]) -> list[str]:
-    """Say what columns of a table have of a thing."""
+    """Format the cells of a table's row for an object."""
     return [how(column.figure)(column.of(thing)) for column in columns]
 
 
 def flow_cells(columns: Sequence[record.Shown], flow: Mapping[str, Any]) -> list[str]:
-    """Say what columns of a table have of a flow: its own figures, and those of its median receiver."""
+    """Format the cells of a table's row for a flow: its own figures, and those of its median receiver."""
     return [how(column.figure)(column.of_flow(flow)) for column in columns]
 
 
@@ -108,7 +105,7 @@ def _said(value: object, how: Callable[[float], str]) -> str:
     half: float | None = value["ci95"]
     if half is None:
         return said
-    # Both in the mean's unit, the interval in two figures: "1.612 ± 0.041 Mb/s".
+    # Both numbers have the mean's unit, and the interval has two figures: "1.612 ± 0.041 Mb/s".
     figure, _, unit = said.partition(" ")
     steps = {"Gb/s": 1e9, "Mb/s": 1e6, "kb/s": 1e3, "%": 0.01, "s": 1e3 if how is _ms else 1.0}
     step = steps.get(unit, 1.0)

@@ -1,4 +1,4 @@
-"""What figures of a run have in common: flows over time, and the levels, events and capacity around them."""
+"""Common elements of a run's figures: flows over time, fair shares, events and capacity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from steadycast import style, units
 from steadycast.folder import Folder, Json, number
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.report import say
 from steadycast.report.answer import title
 from steadycast.report.canvas import Label, note
@@ -23,7 +23,7 @@ _MOST_LINES = 8
 
 @dataclass(frozen=True)
 class Series:
-    """A flow over time: the median of its receivers, and between which two they all lie."""
+    """A flow over time: the median, minimum and maximum of its receivers."""
 
     flow: Json
     t: list[float]
@@ -33,12 +33,12 @@ class Series:
 
     @property
     def label(self) -> str:
-        """What stands at the line's end."""
+        """The label at the line's end."""
         return flow_label(self.flow)
 
 
 def flow_label(flow: Json) -> str:
-    """Flow's name, and what steers it."""
+    """Return a flow's name and controller."""
     if flow.get("flows"):
         return f"{flow['flows']} × {flow['name']}\nmedian"
     text = title(flow)
@@ -49,7 +49,7 @@ def flow_label(flow: Json) -> str:
 
 
 def grouped(lines: Sequence[Series]) -> list[Series]:
-    """Join flows of one kind where there are too many to tell apart: their median, and their extremes."""
+    """Merge flows of one kind if there are too many to distinguish, into their median and extremes."""
     if len(lines) <= _MOST_LINES:
         return list(lines)
     groups: dict[tuple[object, ...], list[Series]] = {}
@@ -63,7 +63,7 @@ def grouped(lines: Sequence[Series]) -> list[Series]:
 
 
 def merged(flow: Json, lines: Sequence[Series]) -> Series:
-    """Join lines to that of a flow: at each time the median of theirs, of two the higher, and their extremes."""
+    """Merge lines into one: at each time the median (the higher of two) and the extremes."""
     names = ("t", "mid", "low", "high")
     rows = pl.concat([pl.DataFrame({name: getattr(one, name) for name in names}) for one in lines])
     mid, low, high = (pl.col(name).drop_nans() for name in names[1:])
@@ -72,18 +72,18 @@ def merged(flow: Json, lines: Sequence[Series]) -> Series:
 
 
 def banded(flows: Sequence[Json]) -> bool:
-    """Whether a line of these flows stands for several receivers, or for several flows, and has a band."""
+    """Whether a line of these flows represents several receivers, seeds or flows, and has a band."""
     return len(flows) > _MOST_LINES or any(len(flow.get("receivers") or []) > 1 for flow in flows)
 
 
 def series(folder: Folder, column: str) -> list[Series]:
-    """Column of the rates table for what arrived, flow by flow."""
+    """Return a column of the table `rates` at the receivers, per flow."""
     rates = folder.table("rates").filter(pl.col(column).is_not_null() & pl.col(column).is_finite())
     step = interval(rates)
     result = []
     for flow in folder.summary["flows"]:
         if column == "delay_ms" and flow.get("kind") not in ("video", "tcp"):
-            continue  # nobody waits for background traffic
+            continue  # background traffic has no viewer whose rate matters
         nodes = [r["name"] for r in flow.get("receivers") or []]
         mine = (
             rates.filter((pl.col("flow") == flow["name"]) & pl.col("node").is_in(nodes))
@@ -92,7 +92,7 @@ def series(folder: Folder, column: str) -> list[Series]:
             .sort("t_s")
         )
         if mine.height:
-            # Where nothing arrived there is no line: a gap, not a bridge.
+            # Intervals without arrivals become gaps: a line across them would suggest data.
             gaps = mine.filter(pl.col("t_s").diff() > 1.5 * step).select(pl.col("t_s") - step)
             nothing = gaps.with_columns(**{c: pl.lit(math.nan) for c in ("mid", "low", "high")})
             mine = pl.concat([mine, nothing]).sort("t_s")
@@ -110,17 +110,17 @@ def interval(rates: pl.DataFrame) -> float:
 
 
 def highest(lines: Sequence[Series]) -> float:
-    """Highest value of all."""
+    """Return the highest value of all lines."""
     return max((v for one in lines for v in one.high if v == v), default=1.0)
 
 
 def last(values: Sequence[float]) -> float:
-    """Last value that there is."""
+    """Return the last value that is not NaN."""
     return next((v for v in reversed(values) if v == v), 0.0)
 
 
 def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list[Label]:
-    """Lines with their bands; gives their labels."""
+    """Draw lines with their bands; return their labels."""
     labels = []
     for one, look in zip(lines, style.looks([one.flow for one in lines]), strict=True):
         if len(one.flow.get("receivers") or []) > 1:
@@ -132,7 +132,7 @@ def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list
 
 
 def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
-    """Derive the busiest link's capacity over time from throughput and utilisation: events are in it."""
+    """Derive the busiest link's capacity over time from throughput and utilisation, which include events."""
     if not folder.has("links") or not folder.summary.get("links"):
         return None
     busiest = max(folder.summary["links"], key=lambda link: link.get("utilisation_frac") or 0.0)
@@ -152,7 +152,7 @@ def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
 
 
 def fair_shares(summary: Json) -> list[tuple[float, str]]:
-    """Return the fair shares of flows that compete, and whose they are in a few words."""
+    """Return the fair shares of competing flows, with short labels."""
     shares: dict[float, list[str]] = {}
     for flow in summary["flows"]:
         share = number(flow.get("fair_share_bps"))
@@ -167,7 +167,7 @@ def fair_shares(summary: Json) -> list[tuple[float, str]]:
 
 
 def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
-    """Events as thin lines, with their names where asked; the warm-up, which no mean counts, in grey."""
+    """Draw events as thin lines, optionally with names, and the warm-up, which means exclude, in grey."""
     start, end = axes.get_xlim()
     small: Any = {"xycoords": ("data", "axes fraction"), "fontsize": 7.5, "color": style.MUTED}
     warm = float(folder.summary.get("from_s") or 0.0)
@@ -188,7 +188,7 @@ def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
 
 @cache
 def events(folder: Folder) -> tuple[tuple[float, str], ...]:
-    """Say what happened when: events, starts and stops. What happens at one moment is one entry."""
+    """Return events, starts and stops with their times; simultaneous ones share an entry."""
     found: dict[float, list[str]] = {}
     for flow in folder.scenario.get("flow", []):
         for key in ("start", "stop"):
@@ -213,7 +213,7 @@ def events(folder: Folder) -> tuple[tuple[float, str], ...]:
 
 
 def time_axis(axes: Axes, folder: Folder) -> None:
-    """Show the run's whole length, in seconds; the last of several panels says so."""
+    """Set the time axis to the run's length in seconds; the last of several panels has the label."""
     axes.set_xlim(0.0, float(folder.summary.get("to_s") or 1.0))
     if axes is axes.figure.axes[-1]:
         axes.set_xlabel("time (s)", loc="right")

@@ -15,11 +15,11 @@ from steadycast.report.answer import counted, title
 from steadycast.report.rank import ranked_receivers
 
 _COLOURS = {"ok": "green", "bad": "bold red"}
-"""Of texts by the classes that they have on a page."""
+"""Text colours, by the CSS classes of the same texts on a page."""
 
 
 def text(cell: str | Text) -> Text:
-    """Return a cell as the terminal has it: of HTML its text, coloured where it says what holds and what fails."""
+    """Convert a cell for the terminal: HTML becomes text, coloured by its class."""
     if isinstance(cell, Text):
         return cell
     style = next((colour for name, colour in _COLOURS.items() if f'class="{name}"' in cell), "")
@@ -27,13 +27,13 @@ def text(cell: str | Text) -> Text:
 
 
 class Fitted:
-    """A table in as many parts as it takes to fit the width; each part begins with the first column.
+    """A table that is divided into parts to fit the width; each part repeats the first column.
 
     Args:
-        heads: of its columns.
-        rows: cells, as pages have them.
+        heads: the column headings.
+        rows: the cells, as text or HTML.
         title: a line above the first part.
-        wraps: cells of the first column are wrapped at blanks before the table is divided.
+        wraps: wrap the first column at blanks before dividing the table.
 
     """
 
@@ -49,7 +49,7 @@ class Fitted:
         self._rows = [[text(cell) for cell in row] for row in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Divide it, and show the parts below each other."""
+        """Divide the table, and render the parts below each other."""
         heads = [markup.plain(head) for head in self._heads]
         named = [heads[0], *(row[0].plain for row in self._rows)]
         room = max(len(word) for name in named for word in (name.split() or [""] if self._wraps else [name]))
@@ -74,9 +74,9 @@ class Fitted:
 
 
 def flows(summary: Mapping[str, Any]) -> Fitted:
-    """Line per flow: what it got, and what its viewers saw.
+    """Build the table of flows: throughput and picture quality.
 
-    A second one for the worst of several receivers.
+    A flow with several receivers has a second line for the worst one.
     """
     columns = record.table("terminal")
     rows: list[list[str | Text]] = []
@@ -95,7 +95,7 @@ def flows(summary: Mapping[str, Any]) -> Fitted:
 
 
 def unshared(summary: Mapping[str, Any]) -> Text | None:
-    """Say why flows have no share of a fair share; nothing where all have one."""
+    """Explain why flows have no fair share; `None` if all have one."""
     names = [str(flow["name"]) for flow in summary["flows"] if answer.never_competes(flow)]
     if not names:
         return None
@@ -103,9 +103,9 @@ def unshared(summary: Mapping[str, Any]) -> Text | None:
 
 
 def pauses(summary: Mapping[str, Any]) -> Fitted | None:
-    """Line per flow whose source pauses: its transfers, and what it got while it was active.
+    """Build the table of flows with pauses: their transfers, and their throughput while active.
 
-    Nothing where there is no such flow.
+    Returns `None` if there are no such flows.
     """
     columns = record.table("pauses")
     rows = [[title(f), *say.cells(columns, f)] for f in summary["flows"] if f.get("active_frac") is not None]
@@ -114,18 +114,18 @@ def pauses(summary: Mapping[str, Any]) -> Fitted | None:
 
 
 def heading(column: record.Shown) -> str:
-    """Heading of a flow's column where there is little room."""
+    """Return the short heading of a flow's column."""
     return column.heading.removeprefix("share ")
 
 
 def expectations(summary: Mapping[str, Any]) -> Table | None:
-    """Line per expectation of the scenario; nothing where there is none."""
+    """Build the table of the scenario's expectations; `None` if there are none."""
     heads, rows = cells.expectations(summary)
     return filled(heads, rows) if rows else None
 
 
 def filled(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Table of cells, as pages have them."""
+    """Build a table of cells, which are text or HTML."""
     table = plain(*map(markup.plain, heads))
     for row in rows:
         table.add_row(*map(text, row))
@@ -133,7 +133,7 @@ def filled(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def plain(first: str, *others: str) -> Table:
-    """Table without a frame; its first column is text, the others are numbers."""
+    """Build a table without a frame, with text in the first column and numbers in the others."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column(first, overflow="fold")
     for name in others:
@@ -142,19 +142,19 @@ def plain(first: str, *others: str) -> Table:
 
 
 def console() -> Console:
-    """Where results go: stdout, at its width, or 80 columns where it is no terminal."""
+    """Return the console of results: stdout, with its width, or 80 columns if it is not a terminal."""
     out = _Console(highlight=False)
     return out if out.is_terminal else _Console(highlight=False, width=80)
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Leave it to the command's end, whose exit code says so."""
+        """Do nothing: the command's exit code reports the broken pipe."""
         raise BrokenPipeError
 
 
 def prose(rows: Sequence[Sequence[str]], *heads: str) -> Table:
-    """Table of texts; the last column is prose, and is wrapped."""
+    """Build a table of texts whose last column is wrapped."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for head in heads[:-1]:
         table.add_column(head, overflow="fold")

@@ -1,6 +1,6 @@
-"""The glossary: every word of a report that somebody may have to look up.
+"""The glossary of the report's technical terms.
 
-A heading can only be written through `term`.
+All headings are written by `term`, which guarantees that each has an entry.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ GLOSSARY: dict[str, str] = {
     **_WORDS,
     **{figure.short: figure.about for figure in reversed(record.FIGURES) if figure.short is not None},
 }
-"""Words that are no figures, and the headings of figures; what a flow and its receivers share is the flow's."""
+"""Terms other than figures, and the headings of figures; a figure of both flows and receivers is listed for flows."""
 
 
 def term(word: str, shown: str | None = None) -> Html:
-    """Word as a link to its entry in the glossary.
+    """Return a term as a link to its entry in the glossary.
 
     Raises:
         KeyError: the glossary lacks it.
@@ -67,12 +67,12 @@ def term(word: str, shown: str | None = None) -> Html:
 
 
 def heading(shown: record.Shown) -> Html:
-    """Heading of a figure in a table, as a link to its entry."""
+    """Return the heading of a figure in a table, as a link to its entry."""
     return term(shown.figure.short or "", shown.heading)
 
 
 def glossary(used: str) -> Html:
-    """Entries that the page `used` links to, and those that these entries are about, as a list."""
+    """Return the entries to which the page `used` links, and those to which these refer, as a list."""
     entries = [
         (w, about)
         for w, about in sorted(GLOSSARY.items(), key=lambda e: e[0].lower())

@@ -1,7 +1,7 @@
 """`steadycast serve`: a page, and WHEP for it and for other players (draft-ietf-wish-whep-04).
 
-A viewer's browser posts its offer and gets an answer; from then on media goes over UDP, past this server. There are no
-candidates to be told later, since the sender is ICE-lite: PATCH is not allowed.
+A viewer's browser posts its offer and receives an answer; media are then sent over UDP, without this server. The sender
+is ICE-lite and has no late candidates, so that PATCH is not supported.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STREAM = "/whep/video"
 _SDP = "application/sdp"
 _MOST_BODY = 64 << 10
 _POSTS = 10
-"""Offers that are looked at in a second."""
+"""The most offers that are processed per second."""
 _LATER = {"retry-after": "5"}
 _FILES = {
     "/": ("steadycast.serve", "serve.html"),
@@ -53,7 +53,7 @@ _PORTS = re.compile(r"(\d+)-(\d+)")
 
 
 class Serving:
-    """The requests of pages and players, answered."""
+    """The HTTP handlers for pages and players."""
 
     def __init__(self, viewers: Viewers, ports: str, token: str | None) -> None:
         self.viewers, self.ports, self.token = viewers, ports, token
@@ -80,7 +80,7 @@ class Serving:
         return None
 
     async def offer(self, request: Request) -> Response:
-        """Answer a browser's offer, and begin to send to it."""
+        """Answer a browser's SDP offer, and start to send to it."""
         if (refused := self._refused(request)) is not None:
             return refused
         now = time.monotonic()
@@ -94,7 +94,7 @@ class Serving:
             return web.wrong(413, f"an offer has at most {_MOST_BODY} bytes")
         controller = request.query_params.get("controller")
         try:
-            # The address at which a browser reached this server is one that it reaches.
+            # The browser can reach the address at which its request arrived, so media use it, too.
             media = f"{_bracketed(web.here(request))}:{self.ports}"
             viewer = await asyncio.to_thread(self.viewers.offer, body.decode(), media, controller)
         except UnicodeDecodeError:
@@ -115,7 +115,7 @@ class Serving:
         return Response(status_code=200)
 
     async def shown(self, request: Request) -> Response:
-        """Say how each viewer's session goes."""
+        """Return the status of each viewer's session."""
         if (refused := self._refused(request)) is not None:
             return refused
         viewers = self.viewers
@@ -131,7 +131,7 @@ class Serving:
 
 
 def _told(allowed: str) -> Callable[[Request], Any]:
-    """Say what may be asked here. A player knows the address of an offer by its content type."""
+    """Return a handler for OPTIONS. Players recognise a WHEP endpoint by the accepted content type."""
 
     async def answer(_: Request) -> Response:
         more = {"accept-post": _SDP, "content-type": _SDP} if "POST" in allowed else {}
@@ -141,7 +141,7 @@ def _told(allowed: str) -> Callable[[Request], Any]:
 
 
 def _bracketed(host: str) -> str:
-    """Return an address as it stands before a port."""
+    """Return an address for use before a port, with brackets around IPv6."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -153,7 +153,7 @@ def _media_ports(text: str) -> str:
 
 
 def serve(options: Options, progress: Progress | None = None, told: Callable[[str], None] = print) -> None:
-    """Serve a source until a signal ends it; ``told`` is told the address of the page.
+    """Serve a source until a signal ends it; ``told`` is called with the address of the page.
 
     Raises:
         UserError: the source, an address or an option can't be used.
@@ -195,11 +195,11 @@ def _ready(host: str, port: int, loopback: bool, token: str | None, told: Callab
 
 
 def _reached(host: str) -> str:
-    """Return the address by which others reach this machine, where it listens at all."""
+    """Return the address at which others can reach this machine, if it listens on all addresses."""
     kind, far = (socket.AF_INET6, "2001:db8::1") if ":" in host else (socket.AF_INET, "192.0.2.1")
     with socket.socket(kind, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((far, 9))  # sends nothing
+            probe.connect((far, 9))  # a UDP connect sends no packet, but selects the local address
             return str(probe.getsockname()[0])
         except OSError:
             return "::1" if ":" in host else "127.0.0.1"

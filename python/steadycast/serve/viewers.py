@@ -1,4 +1,4 @@
-"""Viewers: a live sender each, whose other end is a browser."""
+"""Viewers: browsers, each with its own live sender."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from steadycast.live.source import Plan, plan
 from steadycast.progress import Progress
 
 CODECS = ("vp8", "h264", "vp9", "av1")
-"""What browsers play of us."""
+"""The codecs that both browsers and this sender support."""
 UNFINISHED = 16
-"""So many viewers may be on their way to a connection at once."""
+"""The most viewers that may be connecting concurrently."""
 _LOOK_S = 0.25
-"""From one look at a session to the next."""
+"""The polling interval of a session, in seconds."""
 _KEPT = 8
-"""Viewers that have left, as many as are still told of."""
+"""The number of former viewers that are still listed."""
 _END_S = 5.0
-"""As long a session may take to end."""
+"""The time limit for the end of a session, in seconds."""
 _NAMED = 40
-"""Characters of a controller's name that are told."""
+"""The longest prefix of a controller's name in messages, in characters."""
 _HANDLE = 4
-"""Characters of a viewer's ID that others are told: 18 of 22 stay secret, 108 bits."""
+"""The public prefix of a viewer's id, in characters; the other 18 of 22 are secret, which are 108 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """As the command line has them."""
+    """The options of the command line."""
 
     source: str
     flow: Flow = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Options:
 
 
 class FullError(UserError):
-    """All places are taken, or no port is free: it may be tried again."""
+    """The error when all places are taken or no port is free; the client may retry."""
 
 
 class Viewer:
@@ -66,7 +66,7 @@ class Viewer:
 
     def __init__(self, number: int, core: Any, planned: Plan, controller: str) -> None:
         self.id = secrets.token_urlsafe(16)
-        """Who knows it can end the session: its browser alone."""
+        """A secret that only the viewer's browser knows, and that authorises it to end the session."""
         self.number, self.controller = number, controller
         self.core, self.planned = core, planned
         self.began = time.monotonic()
@@ -74,32 +74,32 @@ class Viewer:
         self.failed: BaseException | None = None
         self.thread: threading.Thread | None = None
         self.why: str | None = None
-        """Why this end ended it."""
+        """The reason if the server ended the session."""
         self.told: outlets.Outlets | None = None
 
     @property
     def name(self) -> str:
-        """What it is called in lines, records and metrics."""
+        """The viewer's name in log lines, records and metrics."""
         return f"viewer-{self.number}"
 
     @property
     def browser(self) -> Json:
-        """How far the connection is: its state, why it ended, and the browser's address."""
+        """The state of the connection, the reason of its end, and the browser's address."""
         none = {"state": "checking", "why": None, "address": None, "silent_s": None, "is_silent": False}
         return {**none, **((self.status or {}).get("browser") or {})}
 
     @property
     def is_silent(self) -> bool:
-        """Whether a connected browser has sent nothing for longer than a live one would."""
+        """Whether a connected browser has been silent for longer than an active one can be."""
         return not self.core.done and bool(self.browser["is_silent"])
 
     @property
     def unfinished(self) -> bool:
-        """Whether it is not connected yet."""
+        """Whether the browser is not connected yet."""
         return not self.core.done and self.browser["state"] in ("checking", "connecting")
 
     def shown(self) -> Json:
-        """Return what the page shows of it."""
+        """Return the viewer's data for the page."""
         status = self.status or {}
         decision, browser = status.get("decision") or {}, self.browser
         peers = [peer for peer in status.get("peers", ()) if not peer["left"]]
@@ -117,7 +117,7 @@ class Viewer:
             "target_bps": decision.get("target_bps"),
             "rtt_ms": first.get("rtt_ms") or decision.get("rtt_ms"),
             "loss_frac": first.get("loss_frac"),
-            # There is one receiver: nobody else sets the rate.
+            # With a single receiver, naming the one that determines the rate adds nothing.
             "why": view.why(decision and {**decision, "by": None}),
             "frames": status.get("frames"),
             "skipped": status.get("skipped_frames"),
@@ -141,7 +141,7 @@ class Viewers:
             raise UserError(options.source, what, 'take a file, "testsrc" or a camera')
         if options.out is not None:
             free_or_force(options.out, force=options.force)
-        # A camera has one reader.
+        # A camera device can be opened only once.
         most = 1 if options.source.startswith("/dev/video") else options.viewers
         self.options = replace(options, flow=flow, viewers=most)
         self._all: dict[str, Viewer] = {}
@@ -168,8 +168,8 @@ class Viewers:
         )
 
     def _check(self) -> None:
-        """Check the source and the options now, not at the first viewer, by the code that begins a session."""
-        # A camera is opened by its viewer alone; the test pattern stands for it.
+        """Check the source and the options at the start, with the code that begins a session for a viewer."""
+        # A camera can be opened only once, by its viewer: the test pattern replaces it here.
         camera = self.options.source.startswith("/dev/video")
         tried = replace(self.options, source="testsrc") if camera else self.options
         planned = self._coded or self._planned(of=tried)
@@ -184,21 +184,21 @@ class Viewers:
             return iter([*self._all.values(), *self._left])
 
     def told(self) -> list[outlets.Outlets]:
-        """Return what tells of each viewer that is there."""
+        """Return the outputs of the present viewers."""
         with self._lock:
             return [each.told for each in self._all.values() if each.told is not None]
 
     def offer(self, sdp: str, media: str, controller: str | None = None) -> Viewer:
-        """Begin a session for a browser's offer, whose media come from ADDRESS:FIRST-LAST.
+        """Begin a session for a browser's offer; ``media`` is the local ADDRESS:FIRST-LAST of its packets.
 
         Raises:
             FullError: all places are taken.
-            UserError: the offer can't be answered; its place is ``offer.codec``, or begins with ``offer``.
+            UserError: the offer can't be answered; the error's place is ``offer.codec``, or begins with ``offer``.
 
         """
         flow = {**self.options.flow, "controller": self._named(controller)}
         if flow["controller"] != self.default:
-            # Parameters are those of the controller that the server was started with.
+            # The server's parameters belong to the controller of its command line, not to the viewer's choice.
             flow.pop("param", None)
         self._make_room()
         with self._lock:
@@ -217,7 +217,7 @@ class Viewers:
         return viewer
 
     def _make_room(self) -> None:
-        """End the viewer that is silent for longest where all places are taken, and wait until its source is free."""
+        """If all places are taken, end the viewer that has been silent longest, and wait until its source is free."""
         with self._lock:
             present = [each for each in self._all.values() if not each.core.done]
             silent = [each for each in present if each.is_silent]
@@ -230,7 +230,7 @@ class Viewers:
             viewer.thread.join(_END_S)
 
     def _begun(self, settings: Json, flow: Flow) -> tuple[Plan, Any]:
-        """Begin a session. H.264 is coded in the baseline for a browser that plays no other profile."""
+        """Begin a session. H.264 uses the baseline profile for a browser that supports no other one."""
         profiles = ("", "baseline") if flow["codec"] == "h264" and self._coded is None else ("",)
         for profile in profiles:
             planned = self._coded or self._planned(profile=profile)
@@ -252,7 +252,7 @@ class Viewers:
         return controller
 
     def end(self, name: str) -> bool:
-        """End a viewer's session, with a BYE; whether there was one of this ID."""
+        """End a viewer's session, with a BYE; return false if there is no viewer with this id."""
         with self._lock:
             viewer = self._all.get(name)
         if viewer is not None:
@@ -270,7 +270,7 @@ class Viewers:
                 each.thread.join(_END_S)
 
     def _follow(self, viewer: Viewer) -> None:
-        """Look at a session until its end, and write its record."""
+        """Poll a session until its end, and write its record."""
         options = self.options
         try:
             with ExitStack() as stack:
@@ -279,7 +279,7 @@ class Viewers:
                     options.out.mkdir(parents=True, exist_ok=True)
                     place = options.out / viewer.name
                     draft = stack.enter_context(Draft(place, force=options.force))
-                # One server of metrics tells of all viewers.
+                # The process has one metrics server for all viewers.
                 asked = replace(options.outlets, metrics=None)
                 told = stack.enter_context(outlets.Outlets(asked, "send", viewer.name, alone=False))
                 viewer.told = told
@@ -298,7 +298,7 @@ class Viewers:
             )
 
     def _say_how_many(self) -> None:
-        """Say what a further viewer costs the others."""
+        """Warn about the effect of an additional viewer on the others."""
         with self._lock:
             count = sum(each.browser["state"] == "connected" for each in self._all.values())
         if count > 1:

@@ -1,4 +1,4 @@
-"""Sweeps: a scenario at many points and with many seeds, a row for each run."""
+"""Sweeps: run a scenario at many points of its parameters with many seeds, with one row of results per run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steadycast.arguments import typed
 from steadycast.errors import UserError
 from steadycast.files import folder, write_text, written
 from steadycast.folder import Claim
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.loading import Sets, Source, changes, literal, seeds_of
 from steadycast.progress import Progress, shown
 from steadycast.sweep import plan as planning
@@ -30,40 +30,40 @@ _SHARDS = "shard-*-of-*"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
-    """What came of a sweep."""
+    """The results of a sweep."""
 
     results: pl.DataFrame
     """A row per run: the axes as text, ``seed``, ``key``, ``complete``, ``error``, ``record_sha256``, ``cpu_s`` (of the
     simulation alone), then each number of its summary under its path, in the units of summary.json.
     """
     plan: Plan
-    """What was asked for."""
+    """The axes, points and seeds."""
     folder: Path
-    """Where it was written."""
+    """The sweep's folder."""
     ran: int = 0
-    """How many runs were done now, and not before."""
+    """The number of runs that this call executed; earlier calls executed the others."""
     _scratch: TemporaryDirectory[str] | None = None
 
     @property
     def failed(self) -> int:
-        """How many runs have failed."""
+        """The number of failed runs."""
         return int(self.results["complete"].not_().sum())
 
     @property
     def missing(self) -> int:
-        """How many runs of the plan have not been done."""
+        """The number of planned runs without a result."""
         return sum(1 for _ in self.plan.runs()) - self.results.height
 
     def metrics(self) -> list[str]:
-        """Paths that are shown when none is named: share of fair, score and loss of each flow; PSNR with pixels."""
+        """Return the default metrics: share of fair, score and loss of each flow, and PSNR with ``pixels``."""
         from steadycast.sweep.show import metrics
 
         return metrics(self)
 
     def verdicts(self) -> list[dict[str, Any]]:
-        """Return which controller to take at each point of the other axes, by which differences, and the rule.
+        """Return the recommended controller at each point of the other axes, the decisive differences and the rule.
 
-        Empty where controllers are no axis. At a point where nothing is compared `reason` is "idle".
+        Empty if controllers are not an axis. `reason` is "idle" at a point where nothing is compared.
         """
         from steadycast.sweep.show import verdicts_json
 
@@ -84,7 +84,7 @@ class Sweep:
         return frame(self.plan.axes, spreads(self, metric))
 
     def differences(self, metric: str, baseline: str) -> pl.DataFrame:
-        """Return how each point differs from the one with ``baseline`` (PATH=VALUE), paired by seed, as `points`.
+        """Return each point's difference from the point with ``baseline`` (PATH=VALUE), paired by seed, as `points`.
 
         Raises:
             UserError: there is no such column, axis or value.
@@ -115,8 +115,8 @@ class Sweep:
         """Write sweep.html, and with `figures` each figure as PNG, SVG and PDF into figures/; return the page's path.
 
         Raises:
-            UserError: a metric or the baseline is not there.
-            UnwrittenError: the system refused.
+            UserError: a metric or the baseline does not exist.
+            UnwrittenError: a file can't be written.
 
         """
         from steadycast.sweep.show import write_report
@@ -153,30 +153,30 @@ def sweep(
 ) -> Sweep:
     """Run a scenario at all combinations of values, with several seeds each, on all processors.
 
-    A run that fails is a row with its error, and the others go on. With ``out`` the same call does only what is
-    missing or has failed; more values or seeds add runs.
+    A failed run becomes a row with its error, and the others continue. With ``out``, a repeated call executes only
+    missing and failed runs; additional values or seeds add runs.
 
     Args:
         scenario: a file, or a `steadycast.scenario.Scenario`.
-        over: values of each axis, by its path: ``{"flow.video.controller": ["asmp", "tfrc"]}``; a single value is an
-            axis, too.
-        table: a CSV whose heads are paths and whose rows are points, times the axes of ``over``.
-        seeds: without them the scenario's own.
-        set: changes that hold for all runs, as in `steadycast.run`.
+        over: the values of each axis, by its path: ``{"flow.video.controller": ["asmp", "tfrc"]}``; a single value is
+            also an axis.
+        table: a CSV file whose header has paths and whose rows are points; combined with the axes of ``over``.
+        seeds: by default the scenario's seed.
+        set: changes for all runs, as in `steadycast.run`.
         jobs: processes; by default one per processor.
         pixels: decode and measure the pictures.
-        shard: (I, N): only part I of N, counted from 0, into ``out``/shard-I-of-N; `collect` joins them.
-        scheduler: address of a Dask scheduler (tcp://HOST:PORT) or a `distributed.Client`, whose workers do the runs.
-        metrics: columns that must be there; looked for in the first run.
-        baseline: PATH=VALUE of an axis that must be there; looked for before the first run.
-        out: the sweep's folder; without it one that goes with the result.
-        force: begin anew in a folder that is there; what it held goes when a run is done.
-        progress: told how far it is; by default a bar, where somebody looks.
+        shard: (I, N): only part I of N, counted from 0, into ``out``/shard-I-of-N; `collect` joins the parts.
+        scheduler: address of a Dask scheduler (tcp://HOST:PORT) or a `distributed.Client`; its workers run the sweep.
+        metrics: required columns; their absence is an error after the first run.
+        baseline: required PATH=VALUE of an axis; its absence is an error before the first run.
+        out: the sweep's folder; by default a temporary folder that is removed with the result.
+        force: begin again in an existing folder; its old results are removed once a run is done.
+        progress: callback that receives the progress; by default a progress bar, if stderr is a terminal.
 
     Raises:
-        UserError: the scenario, a value or the folder is wrong; it says where, and what to do.
-        UnwrittenError: a full disk; what is finished stays.
-        KeyboardInterrupt: somebody pressed Ctrl-C; the same call goes on.
+        UserError: the scenario, a value or the folder is wrong; the error names the place and the remedy.
+        UnwrittenError: the disk is full; finished runs are kept.
+        KeyboardInterrupt: Ctrl-C was pressed; the same call continues the sweep.
 
     """
     base = Base.of(scenario, changes(set))
@@ -207,7 +207,7 @@ def sweep(
         siblings = sorted(place.parent.glob(_SHARDS)) if shard is not None else sorted(place.glob(_SHARDS))
         done = store.finished({place, *siblings})
         part, parts = shard or (0, 1)
-        # Points whose values make the same scenario share its run.
+        # Points with the same resolved scenario have the same key, and share one run.
         todo = list(
             {
                 task.key: task
@@ -222,7 +222,7 @@ def sweep(
 
 
 def _several(values: object) -> Iterable[object]:
-    """Values of an axis; a text, a table or a number is one."""
+    """Return the values of an axis; a text, a table or a number is a single value."""
     if isinstance(values, Iterable) and not isinstance(values, str | Mapping):
         return values
     return [values]
@@ -230,11 +230,11 @@ def _several(values: object) -> Iterable[object]:
 
 @typed
 def collect(out: Path | str) -> Sweep:
-    """Join the parts of a sweep (``out``/shard-I-of-N) and what ``out`` itself holds, also after an interruption.
+    """Join the parts of a sweep (``out``/shard-I-of-N) and the results in ``out``, also after an interruption.
 
     Raises:
-        UserError: there are none, or they are not of one sweep.
-        UnwrittenError: the system refused.
+        UserError: there are no parts, or they belong to different sweeps.
+        UnwrittenError: a file can't be written.
 
     """
     place = Path(out)
@@ -259,8 +259,8 @@ def collect(out: Path | str) -> Sweep:
 
 @contextmanager
 def _anew(place: Path) -> Iterator[None]:
-    """Begin anew in a folder. The older one comes back when the block ends with an error before a run is done."""
-    # No name that a part of a sweep has, which would be joined.
+    """Begin again in a folder. The old folder is restored if the block fails before a run is done."""
+    # The name must not match `_SHARDS`, because `collect` would join the old results.
     old = place.with_name(f"old-{os.getpid()}.{place.name}")
     with written(place):
         place.rename(old)
@@ -276,7 +276,7 @@ def _anew(place: Path) -> Iterator[None]:
 
 
 def _begun(place: Path, new: Plan, base: Base, baseline: str | None) -> Plan:
-    """Write the plan, joined with what the folder planned before."""
+    """Write the plan, joined with the folder's existing plan."""
     known = Plan.read(place)
     if known is None:
         held = (each.name for each in place.iterdir()) if place.exists() else ()
@@ -337,7 +337,7 @@ def _work(
 
 
 def _looked_for(line: bytes, metrics: list[str]) -> list[str]:
-    """Look for the metrics in a row; a row that failed says nothing."""
+    """Check that a row has the metrics; return those that are still to be checked, since a failed row has none."""
     import json
 
     from steadycast.sweep.show import columns

@@ -22,7 +22,7 @@ from steadycast.sweep import plan as planning
 from steadycast.sweep.plan import Base, Task
 
 _REACH_S = 10
-"""How long a scheduler may take to answer, in seconds."""
+"""The time limit for a scheduler's answer, in seconds."""
 _CHUNKS = 8
 """Into how many parts a worker's share is cut: a lost worker loses one of them."""
 _MOST = 50
@@ -36,7 +36,7 @@ class Parcel:
     base: Base
     pixels: bool
     files: Mapping[str, bytes] = field(repr=False)
-    """What the scenario names, by its path from the scenario's folder."""
+    """The contents of files that the scenario names, by their paths relative to the scenario's folder."""
     encoded: Mapping[str, bytes] = field(repr=False)
     """Encoded clips, by their names in the cache."""
     key: str = ""

@@ -1,4 +1,4 @@
-"""What a sweep runs: points (the changes to a scenario) times seeds, each with a key of all that it depends on."""
+"""The plan of a sweep: points (changes to a scenario) times seeds, each with a key that hashes all its inputs."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from steadycast.scenario import Scenario
 FORMAT = 1
 NAME = "plan.json"
 RESERVED = ("seed", "key", "complete", "error", "record_sha256", "cpu_s")
-"""Columns of the results that are no axes."""
+"""Columns of the results that are not axes."""
 _KEYS = {"scenario": "name", "file": "file", "base_sha256": "base", "program": "program", "pixels": "pixels"}
 _LISTS = {"set": "sets", "axes": "axes"}
-"""Keys of plan.json, and what they are here."""
+"""Keys of plan.json, and the attributes of `Plan` that they hold."""
 _REMEDY = "give another -o DIR, or --force to begin anew"
 
 
 @dataclass(frozen=True)
 class Point:
-    """Values of all axes, and what the scenario with them hangs on."""
+    """A point of the sweep: a value of each axis, with the hash of the resulting scenario."""
 
     values: tuple[str, ...]
-    """As written, in the order of the axes."""
+    """The values as written, in the order of the axes."""
     key: str
     """SHA-256 of the resolved scenario without its seed, of the program and of all files that it names."""
     seeds: tuple[int, ...]
@@ -61,10 +61,10 @@ class Base:
     scenario: str | Scenario
     """Its file as given, or the object."""
     text: str
-    """What the file holds (TOML), or the object (JSON)."""
+    """The content of the file (TOML), or the object (JSON)."""
     sets: tuple[str, ...]
     origin: Path = Path()
-    """Where the files are that an object names."""
+    """The folder of the files that a scenario object names."""
 
     @classmethod
     def of(cls, scenario: str | Path | Scenario, sets: Sequence[str]) -> Self:
@@ -77,37 +77,37 @@ class Base:
 
     @property
     def name(self) -> str:
-        """What the sweep's folder calls it."""
+        """The scenario's name in the sweep's folder."""
         return Path(self.scenario).name if isinstance(self.scenario, str) else "scenario"
 
     @property
     def folder(self) -> Path:
-        """Where the files are that it names."""
+        """The folder of the files that the scenario names."""
         return Path(self.scenario).parent if isinstance(self.scenario, str) else self.origin
 
     def load(self, *more: str) -> core.Scenario:
-        """Read and check it with more changes."""
+        """Read and check the scenario with additional changes."""
         return load(self.scenario, [*self.sets, *more], self.text, self.origin)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All runs of a sweep, as plan.json has them."""
+    """All runs of a sweep: the content of plan.json."""
 
     name: str
     """The scenario file's name."""
     file: str
-    """The scenario file as given; for the commands of the report."""
+    """The scenario file's path as given, for the commands in the report."""
     base: str
     """SHA-256 of the resolved scenario that is varied."""
     sets: tuple[str, ...]
     program: str
-    """Version, and what the core was made of."""
+    """The program's version, and the hash of the core's sources."""
     pixels: bool
     axes: tuple[str, ...]
     points: tuple[Point, ...]
     equal: tuple[tuple[str, str, str], ...] = ()
-    """Values of an axis that are left out, since another one makes the same scenarios: path, value, and the other."""
+    """Omitted values of an axis, whose scenarios equal those of another value: path, value, and the other value."""
 
     @classmethod
     def of(
@@ -120,10 +120,9 @@ class Plan:
         pixels: bool,
         file: str,
     ) -> tuple[Self, list[core.Scenario]]:
-        """Plan a sweep; also returns the scenarios of its points that are valid. Without seeds the scenario's own.
+        """Plan a sweep; return the plan, and the scenarios of its valid points. The default seed is the scenario's.
 
-        A combination of values that makes no valid scenario is a run that fails. A value that makes none in any
-        combination is a mistake.
+        An invalid combination of values is a failed run. A value that is invalid in all combinations is an error.
         """
         made_by = program()
         keys, scenarios, wrong = [], [], {}
@@ -150,7 +149,7 @@ class Plan:
         return plan, scenarios
 
     def notes(self) -> list[str]:
-        """Say which values are left out."""
+        """Return sentences about the omitted values."""
         return [
             f"{path}: {value} is the same as {other}, and is left out." for path, value, other in self.equal
         ]
@@ -210,7 +209,7 @@ class Plan:
     def runs(self) -> Iterator[tuple[Point, int, Task]]:
         """Yield point, seed and task of each run: all points with the first seed, then all with the next.
 
-        A sweep that is ended early is balanced so.
+        This order keeps an interrupted sweep balanced.
         """
         for seed in sorted({seed for point in self.points for seed in point.seeds}):
             for point in self.points:
@@ -219,7 +218,7 @@ class Plan:
                     yield point, seed, Task(run_key(point.key, seed), sets, seed)
 
     def axis_of(self, baseline: str) -> tuple[int, str]:
-        """Return the place of a baseline's axis, and its value."""
+        """Return the index of a baseline's axis, and the baseline's value."""
         path, _, value = baseline.partition("=")
         if path not in self.axes:
             remedy = f"there are: {', '.join(self.axes)}" if self.axes else "vary it by --over"
@@ -233,11 +232,11 @@ class Plan:
         return place, value
 
     def commands(self, point: Point) -> list[list[str]]:
-        """Return the words of the commands that run a point's seeds with all their tables, one for seeds in a row."""
+        """Return the commands that run a point's seeds with all tables; consecutive seeds share a command."""
         words = ["steadycast", "run", self.file]
         for change in (*self.sets, *_sets(self.axes, point.values)):
             words += ["--set", change]
-        # Seeds in a row have the same distance from their places.
+        # Consecutive seeds have the same difference between seed and index.
         rows = itertools.groupby(enumerate(sorted(point.seeds)), key=lambda each: each[1] - each[0])
         ranges = [[seed for _, seed in row] for _, row in rows]
         return [
@@ -250,7 +249,7 @@ def grid(
     over: Iterable[tuple[str, Sequence[str]]],
     table: tuple[Sequence[str], Sequence[tuple[str, ...]]] = ((), ((),)),
 ) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return the axes and all combinations of their values: a table's rows, times each axis."""
+    """Return the axes and the product of their values: a table's rows, combined with each axis."""
     over = list(over)
     axes = [*table[0], *(path for path, _ in over)]
     for place, path in enumerate(axes):
@@ -272,7 +271,7 @@ def values(path: str, given: Iterable[str]) -> list[str]:
 
 
 def axis(text: str) -> tuple[str, list[str]]:
-    """Read PATH=V1,V2: commas in quotes or brackets divide nothing."""
+    """Read PATH=V1,V2; commas inside quotes or brackets do not separate values."""
     path, equals, values = text.partition("=")
     if not (path.strip() and equals and values.strip()):
         remedy = "write for example --over flow.video.controller=asmp,tfrc"
@@ -297,7 +296,7 @@ def axis(text: str) -> tuple[str, list[str]]:
 
 
 def table(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Read a CSV whose heads are paths and whose rows are points."""
+    """Read a CSV file whose header has paths and whose rows are points."""
     remedy = "write a line of paths, and a line of values for each point"
     try:
         with (
@@ -330,7 +329,7 @@ def _sets(axes: Sequence[str], values: Sequence[str]) -> list[str]:
 
 
 def _equal(axes: Sequence[str], keys: Mapping[tuple[str, ...], str]) -> tuple[tuple[str, str, str], ...]:
-    """Find values that make the same scenarios as a value before them, whatever the other axes have."""
+    """Find values whose scenarios equal those of an earlier value at all values of the other axes."""
     found = []
     for place, path in enumerate(axes):
         values = list(dict.fromkeys(row[place] for row in keys))
@@ -365,24 +364,24 @@ def _blame(
 
 
 def _is_at(error: UserError, path: str) -> bool:
-    """Whether it is one mistake, in a change of this path or of what stands above it."""
+    """Whether the error is a single mistake in a change of this path or of one of its parents."""
     changed, _, key = error.place.partition("--set: ")
     return not changed and "\n" not in str(error) and bool(key) and f"{path}.".startswith(f"{key}.")
 
 
 def program() -> str:
-    """Return the version, and a digest of the sources that the core was made of."""
+    """Return the program's version, and a hash of the core's sources."""
     made_of = hashlib.sha256(repr(core.sources()).encode()).hexdigest()
     return f"steadycast {core.__version__} (sources {made_of[:16]})"
 
 
 def point_key(loaded: core.Scenario, folder: Path, *, pixels: bool) -> str:
-    """Return a hash of all that the runs of a scenario depend on, apart from the seed."""
+    """Return a hash of all inputs of a scenario's runs, except the seed."""
     return _hash(program(), str(pixels), *_contents(loaded, folder))
 
 
 def run_key(point: str, seed: int) -> str:
-    """Return a hash of all that a run depends on."""
+    """Return a hash of all inputs of a run."""
     return _hash(point, str(seed))
 
 
@@ -394,7 +393,7 @@ def _contents(loaded: core.Scenario, folder: Path) -> list[str]:
     """Return the resolved scenario without its seed, and the contents of all files that it names."""
     resolved = tomllib.loads(loaded.toml())
     resolved.pop("seed", None)
-    # Where the files stand changes nothing: the same sweep on another machine has the same keys.
+    # Absolute paths are removed, so that the same sweep has the same keys on another machine.
     told = json.dumps(resolved, sort_keys=True, default=str)
     for place in (folder, FOLDER):
         told = told.replace(f"{place.resolve()}/", "")
@@ -409,20 +408,20 @@ def files(loaded: core.Scenario, folder: Path) -> set[Path]:
         program = value.startswith("exec:")
         for name in words(value) if program else [re.sub(r"(?<=\.py):\w+$", "", value)]:
             if program or "/" in name or "." in name:
-                # Relative to the scenario, or to where the command is typed.
+                # A name is relative to the scenario, or to the current folder.
                 found.update([path for path in (folder / name, Path(name)) if path.is_file()][:1])
     return found
 
 
 def networks(base: Base, sets: Iterable[str]) -> set[Path]:
-    """Return the files of the networks that a scenario or changes of it name by a path."""
+    """Return the network files that a scenario, or a change to it, names by path."""
     read = tomllib.loads if isinstance(base.scenario, str) else json.loads
     changes = (change.partition("=") for change in (*base.sets, *sets))
     named = {
         read(base.text).get("network") or "",
         *(v.strip("\"'") for path, _, v in changes if path == "network"),
     }
-    # After the file's name stands what is beside it: net.toml+cubic.
+    # A suffix after the file's name adds competing traffic: net.toml+cubic.
     files = {name[: name.rindex(".toml") + 5] for name in named if ".toml" in name}
     return {path for name in files for path in (base.folder / name, Path(name)) if path.is_file()}
 

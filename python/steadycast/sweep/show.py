@@ -1,4 +1,4 @@
-"""How a sweep is shown: means with their intervals, differences paired by seed, figures, and a page of all."""
+"""Shows the results of a sweep: means with intervals, differences paired by seed, figures, and a page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from steadycast import record, style, units
 from steadycast.errors import UserError, meant
 from steadycast.files import write_text, written
 from steadycast.folder import Json, spread, write_json
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.report import canvas, choice, page, say
 from steadycast.report.answer import MOSTLY
 from steadycast.report.markup import Html, element, joined
@@ -36,14 +36,14 @@ _MOST_CELLS = 400
 _MOST_PANELS = 12
 _ENDINGS = (".png", ".svg", ".pdf")
 _DIVERGING = ("#b35806", "#f1a340", "#f7f7f7", "#998ec3", "#542788")
-"""From orange over white to purple (ColorBrewer's PuOr), which also the colour-blind can tell apart."""
+"""From orange over white to purple (ColorBrewer's PuOr), which colour-blind readers can distinguish."""
 _SHADES = ("#00224e", "#434e6c", "#7d7c78", "#bcae6c", "#fee838")
 MOST_SAID = 6
-"""At how many points the terminal says which controller to take."""
+"""The most points at which the terminal recommends a controller."""
 VERDICTS = "verdicts.json"
-"""Which controller to take at each point, for a program."""
+"""The file with the recommended controller at each point, for other programs."""
 MARK = "†"
-"""What marks a point at which runs compare nothing."""
+"""The mark of points at which the network did not limit the flows, so that runs compare nothing."""
 _BASES = units.RATE | units.SPAN
 _CONTROLLER = re.compile(r"flow\.(.+)\.controller")
 _JUDGED = re.compile(
@@ -57,7 +57,7 @@ Spreads = dict[Values, Json | None]
 
 
 def columns(names: Sequence[str], metric: str) -> list[str]:
-    """Columns that a metric means: one, or with ``*`` all that fit."""
+    """Return the columns of a metric: one, or with ``*`` all matching ones."""
     found = _fitting(names, metric)
     if found:
         return found
@@ -82,19 +82,19 @@ def metrics(sweep: Sweep) -> list[str]:
                 else "rate_score"
             )
             wanted += [f"flows.{flow}.receivers.*.{end}" for end in (score, "loss_frac", "psnr_db.raw.y")]
-    # Where there are many, videos come first: only they have losses.
+    # If there are many flows, videos are listed first, since only they have losses.
     fits = {metric: bool(_fitting(names, metric)) for metric in wanted}
     wanted.sort(key=lambda metric: not fits.get(f"flows.{metric.split('.')[1]}.receivers.*.loss_frac"))
     return [metric for metric in wanted if fits[metric]][:_MOST_METRICS]
 
 
 def spreads(sweep: Sweep, metric: str) -> Spreads:
-    """Mean and interval of each point over its seeds; `None` where no run has the figure."""
+    """Return the mean and interval of each point over its seeds; `None` if no run has the figure."""
     return {point: _spread(list(seeds.values())) for point, seeds in _by_point(sweep, metric).items()}
 
 
 def differences(sweep: Sweep, metric: str, baseline: str) -> Spreads:
-    """Each point less the one that has the baseline's value and else its own values, paired by seed."""
+    """Return the difference of each point from the point that only differs by the baseline's value, paired by seed."""
     place, value = sweep.plan.axis_of(baseline)
     points = _by_point(sweep, metric)
     result: Spreads = {}
@@ -106,7 +106,7 @@ def differences(sweep: Sweep, metric: str, baseline: str) -> Spreads:
 
 
 def idle(sweep: Sweep) -> dict[Values, int]:
-    """Count the runs of each point that compare nothing, as `run` says of one."""
+    """Count the runs of each point that compare nothing, by the criterion of `run`."""
     names = [name for name in _figures(sweep) if name.endswith(".limited_by_frac.encoder")]
     pairs = [(name, f"{name.removesuffix('encoder')}start") for name in names]
     held = [pl.sum_horizontal(both).fill_null(0.0) > MOSTLY for both in pairs]
@@ -117,7 +117,7 @@ def idle(sweep: Sweep) -> dict[Values, int]:
 
 
 def warning(sweep: Sweep) -> str | None:
-    """Say that some of the runs compare nothing."""
+    """Warn of runs that compare nothing."""
     found = idle(sweep)
     if not found:
         return None
@@ -130,7 +130,7 @@ def warning(sweep: Sweep) -> str | None:
 
 
 def taken(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, str]]:
-    """Say of a sweep over controllers, at each point of the other axes, which one to take: (point, sentences)."""
+    """Return the recommended controller at each point of the other axes: (point, sentences)."""
     texts = [
         (point, " ".join(found.said) if found else f"Nothing is compared here ({MARK}).")
         for point, found in verdicts(sweep, where)
@@ -139,9 +139,9 @@ def taken(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, str]]:
 
 
 def verdicts(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, choice.Verdict | None]]:
-    """Apply the rule to the controllers of a sweep at each point of the other axes; nothing where nothing is compared.
+    """Apply the rule to the controllers of a sweep at each point of the other axes; `None` if nothing is compared.
 
-    A sweep over no controller, or over those of several flows, has no verdicts.
+    A sweep without a controller axis, or with several, has no verdicts.
     """
     steered = [
         (n, match[1]) for n, path in enumerate(sweep.plan.axes) if (match := _CONTROLLER.fullmatch(path))
@@ -181,7 +181,7 @@ def verdicts_json(sweep: Sweep, where: choice.Where = "sweep") -> list[Json]:
 
 
 def summaries(sweep: Sweep) -> dict[Values, dict[int, Json]]:
-    """Flows and receivers of each run, as far as they are judged: by point and seed."""
+    """Return the judged parts of each run's flows and receivers, by point and seed."""
     names = _figures(sweep)
     places: list[tuple[str, str, str | None, list[str]]] = []
     for name in names:
@@ -213,7 +213,7 @@ def summaries(sweep: Sweep) -> dict[Values, dict[int, Json]]:
 
 
 def frame(axes: Sequence[str], found: Spreads) -> pl.DataFrame:
-    """Table of points and their spreads."""
+    """Return a table of points and their spreads."""
     heads = {path: pl.Series(path, [point[i] for point in found], pl.String) for i, path in enumerate(axes)}
     numbers = [one or {"mean": None, "ci95": None, "n": 0} for one in found.values()]
     return pl.DataFrame(
@@ -255,7 +255,7 @@ def _fitting(names: Sequence[str], metric: str) -> list[str]:
 
 
 def tables(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> list[Table]:
-    """Table of each metric for the terminal: a line per point."""
+    """Build a table of each metric for the terminal, with a line per point."""
     from steadycast.report.terminal import plain
 
     result = []
@@ -275,13 +275,13 @@ def tables(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> list[T
 
 
 def _heads(axes: Sequence[str]) -> list[str]:
-    """Name the axes by the ends of their paths, where these differ."""
+    """Name the axes by the last keys of their paths, if these are unique."""
     ends = [path.rpartition(".")[2] for path in axes]
     return (ends if len(set(ends)) == len(ends) else list(axes)) or ["scenario"]
 
 
 def _lines(sweep: Sweep, metric: str, baseline: str | None) -> tuple[list[str], list[list[str]]]:
-    """Heads, and a line per point: what it is, mean with interval, seeds, and the difference from the baseline."""
+    """Return headings, and a line per point: its values, mean with interval, seeds, and difference to the baseline."""
     how = say.by_unit(metric)
     found = spreads(sweep, metric)
     apart = differences(sweep, metric, baseline) if baseline is not None else {}
@@ -303,7 +303,7 @@ def _lines(sweep: Sweep, metric: str, baseline: str | None) -> tuple[list[str], 
 
 
 def said(metric: str) -> str:
-    """Say a metric in words: whose it is, and its heading in tables."""
+    """Describe a metric: its flow or link, and its heading in tables."""
     figure = record.at(metric.replace("*", "any"))
     if figure is None:
         return metric
@@ -324,7 +324,7 @@ def said(metric: str) -> str:
 
 
 def axis_said(path: str) -> str:
-    """Say an axis in words: the last two keys of its path."""
+    """Describe an axis by the last two keys of its path."""
     keys = [key for key in path.split(".") if key not in ("flow", "topology", "link")]
     return " ".join(keys[-2:]).replace("_", " ")
 
@@ -337,7 +337,7 @@ def _mark(marked: bool) -> str:
 
 
 def number_of(value: str) -> float | None:
-    """Value of an axis as a number: of a rate in b/s, of a time in seconds."""
+    """Return a value of an axis as a number, in bit/s for rates and in seconds for times."""
     found = re.fullmatch(r"([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)([A-Za-z]*)", value.strip("\"'"))
     if found is None or (found[2] and found[2] not in _BASES):
         return None
@@ -345,7 +345,7 @@ def number_of(value: str) -> float | None:
 
 
 def figures(sweep: Sweep, metric: str) -> list[tuple[str, Figure]]:
-    """Figures of a metric with their headings: curves over one axis, heat maps over the last two of several."""
+    """Draw the figures of a metric, with headings: curves over one axis, heat maps over the last two of several."""
     curve = _curve_of(sweep, metric)
     if curve is not None:
         return [(metric, curve)]
@@ -366,7 +366,7 @@ class Grid:
     """A metric over two axes, at one point of the others."""
 
     paths: tuple[str, str]
-    """The axes: the one that goes down, and the one that goes across."""
+    """The vertical and the horizontal axis."""
     heading: str
     metric: str
     rows: Sequence[str]
@@ -377,7 +377,7 @@ class Grid:
 
 
 def grids(sweep: Sweep, metric: str) -> list[Grid]:
-    """Grids of a metric over the last two of several axes, one for each point of the others."""
+    """Return grids of a metric over the last two of several axes, one for each point of the others."""
     found = spreads(sweep, metric)
     axes = sweep.plan.axes
     if len(axes) < 2 or all(one is None for one in found.values()):
@@ -389,7 +389,7 @@ def grids(sweep: Sweep, metric: str) -> list[Grid]:
         cells = {point[-2:]: one for point, one in found.items() if point[:-2] == group}
         rows, across = (_ordered([*dict.fromkeys(cell[i] for cell in cells)]) for i in (0, 1))
         if len(rows) * len(across) > min(_MOST_CELLS, 4 * len(cells)):
-            continue  # scattered points, no grid
+            continue  # scattered points do not form a grid
         others = (f"{axis_said(path)} {value}" for path, value in zip(axes, group, strict=False))
         heading = ", ".join([said(metric), *others])
         bad = {point[-2:] for point in marked if point[:-2] == group}
@@ -484,7 +484,7 @@ def _ordered(values: Sequence[str]) -> list[str]:
 def write_report(
     sweep: Sweep, metrics: Sequence[str], baseline: str | None, *, figures: bool = False
 ) -> Path:
-    """Write sweep.html, and with `figures` each figure into figures/. A page that is as it would be stays as it is."""
+    """Write sweep.html, and with `figures` each figure into figures/. An unchanged page is not written again."""
     metrics = list(metrics) or sweep.metrics()
     path = sweep.folder / "sweep.html"
     stamp = Html(f"<!-- of {_digest(sweep, metrics, baseline)} -->")
@@ -512,7 +512,7 @@ def _digest(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> str:
 
 
 def _save_figures(sweep: Sweep, metrics: Sequence[str]) -> None:
-    """Save the metrics' figures, in the place of older ones."""
+    """Save the metrics' figures, replacing older ones."""
     place = sweep.folder / "figures"
     with written(place):
         if place.exists() or metrics:
@@ -569,7 +569,7 @@ def _section(sweep: Sweep, metric: str, baseline: str | None, number: int) -> Ht
 
 
 def _heat_html(of: Grid) -> Html:
-    """Heat map as a table: it takes no time to draw, and its numbers can be copied."""
+    """Build a heat map as an HTML table, which is fast, and whose numbers can be copied."""
     how = say.by_unit(of.metric)
     low, high, shades = _scale(of)
 
@@ -599,7 +599,7 @@ Shades = Sequence[str]
 def _scale(of: Grid) -> tuple[float, float, Shades]:
     """Return the values at both ends of a grid's scale, and its colours.
 
-    A share of the fair share is best in the middle: the scale has 100 % there, and reaches as far to both sides.
+    The fraction of the fair share is best at 100 %, which is the centre of a symmetric scale.
     """
     means = [mean for line in _means(of) for mean in line if not math.isnan(mean)] or [0.0]
     figure = record.at(of.metric)
@@ -621,7 +621,7 @@ def _table_html(sweep: Sweep, metric: str, baseline: str | None) -> Html:
 
 
 def tables_html(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> str:
-    """Tables alone, for a notebook."""
+    """Return the tables as HTML, for a notebook."""
     each = (element("p", metric) + _table_html(sweep, metric, baseline) for metric in metrics)
     return element("p", repr(sweep)) + joined(each)
 

@@ -1,4 +1,4 @@
-"""A sweep's folder: rows as they come in parts/, all rows in results.parquet."""
+"""A sweep's folder: rows are appended to files in parts/, and joined in results.parquet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.files import whole
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.sweep.plan import RESERVED, Plan
 
 RESULTS = "results.parquet"
@@ -24,10 +24,10 @@ Row = dict[str, Any]
 
 
 class Part:
-    """A file of rows, a line of JSON each, to which this process alone appends.
+    """A file of rows, each a line of JSON, to which only this process appends.
 
-    A row is the system's as soon as it is there, so that this process may be killed; it is on the disk a second
-    later. A line that was cut off is no row.
+    Each row is passed to the kernel immediately, so that it survives the end of this process, and is synced to disk
+    within a second. Truncated lines are ignored.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -63,7 +63,7 @@ class Part:
             raise UnwrittenError.of(self._path, error, _ROOM) from error
 
     def count(self) -> int:
-        """Count the rows that are there. One may be there whose `append` was interrupted, while the disk took it."""
+        """Count the rows in the file, which may include one whose `append` was interrupted after the write."""
         try:
             return self._path.read_bytes().count(b"\n")
         except FileNotFoundError:  # there is none yet
@@ -71,7 +71,7 @@ class Part:
 
 
 def finished(folders: Iterable[Path]) -> set[str]:
-    """Keys of the runs that are complete."""
+    """Return the keys of the complete runs."""
     keys: set[str] = set()
     for folder in folders:
         old = _results(folder)
@@ -82,16 +82,16 @@ def finished(folders: Iterable[Path]) -> set[str]:
 
 
 def rows(folder: Path) -> Iterator[Row]:
-    """Rows of a folder's parts."""
+    """Yield the rows in a folder's parts."""
     for path in sorted((folder / PARTS).glob("*.jsonl")):
         with path.open("rb") as file:
             for line in file:
-                with suppress(ValueError):  # it was cut off by the end of its process, or by a full disk
+                with suppress(ValueError):  # the line was truncated by a killed process or a full disk
                     yield json.loads(line)
 
 
 def join(folder: Path, plan: Plan, others: Iterable[Path] = ()) -> pl.DataFrame:
-    """Write results.parquet from what it holds, from the parts, and from other folders; returns the table."""
+    """Write results.parquet from its old rows, from the parts, and from other folders; return the table."""
     runs = [(*point.values, seed, task.key) for point, seed, task in plan.runs()]
     planned = {key for *_, key in runs}
     found: dict[str, Row] = {}
@@ -105,20 +105,20 @@ def join(folder: Path, plan: Plan, others: Iterable[Path] = ()) -> pl.DataFrame:
                 found[row["key"]] = row
     measured = [name for name in RESERVED if name != "seed"]
     content = [{name: row.get(name) for name in measured} | row.get("figures", {}) for row in found.values()]
-    # All that is not said here is a number.
+    # Columns that are not listed here are numbers.
     kinds: dict[str, Any] = dict.fromkeys(("key", "error", "record_sha256"), pl.String)
     kinds |= {"complete": pl.Boolean, "cpu_s": pl.Float64}
     kinds = dict.fromkeys((name for row in content for name in row), pl.Float64) | kinds
     new = pl.DataFrame(content, schema=kinds, strict=False)
     by_key = pl.concat([new, *old], how="diagonal") if old else new
-    # A complete row counts before one that failed, a newer one before an older.
+    # A complete row takes precedence over a failed one, and a newer row over an older one.
     by_key = by_key.sort(pl.col("complete").not_(), maintain_order=True).unique("key", keep="first")
-    # Points whose values make the same scenario share its run.
+    # Points with the same resolved scenario have the same key, and share one run.
     heads: dict[str, Any] = {**dict.fromkeys(plan.axes, pl.String), "seed": pl.Int64, "key": pl.String}
     table = pl.DataFrame(runs, schema=heads, orient="row").join(by_key, on="key", maintain_order="left")
     fixed = [*plan.axes, *RESERVED]
     table = table.select(*fixed, *sorted(set(table.columns) - set(fixed)))
-    # By way of memory: the system's own error says why a file can't be written, polars' does not.
+    # The file is built in memory first: the system's write errors have a reason, while those of polars do not.
     packed = io.BytesIO()
     table.write_parquet(packed)
     with whole(folder / RESULTS, _ROOM) as path:
@@ -137,7 +137,7 @@ def _results(folder: Path) -> pl.DataFrame | None:
     try:
         table = pl.read_parquet(path)
         table["key"], table["complete"]
-    except Exception as error:  # polars raises a dozen kinds; all mean that the file is not what it should be
+    except Exception as error:  # polars raises a dozen exception types for a damaged file
         problem = f"damaged ({str(error).splitlines()[0][:100]})"
         raise UserError(str(path), problem, "move it away: its runs are done again") from error
     return table

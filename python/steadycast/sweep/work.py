@@ -1,4 +1,4 @@
-"""One run of a sweep in a worker process: its summary's figures, and nothing that only a folder would need."""
+"""Executes one run of a sweep in a worker process; computes only the figures of the summary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steadycast.loading import place_of
 from steadycast.media.prepare import MediaKept, media_of
 from steadycast.progress import Progress, Silent
 from steadycast.result import Run
-from steadycast.steps import Keep, Plan, Ready, conduct, drive
+from steadycast.run_pipeline import Keep, Plan, Ready, conduct, drive
 from steadycast.sweep.plan import Base, Task
 
 if TYPE_CHECKING:
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from steadycast.media.table import FrameTable
 
 _KEPT = 8
-"""How many flows' media a process keeps from run to run."""
+"""The number of flows whose media a process keeps between runs."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What the processes of a sweep are told."""
+    """The settings that the worker processes of a sweep share."""
 
     base: Base
     pixels: bool
 
 
 def begin(setup: Setup) -> Callable[[Task], bytes]:
-    """Return what makes a task its row, as a line of JSON."""
+    """Return the function that executes a task, and returns its row as a line of JSON."""
     base, kept = setup.base, MediaKept(_KEPT)
 
     def made(video: Mapping[str, Any], seed: int, told: Progress | None) -> Ladder | FrameTable | None:
-        """Share media with the runs before; decoded pictures that stay would fill the memory."""
+        """Return media shared with earlier runs, without their decoded pictures, which would fill the memory."""
         return media_of(video, seed, told) if setup.pixels else kept.of(video, seed, told)
 
     def one(task: Task) -> bytes:
@@ -46,7 +46,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
             plan = Plan.of(base.load(*task.sets), place_of(base.scenario), base.folder)
             ready = Ready.of(plan, Silent(), made=made)
             run, found = _done(ready, setup.pixels)
-        except Exception as error:  # also of a user's controller: the sweep goes on
+        except Exception as error:  # any failure, even of a user's controller, must not stop the sweep
             row |= {"complete": False, "error": f"{type(error).__name__}: {error}"}
         else:
             row |= {
@@ -62,11 +62,11 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
 
 
 def _done(ready: Ready, pixels: bool) -> tuple[Run, str]:
-    """Run a world; return the run, with no tables where nothing looks at them, and its figures as JSON."""
+    """Run a world; return the run, without tables if they are not needed, and its figures as JSON."""
     if pixels or ready.plan.loaded.expectations() or not isinstance(ready.world, core.Simulation):
         run = conduct(ready, Silent(), Keep(quality=pixels))
         return run, figures(run.summary)
-    # What a row needs, without the way over a summary.
+    # The core writes a row's figures directly, which is faster than a whole summary.
     complete, cost = drive(ready.world)
     sha256, found = ready.world.figures(complete)
     return Run({"complete": complete, "record_sha256": sha256}, cost, {}, ""), found
@@ -79,5 +79,5 @@ def failed(task: Task, error: BaseException) -> bytes:
 
 
 def figures(summary: Mapping[str, Any]) -> str:
-    """Return each number of a summary under the path by which `steadycast.folder.find` finds it, as JSON."""
+    """Return all numbers of a summary as JSON, by their paths for `steadycast.folder.find`."""
     return core.flat(json.dumps(summary))

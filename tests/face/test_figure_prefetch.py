@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from steadycast import ahead as ahead_module
-from steadycast.ahead import Ahead
+from steadycast import figure_prefetch
+from steadycast.figure_prefetch import FigurePrefetcher
 from steadycast.folder import Folder
 from steadycast.progress import Silent
 from steadycast.report import page
@@ -24,7 +24,7 @@ from tests.conftest import SMALL, Said
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A scenario in a folder of its own; two processors, whatever the machine has."""
-    monkeypatch.setattr(ahead_module, "cores", lambda: 2)
+    monkeypatch.setattr(figure_prefetch, "cores", lambda: 2)
     path = tmp_path / "beside.toml"
     path.write_text(SMALL.replace('"3s"', '"6s"'))
     return path
@@ -55,41 +55,41 @@ def test_the_commands_report_is_the_one_that_is_drawn_afterwards(
 def test_a_folder_may_get_its_name_before_its_figures_are_drawn_or_meanwhile(ran: Folder, named: str) -> None:
     part, place = ran.path.with_name("late.part"), ran.path.with_name("late")
     shutil.copytree(ran.path, part)
-    with Ahead(place) as ahead:
+    with FigurePrefetcher(place) as prefetcher:
         folder = Folder(part, ran.summary)
         if named == "before":
             part.rename(place)
-        ahead.draw(folder)
+        prefetcher.draw(folder)
         if named == "meanwhile":
             part.rename(place)
-        drawings = ahead.drawings()
+        drawings = prefetcher.drawings()
     assert drawings == page.drawings(ran)
 
 
 def test_where_its_process_ends_or_fails_the_report_is_drawn_as_without_it(ran: Folder) -> None:
-    with Ahead(ran.path) as ahead:
-        assert ahead._helper is not None
-        os.kill(ahead._helper._worker.process.pid, signal.SIGKILL)
-        ahead.draw(ran)
-        killed = ahead.drawings()
-    with Ahead(ran.path) as ahead:
-        ahead.draw(Folder(ran.path.with_name("nowhere"), {"flows": "none"}))
-        failed = ahead.drawings()
+    with FigurePrefetcher(ran.path) as prefetcher:
+        assert prefetcher._helper is not None
+        os.kill(prefetcher._helper._worker.process.pid, signal.SIGKILL)
+        prefetcher.draw(ran)
+        killed = prefetcher.drawings()
+    with FigurePrefetcher(ran.path) as prefetcher:
+        prefetcher.draw(Folder(ran.path.with_name("nowhere"), {"flows": "none"}))
+        failed = prefetcher.drawings()
     assert killed is failed is None
     assert write_report(ran, drawings=None).read_text().count('<svg role="img"') >= 5
 
 
 def test_what_was_not_asked_for_is_not_waited_for_and_no_process_is_left(ran: Folder) -> None:
-    with Ahead(ran.path) as ahead:
-        assert ahead.drawings() is None
-        assert ahead._helper is not None
-        process = ahead._helper._worker.process
+    with FigurePrefetcher(ran.path) as prefetcher:
+        assert prefetcher.drawings() is None
+        assert prefetcher._helper is not None
+        process = prefetcher._helper._worker.process
     assert process.returncode == -signal.SIGKILL
 
 
 def test_one_processor_draws_by_itself(ran: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead_module, "cores", lambda: 1)
-    with Ahead(ran.path) as ahead:
-        ahead.draw(ran)
-        assert ahead._helper is None
-        assert ahead.drawings() is None
+    monkeypatch.setattr(figure_prefetch, "cores", lambda: 1)
+    with FigurePrefetcher(ran.path) as prefetcher:
+        prefetcher.draw(ran)
+        assert prefetcher._helper is None
+        assert prefetcher.drawings() is None

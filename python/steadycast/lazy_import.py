@@ -1,4 +1,4 @@
-"""Polars, loaded when it is first used: that takes longer than many a command."""
+"""Imports polars on its first use, because its import takes longer than many commands."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""One scenario in two worlds, simulated and emulated across the kernel's own TCP, and how near they are."""
+"""Compares the simulation of a scenario with its emulation over the kernel's TCP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steadycast.core import core
 from steadycast.emulate import emulate
 from steadycast.errors import Problems, UserError
 from steadycast.folder import FORMAT, Draft, Json, aggregate, find, number
-from steadycast.lazy import pl
+from steadycast.lazy_import import pl
 from steadycast.loading import Sets, changes, load, seeds_of
 from steadycast.progress import Progress
 from steadycast.report import say
@@ -64,17 +64,17 @@ _LINK: tuple[_Quantity, ...] = (
     ("queue of a second, p50", "second_queue_ms.p50", 15.0),
     ("queue of a second, p90", "second_queue_ms.p90", 15.0),
 )
-"""What is compared, where it stands, and how near the worlds' means over the seeds are to be.
+"""The compared quantities, their paths in the summary, and the bounds on the difference of their means over seeds.
 
-Throughput is to be within 10 %, delay and queue within 15 ms, loss within a quarter of a percentage point. Two runs of
-a chaotic system can't agree second by second: their seconds are to be distributed alike, in rate, delay, queue, and in
-how many of them lose a packet (within 10 percentage points).
+The bounds are 10 % for throughput, 15 ms for delay and queue, and 0.25 percentage points for loss. Two runs of a
+chaotic system can't agree in each second. Instead the distributions over seconds must agree, in rate, delay, queue,
+and the share of seconds with a loss (within 10 percentage points).
 """
 
 
 @dataclass(frozen=True)
 class Row:
-    """One quantity in both worlds: means over the seeds."""
+    """The means of a quantity over the seeds, in both worlds."""
 
     of: str
     what: str
@@ -82,11 +82,11 @@ class Row:
     simulated: Json
     emulated: Json
     aim: float | None
-    """How large the difference may be, in its unit."""
+    """The bound on the difference, in its unit."""
 
     @property
     def difference(self) -> float | None:
-        """Emulated less simulated: of the simulated value for rates and counts, in its own unit otherwise."""
+        """Emulated minus simulated value; relative to the simulated one for rates and counts, else in its unit."""
         a, b = number(self.simulated), number(self.emulated)
         if a is None or b is None:
             return None
@@ -96,11 +96,11 @@ class Row:
 
     @property
     def near(self) -> bool | None:
-        """Whether it is as near as it is meant to be; None where nothing is meant."""
+        """Whether the difference is within the bound; `None` without a bound."""
         return None if self.aim is None or self.difference is None else abs(self.difference) <= self.aim
 
     def said(self) -> str:
-        """Say the difference, with its unit."""
+        """Format the difference with its unit."""
         x = self.difference
         if x is None or not math.isfinite(x):
             return say.NOTHING
@@ -115,7 +115,7 @@ class Row:
         return f"{100 * x:+.1f} %"
 
     def verdict(self) -> str:
-        """Say the aim, and whether it is met."""
+        """Format the bound, and whether it holds."""
         if self.near is None or self.aim is None:
             return ""
         scale, unit = (
@@ -126,7 +126,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """Both worlds' runs of one scenario, with what they come to."""
+    """The runs of one scenario in both worlds, and their comparison."""
 
     name: str
     runs: Mapping[str, Sequence[Run]]
@@ -134,23 +134,23 @@ class Agreement:
 
     @property
     def near(self) -> bool:
-        """Whether all is as near as it is meant to be."""
+        """Whether all differences are within their bounds."""
         return all(row.near is not False for row in self.rows)
 
     @property
     def warnings(self) -> list[str]:
-        """What the runs warn of, each once."""
+        """The runs' warnings, without duplicates."""
         said = [w for runs in self.runs.values() for each in runs for w in each.summary["warnings"]]
         return list(dict.fromkeys(said))
 
     def json(self) -> Json:
-        """As a JSON object."""
+        """Return the comparison as a JSON object."""
         rows = [{**asdict(row), "difference": row.difference, "near": row.near} for row in self.rows]
         told = {"format": FORMAT, "name": self.name, "near": self.near}
         return {**told, "warnings": self.warnings, "rows": rows}
 
     def table(self) -> Table:
-        """As a table for the terminal."""
+        """Return the comparison as a table for the terminal."""
         from steadycast.report import terminal
 
         table = terminal.plain("", "simulated", "emulated", "difference", "aim")
@@ -164,7 +164,7 @@ class Agreement:
         return table
 
     def figure(self) -> Figure | None:
-        """Throughput and delay of both worlds' first seed over time, on shared scales."""
+        """Draw throughput and delay of both worlds' first seed over time, with common scales."""
         rates = {world: runs[0].rates.to_polars() for world, runs in self.runs.items()}
         panels = (("throughput_bps", "Throughput"), ("delay_ms", "One-way delay, mean of each interval"))
         last = float(self.runs["simulated"][0].summary["to_s"])
@@ -173,7 +173,7 @@ class Agreement:
         )
 
     def seconds(self) -> Figure | None:
-        """How the seconds of all seeds are distributed in both worlds; a band around the simulated ones is the aim."""
+        """Draw the distributions over the seconds of all seeds in both worlds, with a band that shows the bound."""
         panels = (
             ("throughput_bps", "Seconds by their throughput; band: within 10 %"),
             ("delay_ms", "Seconds by their mean one-way delay; band: within 15 ms"),
@@ -201,16 +201,16 @@ def agree(
 
     Args:
         scenario: a file.
-        seeds: of the runs.
+        seeds: the seeds of the runs.
         set: changes to the scenario, as for `run`.
-        out: where the runs, agree.json, agree.png and agree-seconds.png go; without it nothing is written.
-        force: replace a folder that is there.
-        progress: told how far each run is.
+        out: folder of the runs, agree.json, agree.png and agree-seconds.png; without it nothing is written.
+        force: replace an existing folder.
+        progress: callback that receives the progress of each run.
         quality: decode and measure the pictures.
 
     Raises:
-        UserError: the scenario is wrong, or asks what one of the worlds can't do.
-        MissingError: the right to make network namespaces is missing.
+        UserError: the scenario is wrong, or requires a feature that one of the worlds lacks.
+        MissingError: the permission to create network namespaces is missing.
 
     """
     need_rights()
@@ -225,7 +225,7 @@ def agree(
         done: dict[str, list[Run]] = {world: [] for world in WORLDS}
         for seed in given:
             common: dict[str, Any] = {"seed": seed, "set": set, "quality": quality, "progress": progress}
-            # One after the other: an emulation wants the machine for itself.
+            # The worlds run sequentially, because an emulation needs the whole machine.
             for world in WORLDS:
                 place = draft.part / f"{world}-{seed}" if draft is not None else None
                 if world == "simulated":
@@ -259,7 +259,7 @@ def _rows(done: Mapping[str, Sequence[Run]]) -> Iterator[Row]:
             of = receiver["name"] if many else flow["name"]
             yield from _present(both, of, f"{base}.receivers.{receiver['name']}", _RECEIVER)
     for link in first["links"]:
-        # What hardly queues has nothing to compare.
+        # Queues that are nearly empty are not compared.
         if link["direction"] == "forward" and (link["queue_ms"]["p95"] or 0) > 5:
             yield from _present(both, f"link {link['name']}", f"links.{link['name']}.forward", _LINK)
 
@@ -277,7 +277,7 @@ def _present(both: Mapping[str, Json], of: str, base: str, what: Sequence[_Quant
 
 
 def _with_seconds(each: Run) -> Json:
-    """Return a run's summary with how its seconds are distributed: rates, delays, and queues of links."""
+    """Return a run's summary with the distributions over seconds of rates, delays and link queues."""
     since = each.summary["from_s"]
     links = each.links.to_polars()
     flows = []
@@ -301,7 +301,7 @@ def _with_seconds(each: Run) -> Json:
 
 
 def _seconds(each: Run, flow: Json, column: str) -> list[float]:
-    """Return a column of those seconds that count, as the mean of a flow's receivers."""
+    """Return a column for the seconds after the warm-up, as the mean of a flow's receivers."""
     return [x for t, x in _mean(each.rates.to_polars(), flow, column) if t >= each.summary["from_s"]]
 
 
@@ -338,7 +338,7 @@ def _draw(
     *,
     banded: bool = False,
 ) -> Figure | None:
-    """Draw each flow in both worlds: the emulated one thin and dashed; with a band that is as wide as the aim."""
+    """Draw each flow in both worlds, the emulated one thin and dashed, and optionally a band that shows the bound."""
     from steadycast.report.canvas import Label, canvas, from_zero, label_ends, scale_of
     from steadycast.report.series import flow_label
 

@@ -1,4 +1,4 @@
-"""Runs side by side, each of one seed or of several: what they have in common is drawn to one scale."""
+"""Compares runs of one or several seeds in tables and figures with a common scale."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MOST_LINES = 12
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run of one seed, or of several whose numbers carry their spread."""
+    """A run of one seed, or of several seeds whose numbers have a spread."""
 
     name: str
     path: Path
@@ -66,9 +66,9 @@ def read(path: Path) -> Run:
 
 
 def over_seeds(run: Run, column: str) -> list[series.Series]:
-    """Column of the rates over time, flow by flow.
+    """Return a column of the table `rates` over time, per flow.
 
-    Over several seeds their median, and between which two they lie.
+    Several seeds are reduced to their median, minimum and maximum.
     """
     each = [series.series(folder, column) for folder in run.folders if folder.has("rates")]
     if len(each) <= 1:
@@ -77,7 +77,7 @@ def over_seeds(run: Run, column: str) -> list[series.Series]:
     for flow in run.summary["flows"]:
         mine = [one for lines in each for one in lines if one.flow["name"] == flow["name"]]
         if mine:
-            # The flow's own receivers are in each seed's median already: the band is the seeds'.
+            # Each seed's line is already the median of the receivers, so the band is over the seeds.
             plain = {**flow, "receivers": [{}, {}], "seeds": len(run.folders)}
             alone = [replace(one, low=one.mid, high=one.mid) for one in mine]
             result.append(series.merged(plain, alone))
@@ -85,7 +85,7 @@ def over_seeds(run: Run, column: str) -> list[series.Series]:
 
 
 def draw(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
-    """Panel per run, to one scale."""
+    """Draw one panel per run, with a common scale."""
     shown = [
         (run, lines) for run in runs[:_MOST_PANELS] if (lines := series.grouped(over_seeds(run, column)))
     ]
@@ -111,7 +111,7 @@ def draw(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
 
 @dataclass(frozen=True)
 class Seen:
-    """A video of one run beside those of the others."""
+    """The line of one run's video in a figure of several runs."""
 
     label: str
     flow: Json
@@ -120,7 +120,7 @@ class Seen:
 
 
 def videos(runs: Sequence[Run], column: str) -> list[Seen]:
-    """Return a column of the rates over time, of the videos in question, run by run."""
+    """Return a column of the table `rates` over time for the videos under test of each run."""
     tested = choice.in_question([run.summary for run in runs])
     found = []
     for run in runs[:_MOST_LINES]:
@@ -152,7 +152,7 @@ def draw_overlay(runs: Sequence[Run], column: str, heading: str) -> Figure | Non
 
 
 def draw_delays(runs: Sequence[Run]) -> Figure | None:
-    """Draw how the delay of each run's video is distributed: the share of intervals below it, and its quantiles."""
+    """Draw the cumulative distribution of the delay of each run's video over intervals, with its quantiles."""
     lines = [
         (one, known) for one in videos(runs, "delay_ms") if (known := sorted(v for v in one.values if v == v))
     ]
@@ -183,12 +183,12 @@ def draw_delays(runs: Sequence[Run]) -> Figure | None:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return the quantile of values in order: the one at the nearest rank."""
+    """Return a quantile of sorted values, by the nearest-rank method."""
     return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
 
 
 def data(lines: Sequence[Seen], column: str) -> str:
-    """Return what such a figure shows as CSV: a line per interval, a column per run."""
+    """Return the data of a figure of all runs as CSV: a line per interval, a column per run."""
     times = sorted({t for one in lines for t in one.t})
     at = [dict(zip(one.t, one.values, strict=True)) for one in lines]
     head = ["t_s", *(f"{one.label} {column}".replace(",", " ") for one in lines)]
@@ -212,7 +212,7 @@ FIGURES: dict[str, tuple[str, str, str, str]] = {
         "Of each interval the mean; of several seeds the median. The play-out delay comes on top where it is longer.",
     ),
 }
-"""Figures of all runs on one axis: heading, column of the rates, what it is, and what one has to know to read it."""
+"""Figures of all runs on one axis: heading, column of the table `rates`, caption, and an explanation."""
 
 
 def together(runs: Sequence[Run], name: str) -> Figure | None:
@@ -222,7 +222,7 @@ def together(runs: Sequence[Run], name: str) -> Figure | None:
 
 
 def draw_mos(runs: Sequence[Run]) -> Figure | None:
-    """Draw what the viewer in the middle by mean score saw in each run; of two in the middle the better."""
+    """Draw the opinion scores of each run's median receiver by mean score; the better of two medians."""
     rows = []
     for run in runs:
         for flow in run.summary["flows"]:
@@ -245,7 +245,7 @@ class Row:
 
 
 def quantities(runs: Sequence[Run]) -> list[Row]:
-    """Pick what is worth comparing: flow by flow, then fairness and the busiest link."""
+    """Select the quantities to compare: those of each flow, then fairness and the busiest link."""
     names = list(dict.fromkeys(flow["name"] for run in runs for flow in run.summary["flows"]))
     rows: list[Row] = []
 
@@ -272,16 +272,16 @@ def quantities(runs: Sequence[Run]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Measure(Row):
-    """One figure of all runs: of each run's flows that have it, the one that is worst off."""
+    """One figure of all runs, for the worst of each run's flows."""
 
     better: str | None
-    """higher or lower; None where that depends."""
+    """higher or lower; `None` if neither is better in general."""
 
     def marks(self) -> tuple[str, ...]:
-        """Say of each run whether it is among the best or the worst; empty for the others.
+        """Return "best", "worst" or an empty string for each run.
 
-        Only intervals over seeds tell runs apart: without them none is marked, nor one whose interval overlaps with
-        those of both the best and the worst.
+        Runs without several seeds are not marked, because only confidence intervals distinguish runs. Nor is a run
+        whose interval overlaps with those of both the best and the worst.
         """
         known = [v for v in self.values if number(v) is not None]
         unmarked = ("",) * len(self.values)
@@ -302,12 +302,12 @@ class Measure(Row):
 
 
 def measures(runs: Sequence[Run]) -> list[Measure]:
-    """Pick what a table with a line per run shows: what viewers saw, then what the network gave to whom."""
+    """Select the columns of a table with a line per run: picture quality, then the shares of the network."""
     found = []
     for column in sorted(record.table("runs"), key=lambda column: column.figure.of != "receiver"):
         kinds = ("video", "tcp") if column.figure.key == "share_of_fair" else (None,)
         for kind in kinds:
-            # What a video takes above its share is no merit; what it leaves to TCP is.
+            # A video that exceeds its fair share is not better, but TCP flows that obtain more of theirs are.
             better = "higher" if kind == "tcp" else column.figure.better
             whose = {"video": "video: ", "tcp": "TCP: ", None: ""}[kind]
             values = tuple(_worst_off(run.summary, column, kind, better) for run in runs)
@@ -331,7 +331,7 @@ def _busiest(summary: Json) -> Json:
 
 
 def sections(runs: Sequence[Run], command: str) -> Html:
-    """Figures of a page that compares `runs`."""
+    """Build the figures of a page that compares `runs`."""
     parts = []
     for name, (above, column, _, note) in FIGURES.items() if len(runs) > 1 else ():
         drawing = canvas.in_style(lambda n=name: together(runs, n), name)  # type: ignore[misc]
@@ -368,10 +368,7 @@ def sections(runs: Sequence[Run], command: str) -> Html:
 
 
 def write_seeds_report(path: Path) -> Path:
-    """Write report.html for a folder of several seeds.
-
-    Means with their spread, and a link to each seed's own report.
-    """
+    """Write report.html for a folder of several seeds, with means, spreads, and links to the seeds' reports."""
     run = read(path)
     rows = [[row.head, row.how(row.values[0])] for row in quantities([run])]
     names = [each.path.name for each in run.folders]

@@ -1,4 +1,4 @@
-"""What made a call bad, in one sentence: what held its worst ten seconds back, as far as the file shows it."""
+"""Diagnoses a call: names the probable cause of its worst ten seconds in one sentence."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from steadycast.record import middle
 from steadycast.report import say
 
 FELL = 0.8
-"""A capacity of this share of the one before has fallen."""
+"""The ratio below which a rate counts as reduced: a capacity to the one before, or an encoder's output to its target.
+"""
 LOSSY = 0.01
-"""Losses of this share are seen in pictures."""
+"""The loss rate from which losses are visible in pictures."""
 SLOW_MS = 50.0
-"""A delay above an empty queue's that is felt beside the path's own."""
+"""The queueing delay from which it is noticeable in addition to the path's delay, in milliseconds."""
 
 
 def losses(bins: Sequence[Json]) -> int | None:
-    """Return the packets that were lost in these bins; None where nothing counts them."""
+    """Return the number of packets lost in these bins; `None` if the file has no counts."""
     counted = [each["lost"] for each in bins if each["lost"] is not None]
     return sum(counted) if counted else None
 
 
 def sentence(call: Json) -> str:
-    """Say what made the worst ten seconds bad, or that nothing in the network did."""
+    """Name the cause of the worst ten seconds, or say that it was not the network."""
     seen, bins, bin_s = call["seen"], call["bins"], call["bin_s"]
     worst = seen["worst"] or {"from_s": 0.0, "to_s": seen["length_s"]}
     first, last = round(worst["from_s"] / bin_s), round(worst["to_s"] / bin_s)
@@ -67,7 +68,7 @@ def _capacity(bins: Sequence[Json]) -> float | None:
 
 
 def _less(call: Json, first: int, last: int) -> str:
-    """Say that the encoder gave less than was asked, where a log shows it."""
+    """Say that the encoder produced less than its target rate, if a log shows it."""
     start, end = first * call["bin_s"], last * call["bin_s"]
     asked: float | None = middle(rate for at, rate in call["seen"]["estimates"] if start <= at < end)
     sent: float | None = middle(each["sent_bps"] for each in call["bins"][first:last])
@@ -77,7 +78,7 @@ def _less(call: Json, first: int, last: int) -> str:
 
 
 def _unsent(seen: Json) -> str:
-    """Say that no picture came since none was sent, where that is most of the time without one."""
+    """Say that the sender sent no pictures, if this explains most of the time without any."""
     frames = seen.get("frames") or {}
     paused, unsent = (frames.get(key, 0.0) for key in ("paused_s", "unsent_s"))
     if not paused or 2 * unsent <= paused:

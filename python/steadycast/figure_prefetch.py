@@ -1,4 +1,4 @@
-"""The figures of a report, drawn by a process of their own beside what else a run still has to do."""
+"""Draws the figures of a report in a separate process, in parallel with the rest of a run."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from steadycast.report.page import Drawings
 
 Task = tuple[Path, Path, Json]
-"""The folder in which the tables were written, the one that it becomes, and the summary."""
+"""The unfinished folder with the tables, its final path, and the summary."""
 
 
-class Ahead:
-    """Figures that are drawn while the run that they show makes its film.
+class FigurePrefetcher:
+    """Draws a run's figures while the run creates its film.
 
-        with Ahead(Path("runs/home")) as ahead:
-            run(..., out="runs/home", recorded=ahead.draw)
-            write_report("runs/home", drawings=ahead.drawings())
+        with FigurePrefetcher(Path("runs/home")) as prefetcher:
+            run(..., out="runs/home", recorded=prefetcher.draw)
+            write_report("runs/home", drawings=prefetcher.drawings())
 
-    The process loads what draws at the beginning of the block, beside the simulation. On one processor, and where the
-    system is not POSIX, there is no process, and `drawings` has nothing.
+    The process imports the drawing libraries at the beginning of the block, in parallel with the simulation. On a
+    single processor, or on a system other than POSIX, there is no process, and `drawings` returns `None`.
     """
 
     def __init__(self, place: Path) -> None:
@@ -34,27 +34,27 @@ class Ahead:
 
     def __enter__(self) -> Self:
         if os.name == "posix" and cores() > 1:
-            self._helper = Helper("steadycast.ahead:drawer")
+            self._helper = Helper("steadycast.figure_prefetch:drawer")
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the process, also in the middle of a figure."""
+        """End the process, even while it draws."""
         if self._helper is not None:
             self._helper.end()
 
     def draw(self, folder: Folder) -> None:
-        """Let the figures of this folder be drawn: its tables stand in it, and its name may change."""
+        """Start to draw the figures of this folder, whose tables are complete; it may be renamed meanwhile."""
         if self._helper is not None:
             task: Task = (folder.path.absolute(), self._place.absolute(), folder.summary)
             self._helper.ask(task)
 
     def drawings(self) -> Drawings | None:
-        """Wait for the figures; `None` where they were not drawn: the caller then draws them itself."""
+        """Wait for the figures; `None` if they were not drawn, so that the caller has to draw them."""
         return self._helper.answer() if self._helper is not None else None
 
 
 def drawer(_: object) -> Callable[[Task], Drawings]:
-    """Return what draws the figures in the process."""
+    """Return the function that draws the figures in the process."""
     import matplotlib.backends.backend_svg
     import matplotlib.figure  # noqa: F401
     import polars  # noqa: F401
@@ -63,7 +63,7 @@ def drawer(_: object) -> Callable[[Task], Drawings]:
 
     def draw(task: Task) -> Drawings:
         part, place, summary = task
-        # The process stands in the folder, and goes with it when it gets its name.
+        # As the current folder, the folder remains accessible when it is renamed.
         try:
             os.chdir(part)
         except FileNotFoundError:

@@ -1,7 +1,7 @@
 """What a user waits for: commands in processes of their own, by the clock.
 
-    python -m validation.waits                # prints the table
-    python -m validation.waits --write        # and into docs/data/waits.csv
+    python -m validation.latency_bench                # prints the table
+    python -m validation.latency_bench --write        # and into docs/data/waits.csv
 
 The cache holds what an earlier run has encoded, and how good that is; no result of a network is kept between runs. The
 table has the least and the median of several times: on a machine that does other work the least is nearer to what the
@@ -55,7 +55,7 @@ def table(rounds: int) -> page.Table:
 
 def main() -> int:
     """Print the table, and write it where it is asked for."""
-    parser = page.options("validation.waits", __doc__, TABLE)
+    parser = page.options("validation.latency_bench", __doc__, TABLE)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     load = os.getloadavg()[0]

@@ -1,6 +1,6 @@
-"""The steps of a run, which `run`, `emulate`, a sweep and the lab each put together as they need them.
+"""The steps of a run, which `run`, `emulate`, sweeps and the lab combine.
 
-A plan says what is to run, a world runs it, and `Keep` says what is kept of its record.
+A `Plan` describes the run, a world (simulation or emulation) executes it, and `Keep` selects the results that are kept.
 """
 
 from __future__ import annotations
@@ -27,36 +27,42 @@ if TYPE_CHECKING:
     from steadycast.media.table import FrameTable
     from steadycast.viewing import Record
 
-    World = core.Simulation | core.Emulation  # a module without the part of real time has no `Emulation`
+    World = core.Simulation | core.Emulation  # a module built without `real-time` has no `Emulation`
 
 Ladders = Mapping[str, Mapping[str, object]]
-"""Frame sizes as the core takes them, by the names of their flows."""
+"""Frame sizes in the core's format, by flow name."""
 Build = Callable[[core.Scenario, Ladders, Mapping[str, controller.Guest]], "World"]
-"""Makes a world of a scenario, its frame sizes and its classes: `core.Simulation`."""
+"""Builds a world from a scenario, its frame sizes and its controllers; for example `core.Simulation`."""
 Made = Callable[[Mapping[str, Any], int, Progress | None], "Ladder | FrameTable | None"]
-"""Makes a flow's media: `media.prepare.media_of`."""
+"""Prepares a flow's media; for example `media.prepare.media_of`."""
 
 _LEAST_BPS = 4_000.0
-"""What a session sends at the least: a packet of 1500 B each 3 s. Who asks for no more means another unit."""
+"""The lowest rate of a session, one packet of 1500 B every 3 s, in bit/s.
+
+A controller that never exceeds it probably returns its rate in another unit.
+"""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to run."""
+    """The description of a run: a checked scenario, and the controllers from outside the core."""
 
     loaded: core.Scenario
     where: str
-    """What errors call the scenario."""
+    """The scenario's name in error messages."""
     guests: Mapping[str, controller.Guest]
-    """What steers video flows, of those that a class or a program steers."""
+    """The classes and programs that control video flows, by flow name; flows with a built-in controller are absent."""
     warnings: tuple[str, ...] = ()
-    """What the summary says besides what the core warns of."""
+    """Warnings of the summary in addition to the core's."""
 
     @classmethod
     def of(
         cls, loaded: core.Scenario, where: str, folder: Path, classes: Mapping[str, type] | None = None
     ) -> Plan:
-        """Find what steers flows: the classes given, and what the scenario names by a file in ``folder``."""
+        """Find the external controllers: the given classes, and those that the scenario names by a file.
+
+        File names are relative to ``folder``.
+        """
         given = classes or {}
         videos = loaded.videos()
         for flow in given:
@@ -82,31 +88,34 @@ class Plan:
 
 @dataclass(frozen=True)
 class Keep:
-    """What is kept of a run besides its numbers."""
+    """The results that a run keeps besides its numbers."""
 
     quality: bool = True
-    """Pictures are decoded and measured."""
+    """Whether pictures are decoded and measured."""
     vmaf: bool = False
     film: bool = False
-    """Film the ten seconds in which a viewer missed most."""
+    """Whether the ten seconds with the worst picture quality are recorded as a film."""
     recorded: Callable[[Folder], None] | None = None
-    """Called when the tables are written, before the film, with the folder in the making."""
+    """Called with the unfinished folder once the tables are written, before the film."""
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A plan with its media, and the world that was made of them."""
+    """A plan with its media, and the world that was built from them."""
 
     plan: Plan
     media: Mapping[str, Ladder | FrameTable]
-    """Frame sizes by the names of their flows; pictures stand behind those of a ladder."""
+    """Frame sizes by flow name; a ladder has pictures as well."""
     world: World
     media_s: float
-    """How long it took to make them, in seconds."""
+    """The time that it took to prepare the media and the world, in seconds."""
 
     @classmethod
     def of(cls, plan: Plan, told: Progress, build: Build | None = None, made: Made | None = None) -> Ready:
-        """Make media by ``made`` and the world by ``build``; without them by `media_of`, and the simulated one."""
+        """Prepare the media by ``made`` and the world by ``build``.
+
+        The defaults are `media_of` and `core.Simulation`.
+        """
         began = time.perf_counter()
         if build is None:
             plan.need_flows()
@@ -124,33 +133,36 @@ class Ready:
 
     @property
     def ladders(self) -> dict[str, Ladder]:
-        """Those media behind which pictures stand."""
+        """The media that have pictures, by flow name."""
         if not self.media:
             return {}
         from steadycast.media.table import FrameTable
 
-        # Not by the class `Ladder`, whose module loads the codecs.
+        # The class `Ladder` is not imported here, because its module loads the codecs.
         return {flow: each for flow, each in self.media.items() if not isinstance(each, FrameTable)}
 
 
 def drive(world: World, told: Callable[[float, float], None] | None = None) -> tuple[bool, Json]:
-    """Run a world; return whether its end was reached, and what it took. ``told`` how many seconds of how many."""
+    """Run a world; return whether it reached its end, and the processor and wall-clock time in seconds.
+
+    ``told`` is called with the simulated seconds so far and in total.
+    """
     own, cpu, wall = os.getpid(), time.thread_time(), time.perf_counter()
     try:
         complete = world.run(told)
     finally:
-        # A copy of this process, which a user's controller has forked and let return, would go on as this one.
+        # A user's controller may fork and let the child return: without this, the child would write the results, too.
         if os.getpid() != own:
             os._exit(0)
     return complete, {"cpu_s": time.thread_time() - cpu, "wall_s": time.perf_counter() - wall}
 
 
 def record_of(ready: Ready, *, complete: bool) -> Run:
-    """Return what a world has recorded, before its pictures are measured."""
+    """Return the record of a world, before its pictures are measured."""
     plan, world = ready.plan, ready.world
     summary: Json = json.loads(world.summary(complete))
     summary["scenario"]["sha256"] = plan.loaded.sha256
-    # In the order of the contract.
+    # The key order is part of the documented format of summary.json.
     summary = {"format": FORMAT, "scenario": summary["scenario"], "program": program(), **summary}
     tables = {name: Table(world.table(name)) for name in (*TABLES, "missing")}
     tables["frames"] = unscored(world.table("frames"))
@@ -179,10 +191,10 @@ def _media_warnings(ready: Ready) -> Iterator[str]:
 
 
 def _class_warnings(plan: Plan, decisions: Table) -> Iterator[str]:
-    """Say who never asked for a rate at which anything can be sent: they meant another unit."""
+    """Warn of controllers whose rate was never high enough to send: they probably use another unit."""
     for flow, each in plan.guests.items():
         frame = decisions.frame
-        # A receiver's rows say what it saw.
+        # Rows without `limit` are measurements of a receiver, not decisions.
         decided = frame.filter((frame["flow"] == flow) & frame["limit"].is_not_null())
         most = decided["target_bps"].max()
         if isinstance(most, float) and most <= _LEAST_BPS:
@@ -194,7 +206,7 @@ def _class_warnings(plan: Plan, decisions: Table) -> Iterator[str]:
 
 
 def measure(ready: Ready, done: Run, told: Progress, *, vmaf: bool = False) -> Record | None:
-    """Put what the viewers saw into a run; return the record with it, or `None` where nothing has pictures."""
+    """Add the measured picture quality to a run; return the viewing record, or `None` if no flow has pictures."""
     ladders = ready.ladders
     if not ladders:
         return None
@@ -217,15 +229,15 @@ def conduct(
     captures: Path | None = None,
     doing: str = "simulating",
 ) -> Run:
-    """Run a world, measure what its viewers saw, and judge what was expected.
+    """Run a world, measure the pictures at its receivers, and check the scenario's expectations.
 
     Args:
         ready: the world, with its plan and its media.
-        told: told how far it is.
-        keep: what is kept besides the numbers.
-        draft: the folder in the making; what there is stands in it when the run is interrupted.
+        told: callback that receives the progress.
+        keep: the results that are kept besides the numbers.
+        draft: the unfinished folder; an interrupted run leaves its partial results in it.
         captures: the folder for captured packets.
-        doing: what progress is called while the world runs.
+        doing: the label of the progress while the world runs.
 
     """
     captured = _capture(ready, captures)
@@ -273,7 +285,7 @@ def conduct(
 
 
 def _capture(ready: Ready, folder: Path | None) -> dict[str, Path]:
-    """Have the links that the scenario captures written to a folder; return their files."""
+    """Start the captures that the scenario requests, with ``folder`` as their place; return their files by link."""
     links = ready.plan.loaded.captured()
     if folder is None or not links:
         return {}
@@ -291,7 +303,7 @@ def stage(
     force: bool,
     doing: str = "simulating",
 ) -> Run:
-    """Prepare and conduct a run, and write its folder while it goes on, if there is to be one."""
+    """Prepare and conduct a run; with ``out``, write its folder during the run."""
     from tempfile import TemporaryDirectory
 
     if keep.vmaf:
@@ -299,7 +311,7 @@ def stage(
 
         need()
     if out is not None:
-        # The folder is this run's before anything is encoded or simulated.
+        # The draft locks the folder first: a conflict must not surface after minutes of encoding and simulation.
         with Draft(out, force=force) as draft:
             ready = prepare()
             draft.begin()
