@@ -51,7 +51,7 @@ def test_the_one_that_keeps_the_rule_is_taken_though_another_looks_better() -> N
         "Take steady: fixed leaves tcp 20 % of its fair share, steady 87 %; tfrc stands still for 30 % of the time, "
         "steady 0 %. It costs: tcp has 87 % of its fair share, the video has 90 % of its own and its viewer sees "
         "everything 200 ms late. One seed is one sample, so that only large differences count; run each with "
-        "`steadycast run … --seeds 1-5`, and compare the folders."
+        "steadycast run … --seeds 1-5, and compare the folders."
     )
 
 
@@ -124,6 +124,8 @@ def test_hints_know_where_they_are_shown() -> None:
     hints = {where: said(*pair, where=where) for where in ("compare", "sweep", "python", "lab")}
     assert len(set(hints.values())) == 4
     assert "steadycast run … --seeds 1-5" in hints["compare"]
+    # A page and a terminal show the same sentence, and a page has no marks for code.
+    assert not [text for text in hints.values() if "`" in text]
     assert "seeds=range(1, 6)" in hints["python"]
     assert "--seeds" not in hints["python"]
     assert "save the scenario" in hints["lab"]
