@@ -172,7 +172,9 @@ def _media_warnings(ready: Ready) -> Iterator[str]:
     ladders = ready.ladders
     for video in ready.plan.loaded.videos():
         if video["media"] == "synthetic":
-            yield f"flow.{video['flow']}: the clip is a drawn one, which comes along; the change clip=FILE plays yours"
+            yield (
+                f"flow.{video['flow']}: no clip is set, so that a drawn film plays; the key clip names a film of yours"
+            )
         yield from (f"flow.{video['flow']}: {notice}" for notice in notices(video.get("paths") or ()))
         if video["flow"] in ladders:
             yield from (f"flow.{video['flow']}: {warning}" for warning in ladders[video["flow"]].warnings)
