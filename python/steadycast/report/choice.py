@@ -466,6 +466,10 @@ def _said(
         said = [f"Take {best.name}: {why}{_costs(best)}", *_in_return(best, candidates)]
     else:
         said = [f"Take {' or '.join(take)}, which nothing tells apart: {why}."]
+    if reason == "decided":
+        # Those that no difference put behind, but that are not recommended.
+        faulty = [each for each in left if each.faults]
+        said += [f"Not {each.name}: {' and '.join(each.faults)}." for each in faulty[:_MOST_OTHERS]]
     if best is not None and best.alone:
         said += conversation(best.mean(_delay))
     if (fewest := min((found.seeds for found in compared), default=1)) < 2 and compared:
