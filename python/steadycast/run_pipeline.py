@@ -17,7 +17,7 @@ from steadycast import controller, files
 from steadycast.clips import notices
 from steadycast.core import core, program
 from steadycast.errors import UnwrittenError, UserError
-from steadycast.folder import FORMAT, TABLES, Draft, Folder, Json, judge
+from steadycast.folder import FORMAT, TABLES, Draft, Folder, Json, judge, number
 from steadycast.progress import Progress
 from steadycast.result import Run, moved
 from steadycast.table import Table, partly, scored, unscored
@@ -174,6 +174,7 @@ def record_of(ready: Ready, *, complete: bool) -> Run:
         *plan.loaded.warnings(),
         *summary["warnings"],
         *_media_warnings(ready),
+        *_encoder_floor_warnings(ready, summary),
         *_class_warnings(plan, tables["decisions"]),
         *plan.warnings,
     ]
@@ -184,10 +185,35 @@ def _media_warnings(ready: Ready) -> Iterator[str]:
     ladders = ready.ladders
     for video in ready.plan.loaded.videos():
         if video["media"] == "synthetic":
-            yield f"flow.{video['flow']}: the clip is a drawn one, which comes along; the change clip=FILE plays yours"
+            yield (
+                f"flow.{video['flow']}: no clip is set, so that a drawn film plays; the key clip names a film of yours"
+            )
         yield from (f"flow.{video['flow']}: {notice}" for notice in notices(video.get("paths") or ()))
         if video["flow"] in ladders:
             yield from (f"flow.{video['flow']}: {warning}" for warning in ladders[video["flow"]].warnings)
+
+
+def _encoder_floor_warnings(ready: Ready, summary: Json) -> Iterator[str]:
+    """Warn of each video that takes more than its fair share even at the coarsest quantizer.
+
+    Where the encoder's best quality holds the rate, the fair share is what that quality takes, and says nothing here.
+    """
+    from steadycast.report import say
+    from steadycast.report.answer import MOSTLY
+
+    for flow in summary["flows"]:
+        ladder, fair = ready.ladders.get(flow["name"]), number(flow.get("fair_share_bps"))
+        at_best = number((flow.get("limited_by_frac") or {}).get("encoder")) or 0.0
+        if ladder is None or fair is None or at_best > MOSTLY:
+            continue
+        table = ladder.table
+        least = 8 * float(table.fps) * float(table.sizes.mean(axis=1).min())
+        if least > fair:
+            yield (
+                f"flow.{flow['name']}: its film takes {say.rate(least)} even at the coarsest quantizer, and its fair "
+                f"share is {say.rate(fair)}: no controller can make it give way; take a smaller encode.size, a coarser "
+                "encode.q, or a faster link"
+            )
 
 
 def _class_warnings(plan: Plan, decisions: Table) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from steadycast.errors import UserError
 from steadycast.progress import Terminal
 from steadycast.report import terminal
 from steadycast.report.answer import answer
+from steadycast.report.say import rate as rate_said
+from steadycast.report.say import seconds as seconds_said
 
 from tests.conftest import SMALL, Say
 
@@ -64,6 +67,25 @@ def test_a_flow_that_never_competes_says_so_and_has_no_share(tmp_path: Path) -> 
     assert sum(flow["share_of_fair"] for flow in both["flows"]) == pytest.approx(
         sum(flow["throughput_bps"] for flow in both["flows"]) / 0.5e6, rel=0.01
     )
+
+
+def test_the_share_of_a_flow_that_is_alone_for_a_time_is_told_with_what_it_divides(
+    tmp_path: Path, say: Say
+) -> None:
+    (tmp_path / "late.toml").write_text(SMALL.replace('"3s"', '"9s"', 1) + 'start = "4s"\n')
+    out = say("run", tmp_path / "late.toml", "-o", tmp_path / "late").out
+    summary = json.loads((tmp_path / "late" / "summary.json").read_text())
+    said = str(terminal.partly_competing(summary))
+    assert " ".join(out.split()).count(said) == 1
+    page = (tmp_path / "late" / "report.html").read_text()
+    for flow in summary["flows"]:
+        rate, fair = flow["share_of_fair"] * flow["fair_share_bps"], flow["fair_share_bps"]
+        told = f"{flow['name']} had {rate_said(rate)} of {rate_said(fair)} in its {seconds_said(flow['competing_s'])}"
+        apart = abs(flow["throughput_bps"] - rate) / fair
+        assert (told in said) == (apart > 0.02), (flow, said)
+    assert "Shares count the time in which a flow competes" in page
+    (tmp_path / "small.toml").write_text(SMALL)
+    assert terminal.partly_competing(sc.run(tmp_path / "small.toml").summary) is None
 
 
 def test_progress_without_a_terminal_is_a_line_for_each_part(capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,6 +98,25 @@ def drawn() -> list[tuple[tuple[int, int], int, Fraction, Fraction, str]]:
     return cases
 
 
+@pytest.mark.parametrize(
+    ("link", "tcp", "warned"), [(1 / 4, 0, True), (4, 0, False), (3 / 2, 1, True), (3, 1, False)]
+)
+def test_a_film_that_takes_more_than_its_share_at_the_coarsest_quantizer_is_warned_of(
+    tmp_path: Path, link: float, tcp: int, warned: bool
+) -> None:
+    text = SCENARIO.replace('"1s"', '"8s"').replace("40-41", "18-20")
+    # What the film takes at its coarsest quantizer is measured on a link that holds nothing back.
+    (tmp_path / "alone.toml").write_text(text.replace("18-20", "20-20"))
+    alone = sc.run(tmp_path / "alone.toml", set={"topology.bottleneck.rate": "100Mbps"}, quality=False)
+    least = alone.summary["flows"][0]["throughput_bps"]
+    text += '[[flow]]\nname = "tcp"\nkind = "tcp"\n' * tcp
+    (tmp_path / "film.toml").write_text(text.replace("fixed", "steady"))
+    rate = {"topology.bottleneck.rate": f"{link * least:.0f}bps"}
+    run = sc.run(tmp_path / "film.toml", set=rate, quality=False)
+    said = [each for each in run.summary["warnings"] if "even at the coarsest quantizer" in each]
+    assert bool(said) == warned, (run.summary, least)
+
+
 @pytest.mark.parametrize(("size", "turn", "rate", "aspect", "form"), drawn())
 def test_a_run_shows_the_clip_in_its_own_size_and_rate(
     tmp_path: Path, size: tuple[int, int], turn: int, rate: Fraction, aspect: Fraction, form: str

@@ -488,8 +488,9 @@ def finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> No
 
         show(*uncompared(summary), style="bold red")
         show(terminal.flows(summary))
-        if (said := terminal.unshared(summary)) is not None:
-            show(said)
+        for said in (terminal.unshared(summary), terminal.partly_competing(summary)):
+            if said is not None:
+                show(said)
         warn(summary.get("warnings") or ())
         for table in (terminal.pauses(summary), terminal.expectations(summary)):
             if table is not None:

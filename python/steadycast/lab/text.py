@@ -265,7 +265,9 @@ def _knob(tree: Json, resolved: Json, path: Where, group: str, label: str, kind:
 
 @cache
 def _about(key: str) -> str:
-    return next((each.about for each in keys() if each.path == key), "")
+    found = {each.path: each.about for each in keys()}
+    # Of a table within a table, as `playout`, the outer key's words explain all of it.
+    return found.get(key) or found.get(key.rpartition(".")[0], "")
 
 
 def _of_links(tree: Json, resolved: Json, base: Base) -> Iterator[Knob]:
@@ -339,10 +341,14 @@ def _of_videos(tree: Json, resolved: Json, base: Base, b: str | None, clips: Seq
             yield from _of_controller(tree, path, flow, group, name)
     if flow.get("receivers") is not None:
         yield _knob(tree, resolved, (*path, "receivers"), "Video", "receivers", "whole", min=1, max=50)
-    if flow.get("playout", "none") != "none":
-        yield _knob(
-            tree, resolved, (*path, "playout"), "Video", "play-out limit", "span", min="50ms", max="2s"
+    playout = flow.get("playout", "none")
+    if playout != "none":
+        where = (
+            (*path, "playout", "most")
+            if isinstance(playout, Mapping) and "most" in playout
+            else (*path, "playout")
         )
+        yield _knob(tree, resolved, where, "Video", "play-out limit", "span", min="50ms", max="2s")
     if clips or isinstance(flow.get("clip"), str):
         own = [flow["clip"]] if isinstance(flow.get("clip"), str) else []
         files = tuple(dict.fromkeys([*own, *clips]))

@@ -14,6 +14,8 @@ from steadycast.report.rank import alike, ranked_receivers
 
 MOSTLY = 0.5
 """The share of time above which a limit other than the network makes a comparison meaningless."""
+_LEAST_SHARE_GAP = 0.02
+"""A share this far from throughput over fair share is explained; less is the spread of a mean over seeds."""
 _GRADES = ((4.5, "excellent"), (3.5, "good"), (2.5, "fair"), (1.5, "poor"), (0.0, "bad"))
 
 
@@ -119,6 +121,27 @@ def got(flow: Json) -> str:
 def never_competes(flow: Mapping[str, Any]) -> bool:
     """Whether no other flow competed with this one, so that its share of a fair share is unknown."""
     return flow.get("share_of_fair") is None and number(flow.get("competing_s")) == 0
+
+
+def partly_competing(summary: Mapping[str, Any]) -> str | None:
+    """Say what flows got while they competed, where this differs from the throughput that the table shows.
+
+    A share counts the time in which a flow competes. Of a flow that pauses, or that is alone for a time, it is not the
+    quotient of the throughput and the fair share beside it.
+    """
+    said = []
+    for flow in summary["flows"]:
+        share, fair = number(flow.get("share_of_fair")), number(flow.get("fair_share_bps"))
+        mean, competing = number(flow.get("throughput_bps")), number(flow.get("competing_s"))
+        if share is None or not fair or mean is None or competing is None:
+            continue
+        if say.frac(share) != say.frac(mean / fair) and abs(share - mean / fair) >= _LEAST_SHARE_GAP:
+            said.append(
+                f"{flow['name']} had {say.rate(share * fair)} of {say.rate(fair)} in its {say.seconds(competing)}"
+            )
+    if not said:
+        return None
+    return f"Shares count the time in which a flow competes: {say.listed(said)}."
 
 
 def _seen(flow: Json) -> str | None:

@@ -31,10 +31,10 @@ Value = float | None
 Where = Literal["compare", "sweep", "python", "lab"]
 
 _MORE_SEEDS: Mapping[Where, str] = {
-    "compare": "run each with `steadycast run … --seeds 1-5`, and compare the folders",
+    "compare": "run each with steadycast run … --seeds 1-5, and compare the folders",
     "sweep": "add --seeds 1-5",
     "python": "compare the folders of run_seeds(…, seeds=range(1, 6)), or give sweep(…) these seeds",
-    "lab": "save the scenario, and `steadycast sweep FILE --seeds 1-5`",
+    "lab": "save the scenario, and run it with steadycast sweep FILE --seeds 1-5",
 }
 """The remedy that adds seeds, by the interface that shows the verdict."""
 
@@ -256,10 +256,12 @@ RULE = (
     f"more than {say.frac(MOST_FROZEN)} of the time; then the better score; then more of the video's own fair share; "
     "then less delay, play-out included. A difference counts from 0.2 of a score, 5 points of a share, 1 point of "
     "frozen time, and 10 % and 20 ms of delay, and where it is beyond chance. Of several seeds chance is the 99 % "
-    "interval of the differences seed by seed. Of one seed it is what one in a thousand pairs of runs that differ by "
-    f"their seed alone exceeds: {PLACEBO['score'].most:.1f} of a score, {100 * PLACEBO['share'].most:.0f} points of "
-    f"the own share, {100 * PLACEBO['others_share'].most:.0f} of others', {100 * PLACEBO['frozen'].most:.0f} of frozen "
-    "time; a delay of one seed decides nothing. A run that breaks the first three is not recommended."
+    "interval of the differences seed by seed, in whose spread the usual one between seeds counts as two more seeds; "
+    "the interval beside a single mean does not decide. Of one seed chance is what one in a thousand pairs of runs "
+    f"that differ by their seed alone exceeds: {PLACEBO['score'].most:.1f} of a score, "
+    f"{100 * PLACEBO['share'].most:.0f} points of the own share, {100 * PLACEBO['others_share'].most:.0f} of others', "
+    f"{100 * PLACEBO['frozen'].most:.0f} of frozen time; a delay of one seed decides nothing. A run that breaks the "
+    "first three is not recommended."
 )
 
 
@@ -468,6 +470,10 @@ def _said(
         said = [f"Take {best.name}: {why}{_costs(best)}", *_in_return(best, candidates)]
     else:
         said = [f"Take {' or '.join(take)}, which nothing tells apart: {why}."]
+    if reason == "decided":
+        # Those that no difference put behind, but that are not recommended.
+        faulty = [each for each in left if each.faults]
+        said += [f"Not {each.name}: {' and '.join(each.faults)}." for each in faulty[:_MOST_OTHERS]]
     if best is not None and best.alone:
         said += conversation(best.mean(_delay))
     if (fewest := min((found.seeds for found in compared), default=1)) < 2 and compared:

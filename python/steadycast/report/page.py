@@ -14,7 +14,7 @@ from steadycast.folder import Folder, Json, number, write_text
 from steadycast.lazy_import import pl
 from steadycast.record import reach
 from steadycast.report import canvas, cells, figures, film, say
-from steadycast.report.answer import answer, counted, title, uncompared
+from steadycast.report.answer import answer, counted, partly_competing, title, uncompared
 from steadycast.report.figures import PLOTS
 from steadycast.report.markup import Html, element, joined, text
 from steadycast.report.rank import alike, ranked_receivers
@@ -182,6 +182,8 @@ def _flows(summary: Json) -> Html:
     if number(summary.get("from_s")):
         begin = say.seconds(summary["from_s"])
         note += element("p", f"Means count from {begin} on, after the ", term("warm-up"), ".", class_="small")
+    if (said := partly_competing(summary)) is not None:
+        note += element("p", prose(said), class_="small")
     fairness = summary.get("fairness") or {}
     if number(fairness.get("jain")) is not None:
         means = f" {say.plain(fairness.get('jain'))} over the run, {say.plain(reach(fairness, 'jain_1s', 'mean'))}"

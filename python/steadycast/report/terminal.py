@@ -102,6 +102,12 @@ def unshared(summary: Mapping[str, Any]) -> Text | None:
     return Text(f"of fair is unknown for {say.listed(names)}: no other flow competed with it", style="dim")
 
 
+def partly_competing(summary: Mapping[str, Any]) -> Text | None:
+    """Say what flows got while they competed, where this differs from the throughput in the table."""
+    said = answer.partly_competing(summary)
+    return None if said is None else Text(said, style="dim")
+
+
 def pauses(summary: Mapping[str, Any]) -> Fitted | None:
     """Build the table of flows with pauses: their transfers, and their throughput while active.
 

@@ -296,7 +296,8 @@ function oneKnob(knob, side = '') {
   if (knob.kind === 'choice') {
     const of = knob.of.includes(knob.value) || knob.value === null ? knob.of : [knob.value, ...knob.of];
     input = make('select', { id, onchange: () => change(input.value) }, ...of.map((each) => make('option', { value: each, textContent: String(each).split('/').pop() })));
-    set = (now) => { input.value = now.value; };
+    if (knob.value === null) input.prepend(make('option', { value: '', textContent: said(knob.kind, null), disabled: true }));
+    set = (now) => { input.value = now.value ?? ''; };
   } else if (knob.kind === 'switch') {
     input = make('input', { id, type: 'checkbox', onchange: () => change(input.checked) });
     set = (now) => { input.checked = now.value === true; };
