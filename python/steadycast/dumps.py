@@ -453,6 +453,8 @@ def _told(stats: Stats, side: str | None) -> Json:
         notes.append(
             f"for {say.seconds(uncounted * BIN_S)} nothing in it counts losses: there they are unknown"
         )
+    if lost is not None and not stats.of(kind, _PACKETS[side], ids):
+        notes.append(f"no {_PACKETS[side]} of an {kind} is in it: the share of lost packets is unknown")
     frozen = grown("totalFreezesDuration")
     trips = _latest(
         stats.of(reports, "roundTripTime") or stats.of("candidate-pair", "currentRoundTripTime"), edges

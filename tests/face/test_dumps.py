@@ -344,6 +344,26 @@ def test_counters_beyond_64_bits_and_streams_without_bytes_are_no_call(tmp_path:
         call.read(file)
 
 
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+def test_losses_without_a_count_of_packets_are_no_share_and_the_rate_is_that_of_the_bytes(
+    tmp_path: Path, side: str
+) -> None:
+    bare = [
+        [
+            {k: v for k, v in one.items() if k not in ("packetsSent", "packetsReceived")}
+            for one in each.values()
+        ]
+        for each in counters(is_sender=side == "sender", restart=False)
+    ]
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(bare))
+    seen = call.read(file)["seen"]
+    assert (seen["sent_bps"] or 0.0) > 0.0
+    assert any("the share of lost packets is unknown" in note for note in seen["notes"])
+    if side == "sender":
+        assert seen["lost_frac"] is None
+
+
 def damaged(kind: str, chance: random.Random) -> bytes:
     """Return a file that is none of those that are read, or a broken one."""
     text = json.dumps(old_form(statistics(1, 5))).encode()
