@@ -129,8 +129,8 @@ def _averaged(found: Json, key_file: Path | None) -> Json:
 
 
 def _seen(bins: list[Json], bin_s: float) -> Json:
-    active = [each for each in bins if each["packets"]]
-    packets, lost = sum(each["packets"] for each in bins), call_diagnosis.losses(bins)
+    # Where no packets are counted, bytes may be.
+    active = [each for each in bins if each["packets"]] or [each for each in bins if each["sent_bps"]]
     told = [
         (each["delay_ms"], each["packets"] - (each["lost"] or 0))
         for each in active
@@ -142,7 +142,7 @@ def _seen(bins: list[Json], bin_s: float) -> Json:
         "sent_bps": middle(each["sent_bps"] for each in active),
         "sent_max_bps": max((each["sent_bps"] for each in active), default=None),
         "arrived_bps": middle(each["arrived_bps"] for each in active),
-        "lost_frac": lost / packets if packets and lost is not None else None,
+        "lost_frac": call_diagnosis.lost_share(bins),
         "delay_mean_ms": sum(delay * n for delay, n in told) / weight if weight else None,
         "delay_max_ms": max(
             (each["delay_max_ms"] for each in active if each["delay_max_ms"] is not None), default=None
@@ -164,13 +164,12 @@ def _worst(bins: list[Json], bin_s: float) -> Json | None:
     marks = [bad(each) for each in bins]
     first = max(range(len(bins) - n + 1), key=lambda i: sum(marks[i : i + n]))
     part = [each for each in bins[first : first + n] if each["packets"]]
-    packets, lost = sum(each["packets"] for each in part), call_diagnosis.losses(part)
     return {
         "from_s": first * bin_s,
         "to_s": first * bin_s + WORST_S,
         "sent_bps": middle(each["sent_bps"] for each in part),
         "delay_mean_ms": middle(each["delay_ms"] for each in part if each["delay_ms"] is not None),
-        "lost_frac": lost / packets if packets and lost is not None else None,
+        "lost_frac": call_diagnosis.lost_share(part),
     }
 
 

@@ -23,15 +23,20 @@ def losses(bins: Sequence[Json]) -> int | None:
     return sum(counted) if counted else None
 
 
+def lost_share(bins: Sequence[Json]) -> float | None:
+    """Return the share of packets lost, of the bins in which losses are counted; None where nothing counts them."""
+    counted = [each for each in bins if each["lost"] is not None]
+    packets = sum(each["packets"] for each in counted)
+    return sum(each["lost"] for each in counted) / packets if packets else None
+
+
 def sentence(call: Json) -> str:
     """Name the cause of the worst ten seconds, or say that it was not the network."""
     seen, bins, bin_s = call["seen"], call["bins"], call["bin_s"]
     worst = seen["worst"] or {"from_s": 0.0, "to_s": seen["length_s"]}
     first, last = round(worst["from_s"] / bin_s), round(worst["to_s"] / bin_s)
     part = [each for each in bins[first:last] if each["packets"]]
-    packets = sum(each["packets"] for each in part)
-    gone, weighed = losses(part), [each for each in part if each["delay_ms"] is not None]
-    lost = gone / packets if packets and gone is not None else None
+    lost, weighed = lost_share(part), [each for each in part if each["delay_ms"] is not None]
     weight = sum(each["packets"] for each in weighed)
     delay = sum(each["delay_ms"] * each["packets"] for each in weighed) / weight if weight else None
     where = f"{say.seconds(worst['from_s'])} to {say.seconds(worst['to_s'])}"

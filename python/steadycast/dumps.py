@@ -37,7 +37,13 @@ _NO_LOSSES = {
     "sender": "no packetsLost of a remote-inbound-rtp is in it: losses are unknown",
     "receiver": "no packetsLost of an inbound-rtp is in it: losses are unknown",
 }
+_WAYS = {"sender": ("outbound-rtp", "bytesSent"), "receiver": ("inbound-rtp", "bytesReceived")}
+"""Of each side the streams that it counts, and the counter of their bytes."""
 _PACKETS = {"sender": "packetsSent", "receiver": "packetsReceived"}
+_MOST_COUNT = 2.0**64
+"""No counter of WebRTC's statistics is longer than 64 bits."""
+_REPORT_S = 5.0
+"""A value of a receiver's report holds this long: the least interval of RTCP (RFC 3550, section 6.2)."""
 _MOST_DEPTH = 8
 """The deepest nesting of statistics in a dump."""
 _UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
@@ -71,10 +77,27 @@ class Stats:
 
         return [each for each in ids if media(each) == "video"] or ids
 
+    def reports_on(self, streams: Iterable[str]) -> list[str]:
+        """Return the ids of the receiver's reports on streams: by localId or SSRC, else by their medium."""
+        reports = [each for each, of in self.kinds.items() if of == "remote-inbound-rtp"]
+
+        def said(owners: Iterable[str], *metrics: str) -> set[str]:
+            series = [self.series.get((owner, metric), []) for owner in owners for metric in metrics]
+            return {str(value) for points in series for _, value in points if value is not None}
+
+        local = set(streams)
+        if not said(reports, "localId", "ssrc"):
+            media = said(local, "kind", "mediaType")
+            of = {each: said([each], "kind", "mediaType") for each in reports}
+            return [each for each in reports if not media or not of[each] or of[each] & media]
+        sources = said(local, "ssrc")
+        return [each for each in reports if said([each], "localId") & local or said([each], "ssrc") & sources]
+
 
 def is_dump(data: bytes) -> bool:
     """Return whether bytes begin as JSON does."""
-    return data[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
+    head = data[:64].decode(json.detect_encoding(data), errors="replace")
+    return head.lstrip("\ufeff \t\r\n").startswith(("{", "["))
 
 
 def read(file: Path, data: bytes, side: str | None = None) -> Json:
@@ -110,21 +133,32 @@ def read(file: Path, data: bytes, side: str | None = None) -> Json:
 
 
 def _parsed(file: Path, data: bytes) -> Any:
-    """Parse JSON, or one JSON value a line, of which the last may be cut."""
+    """Parse JSON, or several JSON values one after the other, of which the last may be cut."""
+    decoder = json.JSONDecoder()
+    values: list[Any] = []
     try:
-        text = data.decode("utf-8-sig")
-        try:
-            return json.loads(text)
-        except json.JSONDecodeError as error:
-            lines = [line for line in text.splitlines() if line.strip()]
-            if not error.msg.startswith("Extra data") or len(lines) < 2:
-                raise
-            values = [json.loads(line) for line in lines[:-1]]
-            with suppress(json.JSONDecodeError):
-                values.append(json.loads(lines[-1]))
-            return values
+        text = data.decode(json.detect_encoding(data)).removeprefix("\ufeff")
+        at = _begin(text, 0)
+        while at < len(text):
+            try:
+                value, at = decoder.raw_decode(text, at)
+            except json.JSONDecodeError:
+                # The last one was being written, and none begins a line behind it.
+                if len(values) < 2 or f"\n{text[at]}" in text[at + 1 :]:
+                    raise
+                break
+            values.append(value)
+            at = _begin(text, at)
     except (ValueError, RecursionError) as error:
         raise UserError(str(file), f"it is not whole JSON ({str(error)[:100]})", _REMEDY) from error
+    return values[0] if len(values) == 1 else values
+
+
+def _begin(text: str, at: int) -> int:
+    """Return where the next JSON value begins: RFC 7464 puts a record separator before each."""
+    while at < len(text) and text[at] in " \t\r\n\x1e":
+        at += 1
+    return at
 
 
 def _nothing(calls: Sequence[Stats]) -> str:
@@ -132,10 +166,25 @@ def _nothing(calls: Sequence[Stats]) -> str:
     kinds = {kind for stats in calls for kind in stats.kinds.values()}
     if kinds & {"ssrc", "googCandidatePair"}:
         return "it has the statistics that browsers had before 2023 (goog…), which are not read"
+    lengths = [
+        _length(points)
+        for stats in calls
+        for kind, counter in _WAYS.values()
+        for points in stats.of(kind, counter)
+    ]
+    if lengths and not any(2 <= length <= _MOST_S for length in lengths):
+        return "the statistics of its RTP streams are of less than two seconds, or of more than a day"
+    if lengths:
+        return "its RTP streams carried nothing"
     if kinds:
         listed = ", ".join(sorted(kinds)[:6])
         return f"it has no statistics of RTP streams over two seconds or more (it has {listed})"
     return "it has no statistics of RTP streams over two seconds or more"
+
+
+def _length(points: Points) -> float:
+    times = [at for at, _ in points]
+    return max(times) - min(times) if times else 0.0
 
 
 def _calls(dump: Any) -> list[Stats]:
@@ -150,13 +199,16 @@ def _carried(told: Json) -> float:
 
 
 def _connections(dump: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [each["stats"] for each in dump.get("PeerConnections", {}).values()]
+    return [each.get("stats") or {} for each in dump["PeerConnections"].values()]
 
 
 def _seconds(value: object) -> float:
     """Read a time: text as ISO 8601 has it, or milliseconds."""
     if isinstance(value, str):
-        return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
+        number = _number(value)
+        if number is None:
+            return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
+        value = number
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{str(value)[:40]} is no time")
     # Native programs write microseconds: 1e14 ms are beyond the year 5000.
@@ -195,6 +247,7 @@ def _new(dump: Any) -> list[Stats]:
     another object. Where one id stands under several keys of the outermost object, or twice in one report, it is of
     several connections.
     """
+    dump = _unwrapped(dump)
     found: list[tuple[str, str, dict[str, Any]]] = []
     keyed = isinstance(dump, dict) and not _is_statistic(dump)
     outermost = dump.items() if keyed else [("", dump)]
@@ -221,6 +274,16 @@ def _new(dump: Any) -> list[Stats]:
     return list(calls.values())
 
 
+def _unwrapped(dump: Any) -> Any:
+    """Return the outermost object that holds more than one object or array, or an array."""
+    while isinstance(dump, dict) and not _is_statistic(dump):
+        inner = [value for value in dump.values() if isinstance(value, dict | list)]
+        if len(inner) != 1 or not isinstance(inner[0], dict) or _is_statistic(inner[0]):
+            break
+        dump = inner[0]
+    return dump
+
+
 def _is_statistic(value: Any) -> bool:
     return isinstance(value, dict) and {"id", "type", "timestamp"} <= value.keys()
 
@@ -239,7 +302,7 @@ def _number(value: object) -> float | None:
     if isinstance(value, str):
         with suppress(ValueError):
             value = float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MOST_COUNT:
         return None
     return float(value)
 
@@ -247,6 +310,32 @@ def _number(value: object) -> float | None:
 def _numbers(points: Points) -> list[tuple[float, float]]:
     numbers = ((at, _number(value)) for at, value in points)
     return sorted((at, value) for at, value in numbers if value is not None and math.isfinite(at))
+
+
+def _set_back(counters: list[Points]) -> float:
+    """Return by how much the clock was set back: times that fall where no counter does, but would in their order."""
+    if not any(_restarts([points]) for points in counters):
+        return 0.0
+    back = 0.0
+    for points in counters:
+        numbers = [number for _, value in points if (number := _number(value)) is not None]
+        if any(later < before for before, later in pairwise(numbers)):
+            return 0.0
+        back = max(back, _onward(points)[-1][0] - points[-1][0])
+    return back
+
+
+def _onward(points: Points) -> Points:
+    """Return a series whose times go on where they were set back, by their usual step."""
+    steps = sorted(later - before for (before, _), (later, _) in pairwise(points) if later > before)
+    usual = steps[len(steps) // 2] if steps else BIN_S
+    found: Points = []
+    ahead = 0.0
+    for k, (at, value) in enumerate(points):
+        if k and at < points[k - 1][0]:
+            ahead += points[k - 1][0] - at + usual
+        found.append((at + ahead, value))
+    return found
 
 
 def _grown(all_of: list[Points], edges: Sequence[float]) -> list[float]:
@@ -269,8 +358,10 @@ def _restarts(all_of: list[Points]) -> list[float]:
     )
 
 
-def _lost(all_of: list[Points], restarts: Sequence[float], edges: Sequence[float]) -> list[float] | None:
-    """Return the losses from each edge to the next; none where nothing counts them.
+def _lost(
+    all_of: list[Points], restarts: Sequence[float], edges: Sequence[float]
+) -> list[float | None] | None:
+    """Return the losses from each edge to the next; none where nothing counts them, or not then.
 
     ``packetsLost`` is signed, and falls when a packet that was counted arrives after all, or twice (RFC 3550, section
     6.4.1 and appendix A.3): such a packet is taken back where it was counted. It begins anew where the other counters
@@ -291,7 +382,13 @@ def _lost(all_of: list[Points], restarts: Sequence[float], edges: Sequence[float
             least = min(least, value)
             kept.append((at, max(least, 0.0)))
         grown.append(kept[::-1])
-    return _summed(grown, edges) if grown else None
+    if not grown:
+        return None
+    spans = [(counted[0][0] - _REPORT_S, counted[-1][0] + _REPORT_S) for counted in grown]
+    return [
+        lost if any(first <= begin and end <= last for first, last in spans) else None
+        for lost, (begin, end) in zip(_summed(grown, edges), pairwise(edges), strict=True)
+    ]
 
 
 def _summed(rising: list[list[tuple[float, float]]], edges: Sequence[float]) -> list[float]:
@@ -313,20 +410,24 @@ def _between(points: list[tuple[float, float]], at: float) -> float:
     return low + (high - low) * (at - a) / (b - a) if b > a else high
 
 
+def _carried_by(stats: Stats, side: str) -> float:
+    """Return the bytes of one direction's streams."""
+    kind, counter = _WAYS[side]
+    counted = map(_numbers, stats.of(kind, counter, stats.video(kind)))
+    return sum(_rising(points)[-1][1] for points in counted if points)
+
+
 def _told(stats: Stats, side: str | None) -> Json:
     """Say what one connection saw, in bins of a second."""
-    ways = {"sender": ("outbound-rtp", "bytesSent"), "receiver": ("inbound-rtp", "bytesReceived")}
-
-    def carried(name: str) -> float:
-        counted = map(_numbers, stats.of(*ways[name], stats.video(ways[name][0])))
-        return sum(_rising(points)[-1][1] for points in counted if points)
-
-    side = side or max(ways, key=carried)
-    kind, counter = ways[side]
+    side = side or max(_WAYS, key=lambda each: _carried_by(stats, each))
+    kind, counter = _WAYS[side]
     ids = stats.video(kind)
+    set_back = _set_back(stats.of(kind, counter, ids))
+    if set_back:
+        stats = Stats(stats.kinds, {key: _onward(points) for key, points in stats.series.items()})
     streams = stats.of(kind, counter, ids)
     times = [at for points in streams for at, _ in points]
-    if not times or not 2 <= max(times) - min(times) <= _MOST_S:
+    if not times or not 2 <= max(times) - min(times) <= _MOST_S or not _carried_by(stats, side):
         return {"bins": []}
     begin = min(times)
     edges = [begin + k * BIN_S for k in range(math.ceil(max(times) - begin) + 1)]
@@ -339,23 +440,33 @@ def _told(stats: Stats, side: str | None) -> Json:
     reports = "remote-inbound-rtp"
     restarts = _restarts(stats.of(kind, counter, ids) + stats.of(kind, _PACKETS[side], ids))
     counting = (
-        stats.of(kind, "packetsLost", ids) if came else stats.of(reports, "packetsLost", stats.video(reports))
+        stats.of(kind, "packetsLost", ids)
+        if came
+        else stats.of(reports, "packetsLost", stats.reports_on(ids))
     )
     lost = _lost(counting, restarts, edges)
-    gone_of = lost or [0.0] * len(size)
+    gone_of = lost or [None] * len(size)
     notes = [] if lost is not None else [_NO_LOSSES[side]]
+    if set_back:
+        notes.append(f"its clock was set back by {say.seconds(set_back)} during the call: this is taken out")
+    if lost is not None and (uncounted := sum(each is None for each in lost)):
+        notes.append(
+            f"for {say.seconds(uncounted * BIN_S)} nothing in it counts losses: there they are unknown"
+        )
+    if lost is not None and not stats.of(kind, _PACKETS[side], ids):
+        notes.append(f"no {_PACKETS[side]} of an {kind} is in it: the share of lost packets is unknown")
     frozen = grown("totalFreezesDuration")
     trips = _latest(
         stats.of(reports, "roundTripTime") or stats.of("candidate-pair", "currentRoundTripTime"), edges
     )
-    all_packets = [n + (gone if came else 0.0) for n, gone in zip(packets, gone_of, strict=True)]
+    all_packets = [n + ((gone or 0.0) if came else 0.0) for n, gone in zip(packets, gone_of, strict=True)]
     bins = [
         _UNSHOWN
         | {
             "sent_bps": 8 * all_of / BIN_S,
-            "arrived_bps": 8 * all_of / BIN_S * (1 if came else 1 - min(gone / max(n, 1), 1)),
+            "arrived_bps": 8 * all_of / BIN_S * (1 if came else 1 - min((gone or 0.0) / max(n, 1), 1)),
             "packets": round(n),
-            "lost": None if lost is None else round(min(gone, n)),
+            "lost": None if gone is None else round(min(gone, n)),
             "delay_ms": None if trip is None else 1000 * trip,
             "frozen_s": min(stood, BIN_S),
         }
@@ -385,12 +496,14 @@ def _counted(all_of: list[Points]) -> float | None:
 
 
 def _latest(all_of: list[Points], edges: Sequence[float]) -> list[float | None]:
-    """Return the last value of the longest series before each bin's end."""
+    """Return the last value of the longest series before each bin's end, as long as a value holds."""
     values = max(map(_numbers, all_of), key=len, default=[])
+    gaps = sorted(later - before for (before, _), (later, _) in pairwise(values))
+    holds = max(_REPORT_S, 2 * gaps[len(gaps) // 2] if gaps else 0.0)
     found: list[float | None] = []
     for end in edges[1:]:
         k = bisect_right(values, (end, math.inf))
-        found.append(values[k - 1][1] if k else None)
+        found.append(values[k - 1][1] if k and end - values[k - 1][0] <= holds + BIN_S else None)
     return found
 
 

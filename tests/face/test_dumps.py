@@ -197,6 +197,8 @@ def in_form(reports: list[dict[str, dict[str, Any]]], form: str) -> bytes:
         "flat": [one for each in arrays for one in each],
         "microseconds": native,
         "numbers as text": texts,
+        "times as text": [[one | {"timestamp": str(one["timestamp"])} for one in each] for each in arrays],
+        "deep": {"version": 1, "call": {"id": "x", "data": {"reports": arrays}}},
         "connections": {"small": [each[:] for each in quarter(arrays)], "large": arrays},
         "side by side": [[small, large] for small, large in zip(quarter(arrays), arrays, strict=True)],
         "internals": old_form(arrays),
@@ -206,7 +208,11 @@ def in_form(reports: list[dict[str, dict[str, Any]]], form: str) -> bytes:
             json.dumps(each) for each in (arrays if form == "lines" else [list(r.items()) for r in reports])
         ]
         return ("\n".join(lines) + ("\n[{" if form == "lines cut" else "")).encode()
-    return json.dumps(forms[form]).encode()
+    if form == "values":
+        return "".join(json.dumps(each, indent=1) + "\n" for each in arrays).encode()
+    return json.dumps(forms["arrays" if form == "utf-16" else form]).encode(
+        "utf-16" if form == "utf-16" else "utf-8"
+    )
 
 
 def quarter(arrays: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
@@ -226,6 +232,7 @@ def quarter(arrays: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
     [
         *("arrays", "tables", "pairs", "wrapped", "keyed", "flat", "microseconds", "numbers as text"),
         *("lines", "lines of pairs", "lines cut", "connections", "side by side", "internals"),
+        *("values", "utf-16", "times as text", "deep"),
     ],
 )
 def test_losses_that_are_taken_back_and_counters_that_begin_anew_are_right_in_each_form(
@@ -256,6 +263,105 @@ def test_losses_that_nothing_counts_are_unknown(tmp_path: Path, side: str) -> No
     assert "losses are unknown" in call.sentences(read)[0]
     assert "none" not in call.sentences(read)[0]
     call.write(read, tmp_path / "out")
+
+
+@pytest.mark.parametrize("link", ["localId", "ssrc", "kind"])
+def test_a_report_on_another_stream_counts_no_losses_of_the_video(tmp_path: Path, link: str) -> None:
+    reports = statistics(3)
+    links: dict[str, dict[str, Any]] = {"OT-1": {"ssrc": 11}, "OA/2": {"ssrc": 12}}
+    of = {"localId": ("OT-1", "OA/2"), "ssrc": (11, 12), "kind": ("video", "audio")}[link]
+    for is_known in (True, False):
+        made = [
+            [one | links.get(one["id"], {}) | ({link: of[0]} if one["id"] == "RI-1" else {}) for one in each]
+            + [{**each[2], "id": "RA-1", "packetsLost": 0, link: of[1]}]
+            for each in reports
+        ]
+        if not is_known:
+            made = [[one for one in each if one["id"] != "RI-1"] for each in made]
+        file = tmp_path / "dump.json"
+        file.write_text(json.dumps(made))
+        lost = call.read(file)["seen"]["lost_frac"]
+        assert lost == (pytest.approx(40 / 5500, rel=0.1) if is_known else None)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_counted_for_a_part_of_the_call_is_unknown_in_the_other(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    reports = statistics(seed)
+    begin, end = (0, chance.randrange(30, 50)) if seed % 2 else (chance.randrange(10, 30), 61)
+    part = [
+        [one for one in each if one["id"] != "RI-1" or begin <= k < end] for k, each in enumerate(reports)
+    ]
+    whole, cut = tmp_path / "whole.json", tmp_path / "cut.json"
+    whole.write_text(json.dumps(reports))
+    cut.write_text(json.dumps(part))
+    expected, read = call.read(whole), call.read(cut)
+    slack = 6
+    for k, (one, other) in enumerate(zip(expected["bins"], read["bins"], strict=True)):
+        if begin + 1 <= k < end - 1:
+            assert (one["lost"], one["delay_ms"]) == (other["lost"], other["delay_ms"])
+        elif not begin - slack <= k < end + slack:
+            assert (other["lost"], other["delay_ms"]) == (None, None)
+    counted = [each for each in read["bins"] if each["lost"] is not None]
+    share = sum(each["lost"] for each in counted) / sum(each["packets"] for each in counted)
+    assert read["seen"]["lost_frac"] == pytest.approx(share)
+    assert any("nothing in it counts losses" in note for note in read["seen"]["notes"])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_clock_that_was_set_back_changes_no_rate(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    reports = statistics(seed)
+    at, by = chance.randrange(5, 55), chance.choice([2, 20, 3600]) * 1000
+    moved = [
+        [one | {"timestamp": one["timestamp"] - by * (k >= at)} for one in each]
+        for k, each in enumerate(reports)
+    ]
+    straight, back = tmp_path / "straight.json", tmp_path / "back.json"
+    straight.write_text(json.dumps(reports))
+    back.write_text(json.dumps(moved))
+    expected, read = call.read(straight), call.read(back)
+    assert read["bins"] == expected["bins"]
+    assert any("clock was set back" in note for note in read["seen"]["notes"])
+    # The same reports out of order are no set clock.
+    chance.shuffle(reports)
+    back.write_text(json.dumps(reports))
+    assert call.read(back)["bins"] == expected["bins"]
+
+
+def test_counters_beyond_64_bits_and_streams_without_bytes_are_no_call(tmp_path: Path) -> None:
+    file = tmp_path / "dump.json"
+    for value in (1e308, 0):
+        counts = {"bytesSent": value, "bytesReceived": value}
+        made = [
+            [one | {k: v for k, v in counts.items() if k in one} for one in each] for each in statistics(1)
+        ]
+        file.write_text(json.dumps(made))
+        with pytest.raises(UserError, match="carried nothing"):
+            call.read(file)
+    file.write_text("\n".join(["[1]", "[2]", "[3", "[4]"]))
+    with pytest.raises(UserError, match="not whole JSON"):
+        call.read(file)
+
+
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+def test_losses_without_a_count_of_packets_are_no_share_and_the_rate_is_that_of_the_bytes(
+    tmp_path: Path, side: str
+) -> None:
+    bare = [
+        [
+            {k: v for k, v in one.items() if k not in ("packetsSent", "packetsReceived")}
+            for one in each.values()
+        ]
+        for each in counters(is_sender=side == "sender", restart=False)
+    ]
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(bare))
+    seen = call.read(file)["seen"]
+    assert (seen["sent_bps"] or 0.0) > 0.0
+    assert any("the share of lost packets is unknown" in note for note in seen["notes"])
+    if side == "sender":
+        assert seen["lost_frac"] is None
 
 
 def damaged(kind: str, chance: random.Random) -> bytes:
