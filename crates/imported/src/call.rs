@@ -1,6 +1,7 @@
 //! One direction of a call: what left, how it arrived, and what its sender believed.
 //!
-//! Each packet has a departure, an arrival and a fate that are known by stated evidence, or unknown for a stated reason.
+//! Each packet has a departure, an arrival and a fate that are known by stated evidence, or unknown for a stated
+//! reason.
 //! A call without evidence of both times is refused.
 
 use crate::Problem;
@@ -257,8 +258,8 @@ impl Direction {
             self.arrives_here(stamped_share, timed > 0)?;
             if let Vantage::Before { receiver } = self.vantage {
                 notes.push(format!(
-                    "the capture was made {:.0} ms (there and back) before the receiver: what happened behind it is not \
-                     in it",
+                    "the capture was made {:.0} ms (there and back) before the receiver: what happened behind it is \
+                     not in it",
                     receiver.as_millis_f64()
                 ));
             }

@@ -18,11 +18,13 @@ fn band(band: Band) -> Value {
     json!({ "low": bps(band.low), "rate": bps(band.rate), "high": bps(band.high) })
 }
 
-/// Reads a call's file by its bytes: what it shows, as JSON; ``controllers`` are those whose decisions on its reports are
-/// computed. ``place`` names the file in errors.
-/// ``options``: ``stream`` by its SSRC; ``sender``, which side it is of; ``other``, the receiver's file of the same
-/// call; ``send_time_id``, the id of abs-send-time; ``beside``, whether the user named the others in its queue; ``key``,
-/// the text of its session's key file.
+/// Reads a call's file by its bytes and returns what it shows as JSON. ``controllers`` are the controllers whose
+/// decisions on its reports are computed. ``place`` names the file in errors.
+///
+/// ``options``: ``stream``, an SSRC; ``sender``, the side that the file is of; ``other``, the receiver's file of the
+/// same call; ``send_time_id``, the id of abs-send-time; ``beside``, whether the user named the other flows in its
+/// queue; ``key``, the text of its session's key file.
+///
 /// Raises `UserError` for one that can't be read.
 #[pyfunction]
 pub(crate) fn call(

@@ -234,8 +234,8 @@ figures! {
     /// Figures of a flow's receiver.
     receiver = Receiver {
         NAME = figure("name", Text, "The receiver's node.");
-        PICTURE_SCORE = figure("picture_score", Opinion, "What the viewer saw as one number, 1 (bad) to 5 (excellent), by \
-            the pictures' PSNR as they were encoded: the quality of coding times what of it the showing leaves, which \
+        PICTURE_SCORE = figure("picture_score", Opinion, "What the viewer saw as one number, 1 (bad) to 5 (excellent), \
+            by the pictures' PSNR as they were encoded: the quality of coding times what of it the showing leaves, which \
             never rises when a picture is missing. It is not an ITU MOS (docs/viewing-score.md).")
             .when(When::Pictures).higher()
             .shown("picture score", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, "")]);
@@ -405,8 +405,8 @@ figures! {
             medium lost, and those that were too large.").lower().shown("drops", &[(Links, "")]);
         POLICED = figure("policed_packets", Count, "Packets that the link's policer threw away.").lower();
         LOST = figure("lost_packets", Count, "Packets that the medium lost.").lower();
-        REORDERED = figure("reordered_packets", Count, "Packets that arrived after one that left the link's queue later, \
-            whatever held them up: a reordering path, or a jitter that lets packets overtake.");
+        REORDERED = figure("reordered_packets", Count, "Packets that arrived after one that left the link's queue \
+            later, whatever held them up: a reordering path, or a jitter that lets packets overtake.");
         DUPLICATED = figure("duplicated_packets", Count, "Packets that came a second time.");
         MARKED = figure("marked_packets", Count, "Packets that the queue marked instead of dropping them.");
         DROP_FRAC = figure("drop_frac", Share, "The share of the packets offered that was dropped.").lower()

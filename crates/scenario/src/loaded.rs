@@ -115,8 +115,8 @@ impl Document {
     }
 
     /// Sets a key: `flow.NAME.KEY=VALUE`, `link.NAME.KEY=VALUE`, `topology.KEY=VALUE` or a key of the top. VALUE is
-    /// TOML, or else a text as it stands. The key `clip` makes all videos play that clip. A NAME with `*` in it means all that it fits; that of a range may leave its
-    /// numbers out.
+    /// TOML, or else a text as it stands. The key `clip` makes all videos play that clip. A NAME with `*` in it means
+    /// all names that fit; the NAME of a range may leave its numbers out.
     ///
     /// # Errors
     /// There is no such flow, or the path can't be one. A wrong key or value shows in [`Document::check`].

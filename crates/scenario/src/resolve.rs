@@ -290,8 +290,8 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     }
 }
 
-/// The rate of the drawn film in CIF at its best quality, with IP, UDP and RTP headers; `None` for a codec with which the
-/// program does not know the film's sizes: to encode 720 lines of it takes minutes.
+/// Returns the rate of the drawn film in CIF at its best quality, including IP, UDP and RTP headers. `None` for a codec
+/// whose frame sizes the program does not ship: encoding 720 lines of the film takes minutes.
 const fn most_in_cif(codec: Codec) -> Option<Rate> {
     match codec {
         Codec::Mpeg4 => Some(Rate::mbps(2)),

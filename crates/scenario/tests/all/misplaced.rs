@@ -13,7 +13,8 @@ const FILES: [&str; 3] = [
 nodes = ["s", "a", "r"]
 link = [{ between = ["s", "a"], name = "mid", rate = "4Mbps", delay = "5ms", queue = { limit = "50p" },
     loss = { kind = "bernoulli", p = 0.02 }, jitter = { mean = "2ms" }, arq = { tries = 7, per_try = "1ms" },
-    reorder = { p = 0.1, by = "2ms" }, policer = { rate = "4Mbps", burst = "30kB" }, shaper = { rate = "2Mbps", burst = "30kB" }, back = { rate = "1Mbps" } },
+    reorder = { p = 0.1, by = "2ms" }, policer = { rate = "4Mbps", burst = "30kB" },
+    shaper = { rate = "2Mbps", burst = "30kB" }, back = { rate = "1Mbps" } },
     { between = ["a", "r"] }]
 flow = [{ name = "v", kind = "video", controller = "fixed", from = "s", to = "r", encode = { size = "cif" },
     table2 = { vary = 0.1 }, map001 = {}, rfc8593 = {}, playout = { kind = "adaptive", most = "800ms" },
