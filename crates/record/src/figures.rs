@@ -235,8 +235,8 @@ figures! {
     receiver = Receiver {
         NAME = figure("name", Text, "The receiver's node.");
         PICTURE_SCORE = figure("picture_score", Opinion, "What the viewer saw as one number, 1 (bad) to 5 (excellent), \
-            by the pictures' PSNR as they were encoded: the quality of coding times what of it the showing leaves, which \
-            never rises when a picture is missing. It is not an ITU MOS (docs/viewing-score.md).")
+            by the pictures' PSNR as they were encoded: the quality of coding times what of it the showing leaves, \
+            which never rises when a picture is missing. It is not an ITU MOS (docs/viewing-score.md).")
             .when(When::Pictures).higher()
             .shown("picture score", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, "")]);
         RATE_SCORE = figure("rate_score", Opinion, "The same number by the media's rate in place of the pictures' PSNR \

@@ -367,7 +367,7 @@ proptest! {
     }
 
     #[test]
-    fn split_congestion_feedback_has_the_same_content_in_packets_that_fit(feedback in reports(300), max in 0usize..400) {
+    fn split_congestion_feedback_has_the_same_content_in_parts_that_fit(feedback in reports(300), max in 0usize..400) {
         let parts = feedback.split(max);
         prop_assert!(parts.iter().all(|part| part.to_packet().encoded_len() <= max.max(24)));
         let whole: Vec<_> = feedback.acknowledged(None).collect();
