@@ -126,7 +126,7 @@ def _findings() -> Iterator[Finding]:
 
 
 def _attempt(name: str, works: Callable[[], str]) -> Finding:
-    """Call what says that a part works, or raises what is missing."""
+    """Run a check, which returns what works or raises an error about what is missing."""
     try:
         return Finding(name, "ok", works())
     except MissingError as error:

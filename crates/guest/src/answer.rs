@@ -30,7 +30,7 @@ fn wrong<T>(problem: impl Into<String>, remedy: &'static str) -> Result<T, Wrong
 pub struct Hello {
     /// The interval of the receivers' echoes.
     pub every: Span,
-    /// The requested feedback; [`FeedbackFormat::Own`] stands for echoes.
+    /// The feedback format that the law requests. [`FeedbackFormat::Own`] means one echo per packet.
     pub feedback: FeedbackFormat,
     /// Whether it receives the packets that were sent.
     pub sent: bool,

@@ -173,7 +173,7 @@ impl Record {
     }
 }
 
-/// Numbers of one source, counted on over their wraps from `near`.
+/// Extends the 16-bit sequence numbers of one source over their wraps (RFC 3550, appendix A.1), beginning at `near`.
 fn counted_on<'a>(
     packets: impl Iterator<Item = &'a Sighting> + 'a,
     near: i64,

@@ -160,7 +160,7 @@ impl PySession {
         format!("{}(done={})", self.kind, python(self.handle.done()))
     }
 
-    /// How it goes at this moment, as JSON; `null` before it has begun.
+    /// Returns the session's current status as JSON; `null` before the session has begun.
     fn status(&self, py: Python<'_>) -> String {
         py.detach(|| self.handle.status(ANSWER)).to_string()
     }
@@ -391,7 +391,7 @@ impl PyReceiver {
         self.other_clock.clone()
     }
 
-    /// What a decoder must be told first.
+    /// The codec configuration (extradata) that a decoder needs before the first frame.
     #[getter]
     fn config<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.description.config)
@@ -417,7 +417,7 @@ impl PyReceiver {
         self.description.private_value("controller").map(str::to_owned)
     }
 
-    /// From now on frames are kept for `frames`.
+    /// Begins to keep the frames that arrive, so that `frames` can return them.
     fn want_frames(&self) {
         self.frame_queue.want();
     }

@@ -4,8 +4,9 @@ use serde_json::{Map, Value};
 
 /// What stands in a summary and is no figure.
 const NO_FIGURES: [&str; 7] = ["format", "scenario", "program", "world", "complete", "warnings", "record_sha256"];
-/// What names a row of a list, the first that it has, and its direction.
+/// The keys that can name a row of a list. The first one that a row has is its name.
 const NAMES: [&str; 3] = ["name", "id", "that"];
+/// The key of a link's direction, which stands behind the name in a path.
 const DIRECTION: &str = "direction";
 
 /// Each number of a summary under its path: `flows.video.receivers.video.dst1.delay_ms.p95`,

@@ -38,7 +38,7 @@ impl Left {
 }
 
 impl Claims {
-    /// Claims that each need links with these numbers.
+    /// Creates the claims: `ways[n]` lists the numbers of the links that claim `n` uses.
     pub fn new(ways: &[Vec<u32>]) -> Self {
         let mut links: Vec<u32> = ways.iter().flatten().copied().collect();
         links.sort_unstable();
@@ -61,9 +61,9 @@ impl Claims {
         &self.links
     }
 
-    /// The max–min fair rate of each claim: all are filled up evenly until a demand or a full link stops some.
-    /// `capacity` has what each of
-    /// [`Claims::links`] carries, `None` for one that nothing limits; a claim that nothing limits has no share.
+    /// Returns the max–min fair rate of each claim. All rates grow evenly; a claim stops growing when its demand is met
+    /// or one of its links is full. `capacity` has the rate of each of [`Claims::links`], `None` for an unlimited link.
+    /// A claim that neither a demand nor a link limits gets `None`.
     pub fn fair(&self, demands: &[Demand], capacity: &[Option<Rate>]) -> Vec<Option<Rate>> {
         let mut shares: Vec<Option<Rate>> = vec![None; self.ways.len()];
         let present = |n: &u32| demands[*n as usize] != Demand::Absent;

@@ -300,8 +300,9 @@ const fn most_in_cif(codec: Codec) -> Option<Rate> {
     }
 }
 
-/// The drawn film has 720 lines where nobody names its size and the flow's share of its narrowest link is more than the
-/// film can use in CIF: that link's mean rate over the flows that always have data.
+/// Sets the size of each drawn film whose scenario names none. It is 1280x720 if the flow's share of its narrowest link
+/// exceeds the rate that the film can use in CIF. The share is the link's mean rate divided by the number of flows that
+/// always have data.
 fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [Flow], network: &Network) {
     let open = |group: &Group<'_>, flow: &Flow| {
         let FlowKind::Video(video) = &flow.kind else { return false };

@@ -764,8 +764,9 @@ impl Receiver {
         }
     }
 
-    /// Returns true if RTCP from this address is not from the source of a unicast session. Its author would count as a
-    /// member, and make reports rarer. The media shows the source's address; before any media, RTCP is ignored.
+    /// Returns true if RTCP from this address is to be ignored. A unicast session has one source, whose address is the
+    /// media's; before any media has arrived, all RTCP is ignored. Another participant would count as a member, and a
+    /// larger group lengthens the report interval (RFC 3550, section 6.3.1).
     pub fn ignores_rtcp(&self, from: Origin) -> bool {
         !self.participant.is_group() && self.stream.as_ref().is_none_or(|stream| stream.from != from)
     }

@@ -167,7 +167,7 @@ struct Standard {
     bare_reports_allowed: u32,
     /// The receivers that have sent the controller's own reports.
     ours: BTreeSet<ReceiverId>,
-    /// The other receivers: the number of their reports, and their first highest sequence number.
+    /// Receivers without a half: the number of their reports, and the highest sequence number in the first report.
     bare: BTreeMap<ReceiverId, (u32, u64)>,
     receivers: BTreeMap<ReceiverId, Receiver>,
     /// The time at which each receiver's half is to be called, or its reply to be repeated.

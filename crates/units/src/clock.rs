@@ -207,7 +207,8 @@ impl OneWay {
         let arrived = i64::try_from(arrived.0).unwrap_or(i64::MAX);
         Self(arrived.saturating_sub(sent.0))
     }
-    /// Of our own packet that left at `sent` and that the other end saw arrive at `arrived`.
+    /// Returns the apparent delay of our own packet, sent at `sent` by our clock and received at `arrived` by the other
+    /// end's clock.
     pub fn to_peer(sent: Time, arrived: PeerTime) -> Self {
         let sent = i64::try_from(sent.0).unwrap_or(i64::MAX);
         Self(arrived.0.saturating_sub(sent))

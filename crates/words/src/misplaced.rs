@@ -161,7 +161,7 @@ fn takes(schema: &Json, path: &[&str], value: &Json) -> bool {
     }
 }
 
-/// Whether a value is of a schema, as far as types, words, units and keys tell.
+/// Whether a value matches a JSON schema by its type, enumerated words, unit pattern and keys.
 fn admits(schema: &Json, value: &Json) -> bool {
     if let Some(any) = schema["anyOf"].as_array() {
         return any.iter().any(|one| admits(one, value));

@@ -25,7 +25,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class FrameTable:
-    """Sizes of the same frames at each quantizer, in coding order, in groups of pictures at the same frames.
+    """The frames of a film at each quantizer: their sizes in coding order. The GOPs of all quantizers coincide.
 
     A flow that outlasts the table starts again at its first frame, which opens a group of pictures: frame
     ``i`` of the flow is frame ``i % frames`` of the table. The last group of each pass may be shorter than

@@ -27,10 +27,11 @@ struct Anchor {
 ///  t_RTT = β t_inst + (1 − β) t_RTT                            once per report, within 1 ms … 10 s
 /// ```
 ///
-/// T_oneway is the mean over packets with weight 1/16. In the multiplicative form T_ref is its value when RTT was
-/// announced. In the additive form T_ref is the delay of the announcement that the receiver's last report answered,
-/// because RTT consists of that announcement's and the report's delays. The next announcement arrives about a second
-/// later than the state that it describes, and a queue can fill in that time. Source: ASMP, equations 6–11.
+/// T_oneway is the mean over packets with weight 1/16. In the multiplicative form, T_ref is T_oneway at the time of the
+/// last announcement. In the additive form, T_ref is the one-way delay of an earlier announcement: the one that the
+/// receiver's last report answered, since RTT is the sum of the delays of these two packets. The delay at the arrival
+/// of the new announcement would be wrong: it arrives about a second later, and a queue can have filled since. Source:
+/// ASMP, equations 6–11.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoundTrip {
     additive: bool,

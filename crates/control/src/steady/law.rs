@@ -186,8 +186,8 @@ impl Law {
         if self.mode == Mode::Delay { DELAY_PACING } else { self.config.pacing }
     }
 
-    /// Whether trains are sent: only a sender that decides can send them, and a source of frames has no packets for
-    /// them between its frames.
+    /// Whether the sender sends packet trains. It does so only if it runs the law itself, because a receiver cannot send
+    /// them, and only with greedy media, because a source of frames has no packets to send between two frames.
     fn has_trains(&self) -> bool {
         !self.config.frames && !self.config.receivers && self.config.train_packets >= 2.0
     }
@@ -290,9 +290,9 @@ impl Law {
         (self.mode, self.rule) = (Mode::Delay, rule);
     }
 
-    /// Responds to losses without a queue, in any mode. If more is lost than chance explains, less is sent than
-    /// arrives, and DELAY goes on from there. A trial then shows whether losses end: a policer's do, and random ones do
-    /// not. Returns true if it decided on the rate.
+    /// Responds to losses without a queue, in any mode. If more is lost than chance explains, the rate is set below the
+    /// rate of arrival, and the mode is DELAY from then on. A trial then measures whether the losses end: those of a
+    /// policer do, and random ones do not. Returns true if this rule has set the rate.
     fn respond_to_policer(&mut self, input: &LawInput<'_>) -> bool {
         let LawInput { now, rtt, signals, .. } = *input;
         // Losses of packets that left before the last cut do not count against it.
