@@ -186,8 +186,8 @@ impl Law {
         if self.mode == Mode::Delay { DELAY_PACING } else { self.config.pacing }
     }
 
-    /// Whether the sender sends packet trains. It does so only if it runs the law itself, because a receiver cannot send
-    /// them, and only with greedy media, because a source of frames has no packets to send between two frames.
+    /// Whether the sender sends packet trains. It does so only if it runs the law itself, because a receiver cannot
+    /// send them, and only with greedy media, because a source of frames has no packets to send between two frames.
     fn has_trains(&self) -> bool {
         !self.config.frames && !self.config.receivers && self.config.train_packets >= 2.0
     }
