@@ -100,8 +100,8 @@ impl Offload {
     fn full_unit(&self, view: SendState) -> u32 {
         let Some(srtt) = view.srtt else { return ((MAX_UNIT.get() / self.payload.get()) as u32).max(1) };
         let halvings = view.min_rtt.as_nanos() / RTT_STEP.as_nanos();
-        // Shortcut for long paths: at most twice the window is paced per RTT, so fewer than two segments are sent in the
-        // unit time if it is shorter than an RTT divided by the window.
+        // Shortcut for long paths: at most twice the window is paced per RTT, so fewer than two segments are sent in
+        // the unit time if it is shorter than an RTT divided by the window.
         if halvings >= 16 && UNIT_TIME * u64::from(view.cwnd) < srtt {
             return MIN_UNIT;
         }
