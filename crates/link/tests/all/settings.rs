@@ -55,7 +55,7 @@ fn a_queues_defaults_stand_in_the_schema_where_all_kinds_share_them() {
     let schema = Queue::schema();
     let key = |name: &str| schema["properties"][name].clone();
     assert_eq!(key("interval")["default"], "100ms");
-    let about = "codel, fq-codel: How long they may have to wait longer before the first is dropped.";
+    let about = "codel, fq-codel: How long the delay may exceed the target before the first packet is dropped.";
     assert_eq!(key("interval")["description"], about);
     assert_eq!(key("flows")["maximum"], 65_536);
     assert_eq!(key("limit").get("default"), None, "it differs from kind to kind");
