@@ -113,7 +113,10 @@ fn each_mistake_is_told_with_time_and_what_it_was() {
             "it had written a line more than it was asked for",
         ),
         (&format!("{HELLO}{RATE}read -r _; exec >&-; read -r _"), "at 0.431 s of the run, when \"timer\""),
-        (&format!("{HELLO}{RATE}cat /dev/zero"), "its answer to \"timer\" had no end of line after 1048576 bytes"),
+        (
+            &format!("{HELLO}{RATE}read -r _; cat /dev/zero"),
+            "its answer to \"timer\" had no end of line after 1048576 bytes",
+        ),
     ];
     for (script, says) in cases {
         let problem = fault(script);
