@@ -31,9 +31,9 @@ class Jitter(Part):
     mean: str
     """Its mean."""
     dist: str | None = None
-    """Its distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of
+    """The distribution; uniform is from 0 to twice the mean, normal has a standard deviation of a third of
     it, half-normal is a normal distribution's absolute value (RFC 8868, 4.5). wifi is C4's: around a
-    millisecond, and as often around 90 ms as a mean above 1 ms takes; default "exponential".
+    millisecond, and around 90 ms as often as a mean above 1 ms requires; default "exponential".
     """
     reorder: bool | None = None
     """Whether a packet may overtake another; otherwise it waits for the one before; default false."""
@@ -43,9 +43,9 @@ class Arq(Part):
     """Link-layer retransmission: loss becomes delay."""
 
     tries: int
-    """How often a packet is sent at most, the first time included."""
+    """The most transmissions of a packet, the first included."""
     per_try: str
-    """What each further try adds to the delay, beside sending the packet again."""
+    """The delay that each retransmission adds, beside the transmission itself."""
 
 @dataclass(kw_only=True)
 class Loss(Part):
@@ -78,9 +78,9 @@ class Reorder(Part):
     """Which packets come so late that others overtake them."""
 
     p: float
-    """The probability of each packet."""
+    """The probability that a packet is late."""
     by: str | None = None
-    """By how much such a packet comes later than it would; needed where `p` is above 0; default "0ns"."""
+    """The extra delay of a late packet; needed where `p` is above 0; default "0ns"."""
 
 @dataclass(kw_only=True)
 class Policer(Part):
@@ -111,20 +111,21 @@ class Queue(Part):
     Dual-queue coupled AQM for L4S (RFC 9332); default "droptail".
     """
     alpha: float | None = None
-    """pie: What the drop probability changes by in one update for each second that the delay is off
-    `target`. dualpi2: What p' changes by in one update for each second that the delay is off `target`.
-    Default 0.125; dualpi2: 0.15.
+    """pie: The change of the drop probability in one update for each second by which the delay is off
+    `target`. dualpi2: The change of p' in one update for each second by which the delay is off
+    `target`. Default 0.125; dualpi2: 0.15.
     """
     beta: float | None = None
-    """pie, dualpi2: What it changes by for each second that the delay has grown since the last update.
-    Default 1.25; dualpi2: 3.0.
+    """pie: The change of the drop probability for each second by which the delay has grown since the last
+    update. dualpi2: The change of p' for each second by which the delay has grown since the last
+    update. Default 1.25; dualpi2: 3.0.
     """
     ce_threshold: str | None = None
-    """codel, fq-codel: Mark each ECT(1) packet that has waited longer, whatever `ecn` says (as Linux's
+    """codel, fq-codel: Mark each ECT(1) packet that has waited longer, independent of `ecn` (as Linux's
     `ce_threshold` does); L4S senders want "1ms"; default "none".
     """
     classic_share: float | None = None
-    """dualpi2: The share of the link that the Classic queue has while packets wait in both (weighted round
+    """dualpi2: The share of the link for the Classic queue while both queues have packets (weighted round
     robin); default 0.0625.
     """
     ecn: bool | None = None
@@ -132,9 +133,13 @@ class Queue(Part):
     flows: int | None = None
     """fq-codel: Queues that flows are hashed into; default 1024."""
     gentle: bool | None = None
-    """red: Between `max` and twice `max` the probability rises to 1, instead of at once; default true."""
+    """red: Between `max` and twice `max` the probability rises to 1 linearly, instead of in one step;
+    default true.
+    """
     interval: str | None = None
-    """codel, fq-codel: How long they may have to wait longer before the first is dropped; default "100ms"."""
+    """codel, fq-codel: How long the delay may exceed the target before the first packet is dropped;
+    default "100ms".
+    """
     k: float | None = None
     """dualpi2: The coupling factor: L4S packets are marked with at least `k` p', Classic ones marked or
     dropped with p'²; default 2.0.
@@ -150,39 +155,42 @@ class Queue(Part):
     max: str | None = None
     """red: Average queue at which `max_p` is reached."""
     max_burst: str | None = None
-    """pie: How long a queue that was empty may be too long before the first packet is dropped; default
-    "150ms".
+    """pie: How long the delay of a queue that was empty may exceed the target before the first packet is
+    dropped; default "150ms".
     """
     max_p: float | None = None
     """red: Drop probability at `max`; default 0.1."""
     mean_packet: str | None = None
     """red: Mean packet size, for idle times and for thresholds in bytes: 500B with ns2, 1000B with
-    classic. pie: Mean packet size: a queue of two of them is never too long. Default pie: "1kB".
+    classic. pie: The mean packet size: a queue of two such packets is never too long. Default pie:
+    "1kB".
     """
     min: str | None = None
     """red: Average queue from which packets are dropped."""
     min_th: str | None = None
-    """dualpi2: The wait from which the L4S queue marks by itself; default "800us"."""
+    """dualpi2: The sojourn time above which the L4S queue marks by itself; default "800us"."""
     preset: str | None = None
     """red: Where unset parameters come from: ns2 derives them from rate and delay; classic is 5p, 15p, 0.1
     and 0.002; default "ns2".
     """
     quantum: str | None = None
-    """fq-codel: What a queue may send in its turn; default "1514B"."""
+    """fq-codel: The bytes that a queue may send per round; default "1514B"."""
     range: str | None = None
-    """dualpi2: From `min_th` on the probability of such a mark rises to 1 over this further wait; "0s": at
-    once; default "400us".
+    """dualpi2: From `min_th` on the probability of that mark rises to 1 over this further time; "0s": a
+    step; default "400us".
     """
     t_update: str | None = None
     """pie: How often the drop probability is computed. dualpi2: How often the base probability p' is
     computed; default "15ms".
     """
     target: str | None = None
-    """codel, fq-codel: How long packets may always have to wait. pie: The queueing delay that it steers
+    """codel, fq-codel: The queueing delay that is always accepted. pie: The queueing delay that it steers
     to. dualpi2: The queueing delay that it steers to. Default "5ms"; pie: "15ms"; dualpi2: "15ms".
     """
     th_len: int | None = None
-    """dualpi2: A packet that finds fewer packets in the L4S queue is not marked for its wait; default 1."""
+    """dualpi2: A packet that arrives at fewer packets in the L4S queue is not marked for its sojourn time;
+    default 1.
+    """
     weight: float | None = None
     """red: Weight of a sample in the average."""
 
@@ -572,13 +580,15 @@ class Flow(Part):
     vbr: str | None = None
     """video: bucket: a quantizer once per group of pictures, by the leaky bucket of Evalvid-RA (SVBR,
     Hamdi and Roberts). evalvid: a quantizer once per group of pictures, by the rule of Evalvid-RA's
-    published program: a leaky bucket kept in bytes, and a nominal quantizer that the next group's size
-    is told at. ladder: a quantizer once per group of pictures, the best one whose next group fits the
+    published program: a leaky bucket kept in bytes, and a nominal quantizer at which the next group's
+    size is read. ladder: a quantizer once per group of pictures, the best one whose next group fits the
     rate. frame: a quantizer per frame, the best one with which the rest of the group fits the rate and
     each frame of it leaves within "wait"; within a group it only becomes coarser; default "bucket".
     """
     wait: str | None = None
-    """video: vbr = frame: The time from a frame's being ready to its last byte's leaving; default "100ms"."""
+    """video: vbr = frame: The time from a frame's being ready to the sending of its last byte; default
+    "100ms".
+    """
     window: str | None = None
     """tcp: The receiver's advertised window."""
 
