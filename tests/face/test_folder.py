@@ -87,7 +87,7 @@ def test_complete_is_never_true_where_finish_died(
 def test_an_existing_folder_needs_force_and_then_is_replaced_whole(tmp_path: Path) -> None:
     make(tmp_path / "run", receivers=1, seconds=62)
     (tmp_path / "run" / "old").write_text("old")
-    with pytest.raises(UserError, match="--force"):
+    with pytest.raises(UserError, match="force=True"):
         make(tmp_path / "run", receivers=1, seconds=62)
     make(tmp_path / "run", receivers=1, seconds=62, force=True)
     assert not (tmp_path / "run" / "old").exists()
@@ -254,7 +254,10 @@ def test_an_older_programs_score_is_read_under_the_name_of_today(
     summary = {
         "format": 1,
         "complete": True,
-        "flows": [{"name": "video", "receivers": [receiver]}, {"name": "tcp"}],
+        "flows": [
+            {"name": "video", "kind": "video", "receivers": [receiver]},
+            {"name": "tcp", "kind": "tcp", "receivers": []},
+        ],
     }
     (place / "summary.json").write_text(json.dumps(summary))
     (read,) = Folder.open(place).summary["flows"][0]["receivers"]
