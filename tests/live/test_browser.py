@@ -272,6 +272,8 @@ def test_firefox_plays(tmp_path: Path, codec: str) -> None:
 
 
 def test_at_the_end_each_viewer_has_left_a_run_folder(opened: Callable[..., Any], served: Served) -> None:
+    # Other processes of the tests may have had the tests before this one, and with them their viewers.
+    opened()
     page = opened()
     page.wait_for_timeout(500)
     served.process.send_signal(signal.SIGINT)
@@ -279,7 +281,7 @@ def test_at_the_end_each_viewer_has_left_a_run_folder(opened: Callable[..., Any]
     assert served.process.returncode == 0, said
     page.wait_for_function("() => document.querySelector('#status').className === 'wrong'")
     folders = sorted(served.folder.glob("viewer-*"))
-    assert len(folders) >= 6
+    assert len(folders) >= 2
     for folder in folders:
         summary = json.loads((folder / "summary.json").read_text())
         assert summary["complete"], folder

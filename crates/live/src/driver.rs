@@ -228,8 +228,11 @@ impl<E: End> Loop<E> {
         // The default timer slack of Linux delays a wait by up to 50 µs, which would be visible in packet pacing.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
         let mut events = Vec::with_capacity(64);
+        let mut last_wait = self.clock.now();
         loop {
             let now = self.clock.now();
+            // The process may also be suspended between two waits, while it handles datagrams or timers.
+            let was_suspended = now > last_wait + MIN_CLOCK_GAP;
             let next = self.places.iter().map(|place| place.wake).fold(until, Time::min);
             let all_done = !self.places.is_empty() && self.places.iter().all(|place| place.end.done());
             let over = now >= until || all_done;
@@ -244,7 +247,8 @@ impl<E: End> Loop<E> {
                 Ok(()) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            if self.clock.now() > now + Span::nanos(wait) + MIN_CLOCK_GAP {
+            last_wait = self.clock.now();
+            if was_suspended || last_wait > now + Span::nanos(wait) + MIN_CLOCK_GAP {
                 self.on_clock_gap();
             }
             let tokens = || events.iter().map(|event| event.data.u64());
