@@ -202,7 +202,8 @@ impl PeerTime {
 pub struct OneWay(i64);
 
 impl OneWay {
-    /// Returns the apparent delay of a packet that was sent at `sent` by the other end's clock and arrived at `arrived`.
+    /// Returns the apparent delay of a packet that was sent at `sent` by the other end's clock and arrived at
+    /// `arrived`.
     pub fn between(sent: PeerTime, arrived: Time) -> Self {
         let arrived = i64::try_from(arrived.0).unwrap_or(i64::MAX);
         Self(arrived.saturating_sub(sent.0))
