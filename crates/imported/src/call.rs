@@ -411,7 +411,8 @@ impl Direction {
             return Ok(DepartureClock::Record);
         }
         let by_stamp: Vec<(i64, i64)> = recorded().filter_map(since_stamp).collect();
-        if !by_stamp.is_empty() && clock::spread(&by_stamp) <= SAME_PLACE_NS + self.every.as_nanos() as i64 {
+        let fine = SAME_PLACE_NS + self.every.as_nanos() as i64;
+        if clock::spread(&by_stamp).is_some_and(|spread| spread <= fine) {
             return Ok(DepartureClock::Record);
         }
         let arrivals: Vec<(i64, i64)> = self
@@ -427,9 +428,14 @@ impl Direction {
             })
             .collect();
         let coarse = told.fine.unwrap_or(Span::ZERO).as_nanos() as i64 + self.every.as_nanos() as i64;
-        if by_stamp.is_empty() && clock::spread(&arrivals) <= SAME_PLACE_NS + coarse {
-            let what = "the capture's times and the receiver's agree to a millisecond: it may have been made where \
-                        packets arrived, and then nothing says when they left";
+        let spread = clock::spread(&arrivals);
+        if by_stamp.is_empty() && spread.is_none_or(|spread| spread <= SAME_PLACE_NS + coarse) {
+            let what = if spread.is_some() {
+                "the capture's times and the receiver's agree to a millisecond: it may have been made where packets \
+                 arrived, and then nothing says when they left"
+            } else {
+                "too few arrivals are reported to show at which end the capture was made: no five seconds have 20"
+            };
             let remedy = "say --side sender if it was made at the sender; else capture there, or send abs-send-time";
             return Err(Problem::at(0, what, remedy));
         }
@@ -500,11 +506,14 @@ impl Direction {
             return Ok(());
         }
         let by_stamp: Vec<(i64, i64)> = self.packets.iter().filter_map(since_stamp).collect();
-        if clock::spread(&by_stamp) <= SAME_PLACE_NS + self.every.as_nanos() as i64 {
-            let what = format!(
-                "its times and the packets' send times agree to a millisecond, as where packets leave, and nothing in \
-                 it says when they arrived: {reports}"
-            );
+        let spread = clock::spread(&by_stamp);
+        if spread.is_none_or(|spread| spread <= SAME_PLACE_NS + self.every.as_nanos() as i64) {
+            let shown = if spread.is_some() {
+                "its times and the packets' send times agree to a millisecond, as where packets leave"
+            } else {
+                "it has too few packets with send times to show at which end it was made (no five seconds have 20)"
+            };
+            let what = format!("{shown}, and nothing in it says when they arrived: {reports}");
             return Err(Problem::at(0, what, format!("{remedy}; say --side receiver if it was made there")));
         }
         Ok(())

@@ -89,8 +89,8 @@ fn lasts(part: &[(i64, i64)]) -> bool {
 }
 
 /// Returns how far delays spread, in nanoseconds: the widest of the 5th to 95th percentiles of five seconds each. The
-/// drift between two clocks adds little to five seconds.
-pub(crate) fn spread(points: &[(i64, i64)]) -> i64 {
+/// drift between two clocks adds little to five seconds. `None` if no five seconds have enough packets to show it.
+pub(crate) fn spread(points: &[(i64, i64)]) -> Option<i64> {
     const WINDOW_NS: i64 = 5_000_000_000;
     const LEAST_PACKETS: usize = 20;
     let mut sorted = points.to_vec();
@@ -102,7 +102,7 @@ pub(crate) fn spread(points: &[(i64, i64)]) -> i64 {
         delays.sort_unstable();
         delays[delays.len() * 95 / 100] - delays[delays.len() * 5 / 100]
     });
-    widths.max().unwrap_or(0)
+    widths.max()
 }
 
 #[cfg(test)]
@@ -119,6 +119,24 @@ mod tests {
         assert_eq!(resolution(&times(10_000_000, 1000)), Some(Span::millis(1)), "each 10 ms, and by no coarse clock");
         assert_eq!(resolution(&times(3_141_592, 1)), Some(Span::nanos(1)));
         assert_eq!(resolution(&[Time::ZERO; 9]), None);
+    }
+
+    #[test]
+    fn the_spread_of_delays_is_unknown_where_packets_are_few() {
+        let mut chance = 1_u64;
+        for every_ms in [0, 10, 100, 263, 264, 1_000] {
+            for packets in [0, 1, 19, 20, 200] {
+                let points: Vec<(i64, i64)> = (0..packets)
+                    .map(|k| {
+                        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        (k * every_ms * 1_000_000, (chance >> 40) as i64)
+                    })
+                    .collect();
+                // The last of 20 packets is sent 19 intervals after the first: within five seconds up to 263 ms.
+                let known = packets >= 20 && 19 * every_ms < 5_000;
+                assert_eq!(spread(&points).is_some(), known, "{packets} packets, one each {every_ms} ms");
+            }
+        }
     }
 
     #[test]
