@@ -101,7 +101,7 @@ def test_a_starving_video_is_never_taken_and_its_starvation_is_said() -> None:
     both = verdict([starving, candidate("thin", share=0.3, rate_score=3.0)])
     assert (list(both.take), both.nearest, both.reason) == ([], "thin", "broken")
     assert "starves at 30" in both.said[0]
-    # Within chance of the bound: who leads starves, so that nobody is recommended.
+    # The leader is below the starvation bound, by less than chance. Neither controller is recommended.
     close = verdict(
         [candidate("hungry", share=0.47, rate_score=4.9), candidate("fed", share=0.53, rate_score=3.0)]
     )

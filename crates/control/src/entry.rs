@@ -430,6 +430,12 @@ impl Setup {
     /// The cap of a session that sets none. It exceeds the capacity of every simulated link.
     pub const NO_CAP: Rate = Rate::mbps(1_000);
 
+    /// Returns the floor and the cap in bit/s. The floor is at most the cap.
+    pub(crate) fn rate_limits(&self) -> (f64, f64) {
+        let cap = self.cap.as_bps_f64();
+        (self.floor.as_bps_f64().min(cap), cap)
+    }
+
     /// The longest interval between two packets at a session's floor, 3 s. A sender without feedback may always send
     /// that often (RFC 8085, section 3.1.3), and only packets can show that the path works again.
     pub const LEAST_EVERY: Span = Span::secs(3);

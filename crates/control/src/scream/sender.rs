@@ -102,8 +102,7 @@ fn window_rate(ref_wnd: f64, s_rtt: f64, adjust: f64, frame_deviation: f64, conf
 
 impl Sender {
     pub(super) fn new(setup: &Setup, config: Config) -> Self {
-        let cap = setup.cap.as_bps_f64();
-        let floor = setup.floor.as_bps_f64().min(cap);
+        let (floor, cap) = setup.rate_limits();
         Self {
             floor,
             cap,

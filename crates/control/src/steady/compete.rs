@@ -76,7 +76,7 @@ const DRAIN_LOW_SPAN: f64 = 0.030;
 /// Below this share of the queue that it began with, a drain has emptied it.
 const DRAINED_SHARE_MAX: f64 = 0.1;
 /// Below this queueing delay, in seconds, a drain has emptied the queue in any case.
-const DRAINED_DELAY_MIN: f64 = 0.003;
+const DRAINED_DELAY_MAX: f64 = 0.003;
 /// COMPETE rules at least this long, in seconds.
 const COMPETE_TIME_MIN: f64 = 1.0;
 /// The half-life of the highest queueing delay, in seconds.
@@ -397,7 +397,7 @@ impl CompeteLaw {
 
     /// Whether the drain has emptied the queue, which no other flow refilled.
     fn is_drained(&self, input: &LawInput<'_>, drain: &Drain, target: f64) -> bool {
-        let empty = target.min(DRAINED_SHARE_MAX * drain.q).max(DRAINED_DELAY_MIN);
+        let empty = target.min(DRAINED_SHARE_MAX * drain.q).max(DRAINED_DELAY_MAX);
         input.signals.low(DRAIN_LOW_SPAN) < empty && !input.is_shared() && self.may_leave(input.now)
     }
 

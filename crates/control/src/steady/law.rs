@@ -140,8 +140,7 @@ pub(super) struct Law {
 
 impl Law {
     pub(super) fn new(setup: &Setup, config: Config) -> Self {
-        let cap = setup.cap.as_bps_f64();
-        let floor = setup.floor.as_bps_f64().min(cap);
+        let (floor, cap) = setup.rate_limits();
         Self {
             floor,
             cap,

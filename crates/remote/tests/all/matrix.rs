@@ -41,15 +41,15 @@ const PATHS: [(&str, Path); 3] = [
     ("20 Mb/s", link(20, 50, 0.0, 100)),
 ];
 
-/// A link of so many Mb/s, with a round trip and a queue in ms; the cap is a quarter above its rate. Of a fast link
-/// half a minute is as many packets as there are of others.
+/// Returns a path of `mbps` with a round trip and a queue in ms. The cap is a quarter above its rate. A fast path is run
+/// for half the time, because it carries more packets per second.
 const fn link(mbps: u64, rtt: u64, loss: f64, queue: u64) -> Path {
     let (rate, cap) = (Rate::mbps(mbps), Rate::kbps(1_250 * mbps));
     let length = Span::secs(if mbps > 10 { 30 } else { 60 });
     Path { rate, rtt: Span::millis(rtt), loss, queue: Span::millis(queue), cap, length }
 }
 
-/// Whether a constructor refuses a controller that is called so.
+/// Whether a constructor refuses the controller of this name.
 fn is_refused(law: &str, way: &Way) -> bool {
     let mut bounds = Bounds::new(Rate::kbps(50), Rate::mbps(1));
     bounds.offers = vec![Need::Probes];
