@@ -120,7 +120,7 @@ def test_no_crate_reads_the_system_s_randomness_as_a_file(crate: str) -> None:
 
 
 WIDE = {
-    "units": 5, "wire": 4, "words": 8,
+    "units": 5, "wire": 4, "settings": 8,
 }  # fmt: skip
 """How many lines of a crate are wider than 120. The formatter leaves comments and texts alone. They only get fewer."""
 

@@ -91,7 +91,7 @@ REAL_TIME = {
     "steadycast-live",
     "steadycast-emulate",
     "steadycast-web",
-    "steadycast-imported",
+    "steadycast-calltrace",
     "dimpl",
     "socket2",
 }

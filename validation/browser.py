@@ -10,10 +10,10 @@ first: from the browser's POST, and from opening the page, to the first picture 
 loopback and on 2 Mb/s with 40 ms of round trip. Bounds, written before the first run: 1 s and 2 s from the POST.
 
 freezes: a minute beside the kernel's CUBIC, from 5 s after the first picture on. `freezeCount` and
-`totalFreezesDuration` of the browser stand beside ours, by the same rule of the W3C (`crates/ends/src/freeze.rs`) on
-the times at which pictures were presented. Bounds: the counts differ by at most one a minute, the durations by 10 % or
-0.3 s, and 99 % of the frames that came whole were decoded. The browser judges what it decodes: where many pictures come
-at once behind a late one, its mean is lower and its count higher.
+`totalFreezesDuration` of the browser stand beside ours, by the same rule of the W3C
+(`crates/endpoints/src/freeze.rs`) on the times at which pictures were presented. Bounds: the counts differ by at most
+one a minute, the durations by 10 % or 0.3 s, and 99 % of the frames that came whole were decoded. The browser judges
+what it decodes: where many pictures come at once behind a late one, its mean is lower and its count higher.
 
 share: the rate of the video beside CUBIC for half a minute, towards a browser and towards `steadycast receive` with
 transport-wide feedback, in the mean of three sessions, with the least and the most. Bound: within 15 %.

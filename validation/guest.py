@@ -148,7 +148,7 @@ MOST = {"c": 1.3}
 
 def exchanges(programs: dict[str, list[str]]) -> list[list[str]]:
     """Count what a program answers in a second of the clock, and of the processor, which it shares with who asks."""
-    build = "cargo build --release --quiet --package steadycast-guest --example exchanges"
+    build = "cargo build --release --quiet --package steadycast-external --example exchanges"
     subprocess.run(build.split(), cwd=ROOT, check=True)
     rows = [["exchanges/s", "clock", "wanted", "processor"]]
     for name, words in {"pipes alone": [], **programs}.items():

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
+use steadycast_calltrace::{Options, Path, read};
 use steadycast_control::registry::{ALL, Chosen, Setup};
 use steadycast_control::{
     Arrival, Body, Departing, Due, FrameEdge, Leave, Mode, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
     Slot,
 };
-use steadycast_imported::{Options, Path, read};
 use steadycast_live::sdp::Description;
 use steadycast_live::{MasterKey, ReceivedSymbols, Srtp};
 use steadycast_scenario::{Quantity, Recorded, recorded};

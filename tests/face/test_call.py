@@ -18,7 +18,7 @@ from steadycast.toml import document
 
 from tests.conftest import ROOT, Say
 
-SENDER = ROOT / "crates" / "imported" / "tests" / "logs" / "sender.log"
+SENDER = ROOT / "crates" / "calltrace" / "tests" / "logs" / "sender.log"
 SCENARIO = """\
 format = 1
 name = "steps"
@@ -186,7 +186,7 @@ def test_two_ends_of_a_call_show_the_path_that_reports_show(tmp_path: Path) -> N
     rates = [call.read(sender, other=other)["path"]["capacity_bps"]["median"] for other in (None, receiver)]
     assert rates == [pytest.approx(3e6, rel=0.02), pytest.approx(3e6, rel=0.02)]
     with pytest.raises(UserError, match="half of the packets in common"):
-        call.read(sender, other=ROOT / "crates" / "imported" / "tests" / "logs" / "receiver.log")
+        call.read(sender, other=ROOT / "crates" / "calltrace" / "tests" / "logs" / "receiver.log")
 
 
 def test_a_file_that_is_none_is_refused_by_name_and_byte(tmp_path: Path) -> None:

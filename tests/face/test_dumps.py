@@ -367,7 +367,7 @@ def test_losses_without_a_count_of_packets_are_no_share_and_the_rate_is_that_of_
 def damaged(kind: str, chance: random.Random) -> bytes:
     """Return a file that is none of those that are read, or a broken one."""
     text = json.dumps(old_form(statistics(1, 5))).encode()
-    log = (ROOT / "crates" / "imported" / "tests" / "logs" / "sender.log").read_bytes()
+    log = (ROOT / "crates" / "calltrace" / "tests" / "logs" / "sender.log").read_bytes()
     if kind == "cut":
         return text[: chance.randrange(1, len(text) - 1)]
     if kind == "flipped":

@@ -4,8 +4,8 @@ use crate::{Need, Pictures, Promise, ReceiverHalf, ReceiverId, SenderHalf};
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use steadycast_settings::{nearest, words};
 use steadycast_units::{Bytes, Chance, Ecn, QuantityError, Rate, Span};
-use steadycast_words::{nearest, words};
 
 words! {
     /// The version of a paper that a controller follows: its text, or its intention.

@@ -1,7 +1,7 @@
 use crate::registry::Factory;
 use crate::{Arrival, Due, EchoReceiver, Need, ReceiverHalf, Reply, Slot, Wake};
+use steadycast_settings::words;
 use steadycast_units::{Span, Time};
-use steadycast_words::words;
 
 words! {
     /// What receivers report.

@@ -1,7 +1,7 @@
 use crate::{Body, Check, Notice, ReceiverId};
 use std::borrow::Cow;
+use steadycast_settings::words;
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
-use steadycast_words::words;
 
 /// A requested timer: the earliest time of the next call, and the reason for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-use steadycast_words::words;
+use steadycast_settings::words;
 
 words! {
     /// A session feature that a controller may require.

@@ -6,8 +6,8 @@ use crate::{
     tfmcc, tfrc, tfrcp,
 };
 use std::sync::Arc;
+use steadycast_settings::nearest;
 use steadycast_units::Span;
-use steadycast_words::nearest;
 
 pub use crate::entry::{
     BuildReceiver, BuildSender, Controller, Dashes, FeedbackTiming, Given, Mode, Param, ParamError, Receivers, Setup,

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use steadycast_ends::{BuildError, KernelSource, Observed, Work};
+use steadycast_endpoints::{BuildError, KernelSource, Observed, Work};
 use steadycast_live::Clock;
 use steadycast_scenario::{self as sc, Workload};
 use steadycast_tcp::LINUX_WINDOW;

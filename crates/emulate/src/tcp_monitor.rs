@@ -2,7 +2,7 @@
 
 use crate::datagram::{Datagram, Segment};
 use std::collections::BTreeMap;
-use steadycast_ends::{AgentIx, Intake, PacketRow, Rows};
+use steadycast_endpoints::{AgentIx, Intake, PacketRow, Rows};
 use steadycast_link::Ecn;
 use steadycast_network::DatagramArrival;
 use steadycast_scenario::NodeIx;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use steadycast_ends::{Agent, AgentIx, Arriving, Body, Out, PacketRow, Rows};
+use steadycast_endpoints::{Agent, AgentIx, Arriving, Body, Out, PacketRow, Rows};
 use steadycast_link::Ecn;
 use steadycast_live::{Datagram, End, Outbox, ReceivedSymbols, SentSymbols, Which};
 use steadycast_scenario::NodeIx;

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use steadycast_ends::{
+use steadycast_endpoints::{
     Agent, AgentFactory, AgentIx, BuildError, End, FlowEnds, Inputs, Intake, Kept, KernelSink, KernelSource, PacketRow,
     Record, Rows, Store, Table, Transition, plan, transitions_of,
 };

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use steadycast_emulate::{Emulation, Options, group_address, host_address};
-use steadycast_ends::Inputs;
+use steadycast_endpoints::Inputs;
 use steadycast_record::Values;
 use steadycast_scenario::Scenario;
 use steadycast_units::{Span, Time};

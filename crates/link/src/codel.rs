@@ -4,9 +4,9 @@ use crate::managed::{CongestionSignals, DequeueAqm, Managed, Waiting};
 use crate::queue::Discipline;
 use crate::{Drop, Ecn, Limit, LinkProperties};
 use std::collections::{BTreeMap, VecDeque};
+use steadycast_settings::tree::Item;
+use steadycast_settings::{Findings, Kind, OrNone, Within, settings};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
-use steadycast_words::tree::Item;
-use steadycast_words::{Findings, Kind, OrNone, Within, settings};
 
 settings! {
     /// Controlled delay (RFC 8289, with the constants of its sections 4.2 and 4.3).

@@ -1,6 +1,6 @@
 use crate::Steps;
+use steadycast_settings::{settings, words};
 use steadycast_units::{Chance, Span, Time};
-use steadycast_words::{settings, words};
 
 words! {
     /// How a variable delay is distributed.

@@ -2,9 +2,9 @@
 //! twice.
 
 use crate::{Steps, probability};
+use steadycast_settings::tree::Item;
+use steadycast_settings::{Findings, settings};
 use steadycast_units::{Chance, Span, Time};
-use steadycast_words::tree::Item;
-use steadycast_words::{Findings, settings};
 
 settings! {
     /// Packets that arrive late, so that later ones overtake them.

@@ -5,8 +5,8 @@ use crate::managed::{CongestionSignals, DequeueAqm, Managed, Waiting};
 use crate::queue::Discipline;
 use crate::{Drop, Limit, LinkProperties};
 use std::collections::VecDeque;
+use steadycast_settings::{Kind, Within, settings};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
-use steadycast_words::{Kind, Within, settings};
 
 settings! {
     /// DualPI2 (RFC 9332, with the constants of its appendix A.1). Packets with ECT(1) or CE wait in the L4S queue, all
@@ -235,7 +235,7 @@ impl DequeueAqm for State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use steadycast_words::{Findings, Settings, tree};
+    use steadycast_settings::{Findings, Settings, tree};
 
     fn state() -> State {
         let mut out = Findings::new("dualpi2.toml");

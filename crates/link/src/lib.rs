@@ -51,9 +51,9 @@ use managed::{Managed, Offered};
 use queue::QueueState;
 use reorder_counter::ReorderCounter;
 use service::Transmitter;
+use steadycast_settings::{Within, settings};
 pub use steadycast_units::Ecn;
 use steadycast_units::{Bytes, Rate, Seed, Span, Spread, Time, TokenBucket};
-use steadycast_words::{Within, settings};
 
 settings! {
     /// Link-layer retransmission: a frame that the radio loses is sent again, and what follows waits (papers 002 and

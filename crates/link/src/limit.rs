@@ -1,8 +1,8 @@
 use crate::Service;
 use serde_json::{Value as Json, json};
+use steadycast_settings::tree::{Item, Value};
+use steadycast_settings::{Declared, Findings, FromToml, Packets, ToToml, packets};
 use steadycast_units::{Bytes, QuantityError, Rate, Span};
-use steadycast_words::tree::{Item, Value};
-use steadycast_words::{Declared, Findings, FromToml, Packets, ToToml, packets};
 
 /// A queue limit or a threshold. The packet on the transmitter counts as queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

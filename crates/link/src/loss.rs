@@ -1,9 +1,9 @@
 use crate::Steps;
 use serde_json::Value as Json;
 use std::sync::Arc;
+use steadycast_settings::tree::{Item, Table, Value};
+use steadycast_settings::{Declared, Findings, FromToml, Kind, Packets, Spanned, ToToml, kinds, settings};
 use steadycast_units::{Chance, Time};
-use steadycast_words::tree::{Item, Table, Value};
-use steadycast_words::{Declared, Findings, FromToml, Kind, Packets, Spanned, ToToml, kinds, settings};
 
 kinds! {
     /// The packets that the link loses, apart from the queue, in the order in which they are sent.

@@ -3,8 +3,8 @@
 
 use crate::queue::{Arrival, Discipline, EnqueueAqm};
 use crate::{Drop, Ecn, Limit, LinkProperties};
+use steadycast_settings::{Kind, Within, settings};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
-use steadycast_words::{Kind, Within, settings};
 
 settings! {
     /// PIE (RFC 8033, with the constants of its sections 4 and 5).
@@ -157,11 +157,11 @@ impl EnqueueAqm for State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use steadycast_settings::{Settings, tree};
     use steadycast_units::Seed;
-    use steadycast_words::{Settings, tree};
 
     fn pie() -> Pie {
-        let mut out = steadycast_words::Findings::new("pie.toml");
+        let mut out = steadycast_settings::Findings::new("pie.toml");
         Pie::fill(&tree::from_toml("", &mut out), None, &mut out).expect("every key has a default")
     }
 

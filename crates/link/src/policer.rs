@@ -1,8 +1,8 @@
 //! A policer drops packets beyond a rate on arrival and queues none. A packet passes if the bucket holds as many
 //! tokens as the packet has bytes.
 
+use steadycast_settings::{Within, settings};
 use steadycast_units::{Bytes, Rate};
-use steadycast_words::{Within, settings};
 
 settings! {
     /// A token bucket before the queue, which drops what does not conform (RFC 2697, with one bucket).

@@ -9,9 +9,9 @@ use crate::service::Transmitter;
 use crate::{Drop, Ecn, Limit};
 use std::collections::VecDeque;
 use std::fmt::Debug;
+use steadycast_settings::tree::{Item, Table};
+use steadycast_settings::{Findings, Kind, kinds, settings};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
-use steadycast_words::tree::{Item, Table};
-use steadycast_words::{Findings, Kind, kinds, settings};
 
 kinds! {
     /// What waits for a link, and what is dropped.

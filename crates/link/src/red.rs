@@ -2,9 +2,9 @@
 
 use crate::queue::{Arrival, Discipline, EnqueueAqm, needs_rate};
 use crate::{Drop, Ecn, Limit, LinkProperties};
+use steadycast_settings::tree::Item;
+use steadycast_settings::{Findings, Kind, Settings, Within, field, settings, words};
 use steadycast_units::{Bytes, Chance, Rate, Span};
-use steadycast_words::tree::Item;
-use steadycast_words::{Findings, Kind, Settings, Within, field, settings, words};
 
 words! {
     /// The source of RED parameters that are not set.

@@ -4,8 +4,8 @@
 //! rate.
 
 use crate::policer::{BURST, RATE};
+use steadycast_settings::settings;
 use steadycast_units::{Bytes, Rate};
-use steadycast_words::settings;
 
 settings! {
     /// A token bucket behind the queue, by whose tokens packets leave (DOCSIS 3.1 MULPI, annex C.2.2.7).

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
-use steadycast_ends::VideoSource;
+use steadycast_endpoints::VideoSource;
 use steadycast_live::{Clock, Loop, Pair, PairOptions, Payloads, SocketSource};
 use steadycast_session::{Identity, Media, Profile, RtcpSettings, SenderSettings};
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 use steadycast_control::FeedbackFormat;
-use steadycast_ends::{RemotePeer, VideoPlan};
+use steadycast_endpoints::{RemotePeer, VideoPlan};
 use steadycast_session::{HeaderIds, SendTime};
 use steadycast_units::{Span, Time};
 use steadycast_web::{

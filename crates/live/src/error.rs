@@ -1,7 +1,7 @@
 //! The error of a live session that can't start or had to end.
 
 use std::io;
-use steadycast_ends::BuildError;
+use steadycast_endpoints::BuildError;
 use steadycast_scenario::Problem;
 
 /// An error with its place, its problem and its remedy.

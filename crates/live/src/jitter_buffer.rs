@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use steadycast_ends::{Fields, Kept, Row, Rows};
+use steadycast_endpoints::{Fields, Kept, Row, Rows};
 use steadycast_media::{DecodeChain, FrameFate};
 use steadycast_session::{FrameKind, UnusedReason};
 use steadycast_units::{Bytes, Span, Time};

@@ -3,7 +3,7 @@
 use crate::{FrameRow, Peers};
 use serde_json::Value;
 use std::ops::Range;
-use steadycast_ends::{Agent, AgentIx, FlowEnds, Record};
+use steadycast_endpoints::{Agent, AgentIx, FlowEnds, Record};
 use steadycast_record::{Figures, Of, Table, frames, receiver, run};
 use steadycast_scenario::{Loaded, Scenario};
 use steadycast_units::{Bytes, Rate, Span, Spread, Time};

@@ -13,7 +13,7 @@ use crate::{
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use steadycast_control::Mode;
-use steadycast_ends::{
+use steadycast_endpoints::{
     Agent, HostContext, Intake, Kept, MakeReceiver, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, Supply, VideoPlan,
     VideoSink,
 };

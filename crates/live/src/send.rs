@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use steadycast_control::registry::Given;
 use steadycast_control::{FeedbackFormat, Limit, Mode};
-use steadycast_ends::{
+use steadycast_endpoints::{
     Agent, HostContext, Kept, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, Supply, VideoPlan, VideoSource,
 };
 use steadycast_media::{Feed, Ladder, SentFrames};

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use steadycast_control::{Notice, Stream};
-use steadycast_ends::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
+use steadycast_endpoints::{AgentIx, Arriving, Body, Out, VideoSink, VideoSource};
 use steadycast_link::Ecn;
 use steadycast_session::{
     Fragment, HeaderIds, Media, OperatorControls, Origin, Protected, Protection, Received, Receiver, Sender,

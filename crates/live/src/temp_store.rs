@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use steadycast_ends::{Kept, Store};
+use steadycast_endpoints::{Kept, Store};
 
 /// An unnamed temporary file in the system's folder (`TMPDIR`). It is deleted when it is dropped.
 #[derive(Debug)]

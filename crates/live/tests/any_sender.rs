@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
-use steadycast_ends::{Intake, VideoSink};
+use steadycast_endpoints::{Intake, VideoSink};
 use steadycast_live::{
     Datagram, End, FrameQueue, JitterBuffer, Meta, Outbox, ReceivedFrame, Reports, SocketSink, Which,
 };

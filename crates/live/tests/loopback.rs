@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use steadycast_control::registry::{Chosen, Given, Setup};
 use steadycast_control::{Mode, ReceiverId};
-use steadycast_ends::{Intake, VideoSink, VideoSource};
+use steadycast_endpoints::{Intake, VideoSink, VideoSource};
 use steadycast_live::{
     Clock, Consumer, Datagram, End, EndIx, Interface, Loop, Meta, Outbox, Pair, PairOptions, Reports, SocketSink,
     SocketSource, Which, ZeroPayloads,

@@ -1,8 +1,8 @@
 //! The fate of each frame at a receiver, from the sender's record and the arrivals of packets.
 
 use crate::{Coded, Fragment, FrameKind, Schedule};
+use steadycast_settings::words;
 use steadycast_units::{Bytes, Time};
-use steadycast_words::words;
 
 words! {
     /// What became of a frame.

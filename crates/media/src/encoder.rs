@@ -3,8 +3,8 @@
 use crate::FrameKind;
 use crate::{Ladder, Scale};
 use std::sync::Arc;
+use steadycast_settings::{Kind, Within, kinds, settings};
 use steadycast_units::{Bytes, Rate, Span};
-use steadycast_words::{Kind, Within, kinds, settings};
 
 kinds! {
     /// How a rate becomes a quantizer.

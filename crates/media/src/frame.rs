@@ -1,5 +1,5 @@
+use steadycast_settings::words;
 use steadycast_units::{Bytes, Time};
-use steadycast_words::words;
 
 words! {
     /// How a frame is coded.

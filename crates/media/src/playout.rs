@@ -2,9 +2,9 @@
 //! repair.
 
 use std::collections::VecDeque;
+use steadycast_settings::tree::Item;
+use steadycast_settings::{Findings, Kind, Within, settings};
 use steadycast_units::{Span, Time};
-use steadycast_words::tree::Item;
-use steadycast_words::{Findings, Kind, Within, settings};
 
 /// The frames of this period determine the delay.
 const WINDOW: Span = Span::secs(10);

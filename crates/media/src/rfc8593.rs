@@ -2,9 +2,9 @@
 
 use crate::{Coded, Feed, FrameKind, Ladder};
 use std::sync::Arc;
+use steadycast_settings::tree::Item;
+use steadycast_settings::{Findings, Within, positive, settings, words};
 use steadycast_units::{Bytes, Chance, Rate, Span};
-use steadycast_words::tree::Item;
-use steadycast_words::{Findings, Within, positive, settings, words};
 
 /// The minimum frame size in bytes (RFC 8593, section 6.2.1).
 const MIN_FRAME: f64 = 10.0;

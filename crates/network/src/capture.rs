@@ -5,7 +5,7 @@ use crate::packet::{Packet, To};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use steadycast_capture::{Address, CaptureFile, Flags, Meta, TcpHeader, mark, tcp, udp};
-use steadycast_ends::Body;
+use steadycast_endpoints::Body;
 use steadycast_link::{Drop, Ecn, Fate};
 use steadycast_scenario::{DirIx, LinkIx, NodeIx, Scenario};
 use steadycast_tcp::{Ack, Segment};

@@ -1,6 +1,6 @@
 //! Conversion of a scenario's link into the settings of its two directions.
 
-use steadycast_ends::BuildError;
+use steadycast_endpoints::BuildError;
 use steadycast_link::{self as link, BernoulliLoss, Loss, Steps};
 use steadycast_scenario::{self as sc, DirIx};
 use steadycast_units::{Rate, Span};

@@ -10,7 +10,7 @@ use crate::packet::{Head, To};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
-use steadycast_ends::{AgentIx, Body, BuildError, LinkRecord, Store};
+use steadycast_endpoints::{AgentIx, Body, BuildError, LinkRecord, Store};
 use steadycast_link::Ecn;
 use steadycast_scenario::{self as sc, NodeIx, Scenario};
 use steadycast_units::{Bytes, Span, Time};

@@ -18,7 +18,7 @@ use crate::lane::{InFlight, Lane};
 use crate::packet::{Head, Packet, PacketIx, Pool, To};
 use crate::tree::{Step, Tree};
 use std::collections::BTreeMap;
-use steadycast_ends::{AgentIx, Body};
+use steadycast_endpoints::{AgentIx, Body};
 use steadycast_link::{Ecn, Fate, Link, Token};
 use steadycast_scenario::DirIx;
 use steadycast_units::{Bytes, Span, Time};

@@ -1,7 +1,7 @@
 //! Packets in a pool: one body per packet, with a count of the copies in flight.
 
 use crate::net::PathIx;
-use steadycast_ends::{AgentIx, Arriving, Body};
+use steadycast_endpoints::{AgentIx, Arriving, Body};
 use steadycast_link::Ecn;
 use steadycast_units::{Bytes, Time};
 

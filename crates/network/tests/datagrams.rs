@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_capture::{Address, Meta, udp};
-use steadycast_ends::LinkPoint;
+use steadycast_endpoints::LinkPoint;
 use steadycast_link::Ecn;
 use steadycast_network::{DatagramEvent, Datagrams, Target};
 use steadycast_scenario::Scenario;

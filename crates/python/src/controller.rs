@@ -9,9 +9,9 @@ use steadycast_control::registry::{Factory, Terms};
 use steadycast_control::{
     Arrival, Due, EchoReceiver, FeedbackFormat, PacketReport, ReceiverHalf, Reply, SenderHalf, Setup, Slot, View,
 };
-use steadycast_guest::{Decided, Event, Fault, FaultSlot, Half, Law, LawReport, moment, one_line};
+use steadycast_external::{Decided, Event, Fault, FaultSlot, Half, Law, LawReport, moment, one_line};
+use steadycast_settings::nearest;
 use steadycast_units::{Ecn, Rate, Span, Time};
-use steadycast_words::nearest;
 
 /// Bytes that a receiver's report may have.
 const LONGEST_REPORT: usize = 1024;

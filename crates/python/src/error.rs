@@ -4,7 +4,7 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use std::io;
 use std::path::Path;
-use steadycast_ends::BuildError;
+use steadycast_endpoints::BuildError;
 use steadycast_scenario::Problem;
 
 mod kinds {

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
-use steadycast_imported::{Band, Call, Opener, Options, Path, Side, Verdict, decisions, read, read_ends};
+use steadycast_calltrace::{Band, Call, Opener, Options, Path, Side, Verdict, decisions, read, read_ends};
 use steadycast_live::Srtp;
 use steadycast_units::{Rate, Span, Time};
 

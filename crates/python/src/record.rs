@@ -1,7 +1,7 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use steadycast_ends::Freezes;
+use steadycast_endpoints::Freezes;
 use steadycast_record::{Better, COLUMNS, FIGURES, Figures, Of, Parts};
 use steadycast_units::Span;
 

@@ -9,9 +9,9 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use steadycast_control::registry::Factory;
-use steadycast_guest::{Fault, FaultSlot};
+use steadycast_external::{Fault, FaultSlot};
 #[cfg(unix)]
-use steadycast_guest::{Program, Timeouts};
+use steadycast_external::{Program, Timeouts};
 use steadycast_media::{Ladder, Scale};
 use steadycast_scenario::{FlowKind, Scenario, Video};
 use steadycast_session::FrameKind;

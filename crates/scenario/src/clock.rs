@@ -2,8 +2,8 @@
 
 use crate::file::ClockTable;
 use crate::model::OwnClock;
+use steadycast_settings::{Findings, Spanned};
 use steadycast_units::{Offset, Span};
-use steadycast_words::{Findings, Spanned};
 
 /// Clocks that differ by more than this can't be told from others: the stamps in packets start again after 4.5 hours.
 const FARTHEST: Span = Span::secs(4 * 3600);

@@ -3,8 +3,8 @@
 use crate::model::Media;
 use serde_json::{Value as Json, json};
 use std::fmt;
-use steadycast_words::tree::{Item, Value};
-use steadycast_words::{Declared, Findings, FromToml, Settings, ToToml, Within, field, settings, words};
+use steadycast_settings::tree::{Item, Value};
+use steadycast_settings::{Declared, Findings, FromToml, Settings, ToToml, Within, field, settings, words};
 
 words! {
     /// A codec.

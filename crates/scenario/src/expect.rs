@@ -3,8 +3,8 @@
 use crate::model::{Flow, FlowKind, Link, Media, Repair, Simulcast, Workload};
 use steadycast_control::registry::Registry;
 use steadycast_record::{FIGURES, Figure, Of, When, find};
-use steadycast_words::tree::{Place, quoted};
-use steadycast_words::{Findings, nearest, remedy};
+use steadycast_settings::tree::{Place, quoted};
+use steadycast_settings::{Findings, nearest, remedy};
 
 /// What there is in a scenario to expect something of.
 pub(crate) struct Scene<'a> {

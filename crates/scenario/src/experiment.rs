@@ -7,9 +7,9 @@
 use crate::file::FORMAT;
 use crate::tree::give_paths;
 use serde_json::{Value as Json, json};
+use steadycast_settings::tree::{Item, Place, Value, from_toml, quoted};
+use steadycast_settings::{Declared, Findings, FromToml, OneOrMany, Problems, Spanned, described, tables, words};
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span};
-use steadycast_words::tree::{Item, Place, Value, from_toml, quoted};
-use steadycast_words::{Declared, Findings, FromToml, OneOrMany, Problems, Spanned, described, tables, words};
 
 /// The largest number of seeds, and of draws, in one experiment.
 const MOST: u64 = 100_000;

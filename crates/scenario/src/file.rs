@@ -8,11 +8,11 @@ use steadycast_control::registry::{self, Given, Value as Of, Within};
 use steadycast_control::{FeedbackFormat, Mode};
 use steadycast_link::{Arq, Jitter, Loss, Policer, Queue, Reorder, Shaper};
 use steadycast_media::{ADAPTIVE, Bounds, CodecSettings, Emit, Vbr};
-use steadycast_units::{Bytes, Ecn, Rate, Span};
-use steadycast_words::tree::{Item, Value, quoted, string};
-use steadycast_words::{
+use steadycast_settings::tree::{Item, Value, quoted, string};
+use steadycast_settings::{
     Declared, Deferred, Findings, FromToml, OneOrMany, OrNone, Spanned, described, kinds, lengthened, tables, words,
 };
+use steadycast_units::{Bytes, Ecn, Rate, Span};
 
 /// The newest format that this program reads.
 pub(crate) const FORMAT: u64 = 1;

@@ -13,10 +13,10 @@ use std::collections::BTreeSet;
 use steadycast_control::registry::{FeedbackTiming, Given, Outside, Receivers, Registry, Setup};
 use steadycast_control::{FeedbackFormat, Mode, Values};
 use steadycast_media::{CodecModel, Emit, RFC8593, Vbr};
+use steadycast_settings::tree::{Item, Place, Value, quoted};
+use steadycast_settings::{Declared, Findings, FromToml, Rule, Settings, Spanned, nearest, positive, remedy};
 use steadycast_tcp::Config;
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time, counted};
-use steadycast_words::tree::{Item, Place, Value, quoted};
-use steadycast_words::{Declared, Findings, FromToml, Rule, Settings, Spanned, nearest, positive, remedy};
 
 /// The most flows of one scenario.
 const MAX_FLOWS: usize = 10_000;

@@ -42,5 +42,5 @@ pub use model::{
 pub use named::network;
 pub use recorded::{Fault, Quantity, Recorded, Rows, recorded};
 pub use steadycast_link::{Arq, CoDel, FqCoDel, Jitter, JitterDist, Limit, Loss, Policer, Queue, Red, Reorder, Shaper};
+pub use steadycast_settings::{Problem, Problems};
 pub use steadycast_tcp::Congestion;
-pub use steadycast_words::{Problem, Problems};

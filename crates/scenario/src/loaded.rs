@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use steadycast_control::registry::Registry;
-use steadycast_words::tree::{Item, MAX_TEXT, Value, from_json, from_toml};
-use steadycast_words::{Findings, FromToml, Problem, Problems};
+use steadycast_settings::tree::{Item, MAX_TEXT, Value, from_json, from_toml};
+use steadycast_settings::{Findings, FromToml, Problem, Problems};
 
 /// A scenario's text before it is checked, so that keys can be set.
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use steadycast_control::registry::{Chosen, Controller, Given, Outside, ParamErro
 use steadycast_control::{FeedbackFormat, Mode};
 use steadycast_link::{Arq, Jitter, Loss, Opportunities, Policer, Queue, Reorder, Shaper, Steps};
 use steadycast_media::{Bounds, CodecSettings, Emit, Vbr};
+use steadycast_settings::{Kind, Rule, Within, kinds, positive, settings, words};
 use steadycast_units::{Bytes, Ecn, Offset, Rate, Seed, Span, Time};
-use steadycast_words::{Kind, Rule, Within, kinds, positive, settings, words};
 
 /// A node: its place in [`Scenario::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

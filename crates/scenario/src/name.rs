@@ -1,7 +1,7 @@
 //! Names and their ranges: `r[1-45]` is r1, r2 … r45.
 
-use steadycast_words::Findings;
-use steadycast_words::tree::Place;
+use steadycast_settings::Findings;
+use steadycast_settings::tree::Place;
 
 /// The most that ranges of one scenario may come to.
 pub(crate) const MAX_COUNT: u64 = 200_000;
@@ -26,7 +26,7 @@ impl Pattern {
     /// What is wrong, and what would be right.
     pub(crate) fn read(text: &str) -> Result<Self, (String, String)> {
         let wrong = |what: &str| {
-            let shown = steadycast_words::tree::quoted(text);
+            let shown = steadycast_settings::tree::quoted(text);
             Err((format!("{shown} {what}"), "names are [a-z0-9.-], \"r[1-45]\" is a range".to_owned()))
         };
         if text.is_empty() {

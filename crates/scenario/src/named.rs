@@ -6,9 +6,9 @@ use crate::network::TRACED;
 use crate::text::items;
 use crate::tree::{find_file, merge, name_of};
 use std::path::{Path, PathBuf};
+use steadycast_settings::tree::{Item, Place, Table, Value, from_toml, quoted};
+use steadycast_settings::{Deferred, Findings, FromToml, Problems, Spanned, nearest, remedy, tables, words};
 use steadycast_units::Span;
-use steadycast_words::tree::{Item, Place, Table, Value, from_toml, quoted};
-use steadycast_words::{Deferred, Findings, FromToml, Problems, Spanned, nearest, remedy, tables, words};
 
 tables! {
     /// A network that scenarios name.

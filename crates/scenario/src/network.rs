@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use steadycast_control::registry::Registry;
 use steadycast_link::{self as link, Limit, LinkProperties, Loss, Opportunities, Policer, Queue, Shaper};
+use steadycast_settings::tree::{Item, Place, Value, quoted};
+use steadycast_settings::{Deferred, Findings, FromToml, OrNone, Spanned};
 use steadycast_units::{Bytes, Rate, Span};
-use steadycast_words::tree::{Item, Place, Value, quoted};
-use steadycast_words::{Deferred, Findings, FromToml, OrNone, Spanned};
 
 /// A host that a flow brings along, in a dumbbell.
 pub(crate) struct Host {

@@ -3,8 +3,8 @@
 use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::sync::Arc;
+use steadycast_settings::tree::quoted;
 use steadycast_units::{Span, counted};
-use steadycast_words::tree::quoted;
 
 /// The largest file that is read, in bytes.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;

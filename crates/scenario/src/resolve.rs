@@ -14,9 +14,9 @@ use crate::simulcast::simulcasts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use steadycast_link::Limit;
+use steadycast_settings::tree::{Place, quoted};
+use steadycast_settings::{Findings, OneOrMany, Spanned};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
-use steadycast_words::tree::{Place, quoted};
-use steadycast_words::{Findings, OneOrMany, Spanned};
 
 /// The most events of one scenario, ranges written out.
 const MAX_EVENTS: usize = 1_000_000;

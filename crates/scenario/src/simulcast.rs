@@ -6,9 +6,9 @@ use crate::name::Pattern;
 use std::collections::BTreeSet;
 use steadycast_control::registry::Registry;
 use steadycast_control::simulcast::MOST_GROUPS;
+use steadycast_settings::tree::{Place, quoted};
+use steadycast_settings::{Findings, Spanned};
 use steadycast_units::{Rate, Span};
-use steadycast_words::tree::{Place, quoted};
-use steadycast_words::{Findings, Spanned};
 
 /// What may stand in a file as "up".
 const UP: std::ops::RangeInclusive<f64> = 1.0..=10.0;

@@ -13,9 +13,9 @@ use std::path::Path;
 use steadycast_control::FeedbackFormat;
 use steadycast_control::registry::Given;
 use steadycast_link::{Loss, Opportunities};
+use steadycast_settings::tree::{Item, Table, Value, bare, string};
+use steadycast_settings::{Settings, ToToml};
 use steadycast_units::{Ecn, Offset};
-use steadycast_words::tree::{Item, Table, Value, bare, string};
-use steadycast_words::{Settings, ToToml};
 
 impl Loaded {
     /// The scenario with every default filled in and every `set` applied: read again, it gives the same one. Paths are

@@ -4,8 +4,8 @@ use crate::named::keep_set;
 use crate::network::TRACED;
 use std::path::Path;
 use std::sync::Arc;
-use steadycast_words::tree::{Item, MAX_DEPTH, Place, Table, Value, read_value};
-use steadycast_words::{Problem, nearest};
+use steadycast_settings::tree::{Item, MAX_DEPTH, Place, Table, Value, read_value};
+use steadycast_settings::{Problem, nearest};
 
 /// Gives each value its path. Flows and links are called by their names, other tables in lists by their place.
 pub(crate) fn give_paths(item: &mut Item, path: &str) {

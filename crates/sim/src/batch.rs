@@ -6,7 +6,7 @@
 //! before it. Nothing observable depends on when the other packets are delivered.
 
 use std::collections::BTreeMap;
-use steadycast_ends::{Agent, AgentIx, Arriving, BatchKey, Batchable, PacketRow, PlainRun};
+use steadycast_endpoints::{Agent, AgentIx, Arriving, BatchKey, Batchable, PacketRow, PlainRun};
 use steadycast_link::Ecn;
 use steadycast_network::{Fan, Leg, Network, PacketIx, To};
 use steadycast_scenario::{DirIx, NodeIx};
@@ -246,7 +246,7 @@ impl Sink {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use steadycast_ends::{Agent, AgentIx, Arriving, Body, Intake, PlainRun, PlainSink};
+    use steadycast_endpoints::{Agent, AgentIx, Arriving, Body, Intake, PlainRun, PlainSink};
     use steadycast_link::Ecn;
     use steadycast_units::{Bytes, Span, Time};
 

@@ -2,7 +2,9 @@
 
 use crate::port::Port;
 use crate::world::{Entry, Parts, Simulation, SimulcastSlot};
-use steadycast_ends::{Action, Agent, AgentFactory, AgentIx, BuildError, End, FlowEnds, Inputs, Makers, Viewer, plan};
+use steadycast_endpoints::{
+    Action, Agent, AgentFactory, AgentIx, BuildError, End, FlowEnds, Inputs, Makers, Viewer, plan,
+};
 use steadycast_network::{Alarm, Network, To};
 use steadycast_scenario as sc;
 use steadycast_units::{Seed, Span};

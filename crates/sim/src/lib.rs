@@ -8,5 +8,5 @@ mod build;
 mod port;
 mod world;
 
-pub use steadycast_ends::{BuildError, Inputs, Record, Table, Values};
+pub use steadycast_endpoints::{BuildError, Inputs, Record, Table, Values};
 pub use world::Simulation;

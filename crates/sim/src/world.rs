@@ -5,7 +5,7 @@ use crate::build::Builder;
 use crate::port::Port;
 use serde_json::Value;
 use std::io::{self, Write};
-use steadycast_ends::{Agent, AgentIx, Body, BuildError, FlowEnds, Inputs, Out, PacketRow, Record, Table, Viewer};
+use steadycast_endpoints::{Agent, AgentIx, Body, BuildError, FlowEnds, Inputs, Out, PacketRow, Record, Table, Viewer};
 use steadycast_link::Ecn;
 use steadycast_network::{AgentInfo, Alarm, Delivery, Event, Fan, Head, Network, Packet, PacketIx, TcpShape};
 use steadycast_scenario::Scenario;

@@ -7,8 +7,8 @@ use crate::rounds::{
     EXTRA_ACKED_ROUNDS, FULL_BW, MIN_PIPE_CWND, MIN_RTT_FILTER, PACING_MARGIN, PriorWindow, ProbeRttDuration, Rounds,
     quantum,
 };
+use steadycast_settings::words;
 use steadycast_units::{Chance, Span, Time};
-use steadycast_words::words;
 
 /// The pacing and window gains of Startup.
 const STARTUP_GAINS: (f64, f64) = (2.77, 2.0);

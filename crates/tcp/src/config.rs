@@ -2,9 +2,9 @@ use crate::rtt::RtoFloor;
 use crate::wire::Ack;
 use serde_json::{Value as Json, json};
 use std::fmt;
+use steadycast_settings::tree::{Item, Value};
+use steadycast_settings::{Declared, Findings, FromToml, Packets, Settings, ToToml, field, settings, words};
 use steadycast_units::{Bytes, Seed, Span};
-use steadycast_words::tree::{Item, Value};
-use steadycast_words::{Declared, Findings, FromToml, Packets, Settings, ToToml, field, settings, words};
 
 /// The congestion control, and the loss recovery without SACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

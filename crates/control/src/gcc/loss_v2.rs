@@ -7,8 +7,8 @@
 //! ```
 
 use std::collections::VecDeque;
+use steadycast_settings::words;
 use steadycast_units::{Bytes, Rate, Span, Time};
-use steadycast_words::words;
 
 /// The minimum duration of an observation, the number of observations in the history, and the temporal weight factor
 /// per observation.

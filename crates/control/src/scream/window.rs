@@ -1,7 +1,7 @@
 use super::Config;
 use super::constants::MIN_REF_WND;
+use steadycast_settings::words;
 use steadycast_units::{Span, Time};
-use steadycast_words::words;
 
 /// The lower bound of the scale near the inflection point, and the factor of the distance to it.
 const LEAST_SCALE: f64 = 0.1;

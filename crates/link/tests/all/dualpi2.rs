@@ -2,8 +2,8 @@
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use steadycast_link::{Config, Counts, Drop, Ecn, Fate, Link, LinkProperties, Queue, Service, Steps, Token};
+use steadycast_settings::{Findings, tree};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
-use steadycast_words::{Findings, tree};
 
 const END: Time = Time::NEVER;
 const PACKET: Bytes = Bytes::new(1000);

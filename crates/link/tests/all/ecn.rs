@@ -1,8 +1,8 @@
 //! The effect of each queue discipline on packets of each ECN codepoint.
 use std::collections::BTreeMap;
 use steadycast_link::{CoDel, Config, Ecn, Fate, Limit, Link, LinkProperties, Queue, Service, Steps, Token};
+use steadycast_settings::{Findings, tree};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
-use steadycast_words::{Findings, tree};
 
 const END: Time = Time::NEVER;
 const PACKET: Bytes = Bytes::new(1000);

@@ -5,8 +5,8 @@ use steadycast_link::{
     Arq, BernoulliLoss, CoDel, Config, Drop, Ecn, Fate, GilbertLoss, Jitter, JitterDist, Limit, Link, ListLoss, Loss,
     Opportunities, Queue, Red, RedPreset, Reorder, RunLoss, Service, Steps,
 };
+use steadycast_settings::Packets;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
-use steadycast_words::Packets;
 
 const PACKET: Bytes = Bytes::new(1000);
 

@@ -1,7 +1,7 @@
 //! PIE (RFC 8033) on a link under overload.
 use steadycast_link::{Config, Drop, Ecn, Fate, Link, LinkProperties, Pie, Queue, Service, Steps};
+use steadycast_settings::{Findings, tree};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
-use steadycast_words::{Findings, tree};
 
 const PACKET: Bytes = Bytes::new(1000);
 

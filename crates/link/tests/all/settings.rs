@@ -2,8 +2,8 @@
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use steadycast_link::{Arq, Jitter, Limit, LinkProperties, Loss, Queue, Reorder};
+use steadycast_settings::{Declared, Findings, FromToml, ToToml, tree};
 use steadycast_units::{Rate, Span};
-use steadycast_words::{Declared, Findings, FromToml, ToToml, tree};
 
 const LINE: LinkProperties = LinkProperties { rate: Some(Rate::mbps(4)), delay: Span::millis(20) };
 

@@ -93,8 +93,8 @@ fn a_link_without_a_limit_for_a_while_could_carry_no_known_amount_then() {
 fn disciplines() -> Vec<Queue> {
     let limit = Limit::Packets(10);
     let read = |text: &str| {
-        let mut out = steadycast_words::Findings::new("queue.toml");
-        let item = steadycast_words::tree::from_toml(text, &mut out);
+        let mut out = steadycast_settings::Findings::new("queue.toml");
+        let item = steadycast_settings::tree::from_toml(text, &mut out);
         let line = steadycast_link::LinkProperties { rate: Some(Rate::mbps(8)), delay: Span::millis(10) };
         Queue::read(&item, &line, &mut out).unwrap_or_else(|| panic!("{text}"))
     };

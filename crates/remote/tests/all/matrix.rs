@@ -41,7 +41,7 @@ const PATHS: [(&str, Path); 3] = [
     ("20 Mb/s", link(20, 50, 0.0, 100)),
 ];
 
-/// Returns a path of `mbps` with a round trip and a queue in ms. The cap is a quarter above its rate. A fast path is run
+/// Returns a path of `mbps` with a round trip and a queue in ms. The cap is a quarter above its rate. A fast path runs
 /// for half the time, because it carries more packets per second.
 const fn link(mbps: u64, rtt: u64, loss: f64, queue: u64) -> Path {
     let (rate, cap) = (Rate::mbps(mbps), Rate::kbps(1_250 * mbps));

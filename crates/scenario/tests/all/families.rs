@@ -3,8 +3,8 @@
 use std::path::Path;
 use steadycast_link::RunLoss;
 use steadycast_scenario::{FlowIx, FlowKind, Limit, Loss, Queue, RateSpec, Scenario, Workload};
+use steadycast_settings::Packets;
 use steadycast_units::{Rate, Span};
-use steadycast_words::Packets;
 
 fn load(text: &str) -> Scenario {
     let loaded = Scenario::parse(text, Path::new("family.toml")).unwrap_or_else(|p| panic!("{p}"));

@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 use steadycast_scenario::{Problem, Scenario, schema};
-use steadycast_words::{Findings, tree};
+use steadycast_settings::{Findings, tree};
 
 /// Scenarios that have each table of the schema between them.
 const FILES: [&str; 3] = [

@@ -4,7 +4,7 @@ use crate::lab;
 
 use lab::{between, num, run};
 use serde_json::Value;
-use steadycast_ends::Record;
+use steadycast_endpoints::Record;
 
 /// One greedy video and a TCP.
 fn beside_tcp(lines: &str) -> String {

@@ -1,6 +1,6 @@
+use steadycast_settings::{Declared, Findings, Settings, tree};
 use steadycast_tcp::{Ack, Block, Config, ConfigError, Congestion, Hystart, Poll, Preset, Receiver, Sender};
 use steadycast_units::{Bytes, Span, Time};
-use steadycast_words::{Declared, Findings, Settings, tree};
 
 /// Reads the keys of a flow.
 fn read(text: &str) -> Result<Config, String> {

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use steadycast_control::registry::Factory;
 use steadycast_control::{FeedbackFormat, ReceiverId, Report, Setup};
-use steadycast_guest::{FaultSlot, Program, Timeouts};
+use steadycast_external::{FaultSlot, Program, Timeouts};
 use steadycast_units::{Rate, Seed, Span, Time};
 
 fn main() {

@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use steadycast_units::Span;
-//! use steadycast_words::{Findings, FromToml, Settings, Within, settings, tree};
+//! use steadycast_settings::{Findings, FromToml, Settings, Within, settings, tree};
 //!
 //! settings! {
 //!     /// A queue that keeps packets for a while.

@@ -1,6 +1,6 @@
 //! A path is told where a call shows it, and refused with its reason where not.
 
-use steadycast_imported::{Arrival, Call, Departure, Evidence, Exchange, Fate, Flight, Path, Unknown, Verdict};
+use steadycast_calltrace::{Arrival, Call, Departure, Evidence, Exchange, Fate, Flight, Path, Unknown, Verdict};
 use steadycast_units::{Bytes, PeerTime, Seed, Span, Time};
 
 /// A queue and who uses it: a call with 25 frames a second.

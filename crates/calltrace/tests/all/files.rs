@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use std::time::Duration;
-use steadycast_imported::{Call, Counts, Fate, Flight, Opener, Options, Side, counts, decisions, read, read_ends};
+use steadycast_calltrace::{Call, Counts, Fate, Flight, Opener, Options, Side, counts, decisions, read, read_ends};
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::rtcp::{Compound, PacketStatus, Ticks, TransportFeedback};
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};

@@ -4,8 +4,8 @@ use crate::half::Decided;
 use crate::one_line;
 use serde_json::{Map, Value};
 use steadycast_control::FeedbackFormat;
+use steadycast_settings::nearest;
 use steadycast_units::{Bytes, Rate, Span, Time};
-use steadycast_words::nearest;
 
 /// The version of the protocol.
 pub(crate) const VERSION: u64 = 1;

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use steadycast_control::{
     ExtraSent, FeedbackFormat, Limit, ReceiverId, Reception, Report, SenderHalf, Sent, Setup, Stream, Window,
 };
-use steadycast_guest::{Decided, Event, Half, Law};
+use steadycast_external::{Decided, Event, Half, Law};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
 /// A law that always returns the same decision and records the reports.

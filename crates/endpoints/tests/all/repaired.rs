@@ -3,7 +3,7 @@
 
 use steadycast_control::registry::{Chosen, Setup};
 use steadycast_control::{Mode, Notice, Stream};
-use steadycast_ends::{AgentIx, Arriving, Body, Intake, Out, VideoSink};
+use steadycast_endpoints::{AgentIx, Arriving, Body, Intake, Out, VideoSink};
 use steadycast_session::{
     Fragment, HeaderIds, Identity, Media, Profile, Received, Receiver, RepairSettings, RtcpSettings,
 };

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use steadycast_control::registry::Factory;
 use steadycast_control::{FeedbackFormat, Need, SenderHalf, Sent, Setup};
-use steadycast_guest::{Fault, FaultSlot, LOG_BYTES, Program, Timeouts};
+use steadycast_external::{Fault, FaultSlot, LOG_BYTES, Program, Timeouts};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
 fn setup() -> Setup {
@@ -200,7 +200,7 @@ proptest! {
         let told = half.decision();
         prop_assert!(told.target >= Rate::kbps(100) && told.target <= Rate::mbps(2));
         let line = bytes.strip_suffix(b"\n").filter(|line| !line.contains(&b'\n'));
-        let taken = line.is_some_and(|line| steadycast_guest::decision(line).is_ok());
+        let taken = line.is_some_and(|line| steadycast_external::decision(line).is_ok());
         prop_assert_eq!(slot.take().is_none(), taken);
         fs::remove_file(&path).unwrap();
     }
