@@ -30,6 +30,8 @@ struct SentPacket {
     arrived: bool,
     /// Whether the packet's fate was reported, or declared unknown.
     settled: bool,
+    /// Whether feedback does not cover the packet, so that its absence from feedback says nothing.
+    uncovered: bool,
 }
 
 /// The last 16,384 packets that a sender has sent on all its streams. Feedback refers to packets by numbers, which the
@@ -73,7 +75,15 @@ impl History {
         let mut seqs = self.packets.back().map_or([0; SEQ_SPACES], |last| last.seqs);
         seqs[seq_space(stream)] = seq;
         self.begun[seq_space(stream)].get_or_insert(number);
-        self.packets.push_back(SentPacket { at, size, stream, seqs, arrived: false, settled: false });
+        self.packets.push_back(SentPacket { at, size, stream, seqs, arrived: false, settled: false, uncovered: false });
+    }
+
+    /// Declares that feedback does not cover packet `number`. If feedback says that it is missing, that is ignored:
+    /// transport-wide feedback names a number that a receiver has left out as one that has not arrived.
+    pub fn leave_out(&mut self, number: u64) {
+        if let Some(left) = self.index(number).and_then(|index| self.packets.get_mut(index)) {
+            left.uncovered = true;
+        }
     }
 
     /// Returns the newest time of the receiver's clock in the feedback so far.
@@ -141,7 +151,7 @@ impl History {
     pub fn join(&mut self, number: u64, arrived: Option<PacketArrival>, joined: &mut Joined) {
         let Some(left) = self.index(number).and_then(|index| self.packets.get_mut(index)) else { return };
         // Repeated feedback must not count an arrival twice.
-        if left.arrived {
+        if left.arrived || left.uncovered && arrived.is_none() {
             return;
         }
         (left.arrived, left.settled) = (arrived.is_some(), true);

@@ -263,10 +263,12 @@ impl Remote {
 
     /// Does the same as [`Remote::sent_extra`] for a packet that feedback does not cover. Examples are a retransmission
     /// that receivers leave out of transport-wide feedback, and a QUIC packet that is never acknowledged. It counts in
-    /// the rate, no feedback is expected, and it is never lost. Media without feedback counts as padding.
+    /// the rate, no feedback is expected, and it is never lost, even if feedback names it as missing. Media without
+    /// feedback counts as padding.
     pub fn sent_uncovered(&mut self, at: Time, stream: Stream, size: Bytes) -> u64 {
         let stream = if stream == Stream::Media { Stream::Padding } else { stream };
         let (number, _, left) = self.number_packet(at, stream, size);
+        self.history.leave_out(number);
         // Without covered packets nothing drains the buffer, so it needs a bound.
         if self.uncovered.len() == MOST_UNCOVERED {
             self.uncovered.pop_front();
@@ -331,27 +333,37 @@ impl Remote {
     /// If all packets have the same arrival time, it is the time when the feedback was written or arrived. It is then
     /// valid for the newest packet only (RFC 9002, section 5.1), and the other packets are assumed to have the same
     /// delay.
-    pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = PacketResult>) {
+    ///
+    /// Returns the round-trip time that the feedback shows.
+    pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = PacketResult>) -> Option<Span> {
+        self.join(at, |at, history, joined| {
+            for PacketResult { number, arrived } in fates {
+                let known = |at: &PeerTime| at.as_nanos().unsigned_abs() <= CENTURY.as_nanos();
+                let arrived = arrived.map(|arrived| PacketArrival { at: arrived.at.filter(known), ..arrived });
+                history.join(number, arrived, joined);
+            }
+            joined.sort();
+            joined.spread();
+            // Transport-wide feedback has no time of writing, so the newest arrival is used.
+            let newest = joined.packets.iter().filter_map(|packet| packet.arrived?.at).max();
+            if let Some(newest) = newest {
+                joined.measure(at, newest);
+            }
+        })
+    }
+
+    /// Processes feedback that `read` joins with the history of sent packets, for callers that parse it themselves.
+    /// Returns the round-trip time that it shows.
+    pub fn join(&mut self, at: Time, read: impl FnOnce(Time, &mut History, &mut Joined)) -> Option<Span> {
         let at = self.advance(at);
         self.flush_uncovered();
         let Self { half, history, joined, unknown, .. } = self;
         joined.packets.clear();
-        for PacketResult { number, arrived } in fates {
-            let known = |at: &PeerTime| at.as_nanos().unsigned_abs() <= CENTURY.as_nanos();
-            let arrived = arrived.map(|arrived| PacketArrival { at: arrived.at.filter(known), ..arrived });
-            history.join(number, arrived, joined);
-        }
-        joined.sort();
-        joined.spread();
         joined.rtt = None;
-        // Transport-wide feedback has no time of writing, so the newest arrival is used.
-        let newest = joined.packets.iter().filter_map(|packet| packet.arrived?.at).max();
-        if let Some(newest) = newest {
-            joined.measure(at, newest);
-        }
+        read(at, history, joined);
         // Feedback that only repeats known fates must not restart timers.
         if joined.packets.is_empty() {
-            return;
+            return None;
         }
         history.overtaken(joined, unknown);
         if !unknown.is_empty() {
@@ -360,6 +372,7 @@ impl Remote {
         }
         let (rtt, packets) = (joined.rtt, &joined.packets[..]);
         half.on_report(&Report { at, from: RECEIVER, rtt, reception: None, body: None, packets, members: 2 });
+        rtt
     }
 
     /// Returns the current decision.

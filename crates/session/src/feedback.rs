@@ -1,78 +1,16 @@
-//! Per-packet feedback: the receiver reports each packet's arrival, and the sender joins the reports with its record of
-//! sent packets.
+//! The receiver's side of per-packet feedback: it reports each packet's arrival.
 
 use crate::MediaPacket;
 use crate::participant::Room;
 use std::collections::VecDeque;
-use steadycast_control::{FeedbackFormat, PacketArrival, Stream, Wake};
-use steadycast_remote::{History, Joined};
+use steadycast_control::{FeedbackFormat, Wake};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 use steadycast_wire::rtcp::{
-    Acknowledged, Arrived, Compound, CongestionFeedback, Packet, PacketArrival as Reported, PacketStatus,
-    StreamArrivals, Ticks, TransportFeedback,
+    CongestionFeedback, Packet, PacketArrival as Reported, PacketStatus, StreamArrivals, Ticks, TransportFeedback,
 };
 
 /// The default id of the header extension that carries the transport-wide sequence number.
 pub const TRANSPORT_NUMBER_ID: u8 = 14;
-
-/// Returns true if an RTCP packet is per-packet feedback in this format.
-pub(crate) fn is_packet_feedback(format: FeedbackFormat, packet: &Packet) -> bool {
-    match format {
-        FeedbackFormat::Rfc8888 => CongestionFeedback::is(packet),
-        FeedbackFormat::TransportWide => TransportFeedback::is(packet),
-        _ => false,
-    }
-}
-
-/// Maximum number of packets that are read from the feedback of one compound; further messages are ignored. It is twice
-/// what a sender remembers, and as many as this crate's receiver reports. A message of a few bytes can report 16,384
-/// packets.
-const MAX_PACKETS_PER_COMPOUND: usize = 1 << 15;
-
-/// Reads a compound's per-packet feedback in the agreed format and joins it with the sent packets. `stream_of` maps an
-/// SSRC to its stream. Returns `None` if no reported packet was sent, and the number of messages that were ignored
-/// beyond [`MAX_PACKETS_PER_COMPOUND`].
-pub(crate) fn join(
-    history: &mut History,
-    now: Time,
-    compound: &Compound,
-    format: FeedbackFormat,
-    stream_of: impl Fn(u32) -> Option<Stream>,
-) -> (Option<Joined>, u64) {
-    let to_arrival = |arrival: Option<Arrived>| arrival.map(|Arrived { at, ecn }| PacketArrival { at, ecn });
-    let (mut joined, mut any, mut read, mut unread) = (Joined::default(), false, 0, 0);
-    for packet in compound.packets.iter().filter(|packet| is_packet_feedback(format, packet)) {
-        let first = joined.packets.len();
-        if read >= MAX_PACKETS_PER_COMPOUND {
-            unread += 1;
-        } else if let Ok(Some(feedback)) = CongestionFeedback::from_packet(packet) {
-            let reported = feedback.reported_at(history.near());
-            for (ssrc, Acknowledged { seq, arrival }) in feedback.acknowledged(history.near()) {
-                read += 1;
-                let number = stream_of(ssrc).and_then(|stream| history.by_seq(stream, seq));
-                if let Some(number) = number {
-                    any = true;
-                    history.join(number, to_arrival(arrival), &mut joined);
-                }
-            }
-            joined.measure_from(first, now, reported);
-        } else if let Ok(Some(feedback)) = TransportFeedback::from_packet(packet) {
-            for Acknowledged { seq, arrival } in feedback.acknowledged(history.near()) {
-                read += 1;
-                if let Some(number) = history.by_low_bits(seq) {
-                    any = true;
-                    history.join(number, to_arrival(arrival), &mut joined);
-                }
-            }
-            // The transport-wide format has no report time; the newest arrival replaces it.
-            if let Some(newest) = history.near() {
-                joined.measure_from(first, now, newest);
-            }
-        }
-    }
-    joined.sort();
-    (any.then_some(joined), unread)
-}
 
 /// The arrival of a packet.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@
 //! A packet takes this way:
 //!
 //! ```text
-//! Sender::push_frame ─▶ Pacer ─▶ header, notice ─▶ Output::Media ═▶ the world ═▶ Receiver::on_media ─▶ receiver half
+//! Sender::push_frame ─▶ FrameQueue ─▶ header, notice ─▶ Output::Media ═▶ world ═▶ Receiver::on_media ─▶ receiver half
 //! sender half ◀─ Sender::on_rtcp ◀═ the world ◀═ Output::Rtcp ◀─ report block, body ◀─ Receiver::poll ◀┘
 //! ```
 
@@ -17,14 +17,11 @@ mod ecn;
 mod feedback;
 mod feedback_filter;
 mod media;
-mod pacer;
 mod participant;
 mod peers;
-mod probe;
 mod receiver;
 mod receiver_proof;
 mod repair;
-mod repair_share;
 mod report_limiter;
 mod sender;
 mod simulcast;
@@ -37,11 +34,9 @@ pub use ecn::{EcnCounts, EcnPath};
 pub use feedback::TRANSPORT_NUMBER_ID;
 pub use feedback_filter::{FeedbackDefence, OperatorControls};
 pub use media::{HeaderIds, Media, SendTime};
-pub use pacer::Backlog;
 pub use participant::{Identity, RtcpSettings};
-pub use probe::Probes;
 pub use receiver::{MediaPacket, Received, Receiver, Waiting};
-pub use repair::{PARITY_MORE, ParitySettings, Protected, Protection, Recovered, RepairSettings, Repairs, Requests};
+pub use repair::{PARITY_MORE, ParitySettings, Protected, Protection, Recovered, Requests};
 pub use sender::{CAP_BURST, FeedbackCounts, Sender, SenderSettings};
 pub use simulcast::Siblings;
 pub use standard::StandardReports;
@@ -49,6 +44,7 @@ pub use steadycast_control::FeedbackFormat;
 pub use steadycast_media::{Emit, Fragment, Frame, FrameKind, Part};
 pub use steadycast_remote::Replayed;
 pub use steadycast_rtcp::{Origin, Profile};
+pub use steadycast_sender::{Backlog, Probes, RepairSettings, Repairs};
 pub use unused::{UnusedCounts, UnusedReason};
 
 use steadycast_control::Wake;

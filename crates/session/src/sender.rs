@@ -1,20 +1,13 @@
 use crate::ecn::{EcnCheck, EcnCounts, EcnPath};
-use crate::feedback;
 use crate::media::{HeaderIds, overhead};
-use crate::pacer::Pacer;
 use crate::participant::{Farewell, Participant, Standing};
 use crate::peers::{Peers, STANDARD_REPORTS_GRACE};
-use crate::probe::{Prober, Probes};
 use crate::receiver_proof::SentReports;
-use crate::repair::{
-    AnnouncedPlayouts, Blocks, CachedPacket, MAX_REQUESTING_MEMBERS, NackContext, PARITY_MORE, Parity,
-    ParityRequestContext, Retransmission, RetransmissionCache,
-};
-use crate::repair_share::RepairShare;
+use crate::repair::{AnnouncedPlayouts, Blocks, MAX_REQUESTING_MEMBERS, PARITY_MORE, Parity, ParityRequestContext};
 use crate::report_limiter::ReportLimiter;
 use crate::{
-    Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings, Part, Protected, Protection,
-    RepairSettings, Repairs, RtcpSettings, Siblings,
+    Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings, Part, Probes, Protected,
+    Protection, RepairSettings, Repairs, RtcpSettings, Siblings,
 };
 use std::collections::VecDeque;
 use steadycast_control::promise::REPAIR_WITHIN_RATE;
@@ -24,6 +17,10 @@ use steadycast_control::{
 };
 use steadycast_remote::{History, Joined};
 use steadycast_rtcp::{Origin, Profile};
+use steadycast_sender::{
+    CachedPacket, FrameQueue, FrameRole, NackContext, Pace, PacketName, Prober, RepairBudget, RepairShare,
+    Retransmission, RetransmissionCache, feedback,
+};
 use steadycast_units::{Bytes, Chance, Ecn, Rate, Span, Stamp, Time, TokenBucket, sums};
 use steadycast_wire::ntp::{self, NtpEpoch};
 use steadycast_wire::rtcp::{
@@ -151,7 +148,9 @@ pub struct Sender {
     half: Box<dyn SenderHalf>,
     decision: Decision,
     changed: bool,
-    pacer: Pacer,
+    queue: FrameQueue<QueuedParts>,
+    pace: Pace,
+    emit: Emit,
     /// The token bucket of the cap.
     cap: Option<TokenBucket>,
     prober: Prober,
@@ -208,7 +207,8 @@ struct SoleReceiver {
 
 /// The sender's state of retransmission (RFC 4588).
 struct RetransmissionSender {
-    cache: RetransmissionCache,
+    cache: RetransmissionCache<(RtpHeader, Fragment)>,
+    budget: RepairBudget,
     /// The next extended sequence number of the retransmission stream.
     seq: u64,
     share: RepairShare,
@@ -287,6 +287,7 @@ impl RetransmissionSender {
         };
         Self {
             cache: RetransmissionCache::new(repair),
+            budget: RepairBudget::default(),
             seq: settings.first_seq.into(),
             share: RepairShare::default(),
             pacing_check,
@@ -404,11 +405,9 @@ impl Sender {
         Self {
             decision,
             changed: true,
-            pacer: Pacer::new(
-                emit,
-                (emit == Emit::Paced || settings.cap.is_some()).then_some(MAX_BACKLOG),
-                settings.credit,
-            ),
+            queue: FrameQueue::new((emit == Emit::Paced || settings.cap.is_some()).then_some(MAX_BACKLOG)),
+            pace: Pace::new(settings.credit),
+            emit,
             cap: settings.cap.map(|cap| TokenBucket::new(cap, settings.burst_above(cap))),
             prober: Prober::default(),
             participant,
@@ -521,7 +520,7 @@ impl Sender {
 
     /// Returns the pacer's backlog.
     pub fn backlog(&self) -> Backlog {
-        self.pacer.backlog()
+        self.queue.backlog()
     }
 
     /// Returns the results of the controller's probes.
@@ -584,12 +583,13 @@ impl Sender {
             return false;
         }
         if !self.allowance_left.take(self.half.allowance(), self.cost_on_wire(frame.size)) {
-            self.pacer.skip(frame.kind);
+            self.queue.skip(role_of(frame.kind));
             return false;
         }
         let drains = self.settings.cap.map_or(self.media_rate(), |cap| cap.min(self.media_rate()));
-        let taken = self.pacer.push(now, frame, parts, drains);
+        let taken = self.queue.admit(role_of(frame.kind), Bytes::ZERO, drains).is_some();
         if taken {
+            self.queue.add(now, frame.size, QueuedParts { frame: *frame, parts });
             self.report_queue(now, Some(frame.size));
         }
         taken
@@ -600,8 +600,8 @@ impl Sender {
         if self.settings.greedy {
             return;
         }
-        let age = self.pacer.head().map_or(Span::ZERO, |head| now.since(head.since));
-        self.half.on_queue(&MediaQueue { at: now, waiting: self.pacer.backlog().bytes, age, frame });
+        let age = self.queue.head().map_or(Span::ZERO, |head| now.since(head.since));
+        self.half.on_queue(&MediaQueue { at: now, waiting: self.queue.backlog().bytes, age, frame });
     }
 
     /// Returns the number of bytes that a frame of this size takes on the wire, headers included.
@@ -639,7 +639,7 @@ impl Sender {
     /// afterwards.
     pub fn stop(&mut self) {
         self.participant.leave();
-        self.pacer.clear();
+        self.queue.clear();
         if let Some(repair) = &mut self.repair {
             repair.cache.clear();
         }
@@ -787,7 +787,7 @@ impl Sender {
         let context = self.nack_context(now);
         let Some(repair) = &mut self.repair else { return };
         for number in nack.missing {
-            repair.cache.on_nack(&context, number);
+            repair.cache.on_nack(&context, &mut repair.budget, number);
         }
     }
 
@@ -797,7 +797,7 @@ impl Sender {
         let context = self.nack_context(now);
         let Some(repair) = self.repair.as_mut().filter(|_| self.settings.rtcp.authenticated) else { return };
         for lost in packets.iter().filter(|packet| packet.stream == Stream::Repair && packet.arrived.is_none()) {
-            repair.cache.on_lost(&context, lost.number);
+            repair.cache.on_lost(&context, &mut repair.budget, lost.number);
         }
     }
 
@@ -925,7 +925,12 @@ impl Sender {
             _ if parity == Some(ssrc) => Some(Stream::Parity),
             _ => None,
         };
-        let (joined, unread) = feedback::join(history, now, compound, format, stream_of);
+        let find = |history: &History, name| match name {
+            PacketName::Transport(low) => history.by_low_bits(low),
+            PacketName::Rtp { ssrc, seq } => stream_of(ssrc).and_then(|stream| history.by_seq(stream, seq)),
+            PacketName::Own(_) => None,
+        };
+        let (joined, unread) = feedback::join(history, now, compound, format, find);
         self.feedback.refused += unread;
         joined
     }
@@ -1109,7 +1114,7 @@ impl Sender {
             // what is left.
             let again = if repairs { self.send_repair(now) } else { None };
             let extra = again.or_else(|| self.send_parity(now));
-            let waits = self.settings.greedy || self.pacer.head().is_some();
+            let waits = self.settings.greedy || self.queue.head().is_some();
             let extra = extra.or_else(|| if waits { None } else { self.send_padding(now) });
             let media = extra.unwrap_or_else(|| self.send_media(now));
             self.ecn.on_sent(now, media.number);
@@ -1137,10 +1142,13 @@ impl Sender {
         let closed = self.decision.window.is_some_and(Window::is_closed);
         let repairs = self.repair.as_ref().is_some_and(|repair| repair.cache.has_waiting());
         let parity = self.parity.as_ref().is_some_and(|parity| parity.blocks.waits());
-        let waits = self.settings.greedy || self.pacer.head().is_some() || repairs || parity || self.pads_for_probe();
+        let waits = self.settings.greedy || self.queue.head().is_some() || repairs || parity || self.pads_for_probe();
         let capped = || self.cap.map_or(Time::ZERO, |bucket| bucket.holds_at(self.settings.packet));
         // The cap applies to all streams, so it delays media and repair alike.
-        (waits && !closed).then(|| self.pacer.due(self.departure_rate()).max(capped()))
+        (waits && !closed).then(|| match self.emit {
+            Emit::Paced => self.pace.due(self.departure_rate()).max(capped()),
+            Emit::Burst => capped(),
+        })
     }
 
     /// Returns true if padding is sent when no other packet waits: a probe is in progress.
@@ -1156,7 +1164,7 @@ impl Sender {
 
     /// Charges a packet of any stream to the pacer and to the cap.
     fn count_departure(&mut self, now: Time, size: Bytes, pacing: Rate) {
-        self.pacer.sent(now, size, pacing);
+        self.pace.sent(now, size, pacing);
         if let Some(bucket) = &mut self.cap {
             bucket.take(now, size);
         }
@@ -1174,10 +1182,10 @@ impl Sender {
         let limit = self.settings.packet.saturating_sub(self.number_of_original());
         // At least one byte, so that a frame ends even if the headers fill the packet.
         let room = |cost: Bytes| limit.saturating_sub(cost).max(Bytes::new(1));
-        let ready = self.pacer.head().map_or(now, |head| head.since);
+        let ready = self.queue.head().map_or(now, |head| head.since);
         let cost = self.overhead(&header, &Notice::NONE).max(self.notice_cost);
-        let (frame, offset, rest, part) = match self.pacer.head() {
-            Some(head) => (head.frame, head.offset, head.rest(), head.parts.front().copied()),
+        let (frame, offset, rest, part) = match self.queue.head() {
+            Some(head) => (head.content.frame, head.taken, head.rest(), head.content.parts.front().copied()),
             None => {
                 let frame = Frame { index: self.greedy_frame, kind: FrameKind::P, size: room(cost), sampled: now };
                 (frame, Bytes::ZERO, frame.size, None)
@@ -1224,12 +1232,12 @@ impl Sender {
         if self.settings.greedy {
             self.greedy_frame = self.greedy_frame.wrapping_add(1);
         } else {
-            self.pacer.take(len);
+            self.queue.take(len, |head| head.parts.pop_front());
         }
         self.count_departure(now, size, self.departure_rate());
         let early = self.prober.on_sent(self.half.probe(), size);
-        self.pacer.charge_early(early);
-        if !self.settings.greedy && self.pacer.head().is_none() && !self.pads_for_probe() {
+        self.pace.charge_early(early);
+        if !self.settings.greedy && self.queue.head().is_none() && !self.pads_for_probe() {
             self.prober.ran_dry();
         }
         // RFC 3550, section 6.3.8: a member that has sent data counts as a sender.
@@ -1238,7 +1246,7 @@ impl Sender {
         self.octets = self.octets.wrapping_add(u32::from(media.header.payload_len));
         // Controllers have to know whether the media, not the network, limits the rate ("data-limited" in RFC 5348,
         // section 4.3).
-        let data_limited = !self.settings.greedy && self.pacer.head().is_none();
+        let data_limited = !self.settings.greedy && self.queue.head().is_none();
         self.half.on_sent(&Sent { at: now, left: now, number: self.number, seq: self.seq, size, data_limited });
         self.report_queue(now, None);
         self.number += 1;
@@ -1269,7 +1277,15 @@ impl Sender {
         let size = again + Bytes::new(u64::from(header.payload_len));
         repair.cache.on_sent(
             media.seq,
-            CachedPacket { header, fragment, kind, ready, sent: now, size, queued: false, resent_as: None },
+            CachedPacket {
+                content: (header, fragment),
+                role: role_of(kind),
+                ready,
+                sent: now,
+                size,
+                queued: false,
+                resent_as: None,
+            },
         );
         repair.share.on_sent(now, media.size, false);
         if self.settings.emit == Emit::Paced {
@@ -1293,7 +1309,7 @@ impl Sender {
         &mut self,
         now: Time,
         original: u64,
-        packet: &CachedPacket,
+        packet: &CachedPacket<(RtpHeader, Fragment)>,
         stream: Stream,
         pacing: Rate,
     ) -> Option<Media> {
@@ -1301,7 +1317,8 @@ impl Sender {
         let repair = self.repair.as_mut()?;
         let RepairSettings { ssrc, payload_type, .. } = repair.cache.settings;
         let rtx = RtxStream { payload_type, apt: self.settings.payload_type, ssrc, media };
-        let header = rtx.header(repair.seq as u16, &packet.header).ok()?;
+        let (original_header, fragment) = packet.content;
+        let header = rtx.header(repair.seq as u16, &original_header).ok()?;
         let header = RtpHeader { send_time: Some(Stamp::of(now)), ..header };
         let (seq, size, number) = (repair.seq, packet.size, self.number);
         repair.seq += 1;
@@ -1316,7 +1333,7 @@ impl Sender {
         self.half.on_extra_sent(&ExtraSent { at: now, left: now, number, stream, size });
         self.read_decision();
         let transport = numbered.then_some(number as u16);
-        let (notice, fragment, repairs) = (Notice::NONE, packet.fragment, Some(original));
+        let (notice, repairs) = (Notice::NONE, Some(original));
         let (ids, ecn) = (self.settings.ids, self.ecn.field());
         Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
     }
@@ -1489,6 +1506,21 @@ impl Sender {
                 siblings.set_rate(self.decision.target);
             }
         }
+    }
+}
+
+/// A frame in the queue, and its parts that have not been sent; empty if only the size matters.
+#[derive(Clone, Debug)]
+struct QueuedParts {
+    frame: Frame,
+    parts: VecDeque<Part>,
+}
+
+const fn role_of(kind: FrameKind) -> FrameRole {
+    match kind {
+        FrameKind::I => FrameRole::Key,
+        FrameKind::P => FrameRole::Reference,
+        FrameKind::B => FrameRole::Disposable,
     }
 }
 

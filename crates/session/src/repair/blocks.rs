@@ -5,10 +5,10 @@
 //! covers. [`Solver`] at a receiver detects that a block can be recovered: as many of its packets, parity included,
 //! have arrived as it has media packets. The caller that holds the bytes then computes the lost ones.
 
-use super::{DEFAULT_USEFUL_TIME, RepairBudget};
 use crate::Fragment;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use steadycast_sender::{DEFAULT_USEFUL_TIME, RepairBudget};
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::parity::{HEADER, MAX_PACKETS, MAX_PARITIES, ParityHeader, SYMBOL_HEAD};
 use steadycast_wire::rtcp::BlockRequest;

@@ -1,4 +1,5 @@
-use super::{RepairSettings, Requests};
+use super::Requests;
+use crate::RepairSettings;
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{OneWay, PeerTime, Span, Time};
 use steadycast_wire::rtcp::Nack;

@@ -9,6 +9,7 @@ mod compounds;
 mod embed;
 mod feedback;
 mod group;
+mod kit;
 mod latecomers;
 mod members;
 mod nack;

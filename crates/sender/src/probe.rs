@@ -18,7 +18,7 @@ pub struct Probes {
 /// Sends one probe after the other. A probe begins with the first packet that is sent after the controller requests it.
 /// It ends when it has its packets and bytes, or when no packet waits. Each id is sent once.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Prober {
+pub struct Prober {
     running: Option<Running>,
     /// The id of the last probe that has begun.
     begun: Option<u32>,
@@ -35,12 +35,13 @@ struct Running {
 }
 
 impl Prober {
-    pub(crate) const fn counts(&self) -> Probes {
+    /// Returns the counts of the probes so far.
+    pub const fn counts(&self) -> Probes {
         self.counts
     }
 
     /// Updates the probe that the controller requests.
-    pub(crate) fn request(&mut self, wanted: Option<Probe>) {
+    pub fn request(&mut self, wanted: Option<Probe>) {
         let new = wanted.map(|probe| probe.id).filter(|id| self.begun != Some(*id));
         if self.pending.is_some_and(|pending| new != Some(pending)) {
             self.counts.skipped += 1;
@@ -49,19 +50,19 @@ impl Prober {
     }
 
     /// Returns the probe's rate while one is in progress.
-    pub(crate) fn rate(&self) -> Option<Rate> {
+    pub fn rate(&self) -> Option<Rate> {
         self.running.map(|running| running.probe.rate)
     }
 
     /// Returns true if the probe in progress is filled with padding. A probe within the pacing rate only uses packets
     /// that wait.
-    pub(crate) fn pads(&self) -> bool {
+    pub fn pads(&self) -> bool {
         self.running.is_some_and(|running| !running.probe.within)
     }
 
     /// Counts a sent packet, which starts the requested probe if none is in progress. Padding starts none. If the
     /// packet ends a probe within the pacing rate, returns the number of bytes that were sent too early.
-    pub(crate) fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) -> Bytes {
+    pub fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) -> Bytes {
         if self.running.is_none() {
             self.running = wanted
                 .filter(|probe| self.begun != Some(probe.id) && probe.rate > Rate::ZERO)
@@ -83,7 +84,7 @@ impl Prober {
     }
 
     /// Ends the probe, because no packet waits.
-    pub(crate) fn ran_dry(&mut self) {
+    pub fn ran_dry(&mut self) {
         if self.running.take().is_some() {
             self.counts.cut += 1;
         }

@@ -21,7 +21,7 @@ struct Step {
 
 /// Measures repair's share of the sent bytes.
 #[derive(Debug, Default)]
-pub(crate) struct RepairShare {
+pub struct RepairShare {
     /// The steps of the last second, the newest last.
     steps: VecDeque<Step>,
     began: Time,
@@ -30,7 +30,7 @@ pub(crate) struct RepairShare {
 
 impl RepairShare {
     /// Counts a sent packet.
-    pub(crate) fn on_sent(&mut self, now: Time, size: Bytes, repair: bool) {
+    pub fn on_sent(&mut self, now: Time, size: Bytes, repair: bool) {
         self.pass(now);
         if let Some(step) = self.steps.back_mut() {
             step.all += size.as_f64();
@@ -40,7 +40,7 @@ impl RepairShare {
 
     /// Returns the part of `rate` that is left for the media, if repair continues as in the last second or by the long
     /// mean, whichever is larger.
-    pub(crate) fn left(&mut self, now: Time, rate: Rate) -> Rate {
+    pub fn left(&mut self, now: Time, rate: Rate) -> Rate {
         self.pass(now);
         let share = self.long.max(self.short()).min(MAX_REPAIR_SHARE);
         if share > 0.0 { rate.scale(1.0 - share) } else { rate }

@@ -1,8 +1,6 @@
-use super::{DEFAULT_USEFUL_TIME, RepairBudget, RepairSettings, Repairs};
-use crate::{Fragment, FrameKind};
+use crate::{DEFAULT_USEFUL_TIME, FrameRole, RepairBudget, RepairSettings, Repairs};
 use std::collections::{BTreeSet, VecDeque};
 use steadycast_units::{Bytes, Rate, Span, Time};
-use steadycast_wire::rtp::RtpHeader;
 
 /// Number of RTT samples that are kept. Their minimum estimates the path's RTT without queueing.
 const RTT_SAMPLES: usize = 16;
@@ -17,75 +15,87 @@ const MAX_CACHED_PACKETS: usize = 1 << 14;
 
 /// A sent packet that a NACK may request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CachedPacket {
-    pub(crate) header: RtpHeader,
-    pub(crate) fragment: Fragment,
-    pub(crate) kind: FrameKind,
+pub struct CachedPacket<P> {
+    /// The packet, or what identifies it.
+    pub content: P,
+    /// The role of the packet's frame.
+    pub role: FrameRole,
     /// The time at which the encoder delivered the packet's frame.
-    pub(crate) ready: Time,
+    pub ready: Time,
     /// The time of the latest transmission: the original or its last retransmission.
-    pub(crate) sent: Time,
+    pub sent: Time,
     /// The IP size of the packet as a retransmission.
-    pub(crate) size: Bytes,
+    pub size: Bytes,
     /// Whether the packet waits in the retransmission queue.
-    pub(crate) queued: bool,
+    pub queued: bool,
     /// The number, across all streams of the session, of the last retransmission.
-    pub(crate) resent_as: Option<u64>,
+    pub resent_as: Option<u64>,
 }
 
 /// A packet that is to be retransmitted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Retransmission {
+pub struct Retransmission<P> {
     /// The original's extended sequence number.
-    pub(crate) seq: u64,
+    pub seq: u64,
     /// The original packet.
-    pub(crate) packet: CachedPacket,
+    pub packet: CachedPacket<P>,
 }
 
 /// Context of a NACK: what decides whether a packet can be retransmitted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NackContext {
+pub struct NackContext {
     /// The time at which the NACK arrived.
-    pub(crate) now: Time,
+    pub now: Time,
     /// The controller's target rate.
-    pub(crate) target: Rate,
+    pub target: Rate,
     /// The IP size of a full packet.
-    pub(crate) packet: Bytes,
+    pub packet: Bytes,
     /// Whether the controller is at its lower limit. Only packets of I frames are then retransmitted.
-    pub(crate) scarce: bool,
+    pub scarce: bool,
     /// The longest play-out delay that receivers announced, if any did.
-    pub(crate) announced_playout: Option<Span>,
+    pub announced_playout: Option<Span>,
 }
 
 /// The sender's history of sent packets, from which it answers NACKs (RFC 4588).
-#[derive(Debug, Default)]
-pub(crate) struct RetransmissionCache {
-    pub(crate) settings: RepairSettings,
-    packets: VecDeque<CachedPacket>,
+#[derive(Debug)]
+pub struct RetransmissionCache<P> {
+    /// The settings of the retransmission stream.
+    pub settings: RepairSettings,
+    packets: VecDeque<CachedPacket<P>>,
     /// The extended sequence number of the oldest cached packet.
     first: u64,
     /// The packets to be retransmitted, ordered by deadline, then I frames first, then by sequence number.
     queue: BTreeSet<(Time, bool, u64)>,
-    budget: RepairBudget,
     rtt_samples: VecDeque<Span>,
     /// Mean and variation of the time from a transmission to the packet's next retransmission. Estimated as in RFC
     /// 6298, except that the first sample's variation is an eighth of it, not half.
     resend_delay: Option<(Span, Span)>,
     /// The RTP timestamp of the frame that is being sent, and the time of its first packet.
     departing_frame: Option<(u32, Time)>,
-    pub(crate) counts: Repairs,
+    /// The counts of retransmissions and of refused requests.
+    pub counts: Repairs,
 }
 
-impl RetransmissionCache {
-    pub(crate) fn new(settings: RepairSettings) -> Self {
-        Self { settings, ..Self::default() }
+impl<P: Copy> RetransmissionCache<P> {
+    /// Creates an empty cache.
+    pub fn new(settings: RepairSettings) -> Self {
+        Self {
+            settings,
+            packets: VecDeque::new(),
+            first: 0,
+            queue: BTreeSet::new(),
+            rtt_samples: VecDeque::new(),
+            resend_delay: None,
+            departing_frame: None,
+            counts: Repairs::default(),
+        }
     }
 
     /// Adds an original that is being sent. `seq` is the previous number plus one; after a gap the cache starts empty.
-    pub(crate) fn on_sent(&mut self, seq: u64, packet: CachedPacket) {
+    pub fn on_sent(&mut self, seq: u64, packet: CachedPacket<P>) {
         let age = MIN_RETENTION.max(self.settings.useful() + self.round_trip());
         // A queued packet stays, because the queue refers to it by its position.
-        let old = |first: &CachedPacket| packet.sent.since(first.sent) > age && !first.queued;
+        let old = |first: &CachedPacket<P>| packet.sent.since(first.sent) > age && !first.queued;
         while self.packets.len() == MAX_CACHED_PACKETS || self.packets.front().is_some_and(old) {
             self.packets.pop_front();
             self.first += 1;
@@ -99,7 +109,7 @@ impl RetransmissionCache {
     }
 
     /// Adds an RTT sample.
-    pub(crate) fn on_round_trip(&mut self, rtt: Span) {
+    pub fn on_round_trip(&mut self, rtt: Span) {
         if self.rtt_samples.len() == RTT_SAMPLES {
             self.rtt_samples.pop_front();
         }
@@ -109,7 +119,7 @@ impl RetransmissionCache {
     /// Applies the play-out delay that a receiver announced. It counts from when the receiver misses a packet, so it
     /// also extends the useful time of packets that were sent late. Returns whether an RTT has been measured: without
     /// one, the number of possible retransmissions is unknown.
-    pub(crate) fn on_playout(&mut self, announced_playout: Span) -> bool {
+    pub fn on_playout(&mut self, announced_playout: Span) -> bool {
         self.settings.playout = self.settings.playout.max(Some(announced_playout.max(DEFAULT_USEFUL_TIME)));
         !self.rtt_samples.is_empty()
     }
@@ -126,7 +136,7 @@ impl RetransmissionCache {
     /// the detection of the loss, the RTCP interval, the way back and the pacer. The time that is available is the
     /// announced play-out delay. Without an announcement it is the useful time, minus what the frame `timestamp` has
     /// already spent in the pacer or half of `waited`. Only half counts, because a wait behind other frames passes.
-    pub(crate) fn possible_retransmissions(
+    pub fn possible_retransmissions(
         &mut self,
         now: Time,
         timestamp: u32,
@@ -145,28 +155,29 @@ impl RetransmissionCache {
     }
 
     /// Queues the packet that a NACK requests. Exceptions: it is not cached, is queued already, was sent within the
-    /// last RTT, would arrive too late, or retransmissions have used their share of the rate.
-    pub(crate) fn on_nack(&mut self, context: &NackContext, number: u16) {
+    /// last RTT, would arrive too late, or retransmissions have used their share of the rate, which `budget` holds for
+    /// all streams.
+    pub fn on_nack(&mut self, context: &NackContext, budget: &mut RepairBudget, number: u16) {
         let Some(newest) = (self.first + self.packets.len() as u64).checked_sub(1) else { return };
         let Some(seq) = newest.checked_sub(u64::from((newest as u16).wrapping_sub(number))) else { return };
         // A packet that was sent less than an RTT ago may still arrive: the NACK was sent before it could.
         let flight = if self.rtt_samples.is_empty() { DEFAULT_RTT } else { self.round_trip() };
         if self.get(seq).is_some_and(|cached| context.now.since(cached.sent) >= flight) {
-            self.send_again(context, seq);
+            self.send_again(context, budget, seq);
         }
     }
 
     /// Queues a packet again whose retransmission, sent under this number of all streams, is reported lost. No further
     /// NACK is needed.
-    pub(crate) fn on_lost(&mut self, context: &NackContext, number: u64) {
+    pub fn on_lost(&mut self, context: &NackContext, budget: &mut RepairBudget, number: u64) {
         if let Some(place) = self.packets.iter().position(|cached| cached.resent_as == Some(number)) {
-            self.send_again(context, self.first + place as u64);
+            self.send_again(context, budget, self.first + place as u64);
         }
     }
 
     /// Queues a packet for retransmission, unless it is queued already, would arrive too late, or the budget is used
     /// up.
-    fn send_again(&mut self, context: &NackContext, seq: u64) {
+    fn send_again(&mut self, context: &NackContext, budget: &mut RepairBudget, seq: u64) {
         let NackContext { now, target, packet, scarce, announced_playout } = *context;
         let (rtt, by) = (self.round_trip(), self.settings.useful());
         let Some(cached) = seq.checked_sub(self.first).and_then(|place| self.packets.get_mut(place as usize)) else {
@@ -174,7 +185,7 @@ impl RetransmissionCache {
         };
         // At the controller's floor there is not enough rate for all. I frames come first, since all later frames
         // depend on them.
-        if cached.queued || scarce && cached.kind != FrameKind::I {
+        if cached.queued || scarce && cached.role != FrameRole::Key {
             return;
         }
         let due = (cached.ready + by).before(rtt / 2);
@@ -184,21 +195,21 @@ impl RetransmissionCache {
             self.counts.stale += 1;
             return;
         }
-        if !self.budget.take(now, target, packet, cached.size) {
+        if !budget.take(now, target, packet, cached.size) {
             self.counts.refused += 1;
             return;
         }
         cached.queued = true;
-        self.queue.insert((due, cached.kind != FrameKind::I, seq));
+        self.queue.insert((due, cached.role != FrameRole::Key, seq));
     }
 
     /// Returns the extended sequence number of the oldest packet that may still be retransmitted.
-    pub(crate) fn first(&self) -> u64 {
+    pub fn first(&self) -> u64 {
         self.first
     }
 
     /// Drops queued packets that would arrive too late. Returns whether the queue still holds one.
-    pub(crate) fn waits(&mut self, now: Time) -> bool {
+    pub fn waits(&mut self, now: Time) -> bool {
         while self.queue.first().is_some_and(|(due, ..)| *due <= now) {
             let Some((.., seq)) = self.queue.pop_first() else { break };
             self.counts.stale += 1;
@@ -209,13 +220,18 @@ impl RetransmissionCache {
         !self.queue.is_empty()
     }
 
+    /// Returns the number of packets in the queue.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Returns whether the queue holds a packet, as of the last call of [`RetransmissionCache::waits`].
-    pub(crate) fn has_waiting(&self) -> bool {
+    pub fn has_waiting(&self) -> bool {
         !self.queue.is_empty()
     }
 
     /// Takes the next packet to retransmit from the queue. `number` is its number among the packets of all streams.
-    pub(crate) fn next(&mut self, now: Time, number: u64) -> Option<Retransmission> {
+    pub fn next(&mut self, now: Time, number: u64) -> Option<Retransmission<P>> {
         if !self.waits(now) {
             return None;
         }
@@ -233,17 +249,17 @@ impl RetransmissionCache {
     }
 
     /// Returns the packet that was sent last, for use as padding.
-    pub(crate) fn newest(&self) -> Option<Retransmission> {
+    pub fn newest(&self) -> Option<Retransmission<P>> {
         let packet = *self.packets.back()?;
         Some(Retransmission { seq: self.first + self.packets.len() as u64 - 1, packet })
     }
 
-    fn get(&mut self, seq: u64) -> Option<&mut CachedPacket> {
+    fn get(&mut self, seq: u64) -> Option<&mut CachedPacket<P>> {
         self.packets.get_mut(seq.checked_sub(self.first)? as usize)
     }
 
     /// Empties the cache and the queue.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.packets.clear();
         self.queue.clear();
     }

@@ -1,0 +1,80 @@
+//! Per-packet feedback, joined with the record of sent packets.
+
+use steadycast_control::{FeedbackFormat, PacketArrival};
+use steadycast_remote::{History, Joined};
+use steadycast_units::Time;
+use steadycast_wire::rtcp::{Acknowledged, Arrived, Compound, CongestionFeedback, Packet, TransportFeedback};
+
+/// The name of a packet in feedback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PacketName {
+    /// The transport-wide sequence number.
+    Transport(u16),
+    /// The SSRC and the sequence number of RTP, as in RFC 8888.
+    Rtp {
+        /// The SSRC.
+        ssrc: u32,
+        /// The RTP sequence number.
+        seq: u16,
+    },
+    /// A number of the caller's own, for example QUIC's packet number.
+    Own(u64),
+}
+
+/// Returns true if an RTCP packet is per-packet feedback in this format.
+pub fn is_packet_feedback(format: FeedbackFormat, packet: &Packet) -> bool {
+    match format {
+        FeedbackFormat::Rfc8888 => CongestionFeedback::is(packet),
+        FeedbackFormat::TransportWide => TransportFeedback::is(packet),
+        _ => false,
+    }
+}
+
+/// Maximum number of packets that are read from the feedback of one compound; further messages are ignored. It is twice
+/// what a sender remembers, and as many as a Steadycast receiver reports. A message of a few bytes can report 16,384
+/// packets.
+const MAX_PACKETS_PER_COMPOUND: usize = 1 << 15;
+
+/// Reads a compound's per-packet feedback in the agreed format and joins it with the sent packets. `find` returns the
+/// number of the packet that a report names. Returns `None` if no reported packet was sent, and the number of messages
+/// that were ignored, because the compound covers more packets than one may.
+pub fn join(
+    history: &mut History,
+    now: Time,
+    compound: &Compound,
+    format: FeedbackFormat,
+    find: impl Fn(&History, PacketName) -> Option<u64>,
+) -> (Option<Joined>, u64) {
+    let to_arrival = |arrival: Option<Arrived>| arrival.map(|Arrived { at, ecn }| PacketArrival { at, ecn });
+    let (mut joined, mut any, mut read, mut unread) = (Joined::default(), false, 0, 0);
+    for packet in compound.packets.iter().filter(|packet| is_packet_feedback(format, packet)) {
+        let first = joined.packets.len();
+        if read >= MAX_PACKETS_PER_COMPOUND {
+            unread += 1;
+        } else if let Ok(Some(feedback)) = CongestionFeedback::from_packet(packet) {
+            let reported = feedback.reported_at(history.near());
+            for (ssrc, Acknowledged { seq, arrival }) in feedback.acknowledged(history.near()) {
+                read += 1;
+                if let Some(number) = find(history, PacketName::Rtp { ssrc, seq }) {
+                    any = true;
+                    history.join(number, to_arrival(arrival), &mut joined);
+                }
+            }
+            joined.measure_from(first, now, reported);
+        } else if let Ok(Some(feedback)) = TransportFeedback::from_packet(packet) {
+            for Acknowledged { seq, arrival } in feedback.acknowledged(history.near()) {
+                read += 1;
+                if let Some(number) = find(history, PacketName::Transport(seq)) {
+                    any = true;
+                    history.join(number, to_arrival(arrival), &mut joined);
+                }
+            }
+            // The transport-wide format has no report time; the newest arrival replaces it.
+            if let Some(newest) = history.near() {
+                joined.measure_from(first, now, newest);
+            }
+        }
+    }
+    joined.sort();
+    (any.then_some(joined), unread)
+}

@@ -1,0 +1,581 @@
+use crate::stream::{Queued, StreamState};
+use crate::{
+    Backlog, CachedPacket, EncoderTarget, FrameRole, MediaPacket, NackContext, Pace, PacketName, Prober, Probes,
+    RepairBudget, RepairShare, Repairs, Retransmission, StreamId, StreamKind, StreamSettings, feedback,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use steadycast_control::{Decision, FeedbackFormat, Limit, MediaQueue, Need, Stream, Wake, Window};
+use steadycast_remote::{Bounds, Given, Packet, PacketResult, ParamError, Remote};
+use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_wire::ParseError;
+use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack};
+
+/// The settings of a [`MediaSender`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MediaSettings {
+    /// The limits of the controller, and the properties of the stack's feedback.
+    pub bounds: Bounds,
+    /// The format of the per-packet feedback that [`MediaSender::on_rtcp`] reads.
+    pub format: FeedbackFormat,
+    /// Whether feedback covers retransmissions. Pion's and libwebrtc's receivers leave most of them out.
+    pub retransmissions_covered: bool,
+    /// Whether the stack can send padding, which fills a probe when no packet waits.
+    pub padding: bool,
+    /// The time at the pacing rate for which packets may wait. Beyond it frames are skipped.
+    pub max_backlog: Span,
+    /// The maximum delay of a late call of [`MediaSender::poll`] for which the pacer catches up. More would cause
+    /// bursts.
+    pub credit: Span,
+}
+
+impl MediaSettings {
+    /// Creates the settings of a stack with transport-wide feedback, whose retransmissions are not covered, and which
+    /// sends no padding. At most a second of packets waits, and the pacer catches up 20 ms.
+    pub const fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            format: FeedbackFormat::TransportWide,
+            retransmissions_covered: false,
+            padding: false,
+            max_backlog: Span::secs(1),
+            credit: Span::millis(20),
+        }
+    }
+}
+
+/// A packet that has to be sent now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Departure {
+    /// The stream of the packet.
+    pub stream: StreamId,
+    /// The caller's name of the packet. A retransmission, and padding, have the name of their original.
+    pub id: u64,
+    /// The RTP sequence number of the packet or of its original.
+    pub seq: u16,
+    /// The number among the packets of all streams. A transport-wide header extension carries its low 16 bits, unless
+    /// the caller names the packet otherwise ([`MediaSender::sent_as`]).
+    pub number: u64,
+    /// Whether the packet is media, a retransmission, parity or padding.
+    pub kind: Stream,
+    /// The IP size that was counted.
+    pub size: Bytes,
+}
+
+/// What a caller has to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Send this packet now.
+    Send(Departure),
+    /// The packet that waited under this name is not sent: a key frame has replaced its frame. Free it.
+    Dropped(StreamId, u64),
+    /// Wait until this time or the next event; `None`: until the next event.
+    Wait(Option<Wake>),
+}
+
+/// What [`MediaSender::on_rtcp`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RtcpCounts {
+    /// Packets whose fates were reported for the first time.
+    pub packets: u64,
+    /// Packets that a NACK requests.
+    pub nacked: u64,
+    /// Requests for a key frame.
+    pub key_frames: u64,
+    /// Feedback messages that were ignored, because the compound covers more packets than one may.
+    pub refused: u64,
+}
+
+/// The number of packets whose names are kept. It is that of the controller's history.
+const NAMED_PACKETS: usize = 1 << 14;
+/// Bytes that a retransmission has more than its original: the original's sequence number (RFC 4588, section 4).
+const ORIGINAL_SEQ: Bytes = Bytes::new(2);
+
+/// A sender of several streams around a controller, sans-IO.
+///
+/// The caller makes packets and keeps their bytes. It passes each packet to [`MediaSender::push`], calls
+/// [`MediaSender::poll`] until that returns [`Output::Wait`], and sends what it is told to send. Feedback goes into
+/// [`MediaSender::on_rtcp`], or joined into [`MediaSender::feedback`]. Before each frame it reads
+/// [`MediaSender::encoder`].
+///
+/// All times are of one clock of the caller, with any start.
+pub struct MediaSender {
+    remote: Remote,
+    settings: MediaSettings,
+    streams: Vec<StreamState>,
+    pace: Pace,
+    prober: Prober,
+    share: RepairShare,
+    budget: RepairBudget,
+    /// The numbers of the packets that have a name, and their order.
+    names: BTreeMap<PacketName, u64>,
+    named: VecDeque<(PacketName, u64)>,
+    /// Whether the caller has transport-wide sequence numbers of its own.
+    own_transport: bool,
+    dropped: VecDeque<(StreamId, u64)>,
+    /// The number of the next packet of any stream.
+    next: u64,
+    /// The stream of the newest packet that is cached.
+    newest: Option<StreamId>,
+}
+
+impl fmt::Debug for MediaSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (streams, backlog) = (self.streams.len(), self.backlog());
+        f.debug_struct("MediaSender").field("streams", &streams).field("backlog", &backlog).finish_non_exhaustive()
+    }
+}
+
+impl MediaSender {
+    /// Creates a sender around a controller of the registry, with `params` over its defaults.
+    ///
+    /// # Errors
+    /// As [`Remote::new`].
+    pub fn new(controller: &str, params: &[(String, Given)], settings: MediaSettings) -> Result<Self, ParamError> {
+        let mut bounds = settings.bounds.clone();
+        // The pacer sends bursts, so that a controller may request them.
+        bounds.offers.push(Need::Probes);
+        Ok(Self::around(Remote::new(controller, params, &bounds)?, settings))
+    }
+
+    /// Creates a sender around a controller of the caller's own, which has sent nothing so far.
+    pub fn around(remote: Remote, settings: MediaSettings) -> Self {
+        Self {
+            remote,
+            pace: Pace::new(settings.credit),
+            settings,
+            streams: Vec::new(),
+            prober: Prober::default(),
+            share: RepairShare::default(),
+            budget: RepairBudget::default(),
+            names: BTreeMap::new(),
+            named: VecDeque::new(),
+            own_transport: false,
+            dropped: VecDeque::new(),
+            next: 0,
+            newest: None,
+        }
+    }
+
+    /// Adds a stream. The order of video streams is that in which they get rate: the base layer first.
+    pub fn add_stream(&mut self, settings: StreamSettings) -> StreamId {
+        self.streams.push(StreamState::new(settings, self.settings.max_backlog));
+        StreamId(self.streams.len() as u32 - 1)
+    }
+
+    /// Returns the controller's present decision and its reason.
+    pub fn decision(&self) -> Decision {
+        self.remote.decision()
+    }
+
+    /// Returns the bytes that wait, of all streams, and the number of frames that were skipped.
+    pub fn backlog(&self) -> Backlog {
+        self.streams.iter().map(|stream| stream.queue.backlog()).fold(Backlog::default(), |all, one| Backlog {
+            bytes: all.bytes + one.bytes,
+            skipped: all.skipped + one.skipped,
+        })
+    }
+
+    /// Returns the counts of retransmissions, and of requests that were refused.
+    pub fn repairs(&self) -> Repairs {
+        let mut all = Repairs::default();
+        for cache in self.streams.iter().filter_map(|stream| stream.cache.as_ref()) {
+            all = all + cache.counts;
+        }
+        all
+    }
+
+    /// Returns the results of the controller's probes.
+    pub fn probes(&self) -> Probes {
+        self.prober.counts()
+    }
+
+    /// Returns what the encoder of a stream has to do with its next frame. A request for a key frame is returned once.
+    ///
+    /// Audio and parity have their reserved rate. Video streams share what is left, in their order: each gets up to its
+    /// maximum, and none if that is less than its minimum. The first one is never paused.
+    pub fn encoder(&mut self, now: Time, stream: StreamId) -> EncoderTarget {
+        let target = self.remote.decision().target;
+        let mut left = self.share.left(now, target);
+        let mut rate = Rate::ZERO;
+        let mut first = true;
+        for kind in [StreamKind::Audio, StreamKind::Parity, StreamKind::Video] {
+            for (n, state) in self.streams.iter().enumerate().filter(|(_, state)| state.settings.kind == kind) {
+                let StreamSettings { least, most, .. } = state.settings;
+                let video = kind == StreamKind::Video;
+                let part = left.min(most);
+                let part = if part < least && !(video && first) { Rate::ZERO } else { part };
+                first &= !video;
+                left = Rate::bps(left.as_bps().saturating_sub(part.as_bps()));
+                if n == stream.0 as usize {
+                    rate = part;
+                }
+            }
+        }
+        let full = self.is_full();
+        let key_frame = self.stream(stream).is_some_and(|state| state.take_key_frame(now, full));
+        let video = self.stream(stream).is_some_and(|state| state.settings.kind == StreamKind::Video);
+        EncoderTarget { rate, skip: video && full, key_frame }
+    }
+
+    fn is_full(&self) -> bool {
+        self.backlog().bytes.at(self.remote.decision().pacing) > self.settings.max_backlog
+    }
+
+    fn stream(&mut self, stream: StreamId) -> Option<&mut StreamState> {
+        self.streams.get_mut(stream.0 as usize)
+    }
+
+    /// Begins a frame that was encoded. Returns false if it has to be skipped, because too much waits; its packets
+    /// should then not get sequence numbers. If other frames depend on it, [`MediaSender::encoder`] requests a key
+    /// frame as soon as one can be sent. A key frame is always sent, and drops frames that wait before it if there are
+    /// too many.
+    ///
+    /// A caller that does not know frames need not call it.
+    pub fn frame(&mut self, now: Time, stream: StreamId, role: FrameRole) -> bool {
+        let (pacing, all) = (self.remote.decision().pacing, self.backlog().bytes);
+        let Some(state) = self.stream(stream) else { return false };
+        let others = all.saturating_sub(state.queue.backlog().bytes);
+        let dropped = state.queue.admit(role, others, pacing);
+        state.role = dropped.is_some().then_some(role);
+        if role == FrameRole::Key {
+            state.on_key_frame(now);
+        }
+        let Some(dropped) = dropped else { return false };
+        let packets = dropped.into_iter().flat_map(|frame| frame.content);
+        self.dropped.extend(packets.map(|queued| (stream, queued.packet.id)));
+        true
+    }
+
+    /// Adds a packet. Returns false if it is not taken: its frame was skipped, twice the maximum waits, it has no
+    /// size, or there is no such stream. Poll afterwards.
+    pub fn push(&mut self, now: Time, stream: StreamId, packet: &MediaPacket) -> bool {
+        let (pacing, most) = (self.remote.decision().pacing, self.settings.max_backlog * 2);
+        let waits = self.backlog().bytes.at(pacing);
+        let Some(state) = self.streams.get_mut(stream.0 as usize) else { return false };
+        let Some(role) = state.role.filter(|_| packet.size > Bytes::ZERO) else { return false };
+        if waits.is_zero() {
+            self.pace.resume(now, pacing);
+        }
+        // Frames that were not begun by `frame` have to be bounded as well.
+        if waits > most && role != FrameRole::Key {
+            return false;
+        }
+        let queued = Queued { packet: *packet, role, ready: now };
+        match packet.edge.first {
+            false if state.queue.head().is_some() => {
+                if let Some(packets) = state.queue.extend(packet.size) {
+                    let ready = packets.front().map_or(now, |first: &Queued| first.ready);
+                    packets.push_back(Queued { ready, ..queued });
+                }
+            }
+            _ => state.queue.add(now, packet.size, VecDeque::from([queued])),
+        }
+        state.frame_size = if packet.edge.first { packet.size } else { state.frame_size + packet.size };
+        if packet.edge.last && state.settings.kind == StreamKind::Video {
+            let frame = state.frame_size;
+            self.report_queue(now, Some(frame));
+        }
+        true
+    }
+
+    /// Reports the queue of video to the controller.
+    fn report_queue(&mut self, now: Time, frame: Option<Bytes>) {
+        let video = self.streams.iter().filter(|stream| stream.settings.kind == StreamKind::Video);
+        let waiting = video.clone().fold(Bytes::ZERO, |bytes, stream| bytes + stream.queue.backlog().bytes);
+        let oldest = video.filter_map(|stream| stream.queue.head()).map(|head| head.since).min();
+        let age = oldest.map_or(Span::ZERO, |since| now.since(since));
+        self.remote.queued(&MediaQueue { at: now, waiting, age, frame });
+    }
+
+    /// Names a packet that was sent, as feedback will name it, and returns its number for [`MediaSender::feedback`]
+    /// from then on ([`MediaSender::number`]). It is for a stack that assigns transport-wide sequence numbers itself,
+    /// for the sequence numbers of retransmissions (RFC 8888), and for numbers of another protocol.
+    pub fn sent_as(&mut self, number: u64, name: PacketName) {
+        self.own_transport |= matches!(name, PacketName::Transport(_));
+        if self.named.len() == NAMED_PACKETS
+            && let Some((name, number)) = self.named.pop_front()
+            && self.names.get(&name) == Some(&number)
+        {
+            self.names.remove(&name);
+        }
+        self.names.insert(name, number);
+        self.named.push_back((name, number));
+    }
+
+    /// Returns the number of the packet with this name; `None` if it is unknown.
+    pub fn number(&self, name: PacketName) -> Option<u64> {
+        match name {
+            PacketName::Transport(low) if !self.own_transport => self.remote.number(low),
+            _ => self.names.get(&name).copied(),
+        }
+    }
+
+    /// Reads an RTCP compound: per-packet feedback in the agreed format, NACKs and requests for key frames. All else is
+    /// ignored. Poll afterwards.
+    ///
+    /// # Errors
+    /// The datagram is not RTCP.
+    pub fn on_rtcp(&mut self, now: Time, datagram: &[u8]) -> Result<RtcpCounts, ParseError> {
+        let compound = Compound::parse(datagram)?;
+        let mut counts = RtcpCounts::default();
+        let mut lost = Vec::new();
+        let Self { remote, names, own_transport, settings, .. } = self;
+        let rtt = remote.join(now, |now, history, joined| {
+            let (read, refused) =
+                feedback::join(history, now, &compound, settings.format, |history, name| match name {
+                    PacketName::Transport(low) if !*own_transport => history.by_low_bits(low),
+                    _ => names.get(&name).copied(),
+                });
+            counts.refused = refused;
+            if let Some(read) = read {
+                *joined = read;
+            }
+            counts.packets = joined.packets.len() as u64;
+            let repairs = joined.packets.iter().filter(|packet| packet.stream == Stream::Repair);
+            lost.extend(repairs.filter(|packet| packet.arrived.is_none()).map(|packet| packet.number));
+        });
+        self.after_feedback(now, rtt, &lost);
+        for packet in &compound.packets {
+            if let Ok(Some(nack)) = Nack::from_packet(packet) {
+                counts.nacked += nack.missing.len() as u64;
+                if let Some(stream) = self.stream_of(nack.media) {
+                    for seq in nack.missing {
+                        self.resend(now, stream, seq);
+                    }
+                }
+            }
+            for request in KeyFrameRequest::all(packet) {
+                let (KeyFrameRequest::PictureLoss { media, .. } | KeyFrameRequest::FullIntra { media, .. }) = request;
+                if let Some(stream) = self.stream_of(media) {
+                    counts.key_frames += 1;
+                    self.request_key_frame(stream);
+                }
+            }
+        }
+        Ok(counts)
+    }
+
+    fn stream_of(&self, ssrc: u32) -> Option<StreamId> {
+        self.streams.iter().position(|stream| stream.settings.ssrc == ssrc).map(|n| StreamId(n as u32))
+    }
+
+    /// Processes feedback that the stack has joined, as [`Remote::feedback`] does. Poll afterwards.
+    pub fn feedback(&mut self, now: Time, fates: impl IntoIterator<Item = PacketResult>) {
+        let mut missing = Vec::new();
+        let fates = fates.into_iter().inspect(|fate| {
+            if fate.arrived.is_none() {
+                missing.push(fate.number);
+            }
+        });
+        let rtt = self.remote.feedback(now, fates);
+        self.after_feedback(now, rtt, &missing);
+    }
+
+    /// Retransmits again what was lost as a retransmission, and reads what the feedback changed.
+    fn after_feedback(&mut self, now: Time, rtt: Option<Span>, lost: &[u64]) {
+        let context = self.nack_context(now);
+        for cache in self.streams.iter_mut().filter_map(|stream| stream.cache.as_mut()) {
+            if let Some(rtt) = rtt {
+                cache.on_round_trip(rtt);
+            }
+            if self.settings.retransmissions_covered {
+                lost.iter().for_each(|number| cache.on_lost(&context, &mut self.budget, *number));
+            }
+        }
+        self.prober.request(self.remote.probe());
+    }
+
+    fn nack_context(&self, now: Time) -> NackContext {
+        let Decision { target, limit, .. } = self.remote.decision();
+        let (packet, scarce) = (self.settings.bounds.packet, limit == Limit::Floor);
+        NackContext { now, target, packet, scarce, announced_playout: None }
+    }
+
+    /// Requests that a packet is retransmitted, for a stack that reads NACKs itself. Returns false if it will not be:
+    /// it waits already, was sent less than a round trip ago, is not cached, or repairs have had their share of the
+    /// rate. Poll afterwards.
+    pub fn resend(&mut self, now: Time, stream: StreamId, seq: u16) -> bool {
+        let context = self.nack_context(now);
+        let Some(state) = self.streams.get_mut(stream.0 as usize) else { return false };
+        let Some(cache) = &mut state.cache else { return false };
+        let before = cache.queued();
+        cache.on_nack(&context, &mut self.budget, seq);
+        cache.queued() > before
+    }
+
+    /// Requests a key frame, for a stack that reads PLI and FIR itself. All requests within 0.5 s are answered by one.
+    pub fn request_key_frame(&mut self, stream: StreamId) {
+        if let Some(state) = self.stream(stream) {
+            state.requested = true;
+        }
+    }
+
+    /// Declares that feedback will not cover a packet, as [`Remote::forget`] does.
+    pub fn forget(&mut self, number: u64) {
+        self.remote.forget(number);
+    }
+
+    /// Returns what the caller has to do now. Call it until it returns [`Output::Wait`], after each other call and when
+    /// the time has come. It may be called late: the pacer catches up [`MediaSettings::credit`].
+    pub fn poll(&mut self, now: Time) -> Output {
+        if let Some((stream, id)) = self.dropped.pop_front() {
+            return Output::Dropped(stream, id);
+        }
+        if self.remote.wake().is_some_and(|wake| wake.at <= now) {
+            self.remote.timer(now);
+            self.prober.request(self.remote.probe());
+        }
+        if let Some(stream) = self.oldest(StreamKind::Audio) {
+            return self.send_head(now, stream);
+        }
+        let repair = self.waiting_repair(now);
+        let due = self.due(repair.is_some());
+        if due.is_some_and(|due| due <= now) {
+            let sent = match repair {
+                Some(stream) => self.send_repair(now, stream),
+                None => None,
+            };
+            let next = || self.oldest(StreamKind::Parity).or_else(|| self.oldest(StreamKind::Video));
+            if let Some(departure) = sent {
+                return Output::Send(departure);
+            }
+            return match next() {
+                Some(stream) => self.send_head(now, stream),
+                None => self.send_padding(now),
+            };
+        }
+        self.wait(now, due)
+    }
+
+    fn wait(&self, now: Time, due: Option<Time>) -> Output {
+        let media = due.map(|at| Wake { at, why: "pacer" });
+        let soonest = self.remote.wake().into_iter().chain(media).min_by_key(|wake| wake.at);
+        // A wake-up in the past would make the caller poll forever without any progress of time.
+        Output::Wait(soonest.map(|wake| Wake { at: wake.at.max(now + Span::nanos(1)), ..wake }))
+    }
+
+    /// Returns when the next packet, other than audio, may be sent; `None` if there is none or the window is closed.
+    fn due(&self, repair: bool) -> Option<Time> {
+        let waits = repair
+            || self.oldest(StreamKind::Parity).is_some()
+            || self.oldest(StreamKind::Video).is_some()
+            || self.pads();
+        let closed = self.remote.decision().window.is_some_and(Window::is_closed);
+        (waits && !closed).then(|| self.pace.due(self.departure_rate()))
+    }
+
+    /// Returns the stream of this kind whose oldest frame has waited longest.
+    fn oldest(&self, kind: StreamKind) -> Option<StreamId> {
+        let streams = self.streams.iter().enumerate().filter(|(_, stream)| stream.settings.kind == kind);
+        let heads = streams.filter_map(|(n, stream)| Some((stream.queue.head()?.since, n)));
+        heads.min().map(|(_, n)| StreamId(n as u32))
+    }
+
+    /// Returns a stream that has a retransmission to send.
+    fn waiting_repair(&mut self, now: Time) -> Option<StreamId> {
+        let waits = self.streams.iter_mut().position(|stream| stream.cache.as_mut().is_some_and(|c| c.waits(now)));
+        waits.map(|n| StreamId(n as u32))
+    }
+
+    fn departure_rate(&self) -> Rate {
+        self.prober.rate().unwrap_or_else(|| self.remote.decision().pacing)
+    }
+
+    /// Returns true if padding is sent when no other packet waits: a probe is in progress.
+    fn pads(&self) -> bool {
+        self.settings.padding && self.prober.pads() && self.newest.is_some()
+    }
+
+    /// Sends the oldest packet of a stream's queue.
+    fn send_head(&mut self, now: Time, stream: StreamId) -> Output {
+        let Some(state) = self.stream(stream) else { return Output::Wait(None) };
+        let (settings, head) = (state.settings, state.queue.head().and_then(|head| head.content.front()).copied());
+        let Some(Queued { packet, role, ready }) = head else {
+            // An admitted frame always has a packet, so there is nothing to send.
+            state.queue.clear();
+            return Output::Wait(None);
+        };
+        state.queue.take(packet.size, VecDeque::pop_front);
+        let kind = if settings.kind == StreamKind::Parity { Stream::Parity } else { Stream::Media };
+        let empty = self.oldest(StreamKind::Video).is_none();
+        let size = packet.size;
+        let number = match (kind, settings.covered) {
+            (_, false) => self.remote.sent_uncovered(now, kind, size),
+            (Stream::Media, _) => self.remote.sent(now, &Packet { size, edge: packet.edge, data_limited: empty }),
+            _ => self.remote.sent_extra(now, kind, size),
+        };
+        self.next = number + 1;
+        self.pace.sent(now, size, self.departure_rate());
+        if settings.kind == StreamKind::Video {
+            let early = self.prober.on_sent(self.remote.probe(), size);
+            self.pace.charge_early(early);
+            if empty && !self.pads() {
+                self.prober.ran_dry();
+            }
+            self.report_queue(now, None);
+        }
+        self.share.on_sent(now, size, kind == Stream::Parity);
+        if settings.covered && self.settings.format == FeedbackFormat::Rfc8888 {
+            self.sent_as(number, PacketName::Rtp { ssrc: settings.ssrc, seq: packet.seq });
+        }
+        let state = &mut self.streams[stream.0 as usize];
+        let seq = state.extend(packet.seq);
+        if let Some(cache) = &mut state.cache {
+            let (content, size) = (packet, size + ORIGINAL_SEQ);
+            cache.on_sent(seq, CachedPacket { content, role, ready, sent: now, size, queued: false, resent_as: None });
+            self.newest = Some(stream);
+        }
+        self.prober.request(self.remote.probe());
+        let MediaPacket { id, seq, .. } = packet;
+        Output::Send(Departure { stream, id, seq, number, kind, size })
+    }
+
+    /// Sends the next retransmission of a stream.
+    fn send_repair(&mut self, now: Time, stream: StreamId) -> Option<Departure> {
+        let number = self.next;
+        let cache = self.streams.get_mut(stream.0 as usize)?.cache.as_mut()?;
+        let Retransmission { packet, .. } = cache.next(now, number)?;
+        cache.counts.packets += 1;
+        cache.counts.bytes += packet.size;
+        self.share.on_sent(now, packet.size, true);
+        Some(self.send_again(now, stream, &packet, Stream::Repair, self.remote.decision().pacing))
+    }
+
+    fn send_again(
+        &mut self,
+        now: Time,
+        stream: StreamId,
+        cached: &CachedPacket<MediaPacket>,
+        kind: Stream,
+        pacing: Rate,
+    ) -> Departure {
+        let size = cached.size;
+        let number = match self.settings.retransmissions_covered {
+            true => self.remote.sent_extra(now, kind, size),
+            false => self.remote.sent_uncovered(now, kind, size),
+        };
+        self.next = number + 1;
+        self.pace.sent(now, size, pacing);
+        self.prober.request(self.remote.probe());
+        let MediaPacket { id, seq, .. } = cached.content;
+        Departure { stream, id, seq, number, kind, size }
+    }
+
+    /// Sends the newest packet again as padding.
+    fn send_padding(&mut self, now: Time) -> Output {
+        let newest = self.newest.and_then(|stream| {
+            let cache = self.streams.get(stream.0 as usize)?.cache.as_ref()?;
+            Some((stream, cache.newest()?.packet))
+        });
+        let Some((stream, packet)) = newest else {
+            self.prober.ran_dry();
+            return self.wait(now, None);
+        };
+        let departure = self.send_again(now, stream, &packet, Stream::Padding, self.departure_rate());
+        // A padded probe is exempt from the pacing rate, so none of it counts as sent early.
+        self.prober.on_sent(None, departure.size);
+        Output::Send(departure)
+    }
+}
