@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+import tomllib
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from steadycast.errors import UserError
 from steadycast.experiment import run_experiment
 from steadycast.experiment.formula import Formula
 from steadycast.experiment.spec import Spec, built_in
+from steadycast.experiment.tables import built
 from steadycast.experiment.verdict import FAILS, HOLDS, UNKNOWN, UNTESTED
 from steadycast.progress import Silent
 
@@ -160,6 +163,14 @@ FIGURES |= {"flows.b.c.receivers.b.c.dst1.rate": 20.0}
         ("sum(x.*.y) * 1e3", 4000),
         ("a.b / (a.c-d - 2)", None),
         ("gone + 1", None),
+        ("if(a.b > 3, a.c-d, gone)", 2),
+        ("(a.b >= 4) + (a.b < 4) + 1 <= 2", 1),
+        ("quantile(0.5, x.*.y, 9)", 3),
+        ("log2(a.b) + sqrt(a.b) + abs(-1) + round(1.6) + floor(1.6)", 8),
+        ("sqrt(-a.b)", None),
+        ('in("elsewhere", a.b)', None),
+        ("count(x.*.y)", 2),
+        ("median(1, 5, 2)", 2),
     ],
 )
 def test_a_formula_has_the_value_that_arithmetic_gives(text: str, value: float | None) -> None:
@@ -167,7 +178,28 @@ def test_a_formula_has_the_value_that_arithmetic_gives(text: str, value: float |
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a +", "(a", "a b", "f(a)", "a ^ 2", "mean()", "1 2", "__import__('os')"]
+    "text",
+    [
+        *(
+            "",
+            "a +",
+            "(a",
+            "a b",
+            "f(a)",
+            "a ^ 2",
+            "mean()",
+            "1 2",
+            "__import__('os')",
+            "if(a, b)",
+            "in(a, b)",
+        ),
+        *("seconds(mean, 1, a.b.c)", "seconds(mode, 1, 2, sent.a.b)", "seconds(min, 1, 2, came.a.b)"),
+        *(
+            "seconds(first_above, 1, 2, sent.a.b)",
+            'decisions(sum, "x", 0, 1, a)',
+            "decisions(count, x, 0, 1, a)",
+        ),
+    ],
 )
 def test_what_is_no_formula_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(UserError, match="here"):
@@ -179,10 +211,138 @@ def test_several_values_need_a_function() -> None:
         Formula.read("x.*.y", "here").value(FIGURES)
 
 
-@given(st.text(alphabet="ab.*+-/() 1,", max_size=30))
+@given(st.text(alphabet='ab.*+-/() 1,<>="', max_size=30))
 def test_no_text_ends_a_formula_in_another_error(text: str) -> None:
     with suppress(UserError):
         Formula.read(text, "here").value(FIGURES)
+
+
+RICH = """
+question = "Does the rate matter?"
+seeds = "1-2"
+over = "each"
+[[variant]]
+name = "tfrc"
+set = { "flow.video.controller" = "tfrc" }
+[[variant]]
+name = "fixed"
+judged = false
+set = { "flow.video.controller" = "fixed", "flow.video.params.fixed.rate" = "${fixed}kbps" }
+[[axis]]
+name = "rate"
+values = [1, 4]
+scenario = "alone"
+[[measure]]
+name = "over fixed"
+value = 'flows.video.throughput_bps / in("fixed", flows.video.throughput_bps)'
+[[measure]]
+name = "last seconds"
+unit = "Mb/s"
+value = "seconds(max, 2, 4, received.video.throughput_bps) / 1e6"
+[[measure]]
+name = "reports"
+value = 'decisions(count, "*", 0, 100, video)'
+[[measure]]
+name = "as alone"
+value = 'flows.video.throughput_bps / in("alone", flows.video.throughput_bps)'
+[[scenario]]
+name = "alone"
+file = "small.toml"
+about = { place = "a" }
+variables = { fixed = 100 }
+bound = [{ measure = "over fixed", min = 1.5, why = "more than fixed" }]
+[scenario.set]
+"topology.bottleneck.rate" = "${rate}Mbps"
+"topology.bottleneck.queue" = '{ kind = "droptail", limit = "${max(8, 10 * rate)}p" }'
+[[scenario]]
+name = "slow"
+file = "small.toml"
+variant = ["tfrc"]
+about = { place = "b" }
+set = { "topology.bottleneck.rate" = "500kbps" }
+[[scenario.bound]]
+measure = "share"
+value = "links.bottleneck.utilisation_frac"
+unit = "%"
+max = 0.01
+why = "it cannot hold"
+source = "a test"
+[[table]]
+title = "points"
+write = "points.csv"
+[[table]]
+title = "bounds"
+kind = "bounds"
+variant = "tfrc"
+[[table]]
+title = "counts"
+kind = "counts"
+by = "place"
+[[table]]
+title = "choice"
+kind = "choice"
+measure = "last seconds"
+"""
+
+
+def test_variables_references_own_bounds_and_tables_mean_what_they_say(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    path = tmp_path / "rich.toml"
+    path.write_text(RICH)
+    done = run_experiment(path, out=tmp_path / "out", progress=Silent())
+    # Two rates for two variants, and the slow scenario, which has no such axis and runs one variant.
+    assert len(done.points) == 2 * 2 + 1
+    fast = next(point for point in done.points if dict(point.values) == {"rate": "4"})
+    assert 'topology.bottleneck.queue={ kind = "droptail", limit = "40p" }' in fast.sets
+    by_scenario = {each.bound.scenarios[0]: each.outcome for each in done.judgements}
+    assert by_scenario == {"alone": HOLDS, "slow": FAILS}
+    measure = done.spec.measure("last seconds")
+    for point in done.points:
+        mean = sum(value or 0 for value in done.values(measure, point).values()) / 2
+        assert 0 < mean <= {"4": 4, "1": 1}.get(dict(point.values).get("rate", ""), 0.5)
+        assert all(
+            value and value >= 1 for value in done.values(done.spec.measure("reports"), point).values()
+        )
+    # The slow scenario has no rate, so that the points of the other one are none of its own.
+    slow = next(point for point in done.points if point.scenario == "slow")
+    assert set(done.values(done.spec.measure("as alone"), slow).values()) == {None}
+    points, bounds, counts, choice = (built(done, each) for each in done.spec.tables)
+    assert [head.shown for head in points.heads[:3]] == ["place", "scenario", "rate"]
+    rows = list(csv.DictReader((tmp_path / "points.csv").read_text().splitlines()))
+    assert rows[0]["over fixed misses"] == "no"
+    assert (
+        float(rows[0]["over fixed least"])
+        <= float(rows[0]["over fixed"])
+        <= float(rows[0]["over fixed most"])
+    )
+    assert tomllib.loads((tmp_path / "points.toml").read_text())["title"] == "points"
+    assert [row[-1].shown for row in bounds.rows] == ["holds", "holds", "0 of 2"]
+    assert [[cell.shown for cell in row][:5] for row in counts.rows] == [
+        ["a", "tfrc", "2", "2", "2"],
+        ["b", "tfrc", "1", "0", "0"],
+        ["all", "tfrc", "3", "2", "2"],
+    ]
+    assert [row[-1].shown.split(" ")[0] for row in choice.rows] == ["tfrc", "tfrc", "none"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("${fixed}kbps", "${fixd}kbps", "fixed"),
+        ('in("fixed"', 'in("fixes"', "fixed"),
+        ('value = "links', 'measures = "links', "value"),
+        ("values = [1, 4]", "", "values"),
+    ],
+)
+def test_a_name_that_is_none_is_refused_with_the_nearest(
+    tmp_path: Path, old: str, new: str, told: str
+) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    path = tmp_path / "rich.toml"
+    path.write_text(RICH.replace(old, new, 1))
+    with pytest.raises(UserError, match=r"rich\.toml") as caught:
+        list(Spec.read(path).points())
+    assert told in str(caught.value)
 
 
 def test_the_page_s_own_file_is_an_experiment(tmp_path: Path) -> None:

@@ -37,6 +37,10 @@ tables! {
         measure: Vec<Spanned<MeasureTable>>,
         /// What the measures have to keep to, written before the run.
         bound: Vec<Spanned<BoundTable>>,
+        /// What of the seeds' values a bound is of that does not say so itself; default mean.
+        over: Over,
+        /// Tables with their titles.
+        table: Vec<Spanned<TableTable>>,
         /// Figures with their captions.
         figure: Vec<Spanned<FigureTable>>,
         /// A CSV file for the table of all means, relative to this file.
@@ -50,24 +54,39 @@ tables! {
         file: String,
         /// The scenario itself, in place of a file.
         text: String,
-        /// Changes, each "PATH" = VALUE as `--set` takes them.
+        /// Changes, each "PATH" = VALUE as `--set` takes them. `${ }` in a value holds an expression over the axes and
+        /// drawn variables, by their names.
         set: Changes,
+        /// Variables of this scenario, each NAME = VALUE; they are used in `${ }`.
+        variables: Changes,
+        /// What tables say of it, each COLUMN = TEXT.
+        about: Changes,
+        /// The variants that run it; default all.
+        variant: OneOrMany<String>,
+        /// Bounds of this scenario alone.
+        bound: Vec<Spanned<BoundTable>>,
     }
     /// A set of changes that is compared with others.
     VariantTable {
         /// Its name in tables.
         name: String,
+        /// false: a reference, which bounds do not judge unless they name it. Default true.
+        judged: bool,
         /// Changes, each "PATH" = VALUE as `--set` takes them.
         set: Changes,
     }
-    /// A key of the scenario with several values.
+    /// A key of the scenario with several values, or a list of changes.
     AxisTable {
-        /// Its name in tables; by default the end of its path.
+        /// Its name in tables and in `${ }`; by default the end of its path.
         name: String,
-        /// The key, as `--set` takes it.
+        /// The key, as `--set` takes it; without it the values are only used in `${ }`.
         path: String,
-        /// Its values.
-        values: Vec<Literal>,
+        /// Its values: a list, or each LABEL = VALUE.
+        values: Labelled,
+        /// In place of values: changes, each LABEL = { "PATH" = VALUE, … }.
+        sets: LabelledChanges,
+        /// The scenarios that have this axis; default all.
+        scenario: OneOrMany<String>,
     }
     /// Distributions from which scenarios are drawn.
     DrawTable {
@@ -77,6 +96,8 @@ tables! {
         seed: u64,
         /// The drawn keys, each "PATH" = { from, to, scale } or { among }.
         values: Distributions,
+        /// Drawn variables, each NAME = { from, to, scale } or { among }; they are used in `${ }`.
+        variables: Distributions,
     }
     /// The distribution of one key.
     DistributionTable {
@@ -88,6 +109,8 @@ tables! {
         scale: Scale,
         /// Values of which one is drawn, in place of a range.
         among: Vec<Literal>,
+        /// How often each of these values comes in a row of draws that is as long as their sum; default: by chance.
+        weights: Vec<u64>,
     }
     /// The same runs without their event.
     PlaceboTable {
@@ -112,6 +135,12 @@ tables! {
     BoundTable {
         /// The measure's name.
         measure: String,
+        /// The measure itself, as `value` of a [[measure]], if only this bound has it.
+        value: String,
+        /// The unit of such a measure.
+        unit: String,
+        /// Digits behind the decimal point of such a measure; default 2.
+        digits: u64,
         /// The smallest value that is allowed.
         min: f64,
         /// The largest value that is allowed.
@@ -131,6 +160,27 @@ tables! {
         why: String,
         /// Where its value comes from: an RFC, a paper or an earlier measurement. Without it the value is ours.
         source: String,
+    }
+    /// A table.
+    TableTable {
+        /// What it shows, in one line.
+        title: String,
+        /// points (default): a row per point, with the mean of each measure. bounds: a row per bound. counts: how many
+        /// points keep all their bounds. choice: the variants that keep all their bounds.
+        kind: TableKind,
+        /// points: the measures that are its columns, default all. choice: the measure that orders the variants.
+        measure: OneOrMany<String>,
+        /// counts: a row for each value of this axis or column of `about`; default for each scenario.
+        by: String,
+        /// points: range (default): the smallest and the largest seed behind a mean. interval: half of its 95 %
+        /// interval. none: the mean alone.
+        spread: TableSpread,
+        /// The scenarios that it shows; default all.
+        scenario: OneOrMany<String>,
+        /// The variants that it shows; default all.
+        variant: OneOrMany<String>,
+        /// A CSV file for it, relative to this file.
+        write: String,
     }
     /// A figure.
     FigureTable {
@@ -154,6 +204,22 @@ words! {
         Mean = "mean",
         Each = "each",
         Interval = "interval",
+    }
+}
+
+words! {
+    /// What the rows of a table are.
+    pub(crate) enum TableKind {
+        Points = "points",
+        Bounds = "bounds",
+        Counts = "counts",
+        Choice = "choice",
+    }
+    /// What stands behind a mean.
+    pub(crate) enum TableSpread {
+        Range = "range",
+        Interval = "interval",
+        None = "none",
     }
 }
 
@@ -246,6 +312,48 @@ fn literal(value: &Value) -> String {
     }
 }
 
+/// The values of an axis, each with its label.
+#[derive(Clone, Debug)]
+pub(crate) struct Labelled(Vec<(String, String)>);
+
+impl Declared for Labelled {
+    fn schema() -> Json {
+        json!({ "type": ["array", "object"] })
+    }
+}
+
+impl FromToml for Labelled {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        let all = match (&item.value, item.table()) {
+            (Value::List(list), _) => list.iter().map(|one| (literal(&one.value), literal(&one.value))).collect(),
+            (_, Some(table)) => table.iter().map(|(label, one)| (label.clone(), literal(&one.value))).collect(),
+            _ => return out.refuse(&item.at, "it is neither a list nor a table", "write [ … ] or { LABEL = VALUE }"),
+        };
+        Some(Self(all))
+    }
+}
+
+/// The changes of an axis, each with its label.
+#[derive(Clone, Debug)]
+pub(crate) struct LabelledChanges(Vec<(String, Changes)>);
+
+impl Declared for LabelledChanges {
+    fn schema() -> Json {
+        json!({ "type": "object", "additionalProperties": Changes::schema() })
+    }
+}
+
+impl FromToml for LabelledChanges {
+    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
+        let Some(table) = item.table() else {
+            return out.refuse(&item.at, "it is not a table", "write { LABEL = { \"PATH\" = VALUE } }");
+        };
+        let all: Option<Vec<_>> =
+            table.iter().map(|(label, one)| Some((label.clone(), Changes::read(one, out)?))).collect();
+        all.map(Self)
+    }
+}
+
 /// The distributions of drawn keys, by their paths.
 #[derive(Clone, Debug)]
 pub(crate) struct Distributions(Vec<(String, Distribution)>);
@@ -314,17 +422,23 @@ enum Distribution {
     Range { quantity: Quantity, from: f64, to: f64, scale: Scale },
     /// One of these values, each with the same probability.
     Among(Vec<String>),
+    /// The cards of a deck, dealt to its end and then shuffled again: each value comes as often as it is in the deck.
+    Deck { cards: Vec<String>, left: Vec<String> },
 }
 
 impl Distribution {
     fn of(table: DistributionTable, out: &mut Findings) -> Option<Self> {
-        let DistributionTable { here, from, to, scale, among } = table;
+        let DistributionTable { here, from, to, scale, among, weights } = table;
         let remedy = "write { from = \"1Mbps\", to = \"20Mbps\", scale = \"log\" }, or { among = [ … ] }";
         let (from, to) = match (from, to, among) {
             (None, None, Some(among)) if scale.is_none() && !among.value.is_empty() => {
-                return Some(Self::Among(among.value.iter().map(|value| literal(&value.0)).collect()));
+                let values: Vec<String> = among.value.iter().map(|value| literal(&value.0)).collect();
+                return match weights {
+                    None => Some(Self::Among(values)),
+                    Some(weights) => Self::deck(&values, &weights, out),
+                };
             }
-            (Some(from), Some(to), None) => (from, to),
+            (Some(from), Some(to), None) if weights.is_none() => (from, to),
             _ => return out.refuse(&here, "neither a range nor a list of values", remedy),
         };
         let scale = scale.map_or(Scale::Linear, |scale| scale.value);
@@ -339,15 +453,32 @@ impl Distribution {
         }
     }
 
-    fn draw(&self, chance: &mut Chance) -> String {
+    fn deck(values: &[String], weights: &Spanned<Vec<u64>>, out: &mut Findings) -> Option<Self> {
+        let count: u64 = weights.value.iter().fold(0, |sum, weight| sum.saturating_add(*weight));
+        if weights.value.len() != values.len() || count == 0 || count > MOST {
+            return out.refuse(&weights.at, "it is not one whole number for each value", "write weights = [3, 1]");
+        }
+        let each = values.iter().zip(&weights.value);
+        let cards = each.flat_map(|(value, weight)| std::iter::repeat_n(value.clone(), *weight as usize)).collect();
+        Some(Self::Deck { cards, left: Vec::new() })
+    }
+
+    fn draw(&mut self, chance: &mut Chance) -> String {
         match self {
+            Self::Deck { cards, left } => {
+                if left.is_empty() {
+                    left.clone_from(cards);
+                }
+                let at = (chance.unit() * left.len() as f64) as usize;
+                left.swap_remove(at.min(left.len() - 1))
+            }
             Self::Among(values) => {
                 let at = (chance.unit() * values.len() as f64) as usize;
                 values.get(at).or(values.last()).cloned().unwrap_or_default()
             }
             // Whole numbers are as likely at the ends as between them.
             Self::Range { quantity: Quantity::Whole, from, to, scale: Scale::Linear } => {
-                Quantity::Whole.text(chance.between(*from, to + 1.0).floor().min(*to))
+                Quantity::Whole.text(chance.between(*from, *to + 1.0).floor().min(*to))
             }
             Self::Range { quantity, from, to, scale: Scale::Linear } => quantity.text(chance.between(*from, *to)),
             Self::Range { quantity, from, to, scale: Scale::Log } => {
@@ -362,7 +493,7 @@ pub fn experiment_schema() -> Json {
     let mut schema = ExperimentFile::schema();
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("Steadycast experiment");
-    schema["required"] = json!(["question", "scenario", "measure"]);
+    schema["required"] = json!(["question", "scenario"]);
     described(schema, &["A question, the runs that answer it, and the bounds that the answer is held to."])
 }
 
@@ -400,16 +531,33 @@ impl Checked {
         }
         let question = text(&file.question, "question", &file.here, "write the question in one sentence", out);
         let scenarios = named(&file.scenario, "scenario", &file.here, |table| &table.name, out);
-        let measures = named(&file.measure, "measure", &file.here, |table| &table.name, out);
+        let own = list(&file.scenario).iter().flat_map(|table| list(&table.bound)).chain(list(&file.bound));
+        let measures = match &file.measure {
+            None if own.clone().any(|bound| bound.value.value.is_some()) => Vec::new(),
+            _ => named(&file.measure, "measure", &file.here, |table| &table.name, out),
+        };
         let variants = match &file.variant {
             Some(_) => named(&file.variant, "variant", &file.here, |table| &table.name, out),
             None => Vec::new(),
         };
-        let axes: Vec<_> = list(&file.axis).iter().filter_map(|table| axis(table, out)).collect();
+        let axes: Vec<_> = list(&file.axis).iter().filter_map(|table| axis(table, &scenarios, out)).collect();
+        let judged = |table: &&Spanned<VariantTable>| table.judged.as_ref().is_none_or(|judged| judged.value);
+        let names = Names {
+            measures: &measures,
+            variants: &variants,
+            judged: &list(&file.variant).iter().filter(judged).map(|table| optional(&table.name)).collect::<Vec<_>>(),
+            scenarios: &scenarios,
+            axes: &axes,
+            over: file.over.as_ref().map_or(Over::Mean, |over| over.value),
+        };
+        let inner = list(&file.scenario).iter().flat_map(|table| {
+            list(&table.bound).iter().map(|bound| (bound, Some(optional(&table.name).to_owned()))).collect::<Vec<_>>()
+        });
+        let bounds: Vec<_> = list(&file.bound).iter().map(|bound| (bound, None)).chain(inner).collect();
         json!({
             "question": question,
             "seeds": file.seeds.as_ref().map_or_else(|| (1..=5).collect(), |seeds| seeds.value.0.clone()),
-            "scenarios": list(&file.scenario).iter().map(|table| scenario(table, out)).collect::<Vec<_>>(),
+            "scenarios": list(&file.scenario).iter().map(|table| scenario(table, &names, out)).collect::<Vec<_>>(),
             "draws": file.draw.as_ref().map_or_else(Vec::new, |draw| draws(draw, out)),
             "axes": axes,
             "variants": list(&file.variant).iter().map(|table| json!({
@@ -426,13 +574,12 @@ impl Checked {
                 "name": optional(&table.name),
                 "value": text(&table.value.value, "value", &table.at, "name a figure, as \"fairness.jain\"", out),
                 "unit": optional(&table.unit),
-                "digits": table.digits.as_ref().map_or(2, |digits| digits.value.min(9)),
+                "digits": digits(&table.digits),
                 "line": table.at.line,
             })).collect::<Vec<_>>(),
-            "bounds": list(&file.bound).iter().map(|table| {
-                bound(table, &measures, &variants, &scenarios, &axes, out)
-            }).collect::<Vec<_>>(),
-            "figures": list(&file.figure).iter().map(|table| figure(table, &measures, &axes, out)).collect::<Vec<_>>(),
+            "bounds": bounds.iter().map(|(table, of)| bound(table, of.as_deref(), &names, out)).collect::<Vec<_>>(),
+            "tables": list(&file.table).iter().map(|one| table(one, &names, out)).collect::<Vec<_>>(),
+            "figures": list(&file.figure).iter().map(|table| figure(table, &names, out)).collect::<Vec<_>>(),
             "write": optional(&file.write),
         })
     }
@@ -444,6 +591,10 @@ fn list<T>(all: &Option<Spanned<Vec<T>>>) -> &[T] {
 
 fn optional(said: &Option<Spanned<String>>) -> &str {
     said.as_ref().map_or("", |said| &said.value)
+}
+
+fn digits(said: &Option<Spanned<u64>>) -> u64 {
+    said.as_ref().map_or(2, |digits| digits.value.min(9))
 }
 
 fn changes(set: &Option<Spanned<Changes>>) -> Json {
@@ -483,33 +634,92 @@ fn named<T>(
     names
 }
 
-fn scenario(table: &Spanned<ScenarioTable>, out: &mut Findings) -> Json {
+/// The names that other tables of an experiment may use.
+struct Names<'a> {
+    measures: &'a [String],
+    variants: &'a [String],
+    /// The variants that bounds judge.
+    judged: &'a [&'a str],
+    scenarios: &'a [String],
+    axes: &'a [Json],
+    /// What of the seeds' values a bound is of by default.
+    over: Over,
+}
+
+impl Names<'_> {
+    fn axis_names(&self) -> Vec<String> {
+        self.axes.iter().filter_map(|axis| axis["name"].as_str().map(str::to_owned)).collect()
+    }
+}
+
+/// The names that are chosen among `all`; all of them if none are.
+fn among(said: &Option<Spanned<OneOrMany<String>>>, what: &str, all: &[String], out: &mut Findings) -> Json {
+    let Some(said) = said else { return json!(all) };
+    let names: Vec<&str> = all.iter().map(String::as_str).collect();
+    for name in said.value.all.iter().filter(|name| !all.contains(&name.value)) {
+        out.unknown_name(&name.at, what, &name.value, &names);
+    }
+    said.value.all.iter().map(|name| name.value.clone()).collect()
+}
+
+fn scenario(table: &Spanned<ScenarioTable>, names: &Names<'_>, out: &mut Findings) -> Json {
     if table.file.is_some() == table.text.is_some() {
         out.problem(&table.at, "it needs a file or a text, and not both", "write file = \"home\"");
     }
+    let texts = |said: &Option<Spanned<Changes>>| -> Json {
+        let all = said.as_ref().map_or(&[][..], |said| &said.value.0);
+        all.iter()
+            .map(|(name, item)| (name.clone(), Json::from(literal(&item.value))))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    };
     json!({
         "name": optional(&table.name),
         "file": table.file.as_ref().map(|file| file.value.clone()),
         "text": table.text.as_ref().map(|text| text.value.clone()),
         "sets": changes(&table.set),
+        "variables": texts(&table.variables),
+        "about": texts(&table.about),
+        "variants": among(&table.variant, "variant", names.variants, out),
     })
 }
 
-fn axis(table: &Spanned<AxisTable>, out: &mut Findings) -> Option<Json> {
-    let path = text(&table.path, "path", &table.at, "write the key that is varied, as --set takes it", out);
-    let values: Vec<String> = table.values.as_ref()?.value.iter().map(|value| literal(&value.0)).collect();
+fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) -> Option<Json> {
+    let path = optional(&table.path);
+    let values: Vec<Json> = match (&table.values, &table.sets) {
+        (Some(values), None) => values
+            .value
+            .0
+            .iter()
+            .map(|(label, value)| {
+                let sets = if path.is_empty() { json!([]) } else { json!([format!("{path}={value}")]) };
+                json!({ "label": label, "value": value, "sets": sets })
+            })
+            .collect(),
+        (None, Some(sets)) if path.is_empty() => sets
+            .value
+            .0
+            .iter()
+            .map(|(label, changes)| json!({ "label": label, "value": label, "sets": changes.json() }))
+            .collect(),
+        _ => return out.refuse(&table.at, "it needs a path and values, or sets", "write values = [ … ]"),
+    };
     if values.is_empty() {
         return out.refuse(&table.at, "it has no values", "write values = [ … ]");
     }
     let end = path.rsplit('.').next().unwrap_or_default().replace('_', " ");
     let name = table.name.as_ref().map_or(end, |name| name.value.clone());
-    Some(json!({ "name": name, "path": path, "values": values }))
+    if name.is_empty() {
+        return out.refuse(&table.at, "it has neither a name nor a path", "give it a name");
+    }
+    let scenarios = among(&table.scenario, "scenario", scenarios, out);
+    Some(json!({ "name": name, "path": path, "values": values, "scenarios": scenarios }))
 }
 
 /// The draws, each as changes of the scenario. Every key draws from its own generator, so that adding a key or a draw
 /// changes no other value.
 fn draws(table: &Spanned<DrawTable>, out: &mut Findings) -> Vec<Json> {
-    let (Some(count), Some(values)) = (&table.count, &table.values) else {
+    let Some(count) = table.count.as_ref().filter(|_| table.values.is_some() || table.variables.is_some()) else {
         out.problem(&table.at, "it needs a count and values", "write count = 30 and [draw.values]");
         return Vec::new();
     };
@@ -518,37 +728,45 @@ fn draws(table: &Spanned<DrawTable>, out: &mut Findings) -> Vec<Json> {
         return Vec::new();
     }
     let seed = Seed(table.seed.as_ref().map_or(1, |seed| seed.value));
-    let mut keys: Vec<_> =
-        values.value.0.iter().map(|(path, of)| (path, of, seed.part(&format!("draw.{path}")))).collect();
-    let one = |keys: &mut Vec<(&String, &Distribution, Chance)>| -> Json {
-        keys.iter_mut().map(|(path, of, chance)| Json::from(format!("{path}={}", of.draw(chance)))).collect()
+    let drawn = |all: &Option<Spanned<Distributions>>| -> Vec<(String, Distribution, Chance)> {
+        let all = all.as_ref().map_or(&[][..], |all| &all.value.0);
+        all.iter().map(|(name, of)| (name.clone(), of.clone(), seed.part(&format!("draw.{name}")))).collect()
     };
-    (0..count.value).map(|_| one(&mut keys)).collect()
+    let (mut paths, mut variables) = (drawn(&table.values), drawn(&table.variables));
+    let one = |_| {
+        let sets: Vec<_> = paths.iter_mut().map(|(path, of, chance)| format!("{path}={}", of.draw(chance))).collect();
+        let values: serde_json::Map<_, _> =
+            variables.iter_mut().map(|(name, of, chance)| (name.clone(), Json::from(of.draw(chance)))).collect();
+        json!({ "sets": sets, "variables": values })
+    };
+    (0..count.value).map(one).collect()
 }
 
-fn bound(
-    table: &Spanned<BoundTable>,
-    measures: &[String],
-    variants: &[String],
-    scenarios: &[String],
-    axes: &[Json],
-    out: &mut Findings,
-) -> Json {
-    let measure = known(&table.measure, "measure", measures, &table.at, out);
+/// A bound; `of`: the scenario that holds it.
+fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: &mut Findings) -> Json {
+    let (measure, own) = match &table.value.value {
+        Some(value) => {
+            let name = text(&table.measure, "measure", &table.at, "give the measure a name", out);
+            if names.measures.contains(&name) {
+                out.problem(&value.at, format!("the measure {} has a value", quoted(&name)), "leave one value out");
+            }
+            let own = json!({
+                "value": value.value, "unit": optional(&table.unit), "digits": digits(&table.digits), "line": value.at.line,
+            });
+            (name, own)
+        }
+        None => (known(&table.measure, "measure", names.measures, &table.at, out), Json::Null),
+    };
     if table.min.is_none() && table.max.is_none() {
         out.problem(&table.at, "it bounds nothing", "write min, max or both");
     }
     if let Some(fraction) = table.fraction.as_ref().filter(|fraction| !(0.0..=1.0).contains(&fraction.value)) {
         out.problem(&fraction.at, format!("{} is out of range", fraction.value), "from 0 to 1");
     }
-    let among = |said: &Option<Spanned<OneOrMany<String>>>, what: &str, all: &[String], out: &mut Findings| -> Json {
-        let Some(said) = said else { return json!(all) };
-        let names: Vec<&str> = all.iter().map(String::as_str).collect();
-        for name in said.value.all.iter().filter(|name| !all.contains(&name.value)) {
-            out.unknown_name(&name.at, what, &name.value, &names);
-        }
-        said.value.all.iter().map(|name| name.value.clone()).collect()
-    };
+    if let (Some(_), Some(said)) = (of, &table.scenario) {
+        out.problem(&said.at, "it stands in its scenario", "leave the key out");
+    }
+    let axes = names.axes;
     let mut at = serde_json::Map::new();
     for (name, item) in table.at_points() {
         let axis_names: Vec<&str> = axes.iter().filter_map(|axis| axis["name"].as_str()).collect();
@@ -560,7 +778,8 @@ fn bound(
             Value::List(all) => all.iter().map(|one| literal(&one.value)).collect(),
             one => vec![literal(one)],
         };
-        let values: Vec<&str> = axis["values"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
+        let values: Vec<&str> =
+            axis["values"].as_array().into_iter().flatten().filter_map(|one| one["label"].as_str()).collect();
         for value in wanted.iter().filter(|value| !values.contains(&value.as_str())) {
             out.unknown_name(&item.at, &format!("value of {name}"), value, &values);
         }
@@ -568,11 +787,15 @@ fn bound(
     }
     json!({
         "measure": measure,
+        "own": own,
         "min": table.min.as_ref().map(|min| min.value),
         "max": table.max.as_ref().map(|max| max.value),
-        "over": table.over.as_ref().map_or(Over::Mean, |over| over.value).word(),
-        "variants": among(&table.variant, "variant", variants, out),
-        "scenarios": among(&table.scenario, "scenario", scenarios, out),
+        "over": table.over.as_ref().map_or(names.over, |over| over.value).word(),
+        "variants": match table.variant {
+            Some(_) => among(&table.variant, "variant", names.variants, out),
+            None => json!(names.judged),
+        },
+        "scenarios": of.map_or_else(|| among(&table.scenario, "scenario", names.scenarios, out), |of| json!([of])),
         "at": at,
         "fraction": table.fraction.as_ref().map_or(1.0, |fraction| fraction.value),
         "why": text(&table.why, "why", &table.at, "say what the bound stands for", out),
@@ -587,11 +810,28 @@ impl BoundTable {
     }
 }
 
-fn figure(table: &Spanned<FigureTable>, measures: &[String], axes: &[Json], out: &mut Findings) -> Json {
-    let names: Vec<String> = axes.iter().filter_map(|axis| axis["name"].as_str().map(str::to_owned)).collect();
-    let over = table.over.as_ref().map(|_| known(&table.over, "over", &names, &table.at, out));
+fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> Json {
+    let kind = table.kind.as_ref().map_or(TableKind::Points, |kind| kind.value);
+    let measures = among(&table.measure, "measure", names.measures, out);
+    if kind == TableKind::Choice && table.measure.as_ref().is_none_or(|said| said.value.all.len() != 1) {
+        out.problem(&table.at, "a choice is ordered by one measure", "write measure = \"delay\"");
+    }
     json!({
-        "measure": known(&table.measure, "measure", measures, &table.at, out),
+        "title": text(&table.title, "title", &table.at, "say what it shows", out),
+        "kind": kind.word(),
+        "measures": measures,
+        "by": optional(&table.by),
+        "spread": table.spread.as_ref().map_or(TableSpread::Range, |spread| spread.value).word(),
+        "scenarios": among(&table.scenario, "scenario", names.scenarios, out),
+        "variants": among(&table.variant, "variant", names.variants, out),
+        "write": optional(&table.write),
+    })
+}
+
+fn figure(table: &Spanned<FigureTable>, names: &Names<'_>, out: &mut Findings) -> Json {
+    let over = table.over.as_ref().map(|_| known(&table.over, "over", &names.axis_names(), &table.at, out));
+    json!({
+        "measure": known(&table.measure, "measure", names.measures, &table.at, out),
         "over": over,
         "caption": text(&table.caption, "caption", &table.at, "write a caption", out),
     })
@@ -681,15 +921,15 @@ mod tests {
         let both = drawn(&format!("\"seed_of\" = {{ from = 1, to = 3 }}\n{rate}"));
         assert_eq!(alone.as_array().unwrap().len(), 200);
         for (one, other) in alone.as_array().unwrap().iter().zip(both.as_array().unwrap()) {
-            assert_eq!(one[0], other[1]);
+            assert_eq!(one["sets"][0], other["sets"][1]);
         }
         // A logarithmic range has half of its draws below its geometric mean, a whole range has all of its values.
-        let rates: Vec<f64> = alone.as_array().unwrap().iter().map(|one| number(&one[0])).collect();
+        let rates: Vec<f64> = alone.as_array().unwrap().iter().map(|one| number(&one["sets"][0])).collect();
         let low = rates.iter().filter(|rate| **rate < 1e7).count();
         assert!((70..=130).contains(&low), "{low} of 200 below 10 Mb/s");
         assert!(rates.iter().all(|rate| (1e6..=1e8).contains(rate)));
         for value in ["1", "2", "3"] {
-            assert!(both.as_array().unwrap().iter().any(|one| one[0] == format!("seed_of={value}")), "{value}");
+            assert!(both.as_array().unwrap().iter().any(|one| one["sets"][0] == format!("seed_of={value}")), "{value}");
         }
     }
 

@@ -1,45 +1,96 @@
-"""Formulas over the figures of a run: paths of summary.json, numbers, + - * / ( ), and functions of several figures.
+"""Formulas over the figures of a run.
 
-``*`` in a path stands for any name: ``flows.*.loss_frac`` means that figure of all flows, not of their receivers. Such
-a path stands inside ``mean``, ``min``, ``max``, ``sum`` or ``jain``. An
-operator needs a blank on both sides where it could be part of a name: ``a - b`` is a difference, ``a-b`` a name.
+A formula has paths of summary.json, numbers, ``+ - * / ( )``, comparisons (which are 1 or 0) and functions. ``*`` in a
+path stands for any name: ``flows.*.loss_frac`` means that figure of all flows, not of their receivers. Such a path
+stands inside a function of several values, such as ``mean``. An operator needs a blank on both sides where it could be
+part of a name: ``a - b`` is a difference, ``a-b`` a name.
+
+Three functions look elsewhere than at the figures of the run itself:
+
+- ``in("NAME", FORMULA)`` is the formula's value in the run of another variant or scenario with the same seed.
+- ``seconds(STATISTIC, FROM, TO, SERIES)`` is a statistic of a flow's seconds; see :class:`Seconds`.
+- ``decisions(STATISTIC, "RULE", FROM, TO, FLOW)`` is one of a sender's decisions; see :class:`Decisions`.
 """
 
 from __future__ import annotations
 
+import math
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from steadycast.errors import UserError, meant
+from steadycast.experiment.series import SPANS, STATISTICS, Decisions, Seconds
 
 Figures = Mapping[str, float | None]
 """The numbers of a run by their paths in summary.json; None where a run can't know one."""
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]))|(?P<path>[A-Za-z_][\w.*-]*)|(?P<sign>[-+*/(),]))"
+    r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]))|(?P<path>[A-Za-z_][\w.*-]*)"
+    r'|"(?P<text>[^"]*)"|(?P<sign>[<>]=|[-+*/(),<>]))'
 )
 _NAME = r"(?:(?!\.receivers\.|\.forward\.|\.back\.).)*"
 """The pattern of ``*``: the name of a flow, a receiver or a link, which may contain dots."""
-_LEVELS: tuple[str, ...] = ("+-", "*/")
 
 
-def _jain(values: Sequence[float]) -> float | None:
-    squares = len(values) * sum(value * value for value in values)
-    return sum(values) ** 2 / squares if squares else None
+class UnknownError(Exception):
+    """A figure has no value in this run."""
 
 
-_FUNCTIONS: dict[str, Callable[[Sequence[float]], float | None]] = {
+@dataclass(frozen=True)
+class Context:
+    """The run in which a formula is evaluated, and the runs that it may look at."""
+
+    figures: Figures
+    other: Callable[[str], Context | None] = field(default=lambda _: None)
+    """Returns the run of another variant or scenario by its name; None where it failed or does not exist."""
+
+
+_Values = Callable[[Context], list[float]]
+
+
+def _jain(values: Sequence[float]) -> float:
+    return sum(values) ** 2 / (len(values) * sum(value * value for value in values))
+
+
+def quantile(values: Sequence[float], part: float) -> float:
+    """Return the value below which this part of the values lies, without interpolation."""
+    return sorted(values)[min(int(part * len(values)), len(values) - 1)]
+
+
+_FUNCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": lambda values: sum(values) / len(values),
     "min": min,
     "max": max,
     "sum": sum,
     "jain": _jain,
+    "count": len,
+    "median": lambda values: quantile(values, 0.5),
+    "quantile": lambda values: quantile(values[1:], values[0]),
+    "abs": lambda values: abs(_one(values)),
+    "sqrt": lambda values: math.sqrt(_one(values)),
+    "log2": lambda values: math.log2(_one(values)),
+    "round": lambda values: float(round(_one(values))),
+    "floor": lambda values: float(math.floor(_one(values))),
 }
+_OPERATORS: tuple[dict[str, Callable[[float, float], float]], ...] = (
+    {
+        ">=": lambda a, b: float(a >= b),
+        "<=": lambda a, b: float(a <= b),
+        ">": lambda a, b: float(a > b),
+        "<": lambda a, b: float(a < b),
+    },
+    {"+": operator.add, "-": operator.sub},
+    {"*": operator.mul, "/": operator.truediv},
+)
+"""The binary operators, the ones that bind least first."""
 
 
-class UnknownError(Exception):
-    """A figure has no value in this run."""
+def _one(values: Sequence[float]) -> float:
+    if len(values) != 1:
+        raise UnknownError
+    return values[0]
 
 
 @dataclass(frozen=True)
@@ -48,8 +99,12 @@ class Formula:
 
     text: str
     paths: tuple[str, ...]
-    """The paths that stand in it."""
-    _value: Callable[[Figures], list[float]]
+    """The paths that stand in it, but for those inside ``in( )``, which may be figures of other scenarios alone."""
+    names: tuple[str, ...]
+    """The names of other variants and scenarios that it looks at."""
+    series: tuple[Seconds | Decisions, ...]
+    """The statistics that it needs besides the summary."""
+    _value: _Values
 
     @classmethod
     def read(cls, text: str, place: str) -> Formula:
@@ -65,10 +120,11 @@ class Formula:
         """
         return _Reader(text, place).formula()
 
-    def value(self, figures: Figures) -> float | None:
+    def value(self, figures: Figures | Context) -> float | None:
         """Return its value; None where a figure is not known, or the value is not a number."""
+        context = figures if isinstance(figures, Context) else Context(figures)
         try:
-            [value] = self._value(figures)
+            [value] = self._value(context)
         except (UnknownError, ZeroDivisionError, OverflowError):
             return None
         return value
@@ -93,12 +149,20 @@ class _Reader:
         self._tokens = list(self._split())
         self._at = 0
         self._paths: list[str] = []
+        self._names: list[str] = []
+        self._series: list[Seconds | Decisions] = []
 
     def formula(self) -> Formula:
-        value = self._sum(0)
+        value = self._binary(0)
         if self._at < len(self._tokens):
             raise self._wrong(f"{self._tokens[self._at][1]!r} is not expected here")
-        return Formula(self._text, tuple(dict.fromkeys(self._paths)), _single(value, self._place, self._text))
+        return Formula(
+            self._text,
+            tuple(dict.fromkeys(self._paths)),
+            tuple(dict.fromkeys(self._names)),
+            tuple(dict.fromkeys(self._series)),
+            self._single(value),
+        )
 
     def _wrong(self, problem: str) -> UserError:
         remedy = 'write for example "flows.video.throughput_bps / flows.tcp.throughput_bps"'
@@ -117,28 +181,35 @@ class _Reader:
     def _peek(self) -> tuple[str, str]:
         return self._tokens[self._at] if self._at < len(self._tokens) else ("end", "the end")
 
-    def _next(self) -> tuple[str, str]:
+    def _next(self, *kinds: str) -> tuple[str, str]:
         token = self._peek()
+        if kinds and token[0] not in kinds:
+            raise self._wrong(f"{token[1]!r} is not expected here")
         self._at += 1
         return token
 
-    def _sum(self, level: int) -> Callable[[Figures], list[float]]:
-        if level == len(_LEVELS):
+    def _sign(self, sign: str) -> None:
+        if self._next() != ("sign", sign):
+            missing = "a closing bracket" if sign == ")" else repr(sign)
+            raise self._wrong(f"{missing} is missing")
+
+    def _binary(self, level: int) -> _Values:
+        if level == len(_OPERATORS):
             return self._factor()
-        left = self._sum(level + 1)
-        while self._peek()[0] == "sign" and self._peek()[1] in _LEVELS[level]:
-            sign = self._next()[1]
-            left = _combined(sign, left, self._sum(level + 1))
+        left = self._binary(level + 1)
+        while self._peek()[0] == "sign" and self._peek()[1] in _OPERATORS[level]:
+            apply = _OPERATORS[level][self._next()[1]]
+            left = _combined(apply, self._single(left), self._single(self._binary(level + 1)))
         return left
 
-    def _factor(self) -> Callable[[Figures], list[float]]:
+    def _factor(self) -> _Values:
         kind, word = self._next()
         if (kind, word) == ("sign", "-"):
             inner = self._factor()
-            return lambda figures: [-value for value in inner(figures)]
+            return lambda run: [-value for value in inner(run)]
         if (kind, word) == ("sign", "("):
-            inner = self._sum(0)
-            self._close()
+            inner = self._binary(0)
+            self._sign(")")
             return inner
         if kind == "number":
             number = float(word)
@@ -147,72 +218,129 @@ class _Reader:
             return self._called(word) if self._peek() == ("sign", "(") else self._path(word)
         raise self._wrong(f"{word!r} is not expected here")
 
-    def _called(self, name: str) -> Callable[[Figures], list[float]]:
-        function = _FUNCTIONS.get(name)
-        if function is None:
-            raise self._wrong(f"there is no function {name}; there are {', '.join(_FUNCTIONS)}")
+    def _called(self, name: str) -> _Values:
         self._next()
-        given = [self._sum(0)]
+        if name == "in":
+            return self._elsewhere()
+        if name == "seconds":
+            return self._of_seconds()
+        if name == "decisions":
+            return self._of_decisions()
+        given = [self._binary(0)]
         while self._peek() == ("sign", ","):
             self._next()
-            given.append(self._sum(0))
-        self._close()
+            given.append(self._binary(0))
+        self._sign(")")
+        if name == "if":
+            return self._chosen(given)
+        function = _FUNCTIONS.get(name)
+        if function is None:
+            raise self._wrong(
+                f"there is no function {name}; there are {', '.join([*_FUNCTIONS, 'if', 'in', 'seconds'])}"
+            )
+        return lambda run: [_applied(function, [each for one in given for each in one(run)])]
 
-        def value(figures: Figures) -> list[float]:
-            found = function([each for one in given for each in one(figures)])
-            if found is None:
+    def _chosen(self, given: list[_Values]) -> _Values:
+        if len(given) != 3:
+            raise self._wrong("if( ) has a condition and two values")
+        condition, then, otherwise = map(self._single, given)
+        return lambda run: then(run) if condition(run)[0] else otherwise(run)
+
+    def _elsewhere(self) -> _Values:
+        _, name = self._next("text")
+        self._sign(",")
+        before = len(self._paths)
+        inner = self._binary(0)
+        del self._paths[before:]
+        self._sign(")")
+        self._names.append(name)
+
+        def value(run: Context) -> list[float]:
+            there = run.other(name)
+            if there is None:
                 raise UnknownError
-            return [found]
+            return inner(there)
 
         return value
 
-    def _close(self) -> None:
-        if self._next() != ("sign", ")"):
-            raise self._wrong("a closing bracket is missing")
+    def _of_seconds(self) -> _Values:
+        _, statistic = self._next("path")
+        if statistic not in STATISTICS:
+            raise self._wrong(f"there is no statistic {statistic}; there are {', '.join(STATISTICS)}")
+        numbers: list[float] = []
+        while self._peek() == ("sign", ","):
+            self._next()
+            if self._peek()[0] == "path":
+                break
+            numbers.append(float(self._next("number")[1]))
+        _, series = self._next("path")
+        self._sign(")")
+        if len(numbers) != 2 + STATISTICS[statistic].level:
+            level = "a level, " if STATISTICS[statistic].level else ""
+            raise self._wrong(f"seconds({statistic}, …) has {level}a first and a last second, and a series")
+        way, _, rest = series.partition(".")
+        flow, _, column = rest.rpartition(".")
+        if way not in ("sent", "received") or not flow:
+            raise self._wrong(f"{series} is no series: write received.FLOW.COLUMN or sent.FLOW.COLUMN")
+        return self._of_series(Seconds(statistic, tuple(numbers), way, flow, column))
 
-    def _path(self, path: str) -> Callable[[Figures], list[float]]:
+    def _of_decisions(self) -> _Values:
+        _, statistic = self._next("path")
+        if statistic not in SPANS:
+            raise self._wrong(f"there is no statistic {statistic}; there are {', '.join(SPANS)}")
+        self._sign(",")
+        _, rule = self._next("text")
+        self._sign(",")
+        begin = float(self._next("number")[1])
+        self._sign(",")
+        end = float(self._next("number")[1])
+        self._sign(",")
+        _, flow = self._next("path")
+        self._sign(")")
+        return self._of_series(Decisions(statistic, rule, begin, end, flow))
+
+    def _of_series(self, one: Seconds | Decisions) -> _Values:
+        self._series.append(one)
+        return lambda run: [_known(run.figures.get(one.text))]
+
+    def _path(self, path: str) -> _Values:
         self._paths.append(path)
+        return lambda run: [_known(run.figures[name]) for name in _fitting(path, run.figures)] or _unknown()
 
-        def value(figures: Figures) -> list[float]:
-            found = [figures[name] for name in _fitting(path, figures)]
-            known = [each for each in found if each is not None]
-            if not known or len(known) < len(found):
-                raise UnknownError
-            return known
+    def _single(self, value: _Values) -> _Values:
+        place, text = self._place, self._text
 
-        return value
+        def checked(run: Context) -> list[float]:
+            values = value(run)
+            if len(values) != 1:
+                remedy = (
+                    "put the path with * into mean( ), min( ), max( ), sum( ), jain( ) or another function"
+                )
+                raise UserError(place, f"it has several values ({text})", remedy)
+            return values
+
+        return checked
 
 
-def _combined(
-    sign: str, left: Callable[[Figures], list[float]], right: Callable[[Figures], list[float]]
-) -> Callable[[Figures], list[float]]:
-    def value(figures: Figures) -> list[float]:
-        [x], [y] = left(figures), right(figures)
-        match sign:
-            case "+":
-                return [x + y]
-            case "-":
-                return [x - y]
-            case "*":
-                return [x * y]
-            case _:
-                return [x / y]
+def _applied(function: Callable[[Sequence[float]], float], values: Sequence[float]) -> float:
+    try:
+        return float(function(values))
+    except (ValueError, IndexError):  # the square root of a negative number, or a quantile of nothing
+        raise UnknownError from None
 
+
+def _known(value: float | None) -> float:
+    if value is None:
+        raise UnknownError
     return value
 
 
-def _single(
-    value: Callable[[Figures], list[float]], place: str, text: str
-) -> Callable[[Figures], list[float]]:
-    def checked(figures: Figures) -> list[float]:
-        try:
-            [one] = value(figures)
-        except ValueError:
-            remedy = "put the path with * into mean( ), min( ), max( ), sum( ) or jain( )"
-            raise UserError(place, f"it has several values ({text})", remedy) from None
-        return [one]
+def _unknown() -> list[float]:
+    raise UnknownError
 
-    return checked
+
+def _combined(apply: Callable[[float, float], float], left: _Values, right: _Values) -> _Values:
+    return lambda run: [apply(left(run)[0], right(run)[0])]
 
 
 def _fitting(path: str, names: Sequence[str] | Figures) -> list[str]:

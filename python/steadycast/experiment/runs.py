@@ -9,8 +9,10 @@ from pathlib import Path
 
 from steadycast.core import core
 from steadycast.errors import UserError
+from steadycast.experiment.series import Decisions, Seconds
 from steadycast.experiment.spec import Point, Spec
 from steadycast.progress import Progress
+from steadycast.result import Run
 from steadycast.sweep import store
 from steadycast.sweep.plan import Base, Task, point_key, run_key
 from steadycast.sweep.work import Setup, failed
@@ -36,13 +38,25 @@ class Runs:
     """The number of runs that this call executed; earlier calls executed the others."""
 
 
-def begin(bases: Mapping[str, Base]) -> Callable[[Job], bytes]:
+@dataclass(frozen=True)
+class Shared:
+    """What all runs share: it is passed to each worker process once."""
+
+    bases: Mapping[str, Base]
+    series: tuple[Seconds | Decisions, ...]
+
+
+def begin(shared: Shared) -> Callable[[Job], bytes]:
     """Return what runs a job, as a line of JSON; a worker process calls it once."""
     works: dict[str, Callable[[Task], bytes]] = {}
 
+    def more(run: Run) -> Mapping[str, float | None]:
+        return {each.text: each.value(run) for each in shared.series}
+
     def one(job: Job) -> bytes:
         if job.scenario not in works:
-            works[job.scenario] = begin_sweep(Setup(bases[job.scenario], pixels=False))
+            setup = Setup(shared.bases[job.scenario], pixels=False, more=more if shared.series else None)
+            works[job.scenario] = begin_sweep(setup)
         return works[job.scenario](job.task)
 
     return one
@@ -61,12 +75,14 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
 
     planned, scenarios = _planned(spec)
     prepare(scenarios, progress)
-    known = {row["key"]: row for row in store.rows(place) if row["complete"]}
+    needed = {each.text for each in spec.series}
+    # A run that an older version of the file made lacks the statistics that a newer one asks for.
+    known = {row["key"] for row in store.rows(place) if row["complete"] and needed <= row["figures"].keys()}
     todo = [job for job in dict.fromkeys(planned.values()) if job.task.key not in known]
     ran = _work(spec, place, todo, jobs, progress) if todo else 0
     rows: dict[str, store.Row] = {}
     for row in store.rows(place):
-        if not rows.get(row["key"], {}).get("complete"):
+        if row["complete"] or not rows.get(row["key"], {}).get("complete"):
             rows[row["key"]] = row
     figures: dict[tuple[Point, int], Mapping[str, float | None]] = {}
     errors: dict[tuple[Point, int], str] = {}
@@ -85,7 +101,7 @@ def _planned(spec: Spec) -> tuple[dict[tuple[Point, int], Job], list[core.Scenar
     planned: dict[tuple[Point, int], Job] = {}
     scenarios: list[core.Scenario] = []
     for point in spec.points():
-        base, _ = spec.scenarios[point.scenario]
+        base = spec.scenarios[point.scenario].base
         try:
             loaded = base.load(*point.sets)
         except UserError as error:
@@ -102,11 +118,11 @@ def _planned(spec: Spec) -> tuple[dict[tuple[Point, int], Job], list[core.Scenar
 def _work(spec: Spec, place: Path, todo: Sequence[Job], jobs: int | None, progress: Progress) -> int:
     from steadycast.workers import Workers, cores
 
-    bases = {name: base for name, (base, _) in spec.scenarios.items()}
+    shared = Shared({name: each.base for name, each in spec.scenarios.items()}, spec.series)
     processes = min(jobs or cores(), len(todo))
     part = store.Part(place)
     progress("runs", 0, len(todo))
-    crew = Workers("steadycast.experiment.runs:begin", bases, processes)
+    crew = Workers("steadycast.experiment.runs:begin", shared, processes)
     try:
         with part, crew as workers, closing(workers.do(todo)) as outcomes:
             for done, (index, outcome) in enumerate(outcomes, 1):

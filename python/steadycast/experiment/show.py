@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from steadycast import style
 from steadycast.experiment.spec import FigureSpec, Measure, Point
+from steadycast.experiment.tables import Labels, built, csv_text, write
 from steadycast.experiment.verdict import FAILS, HOLDS, UNKNOWN, UNTESTED, Experiment, Judgement
 from steadycast.files import write_text
 from steadycast.folder import Json
@@ -38,18 +37,17 @@ _SAID = {
 
 def measured(done: Experiment, *, placebo: bool = False) -> tuple[list[str], list[list[str]]]:
     """Return the table of all means: heads, and a row per point."""
-    spec = done.spec
-    shown = _heads_shown(done)
-    heads = [head for head, wanted in zip(spec.heads(), shown, strict=True) if wanted]
+    points = [point for point in done.points if point.placebo == placebo]
+    measures = [measure for measure in done.spec.measures if measure.name == measure.shown]
+    labels = Labels(done, points)
     rows = [
         [
-            *(label for label, wanted in zip(point.labels, shown, strict=True) if wanted),
-            *(_cell(measure, done.spread(measure, point)) for measure in spec.measures),
+            *(cell.shown for cell in labels.of(point)),
+            *(_cell(measure, done.spread(measure, point)) for measure in measures),
         ]
-        for point in done.points
-        if point.placebo == placebo
+        for point in points
     ]
-    return [*heads, *map(_heading, spec.measures)], rows
+    return [*labels.names, *map(_heading, measures)], rows
 
 
 def bounds(done: Experiment) -> tuple[list[str], list[list[str]]]:
@@ -60,7 +58,7 @@ def bounds(done: Experiment) -> tuple[list[str], list[list[str]]]:
         held = f"{each.held} of {len(each.points)}"
         rows.append(
             [
-                each.bound.measure,
+                done.spec.measure(each.bound.measure).shown,
                 each.variant,
                 each.bound.said(),
                 held,
@@ -78,18 +76,12 @@ def tables(done: Experiment) -> list[Table]:
     first.caption = (
         f"{len(rows) - _MOST_ROWS} more: {done.folder / 'results.csv'}" if len(rows) > _MOST_ROWS else None
     )
-    found = [first]
-    if done.judgements:
+    # What the file's own tables show stands in them.
+    found = [terminal.filled(*built(done, each).shown()) for each in done.spec.tables] or [first]
+    if done.judgements and not any(each.kind == "bounds" for each in done.spec.tables):
         heads, rows = bounds(done)
         found.append(terminal.filled(heads[:-1], [row[:-1] for row in rows]))
     return found
-
-
-def _heads_shown(done: Experiment) -> list[bool]:
-    """Whether each label is shown: a single scenario and a single variant need no column."""
-    spec = done.spec
-    several = [len(spec.scenarios) > 1, *(True for _ in spec.axes), *([True] if spec.draws else [])]
-    return [*several, len(spec.variants) > 1]
 
 
 def _heading(measure: Measure) -> str:
@@ -110,11 +102,14 @@ def _outcome(each: Judgement) -> Html:
 def write_tables(done: Experiment) -> None:
     """Write results.csv (means), seeds.csv (each run) and bounds.csv, and the file that the experiment names."""
     spec = done.spec
-    heads = [*spec.heads(), "placebo"]
+    axes = list(dict.fromkeys(axis.name for axis in spec.axes))
+    heads = ["scenario", *axes, *(["draw"] if spec.draws else []), "variant", "placebo"]
     means: list[list[object]] = [[*heads, *(f"{m.name}{end}" for m in spec.measures for end in ("", " ±"))]]
     seeds: list[list[object]] = [[*heads, "seed", *(measure.name for measure in spec.measures), "error"]]
     for point in done.points:
-        labels = [*point.labels, "yes" if point.placebo else "no"]
+        at = [dict(point.values).get(axis, "") for axis in axes]
+        draw = [f"draw {point.draw}"] if spec.draws else []
+        labels = [point.scenario, *at, *draw, point.variant, "yes" if point.placebo else "no"]
         found = [done.spread(measure, point) for measure in spec.measures]
         means.append([*labels, *(_plain(one, key) for one in found for key in ("mean", "ci95"))])
         values = [done.values(measure, point) for measure in spec.measures]
@@ -125,20 +120,16 @@ def write_tables(done: Experiment) -> None:
     judged = [[*row[:4], each.outcome, row[5]] for row, each in zip(bound_rows, done.judgements, strict=True)]
     bound_heads[4] = "outcome"
     for name, rows in (("results", means), ("seeds", seeds), ("bounds", [bound_heads, *judged])):
-        write_text(done.folder / f"{name}.csv", _csv(rows))
+        write_text(done.folder / f"{name}.csv", csv_text(rows))
     if spec.write is not None:
-        write_text(spec.write, _csv(means))
+        write_text(spec.write, csv_text(means))
+    for table in spec.tables:
+        write(done, table)
 
 
 def _plain(one: Json | None, key: str) -> str:
     value = None if one is None else one[key]
     return "" if value is None else f"{value:.6g}"
-
-
-def _csv(rows: Sequence[Sequence[object]]) -> str:
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(rows)
-    return file.getvalue()
 
 
 # ---------------------------------------------------------------- page
@@ -162,6 +153,7 @@ def write_report(done: Experiment) -> None:
     if done.judgements:
         heads, rows = bounds(done)
         parts.append(page.section("Bounds", page.table(heads, rows, prose=[2, 5])))
+    parts += [page.section(each.title, page.table(*built(done, each).shown())) for each in spec.tables]
     for number, figure in enumerate(spec.figures):
         drawn = canvas.in_style(lambda figure=figure: draw(done, figure), f"f{number}")  # type: ignore[misc]
         if drawn is not None:
@@ -192,7 +184,7 @@ def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
         axes.axhline(end, color=style.MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
     if figure.over is None:
         return drawing if _bars(done, measure, axes, names) else None
-    path = next(values for name, _, values in done.spec.axes if name == figure.over)
+    path = [value.label for axis in done.spec.axes if axis.name == figure.over for value in axis.values]
     numbers = [number_of(value) for value in path]
     numeric = None not in numbers
     places = [float(x or 0) for x in numbers] if numeric else [float(n) for n in range(len(path))]

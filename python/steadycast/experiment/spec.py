@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -18,8 +19,10 @@ from steadycast.builtin import scenario_at
 from steadycast.core import core
 from steadycast.errors import UserError, meant
 from steadycast.experiment.formula import Formula
+from steadycast.experiment.series import Decisions, Seconds
 from steadycast.files import readable
 from steadycast.sweep.plan import Base
+from steadycast.sweep.show import number_of
 
 BUILT_IN = resources.files("steadycast") / "experiments"
 ALONE = ""
@@ -31,6 +34,9 @@ class Measure:
     """A number that is taken from each run."""
 
     name: str
+    """Unique in its file."""
+    shown: str
+    """Its name in tables."""
     formula: Formula
     unit: str
     """The unit that tables show; empty where it is the figure's own, or there is none."""
@@ -77,6 +83,23 @@ class Bound:
 
 
 @dataclass(frozen=True)
+class TableSpec:
+    """A table of an experiment."""
+
+    title: str
+    kind: str
+    """points, bounds, counts or choice: what its rows are."""
+    measures: tuple[str, ...]
+    by: str
+    """counts: the axis or the column of ``about`` whose values are the rows; empty: the scenarios."""
+    spread: str
+    """range, interval or none: what stands behind a mean."""
+    scenarios: tuple[str, ...]
+    variants: tuple[str, ...]
+    write: Path | None
+
+
+@dataclass(frozen=True)
 class FigureSpec:
     """A figure."""
 
@@ -84,6 +107,48 @@ class FigureSpec:
     over: str | None
     """The axis on its abscissa; None: a bar per variant."""
     caption: str
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A scenario of an experiment."""
+
+    base: Base
+    sets: tuple[str, ...]
+    variables: Mapping[str, str]
+    """What stands for each name in ``${ }``."""
+    about: Mapping[str, str]
+    """What tables say of it, by column."""
+    variants: tuple[str, ...]
+    """The variants that run it."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of an axis."""
+
+    label: str
+    value: str
+    """What stands for the axis in ``${ }``."""
+    sets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis: what is varied."""
+
+    name: str
+    values: tuple[Value, ...]
+    scenarios: tuple[str, ...]
+    """The scenarios that have it."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One draw: its changes of scenarios, and its variables."""
+
+    sets: tuple[str, ...]
+    variables: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -101,9 +166,14 @@ class Point:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels in a table: scenario, values, draw, variant."""
+        """The labels in an error: scenario, values, draw, variant."""
         draw = () if self.draw is None else (f"draw {self.draw}",)
         return (self.scenario, *(value for _, value in self.values), *draw, self.variant)
+
+    @property
+    def name(self) -> tuple[object, ...]:
+        """What no other point of an experiment has."""
+        return (self.scenario, self.values, self.draw, self.variant, self.placebo)
 
 
 @dataclass(frozen=True)
@@ -117,16 +187,15 @@ class Spec:
     """The folder of the files that the experiment names."""
     question: str
     seeds: tuple[int, ...]
-    scenarios: Mapping[str, tuple[Base, tuple[str, ...]]]
-    """Each scenario, and its changes."""
-    draws: tuple[tuple[str, ...], ...]
-    axes: tuple[tuple[str, str, tuple[str, ...]], ...]
-    """Name, path and values of each axis."""
+    scenarios: Mapping[str, Scenario]
+    draws: tuple[Draw, ...]
+    axes: tuple[Axis, ...]
     variants: Mapping[str, tuple[str, ...]]
     placebo: tuple[tuple[str, ...], str] | None
     """The changes that take the event away, and what that leaves out."""
     measures: tuple[Measure, ...]
     bounds: tuple[Bound, ...]
+    tables: tuple[TableSpec, ...]
     figures: tuple[FigureSpec, ...]
     write: Path | None
 
@@ -142,44 +211,107 @@ class Spec:
         with readable(path, "give an experiment file, with the right to read it"):
             text = path.read_text(encoding="utf-8")
         told: dict[str, Any] = json.loads(core.experiment(text, str(path)))
-        measures = tuple(_measure(one, str(path)) for one in told["measures"])
-        return cls(
+        variants = {one["name"]: tuple(one["sets"]) for one in told["variants"]} or {ALONE: ()}
+        spec = cls(
             path.stem,
             str(source),
             text,
             path.parent,
             told["question"],
             tuple(told["seeds"]),
-            {one["name"]: (_base(one, path), tuple(one["sets"])) for one in told["scenarios"]},
-            tuple(tuple(one) for one in told["draws"]),
-            tuple((one["name"], one["path"], tuple(one["values"])) for one in told["axes"]),
-            {one["name"]: tuple(one["sets"]) for one in told["variants"]} or {ALONE: ()},
+            {one["name"]: _scenario(one, path, variants) for one in told["scenarios"]},
+            tuple(Draw(tuple(one["sets"]), one["variables"]) for one in told["draws"]),
+            tuple(_axis(one) for one in told["axes"]),
+            variants,
             (tuple(told["placebo"]["sets"]), told["placebo"]["why"]) if told["placebo"] else None,
-            measures,
+            tuple(_measures(told, str(path))),
             tuple(_bound(one) for one in told["bounds"]),
+            tuple(_table(one, path) for one in told["tables"]),
             tuple(FigureSpec(**one) for one in told["figures"]),
             path.parent / told["write"] if told["write"] else None,
         )
+        spec.check()
+        return spec
+
+    def check(self) -> None:
+        """Check that the names inside formulas are variants or scenarios of this file.
+
+        Raises:
+            UserError: one is not.
+
+        """
+        known = [*self.variants, *self.scenarios]
+        for measure in self.measures:
+            for name in measure.formula.names:
+                if name not in known:
+                    problem = f"{name} is neither a variant nor a scenario of this file"
+                    raise UserError(measure.place, problem, meant(name, known))
+
+    def measure(self, name: str) -> Measure:
+        """Return a measure by its name."""
+        return next(measure for measure in self.measures if measure.name == name)
+
+    def counts(self, bound: Bound, measures: Sequence[str]) -> bool:
+        """Whether a bound is of one of these measures, or has its measure for itself."""
+        measure = self.measure(bound.measure)
+        return measure.name in measures or measure.name != measure.shown
+
+    @property
+    def series(self) -> tuple[Seconds | Decisions, ...]:
+        """All statistics that the measures need besides the summary."""
+        return tuple(dict.fromkeys(each for measure in self.measures for each in measure.formula.series))
+
+    def axes_of(self, scenario: str) -> tuple[Axis, ...]:
+        """Return the axes that a scenario has."""
+        return tuple(axis for axis in self.axes if scenario in axis.scenarios)
 
     def points(self) -> Iterator[Point]:
         """Yield all points, the placebo's after the others."""
-        draws: list[tuple[int | None, tuple[str, ...]]] = [*enumerate(self.draws, 1)] or [(None, ())]
+        draws: Sequence[tuple[int | None, Draw]] = [*enumerate(self.draws, 1)] or [(None, Draw((), {}))]
         for placebo in (False, True) if self.placebo else (False,):
             last = self.placebo[0] if placebo and self.placebo else ()
-            for scenario, (_, sets) in self.scenarios.items():
-                for values in itertools.product(*(values for _, _, values in self.axes)):
-                    named = [
-                        (name, path, value) for (name, path, _), value in zip(self.axes, values, strict=True)
-                    ]
-                    on_axes = tuple(f"{path}={value}" for _, path, value in named)
-                    labels = tuple((name, value) for name, _, value in named)
-                    for (draw, drawn), (variant, more) in itertools.product(draws, self.variants.items()):
-                        changes = (*sets, *drawn, *on_axes, *more, *last)
-                        yield Point(scenario, labels, draw, variant, changes, placebo)
+            for name, scenario in self.scenarios.items():
+                axes = self.axes_of(name)
+                for values in itertools.product(*(axis.values for axis in axes)):
+                    labels = tuple((axis.name, one.label) for axis, one in zip(axes, values, strict=True))
+                    on_axes = tuple(change for one in values for change in one.sets)
+                    named = {axis.name: one.value for axis, one in zip(axes, values, strict=True)}
+                    for (number, draw), variant in itertools.product(draws, scenario.variants):
+                        changes = (*scenario.sets, *draw.sets, *on_axes, *self.variants[variant], *last)
+                        place = f"{self.path}: {name}"
+                        filled = tuple(
+                            fill(change, {**scenario.variables, **named, **draw.variables}, place)
+                            for change in changes
+                        )
+                        yield Point(name, labels, number, variant, filled, placebo)
 
-    def heads(self) -> list[str]:
-        """Return the headings of a point's labels."""
-        return ["scenario", *(name for name, _, _ in self.axes), *(["draw"] if self.draws else []), "variant"]
+
+_HOLE = re.compile(r"\$\{([^{}]*)\}")
+
+
+def fill(text: str, variables: Mapping[str, str], place: str) -> str:
+    """Replace each ``${ }`` in a change: a name by its value, a formula over variables that are numbers by its value.
+
+    Raises:
+        UserError: there is no such variable, or it is no number.
+
+    """
+
+    def value(hole: re.Match[str]) -> str:
+        inside = hole[1].strip()
+        if inside in variables:
+            return variables[inside]
+        numbers = {name: number_of(value) for name, value in variables.items()}
+        formula = Formula.read(inside, place)
+        for path in formula.paths:
+            if path not in variables:
+                raise UserError(place, f"there is no variable {path} for {hole[0]}", meant(path, variables))
+        found = formula.value(numbers)
+        if found is None:
+            raise UserError(place, f"{hole[0]} has no value", "use variables that are plain numbers")
+        return f"{found:.9g}"
+
+    return _HOLE.sub(value, text)
 
 
 def built_in() -> dict[str, Path]:
@@ -198,6 +330,22 @@ def _at(path: Path) -> Path:
     return known[path.name]
 
 
+def _scenario(told: Mapping[str, Any], origin: Path, variants: Mapping[str, object]) -> Scenario:
+    own = tuple(told["variants"]) or tuple(variants)
+    return Scenario(_base(told, origin), tuple(told["sets"]), told["variables"], told["about"], own)
+
+
+def _axis(told: Mapping[str, Any]) -> Axis:
+    values = tuple(Value(one["label"], one["value"], tuple(one["sets"])) for one in told["values"])
+    return Axis(told["name"], values, tuple(told["scenarios"]))
+
+
+def _table(told: Mapping[str, Any], origin: Path) -> TableSpec:
+    lists = {key: tuple(told[key]) for key in ("measures", "scenarios", "variants")}
+    write = origin.parent / told["write"] if told["write"] else None
+    return TableSpec(**{**told, **lists, "write": write})
+
+
 def _base(told: Mapping[str, Any], origin: Path) -> Base:
     if told["text"] is not None:
         # An inline scenario has no file: errors use its name, and its files are relative to the experiment.
@@ -208,14 +356,28 @@ def _base(told: Mapping[str, Any], origin: Path) -> Base:
     return Base.of(beside if beside.is_file() else scenario_at(Path(told["file"])), ())
 
 
-def _measure(told: Mapping[str, Any], path: str) -> Measure:
-    place = f"{path}:{told['line']}: measure {told['name']}"
-    return Measure(told["name"], Formula.read(told["value"], place), told["unit"], told["digits"], place)
+def _measures(told: Mapping[str, Any], path: str) -> Iterator[Measure]:
+    """Yield the measures of a file, and those that single bounds have."""
+    for one in told["measures"]:
+        yield _measure(one["name"], one["name"], one, path)
+    for bound in told["bounds"]:
+        if bound["own"] is not None:
+            yield _measure(_own(bound), bound["measure"], bound["own"], path)
+
+
+def _own(bound: Mapping[str, Any]) -> str:
+    """Return the unique name of a measure that a bound has for itself."""
+    return f"{bound['measure']}, line {bound['own']['line']}"
+
+
+def _measure(name: str, shown: str, told: Mapping[str, Any], path: str) -> Measure:
+    place = f"{path}:{told['line']}: measure {shown}"
+    return Measure(name, shown, Formula.read(told["value"], place), told["unit"], told["digits"], place)
 
 
 def _bound(told: Mapping[str, Any]) -> Bound:
     return Bound(
-        told["measure"],
+        told["measure"] if told["own"] is None else _own(told),
         told["min"],
         told["max"],
         told["over"],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from steadycast.core import program
+from steadycast.experiment.formula import Context
 from steadycast.experiment.runs import Runs
 from steadycast.experiment.spec import Bound, Measure, Point, Spec
 from steadycast.folder import Json, spread, within
@@ -48,6 +49,27 @@ class Judgement:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """What became of all bounds of a point together."""
+
+    runs: tuple[bool | None, ...]
+    """Whether each seed keeps all bounds; None where a value is unknown."""
+    mean: bool | None
+    """Whether the means over the seeds do."""
+
+    @property
+    def each(self) -> bool | None:
+        """Whether every seed keeps all bounds."""
+        return all_of(self.runs)
+
+
+def all_of(found: Iterable[bool | None]) -> bool | None:
+    """Return whether all hold: False where one does not, None where one is unknown."""
+    known = list(found)
+    return False if False in known else None if None in known else True
+
+
+@dataclass(frozen=True)
 class Experiment:
     """An experiment that has been run."""
 
@@ -61,13 +83,42 @@ class Experiment:
         """All points, the placebo's last."""
         return tuple(self.spec.points())
 
+    @cached_property
+    def _by_name(self) -> Mapping[tuple[object, ...], Point]:
+        return {point.name: point for point in self.points}
+
+    def _beside(self, point: Point, name: str) -> Point | None:
+        """Return the point of another variant, or the one of another scenario with the same variant."""
+        values = point.values
+        if name in self.spec.variants:
+            return self._by_name.get((point.scenario, values, point.draw, name, point.placebo))
+        axes = {axis.name for axis in self.spec.axes_of(name)}
+        values = tuple(one for one in values if one[0] in axes)
+        return self._by_name.get((name, values, point.draw, point.variant, point.placebo))
+
+    def _context(self, point: Point, seed: int) -> Context | None:
+        """Return a run as formulas see it; None where it failed."""
+        figures = self.runs.figures.get((point, seed))
+
+        def other(name: str) -> Context | None:
+            there = self._beside(point, name)
+            return None if there is None else self._context(there, seed)
+
+        return None if figures is None else Context(figures, other)
+
+    @cached_property
+    def _values(self) -> dict[tuple[str, Point], dict[int, float | None]]:
+        return {}
+
     def values(self, measure: Measure, point: Point) -> dict[int, float | None]:
         """Return a measure by seed; None where a run failed or lacks it."""
-        found = {}
-        for seed in self.spec.seeds:
-            figures = self.runs.figures.get((point, seed))
-            found[seed] = None if figures is None else measure.formula.value(figures)
-        return found
+        key = measure.name, point
+        if key not in self._values:
+            runs = {seed: self._context(point, seed) for seed in self.spec.seeds}
+            self._values[key] = {
+                seed: None if run is None else measure.formula.value(run) for seed, run in runs.items()
+            }
+        return self._values[key]
 
     def spread(self, measure: Measure, point: Point) -> Json | None:
         """Return the mean of a measure with its 95 % interval; None where a seed has no value."""
@@ -81,11 +132,12 @@ class Experiment:
             Judgement(bound, variant, self._judged(bound, variant, False), self._judged(bound, variant, True))
             for bound in self.spec.bounds
             for variant in self.spec.variants
-            if not bound.variants or variant in bound.variants
+            if (not bound.variants or variant in bound.variants)
+            and any(point.variant == variant and bound.judges(point) for point in self.points)
         )
 
     def _judged(self, bound: Bound, variant: str, placebo: bool) -> dict[Point, bool | None]:
-        measure = next(each for each in self.spec.measures if each.name == bound.measure)
+        measure = self.spec.measure(bound.measure)
         chosen = (p for p in self.points if p.placebo == placebo and p.variant == variant and bound.judges(p))
         return {point: self._holds(bound, measure, point) for point in chosen}
 
@@ -105,6 +157,25 @@ class Experiment:
                 return all(within(end, bound.min, bound.max) for end in ends)
             case _:
                 return within(sum(known) / len(known), bound.min, bound.max)
+
+    def kept(self, point: Point, measures: Sequence[str] | None = None) -> Kept | None:
+        """Return what became of all bounds of a point together; None where there is none.
+
+        Args:
+            point: the point.
+            measures: the measures whose bounds count, besides those that single bounds have; by default all.
+
+        """
+        chosen = [
+            bound
+            for bound in self.spec.bounds
+            if bound.judges(point) and (measures is None or self.spec.counts(bound, measures))
+        ]
+        if not chosen:
+            return None
+        each = [(bound, self.values(self.spec.measure(bound.measure), point)) for bound in chosen]
+        runs = (all_of(_inside(bound, [values[seed]]) for bound, values in each) for seed in self.spec.seeds)
+        return Kept(tuple(runs), all_of(_inside(bound, list(values.values())) for bound, values in each))
 
     @property
     def failed(self) -> bool:
@@ -149,3 +220,9 @@ class Experiment:
             ],
             "errors": list(dict.fromkeys(self.runs.errors.values())),
         }
+
+
+def _inside(bound: Bound, values: Sequence[float | None]) -> bool | None:
+    """Return whether the mean of the values keeps a bound; None where one is unknown."""
+    known = [value for value in values if value is not None]
+    return within(sum(known) / len(known), bound.min, bound.max) if len(known) == len(values) else None

@@ -29,6 +29,8 @@ class Setup:
 
     base: Base
     pixels: bool
+    more: Callable[[Run], Mapping[str, float | None]] | None = None
+    """Returns figures that the summary lacks, from a run's tables."""
 
 
 def begin(setup: Setup) -> Callable[[Task], bytes]:
@@ -45,7 +47,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
         try:
             plan = Plan.of(base.load(*task.sets), place_of(base.scenario), base.folder)
             ready = Ready.of(plan, Silent(), made=made)
-            run, found = _done(ready, setup.pixels)
+            run, found = _done(ready, setup)
         except Exception as error:  # any failure, even of a user's controller, must not stop the sweep
             row |= {"complete": False, "error": f"{type(error).__name__}: {error}"}
         else:
@@ -61,11 +63,13 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
     return one
 
 
-def _done(ready: Ready, pixels: bool) -> tuple[Run, str]:
+def _done(ready: Ready, setup: Setup) -> tuple[Run, str]:
     """Run a world; return the run, without tables if they are not needed, and its figures as JSON."""
-    if pixels or ready.plan.loaded.expectations() or not isinstance(ready.world, core.Simulation):
-        run = conduct(ready, Silent(), Keep(quality=pixels))
-        return run, figures(run.summary)
+    expected = ready.plan.loaded.expectations()
+    if setup.pixels or setup.more or expected or not isinstance(ready.world, core.Simulation):
+        run = conduct(ready, Silent(), Keep(quality=setup.pixels))
+        found = figures(run.summary)
+        return run, found if setup.more is None else json.dumps(json.loads(found) | setup.more(run))
     # The core writes a row's figures directly, which is faster than a whole summary.
     complete, cost = drive(ready.world)
     sha256, found = ready.world.figures(complete)

@@ -98,7 +98,7 @@ const RESPONSE_QUEUE_SPAN: f64 = 1.0;
 const RESPONSE_QUEUE_MIN: f64 = 0.020;
 /// If the flow has less than a packet in the queue and less than this share of it by its trains, other flows are not of
 /// its kind: more than ten of its kind would be needed. Beside BBRv3 the share is 0.02 to 0.05
-/// (validation/dossier-cases.toml, 5.2.1).
+/// (validation/experiments/dossier.toml, 5.2.1).
 const SMALL_SHARE_MAX: f64 = 0.1;
 
 // The experiment: the rate is yielded above the target.

@@ -1,0 +1,269 @@
+"""Builds the tables of an experiment, for the terminal, the page and CSV files."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import itertools
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from steadycast.core import commit
+from steadycast.experiment.spec import Measure, Point, TableSpec
+from steadycast.experiment.verdict import HOLDS, Experiment
+from steadycast.files import write_text
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A cell of a table: how it is shown, and its columns in a CSV file."""
+
+    shown: str
+    plain: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A heading of a table: how it is shown, and its columns in a CSV file."""
+
+    shown: str
+    plain: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of an experiment."""
+
+    heads: tuple[Columns, ...]
+    rows: tuple[tuple[Cells, ...], ...]
+
+    def shown(self) -> tuple[list[str], list[list[str]]]:
+        """Return its headings and rows as a page or a terminal shows them."""
+        return [head.shown for head in self.heads], [[cell.shown for cell in row] for row in self.rows]
+
+    def csv(self) -> str:
+        """Return it as CSV: numbers without units, what misses its bound in a column of its own."""
+        heads = [name for head in self.heads for name in head.plain]
+        return csv_text([heads, *([text for cell in row for text in cell.plain] for row in self.rows)])
+
+
+def built(done: Experiment, spec: TableSpec) -> Table:
+    """Build a table that an experiment's file asks for."""
+    return {"points": _points, "bounds": _bounds, "counts": _counts, "choice": _choice}[spec.kind](done, spec)
+
+
+def write(done: Experiment, spec: TableSpec) -> None:
+    """Write a table to the CSV file that it names, and its origin beside it: title, day, commit, command and seeds."""
+    if spec.write is None:
+        return
+    seeds = done.spec.seeds
+    told = {
+        "title": spec.title,
+        "measured": datetime.date.today().isoformat(),
+        "commit": commit() or "",
+        "command": shlex.join(["steadycast", "experiment", done.spec.path]),
+        "note": f"seeds {seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}",
+    }
+    write_text(spec.write, built(done, spec).csv())
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in told.items() if value]
+    write_text(spec.write.with_suffix(".toml"), "".join(lines))
+
+
+# ---------------------------------------------------------------- labels
+
+
+class Labels:
+    """The columns that say which point a row is of; those that are the same in all rows are left out."""
+
+    def __init__(self, done: Experiment, points: Sequence[Point], *, variants: bool = True) -> None:
+        spec = done.spec
+        abouts = dict.fromkeys(name for point in points for name in spec.scenarios[point.scenario].about)
+        axes = dict.fromkeys(name for point in points for name, _ in point.values)
+        every = [*abouts, "scenario", *axes, "draw", *(["variant"] if variants else [])]
+
+        self._done = done
+        found = {name: {self._of(point, name) for point in points} for name in every}
+        keep = [name for name in every if len(found[name]) > 1 or name in abouts or name in axes]
+        self.names = keep or every[:1]
+
+    def _of(self, point: Point, name: str) -> str:
+        scenario = self._done.spec.scenarios[point.scenario]
+        values = {
+            "scenario": point.scenario,
+            "variant": point.variant,
+            **dict(point.values),
+            **scenario.about,
+        }
+        values["draw"] = "" if point.draw is None else str(point.draw)
+        return values.get(name, "")
+
+    def of(self, point: Point) -> list[Cells]:
+        """Return the labels of a point."""
+        return [_text(self._of(point, name)) for name in self.names]
+
+    def heads(self) -> list[Columns]:
+        """Return their headings."""
+        return [Columns(name, (name,)) for name in self.names]
+
+
+def _text(text: str) -> Cells:
+    return Cells(text, (text,))
+
+
+def _chosen(done: Experiment, spec: TableSpec, *, placebo: bool = False) -> list[Point]:
+    return [
+        point
+        for point in done.points
+        if point.placebo == placebo
+        and point.scenario in spec.scenarios
+        and (not spec.variants or point.variant in spec.variants)
+    ]
+
+
+# ---------------------------------------------------------------- kinds
+
+
+def _points(done: Experiment, spec: TableSpec) -> Table:
+    points = _chosen(done, spec)
+    labels = Labels(done, points)
+    measures = [done.spec.measure(name) for name in spec.measures]
+    judged = {
+        measure.name: any(bound.measure == measure.name for bound in done.spec.bounds) for measure in measures
+    }
+    heads = [_heading(measure, spec.spread, judged=judged[measure.name]) for measure in measures]
+    rows = (
+        (
+            *labels.of(point),
+            *(_cell(done, measure, point, spec.spread, judged[measure.name]) for measure in measures),
+        )
+        for point in points
+    )
+    return Table((*labels.heads(), *heads), tuple(rows))
+
+
+def _heading(measure: Measure, spread: str, *, judged: bool) -> Columns:
+    unit = f", {measure.unit}" if measure.unit else ""
+    parts = {"range": ("", " least", " most"), "interval": ("", " ±"), "none": ("",)}[spread]
+    misses = (f"{measure.name} misses",) if judged else ()
+    return Columns(f"{measure.name}{unit}", (*(f"{measure.name}{part}{unit}" for part in parts), *misses))
+
+
+def _cell(done: Experiment, measure: Measure, point: Point, spread: str, judged: bool) -> Cells:
+    values = list(done.values(measure, point).values())
+    known = [value for value in values if value is not None]
+    kept = done.kept(point, [measure.name])
+    misses = kept is not None and kept.mean is not True
+    mark = ({True: "yes", False: "no"}[misses] if kept else "",) if judged else ()
+    parts = {"range": 3, "interval": 2, "none": 1}[spread]
+    if len(known) < len(values):
+        return Cells(f"[{NOTHING}]" if misses else NOTHING, ("",) * parts + mark)
+    mean, *ends = (
+        f"{value:.{measure.digits}f}" for value in (sum(known) / len(known), min(known), max(known))
+    )
+    shown = f"[{mean}]" if misses else mean
+    if spread == "range":
+        behind = "" if ends[0] == ends[1] else f" ({ends[0]}…{ends[1]})"
+        return Cells(shown + behind, (mean, *ends, *mark))
+    if spread == "interval":
+        one = done.spread(measure, point)
+        half = "" if one is None or one["ci95"] is None else f"{one['ci95']:.{measure.digits}f}"
+        return Cells(f"{shown} ± {half}" if half else shown, (mean, half, *mark))
+    return Cells(shown, (mean, *mark))
+
+
+def _bounds(done: Experiment, spec: TableSpec) -> Table:
+    """Build a row per bound and point: what is bound, the seeds' values, and how many of them keep it."""
+    rows: list[tuple[Cells, ...]] = []
+    points = _chosen(done, spec)
+    pairs = [(point, bound) for point in points for bound in done.spec.bounds if bound.judges(point)]
+    pairs = [(point, bound) for point, bound in pairs if done.spec.counts(bound, spec.measures)]
+    labels = Labels(done, [point for point, _ in pairs])
+    for point, bound in pairs:
+        measure = done.spec.measure(bound.measure)
+        values = [value for value in done.values(measure, point).values() if value is not None]
+        ends = [
+            f"{sign} {_number(measure, end)}"
+            for sign, end in (("≥", bound.min), ("≤", bound.max))
+            if end is not None
+        ]
+        kept = done.kept(point, [bound.measure])
+        held = sum(run is True for run in kept.runs) if kept else 0
+        verdict = HOLDS if held == len(done.spec.seeds) else f"{held} of {len(done.spec.seeds)}"
+        spread = f"{_number(measure, min(values))} … {_number(measure, max(values))}" if values else NOTHING
+        mean = _number(measure, sum(values) / len(values)) if values else NOTHING
+        why = f"{bound.why} ({bound.source})" if bound.source else bound.why
+        texts = (why, measure.shown, " and ".join(ends), mean, spread, verdict)
+        rows.append((*labels.of(point), *map(_text, texts)))
+    heads = ("what is asked", "figure", "bound", "mean", "least … most", "verdict")
+    return Table((*labels.heads(), *(Columns(head, (head,)) for head in heads)), tuple(rows))
+
+
+def _number(measure: Measure, value: float) -> str:
+    return f"{value:.{measure.digits}f}{f' {measure.unit}' if measure.unit else ''}"
+
+
+def _counts(done: Experiment, spec: TableSpec) -> Table:
+    """Build a row per group and variant: how many of its points keep all their bounds, by seed and in the mean."""
+    rows = []
+    groups = _groups(done, spec)
+    for (group, variant), points in groups.items():
+        judged = [kept for point in points if (kept := done.kept(point, spec.measures)) is not None]
+        if not judged:
+            continue
+        each, means = (
+            sum(kept is True for kept in found)
+            for found in zip(*((k.each, k.mean) for k in judged), strict=True)
+        )
+        runs = [run for kept in judged for run in kept.runs]
+        share = 100 * sum(run is True for run in runs) / len(runs)
+        rows.append(
+            tuple(map(_text, (group, variant, str(len(judged)), str(each), str(means), f"{share:.1f}")))
+        )
+    by = spec.by or "scenario"
+    heads = (by, "variant", "points", "hold with each seed", "hold in the mean", "runs that hold, %")
+    return Table(tuple(Columns(head, (head,)) for head in heads), tuple(rows))
+
+
+def _groups(done: Experiment, spec: TableSpec) -> Mapping[tuple[str, str], list[Point]]:
+    found: dict[tuple[str, str], list[Point]] = {}
+    for point in _chosen(done, spec):
+        about = done.spec.scenarios[point.scenario].about
+        labels = {"scenario": point.scenario, **dict(point.values), **about}
+        found.setdefault((labels.get(spec.by or "scenario", ""), point.variant), []).append(point)
+    groups = {group for group, _ in found}
+    for variant in done.spec.variants if len(groups) > 1 else ():
+        everything = [point for (_, who), points in found.items() if who == variant for point in points]
+        if everything:
+            found["all", variant] = everything
+    return found
+
+
+def _choice(done: Experiment, spec: TableSpec) -> Table:
+    """Build a row per place: the variants that keep all its bounds with each seed, ordered by a measure."""
+    [name] = spec.measures
+    measure = done.spec.measure(name)
+    points = _chosen(done, spec)
+    labels = Labels(done, points, variants=False)
+    rows = []
+    for _, group in itertools.groupby(points, key=lambda point: (point.scenario, point.values, point.draw)):
+        same = list(group)
+        good = [
+            (one["mean"], point.variant)
+            for point in same
+            if (kept := done.kept(point)) is not None and kept.each and (one := done.spread(measure, point))
+        ]
+        named = ", ".join(f"{who} ({_number(measure, value)})" for value, who in sorted(good)) or "none"
+        rows.append((*labels.of(same[0]), _text(named)))
+    return Table((*labels.heads(), Columns("keep all bounds", ("keep all bounds",))), tuple(rows))
+
+
+def csv_text(rows: Sequence[Sequence[object]]) -> str:
+    """Return rows as the text of a CSV file."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(rows)
+    return file.getvalue()
