@@ -751,7 +751,10 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
                 out.problem(&value.at, format!("the measure {} has a value", quoted(&name)), "leave one value out");
             }
             let own = json!({
-                "value": value.value, "unit": optional(&table.unit), "digits": digits(&table.digits), "line": value.at.line,
+                "value": value.value,
+                "unit": optional(&table.unit),
+                "digits": digits(&table.digits),
+                "line": value.at.line,
             });
             (name, own)
         }
