@@ -13,6 +13,8 @@ FELL = 0.8
 """
 LOSSY = 0.01
 """The loss rate from which losses are visible in pictures."""
+UNCOUNTED = 0.1
+"""The share of the packets above which unknown losses keep the network from being cleared."""
 SLOW_MS = 50.0
 """The queueing delay from which it is noticeable in addition to the path's delay, in milliseconds."""
 
@@ -30,6 +32,12 @@ def lost_share(bins: Sequence[Json]) -> float | None:
     return sum(each["lost"] for each in counted) / packets if packets else None
 
 
+def _uncounted(bins: Sequence[Json]) -> float:
+    """Return the share of the packets in bins whose losses are unknown."""
+    packets = sum(each["packets"] for each in bins)
+    return sum(each["packets"] for each in bins if each["lost"] is None) / packets if packets else 1.0
+
+
 def sentence(call: Json) -> str:
     """Name the cause of the worst ten seconds, or say that it was not the network."""
     seen, bins, bin_s = call["seen"], call["bins"], call["bin_s"]
@@ -42,12 +50,19 @@ def sentence(call: Json) -> str:
     where = f"{say.seconds(worst['from_s'])} to {say.seconds(worst['to_s'])}"
     if "limited" in seen:
         return _averaged(seen, where, lost, delay)
-    lost, delay = lost or 0.0, delay or 0.0
-    if lost < LOSSY and delay < SLOW_MS:
+    gone = "losses are unknown" if lost is None else f"{say.frac(lost)} lost"
+    if delay is None:
+        return f"Cause: unknown, as no packet of the worst seconds ({where}) has a known delay; {gone}."
+    if (lost or 0.0) < LOSSY and delay < SLOW_MS:
+        if _uncounted(bins) > UNCOUNTED:
+            return (
+                f"Cause: unknown: at worst ({where}) {say.ms(delay)} of delay were added{_unsent(seen)}, and for "
+                f"{say.frac(_uncounted(bins))} of the call whether packets were lost is not known."
+            )
         added = f"{say.ms(delay)} of delay and {say.frac(lost)} of loss were added{_unsent(seen)}"
         return f"Cause: none in the network, where at worst ({where}) {added}{_less(call, first, last)}."
-    why = _why(call, first, last, lost, delay)
-    return f"Cause: {why}. Worst from {where}: {say.ms(delay)} of delay, {say.frac(lost)} lost."
+    why = _why(call, first, last, lost or 0.0, delay)
+    return f"Cause: {why}. Worst from {where}: {say.ms(delay)} of delay, {gone}."
 
 
 def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
@@ -62,7 +77,13 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
         return f"the link fell from {say.rate(before)} to {say.rate(after)}"
     if delay < SLOW_MS and lost >= LOSSY:
         return "packets were lost though no queue stood"
+    if path["drift_ppm"] is None:
+        return "the delay grew or fell all the time: others filled the queue, or the two clocks drift apart"
+    if path["verdict"] == "shared":
+        return "others filled the queue, or the link or the delays behind it change all the time"
     sent = middle(each["sent_bps"] for each in bins[first:last])
+    if path["verdict"] == "unseen":
+        return f"a queue stood, and nothing shows whether its own {say.rate(sent)} or others filled it"
     link = f" on a link of {say.rate(after)}" if after else ""
     return f"its own {say.rate(sent)} filled the queue{link}"
 

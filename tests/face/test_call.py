@@ -324,28 +324,38 @@ def shown(chance: random.Random) -> dict[str, Any]:
     return {"bins": bins, "bin_s": 0.5, "path": path, "seen": seen | {"delay_p95_ms": 20.0}}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(18))
 def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
     chance = random.Random(seed)
     was, now = chance.uniform(1.5e6, 3e6), chance.uniform(0.3e6, 1e6)
-    kind = ("fell", "chance", "own", "none", "others", "encoder")[seed % 6]
+    kinds = ("fell", "chance", "own", "none", "others", "encoder", "hidden", "drift", "unread")
+    kind = kinds[seed % 9]
     bins = [part(was, went=0.9 * now) | {"packets": 50, "lost": 0, "delay_ms": 5.0} for _ in range(60)]
     for k in range(30, 50):
-        bins[k] |= {"delay_ms": chance.uniform(100, 400)} if kind in ("fell", "own", "others") else {}
-        bins[k] |= {"lost": 3} if kind == "chance" else {}
+        bins[k] |= (
+            {"delay_ms": chance.uniform(100, 400)}
+            if kind in ("fell", "own", "others", "hidden", "drift")
+            else {}
+        )
+        bins[k] |= {"lost": 3} if kind == "chance" else {"lost": None} if kind == "unread" else {}
         if kind == "fell":
             bins[k]["capacity_bps"] = part(now)["capacity_bps"]
     seen: dict[str, Any] = {"length_s": 30.0, "worst": call._worst(bins, 0.5)}
     seen["estimates"] = [(k / 2, 3 * now) for k in range(60)] if kind == "encoder" else []
     shared = {"capacity_bps": was, "own_bps": now} if kind == "others" else None
-    said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": {"shared": shared}})
+    verdict = {"others": "shared", "hidden": "unseen"}.get(kind, "alone")
+    path = {"shared": shared, "verdict": verdict, "drift_ppm": None if kind == "drift" else 0.0}
+    said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": path})
     names = {
         "fell": f"the link fell from {say.rate(was)} to {say.rate(now)}",
         "chance": "lost though no queue stood",
         "own": "filled the queue on a link of",
         "none": "none in the network",
-        "others": "others filled the queue",
+        "others": "others filled the queue, or the link changes",
         "encoder": "the encoder gave",
+        "hidden": "nothing shows whether its own",
+        "drift": "the delay grew or fell all the time",
+        "unread": "of the call whether packets were lost is not known",
     }
     assert [
         key for key, text in names.items() if text in said and not (key == "none" and kind == "encoder")

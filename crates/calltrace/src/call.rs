@@ -7,10 +7,10 @@
 use crate::Problem;
 use crate::clock;
 use crate::evidence::{Arrival, Departure, Evidence, Fate, Unknown};
+use crate::reported::{Arrivals, Reported};
 use crate::send_time::BEFORE;
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Time, counted};
-use steadycast_wire::rtcp::{Acknowledged, Compound, CongestionFeedback, Packet, TransportFeedback};
 
 /// One packet on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub enum Side {
 
 /// A packet as a record has it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sighting {
+pub(crate) struct PacketRecord {
     pub(crate) seen: Time,
     /// When it left by its own stamp, on a clock that begins near the record's.
     pub(crate) stamp: Option<Time>,
@@ -130,7 +130,7 @@ pub(crate) enum Hidden {
 
 /// One direction as a record has it: packets and reports in the order of their times.
 pub(crate) struct Direction {
-    pub(crate) packets: Vec<Sighting>,
+    pub(crate) packets: Vec<PacketRecord>,
     /// RTCP about it: when it was seen, and its bytes.
     pub(crate) reports: Vec<(Time, Vec<u8>)>,
     /// Where it was recorded, as the user says or a log's kind; `None` where the record has to show it.
@@ -138,21 +138,37 @@ pub(crate) struct Direction {
     /// Where it was recorded, by the record's evidence.
     pub(crate) vantage: Vantage,
     pub(crate) hidden: Hidden,
-    /// Whether the record says of itself that it missed packets.
-    pub(crate) has_drops: bool,
+    /// How many packets have a header extension that was cut off.
+    pub(crate) cut_extensions: usize,
+    /// How many reports were cut off.
+    pub(crate) cut_reports: usize,
+    pub(crate) unread: Unread,
     /// How finely its clock tells times.
     pub(crate) every: Span,
 }
 
+/// What a record lacks though it may have happened where it was made: a gap there is no certain loss.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unread {
+    /// Times near which a record stands that can't be read.
+    pub(crate) times: Vec<Time>,
+    /// By source and number the packets whose record has no time.
+    pub(crate) untimed: BTreeSet<(u32, u16)>,
+    /// How many packets it lacks at unknown times.
+    pub(crate) unplaced: u64,
+    /// When nothing was recorded at all.
+    pub(crate) silences: Vec<(Time, Time)>,
+}
+
 /// What a file holds, before departures and arrivals are joined.
-pub(crate) struct Record {
+pub(crate) struct Recording {
     pub(crate) direction: Direction,
     pub(crate) estimates: Vec<(Time, Rate)>,
     pub(crate) source: &'static str,
     pub(crate) notes: Vec<String>,
 }
 
-impl Record {
+impl Recording {
     /// The call, by what its own end says of arrivals.
     pub(crate) fn alone(self) -> Result<Call, Problem> {
         let (mut call, later) = self.direction.joined(self.notes)?;
@@ -171,39 +187,6 @@ impl Record {
         let estimates = self.estimates.into_iter().map(|(at, rate)| (at + later, rate)).collect();
         Ok(Call { estimates, source, ..call })
     }
-}
-
-/// Extends the 16-bit sequence numbers of one source over their wraps (RFC 3550, appendix A.1), beginning at `near`.
-fn counted_on<'a>(
-    packets: impl Iterator<Item = &'a Sighting> + 'a,
-    near: i64,
-) -> impl Iterator<Item = (i64, &'a Sighting)> + 'a {
-    packets.scan(near, |last, packet| {
-        *last += i64::from(packet.seq.wrapping_sub(*last as u16) as i16);
-        Some((*last, packet))
-    })
-}
-
-/// What reports on single packets say of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reported {
-    At(PeerTime),
-    /// It arrived, and the report has no time for it.
-    Untimed,
-    Missing,
-}
-
-/// A packet that is not in the record, and the transport-wide numbers of its stream's packets around it.
-type Missing = (Sighting, Option<(i64, i64)>);
-
-/// Arrivals that reports told.
-#[derive(Default)]
-struct Arrivals {
-    reported: Vec<Option<Reported>>,
-    reports: Vec<Told>,
-    round_trip: Option<Span>,
-    begins: bool,
-    fine: Option<Span>,
 }
 
 /// Whose clock says when packets left.
@@ -226,8 +209,32 @@ const ENOUGH_REPORTED: f64 = 0.9;
 /// Unknown fates are noted from this share of the packets on.
 const NOTED_SHARE: f64 = 0.01;
 
+/// The resolution of abs-send-time.
+const SEND_TIME_RESOLUTION: Span = Span::micros(4);
+/// No network holds packets for longer: half of the time after which send times repeat.
+const LONGEST_DELAY: Span = Span::secs(32);
+/// The share of the packets that may have such delays, in a file that is otherwise well.
+const MOST_IMPLAUSIBLE: f64 = 0.02;
+
+const WHOLE_PACKETS: &str = "capture whole packets: tcpdump -s 0";
 const SENDER_REMEDY: &str = "record at the sender with its reports (TWCC or RFC 8888) readable, as an event log has \
                              them, or at the receiver with the header extension abs-send-time";
+
+/// Where a call's departures and arrivals are taken from.
+#[derive(Clone, Copy)]
+struct Clocks {
+    departures: DepartureClock,
+    /// Arrivals are reported; else they are the record's own.
+    by_reports: bool,
+}
+
+/// The streams whose packets carry send times, and their shares of the bytes.
+struct Stamps {
+    streams: BTreeSet<u32>,
+    share: f64,
+    /// The share of the packets that carry one, in any stream.
+    packets: f64,
+}
 
 impl Direction {
     /// Joins departures with arrivals; also returns how much later than the record's clock its departures are.
@@ -239,23 +246,81 @@ impl Direction {
         self.reports.sort_by_key(|report| report.0);
         self.has_times()?;
         let main = main_source(&self.packets);
-        self.add_missing();
-        let mut told = self.told();
+        let restarted = self.add_missing();
+        note_restarts(&restarted, &mut notes);
+        let mut arrivals = self.arrivals();
+        let clocks = self.clocks(&arrivals, &mut notes)?;
+        if clocks.departures == DepartureClock::Record && self.side != Some(Side::Receiver) {
+            self.set_right(&mut arrivals, &mut notes);
+        }
+        let fates = self.fates(&arrivals, &restarted, clocks.by_reports);
+        let departures = self.departures(clocks.departures);
+        let all: Vec<(PacketRecord, Flight)> = (self.packets.iter().zip(fates).zip(departures))
+            .map(|((packet, (arrival, fate)), departure)| {
+                (*packet, Flight { departure, arrival, fate, size: packet.size, ssrc: packet.ssrc })
+            })
+            .collect();
+        if !clocks.by_reports {
+            notes.push(
+                "arrivals are the record's own: a gap in the numbers counts as a loss, unless the receiver's reports \
+                 say that it arrived; packets that the record itself missed look the same"
+                    .to_owned(),
+            );
+        }
+        note_missed(&all, &mut notes);
+        let sent = all.iter().map(|(packet, _)| (packet.seen, packet.size, Some(packet.ssrc) == main)).collect();
+        let frames = frames(&all, main);
+        let mut packets: Vec<Flight> = all.into_iter().map(|one| one.1).collect();
+        packets.sort_by_key(|flight| flight.departure.near());
+        let by_record = clocks.departures == DepartureClock::Record;
+        let reported = clocks.by_reports.then_some(arrivals.resolution).flatten();
+        let call = Call {
+            source: String::new(),
+            packets,
+            reports: arrivals.reports.len(),
+            round_trip: arrivals.round_trip.filter(|_| clocks.by_reports),
+            begins: arrivals.begins,
+            exchange: if clocks.by_reports {
+                Exchange { sent, reports: arrivals.reports }
+            } else {
+                Exchange::default()
+            },
+            estimates: Vec::new(),
+            frames,
+            every: (if by_record { self.every } else { SEND_TIME_RESOLUTION }, reported.unwrap_or(self.every)),
+            notes,
+        };
+        Ok((call.without_implausible_delays()?, if by_record { Span::ZERO } else { BEFORE }))
+    }
+
+    /// Decides by whose clocks packets left and arrived.
+    ///
+    /// # Errors
+    /// One of these is unknown.
+    fn clocks(&self, arrivals: &Arrivals, notes: &mut Vec<String>) -> Result<Clocks, Problem> {
         let is_at_receiver =
             self.side == Some(Side::Receiver) || self.side.is_none() && self.vantage == Vantage::Receiver;
         let all: u64 = self.packets.iter().map(|packet| packet.size.get()).sum();
-        let timed = self.packets.iter().zip(&told.reported).filter(|(_, one)| matches!(one, Some(Reported::At(_))));
+        let timed = self.packets.iter().zip(&arrivals.reported).filter(|(_, one)| matches!(one, Some(Reported::At(_))));
         let timed: u64 = timed.map(|(packet, _)| packet.size.get()).sum();
         let timed_share = timed as f64 / all.max(1) as f64;
-        let stamped = self.stamped_streams();
-        let carried = self.packets.iter().filter(|packet| stamped.contains(&packet.ssrc));
-        let stamped_share = carried.map(|packet| packet.size.get()).sum::<u64>() as f64 / all.max(1) as f64;
+        let stamps = self.stamps();
         let is_partial = timed_share < ENOUGH_REPORTED;
-        let serves_itself = stamped_share > LEAST_SHARE && self.arrives_here(stamped_share, timed > 0).is_ok();
+        let serves_itself = stamps.share > LEAST_SHARE && self.arrives_here(&stamps, timed > 0).is_ok();
         let by_reports = !is_at_receiver && timed_share > LEAST_SHARE && !(is_partial && serves_itself);
-        let departures = if by_reports { self.departures(&told, &stamped)? } else { DepartureClock::Stamps };
-        if !by_reports {
-            self.arrives_here(stamped_share, timed > 0)?;
+        if by_reports && is_partial && self.cut_reports * 100 > self.reports.len() {
+            // The longest reports are cut, which are those of the busiest times: the others stand for less.
+            let what = format!(
+                "{} were cut when they were captured, and of {:.0} % of its bytes nothing else says when they arrived",
+                counted(self.cut_reports as u64, "report"),
+                100.0 * (1.0 - timed_share)
+            );
+            return Err(Problem::at(0, what, WHOLE_PACKETS));
+        }
+        let departures = if by_reports {
+            self.departure_clock(arrivals, &stamps.streams)?
+        } else {
+            self.arrives_here(&stamps, timed > 0)?;
             if let Vantage::Before { receiver } = self.vantage {
                 notes.push(format!(
                     "the capture was made {:.0} ms (there and back) before the receiver: what happened behind it is \
@@ -263,19 +328,21 @@ impl Direction {
                     receiver.as_millis_f64()
                 ));
             }
-        }
-        if departures == DepartureClock::Record && self.side != Some(Side::Receiver) {
-            self.set_right(&mut told, &mut notes);
-        }
+            DepartureClock::Stamps
+        };
         if departures == DepartureClock::Stamps {
-            self.note_unstamped(&stamped, stamped_share, &mut notes)?;
+            self.note_unstamped(&stamps, notes)?;
         } else if self.side.is_none() && self.vantage != Vantage::Sender {
             notes.push("packets left as captured: what happened before the capture is not in it".to_owned());
         }
-        let by_record = departures == DepartureClock::Record;
-        let by_receiver_reports = self.by_receiver_reports(&told);
+        Ok(Clocks { departures, by_reports })
+    }
+
+    /// When each packet left.
+    fn departures(&self, clock: DepartureClock) -> Vec<Departure> {
+        let by_record = clock == DepartureClock::Record;
         let mut before = self.packets.iter().find_map(|packet| packet.stamp).unwrap_or(Time::ZERO);
-        let mut left = |packet: &Sighting| match packet.stamp {
+        let departure = |packet: &PacketRecord| match packet.stamp {
             _ if by_record && packet.is_recorded => Departure::Recorded(packet.seen),
             _ if by_record => Departure::Unknown(packet.seen),
             // Packets keep their order in most queues.
@@ -285,55 +352,48 @@ impl Direction {
                 if packet.is_recorded { Departure::Stamped(at) } else { Departure::Unknown(at) }
             }
         };
-        let mut all: Vec<(Sighting, Flight)> = Vec::with_capacity(self.packets.len());
-        for (i, packet) in self.packets.iter().enumerate() {
-            let (arrival, fate) = match (by_reports, packet.is_recorded, told.reported[i]) {
-                (false, true, _) => {
-                    let at = PeerTime::from_nanos(packet.seen.as_nanos() as i64);
-                    (Arrival::Recorded(at), Fate::Arrived(Evidence::Record))
-                }
-                (true, _, Some(Reported::At(at))) => (Arrival::Reported(at), Fate::Arrived(Evidence::Feedback)),
-                (false, false, Some(Reported::At(_))) => {
-                    (Arrival::Unknown(Unknown::Unrecorded), Fate::Arrived(Evidence::Feedback))
-                }
-                (_, _, Some(Reported::Untimed)) => {
-                    (Arrival::Unknown(Unknown::TimeNotReported), Fate::Arrived(Evidence::Feedback))
-                }
-                (_, _, Some(Reported::Missing)) => (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Feedback)),
-                (_, false, None) => self.unseen(by_reports, by_receiver_reports.get(&i).copied()),
-                (true, true, None) => (Arrival::Unknown(Unknown::NotReported), Fate::Unknown(Unknown::NotReported)),
-            };
-            all.push((
-                *packet,
-                Flight { departure: left(packet), arrival, fate, size: packet.size, ssrc: packet.ssrc },
-            ));
-        }
-        if !by_reports {
-            notes.push(
-                "arrivals are the record's own: a gap in the numbers counts as a loss, unless the receiver's reports \
-                 say that it arrived; packets that the record itself missed look the same"
-                    .to_owned(),
-            );
-        }
-        missed(&all, &mut notes);
-        let sent = all.iter().map(|(packet, _)| (packet.seen, packet.size, Some(packet.ssrc) == main)).collect();
-        let frames = frames(&all, main);
-        let mut packets: Vec<Flight> = all.into_iter().map(|one| one.1).collect();
-        packets.sort_by_key(|flight| flight.departure.near());
-        let fine = if by_record { self.every } else { Span::micros(4) };
-        let call = Call {
-            source: String::new(),
-            packets,
-            reports: told.reports.len(),
-            exchange: if by_reports { Exchange { sent, reports: told.reports } } else { Exchange::default() },
-            begins: told.begins,
-            estimates: Vec::new(),
-            frames,
-            round_trip: told.round_trip.filter(|_| by_reports),
-            every: (fine, if by_reports { told.fine.unwrap_or(self.every) } else { self.every }),
-            notes,
+        self.packets.iter().map(departure).collect()
+    }
+
+    /// When each packet arrived, and what became of it.
+    fn fates(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>, by_reports: bool) -> Vec<(Arrival, Fate)> {
+        let by_receiver_reports = self.by_receiver_reports(arrivals, restarted);
+        let is_untimed = |packet: &PacketRecord| self.unread.untimed.contains(&(packet.ssrc, packet.seq));
+        let unread = if by_reports {
+            BTreeSet::new()
+        } else {
+            self.may_be_unread(|i| {
+                let is_known = arrivals.reported[i].is_some() || by_receiver_reports.contains_key(&i);
+                !is_known && !is_untimed(&self.packets[i])
+            })
         };
-        Ok((call, if by_record { Span::ZERO } else { BEFORE }))
+        let fate = |(i, packet): (usize, &PacketRecord)| match (by_reports, packet.is_recorded, arrivals.reported[i]) {
+            (false, true, _) => {
+                let at = PeerTime::from_nanos(packet.seen.as_nanos() as i64);
+                (Arrival::Recorded(at), Fate::Arrived(Evidence::Record))
+            }
+            (true, _, Some(Reported::At(at))) => (Arrival::Reported(at), Fate::Arrived(Evidence::Feedback)),
+            (false, false, Some(Reported::At(_))) => {
+                (Arrival::Unknown(Unknown::Unrecorded), Fate::Arrived(Evidence::Feedback))
+            }
+            (_, _, Some(Reported::Untimed)) => {
+                (Arrival::Unknown(Unknown::TimeNotReported), Fate::Arrived(Evidence::Feedback))
+            }
+            (_, _, Some(Reported::Missing)) => (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Feedback)),
+            (true, true, None) => (Arrival::Unknown(Unknown::NotReported), Fate::Unknown(Unknown::NotReported)),
+            (_, false, None) => match by_receiver_reports.get(&i) {
+                Some(fate @ Fate::Arrived(_)) => (Arrival::Unknown(Unknown::Unrecorded), *fate),
+                Some(fate) => (Arrival::Unknown(Unknown::Lost), *fate),
+                // Where packets leave, a gap is the record's own.
+                None if by_reports => (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded)),
+                None if is_untimed(packet) => (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record)),
+                None if unread.contains(&i) => {
+                    (Arrival::Unknown(Unknown::LostOrUnread), Fate::Unknown(Unknown::LostOrUnread))
+                }
+                None => (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Gap)),
+            },
+        };
+        self.packets.iter().enumerate().map(fate).collect()
     }
 
     fn has_times(&self) -> Result<(), Problem> {
@@ -344,28 +404,36 @@ impl Direction {
         Ok(())
     }
 
-    /// What becomes of a packet that is not in the record, of which no feedback speaks.
-    fn unseen(&self, by_reports: bool, by_receiver_report: Option<Fate>) -> (Arrival, Fate) {
-        match by_receiver_report {
-            Some(fate @ Fate::Arrived(_)) => (Arrival::Unknown(Unknown::Unrecorded), fate),
-            Some(fate) => (Arrival::Unknown(Unknown::Lost), fate),
-            // Where packets leave, a gap is the record's own.
-            None if by_reports || self.has_drops => {
-                (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded))
-            }
-            None => (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Gap)),
-        }
-    }
-
-    /// Streams whose packets say when they left.
-    fn stamped_streams(&self) -> BTreeSet<u32> {
+    /// The streams whose packets say when they left.
+    fn stamps(&self) -> Stamps {
         let mut counts: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
         for packet in self.packets.iter().filter(|packet| packet.is_recorded) {
             let count = counts.entry(packet.ssrc).or_default();
             *count = (count.0 + usize::from(packet.stamp.is_some()), count.1 + 1);
         }
+        let (stamped, all) = counts.values().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
         counts.retain(|_, (stamped, all)| *stamped as f64 >= STAMPED_SHARE * *all as f64);
-        counts.into_keys().collect()
+        let streams: BTreeSet<u32> = counts.into_keys().collect();
+        let bytes = |packets: &mut dyn Iterator<Item = &PacketRecord>| packets.map(|packet| packet.size.get()).sum();
+        let carried: u64 = bytes(&mut self.packets.iter().filter(|packet| streams.contains(&packet.ssrc)));
+        let total: u64 = bytes(&mut self.packets.iter());
+        let share = carried as f64 / total.max(1) as f64;
+        Stamps { streams, share, packets: stamped as f64 / all.max(1) as f64 }
+    }
+
+    /// Why its packets do not say when they left, and what helps.
+    fn without_stamps(&self, stamps: &Stamps) -> (String, &'static str) {
+        if self.cut_extensions * 10 > self.packets.len() {
+            let share = 100.0 * self.cut_extensions as f64 / self.packets.len() as f64;
+            (
+                format!("the header extensions of {share:.0} % of its packets were cut when they were captured"),
+                WHOLE_PACKETS,
+            )
+        } else if stamps.packets > 0.0 {
+            (format!("only {:.0} % of its packets carry abs-send-time", 100.0 * stamps.packets), SENDER_REMEDY)
+        } else {
+            ("no header extension advances as abs-send-time does".to_owned(), SENDER_REMEDY)
+        }
     }
 
     /// Whether each packet says when it left.
@@ -377,17 +445,19 @@ impl Direction {
     ///
     /// # Errors
     /// These carry most of the call.
-    fn note_unstamped(&self, stamped: &BTreeSet<u32>, share: f64, notes: &mut Vec<String>) -> Result<(), Problem> {
+    fn note_unstamped(&self, stamps: &Stamps, notes: &mut Vec<String>) -> Result<(), Problem> {
         let mut others: BTreeMap<u32, u64> = BTreeMap::new();
-        for packet in self.packets.iter().filter(|packet| packet.is_recorded && !stamped.contains(&packet.ssrc)) {
+        for packet in self.packets.iter().filter(|packet| packet.is_recorded && !stamps.streams.contains(&packet.ssrc))
+        {
             *others.entry(packet.ssrc).or_default() += 1;
         }
-        if share < LEAST_SHARE {
+        if stamps.share < LEAST_SHARE {
+            let (why, remedy) = self.without_stamps(stamps);
             let what = format!(
-                "the streams that carry {:.0} % of it have no abs-send-time, and nothing else says when they left",
-                100.0 * (1.0 - share)
+                "nothing says when the packets of the streams that carry {:.0} % of it left: {why}",
+                100.0 * (1.0 - stamps.share)
             );
-            return Err(Problem::at(0, what, SENDER_REMEDY));
+            return Err(Problem::at(0, what, remedy));
         }
         if !others.is_empty() {
             let listed: Vec<String> =
@@ -402,7 +472,7 @@ impl Direction {
     ///
     /// # Errors
     /// The capture was made where packets arrived, or nothing shows that it was not.
-    fn departures(&self, told: &Arrivals, stamped: &BTreeSet<u32>) -> Result<DepartureClock, Problem> {
+    fn departure_clock(&self, told: &Arrivals, stamped: &BTreeSet<u32>) -> Result<DepartureClock, Problem> {
         let recorded = || self.packets.iter().filter(|packet| packet.is_recorded);
         if recorded().all(|packet| stamped.contains(&packet.ssrc)) {
             return Ok(DepartureClock::Stamps);
@@ -427,7 +497,7 @@ impl Direction {
                 _ => None,
             })
             .collect();
-        let coarse = told.fine.unwrap_or(Span::ZERO).as_nanos() as i64 + self.every.as_nanos() as i64;
+        let coarse = told.resolution.unwrap_or(Span::ZERO).as_nanos() as i64 + self.every.as_nanos() as i64;
         let spread = clock::spread(&arrivals);
         if by_stamp.is_empty() && spread.is_none_or(|spread| spread <= SAME_PLACE_NS + coarse) {
             let what = if spread.is_some() {
@@ -444,7 +514,7 @@ impl Direction {
 
     /// Takes out steps of the record's clock, which the reported arrivals show.
     fn set_right(&mut self, told: &mut Arrivals, notes: &mut Vec<String>) {
-        let seen = |packet: &Sighting| packet.seen.as_nanos() as i64;
+        let seen = |packet: &PacketRecord| packet.seen.as_nanos() as i64;
         let timed = self.packets.iter().zip(&told.reported).enumerate();
         let timed: Vec<(usize, (i64, i64))> = timed
             .filter_map(|(i, (packet, reported))| match reported {
@@ -467,7 +537,7 @@ impl Direction {
     ///
     /// # Errors
     /// The true reason why one of these is unknown.
-    fn arrives_here(&self, stamped_share: f64, any_report: bool) -> Result<(), Problem> {
+    fn arrives_here(&self, stamps: &Stamps, any_report: bool) -> Result<(), Problem> {
         let reports = match self.hidden {
             _ if any_report => "its reports tell of less than half of its packets when they arrived",
             Hidden::Absent => "no reports of the receiver are in it",
@@ -484,7 +554,7 @@ impl Direction {
                 "give the other end's capture by --other-end or the session's --key-file, or capture at the receiver's \
                  side with the header extension abs-send-time"
             }
-            Hidden::Cut => "capture whole packets: tcpdump -s 0",
+            Hidden::Cut => WHOLE_PACKETS,
             Hidden::Summary => SENDER_REMEDY,
         };
         if self.side == Some(Side::Sender) || self.side.is_none() && self.vantage == Vantage::Sender {
@@ -492,14 +562,14 @@ impl Direction {
                 format!("it was recorded where packets left, and nothing in it says when they arrived: {reports}");
             return Err(Problem::at(0, what, remedy));
         }
-        if stamped_share == 0.0 {
-            let left = "no header extension advances as abs-send-time does";
-            let what = if self.side == Some(Side::Receiver) {
-                format!("nothing in it says when packets left: {left}")
-            } else {
-                format!("nothing in it says both when packets left ({left}) and when they arrived ({reports})")
-            };
-            let remedy = if self.side == Some(Side::Receiver) { SENDER_REMEDY } else { remedy };
+        if stamps.share == 0.0 {
+            let (left, remedy_for_stamps) = self.without_stamps(stamps);
+            if self.side == Some(Side::Receiver) {
+                let what = format!("nothing in it says when packets left: {left}");
+                return Err(Problem::at(0, what, remedy_for_stamps));
+            }
+            let what = format!("nothing in it says both when packets left ({left}) and when they arrived ({reports})");
+            let remedy = if remedy_for_stamps == WHOLE_PACKETS { WHOLE_PACKETS } else { remedy };
             return Err(Problem::at(0, what, remedy));
         }
         if self.side == Some(Side::Receiver) || self.vantage == Vantage::Receiver {
@@ -519,127 +589,6 @@ impl Direction {
         Ok(())
     }
 
-    /// Adds the packets that the numbers around them show to be missing in the record.
-    ///
-    /// Each gets a transport-wide number that no packet of the record has, between those of its stream's neighbours.
-    fn add_missing(&mut self) {
-        let mut numbers: BTreeSet<i64> = BTreeSet::new();
-        let mut number = 0;
-        // In the order in which packets left, if they say when.
-        self.packets.sort_by_key(|packet| packet.stamp.unwrap_or(packet.seen));
-        let numbered: Vec<(Sighting, Option<i64>)> = self
-            .packets
-            .iter()
-            .map(|packet| {
-                let counted = packet.transport.map(|wrapped| {
-                    number += i64::from(wrapped.wrapping_sub(number as u16) as i16);
-                    number
-                });
-                numbers.extend(counted);
-                (*packet, counted)
-            })
-            .collect();
-        let mut last: BTreeMap<u32, (Sighting, Option<i64>)> = BTreeMap::new();
-        let mut gaps: BTreeMap<(u32, u16), Missing> = BTreeMap::new();
-        for (packet, counted) in numbered {
-            let Some((before, counted_before)) = last.get(&packet.ssrc).copied() else {
-                last.insert(packet.ssrc, (packet, counted));
-                continue;
-            };
-            let ahead = packet.seq.wrapping_sub(before.seq);
-            if ahead == 0 || ahead > 0x8000 {
-                gaps.remove(&(packet.ssrc, packet.seq)); // late, not lost
-                continue;
-            }
-            if ahead <= LONGEST_GAP {
-                for n in 1..ahead {
-                    let share = f64::from(n) / f64::from(ahead);
-                    let between = |from: Time, to: Time| from + to.since(from).scale(share);
-                    let missing = Sighting {
-                        seen: between(before.seen, packet.seen.max(before.seen)),
-                        stamp: before.stamp.zip(packet.stamp).map(|(from, to)| between(from, to)),
-                        seq: before.seq.wrapping_add(n),
-                        transport: None,
-                        marker: false,
-                        is_recorded: false,
-                        ..packet
-                    };
-                    gaps.insert((packet.ssrc, missing.seq), (missing, counted_before.zip(counted)));
-                }
-            }
-            last.insert(packet.ssrc, (packet, counted));
-        }
-        let mut missing: Vec<Missing> = gaps.into_values().collect();
-        // The one whose last possible number comes first chooses first: then each finds one, if there is one.
-        missing.sort_by_key(|(packet, within)| (within.map(|within| within.1), packet.stamp, packet.seen));
-        for (packet, within) in &mut missing {
-            let free = within.and_then(|(from, to)| (from + 1..to).find(|number| !numbers.contains(number)));
-            numbers.extend(free);
-            packet.transport = free.map(|number| number as u16);
-        }
-        self.packets.extend(missing.into_iter().map(|one| one.0));
-        self.packets.sort_by_key(|packet| packet.seen);
-    }
-
-    /// The fates of missing packets by receiver reports: between two of them the receiver counts its losses, and other
-    /// gaps are the record's.
-    fn by_receiver_reports(&self, told: &Arrivals) -> BTreeMap<usize, Fate> {
-        let mut counts: BTreeMap<u32, Vec<(u32, i32)>> = BTreeMap::new();
-        for (_, bytes) in &self.reports {
-            for packet in Compound::parse(bytes).map_or(Vec::new(), |compound| compound.packets) {
-                if let Packet::SenderReport { blocks, .. } | Packet::ReceiverReport { blocks, .. } = packet {
-                    for block in blocks {
-                        counts.entry(block.ssrc).or_default().push((block.highest_seq, block.cumulative_lost));
-                    }
-                }
-            }
-        }
-        let mut fates = BTreeMap::new();
-        for (ssrc, mut counts) in counts {
-            counts.dedup_by_key(|count| count.0);
-            let mine = || self.packets.iter().enumerate().filter(move |(_, packet)| packet.ssrc == ssrc);
-            let Some((_, first)) = mine().next() else { continue };
-            // The receiver counts cycles from its own beginning: numbers are compared from the first one here.
-            let base = i64::from(first.seq);
-            let place = |high: u32| base + i64::from(high.wrapping_sub(u32::from(first.seq)) as u16);
-            let mut last = base;
-            let mut gaps: BTreeMap<i64, usize> = BTreeMap::new();
-            for (i, packet) in mine() {
-                last += i64::from(packet.seq.wrapping_sub(last as u16) as i16);
-                if !packet.is_recorded && told.reported[i].is_none() {
-                    gaps.insert(last, i);
-                }
-            }
-            let cycles: Vec<i64> = counts
-                .iter()
-                .scan((0_i64, None), |(cycle, before), count| {
-                    let at = place(count.0);
-                    if before.is_some_and(|before| at + 0x8000 < before) {
-                        *cycle += 0x1_0000;
-                    }
-                    *before = Some(at);
-                    Some(at + *cycle)
-                })
-                .collect();
-            // Losses before the record are in the first report's sum, unless that is nothing.
-            let begin = counts.first().filter(|count| count.1 <= 0).map(|_| (base - 1, 0));
-            let known = begin.into_iter().chain(cycles.into_iter().zip(counts.iter().map(|count| count.1)));
-            let known: Vec<(i64, i32)> = known.collect();
-            for pair in known.windows(2) {
-                let within: Vec<usize> =
-                    gaps.range(pair[0].0 + 1..=pair[1].0.max(pair[0].0)).map(|(_, place)| *place).collect();
-                let lost = usize::try_from(pair[1].1 - pair[0].1).unwrap_or(0).min(within.len());
-                // Which of them were lost is not said: these are spread evenly.
-                for (k, place) in within.iter().enumerate() {
-                    let is_lost = (k + 1) * lost / within.len() > k * lost / within.len();
-                    let evidence = Evidence::ReceiverReport;
-                    fates.insert(*place, if is_lost { Fate::Lost(evidence) } else { Fate::Arrived(evidence) });
-                }
-            }
-        }
-        fates
-    }
-
     /// Joins departures here with arrivals at the other end, by source and number.
     ///
     /// # Errors
@@ -650,141 +599,105 @@ impl Direction {
         other.packets.sort_by_key(|packet| packet.seen);
         self.has_times()?;
         other.has_times()?;
-        let told = self.told();
-        let sources: BTreeSet<u32> = self.packets.iter().map(|packet| packet.ssrc).collect();
+        let arrivals = self.arrivals();
         let stamped = self.all_stamped();
-        let mut all: Vec<(Sighting, Flight)> = Vec::with_capacity(self.packets.len());
-        let mut arrived = 0;
-        for ssrc in sources {
-            let mine = || self.packets.iter().filter(move |packet| packet.ssrc == ssrc);
-            let theirs = || other.packets.iter().filter(move |packet| packet.ssrc == ssrc);
-            let reported = self.packets.iter().zip(&told.reported).filter(|(packet, _)| packet.ssrc == ssrc);
-            let near = mine().next().map_or(0, |packet| i64::from(packet.seq));
-            let mut came: BTreeMap<i64, Time> = BTreeMap::new();
-            for (number, packet) in counted_on(theirs(), near) {
-                came.entry(number).or_insert(packet.seen);
-            }
-            let ends = came.keys().next().copied().zip(came.keys().next_back().copied());
-            for ((number, packet), (_, reported)) in counted_on(mine(), near).zip(reported) {
-                let (arrival, fate) = match (came.get(&number), reported) {
-                    (Some(at), _) => {
-                        let at = PeerTime::from_nanos(at.as_nanos() as i64);
-                        (Arrival::Recorded(at), Fate::Arrived(Evidence::Record))
-                    }
-                    (None, Some(Reported::At(_) | Reported::Untimed)) => {
-                        (Arrival::Unknown(Unknown::Unrecorded), Fate::Arrived(Evidence::Feedback))
-                    }
-                    (None, Some(Reported::Missing)) => {
-                        (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Feedback))
-                    }
-                    (None, None) if !ends.is_some_and(|(first, last)| (first..=last).contains(&number)) => {
-                        (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded))
-                    }
-                    (None, None) if other.has_drops => {
-                        (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded))
-                    }
-                    (None, None) => (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Gap)),
-                };
-                arrived += usize::from(arrival.known().is_some());
-                let departure = match packet.stamp.filter(|_| stamped) {
-                    Some(at) => Departure::Stamped(at),
-                    None => Departure::Recorded(packet.seen),
-                };
-                all.push((*packet, Flight { departure, arrival, fate, size: packet.size, ssrc }));
-            }
+        // A number and a timestamp of a source come again after hours at the earliest.
+        let key = |packet: &PacketRecord| (packet.ssrc, packet.seq, packet.timestamp);
+        let mut seen_there: BTreeMap<(u32, u16, u32), Time> = BTreeMap::new();
+        for packet in &other.packets {
+            seen_there.entry(key(packet)).or_insert(packet.seen);
+        }
+        let ends = |ssrc: u32| {
+            let places = self.packets.iter().enumerate().filter(move |(_, packet)| packet.ssrc == ssrc);
+            let both: Vec<usize> =
+                places.filter(|(_, packet)| seen_there.contains_key(&key(packet))).map(|one| one.0).collect();
+            both.first().copied().zip(both.last().copied())
+        };
+        let sources: BTreeSet<u32> = self.packets.iter().map(|packet| packet.ssrc).collect();
+        let ends: BTreeMap<u32, Option<(usize, usize)>> = sources.into_iter().map(|ssrc| (ssrc, ends(ssrc))).collect();
+        let is_blind = |at: Time| other.unread.silences.iter().any(|silence| (silence.0..silence.1).contains(&at));
+        let mut all: Vec<(PacketRecord, Flight)> = Vec::with_capacity(self.packets.len());
+        let (mut arrived, mut near) = (0, Time::ZERO);
+        for (i, (packet, reported)) in self.packets.iter().zip(&arrivals.reported).enumerate() {
+            let there = seen_there.get(&key(packet));
+            near = there.copied().unwrap_or(near);
+            let is_within =
+                ends.get(&packet.ssrc).copied().flatten().is_some_and(|(from, to)| (from..=to).contains(&i));
+            let (arrival, fate) = match (there, reported) {
+                (Some(at), _) => {
+                    let at = PeerTime::from_nanos(at.as_nanos() as i64);
+                    (Arrival::Recorded(at), Fate::Arrived(Evidence::Record))
+                }
+                (None, Some(Reported::At(_) | Reported::Untimed)) => {
+                    (Arrival::Unknown(Unknown::Unrecorded), Fate::Arrived(Evidence::Feedback))
+                }
+                (None, Some(Reported::Missing)) => (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Feedback)),
+                (None, None) if other.unread.untimed.contains(&(packet.ssrc, packet.seq)) => {
+                    (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record))
+                }
+                (None, None) if !is_within => {
+                    (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded))
+                }
+                (None, None) if other.unread.unplaced > 0 || !other.unread.times.is_empty() || is_blind(near) => {
+                    (Arrival::Unknown(Unknown::LostOrUnread), Fate::Unknown(Unknown::LostOrUnread))
+                }
+                (None, None) => (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Gap)),
+            };
+            arrived += usize::from(arrival.known().is_some());
+            let departure = match packet.stamp.filter(|_| stamped) {
+                Some(at) => Departure::Stamped(at),
+                None => Departure::Recorded(packet.seen),
+            };
+            all.push((*packet, Flight { departure, arrival, fate, size: packet.size, ssrc: packet.ssrc }));
         }
         if arrived * 2 < all.len() {
             let what = "the two files have less than half of the packets in common";
             return Err(Problem::at(0, what, "give the two ends of one call, the sender's first"));
         }
-        missed(&all, &mut notes);
+        note_missed(&all, &mut notes);
         all.sort_by_key(|one| one.1.departure.near());
         let frames = frames(&all, main_source(&self.packets));
-        Ok(Call {
+        let call = Call {
             source: String::new(),
             packets: all.into_iter().map(|one| one.1).collect(),
             reports: self.reports.len(),
             exchange: Exchange::default(),
-            begins: told.begins,
+            begins: arrivals.begins,
             estimates: Vec::new(),
             frames,
-            round_trip: told.round_trip,
-            every: (if stamped { Span::micros(4) } else { self.every }, other.every),
+            round_trip: arrivals.round_trip,
+            every: (if stamped { SEND_TIME_RESOLUTION } else { self.every }, other.every),
             notes,
-        })
-    }
-
-    /// What the reports say of each packet: of several with one number the newest that had left before the report.
-    fn told(&self) -> Arrivals {
-        let mut told = Arrivals { reported: vec![None; self.packets.len()], ..Arrivals::default() };
-        let mut newest: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
-        let (mut next, mut near) = (0, None);
-        for (at, bytes) in &self.reports {
-            while let Some(packet) = self.packets.get(next).filter(|packet| packet.seen <= *at) {
-                for (key, number) in [(Some(packet.ssrc), Some(packet.seq)), (None, packet.transport)] {
-                    if let Some(number) = number {
-                        let table = newest.entry(key).or_insert_with(|| vec![u32::MAX; 1 << 16]);
-                        table[usize::from(number)] = next as u32;
-                    }
-                }
-                next += 1;
-            }
-            let Ok(compound) = Compound::parse(bytes) else { continue };
-            let mut results = Vec::new();
-            for packet in &compound.packets {
-                let mut each = Vec::new();
-                if let Ok(Some(report)) = TransportFeedback::from_packet(packet) {
-                    each.extend(report.acknowledged(near).map(|one| (None, one)));
-                    told.fine = Some(Span::micros(250));
-                } else if let Ok(Some(report)) = CongestionFeedback::from_packet(packet) {
-                    each.extend(report.acknowledged(near).map(|(ssrc, one)| (Some(ssrc), one)));
-                    told.fine = Some(Span::nanos(976_563));
-                }
-                let mut last = None;
-                for (key, Acknowledged { seq, arrival }) in each {
-                    let Some(index) = newest.get(&key).map(|table| table[usize::from(seq)] as usize) else { continue };
-                    // A number that no packet has used for half a round is another packet's.
-                    let recent = next.checked_sub(index).is_some_and(|behind| behind < 1 << 15);
-                    let Some(known) = told.reported.get_mut(index).filter(|_| recent) else { continue };
-                    results.push((index as u32, arrival.and_then(|arrived| arrived.at)));
-                    match arrival {
-                        None if known.is_none() => *known = Some(Reported::Missing),
-                        Some(arrived) if !matches!(known, Some(Reported::At(_))) => {
-                            *known = Some(arrived.at.map_or(Reported::Untimed, Reported::At));
-                            near = arrived.at.or(near);
-                            if self.packets[index].is_recorded {
-                                last = last.max(Some(self.packets[index].seen));
-                            }
-                        }
-                        _ => {}
-                    }
-                }
-                if let Some(last) = last {
-                    let trip = at.since(last);
-                    told.round_trip = Some(told.round_trip.map_or(trip, |least| least.min(trip)));
-                }
-            }
-            if !results.is_empty() {
-                told.reports.push((*at, results));
-            }
-        }
-        let waited = self.packets.first().zip(told.reports.first()).map(|(packet, report)| report.0.since(packet.seen));
-        told.begins = waited.zip(told.round_trip).is_none_or(|(waited, least)| waited >= least);
-        told
+        };
+        call.without_implausible_delays()
     }
 }
 
 /// The record's time of a packet, and by how much it is later than the packet's stamp.
-fn since_stamp(packet: &Sighting) -> Option<(i64, i64)> {
+fn since_stamp(packet: &PacketRecord) -> Option<(i64, i64)> {
     let seen = packet.seen.as_nanos() as i64;
     packet.stamp.filter(|_| packet.is_recorded).map(|stamp| (seen, seen - stamp.as_nanos() as i64))
 }
 
+/// Notes streams whose numbers began anew, as after a restart of the sender.
+fn note_restarts(restarted: &BTreeSet<u32>, notes: &mut Vec<String>) {
+    if !restarted.is_empty() {
+        let listed: Vec<String> = restarted.iter().map(u32::to_string).collect();
+        let streams = listed.join(", ");
+        notes.push(format!(
+            "the numbers of SSRC {streams} began anew, as when a sender restarts: no packet is missing there"
+        ));
+    }
+}
+
 /// Notes how much the record itself missed, and of how much no report speaks.
-fn missed(all: &[(Sighting, Flight)], notes: &mut Vec<String>) {
+fn note_missed(all: &[(PacketRecord, Flight)], notes: &mut Vec<String>) {
     let percent = |count: usize| 100.0 * count as f64 / all.len().max(1) as f64;
-    let came = |flight: &Flight| matches!(flight.fate, Fate::Arrived(_));
-    let own = all.iter().filter(|(packet, flight)| !packet.is_recorded && came(flight)).count();
+    let own = all.iter().filter(|(packet, flight)| {
+        let is_reported = matches!(flight.fate, Fate::Arrived(Evidence::Feedback | Evidence::ReceiverReport));
+        !packet.is_recorded && is_reported
+    });
+    let own = own.count();
     if own > 0 {
         let packets = counted(own as u64, "packet");
         notes.push(format!(
@@ -792,18 +705,67 @@ fn missed(all: &[(Sighting, Flight)], notes: &mut Vec<String>) {
             percent(own)
         ));
     }
-    let unknown = all.iter().filter(|(_, flight)| matches!(flight.fate, Fate::Unknown(_))).count();
+    let count = |why: Unknown| all.iter().filter(|(_, flight)| flight.fate == Fate::Unknown(why)).count();
+    let unread = count(Unknown::LostOrUnread);
+    if unread > 0 {
+        let packets = counted(unread as u64, "packet");
+        notes.push(format!(
+            "{packets} ({:.1} %) were lost, or are in records that could not be read or were not made",
+            percent(unread)
+        ));
+    }
+    let unknown = count(Unknown::NotReported) + count(Unknown::Unrecorded);
     if unknown as f64 >= NOTED_SHARE * all.len() as f64 && unknown > 0 {
         let packets = counted(unknown as u64, "packet");
         notes.push(format!("of {packets} ({:.1} %) nothing says whether they arrived", percent(unknown)));
     }
 }
 
-/// The most packets in a row that are taken for missing: a longer gap is another beginning.
-const LONGEST_GAP: u16 = 3000;
+impl Call {
+    /// Removes arrivals that no network explains: a packet would have been held for longer than [`LONGEST_DELAY`].
+    ///
+    /// # Errors
+    /// These are more than [`MOST_IMPLAUSIBLE`].
+    fn without_implausible_delays(mut self) -> Result<Self, Problem> {
+        let times = self.packets.iter().filter_map(|packet| {
+            Some((packet.departure.known()?.as_nanos() as i64, packet.arrival.known()?.as_nanos()))
+        });
+        let times: Vec<(i64, i64)> = times.collect();
+        let mut delays: Vec<i64> = times.iter().map(|(left, arrived)| arrived - left).collect();
+        delays.sort_unstable();
+        let Some(&median) = delays.get(delays.len() / 2) else { return Ok(self) };
+        // Two clocks drift apart by less than a thousandth.
+        let lasted = times.last().zip(times.first()).map_or(0, |(last, first)| last.0.saturating_sub(first.0));
+        let most = LONGEST_DELAY.as_nanos() as i64 + lasted / 1000;
+        let (mut removed, mut farthest) = (0_u64, 0);
+        for packet in &mut self.packets {
+            let Some((left, arrived)) = packet.departure.known().zip(packet.arrival.known()) else { continue };
+            let off = (arrived.as_nanos() - left.as_nanos() as i64 - median).abs();
+            if off > most {
+                farthest = farthest.max(off);
+                removed += 1;
+                packet.arrival = Arrival::Unknown(Unknown::Contradictory);
+            }
+        }
+        if removed == 0 {
+            return Ok(self);
+        }
+        let packets = counted(removed, "packet");
+        let what = format!(
+            "the times of {packets} contradict those of the others by up to {:.0} s, and no network holds packets so \
+             long",
+            farthest as f64 * 1e-9
+        );
+        if removed as f64 > MOST_IMPLAUSIBLE * delays.len() as f64 {
+            return Err(Problem::at(0, what, "record the call again, or give another file: this one is damaged"));
+        }
+        self.notes.push(format!("{what}: these are left out"));
+        Ok(self)
+    }
+}
 
 /// The source that carried most.
-fn main_source(packets: &[Sighting]) -> Option<u32> {
+fn main_source(packets: &[PacketRecord]) -> Option<u32> {
     let mut carried: BTreeMap<u32, u64> = BTreeMap::new();
     for packet in packets {
         *carried.entry(packet.ssrc).or_default() += packet.size.get();
@@ -812,12 +774,12 @@ fn main_source(packets: &[Sighting]) -> Option<u32> {
 }
 
 /// The frames of a source, by their timestamps; an end without a marker is a missing packet.
-fn frames(all: &[(Sighting, Flight)], main: Option<u32>) -> Vec<Frame> {
+fn frames(all: &[(PacketRecord, Flight)], main: Option<u32>) -> Vec<Frame> {
     let Some(main) = main else { return Vec::new() };
     let mine = || all.iter().filter(|(packet, _)| packet.ssrc == main);
     let unseen = mine().filter(|(packet, _)| !packet.is_recorded);
     let (came, holes): (Vec<_>, Vec<_>) = unseen.partition(|(_, flight)| matches!(flight.fate, Fate::Arrived(_)));
-    let times = |part: Vec<&(Sighting, Flight)>| {
+    let times = |part: Vec<&(PacketRecord, Flight)>| {
         let mut times: Vec<Time> = part.iter().map(|(_, flight)| flight.departure.near()).collect();
         times.sort();
         times

@@ -1,34 +1,33 @@
 //! Captures, pcap and pcapng: RTP with its header extensions, and the RTCP that reports on it where that is readable.
 
-use crate::call::{Direction, Hidden, Record, Sighting, Vantage};
+use crate::call::{Direction, Hidden, PacketRecord, Recording, Unread, Vantage};
+use crate::capture_file::{self, Record};
 use crate::clock;
 use crate::decapsulation::{
-    Content, Datagram, End, Fragment, FragmentedDatagram, Skipped, decapsulate, is_outgoing, stun,
+    Content, Datagram, Endpoint, Fragment, FragmentedDatagram, Skipped, decapsulate, is_outgoing, stun,
 };
-use crate::send_time::{self, Elements, SendTimes};
+use crate::flow::{CapturedPacket, CapturedRtcp, Flow, flows, names_source_of};
+use crate::send_time::{self, Elements};
 use crate::{Opener, Options, Problem};
-use pcap_parser::pcapng::{Block, OptionCode};
-use pcap_parser::{Linktype, parse_block_be, parse_block_le, parse_pcap_frame, parse_pcap_frame_be, parse_pcap_header};
+use pcap_parser::Linktype;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 use steadycast_units::{Bytes, Span, Time, counted};
 use steadycast_wire::is_rtcp;
-use steadycast_wire::rtcp::{Compound, CongestionFeedback, Packet};
+use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::RtpHeader;
 
 /// The most packets of a file.
 const MOST_PACKETS: usize = 20_000_000;
 /// Times of a capture are within a day of each other.
 const DAY: Duration = Duration::from_secs(86_400);
-/// Packets whose numbers follow each other that make RTP of a source.
-const IN_SEQUENCE: usize = 20;
-/// The longest step between the numbers of two such packets.
-const LONGEST_STEP: i16 = 64;
-/// A packet that stands twice does so within this time; without a header extension its bytes do not show that it was
-/// not sent again.
-const TWICE_WITHIN: Span = Span::secs(2);
-const TWICE_WITHIN_BARE: Span = Span::millis(5);
+/// The shortest RTP header (RFC 3550, section 5.1).
+const RTP_HEADER: usize = 12;
+/// What the RTP header of a datagram that was cut is filled up to, with zeros.
+const FILLED: usize = 2048;
+/// RTCP that stands twice in a capture of two interfaces does so within this time.
+const COPY_OF_REPORT_WITHIN: Span = Span::millis(5);
 /// Fragments of a datagram are this close; later ones with its number are another's.
 const FRAGMENTS_WITHIN: Span = Span::secs(5);
 /// STUN requests whose answer is awaited.
@@ -36,55 +35,34 @@ const MOST_REQUESTS: usize = 100_000;
 /// An end whose answers come back within this time is where the capture was made.
 const HERE: Span = Span::millis(2);
 
-/// A packet as it stands in the file.
-#[derive(Clone)]
-struct Captured {
-    /// The place of its record in the file.
-    place: usize,
-    sighting: Sighting,
-    elements: Elements,
-    is_outgoing: Option<bool>,
-}
-
-/// RTCP as it stands in the file.
-#[derive(Clone)]
-struct CapturedRtcp {
-    place: usize,
-    at: Time,
-    from: End,
-    to: End,
-    bytes: Vec<u8>,
-    is_cut: bool,
-}
-
-/// RTP of one or more pairs of ends that share a source.
-#[derive(Default)]
-struct Way {
-    ends: Vec<(End, End)>,
-    packets: Vec<Captured>,
-    /// Packets that stand twice.
-    doubled: usize,
-}
-
-/// The fragments of a datagram that were seen.
+/// The fragments of a datagram that were captured.
 struct Fragments {
     last: Time,
     bytes: u64,
-    /// The datagram's bytes, and its packet: of which ends, and its place there.
-    first: Option<(u64, (End, End), usize)>,
+    place: usize,
+    /// The datagram's bytes, and its packet: its endpoints, and its place among their packets.
+    first: Option<(u64, (Endpoint, Endpoint), usize)>,
 }
 
 /// All that is read of a capture.
 #[derive(Default)]
-struct Seen {
-    ways: BTreeMap<(End, End), Way>,
+struct Capture {
+    packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>,
     rtcp: Vec<CapturedRtcp>,
     first: Option<Duration>,
     fragments: BTreeMap<FragmentedDatagram, Fragments>,
     joined_fragments: u64,
     skipped: BTreeMap<Skipped, u64>,
+    /// Places of records that may have been packets of a call; the endpoints where these were readable.
+    unread: Vec<(usize, Option<(Endpoint, Endpoint)>)>,
+    /// RTP packets whose record has no time.
+    untimed: BTreeSet<(u32, u16)>,
+    /// Datagrams that are no RTP, by their lower port.
+    other_ports: BTreeMap<u16, u64>,
     has_dtls: bool,
-    packets: usize,
+    records: usize,
+    /// The times of the records, in the order of the file.
+    times: Vec<Time>,
     /// Packets that the capturing program says it dropped.
     dropped: u64,
     send_time_id: Option<u8>,
@@ -94,76 +72,106 @@ struct Seen {
     distances: BTreeMap<IpAddr, Span>,
 }
 
-/// Whether bytes begin as a capture does.
-pub(crate) fn is(bytes: &[u8]) -> bool {
-    let magics = [0x0a0d_0d0a, 0xa1b2_c3d4, 0xd4c3_b2a1, 0xa1b2_3c4d, 0x4d3c_b2a1];
-    bytes.first_chunk().is_some_and(|four| magics.contains(&u32::from_be_bytes(*four)))
-}
-
 /// Reads a capture: the direction that `options.stream` names, or the only one.
 ///
 /// # Errors
 /// It is broken, holds no RTP or several calls, or does not say how packets arrived.
-pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<Record, Problem> {
-    let mut seen = Seen::default();
-    let cut =
-        if bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) { pcapng(bytes, &mut seen) } else { pcap(bytes, &mut seen) }?;
+pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<Recording, Problem> {
+    let mut capture = Capture::default();
+    let cut = capture_file::read(bytes, &mut |record| capture.record(record))?;
     let mut notes = Vec::new();
     if let Some(opener) = opener {
-        let all = seen.rtcp.len();
+        let all = capture.rtcp.len();
         let sealed = counted(all as u64, "RTCP packet");
-        seen.rtcp.retain_mut(|rtcp| opener(&rtcp.bytes).map(|plain| rtcp.bytes = plain).is_some());
-        if all > 0 && seen.rtcp.is_empty() {
+        capture.rtcp.retain_mut(|rtcp| opener(&rtcp.bytes).map(|plain| rtcp.bytes = plain).is_some());
+        if all > 0 && capture.rtcp.is_empty() {
             return Err(Problem::at(0, format!("the key opens none of its {sealed}"), "give its session's key file"));
         }
-        notes.push(format!("the key opened {} of {sealed}", seen.rtcp.len()));
+        notes.push(format!("the key opened {} of {sealed}", capture.rtcp.len()));
     }
     if let Some(at) = cut {
         notes.push(format!("the capture is cut or broken at byte {at}: what stands before is used"));
     }
-    seen.note_skipped(&mut notes);
-    let mut ways = std::mem::take(&mut seen.ways);
-    keep_rtp(&mut ways);
-    if ways.is_empty() {
-        return Err(seen.without_rtp());
+    capture.note_skipped(&mut notes);
+    let packets = std::mem::take(&mut capture.packets);
+    let mut flows = flows(packets, options.send_time_id.or(capture.send_time_id))?;
+    if flows.is_empty() {
+        return Err(capture.without_rtp());
     }
-    let mut ways = merged(ways);
-    ways.iter_mut().for_each(Way::drop_copies);
-    let chosen = chosen(&ways, options.stream)?;
-    let others: usize = ways
-        .iter()
-        .enumerate()
-        .filter(|(i, _)| *i != chosen)
-        .flat_map(|(_, way)| &way.packets)
-        .filter(|packet| Some(packet.sighting.ssrc) == options.stream)
-        .count();
-    if others > 0 {
-        let more = counted(others as u64, "more packet");
-        notes.push(format!("{more} between other addresses have this SSRC, and are left out"));
-    }
-    let way = ways.swap_remove(chosen);
-    direction(way, &seen, options, notes)
+    let chosen = chosen(&flows, options.stream)?;
+    note_left_out(&flows, chosen, options.stream, &mut notes);
+    direction(flows.swap_remove(chosen), &capture, options, notes)
 }
 
-/// Finds what the packets' extensions are, sets the capture's clock right, and collects the reports on them.
-fn direction(mut way: Way, seen: &Seen, options: Options, mut notes: Vec<String>) -> Result<Record, Problem> {
-    if way.ends.len() > 1 {
-        let pairs = counted(way.ends.len() as u64, "pair");
-        notes.push(format!("its streams went between {pairs} of addresses, as after a NAT rebinding: all are used"));
-    }
-    if way.doubled > 0 {
-        let all = way.packets.len();
-        notes.push(if way.doubled * 10 >= all * 9 {
-            "each packet stands twice in the capture: one of each is used".to_owned()
-        } else {
-            format!("{} that stand twice in the capture are used once", counted(way.doubled as u64, "packet"))
+/// Returns the direction that is meant.
+fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
+    let mut sorted: Vec<(usize, u64)> = flows.iter().map(Flow::bytes).enumerate().collect();
+    sorted.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let listed: Vec<String> = sorted.iter().take(20).map(|(i, bytes)| flows[*i].described(*bytes)).collect();
+    let listed = listed.join("; ");
+    if let Some(ssrc) = stream {
+        let found = sorted.iter().find(|(i, _)| flows[*i].sources().contains(&ssrc));
+        return found.map(|(i, _)| *i).ok_or_else(|| {
+            Problem::at(0, format!("no stream has the SSRC {ssrc}"), format!("choose one of: {listed}"))
         });
     }
-    let named = options.send_time_id.or(seen.send_time_id);
-    let found = send_time::find(way.packets.iter().map(|one| (one.sighting.seen, &one.elements)), named)?;
-    let mut reports = seen.reports_on(&way);
-    set_right(&mut way, &mut reports, found, &mut notes);
-    let times: Vec<Time> = way.packets.iter().map(|one| one.sighting.seen).collect();
+    // A direction that carries next to nothing, such as the other end's sound, is no call of its own.
+    match &sorted[..] {
+        [first, second, ..] if second.1 * 10 > first.1 => {
+            let what = if flows.iter().any(|flow| flow.other_senders > 0) {
+                format!(
+                    "it holds media of {} or directions, which a server may forward: {listed}",
+                    counted(flows.len() as u64, "sender")
+                )
+            } else {
+                format!("it holds {} of media: {listed}", counted(flows.len() as u64, "direction"))
+            };
+            Err(Problem::at(0, what, "name one by --stream SSRC"))
+        }
+        _ => Ok(sorted[0].0),
+    }
+}
+
+/// Notes packets that are not used although they have an SSRC or the endpoints of the chosen direction.
+fn note_left_out(flows: &[Flow], chosen: usize, stream: Option<u32>, notes: &mut Vec<String>) {
+    let others = || flows.iter().enumerate().filter(|(i, _)| *i != chosen).map(|one| one.1);
+    let elsewhere = others().flat_map(|flow| &flow.packets).filter(|one| Some(one.record.ssrc) == stream).count();
+    if elsewhere > 0 {
+        let more = counted(elsewhere as u64, "more packet");
+        notes.push(format!("{more} between other addresses have this SSRC, and are left out"));
+    }
+    let endpoints = &flows[chosen].endpoints;
+    for flow in others().filter(|flow| flow.endpoints == *endpoints) {
+        let streams: Vec<String> = flow.sources().iter().take(8).map(u32::to_string).collect();
+        let packets = counted(flow.packets.len() as u64, "packet");
+        notes.push(format!(
+            "{packets} of SSRC {} are left out: their send times are of another clock, or their delays of another path",
+            streams.join(", ")
+        ));
+    }
+}
+
+/// Takes out steps of the capture's clock, and collects the reports on the packets.
+fn direction(
+    mut flow: Flow,
+    capture: &Capture,
+    options: Options,
+    mut notes: Vec<String>,
+) -> Result<Recording, Problem> {
+    flow.note(&mut notes);
+    let mut reports = capture.reports_on(&flow);
+    let mut unread = capture.unread_beside(&flow);
+    for step in flow.clock_steps() {
+        let moved = |at: &mut Time| *at = Time::from_nanos(at.as_nanos().saturating_add_signed(-step.nanos));
+        let packets = flow.packets.iter_mut().map(|one| (one.place, &mut one.record.seen));
+        let rtcp = reports.iter_mut().map(|one| (one.place, &mut one.at));
+        let rest = unread.iter_mut().map(|one| (one.0, &mut one.1));
+        packets.chain(rtcp).chain(rest).filter(|one| one.0 >= step.place).for_each(|one| moved(one.1));
+        notes.push(clock::set_note(step.nanos));
+    }
+    // What stands out of order was recorded so, by several threads or in a merge: the times are in order.
+    flow.packets.sort_by_key(|one| one.record.seen);
+    let times: Vec<Time> = flow.packets.iter().map(|one| one.record.seen).collect();
     let every = clock::resolution(&times).ok_or_else(|| {
         let remedy = "capture with times (tcpdump's default), or give the original file: a conversion dropped them";
         Problem::at(0, "all its packets have one time", remedy)
@@ -172,25 +180,40 @@ fn direction(mut way: Way, seen: &Seen, options: Options, mut notes: Vec<String>
         let what = format!("its times are in steps of {:.1} ms, which hide its delays", every.as_millis_f64());
         return Err(Problem::at(0, what, "capture with times to a microsecond: tcpdump --time-stamp-precision=micro"));
     }
-    if seen.dropped > 0 {
-        let packets = counted(seen.dropped, "packet");
+    let unplaced = capture.dropped + capture.skipped.get(&Skipped::NoInterface).copied().unwrap_or(0);
+    if capture.dropped > 0 {
+        let packets = counted(capture.dropped, "packet");
         notes.push(format!("the capture says that it dropped {packets}: a gap in the numbers may be its own"));
     }
-    let hidden = hidden(&reports, &way.sources(), seen.has_dtls);
-    let vantage = seen.vantage(&way, &reports);
+    let reports_cut = reports.iter().filter(|one| one.is_cut).count();
+    let hidden = hidden(&reports, &flow.sources(), capture.has_dtls);
     let direction = Direction {
-        packets: way.sightings(found),
+        vantage: capture.vantage(&flow, &reports),
+        cut_extensions: flow.packets.iter().filter(|one| one.is_cut).count(),
+        packets: flow.into_records(),
         reports: reports.into_iter().filter(|one| !one.is_cut).map(|one| (one.at, one.bytes)).collect(),
         side: options.side,
-        vantage,
         hidden,
-        has_drops: seen.dropped > 0,
+        cut_reports: reports_cut,
+        unread: Unread {
+            times: unread.into_iter().map(|one| one.1).collect(),
+            untimed: capture.untimed.clone(),
+            unplaced,
+            silences: clock::silences(&times_of(capture, &times), clock::LEAST_SILENCE, clock::SILENCE_INTERVALS),
+        },
         every: every.max(Span::micros(1)),
     };
-    Ok(Record { direction, estimates: Vec::new(), source: "a capture", notes })
+    Ok(Recording { direction, estimates: Vec::new(), source: "a capture", notes })
 }
 
-/// Why reports in the other direction tell nothing of single packets.
+/// The times of all records. Where the capture's clock was set, the packets' corrected times stand for those of all.
+fn times_of(capture: &Capture, corrected: &[Time]) -> Vec<Time> {
+    let (Some(first), Some(last)) = (corrected.first(), corrected.last()) else { return Vec::new() };
+    let within = capture.times.iter().filter(|at| (first..=last).contains(at)).copied();
+    within.chain(corrected.iter().copied()).collect()
+}
+
+/// Why reports in the other direction say nothing about single packets.
 fn hidden(reports: &[CapturedRtcp], sources: &BTreeSet<u32>, has_dtls: bool) -> Hidden {
     let readable = |one: &&CapturedRtcp| Compound::parse(&one.bytes).is_ok();
     let plain = reports.iter().filter(readable).count();
@@ -211,248 +234,24 @@ fn hidden(reports: &[CapturedRtcp], sources: &BTreeSet<u32>, has_dtls: bool) -> 
     }
 }
 
-/// Takes out steps of the capture's clock, which send times show; without these, only that it was set back.
-fn set_right(way: &mut Way, reports: &mut [CapturedRtcp], found: Option<send_time::Kind>, notes: &mut Vec<String>) {
-    way.packets.sort_by_key(|one| one.place);
-    let steps = match found {
-        Some(kind) => by_send_times(&way.packets, kind),
-        None => set_back(&way.packets),
-    };
-    for step in steps {
-        let moved = |at: Time| Time::from_nanos(at.as_nanos().saturating_add_signed(-step.nanos));
-        way.packets.iter_mut().filter(|one| one.place >= step.place).for_each(|one| {
-            one.sighting.seen = moved(one.sighting.seen);
-        });
-        reports.iter_mut().filter(|one| one.place >= step.place).for_each(|one| one.at = moved(one.at));
-        notes.push(clock::set_note(step.nanos));
-    }
-    // What stands out of order was recorded so, by several threads or in a merge: the times are in order.
-    way.packets.sort_by_key(|one| one.sighting.seen);
-}
-
-fn by_send_times(packets: &[Captured], kind: send_time::Kind) -> Vec<clock::Step> {
-    let bits = send_time::bits(kind);
-    let wrap = (1_i64 << (bits - 18)) * 1_000_000_000;
-    let value = |one: &Captured| one.elements.iter().find(|e| (e.0, e.1) == kind).map(|e| e.2);
-    let stamped: Vec<(&Captured, u32)> = packets.iter().filter_map(|one| Some((one, value(one)?))).collect();
-    let mut points = Vec::with_capacity(stamped.len());
-    let (mut delay, mut before): (i64, Option<(&Captured, u32)>) = (0, None);
-    for &(one, raw) in &stamped {
-        if let Some((last, last_raw)) = before {
-            let passed = one.sighting.seen.as_nanos() as i64 - last.sighting.seen.as_nanos() as i64;
-            let mut advanced = send_time::advance(last_raw, raw, bits);
-            let follows =
-                one.sighting.ssrc == last.sighting.ssrc && one.sighting.seq == last.sighting.seq.wrapping_add(1);
-            if !follows {
-                // A silence may have been longer than a wrap.
-                advanced += ((passed - advanced) as f64 / wrap as f64).round() as i64 * wrap;
-            }
-            delay += passed - advanced;
+impl Capture {
+    fn record(&mut self, record: Record<'_>) -> Result<(), Problem> {
+        if !matches!(record, Record::Dropped(_)) {
+            self.records += 1;
         }
-        before = Some((one, raw));
-        points.push((one.sighting.seen.as_nanos() as i64, delay));
-    }
-    let steps = clock::steps(&points);
-    steps.into_iter().map(|step| clock::Step { place: stamped[step.place].0.place, ..step }).collect()
-}
-
-/// Finds where a clock was set back, where no packet says when it left: the numbers go on, and the times repeat.
-fn set_back(packets: &[Captured]) -> Vec<clock::Step> {
-    const LEAST_NS: i64 = 100_000_000;
-    const FOLLOWING: usize = 5;
-    let mut streams: BTreeMap<u32, Vec<&Captured>> = BTreeMap::new();
-    for one in packets {
-        streams.entry(one.sighting.ssrc).or_default().push(one);
-    }
-    let Some(stream) = streams.into_values().max_by_key(Vec::len) else { return Vec::new() };
-    let nanos = |one: &Captured| one.sighting.seen.as_nanos() as i64;
-    let is_step = |window: &&[&Captured]| {
-        let ahead = window[1].sighting.seq.wrapping_sub(window[0].sighting.seq);
-        let back = nanos(window[1]) - nanos(window[0]);
-        (1..=8).contains(&ahead) && back <= -LEAST_NS && window[1..].iter().all(|one| nanos(one) < nanos(window[0]))
-    };
-    let steps = stream.windows(FOLLOWING + 1).filter(is_step);
-    steps.map(|two| clock::Step { place: two[1].place, nanos: nanos(two[1]) - nanos(two[0]) }).collect()
-}
-
-/// Leaves out what is no RTP: sources whose numbers do not follow each other.
-fn keep_rtp(ways: &mut BTreeMap<(End, End), Way>) {
-    let mut sources: BTreeMap<u32, Vec<(Time, u16)>> = BTreeMap::new();
-    for one in ways.values().flat_map(|way| &way.packets) {
-        sources.entry(one.sighting.ssrc).or_default().push((one.sighting.seen, one.sighting.seq));
-    }
-    sources.retain(|_, packets| {
-        packets.sort();
-        packets.dedup_by_key(|packet| packet.1);
-        let steps = packets.windows(2).map(|pair| pair[1].1.wrapping_sub(pair[0].1) as i16);
-        let following = steps.filter(|step| (-LONGEST_STEP..=LONGEST_STEP).contains(step)).count();
-        following >= IN_SEQUENCE && following * 2 >= packets.len()
-    });
-    ways.retain(|_, way| {
-        way.packets.retain(|one| sources.contains_key(&one.sighting.ssrc));
-        !way.packets.is_empty()
-    });
-}
-
-/// Joins what goes between different addresses and shares a source: a NAT rebound, or the capture stands on both sides
-/// of one. The two directions of an echo, and what a relay sends on, stay apart.
-fn merged(ways: BTreeMap<(End, End), Way>) -> Vec<Way> {
-    let mut all: Vec<Way> = Vec::new();
-    for (ends, mut way) in ways {
-        way.ends = vec![ends];
-        let sources = way.sources();
-        let passes_on = |other: &Way| {
-            other.ends.iter().any(|(from, to)| {
-                let same_host = from.0 == to.0;
-                let meet = |a: &End, b: &End| if same_host { a == b } else { a.0 == b.0 };
-                meet(to, &ends.0) || meet(from, &ends.1)
-            })
-        };
-        let found = all
-            .iter_mut()
-            .find(|other| !passes_on(other) && other.packets.iter().any(|one| sources.contains(&one.sighting.ssrc)));
-        match found {
-            Some(other) => {
-                other.ends.push(ends);
-                other.packets.append(&mut way.packets);
-            }
-            None => all.push(way),
-        }
-    }
-    all
-}
-
-/// The direction that is meant.
-fn chosen(ways: &[Way], stream: Option<u32>) -> Result<usize, Problem> {
-    let mut sorted: Vec<(usize, u64)> = ways.iter().map(Way::bytes).enumerate().collect();
-    sorted.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    let listed: Vec<String> = sorted.iter().take(20).map(|(i, bytes)| ways[*i].described(*bytes)).collect();
-    let listed = listed.join("; ");
-    if let Some(ssrc) = stream {
-        let found = sorted.iter().find(|(i, _)| ways[*i].sources().contains(&ssrc));
-        return found.map(|(i, _)| *i).ok_or_else(|| {
-            Problem::at(0, format!("no stream has the SSRC {ssrc}"), format!("choose one of: {listed}"))
-        });
-    }
-    // A direction that carries next to nothing, such as the other end's sound, is no call of its own.
-    match &sorted[..] {
-        [first, second, ..] if second.1 * 10 > first.1 => {
-            let what = format!("it holds {} of media: {listed}", counted(ways.len() as u64, "direction"));
-            Err(Problem::at(0, what, "name one by --stream SSRC"))
-        }
-        _ => Ok(sorted[0].0),
-    }
-}
-
-/// Whether a report is about one of these sources; feedback that names none counts, and so does what can't be read.
-fn names(bytes: &[u8], sources: &BTreeSet<u32>) -> bool {
-    let Ok(compound) = Compound::parse(bytes) else { return true };
-    compound.packets.iter().any(|packet| match packet {
-        Packet::Feedback { media, .. } if packet.is_packet_feedback() => {
-            let streams = CongestionFeedback::from_packet(packet).ok().flatten();
-            sources.contains(media)
-                || *media == 0
-                || streams.is_some_and(|report| report.streams.iter().any(|one| sources.contains(&one.ssrc)))
-        }
-        Packet::SenderReport { blocks, .. } | Packet::ReceiverReport { blocks, .. } => {
-            blocks.iter().any(|block| sources.contains(&block.ssrc))
-        }
-        _ => false,
-    })
-}
-
-impl Way {
-    fn sources(&self) -> BTreeSet<u32> {
-        self.packets.iter().map(|one| one.sighting.ssrc).collect()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.packets.iter().map(|one| one.sighting.size.get()).sum()
-    }
-
-    fn described(&self, bytes: u64) -> String {
-        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-        for one in &self.packets {
-            *counts.entry(one.sighting.ssrc).or_default() += 1;
-        }
-        let main = counts.iter().max_by_key(|(_, count)| **count).map_or(0, |(ssrc, _)| *ssrc);
-        let times = || self.packets.iter().map(|one| one.sighting.seen);
-        let length = times().max().zip(times().min()).map_or(Span::ZERO, |(last, first)| last.since(first));
-        format!("SSRC {main}, {:.1} s, {} kB", length.as_secs_f64(), bytes / 1000)
-    }
-
-    /// Keeps one record of each packet that stands twice: a capture at several interfaces, or of a mirror port.
-    ///
-    /// Where each does, and says when it left, the later record is kept, which is the one nearer to the receiver.
-    fn drop_copies(&mut self) {
-        self.packets.sort_by_key(|one| one.sighting.seen);
-        let mut last: BTreeMap<(u32, u16), usize> = BTreeMap::new();
-        let mut copies: Vec<(usize, usize)> = Vec::new();
-        for (i, one) in self.packets.iter().enumerate() {
-            let key = (one.sighting.ssrc, one.sighting.seq);
-            if let Some(&first) = last.get(&key) {
-                let before = &self.packets[first];
-                let within = if one.elements.is_empty() { TWICE_WITHIN_BARE } else { TWICE_WITHIN };
-                let is_near = one.sighting.seen.since(before.sighting.seen) <= within;
-                if is_near && before.elements == one.elements && before.sighting.timestamp == one.sighting.timestamp {
-                    copies.push((first, i));
-                    continue;
-                }
-            }
-            last.insert(key, i);
-        }
-        let left = self.packets.len() - copies.len();
-        let later = copies.len() * 10 >= left * 9 && self.packets.iter().all(|one| !one.elements.is_empty());
-        if later {
-            for &(first, copy) in &copies {
-                let (seen, place) = (self.packets[copy].sighting.seen, self.packets[copy].place);
-                self.packets[first].sighting.seen = seen;
-                self.packets[first].place = place;
-            }
-        }
-        let dropped: BTreeSet<usize> = copies.iter().map(|copy| copy.1).collect();
-        let mut i = 0;
-        self.packets.retain(|_| {
-            i += 1;
-            !dropped.contains(&(i - 1))
-        });
-        self.doubled = copies.len();
-    }
-
-    /// The packets, with what their extension elements are found to be.
-    fn sightings(self, stamps: Option<send_time::Kind>) -> Vec<Sighting> {
-        let of = |elements: &Elements, kind: send_time::Kind| elements.iter().find(|e| (e.0, e.1) == kind).map(|e| e.2);
-        let kinds: BTreeSet<send_time::Kind> =
-            self.packets.iter().flat_map(|one| one.elements.iter().map(|(id, len, _)| (*id, *len))).collect();
-        // Transport-wide numbers have 16 bits; with a request of feedback (version 2) 16 more follow.
-        let number = |kind: send_time::Kind, value: u32| (if kind.1 == 4 { value >> 16 } else { value }) as u16;
-        let counts = kinds.into_iter().filter(|kind| matches!(kind.1, 2 | 4) && Some(*kind) != stamps).find(|&kind| {
-            let all = self.packets.iter().filter_map(|one| of(&one.elements, kind));
-            does_count(&all.map(|value| number(kind, value)).collect::<Vec<_>>())
-        });
-        let mut unwrapped = SendTimes::new(stamps.map_or(24, send_time::bits));
-        let found = self.packets.iter().map(|one| Sighting {
-            transport: counts.and_then(|kind| Some(number(kind, of(&one.elements, kind)?))),
-            stamp: stamps.and_then(|kind| of(&one.elements, kind)).map(|raw| unwrapped.unwrap(raw, one.sighting.seen)),
-            ..one.sighting
-        });
-        found.collect()
-    }
-}
-
-/// Whether values of 16 bits count packets: nine of ten are a few more than the one before.
-fn does_count(values: &[u16]) -> bool {
-    let next = values.windows(2).filter(|pair| (1..=LONGEST_STEP as u16).contains(&pair[1].wrapping_sub(pair[0])));
-    values.len() >= IN_SEQUENCE && next.count() * 10 >= (values.len() - 1) * 9
-}
-
-impl Seen {
-    /// Takes a packet as it was captured.
-    fn packet(&mut self, link: Linktype, at: Duration, whole: u32, bytes: &[u8]) -> Result<(), Problem> {
-        self.packets += 1;
-        if self.packets > MOST_PACKETS {
+        if self.records > MOST_PACKETS {
             return Err(Problem::at(0, format!("more than {MOST_PACKETS} packets"), "cut it into parts"));
         }
+        match record {
+            Record::Packet { link, at, whole, bytes } => self.packet(link, at, whole, bytes)?,
+            Record::Untimed { link, bytes } => self.untimed(link, bytes),
+            Record::Unreadable(why) => self.skip(why, None),
+            Record::Dropped(count) => self.dropped = count,
+        }
+        Ok(())
+    }
+
+    fn packet(&mut self, link: Linktype, at: Duration, whole: u32, bytes: &[u8]) -> Result<(), Problem> {
         let first = *self.first.get_or_insert(at);
         // The clock is the capture's; what was stamped before the first packet is not before its zero.
         let since = (at + DAY).saturating_sub(first);
@@ -461,48 +260,64 @@ impl Seen {
             return Err(Problem::at(0, "its times are more than 24 h apart", remedy));
         }
         let at = Time::from_nanos(since.as_nanos() as u64);
+        self.times.push(at);
         let is_cut = bytes.len() < whole as usize;
         match decapsulate(link, bytes) {
             Content::Datagram(found) => self.datagram(at, &found, is_cut, is_outgoing(link, bytes)),
             Content::LaterFragment(fragment) => self.fragment(at, fragment, None),
-            Content::Skipped(why) => self.skip(why),
+            Content::Skipped(why) => self.skip(why, None),
             Content::Tcp(payload) => {
                 self.send_time_id = self.send_time_id.or_else(|| send_time::described(payload));
-                self.skip(Skipped::Tcp);
+                self.skip(Skipped::Tcp, None);
             }
         }
         Ok(())
     }
 
-    fn skip(&mut self, why: Skipped) {
+    /// Remembers which packet a record without a time is of: it is not lost.
+    fn untimed(&mut self, link: Linktype, bytes: &[u8]) {
+        let known = match decapsulate(link, bytes) {
+            Content::Datagram(found) if found.payload.first().is_some_and(|head| head >> 6 == 2) => {
+                rtp(found.payload, true).map(|(header, _)| (header.ssrc, header.seq))
+            }
+            _ => None,
+        };
+        self.untimed.extend(known);
+        self.skip(Skipped::Timeless, None);
+    }
+
+    fn skip(&mut self, why: Skipped, endpoints: Option<(Endpoint, Endpoint)>) {
         *self.skipped.entry(why).or_default() += 1;
+        if matches!(why, Skipped::CutShort | Skipped::Damaged) {
+            self.unread.push((self.records, endpoints));
+        }
     }
 
     fn datagram(&mut self, at: Time, found: &Datagram<'_>, is_cut: bool, is_outgoing: Option<bool>) {
-        let Some(&head) = found.payload.first() else { return self.skip(Skipped::CutShort) };
+        let endpoints = (found.from, found.to);
+        let Some(&head) = found.payload.first() else {
+            // A datagram without bytes keeps a NAT's binding.
+            let why = if is_cut { Skipped::CutShort } else { Skipped::NotRtp };
+            return self.skip(why, Some(endpoints));
+        };
         // RFC 7983: below 4 STUN, 20 to 63 DTLS, 128 to 191 RTP and RTCP.
         self.has_dtls |= (20..=63).contains(&head);
         if head >> 6 != 2 {
             self.measure(at, found);
             self.send_time_id = self.send_time_id.or_else(|| send_time::described(found.payload));
-            return self.skip(Skipped::NotRtp);
+            *self.other_ports.entry(found.from.1.min(found.to.1)).or_default() += 1;
+            return self.skip(Skipped::NotRtp, None);
         }
+        let place = self.records;
         if is_rtcp(found.payload) {
-            let (place, bytes) = (self.packets, found.payload.to_vec());
+            let bytes = found.payload.to_vec();
             self.rtcp.push(CapturedRtcp { place, at, from: found.from, to: found.to, bytes, is_cut });
             return;
         }
-        // Padding is counted by a last byte, which may be cut off; here it is a part of the size.
-        let mut plain = found.payload.to_vec();
-        plain[0] &= !0x20;
-        let Ok((header, extensions, _)) = RtpHeader::parse(&plain) else {
-            return self.skip(if is_cut { Skipped::CutShort } else { Skipped::NotRtp });
+        let Some((header, elements)) = rtp(found.payload, is_cut) else {
+            return self.skip(if is_cut { Skipped::CutShort } else { Skipped::NotRtp }, Some(endpoints));
         };
-        let short = extensions.filter(|(_, data)| (2..=4).contains(&data.len()));
-        let number = |data: &[u8]| data.iter().fold(0, |n, byte| n << 8 | u32::from(*byte));
-        let mut elements: Elements = short.map(|(id, data)| (id, data.len(), number(data))).collect();
-        elements.extend(header.send_time.map(|stamp| (steadycast_wire::rtp::SEND_TIME_ID, 4, stamp.0)));
-        let sighting = Sighting {
+        let record = PacketRecord {
             seen: at,
             stamp: None,
             size: Bytes::new(found.size),
@@ -513,27 +328,27 @@ impl Seen {
             marker: header.marker,
             is_recorded: true,
         };
-        let ends = (found.from, found.to);
-        let packets = &mut self.ways.entry(ends).or_default().packets;
-        packets.push(Captured { place: self.packets, sighting, elements, is_outgoing });
-        let place = packets.len() - 1;
+        let packets = self.packets.entry(endpoints).or_default();
+        let is_cut = elements.is_none();
+        packets.push(CapturedPacket { place, record, elements: elements.unwrap_or_default(), is_cut, is_outgoing });
+        let index = packets.len() - 1;
         if let Some(fragment) = found.fragment {
-            self.fragment(at, fragment, Some((fragment.all, ends, place)));
+            self.fragment(at, fragment, Some((fragment.all, endpoints, index)));
         }
     }
 
     /// Counts a fragment. A datagram has arrived when its last fragment has.
-    fn fragment(&mut self, at: Time, fragment: Fragment, first: Option<(u64, (End, End), usize)>) {
+    fn fragment(&mut self, at: Time, fragment: Fragment, first: Option<(u64, (Endpoint, Endpoint), usize)>) {
         let known = self.fragments.remove(&fragment.of).filter(|known| at.since(known.last) <= FRAGMENTS_WITHIN);
-        let mut known = known.unwrap_or(Fragments { last: at, bytes: 0, first: None });
+        let mut known = known.unwrap_or(Fragments { last: at, bytes: 0, place: self.records, first: None });
         known.last = known.last.max(at);
         known.bytes += fragment.bytes;
         known.first = known.first.or(first);
         match known.first {
-            Some((all, ends, place)) if known.bytes >= all => {
+            Some((all, endpoints, index)) if known.bytes >= all => {
                 self.joined_fragments += 1;
-                if let Some(one) = self.ways.get_mut(&ends).and_then(|way| way.packets.get_mut(place)) {
-                    one.sighting.seen = known.last;
+                if let Some(one) = self.packets.get_mut(&endpoints).and_then(|packets| packets.get_mut(index)) {
+                    one.record.seen = known.last;
                 }
             }
             _ => {
@@ -572,62 +387,103 @@ impl Seen {
             let packets = counted(orphans as u64, "datagram");
             notes.push(format!("of {packets} the first fragment is not in the capture: nothing shows what they were"));
         }
-        for why in [Skipped::CutShort, Skipped::Damaged, Skipped::Timeless] {
-            if let Some(count) = self.skipped.get(&why) {
-                notes.push(format!("{} were left out: {why}", counted(*count, "record")));
+        let mut skipped: Vec<(&Skipped, &u64)> = self.skipped.iter().collect();
+        skipped.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let all = counted(skipped.iter().map(|one| one.1).sum(), "record");
+        match &skipped[..] {
+            [] => {}
+            [(why, _)] => notes.push(format!("{all} were left out: {why}")),
+            _ => {
+                let listed: Vec<String> = skipped.iter().map(|(why, count)| format!("{count} {why}")).collect();
+                notes.push(format!("{all} were left out: {}", listed.join(", ")));
             }
         }
     }
 
     /// The refusal of a capture without RTP names what most of it is.
     fn without_rtp(&self) -> Problem {
+        let records = counted(self.records as u64, "record");
+        if self.records == 0 {
+            return Problem::at(0, "it holds no packet", "capture while the call passes, and stop after its end");
+        }
         let Some((why, count)) = self.skipped.iter().max_by_key(|(_, count)| **count) else {
-            let what = format!("it holds no RTP: no source with {IN_SEQUENCE} packets in sequence");
+            let what = format!(
+                "it holds no RTP: in its {records} no source has {} packets in sequence",
+                crate::flow::IN_SEQUENCE
+            );
             return Problem::at(0, what, Skipped::NotRtp.remedy());
         };
-        let all = self.packets as u64;
+        let port = self.other_ports.iter().max_by_key(|(_, count)| **count).map(|one| *one.0);
+        let (port, remedy) = match port.filter(|_| *why == Skipped::NotRtp) {
+            Some(port) => {
+                let name = tunnel_of(port);
+                let named = name.map_or(String::new(), |name| format!(", as {name} has"));
+                let remedy = name.map_or(why.remedy(), |_| Skipped::Ipsec.remedy());
+                (format!(" (most with port {port}{named})"), remedy)
+            }
+            None => (String::new(), why.remedy()),
+        };
         let what = match why {
             Skipped::CutShort => format!("{} cut so short that no header can be read", counted(*count, "packet")),
             _ => {
-                let records = counted(all, "record");
+                let sequence = crate::flow::IN_SEQUENCE;
                 format!(
-                    "it holds no RTP (no source with {IN_SEQUENCE} packets in sequence): of its {records} {count} are \
-                     {why}"
+                    "it holds no RTP (no source with {sequence} packets in sequence): of its {records} {count} are \
+                     {why}{port}"
                 )
             }
         };
-        Problem::at(0, what, why.remedy())
+        Problem::at(0, what, remedy)
     }
 
     /// RTCP that goes from where the packets go to where they come from, and names one of their sources.
-    fn reports_on(&self, way: &Way) -> Vec<CapturedRtcp> {
-        let sources = way.sources();
+    fn reports_on(&self, flow: &Flow) -> Vec<CapturedRtcp> {
+        let sources = flow.sources();
         let is_back = |one: &&CapturedRtcp| {
-            way.ends.iter().any(|(from, to)| one.from.0 == to.0 && one.to.0 == from.0) && names(&one.bytes, &sources)
+            let goes_back = |(from, to): &(Endpoint, Endpoint)| one.from.0 == to.0 && one.to.0 == from.0;
+            flow.endpoints.iter().any(goes_back) && names_source_of(&one.bytes, &sources)
         };
         let mut found: Vec<CapturedRtcp> = self.rtcp.iter().filter(is_back).cloned().collect();
         // A capture that has each packet twice has each report twice.
-        let mut seen: BTreeMap<Vec<u8>, Time> = BTreeMap::new();
+        let mut last: BTreeMap<Vec<u8>, Time> = BTreeMap::new();
         found.retain(|one| {
-            let before = seen.insert(one.bytes.clone(), one.at);
-            before.is_none_or(|before| one.at.since(before) > TWICE_WITHIN_BARE)
+            let before = last.insert(one.bytes.clone(), one.at);
+            before.is_none_or(|before| one.at.since(before) > COPY_OF_REPORT_WITHIN)
         });
         found
     }
 
-    /// Where the capture was made, by what it shows of it.
-    fn vantage(&self, way: &Way, reports: &[CapturedRtcp]) -> Vantage {
-        let directions: Vec<bool> = way.packets.iter().filter_map(|one| one.is_outgoing).collect();
+    /// Places and times of records that may have been packets of a flow.
+    fn unread_beside(&self, flow: &Flow) -> Vec<(usize, Time)> {
+        let near = |place: usize| {
+            let after = flow.packets.partition_point(|one| one.place < place);
+            let beside = flow.packets.get(after.saturating_sub(1)).or(flow.packets.first());
+            beside.map_or(Time::ZERO, |one| one.record.seen)
+        };
+        let is_of = |endpoints: &Option<(Endpoint, Endpoint)>| {
+            endpoints.is_none_or(|endpoints| flow.endpoints.contains(&endpoints))
+        };
+        let skipped = self.unread.iter().filter(|one| is_of(&one.1)).map(|one| (one.0, near(one.0)));
+        let orphans = self.fragments.iter().filter(|(of, fragments)| {
+            let is_of = |(from, to): &(Endpoint, Endpoint)| from.0 == of.0 && to.0 == of.1;
+            fragments.first.is_none() && flow.endpoints.iter().any(is_of)
+        });
+        skipped.chain(orphans.map(|(_, fragments)| (fragments.place, fragments.last))).collect()
+    }
+
+    /// Where the capture was made, by its own evidence.
+    fn vantage(&self, flow: &Flow, reports: &[CapturedRtcp]) -> Vantage {
+        let directions: Vec<bool> = flow.packets.iter().filter_map(|one| one.is_outgoing).collect();
         let outgoing = directions.iter().filter(|is| **is).count();
-        if directions.len() * 2 > way.packets.len() && outgoing == directions.len() {
+        if directions.len() * 2 > flow.packets.len() && outgoing == directions.len() {
             return Vantage::Sender;
         }
-        let nearest = |hosts: &dyn Fn(&(End, End)) -> IpAddr| {
-            way.ends.iter().filter_map(|ends| self.distances.get(&hosts(ends)).copied()).min()
+        let nearest = |hosts: &dyn Fn(&(Endpoint, Endpoint)) -> IpAddr| {
+            flow.endpoints.iter().filter_map(|ends| self.distances.get(&hosts(ends)).copied()).min()
         };
         let to_sender = nearest(&|ends| ends.0.0);
         let mut to_receiver = nearest(&|ends| ends.1.0);
-        if let Some(trip) = self.by_sender_reports(way, reports) {
+        if let Some(trip) = self.by_sender_reports(flow, reports) {
             to_receiver = Some(to_receiver.map_or(trip, |least| least.min(trip)));
         }
         match (to_sender, to_receiver) {
@@ -641,10 +497,11 @@ impl Seen {
     }
 
     /// The least time to the receiver and back, by its answers to sender reports (RFC 3550, section 6.4.1: LSR, DLSR).
-    fn by_sender_reports(&self, way: &Way, reports: &[CapturedRtcp]) -> Option<Span> {
+    fn by_sender_reports(&self, flow: &Flow, reports: &[CapturedRtcp]) -> Option<Span> {
         let mut sent: BTreeMap<u32, Time> = BTreeMap::new();
-        let there = |one: &&CapturedRtcp| way.ends.iter().any(|ends| one.from.0 == ends.0.0 && one.to.0 == ends.1.0);
-        for one in self.rtcp.iter().filter(there) {
+        let goes_there =
+            |one: &&CapturedRtcp| flow.endpoints.iter().any(|(from, to)| one.from.0 == from.0 && one.to.0 == to.0);
+        for one in self.rtcp.iter().filter(goes_there) {
             for packet in Compound::parse(&one.bytes).map_or(Vec::new(), |compound| compound.packets) {
                 if let Packet::SenderReport { ntp, .. } = packet {
                     sent.insert((ntp >> 16) as u32, one.at);
@@ -668,86 +525,55 @@ impl Seen {
     }
 }
 
-/// Reads all packets; where the file is cut, the byte.
-fn pcapng(bytes: &[u8], seen: &mut Seen) -> Result<Option<u64>, Problem> {
-    let mut rest = bytes;
-    let mut is_big_endian = false;
-    // By interface: link type, and the resolution and offset of its times.
-    let mut interfaces: Vec<(Linktype, u8, i64)> = Vec::new();
-    while !rest.is_empty() {
-        let parsed = if is_big_endian { parse_block_be(rest) } else { parse_block_le(rest) };
-        let Ok((next, block)) = parsed else {
-            let at = (bytes.len() - rest.len()) as u64;
-            return if at == 0 { Err(broken()) } else { Ok(Some(at)) };
-        };
-        // A block of no length would be read for ever.
-        if next.len() >= rest.len() {
-            return Ok(Some((bytes.len() - rest.len()) as u64));
-        }
-        rest = next;
-        match block {
-            Block::SectionHeader(section) => {
-                is_big_endian = section.big_endian();
-                interfaces.clear();
-            }
-            Block::InterfaceDescription(each) => interfaces.push((each.linktype, each.if_tsresol, each.if_tsoffset)),
-            Block::EnhancedPacket(packet) => {
-                let Some((link, resolution, offset)) = interfaces.get(packet.if_id as usize) else { continue };
-                let ticks = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
-                let Some(at) = time(ticks, *resolution, *offset) else {
-                    seen.skip(Skipped::Timeless);
-                    continue;
-                };
-                let data = packet.data.get(..packet.caplen as usize).unwrap_or(packet.data);
-                seen.packet(*link, at, packet.origlen, data)?;
-            }
-            Block::SimplePacket(_) => seen.skip(Skipped::Timeless),
-            Block::InterfaceStatistics(statistics) => {
-                let drops = statistics
-                    .options
-                    .iter()
-                    .filter(|option| matches!(option.code, OptionCode::IsbIfDrop | OptionCode::IsbOsDrop));
-                let counts = drops.filter_map(|option| {
-                    let eight: [u8; 8] = option.value().get(..8)?.try_into().ok()?;
-                    Some(if is_big_endian { u64::from_be_bytes(eight) } else { u64::from_le_bytes(eight) })
-                });
-                // Statistics are counts since the beginning, and each may stand several times.
-                seen.dropped = seen.dropped.max(counts.max().unwrap_or(0));
-            }
-            _ => {}
+/// Reads an RTP header and its short extension elements; no elements where these were cut.
+fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Option<Elements>)> {
+    if payload.len() < RTP_HEADER {
+        return None;
+    }
+    let mut bytes = payload.to_vec();
+    // The last byte counts the padding, and may be cut off; here padding is a part of the size.
+    bytes[0] &= !0x20;
+    if is_cut {
+        bytes.resize(bytes.len().max(FILLED), 0);
+    }
+    let (header, extensions, _) = RtpHeader::parse(&bytes).ok()?;
+    let mut elements = Elements::new();
+    let mut is_whole = payload.len() >= header_length(payload)?;
+    for (id, data) in extensions.filter(|(_, data)| (2..=4).contains(&data.len())) {
+        // A value that begins before the cut and ends behind it is not known.
+        let end = data.as_ptr() as usize + data.len() - bytes.as_ptr() as usize;
+        if end <= payload.len() {
+            elements.push((id, data.len(), data.iter().fold(0, |n, byte| n << 8 | u32::from(*byte))));
         }
     }
-    Ok(None)
+    // A packet whose elements were captured in part is as good as a whole one.
+    is_whole |= !elements.is_empty();
+    let ours = header.send_time.filter(|_| !is_cut).map(|stamp| (steadycast_wire::rtp::SEND_TIME_ID, 4, stamp.0));
+    elements.extend(ours.filter(|ours| !elements.contains(ours)));
+    Some((header, is_whole.then_some(elements)))
 }
 
-/// The time of an enhanced packet block: powers of ten, or of two where the highest bit of the resolution is set
-/// (if_tsresol); seconds are added by if_tsoffset.
-fn time(ticks: u64, resolution: u8, offset: i64) -> Option<Duration> {
-    let per_second = match resolution {
-        two @ 0x80.. => 1_u128.checked_shl(u32::from(two & 0x7f))?,
-        ten => 10_u128.checked_pow(u32::from(ten))?,
-    };
-    let nanos = (u128::from(ticks)).checked_mul(1_000_000_000)? / per_second;
-    let nanos = i128::try_from(nanos).ok()? + i128::from(offset) * 1_000_000_000;
-    Some(Duration::from_nanos(u64::try_from(nanos).ok()?))
-}
-
-/// As [`pcapng`], of the older format.
-fn pcap(bytes: &[u8], seen: &mut Seen) -> Result<Option<u64>, Problem> {
-    let (mut rest, header) = parse_pcap_header(bytes).map_err(|_| broken())?;
-    let parse = if header.is_bigendian() { parse_pcap_frame_be } else { parse_pcap_frame };
-    let unit = if header.is_nanosecond_precision() { 1 } else { 1000 };
-    // The upper bits say how long a frame check sequence is.
-    let link = Linktype(header.network.0 & 0x0fff_ffff);
-    while !rest.is_empty() {
-        let Ok((next, packet)) = parse(rest) else { return Ok(Some((bytes.len() - rest.len()) as u64)) };
-        rest = next;
-        let at = Duration::from_secs(packet.ts_sec.into()) + Duration::from_nanos(u64::from(packet.ts_usec) * unit);
-        seen.packet(link, at, packet.origlen, packet.data)?;
+/// The length of an RTP header with its extension, as far as the captured bytes say.
+fn header_length(payload: &[u8]) -> Option<usize> {
+    let head = *payload.first()?;
+    let sources = RTP_HEADER + usize::from(head & 0x0f) * 4;
+    if head & 0x10 == 0 {
+        return Some(sources);
     }
-    Ok(None)
+    let words =
+        payload.get(sources + 2..sources + 4).map_or(0, |two| usize::from(u16::from_be_bytes([two[0], two[1]])));
+    Some(sources + 4 + words * 4)
 }
 
-fn broken() -> Problem {
-    Problem::at(0, "this capture can't be read: its header is damaged", "capture again, or give another file")
+/// The protocol that tunnels packets in UDP with this port.
+fn tunnel_of(port: u16) -> Option<&'static str> {
+    Some(match port {
+        500 | 4500 => "IPsec",
+        1080 => "a SOCKS proxy",
+        1194 => "OpenVPN",
+        1701 => "L2TP",
+        3544 => "Teredo",
+        51_820 => "WireGuard",
+        _ => return None,
+    })
 }

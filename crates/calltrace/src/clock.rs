@@ -9,6 +9,9 @@ const LEAST_BACK_NS: i64 = 10_000_000;
 const LEAST_STEP_NS: i64 = 100_000_000;
 /// A step counts where the times on either side of it last this long.
 const LEAST_SIDE_NS: i64 = 2_000_000_000;
+/// A record that has nothing for this time, and for this many of its usual intervals, may have been blind.
+pub(crate) const LEAST_SILENCE: Span = Span::millis(500);
+pub(crate) const SILENCE_INTERVALS: u64 = 20;
 /// This share of the successive times is equal where a clock is coarser than what it records.
 const EQUAL_SHARE: f64 = 0.1;
 
@@ -70,18 +73,23 @@ pub(crate) fn steps(points: &[(i64, i64)]) -> Vec<Step> {
         if !lasts(before) || !lasts(after) {
             continue;
         }
-        let moved = least(after) - least(before);
         // The least queues of the two parts may differ.
-        if (moved - jump).abs() <= jump.abs() / 4 + LEAST_BACK_NS / 2 {
-            found.push(Step { place: k, nanos: jump });
-            begin = k;
-        }
+        let moved = least(after).zip(least(before)).map(|(after, before)| after - before);
+        let Some(moved) = moved.filter(|moved| (moved - jump).abs() <= jump.abs() / 4 + LEAST_BACK_NS / 2) else {
+            continue;
+        };
+        // The jump has the queue's change between the two packets in it. Where the least delays agree with it, the
+        // queue was empty at times on both sides, and they show the step alone.
+        let nanos = if (moved - jump).abs() <= LEAST_BACK_NS { moved } else { jump };
+        found.push(Step { place: k, nanos });
+        begin = k;
     }
     found
 }
 
-fn least(part: &[(i64, i64)]) -> i64 {
-    part.iter().map(|point| point.1).min().unwrap_or(0)
+/// The least delay of a part; `None` for an empty one.
+fn least(part: &[(i64, i64)]) -> Option<i64> {
+    part.iter().map(|point| point.1).min()
 }
 
 fn lasts(part: &[(i64, i64)]) -> bool {
@@ -103,6 +111,17 @@ pub(crate) fn spread(points: &[(i64, i64)]) -> Option<i64> {
         delays[delays.len() * 95 / 100] - delays[delays.len() * 5 / 100]
     });
     widths.max()
+}
+
+/// Returns the spans in which nothing was recorded for at least `least` and `intervals` of the median interval.
+pub(crate) fn silences(times: &[Time], least: Span, intervals: u64) -> Vec<(Time, Time)> {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let mut gaps: Vec<Span> = sorted.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    gaps.sort_unstable();
+    let usual = gaps.get(gaps.len() / 2).map_or(0, |gap| gap.as_nanos());
+    let silence = least.max(Span::nanos(usual.saturating_mul(intervals)));
+    sorted.windows(2).filter(|pair| pair[1].since(pair[0]) >= silence).map(|pair| (pair[0], pair[1])).collect()
 }
 
 #[cfg(test)]

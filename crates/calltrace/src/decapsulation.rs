@@ -1,20 +1,20 @@
 //! The UDP datagram in a captured frame: link headers, tags and tunnels are removed by `etherparse` and `pcap-parser`.
 //!
-//! The tunnels that `etherparse` does not read (PPP, MPLS, GRE, VXLAN, GTP-U, TURN) have headers of a few bytes, which
-//! are skipped here.
+//! The tunnels that `etherparse` does not read (PPP, MPLS, GRE, ERSPAN, VXLAN, GTP-U, TURN) have headers of a few
+//! bytes, which are skipped here.
 
-use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice, UdpSlice, ip_number};
+use etherparse::{LaxLinkExtSlice, LaxNetSlice, LaxSlicedPacket, TransportSlice, UdpSlice, ip_number};
 use pcap_parser::Linktype;
 use pcap_parser::data::{PacketData, get_packetdata};
 use std::net::IpAddr;
 
 /// An address and a port.
-pub(crate) type End = (IpAddr, u16);
+pub(crate) type Endpoint = (IpAddr, u16);
 
 /// Headers in one frame beyond which it is taken for damaged.
 const MOST_LAYERS: usize = 12;
-/// Tunnels in UDP have ports of their own.
-const VXLAN: u16 = 4789;
+/// The ports of tunnels in UDP; Linux has used 8472 for VXLAN since before 4789 was assigned.
+const VXLAN: [u16; 2] = [4789, 8472];
 const GENEVE: u16 = 6081;
 const GTP_U: u16 = 2152;
 const STUN_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
@@ -22,8 +22,8 @@ const STUN_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 /// A UDP datagram of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Datagram<'a> {
-    pub(crate) from: End,
-    pub(crate) to: End,
+    pub(crate) from: Endpoint,
+    pub(crate) to: Endpoint,
     /// Bytes of the IP packet; of fragments as if they were one packet.
     pub(crate) size: u64,
     pub(crate) payload: &'a [u8],
@@ -55,6 +55,12 @@ pub(crate) enum Skipped {
     Protocol(u8),
     /// It is encrypted by IPsec.
     Ipsec,
+    /// It is encrypted by MACsec.
+    Macsec,
+    /// It is an IEEE 802.3 frame with a length in place of a type, and carries no IP.
+    Llc,
+    /// Its interface is not described in the file.
+    NoInterface,
     /// Too few of its bytes were captured.
     CutShort,
     /// It is UDP, and not RTP.
@@ -74,6 +80,9 @@ impl std::fmt::Display for Skipped {
             Self::Tcp => f.write_str("TCP, in which media are not read"),
             Self::Protocol(number) => write!(f, "IP protocol {number}, which is not read"),
             Self::Ipsec => f.write_str("encrypted by IPsec"),
+            Self::Macsec => f.write_str("encrypted by MACsec"),
+            Self::Llc => f.write_str("IEEE 802.3 frames without IP (LLC)"),
+            Self::NoInterface => f.write_str("of an interface that the file does not describe"),
             Self::CutShort => f.write_str("cut so short that no header can be read"),
             Self::NotRtp => f.write_str("UDP without RTP"),
             Self::Damaged => f.write_str("damaged"),
@@ -90,10 +99,14 @@ impl Skipped {
                 "capture at an interface with an address (not in monitor mode), or decrypt and convert by Wireshark"
             }
             Self::LinkType(_) => "capture at an Ethernet interface or by tcpdump -i any, or convert it by Wireshark",
-            Self::EtherType(_) | Self::Protocol(_) | Self::Ipsec => "capture inside the tunnel, where the call is UDP",
+            Self::EtherType(_) | Self::Protocol(_) | Self::Ipsec | Self::Llc => {
+                "capture inside the tunnel, where the call is UDP"
+            }
             Self::Tcp => "have the call use UDP (TURN over UDP, RTSP over UDP)",
             Self::CutShort => "capture 128 bytes or more of each: tcpdump -s 128",
             Self::NotRtp => "capture where the call passes, and its UDP packets",
+            Self::Macsec => "capture at a host, above MACsec",
+            Self::NoInterface => "give the original file: a merge or a cut lost the interface descriptions",
             Self::Damaged => "capture again, or give another file",
             Self::Timeless => "capture with pcapng's enhanced packets, or as pcap",
         }
@@ -165,6 +178,7 @@ fn first_layer(link: Linktype, bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
         51 => Layer::EtherType(0x8864, bytes),
         109 => Layer::Ip(from(12)?),
         117 => Layer::Ip(from(usize::from(*bytes.first().ok_or(Skipped::CutShort)?).next_multiple_of(4))?),
+        239 => nflog(bytes)?,
         // Apple's PKTAP: its length and the link type behind it are in the order of little endians.
         258 => {
             let number = |at: usize| {
@@ -183,9 +197,25 @@ fn first_layer(link: Linktype, bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
             Some(PacketData::L4(47, packet)) => Layer::Gre(packet),
             Some(PacketData::L4(number, _)) => return Err(Skipped::Protocol(number)),
             Some(PacketData::Unsupported(_)) => return Err(Skipped::LinkType(link.0)),
-            None => return Err(Skipped::CutShort),
+            None if bytes.is_empty() => return Err(Skipped::CutShort),
+            None => return Err(Skipped::LinkType(link.0)),
         },
     })
+}
+
+/// The packet of Linux's NFLOG: attributes of a length, a type and a value, padded to four bytes, behind an address
+/// family, a version and a group.
+fn nflog(bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
+    let mut rest = bytes.get(4..).ok_or(Skipped::CutShort)?;
+    while let [l0, l1, k0, k1, ..] = *rest {
+        let length = usize::from(u16::from_le_bytes([l0, l1]));
+        if u16::from_le_bytes([k0, k1]) == 9 {
+            // The payload may be cut.
+            return rest.get(4..length.clamp(4, rest.len())).map(Layer::Ip).ok_or(Skipped::Damaged);
+        }
+        rest = rest.get(length.max(4).next_multiple_of(4)..).ok_or(Skipped::CutShort)?;
+    }
+    Err(Skipped::CutShort)
 }
 
 enum Inner<'a> {
@@ -215,6 +245,22 @@ fn ether_type(kind: u16, packet: &[u8]) -> Inner<'_> {
         0x8864 => packet.get(6..).map(Layer::Ppp),
         0x8847 | 0x8848 => mpls(packet),
         0x6558 => Some(Layer::Ethernet(packet)),
+        0x88e5 => return skipped(Skipped::Macsec),
+        // A length (IEEE 802.3, section 3.2.6). SNAP (IEEE 802) has a type behind it.
+        ..0x0600 => match packet {
+            [0xaa, 0xaa, 0x03, 0, 0, 0, rest @ ..] => {
+                word(rest, 0).zip(rest.get(2..)).map(|(kind, rest)| Layer::EtherType(kind, rest))
+            }
+            _ => return skipped(Skipped::Llc),
+        },
+        // ERSPAN: a header of 8 bytes in version 1 (type II), of 12 in version 2 (type III), and 8 more where its last
+        // bit says so; type I has none, nor has GRE a sequence number then.
+        0x88be if packet.first().is_some_and(|first| first >> 4 == 1) => packet.get(8..).map(Layer::Ethernet),
+        0x22eb => {
+            let more = packet.get(11).is_some_and(|last| last & 1 == 1);
+            packet.get(if more { 20 } else { 12 }..).map(Layer::Ethernet)
+        }
+        0x88be => Some(Layer::Ethernet(packet)),
         0x880b => Some(Layer::Ppp(packet)),
         _ => return network(&LaxSlicedPacket::from_ether_type(kind.into(), packet), packet.len(), Some(kind)),
     };
@@ -335,6 +381,11 @@ fn network<'a>(packet: &LaxSlicedPacket<'a>, captured: usize, read_as: Option<u1
 }
 
 fn no_network<'a>(packet: &LaxSlicedPacket<'a>, read_as: Option<u16>) -> Inner<'a> {
+    if packet.link_exts.iter().any(|each| matches!(each, LaxLinkExtSlice::Macsec(_)))
+        && packet.ether_payload().is_none()
+    {
+        return skipped(Skipped::Macsec);
+    }
     if packet.stop_err.is_some() {
         return skipped(Skipped::CutShort);
     }
@@ -353,7 +404,7 @@ fn tunnelled<'a>(datagram: &Datagram<'a>) -> Inner<'a> {
     let payload = datagram.payload;
     let inside = |at: usize| payload.get(at..);
     let layer = match datagram.to.1 {
-        VXLAN if payload.first() == Some(&0x08) => inside(8).map(Layer::Ethernet),
+        port if VXLAN.contains(&port) && payload.first() == Some(&0x08) => inside(8).map(Layer::Ethernet),
         GENEVE if payload.first().is_some_and(|first| first >> 6 == 0) => {
             let options = usize::from(payload[0] & 0x3f) * 4;
             word(payload, 2).zip(inside(8 + options)).map(|(kind, rest)| Layer::EtherType(kind, rest))

@@ -84,6 +84,12 @@ pub enum Unknown {
     NotReported,
     /// The reports say that it arrived, and not when.
     TimeNotReported,
-    /// The record itself missed packets, and this one may be among them.
+    /// The packet is not in the record, and nothing else shows it.
     Unrecorded,
+    /// The record has the packet, without a time.
+    Untimed,
+    /// Its time is not that of any network, beside those of the other packets.
+    Contradictory,
+    /// The packet was lost, or the record lacks it for another reason: a part of it can't be read or was not made.
+    LostOrUnread,
 }

@@ -6,13 +6,19 @@
 
 mod call;
 mod capture;
+mod capture_file;
 mod clock;
 mod decapsulation;
 mod decide;
 mod evidence;
+mod flow;
+mod missing;
+mod numbering;
 mod path;
+mod reported;
 mod rtclog;
 mod send_time;
+mod sender_clock;
 
 pub use call::{Call, Exchange, Flight, Frame, Side, Told};
 pub use decide::{Decided, decisions};
@@ -89,17 +95,17 @@ const FOREIGN: [(&[u8], &str); 7] = [
     (b"#!rtpplay1.0", "an rtpdump, which has neither RTCP nor times finer than 1 ms"),
 ];
 
-fn record(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<call::Record, Problem> {
+fn record(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<call::Recording, Problem> {
     if bytes.len() as u64 > MOST_BYTES {
         return Err(Problem::at(MOST_BYTES, "it has more than 1 GiB", "cut it into parts"));
     }
-    if capture::is(bytes) {
+    if capture_file::is(bytes) {
         capture::read(bytes, options, opener)
     } else if let Some((_, name)) = FOREIGN.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         let remedy = "give a capture as .pcap or .pcapng (Wireshark's editcap converts others)";
         Err(Problem::at(0, format!("this is {name}, which is not read"), remedy))
     } else if rtclog::is(bytes) {
-        let mut record = rtclog::read(bytes, options.side)?;
+        let mut record = rtclog::read(bytes, options)?;
         record.notes.extend(opener.map(|_| "nothing in a log is encrypted, and --key-file left out".to_owned()));
         Ok(record)
     } else {

@@ -6,7 +6,7 @@
 //! others' packets stand between them.
 
 use crate::call::Call;
-use crate::evidence::Fate;
+use crate::evidence::{Fate, Unknown};
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 
@@ -26,6 +26,8 @@ const WINDOW_S: f64 = 5.0;
 const ALONE: f64 = 0.9;
 /// Drifts above this are no clock's.
 const MOST_DRIFT: f64 = 1e-3;
+/// Where more packets than this share have unknown arrivals, trains and queues are not those of all packets.
+const MOST_UNKNOWN: f64 = 0.1;
 /// Below this share of the bins a path is not known.
 const LEAST_KNOWN: f64 = 0.4;
 
@@ -47,10 +49,10 @@ pub struct Bin {
     pub sent: Rate,
     /// What arrived, by when it left.
     pub arrived: Rate,
-    /// Packets that left.
+    /// Packets that left and whose fate is known.
     pub packets: u32,
-    /// Of these, how many did not arrive.
-    pub lost: u32,
+    /// Of these, how many did not arrive; `None` where a part of the record is missing, so that losses are unknown.
+    pub lost: Option<u32>,
     /// Mean and longest delay above that of an empty queue; `None` where nothing arrived.
     pub delay: Option<(Span, Span)>,
     /// The path's capacity; `None` where its packets did not wait.
@@ -134,6 +136,8 @@ enum Exit {
     Untimed,
     /// Nothing shows whether it arrived: it is in no count, and ends a train.
     Unknown,
+    /// As [`Exit::Unknown`]; packets that arrived are known, so that the others are more often lost than these.
+    LostOrUnread,
 }
 
 /// A packet with its times in seconds; the delay is above that of an empty queue.
@@ -150,6 +154,11 @@ impl Point {
             Exit::At(at) | Exit::Undated(at) => Some(at),
             _ => None,
         }
+    }
+
+    /// Whether it may have stood in the queue at an unknown time.
+    fn is_unknown(&self) -> bool {
+        matches!(self.exit, Exit::Untimed | Exit::Unknown | Exit::LostOrUnread)
     }
 
     fn arrives_earlier(&mut self, by: f64) {
@@ -185,9 +194,14 @@ impl Path {
         let margin = (1.5 * left_every.max(every)).max(if left_every.max(every) > 0.5e-3 { 1.5e-3 } else { 0.5e-3 });
         let trains = trains(&points, margin);
         let windows = windows(&trains, every);
-        let (mut verdict, shared) = judged(&windows);
+        let (mut verdict, mut shared) = judged(&windows);
         if verdict == Verdict::Alone && waited(&points, &trains, margin) {
             verdict = Verdict::Shared;
+        }
+        let unknown = points.iter().filter(|point| point.is_unknown()).count() as f64 / points.len().max(1) as f64;
+        if unknown > MOST_UNKNOWN {
+            // Unseen packets of its own look like others'.
+            (verdict, shared) = (Verdict::Unseen, None);
         }
         let least = if verdict == Verdict::Jittered { LEAST_JITTERED_S } else { LEAST_S };
         let seconds = points.last().map_or(0.0, |point| point.left);
@@ -196,7 +210,7 @@ impl Path {
         let named = beside && verdict == Verdict::Shared;
         if named {
             between_others(&mut bins, &windows);
-        } else if verdict != Verdict::Shared {
+        } else if verdict != Verdict::Shared && unknown <= MOST_UNKNOWN {
             capacities(&mut bins, &trains, least, every, verdict == Verdict::Jittered);
         }
         let active = bins.iter().filter(|bin| bin.packets > 0).count();
@@ -223,14 +237,20 @@ impl Path {
             late: late(&points),
             refusals: Vec::new(),
         };
-        path.refusals = path.refused(managed, named);
+        path.refusals = path.refused(managed, named, unknown);
         path
     }
 
-    fn refused(&self, managed: Option<f64>, named: bool) -> Vec<String> {
+    fn refused(&self, managed: Option<f64>, named: bool, unknown: f64) -> Vec<String> {
         let mut all = Vec::new();
-        // Each of the first two leaves nothing to say of trains.
-        if self.drift.is_none() && !named {
+        // Each of the first three leaves nothing to say of trains.
+        if unknown > MOST_UNKNOWN {
+            all.push(format!(
+                "of {:.0} % of its packets it is not known when they arrived: what they waited for, or others for \
+                 them, can't be told",
+                unknown * 100.0
+            ));
+        } else if self.drift.is_none() && !named {
             all.push(
                 "the delay grew or fell all the time: others filled the queue or left it, or the two clocks drift \
                  apart by more than 1000 ppm"
@@ -256,6 +276,12 @@ impl Path {
         } else if self.verdict == Verdict::Unseen {
             all.push("too few of its packets waited to tell whether others shared the queue".to_owned());
         }
+        let is_sent = |bin: &&Bin| bin.packets > 0;
+        if self.bins.iter().filter(is_sent).all(|bin| bin.lost.is_none()) {
+            all.push(
+                "a part of the record is missing, so that losses are unknown, and with them the queue's end".to_owned(),
+            );
+        }
         if let Some(delay) = managed {
             all.push(format!(
                 "packets were lost when the queue took about {:.0} ms, and it was never full: a managed queue, which \
@@ -280,6 +306,7 @@ fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, V
                 (_, Some(at)) => Exit::Undated(at),
                 (Fate::Lost(_), _) => Exit::Lost,
                 (Fate::Arrived(_), _) => Exit::Untimed,
+                (Fate::Unknown(Unknown::LostOrUnread), _) => Exit::LostOrUnread,
                 (Fate::Unknown(_), _) => Exit::Unknown,
             };
             let left = packet.departure.near().since(begin).as_secs_f64();
@@ -287,11 +314,11 @@ fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, V
         })
         .collect();
     let delays: Vec<(f64, f64)> = raw.iter().filter_map(|point| Some((point.left, point.delay()?))).collect();
-    let drift = drift(&delays);
+    let drift = drift(&delays, call.every.0.as_secs_f64() + call.every.1.as_secs_f64());
     // A queue that others fill grows faster than clocks drift apart.
     let Some(slope) = drift.or(beside.then_some(0.0)) else {
         // Without a line below them delays are those above the least of all.
-        let least = delays.iter().map(|one| one.1).fold(f64::INFINITY, f64::min);
+        let least = delays.iter().map(|one| one.1).min_by(f64::total_cmp).unwrap_or(0.0);
         raw.iter_mut().for_each(|point| point.arrives_earlier(least));
         return (raw, None, Vec::new());
     };
@@ -307,21 +334,25 @@ fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, V
         }
     }
     let routes = routes(&least);
-    let base: Vec<f64> = (0..seconds).map(|k| floor(&least, &routes, k)).collect();
+    let base: Vec<Option<f64>> = (0..seconds).map(|k| floor(&least, &routes, k)).collect();
     for point in &mut raw {
-        let floor = base.get(point.left as usize).copied().filter(|floor| floor.is_finite()).unwrap_or(0.0);
-        point.arrives_earlier(floor);
+        match base.get(point.left as usize).copied().flatten() {
+            Some(floor) => point.arrives_earlier(floor),
+            // Without an empty queue's delay nothing is known of when it was through.
+            None if point.out().is_some() => point.exit = Exit::Untimed,
+            None => {}
+        }
     }
     (raw, drift, routes)
 }
 
-/// The least delay around a second, on the same route.
-fn floor(least: &[f64], routes: &[u32], second: usize) -> f64 {
+/// The least delay around a second, on the same route; `None` where none is known.
+fn floor(least: &[f64], routes: &[u32], second: usize) -> Option<f64> {
     let from = routes.iter().rev().find(|at| **at as usize <= second).map_or(0, |at| *at as usize);
     let to = routes.iter().find(|at| **at as usize > second).map_or(least.len(), |at| *at as usize);
     let from = from.max(second.saturating_sub(BASE_S));
     let to = to.min(second + BASE_S + 1);
-    least[from..to].iter().copied().fold(f64::INFINITY, f64::min)
+    least[from..to].iter().copied().filter(|delay| delay.is_finite()).min_by(f64::total_cmp)
 }
 
 /// Seconds at which the least delay steps by more than 3 ms, and is level for five seconds on either side: no queue
@@ -344,8 +375,8 @@ fn routes(least: &[f64]) -> Vec<u32> {
 
 /// The drift of the receiver's clock against the sender's: the slope of the line below all delays that is nearest to
 /// them (Moon, Skelly, Towsley, INFOCOM 1999). 0 where delays don't touch such a line often enough to tell; `None` for
-/// more than any clock's.
-fn drift(delays: &[(f64, f64)]) -> Option<f64> {
+/// more than any clock's. `every` is the resolution of the delays.
+fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     let mut sorted = delays.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut hull: Vec<(f64, f64)> = Vec::new();
@@ -362,6 +393,7 @@ fn drift(delays: &[(f64, f64)]) -> Option<f64> {
     let mean = sorted.iter().map(|point| point.0).sum::<f64>() / sorted.len() as f64;
     let edge = hull.windows(2).find(|edge| edge[0].0 <= mean && mean <= edge[1].0);
     let slope = edge.map_or(0.0, |edge| (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0).max(1e-9));
+    let touches = edge.is_some_and(|edge| touches(&sorted, edge[0], slope, every));
     // Corners at the ends stand on whatever came first and last: a line needs one between them on either side.
     let span = last.0 - first.0;
     let inner: Vec<f64> = hull
@@ -373,7 +405,18 @@ fn drift(delays: &[(f64, f64)]) -> Option<f64> {
     if slope.abs() > MOST_DRIFT {
         return (span < 10.0).then_some(0.0);
     }
-    Some(if wide && inner.len() >= 3 { slope } else { 0.0 })
+    Some(if wide && inner.len() >= 3 || touches { slope } else { 0.0 })
+}
+
+/// Whether delays come close to a line in a tenth of the seconds, three at least, over more than half of the call: a
+/// queue that grows does not grow by a straight line for so long.
+fn touches(delays: &[(f64, f64)], point: (f64, f64), slope: f64, every: f64) -> bool {
+    const CLOSE_S: f64 = 0.5e-3;
+    let close = delays.iter().filter(|one| one.1 - point.1 - slope * (one.0 - point.0) <= CLOSE_S + every);
+    let seconds: BTreeSet<i64> = close.map(|one| one.0 as i64).collect();
+    let span = delays.last().zip(delays.first()).map_or(0.0, |(last, first)| last.0 - first.0);
+    let reach = seconds.last().zip(seconds.first()).map_or(0, |(last, first)| last - first);
+    seconds.len() as f64 >= (span / 10.0).max(3.0) && reach as f64 > span / 2.0
 }
 
 /// Trains: packets that waited behind each other; a loss, or one that overtakes, ends a train.
@@ -524,27 +567,54 @@ fn waited(points: &[Point], trains: &[Vec<Pair>], margin: f64) -> bool {
     idle >= 20 && late * 10 > idle
 }
 
+/// What one bin's packets add up to.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    sent: f64,
+    known: f64,
+    arrived: f64,
+    delay: f64,
+    longest: f64,
+    timed: u32,
+    unread: u32,
+}
+
 /// What was sent, lost and delayed in each bin, and the rates that went through without waiting.
+///
+/// If more packets may be unread than were lost, losses are unknown in all bins; else in those with such packets.
 fn fill(bins: &mut [Bin], points: &[Point]) {
-    let mut sums = vec![(0.0, 0.0, 0.0, 0.0_f64, 0_u32); bins.len()];
+    let mut sums = vec![Sums::default(); bins.len()];
+    let mut lost_in = vec![0; bins.len()];
     let of = |at: f64| (at / BIN_S) as usize;
-    for point in points.iter().filter(|point| point.exit != Exit::Unknown) {
-        let (bin, sum) = (&mut bins[of(point.left)], &mut sums[of(point.left)]);
-        bin.packets += 1;
-        sum.0 += point.size;
+    for point in points {
+        let sum = &mut sums[of(point.left)];
+        sum.sent += point.size;
         match point.exit {
-            Exit::Lost => bin.lost += 1,
-            _ => sum.1 += point.size,
+            Exit::LostOrUnread => sum.unread += 1,
+            Exit::Unknown => {}
+            exit => {
+                bins[of(point.left)].packets += 1;
+                sum.known += point.size;
+                lost_in[of(point.left)] += u32::from(exit == Exit::Lost);
+                sum.arrived += if exit == Exit::Lost { 0.0 } else { point.size };
+            }
         }
         if let Some(delay) = point.delay() {
             let delay = delay.max(0.0);
-            *sum = (sum.0, sum.1, sum.2 + delay, sum.3.max(delay), sum.4 + 1);
+            sum.delay += delay;
+            sum.longest = sum.longest.max(delay);
+            sum.timed += 1;
         }
     }
-    for (bin, (sent, arrived, total, most, n)) in bins.iter_mut().zip(sums) {
-        bin.sent = Rate::from_bps_f64(sent * 8.0 / BIN_S);
-        bin.arrived = Rate::from_bps_f64(arrived * 8.0 / BIN_S);
-        bin.delay = (n > 0).then(|| (Span::from_secs_f64(total / f64::from(n)), Span::from_secs_f64(most)));
+    let unread: u32 = sums.iter().map(|sum| sum.unread).sum();
+    let all_unknown = unread > lost_in.iter().sum();
+    for ((bin, sum), lost) in bins.iter_mut().zip(sums).zip(lost_in) {
+        bin.sent = Rate::from_bps_f64(sum.sent * 8.0 / BIN_S);
+        let share = if sum.known > 0.0 { sum.arrived / sum.known } else { 0.0 };
+        bin.arrived = Rate::from_bps_f64(sum.sent * share * 8.0 / BIN_S);
+        bin.lost = (!all_unknown && sum.unread == 0).then_some(lost);
+        bin.delay = (sum.timed > 0)
+            .then(|| (Span::from_secs_f64(sum.delay / f64::from(sum.timed)), Span::from_secs_f64(sum.longest)));
     }
     let (mut first, mut bytes, mut lost) = (0, 0.0, 0_u32);
     for (i, point) in points.iter().enumerate() {

@@ -3,9 +3,12 @@
 //! Decoded by hand: protobuf gives only the frame, and what is in it packs bits (libwebrtc's
 //! `logging/rtc_event_log/encoder/delta_encoding.cc`). Fields that are not known are skipped and counted.
 
-use crate::Problem;
-use crate::call::{Direction, Hidden, Record, Side, Sighting, Vantage};
+use crate::call::{Direction, Hidden, PacketRecord, Recording, Side, Unread, Vantage};
+use crate::clock;
 use crate::send_time::SendTimes;
+use crate::sender_clock::{Stamped, senders};
+use crate::{Options, Problem};
+use std::collections::BTreeSet;
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_wire::IP_UDP_OVERHEAD;
 
@@ -248,6 +251,7 @@ fn broken(at: usize, what: &str) -> Problem {
 }
 
 /// One RTP packet as a log has it.
+#[derive(Clone, Copy)]
 struct Packet {
     ms: i64,
     marker: bool,
@@ -301,7 +305,8 @@ struct Log<'a> {
     delay_based: Vec<(i64, u64)>,
     scream: Vec<(i64, u64)>,
     unknown: usize,
-    begun: bool,
+    /// When logs begin.
+    begins: BTreeSet<i64>,
     cut: Option<usize>,
 }
 
@@ -339,7 +344,7 @@ impl<'a> Log<'a> {
             LOSS_BASED => rates(&Batch::new(bytes, begin, 5)?, 2, 102, 1, &mut self.loss_based)?,
             DELAY_BASED => rates(&Batch::new(bytes, begin, 4)?, 2, 102, 1, &mut self.delay_based)?,
             SCREAM => rates(&Batch::new(bytes, begin, 7)?, 3, 103, 1000, &mut self.scream)?,
-            BEGIN => self.begun = true,
+            BEGIN => self.begins.extend(Batch::new(bytes, begin, 0)?.number(1).map(|at| at as i64)),
             _ if UNUSED.contains(&number) => {}
             _ => self.unknown += 1,
         }
@@ -382,52 +387,39 @@ pub fn counts(bytes: &[u8]) -> Result<Counts, Problem> {
 /// Reads a log: the call in the direction that carried more bytes.
 ///
 /// # Errors
-/// No log of version 2, a part that contradicts itself, more than is read, no packets.
-pub(crate) fn read(bytes: &[u8], side: Option<Side>) -> Result<Record, Problem> {
+/// No log of version 2, a part that contradicts itself, more than is read, no packets, packets of several senders.
+pub(crate) fn read(bytes: &[u8], options: Options) -> Result<Recording, Problem> {
     let mut log = Log::read(bytes)?;
     let mut notes = Vec::new();
-    let counts = log.counts();
-    if counts.rtp_in + counts.rtp_out == 0 {
-        let remedy = "a log is written every 5 s: record longer, and end the call before the browser";
-        return Err(Problem::at(0, "this event log holds no RTP packet", remedy));
-    }
-    if let Some(at) = log.cut {
-        notes.push(format!("the log is cut at byte {at}: what stands before is used"));
-    }
-    if !log.begun {
-        notes.push("the log has no beginning: its first part is missing".to_owned());
-    }
-    if log.unknown > 0 {
-        notes.push(format!("{} that this version does not know were skipped", counted(log.unknown as u64, "field")));
-    }
-    let total = |packets: &[Packet]| packets.iter().map(|packet| packet.size).sum::<u64>();
-    let more = if total(&log.outgoing) >= total(&log.incoming) { Side::Sender } else { Side::Receiver };
-    let side = side.unwrap_or(more);
-    if match side {
-        Side::Sender => log.outgoing.is_empty(),
-        Side::Receiver => log.incoming.is_empty(),
-    } {
-        return Err(Problem::at(0, "no RTP packet went that way", "name the other --side"));
-    }
+    log.check(&mut notes)?;
+    let side = log.side(options.side)?;
     let (mut packets, mut reports) = match side {
         Side::Sender => (std::mem::take(&mut log.outgoing), std::mem::take(&mut log.rtcp_in)),
         Side::Receiver => (std::mem::take(&mut log.incoming), std::mem::take(&mut log.rtcp_out)),
     };
-    packets.sort_by_key(|packet| packet.ms);
-    reports.sort_by_key(|report| report.0);
-    let estimates = [log.scream, log.loss_based, log.delay_based].into_iter().find(|all| !all.is_empty());
-    let mut estimates = estimates.unwrap_or_default();
-    estimates.sort_by_key(|estimate| estimate.0);
-    let all = packets.iter().map(|p| p.ms).chain(reports.iter().map(|r| r.0)).chain(estimates.iter().map(|e| e.0));
-    let (first, last) = all.fold((i64::MAX, i64::MIN), |(low, high), at| (low.min(at), high.max(at)));
+    let mut estimates = log.estimates();
+    let copies = in_order(&mut packets) + without_copies(&mut reports) + without_copies(&mut estimates);
+    if copies > 0 {
+        notes.push(format!("{} that stand twice in the log are used once", counted(copies as u64, "event")));
+    }
+    if side == Side::Receiver {
+        of_one_sender(&mut packets, options.stream, &mut notes)?;
+    }
+    let all = || {
+        let reports = reports.iter().map(|report| report.0).chain(log.rtcp_in.iter().map(|report| report.0));
+        let reports = reports.chain(log.rtcp_out.iter().map(|report| report.0));
+        let others = log.outgoing.iter().chain(&log.incoming);
+        packets.iter().chain(others).map(|packet| packet.ms).chain(reports).chain(estimates.iter().map(|each| each.0))
+    };
+    let (first, last) = all().fold((i64::MAX, i64::MIN), |(low, high), at| (low.min(at), high.max(at)));
     if last.saturating_sub(first) > DAY_MS {
         return Err(Problem::at(0, "its times are more than 24 h apart", "give a log of one call"));
     }
     let at = |ms: i64| Time::from_nanos((ms - first) as u64 * 1_000_000);
     let mut stamps = SendTimes::new(24);
-    let flights = packets.iter().map(|packet| {
+    let records = packets.iter().map(|packet| {
         let logged = at(packet.ms);
-        Sighting {
+        PacketRecord {
             seen: logged,
             stamp: packet.send_time.map(|raw| stamps.unwrap(raw, logged)),
             size: Bytes::new(packet.size),
@@ -439,13 +431,19 @@ pub(crate) fn read(bytes: &[u8], side: Option<Side>) -> Result<Record, Problem> 
             is_recorded: true,
         }
     });
+    let times: Vec<Time> = all().map(at).collect();
     let direction = Direction {
-        packets: flights.collect(),
+        packets: records.collect(),
         reports: reports.iter().map(|(ms, bytes)| (at(*ms), bytes.to_vec())).collect(),
         side: Some(side),
         vantage: Vantage::Unknown,
         hidden: if reports.is_empty() { Hidden::Absent } else { Hidden::Summary },
-        has_drops: false,
+        cut_extensions: 0,
+        cut_reports: 0,
+        unread: Unread {
+            silences: clock::silences(&times, clock::LEAST_SILENCE, clock::SILENCE_INTERVALS),
+            ..Unread::default()
+        },
         every: Span::millis(1),
     };
     let estimates = estimates.iter().map(|(ms, bps)| (at(*ms), Rate::bps(*bps))).collect();
@@ -453,7 +451,123 @@ pub(crate) fn read(bytes: &[u8], side: Option<Side>) -> Result<Record, Problem> 
         Side::Sender => "the sender's event log",
         Side::Receiver => "the receiver's event log",
     };
-    Ok(Record { direction, estimates, source, notes })
+    Ok(Recording { direction, estimates, source, notes })
+}
+
+impl Log<'_> {
+    /// Notes what is missing in the log.
+    ///
+    /// # Errors
+    /// It holds no packet, or several logs.
+    fn check(&self, notes: &mut Vec<String>) -> Result<(), Problem> {
+        if self.incoming.len() + self.outgoing.len() == 0 {
+            let remedy = "a log is written every 5 s: record longer, and end the call before the browser";
+            return Err(Problem::at(0, "this event log holds no RTP packet", remedy));
+        }
+        if self.begins.len() > 1 {
+            let what = format!("it holds {} event logs, one behind the other", self.begins.len());
+            return Err(Problem::at(0, what, "give one of them: each connection writes a file of its own"));
+        }
+        if let Some(at) = self.cut {
+            notes.push(format!("the log is cut at byte {at}: what stands before is used"));
+        }
+        if self.begins.is_empty() {
+            notes.push("the log has no beginning: its first part is missing".to_owned());
+        }
+        if self.unknown > 0 {
+            let fields = counted(self.unknown as u64, "field");
+            notes.push(format!("{fields} that this version does not know were skipped"));
+        }
+        Ok(())
+    }
+
+    /// The named side, or the one whose packets carried more bytes.
+    fn side(&self, named: Option<Side>) -> Result<Side, Problem> {
+        let total = |packets: &[Packet]| packets.iter().map(|packet| packet.size).sum::<u64>();
+        let more = if total(&self.outgoing) >= total(&self.incoming) { Side::Sender } else { Side::Receiver };
+        let side = named.unwrap_or(more);
+        let packets = match side {
+            Side::Sender => &self.outgoing,
+            Side::Receiver => &self.incoming,
+        };
+        if packets.is_empty() {
+            return Err(Problem::at(0, "no RTP packet went that way", "name the other --side"));
+        }
+        Ok(side)
+    }
+
+    /// The estimates of the controller that decided.
+    fn estimates(&mut self) -> Vec<(i64, u64)> {
+        let all = [&mut self.scream, &mut self.loss_based, &mut self.delay_based];
+        all.into_iter().find(|each| !each.is_empty()).map(std::mem::take).unwrap_or_default()
+    }
+}
+
+/// Sorts packets by their times, and those of one millisecond by their numbers. Returns how many stood twice.
+fn in_order(packets: &mut Vec<Packet>) -> usize {
+    packets.sort_by_key(|packet| packet.ms);
+    let mut sorted = Vec::with_capacity(packets.len());
+    for together in packets.chunk_by(|a, b| a.ms == b.ms) {
+        let first = (together[0].transport, together[0].seq);
+        let mut together = together.to_vec();
+        together.sort_by_key(|packet| match (packet.transport, first.0) {
+            (Some(number), Some(first)) => (number.wrapping_sub(first) as i16, 0),
+            _ => (0, packet.seq.wrapping_sub(first.1) as i16),
+        });
+        let mut seen = BTreeSet::new();
+        together.retain(|packet| seen.insert((packet.ssrc, packet.seq, packet.timestamp, packet.transport)));
+        sorted.append(&mut together);
+    }
+    let copies = packets.len() - sorted.len();
+    *packets = sorted;
+    copies
+}
+
+/// Sorts events by their times. Returns how many stood twice.
+fn without_copies<T: Ord + Copy>(events: &mut Vec<(i64, T)>) -> usize {
+    let all = events.len();
+    // Not by what they hold: those of one millisecond keep their order.
+    events.sort_by_key(|event| event.0);
+    let mut seen = BTreeSet::new();
+    events.retain(|event| seen.insert(*event));
+    all - events.len()
+}
+
+/// Keeps the packets of one sender; a server may forward those of several.
+///
+/// # Errors
+/// `stream` names none of them, or is needed.
+fn of_one_sender(packets: &mut Vec<Packet>, stream: Option<u32>, notes: &mut Vec<String>) -> Result<(), Problem> {
+    let at = |ms: i64| Time::from_nanos(ms.max(0) as u64 * 1_000_000);
+    let stamped = packets.iter().enumerate().filter_map(|(place, packet)| {
+        Some(Stamped { place, seen: at(packet.ms), ssrc: packet.ssrc, raw: packet.send_time?, size: packet.size })
+    });
+    let senders = senders(stamped.collect(), 24);
+    let bytes = |sources: &[u32]| -> u64 {
+        packets.iter().filter(|packet| sources.contains(&packet.ssrc)).map(|packet| packet.size).sum()
+    };
+    let carried: Vec<u64> = senders.iter().map(|sources| bytes(sources)).collect();
+    let listed: Vec<String> =
+        senders.iter().zip(&carried).map(|(all, bytes)| format!("SSRC {}, {} kB", all[0], bytes / 1000)).collect();
+    let chosen = match (stream, &carried[..]) {
+        (Some(ssrc), [_, ..]) => senders.iter().position(|sources| sources.contains(&ssrc)).ok_or_else(|| {
+            let remedy = format!("choose one of: {}", listed.join("; "));
+            Problem::at(0, format!("no stream has the SSRC {ssrc}"), remedy)
+        })?,
+        (None, [first, second, ..]) if second * 10 > *first => {
+            let count = counted(senders.len() as u64, "sender");
+            let what = format!("it holds media of {count}, which a server forwards: {}", listed.join("; "));
+            return Err(Problem::at(0, what, "name one by --stream SSRC"));
+        }
+        _ => 0,
+    };
+    if senders.len() > 1 {
+        let all = packets.len();
+        packets.retain(|packet| senders[chosen].contains(&packet.ssrc));
+        let others = counted((all - packets.len()) as u64, "packet");
+        notes.push(format!("{others} of other senders, by their clocks or paths, are left out"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! stays near zero.
 
 use crate::Problem;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time};
 
 /// Elements of a packet: id, length, and the value of those with 2 to 4 bytes.
@@ -25,40 +25,57 @@ const LEAST_PACKETS: usize = 20;
 /// Bits that count a second.
 const FRACTION_BITS: u32 = 18;
 
-/// Finds the extension that is abs-send-time (3 bytes), or the send time of our sessions (4 bytes, its id is fixed).
-/// `named` is the id that a session description or the user gives.
+/// Finds for each stream the extension that is abs-send-time (3 bytes), or the send time of our sessions (4 bytes, its
+/// id is fixed). `packets` are in the order of the record: their times, SSRCs and extension elements. `named` is the id
+/// that a session description or the user gives.
 ///
 /// # Errors
-/// Two extensions behave as it does, or the named one does not.
+/// Two extensions behave as it does in a stream and none in another decides, or the named one does in no stream.
 pub(crate) fn find<'a>(
-    packets: impl Iterator<Item = (Time, &'a Elements)> + Clone,
+    packets: impl Iterator<Item = (Time, u32, &'a Elements)>,
     named: Option<u8>,
-) -> Result<Option<Kind>, Problem> {
-    let mut values: BTreeMap<Kind, Vec<(Time, u32)>> = BTreeMap::new();
-    for (at, elements) in packets {
+) -> Result<BTreeMap<u32, Kind>, Problem> {
+    let mut values: BTreeMap<(u32, Kind), Vec<(Time, u32)>> = BTreeMap::new();
+    for (at, ssrc, elements) in packets {
         for (id, len, value) in elements {
             let ours = *len == 4 && *id == steadycast_wire::rtp::SEND_TIME_ID;
             if *len == 3 || ours {
-                values.entry((*id, *len)).or_default().push((at, *value));
+                values.entry((ssrc, (*id, *len))).or_default().push((at, *value));
             }
         }
     }
-    let found: Vec<Kind> = values.iter().filter(|(kind, all)| advances(all, bits(**kind))).map(|one| *one.0).collect();
-    if let Some(id) = named {
-        return found.iter().find(|kind| kind.0 == id).copied().map(Some).ok_or_else(|| {
-            let what = format!("the header extension {id} does not advance as abs-send-time does");
-            Problem::at(0, what, "name the id that a=extmap gives it in the session description by --send-time-id")
-        });
-    }
-    match found[..] {
-        [] => Ok(None),
-        [one] => Ok(Some(one)),
-        _ => {
-            let ids: Vec<String> = found.iter().map(|kind| kind.0.to_string()).collect();
-            let what = format!("the header extensions {} all advance as abs-send-time does", ids.join(" and "));
-            Err(Problem::at(0, what, "name the one that a=extmap gives in the session description by --send-time-id"))
+    let mut found: BTreeMap<u32, Vec<Kind>> = BTreeMap::new();
+    for ((ssrc, kind), all) in &values {
+        if named.is_none_or(|id| id == kind.0) && advances(all, bits(*kind)) {
+            found.entry(*ssrc).or_default().push(*kind);
         }
     }
+    if let Some(id) = named.filter(|_| found.is_empty()) {
+        let what = format!("the header extension {id} does not advance as abs-send-time does");
+        let remedy = "give the id that a=extmap of the session description gives it by --send-time-id";
+        return Err(Problem::at(0, what, remedy));
+    }
+    let certain: BTreeSet<Kind> = found.values().filter(|kinds| kinds.len() == 1).map(|kinds| kinds[0]).collect();
+    let mut of_stream = BTreeMap::new();
+    for (ssrc, kinds) in found {
+        let decided: Vec<Kind> = kinds.iter().filter(|kind| certain.contains(kind)).copied().collect();
+        let [kind] = (if kinds.len() == 1 { &kinds[..] } else { &decided[..] }) else {
+            let ids: Vec<String> = kinds.iter().map(|kind| kind.0.to_string()).collect();
+            let what = format!("the header extensions {} all advance as abs-send-time does", ids.join(" and "));
+            let remedy = "give the id that a=extmap of the session description gives it by --send-time-id";
+            return Err(Problem::at(0, what, remedy));
+        };
+        of_stream.insert(ssrc, *kind);
+    }
+    // A stream that is too short to show it has the extension of the others.
+    if let [kind] = certain.into_iter().collect::<Vec<_>>()[..] {
+        for ((ssrc, of), _) in values {
+            if of == kind {
+                of_stream.entry(ssrc).or_insert(kind);
+            }
+        }
+    }
+    Ok(of_stream)
 }
 
 /// Bits of a kind's value.
@@ -74,6 +91,9 @@ pub(crate) fn described(text: &[u8]) -> Option<u8> {
 }
 
 /// Whether values advance as the capture's clock does, compared over [`APART`].
+///
+/// The values are compared in the order of the file and in the order of their times: records may stand out of order,
+/// and a clock that was set back records times again.
 fn advances(values: &[(Time, u32)], bits: u32) -> bool {
     let (Some(first), Some(last)) = (values.iter().map(|v| v.0).min(), values.iter().map(|v| v.0).max()) else {
         return false;
@@ -84,21 +104,36 @@ fn advances(values: &[(Time, u32)], bits: u32) -> bool {
     }
     let mut sorted = values.to_vec();
     sorted.sort_by_key(|value| value.0);
+    advances_in_order(values, apart, bits) || advances_in_order(&sorted, apart, bits)
+}
+
+fn advances_in_order(values: &[(Time, u32)], apart: Span, bits: u32) -> bool {
     let (mut agreeing, mut compared, mut later) = (0_usize, 0_usize, 0_usize);
-    for (at, value) in &sorted {
-        while sorted.get(later).is_some_and(|other| other.0 < *at + apart) {
+    for (i, (at, value)) in values.iter().enumerate() {
+        later = later.max(i);
+        // Where the clock was set back, the values after that are compared with each other only.
+        while values.get(later).is_some_and(|other| (*at..*at + apart).contains(&other.0)) {
             later += 1;
         }
-        let Some((other_at, other)) = sorted.get(later) else { break };
-        let passed = other_at.since(*at).as_secs_f64();
-        let wrap = libm::exp2(f64::from(bits - FRACTION_BITS));
-        let advance = f64::from(other.wrapping_sub(*value) & (u32::MAX >> (32 - bits))) / f64::from(1 << FRACTION_BITS);
+        let Some((other_at, other)) = values.get(later) else { break };
+        let passed = other_at.as_secs_f64() - at.as_secs_f64();
         // The difference to the nearest wrap.
-        let off = libm::remainder(advance - passed, wrap);
+        let off = libm::remainder(advance(*value, *other, bits) as f64 * 1e-9 - passed, wrap_s(bits));
         compared += 1;
         agreeing += usize::from(off.abs() <= TOLERANCE * apart.as_secs_f64());
     }
     compared >= LEAST_PACKETS / 2 && agreeing as f64 >= AGREEING * compared as f64
+}
+
+/// The time after which values of so many bits repeat, in seconds.
+fn wrap_s(bits: u32) -> f64 {
+    libm::exp2(f64::from(bits - FRACTION_BITS))
+}
+
+/// Returns the distance of a time in nanoseconds to the nearest multiple of the time after which values repeat.
+pub(crate) fn to_nearest_wrap(nanos: i64, bits: u32) -> i64 {
+    let wrap = (1_i64 << (bits - FRACTION_BITS)) * 1_000_000_000;
+    (nanos + wrap / 2).rem_euclid(wrap) - wrap / 2
 }
 
 /// Unwraps send times beside a record's clock.
@@ -160,12 +195,12 @@ mod tests {
             wait in 0..900_u32,
         ) {
             let seen = packets(seconds, Some(ids[0]), Some(ids[1]), if seconds < 8 { wait / 10 } else { wait });
-            let all = || seen.iter().map(|one| (one.0, &one.1));
-            prop_assert_eq!(find(all(), None), Ok(Some((ids[0], 3))));
-            prop_assert_eq!(find(all(), Some(ids[0])), Ok(Some((ids[0], 3))));
+            let all = || seen.iter().map(|one| (one.0, 1, &one.1));
+            prop_assert_eq!(find(all(), None), Ok(BTreeMap::from([(1, (ids[0], 3))])));
+            prop_assert_eq!(find(all(), Some(ids[0])), Ok(BTreeMap::from([(1, (ids[0], 3))])));
             prop_assert!(find(all(), Some(ids[1])).is_err());
             let without = packets(seconds, None, Some(ids[1]), wait);
-            prop_assert_eq!(find(without.iter().map(|one| (one.0, &one.1)), None), Ok(None));
+            prop_assert_eq!(find(without.iter().map(|one| (one.0, 1, &one.1)), None), Ok(BTreeMap::new()));
         }
     }
 
@@ -176,12 +211,16 @@ mod tests {
             let value = elements[2].2;
             elements.push((5, 3, value.wrapping_add(77) & 0xff_ffff));
         }
-        let all = || seen.iter().map(|one| (one.0, &one.1));
+        let all = || seen.iter().map(|one| (one.0, 1, &one.1));
         let refused = find(all(), None).unwrap_err();
         assert!(refused.what.contains("3 and 5") && refused.remedy.contains("--send-time-id"), "{refused:?}");
         let text = b"v=0\r\na=extmap:2 urn:ietf:params:rtp-hdrext:toffset\r\n\
                      a=extmap:5/sendonly http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time\r\n";
-        assert_eq!(find(all(), described(text)), Ok(Some((5, 3))));
+        assert_eq!(find(all(), described(text)), Ok(BTreeMap::from([(1, (5, 3))])));
+        // A second stream has only one of them.
+        let lone = packets(20, Some(5), None, 0);
+        let both = seen.iter().map(|one| (one.0, 1, &one.1)).chain(lone.iter().map(|one| (one.0, 2, &one.1)));
+        assert_eq!(find(both, None), Ok(BTreeMap::from([(1, (5, 3)), (2, (5, 3))])));
     }
 
     #[test]

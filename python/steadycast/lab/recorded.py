@@ -49,7 +49,10 @@ def side(call: Json) -> Json:
     at = [round((k + 0.5) * step, 3) for k in range(len(bins))]
     empty = replay.empty_ms(call)
     delay = [None if each["delay_ms"] is None else round(each["delay_ms"] + empty, 2) for each in bins]
-    lost = [100 * each["lost"] / each["packets"] if each["packets"] else None for each in bins]
+    lost = [
+        100 * each["lost"] / each["packets"] if each["packets"] and each["lost"] is not None else None
+        for each in bins
+    ]
     known = [each["capacity_bps"] for each in bins]
     was = replay.recorded(call)
     shown = [

@@ -1,0 +1,139 @@
+//! The records of a capture file: pcap (draft-ietf-opsawg-pcap) and pcapng (draft-ietf-opsawg-pcapng).
+
+use crate::Problem;
+use crate::decapsulation::Skipped;
+use pcap_parser::pcapng::{Block, OptionCode};
+use pcap_parser::{Linktype, parse_block_be, parse_block_le, parse_pcap_frame, parse_pcap_frame_be, parse_pcap_header};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The first four bytes of a pcapng file, whatever its byte order.
+const PCAPNG: u32 = 0x0a0d_0d0a;
+
+/// A record of a capture file.
+pub(crate) enum Record<'a> {
+    /// A packet with its time, its length before it was cut, and its captured bytes.
+    Packet { link: Linktype, at: Duration, whole: u32, bytes: &'a [u8] },
+    /// A packet without a usable time.
+    Untimed { link: Linktype, bytes: &'a [u8] },
+    /// A packet that can't be read.
+    Unreadable(Skipped),
+    /// How many packets the capturing program dropped in all, by its statistics up to here.
+    Dropped(u64),
+}
+
+/// Whether bytes begin as a capture does.
+pub(crate) fn is(bytes: &[u8]) -> bool {
+    let magics = [PCAPNG, 0xa1b2_c3d4, 0xd4c3_b2a1, 0xa1b2_3c4d, 0x4d3c_b2a1];
+    bytes.first_chunk().is_some_and(|four| magics.contains(&u32::from_be_bytes(*four)))
+}
+
+/// Reads all records; returns the byte at which the file is cut or broken, if it is.
+///
+/// # Errors
+/// The file's header is damaged, or `take` fails.
+pub(crate) fn read(
+    bytes: &[u8],
+    take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>,
+) -> Result<Option<u64>, Problem> {
+    if bytes.starts_with(&PCAPNG.to_be_bytes()) { pcapng(bytes, take) } else { pcap(bytes, take) }
+}
+
+/// What an interface description says: link type, and the resolution and offset of its times.
+type Interface = (Linktype, u8, i64);
+
+fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>) -> Result<Option<u64>, Problem> {
+    let mut rest = bytes;
+    let mut is_big_endian = false;
+    let mut interfaces: Vec<Interface> = Vec::new();
+    // Statistics count from the beginning, and each interface may have several.
+    let (mut drops, mut section): (BTreeMap<(u32, u32), u64>, u32) = (BTreeMap::new(), 0);
+    while !rest.is_empty() {
+        let parsed = if is_big_endian { parse_block_be(rest) } else { parse_block_le(rest) };
+        let Ok((next, block)) = parsed else {
+            let at = (bytes.len() - rest.len()) as u64;
+            return if at == 0 { Err(broken()) } else { Ok(Some(at)) };
+        };
+        // A block without a length would be read forever.
+        if next.len() >= rest.len() {
+            return Ok(Some((bytes.len() - rest.len()) as u64));
+        }
+        rest = next;
+        match block {
+            Block::SectionHeader(header) => {
+                is_big_endian = header.big_endian();
+                section += 1;
+                interfaces.clear();
+            }
+            Block::InterfaceDescription(each) => interfaces.push((each.linktype, each.if_tsresol, each.if_tsoffset)),
+            Block::EnhancedPacket(packet) => {
+                let data = packet.data.get(..packet.caplen as usize).unwrap_or(packet.data);
+                let ticks = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
+                take(match interfaces.get(packet.if_id as usize) {
+                    None => Record::Unreadable(Skipped::NoInterface),
+                    Some(&(link, resolution, offset)) => match time(ticks, resolution, offset) {
+                        None => Record::Untimed { link, bytes: data },
+                        Some(at) => Record::Packet { link, at, whole: packet.origlen, bytes: data },
+                    },
+                })?;
+            }
+            Block::SimplePacket(packet) => {
+                // Such a packet is of the first interface. Padding follows its bytes.
+                take(match interfaces.first() {
+                    None => Record::Unreadable(Skipped::NoInterface),
+                    Some(&(link, ..)) => {
+                        let length = (packet.origlen as usize).min(packet.data.len());
+                        Record::Untimed { link, bytes: &packet.data[..length] }
+                    }
+                })?;
+            }
+            Block::InterfaceStatistics(statistics) => {
+                let counts = statistics
+                    .options
+                    .iter()
+                    .filter(|option| matches!(option.code, OptionCode::IsbIfDrop | OptionCode::IsbOsDrop))
+                    .filter_map(|option| {
+                        let eight: [u8; 8] = option.value().get(..8)?.try_into().ok()?;
+                        Some(if is_big_endian { u64::from_be_bytes(eight) } else { u64::from_le_bytes(eight) })
+                    });
+                let most = counts.max().unwrap_or(0);
+                let interface = drops.entry((section, statistics.if_id)).or_default();
+                *interface = most.max(*interface);
+                take(Record::Dropped(drops.values().fold(0, |sum: u64, count| sum.saturating_add(*count))))?;
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// The time of an enhanced packet block: powers of ten, or of two where the highest bit of the resolution is set
+/// (if_tsresol); if_tsoffset adds seconds.
+fn time(ticks: u64, resolution: u8, offset: i64) -> Option<Duration> {
+    let per_second = match resolution {
+        two @ 0x80.. => 1_u128.checked_shl(u32::from(two & 0x7f))?,
+        ten => 10_u128.checked_pow(u32::from(ten))?,
+    };
+    let nanos = (u128::from(ticks)).checked_mul(1_000_000_000)? / per_second;
+    let nanos = i128::try_from(nanos).ok()? + i128::from(offset) * 1_000_000_000;
+    Some(Duration::from_nanos(u64::try_from(nanos).ok()?))
+}
+
+fn pcap(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>) -> Result<Option<u64>, Problem> {
+    let (mut rest, header) = parse_pcap_header(bytes).map_err(|_| broken())?;
+    let parse = if header.is_bigendian() { parse_pcap_frame_be } else { parse_pcap_frame };
+    let unit = if header.is_nanosecond_precision() { 1 } else { 1000 };
+    // The upper bits give the length of a frame check sequence.
+    let link = Linktype(header.network.0 & 0x0fff_ffff);
+    while !rest.is_empty() {
+        let Ok((next, packet)) = parse(rest) else { return Ok(Some((bytes.len() - rest.len()) as u64)) };
+        rest = next;
+        let at = Duration::from_secs(packet.ts_sec.into()) + Duration::from_nanos(u64::from(packet.ts_usec) * unit);
+        take(Record::Packet { link, at, whole: packet.origlen, bytes: packet.data })?;
+    }
+    Ok(None)
+}
+
+fn broken() -> Problem {
+    Problem::at(0, "this capture can't be read: its header is damaged", "capture again, or give another file")
+}

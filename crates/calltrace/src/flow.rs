@@ -1,0 +1,336 @@
+//! The RTP packets of a capture as flows: those that one sender sent to one receiver.
+
+use crate::Problem;
+use crate::call::PacketRecord;
+use crate::clock;
+use crate::decapsulation::Endpoint;
+use crate::send_time::{self, Elements, Kind, SendTimes};
+use crate::sender_clock::{Stamped, senders};
+use std::collections::{BTreeMap, BTreeSet};
+use steadycast_units::{Span, Time, counted};
+use steadycast_wire::rtcp::{Compound, CongestionFeedback, Packet};
+
+/// Packets whose numbers follow each other that make RTP of a source.
+pub(crate) const IN_SEQUENCE: usize = 20;
+/// The longest step between the numbers of two such packets.
+const LONGEST_STEP: i16 = 64;
+/// A packet that stands twice does so within this time; without a header extension its bytes do not show that it was
+/// not sent again.
+const COPY_WITHIN: Span = Span::secs(2);
+const COPY_WITHIN_BARE: Span = Span::millis(5);
+/// A queue changes by less than this between two packets; a larger difference of two clocks is a step of one of them.
+const LONGEST_QUEUE_CHANGE_NS: i64 = 2_000_000_000;
+
+/// A packet as it stands in the file.
+#[derive(Clone)]
+pub(crate) struct CapturedPacket {
+    /// The place of its record in the file.
+    pub(crate) place: usize,
+    pub(crate) record: PacketRecord,
+    pub(crate) elements: Elements,
+    /// Whether its header extension was cut off.
+    pub(crate) is_cut: bool,
+    pub(crate) is_outgoing: Option<bool>,
+}
+
+/// RTCP as it stands in the file.
+#[derive(Clone)]
+pub(crate) struct CapturedRtcp {
+    pub(crate) place: usize,
+    pub(crate) at: Time,
+    pub(crate) from: Endpoint,
+    pub(crate) to: Endpoint,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) is_cut: bool,
+}
+
+/// RTP of one sender, between one or more pairs of endpoints.
+#[derive(Default)]
+pub(crate) struct Flow {
+    pub(crate) endpoints: Vec<(Endpoint, Endpoint)>,
+    /// In the order of the file.
+    pub(crate) packets: Vec<CapturedPacket>,
+    /// How many other senders have packets between the same endpoints.
+    pub(crate) other_senders: usize,
+    /// How many packets stand twice.
+    copies: usize,
+    /// By SSRC the header extension with the send time.
+    send_times: BTreeMap<u32, Kind>,
+}
+
+/// Sorts packets into flows. `named` is the id of abs-send-time, where it is given.
+///
+/// # Errors
+/// What [`send_time::find`] refuses.
+pub(crate) fn flows(
+    packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>,
+    named: Option<u8>,
+) -> Result<Vec<Flow>, Problem> {
+    let mut flows = merged(rtp_of(packets));
+    let mut all = Vec::new();
+    for mut flow in flows.drain(..) {
+        flow.drop_copies();
+        flow.packets.sort_by_key(|one| one.place);
+        let elements = flow.packets.iter().map(|one| (one.record.seen, one.record.ssrc, &one.elements));
+        flow.send_times = send_time::find(elements, named)?;
+        all.extend(flow.by_sender());
+    }
+    Ok(all)
+}
+
+/// Leaves out what is no RTP: sources whose numbers do not follow each other, neither in the order of the file nor in
+/// that of the times.
+fn rtp_of(
+    mut packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>,
+) -> BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>> {
+    let mut sources: BTreeMap<u32, Vec<(usize, Time, u16)>> = BTreeMap::new();
+    for one in packets.values().flatten() {
+        sources.entry(one.record.ssrc).or_default().push((one.place, one.record.seen, one.record.seq));
+    }
+    let does_follow = |packets: &[(usize, Time, u16)]| {
+        let mut numbers: Vec<u16> = packets.iter().map(|packet| packet.2).collect();
+        numbers.dedup();
+        let steps = numbers.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]) as i16);
+        let following = steps.filter(|step| (-LONGEST_STEP..=LONGEST_STEP).contains(step)).count();
+        following >= IN_SEQUENCE && following * 2 >= numbers.len()
+    };
+    sources.retain(|_, packets| {
+        packets.sort_unstable();
+        let in_file = does_follow(packets);
+        packets.sort_unstable_by_key(|packet| packet.1);
+        in_file || does_follow(packets)
+    });
+    packets.retain(|_, packets| {
+        packets.retain(|one| sources.contains_key(&one.record.ssrc));
+        !packets.is_empty()
+    });
+    packets
+}
+
+/// Joins what goes between different endpoints and shares a source: a NAT was rebound, or the capture stands on both
+/// sides of one. The two directions of an echo, and what a relay sends on, stay apart.
+fn merged(packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>) -> Vec<Flow> {
+    let mut all: Vec<Flow> = Vec::new();
+    for (endpoints, mut packets) in packets {
+        let sources: BTreeSet<u32> = packets.iter().map(|one| one.record.ssrc).collect();
+        let passes_on = |other: &Flow| {
+            other.endpoints.iter().any(|(from, to)| {
+                let same_host = from.0 == to.0;
+                let meet = |a: &Endpoint, b: &Endpoint| if same_host { a == b } else { a.0 == b.0 };
+                meet(to, &endpoints.0) || meet(from, &endpoints.1)
+            })
+        };
+        let shares =
+            |other: &&mut Flow| !passes_on(other) && other.packets.iter().any(|one| sources.contains(&one.record.ssrc));
+        match all.iter_mut().find(shares) {
+            Some(other) => {
+                other.endpoints.push(endpoints);
+                other.packets.append(&mut packets);
+            }
+            None => all.push(Flow { endpoints: vec![endpoints], packets, ..Flow::default() }),
+        }
+    }
+    all
+}
+
+/// Whether a report is about one of these sources; feedback that names none counts, and so does what can't be read.
+pub(crate) fn names_source_of(bytes: &[u8], sources: &BTreeSet<u32>) -> bool {
+    let Ok(compound) = Compound::parse(bytes) else { return true };
+    compound.packets.iter().any(|packet| match packet {
+        Packet::Feedback { media, .. } if packet.is_packet_feedback() => {
+            let streams = CongestionFeedback::from_packet(packet).ok().flatten();
+            sources.contains(media)
+                || *media == 0
+                || streams.is_some_and(|report| report.streams.iter().any(|one| sources.contains(&one.ssrc)))
+        }
+        Packet::SenderReport { blocks, .. } | Packet::ReceiverReport { blocks, .. } => {
+            blocks.iter().any(|block| sources.contains(&block.ssrc))
+        }
+        _ => false,
+    })
+}
+
+impl Flow {
+    pub(crate) fn sources(&self) -> BTreeSet<u32> {
+        self.packets.iter().map(|one| one.record.ssrc).collect()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.packets.iter().map(|one| one.record.size.get()).sum()
+    }
+
+    /// Describes the flow by its largest stream, its length and its bytes.
+    pub(crate) fn described(&self, bytes: u64) -> String {
+        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+        for one in &self.packets {
+            *counts.entry(one.record.ssrc).or_default() += 1;
+        }
+        let main = counts.iter().max_by_key(|(_, count)| **count).map_or(0, |(ssrc, _)| *ssrc);
+        let times = || self.packets.iter().map(|one| one.record.seen);
+        let length = times().max().zip(times().min()).map_or(Span::ZERO, |(last, first)| last.since(first));
+        format!("SSRC {main}, {:.1} s, {} kB", length.as_secs_f64(), bytes / 1000)
+    }
+
+    /// Notes what had to be done to get from records to packets.
+    pub(crate) fn note(&self, notes: &mut Vec<String>) {
+        if self.endpoints.len() > 1 {
+            let pairs = counted(self.endpoints.len() as u64, "pair");
+            notes
+                .push(format!("its streams went between {pairs} of addresses, as after a NAT rebinding: all are used"));
+        }
+        if self.copies > 0 {
+            let all = self.packets.len();
+            notes.push(if self.copies * 10 >= all * 9 {
+                "each packet stands twice in the capture: one of each is used".to_owned()
+            } else {
+                format!("{} that stand twice in the capture are used once", counted(self.copies as u64, "packet"))
+            });
+        }
+    }
+
+    /// Keeps one record of each packet that stands twice: a capture at several interfaces, or of a mirror port.
+    ///
+    /// If each does and says when it left, the later record is kept, which is the one nearer to the receiver.
+    fn drop_copies(&mut self) {
+        self.packets.sort_by_key(|one| one.record.seen);
+        let mut last: BTreeMap<(u32, u16), usize> = BTreeMap::new();
+        let mut copies: Vec<(usize, usize)> = Vec::new();
+        for (i, one) in self.packets.iter().enumerate() {
+            let key = (one.record.ssrc, one.record.seq);
+            if let Some(&first) = last.get(&key) {
+                let before = &self.packets[first];
+                let within = if one.elements.is_empty() { COPY_WITHIN_BARE } else { COPY_WITHIN };
+                let is_near = one.record.seen.since(before.record.seen) <= within;
+                if is_near && before.elements == one.elements && before.record.timestamp == one.record.timestamp {
+                    copies.push((first, i));
+                    continue;
+                }
+            }
+            last.insert(key, i);
+        }
+        let left = self.packets.len() - copies.len();
+        let later = copies.len() * 10 >= left * 9 && self.packets.iter().all(|one| !one.elements.is_empty());
+        if later {
+            for &(first, copy) in &copies {
+                let (seen, place) = (self.packets[copy].record.seen, self.packets[copy].place);
+                self.packets[first].record.seen = seen;
+                self.packets[first].place = place;
+            }
+        }
+        let dropped: BTreeSet<usize> = copies.iter().map(|copy| copy.1).collect();
+        let mut i = 0;
+        self.packets.retain(|_| {
+            i += 1;
+            !dropped.contains(&(i - 1))
+        });
+        self.copies = copies.len();
+    }
+
+    fn send_time(&self, one: &CapturedPacket) -> Option<u32> {
+        let kind = self.send_times.get(&one.record.ssrc)?;
+        one.elements.iter().find(|element| (element.0, element.1) == *kind).map(|element| element.2)
+    }
+
+    /// Bits of the send times.
+    fn bits(&self) -> u32 {
+        self.send_times.values().next().map_or(24, |kind| send_time::bits(*kind))
+    }
+
+    /// One flow for each sender. Streams without send times stay with the others if these are of one sender.
+    fn by_sender(self) -> Vec<Self> {
+        let stamped = self.packets.iter().filter_map(|one| {
+            let (seen, ssrc, size) = (one.record.seen, one.record.ssrc, one.record.size.get());
+            Some(Stamped { place: one.place, seen, ssrc, raw: self.send_time(one)?, size })
+        });
+        let senders = senders(stamped.collect(), self.bits());
+        if senders.len() < 2 {
+            return vec![self];
+        }
+        let sender_of = |ssrc: u32| senders.iter().position(|sources| sources.contains(&ssrc));
+        let mut of: BTreeMap<Option<usize>, Vec<CapturedPacket>> = BTreeMap::new();
+        for one in self.packets {
+            of.entry(sender_of(one.record.ssrc)).or_default().push(one);
+        }
+        let other_senders = of.len() - 1;
+        let flows = of.into_values().map(|packets| Self {
+            endpoints: self.endpoints.clone(),
+            packets,
+            other_senders,
+            copies: self.copies,
+            send_times: self.send_times.clone(),
+        });
+        flows.collect()
+    }
+
+    /// Finds steps of the capture's clock by the send times; without these, only where it was set back.
+    pub(crate) fn clock_steps(&self) -> Vec<clock::Step> {
+        if self.send_times.is_empty() { self.set_back() } else { self.steps_by_send_times() }
+    }
+
+    fn steps_by_send_times(&self) -> Vec<clock::Step> {
+        let bits = self.bits();
+        let stamped: Vec<(&CapturedPacket, u32)> =
+            self.packets.iter().filter_map(|one| Some((one, self.send_time(one)?))).collect();
+        let mut points = Vec::with_capacity(stamped.len());
+        let (mut delay, mut before): (i64, Option<(&CapturedPacket, u32)>) = (0, None);
+        for &(one, raw) in &stamped {
+            if let Some((last, last_raw)) = before {
+                let passed = one.record.seen.as_nanos() as i64 - last.record.seen.as_nanos() as i64;
+                let apart = passed - send_time::advance(last_raw, raw, bits);
+                // A silence may have been longer than a wrap. What differs from all wraps is a step of the clock.
+                let beyond_wraps = send_time::to_nearest_wrap(apart, bits);
+                delay += if beyond_wraps.abs() <= LONGEST_QUEUE_CHANGE_NS { beyond_wraps } else { apart };
+            }
+            before = Some((one, raw));
+            points.push((one.record.seen.as_nanos() as i64, delay));
+        }
+        let steps = clock::steps(&points);
+        steps.into_iter().map(|step| clock::Step { place: stamped[step.place].0.place, ..step }).collect()
+    }
+
+    /// Finds where a clock was set back, where no packet says when it left: the numbers go on, and the times repeat.
+    fn set_back(&self) -> Vec<clock::Step> {
+        const LEAST_NS: i64 = 100_000_000;
+        const FOLLOWING: usize = 5;
+        let mut streams: BTreeMap<u32, Vec<&CapturedPacket>> = BTreeMap::new();
+        for one in &self.packets {
+            streams.entry(one.record.ssrc).or_default().push(one);
+        }
+        let Some(stream) = streams.into_values().max_by_key(Vec::len) else { return Vec::new() };
+        let nanos = |one: &CapturedPacket| one.record.seen.as_nanos() as i64;
+        let is_step = |window: &&[&CapturedPacket]| {
+            let ahead = window[1].record.seq.wrapping_sub(window[0].record.seq);
+            let back = nanos(window[1]) - nanos(window[0]);
+            (1..=8).contains(&ahead) && back <= -LEAST_NS && window[1..].iter().all(|one| nanos(one) < nanos(window[0]))
+        };
+        let steps = stream.windows(FOLLOWING + 1).filter(is_step);
+        steps.map(|two| clock::Step { place: two[1].place, nanos: nanos(two[1]) - nanos(two[0]) }).collect()
+    }
+
+    /// The packets, with what their extension elements are found to be.
+    pub(crate) fn into_records(self) -> Vec<PacketRecord> {
+        let of = |elements: &Elements, kind: Kind| elements.iter().find(|e| (e.0, e.1) == kind).map(|e| e.2);
+        let stamps: BTreeSet<Kind> = self.send_times.values().copied().collect();
+        let kinds: BTreeSet<Kind> =
+            self.packets.iter().flat_map(|one| one.elements.iter().map(|(id, len, _)| (*id, *len))).collect();
+        // Transport-wide numbers have 16 bits; with a request of feedback (version 2) 16 more follow.
+        let number = |kind: Kind, value: u32| (if kind.1 == 4 { value >> 16 } else { value }) as u16;
+        let counts = kinds.into_iter().filter(|kind| matches!(kind.1, 2 | 4) && !stamps.contains(kind)).find(|&kind| {
+            let all = self.packets.iter().filter_map(|one| of(&one.elements, kind));
+            does_count(&all.map(|value| number(kind, value)).collect::<Vec<_>>())
+        });
+        let mut unwrapped = SendTimes::new(self.bits());
+        let found = self.packets.iter().map(|one| PacketRecord {
+            transport: counts.and_then(|kind| Some(number(kind, of(&one.elements, kind)?))),
+            stamp: self.send_time(one).map(|raw| unwrapped.unwrap(raw, one.record.seen)),
+            ..one.record
+        });
+        found.collect()
+    }
+}
+
+/// Whether values of 16 bits count packets: nine of ten are a few more than the one before.
+fn does_count(values: &[u16]) -> bool {
+    let next = values.windows(2).filter(|pair| (1..=LONGEST_STEP as u16).contains(&pair[1].wrapping_sub(pair[0])));
+    values.len() >= IN_SEQUENCE && next.count() * 10 >= (values.len() - 1) * 9
+}

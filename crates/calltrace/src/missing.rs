@@ -1,0 +1,199 @@
+//! Packets that are not in a record though the numbers around them show that they were sent, and what became of them.
+
+use crate::call::{Direction, PacketRecord};
+use crate::evidence::{Evidence, Fate};
+use crate::numbering::{self, Numbered};
+use crate::reported::Arrivals;
+use std::collections::{BTreeMap, BTreeSet};
+use steadycast_units::{Span, Time};
+use steadycast_wire::rtcp::{Compound, Packet};
+
+/// Records that stand this near to a gap may be of its packets.
+const NEAR_GAP: Span = Span::millis(100);
+/// If fewer than one in so many missing packets can be due to the capture, the others' share of losses is right to 2 %.
+const NEGLIGIBLE: u64 = 50;
+
+/// A packet that is not in the record, and the transport-wide numbers of its stream's packets around it.
+type Missing = (PacketRecord, Option<(i64, i64)>);
+
+impl Direction {
+    /// Adds the packets that the numbers around them show to be missing in the record. Returns the streams whose
+    /// numbers began anew.
+    ///
+    /// Each gets a transport-wide number that no packet of the record has, between those of its stream's neighbours.
+    pub(crate) fn add_missing(&mut self) -> BTreeSet<u32> {
+        // In the order in which packets left, if they say when.
+        self.packets.sort_by_key(|packet| packet.stamp.unwrap_or(packet.seen));
+        let mut numbers: BTreeSet<i64> = BTreeSet::new();
+        let mut number = 0;
+        let mut streams: BTreeMap<u32, Vec<(PacketRecord, Option<i64>)>> = BTreeMap::new();
+        for packet in &self.packets {
+            let counted = packet.transport.map(|wrapped| {
+                number += i64::from(wrapped.wrapping_sub(number as u16) as i16);
+                number
+            });
+            numbers.extend(counted);
+            streams.entry(packet.ssrc).or_default().push((*packet, counted));
+        }
+        let mut missing: Vec<Missing> = Vec::new();
+        let mut restarted = BTreeSet::new();
+        for (ssrc, stream) in streams {
+            let positions = numbering::extend(&numbered(stream.iter().map(|one| &one.0)));
+            let mut placed: Vec<_> = positions.iter().zip(&stream).collect();
+            placed.sort_by_key(|(position, _)| position.number);
+            placed.dedup_by_key(|(position, _)| position.number);
+            if positions.iter().any(|position| position.run > 0) {
+                restarted.insert(ssrc);
+            }
+            for two in placed.windows(2) {
+                let [(from, (before, counted_before)), (to, (after, counted))] = two else { continue };
+                let ahead = to.number - from.number;
+                if from.run != to.run || ahead > numbering::LONGEST_GAP {
+                    continue;
+                }
+                for n in 1..ahead {
+                    let between = |from: Time, to: Time| from + to.since(from).scale(n as f64 / ahead as f64);
+                    let packet = PacketRecord {
+                        seen: between(before.seen, after.seen.max(before.seen)),
+                        stamp: before.stamp.zip(after.stamp).map(|(from, to)| between(from, to)),
+                        seq: before.seq.wrapping_add(n as u16),
+                        transport: None,
+                        marker: false,
+                        is_recorded: false,
+                        ..*after
+                    };
+                    missing.push((packet, counted_before.zip(*counted)));
+                }
+            }
+        }
+        // The one whose last possible number comes first chooses first: then each finds one, if there is one.
+        missing.sort_by_key(|(packet, within)| (within.map(|within| within.1), packet.stamp, packet.seen));
+        for (packet, within) in &mut missing {
+            let free = within.and_then(|(from, to)| (from + 1..to).find(|number| !numbers.contains(number)));
+            numbers.extend(free);
+            packet.transport = free.map(|number| number as u16);
+        }
+        self.packets.extend(missing.into_iter().map(|one| one.0));
+        self.packets.sort_by_key(|packet| packet.seen);
+        restarted
+    }
+
+    /// The fates of missing packets by receiver reports: between two of them the receiver counts its losses, and other
+    /// gaps are the record's. A stream in `restarted` has none: its receiver counts anew, too.
+    pub(crate) fn by_receiver_reports(&self, told: &Arrivals, restarted: &BTreeSet<u32>) -> BTreeMap<usize, Fate> {
+        let mut counts: BTreeMap<u32, Vec<(u32, i32)>> = BTreeMap::new();
+        for (_, bytes) in &self.reports {
+            for packet in Compound::parse(bytes).map_or(Vec::new(), |compound| compound.packets) {
+                if let Packet::SenderReport { blocks, .. } | Packet::ReceiverReport { blocks, .. } = packet {
+                    for block in blocks.iter().filter(|block| !restarted.contains(&block.ssrc)) {
+                        counts.entry(block.ssrc).or_default().push((block.highest_seq, block.cumulative_lost));
+                    }
+                }
+            }
+        }
+        let mut fates = BTreeMap::new();
+        for (ssrc, mut counts) in counts {
+            counts.dedup_by_key(|count| count.0);
+            let mine = || self.packets.iter().enumerate().filter(move |(_, packet)| packet.ssrc == ssrc);
+            let Some((_, first)) = mine().next() else { continue };
+            // The receiver counts cycles from its own beginning: numbers are compared from the first one here.
+            let base = i64::from(first.seq);
+            let place = |high: u32| base + i64::from(high.wrapping_sub(u32::from(first.seq)) as u16);
+            let mut last = base;
+            let mut gaps: BTreeMap<i64, usize> = BTreeMap::new();
+            for (i, packet) in mine() {
+                last += i64::from(packet.seq.wrapping_sub(last as u16) as i16);
+                if !packet.is_recorded && told.reported[i].is_none() {
+                    gaps.insert(last, i);
+                }
+            }
+            let cycles: Vec<i64> = counts
+                .iter()
+                .scan((0_i64, None), |(cycle, before), count| {
+                    let at = place(count.0);
+                    if before.is_some_and(|before| at + 0x8000 < before) {
+                        *cycle += 0x1_0000;
+                    }
+                    *before = Some(at);
+                    Some(at + *cycle)
+                })
+                .collect();
+            // Losses before the record are in the first report's sum, unless that is nothing.
+            let begin = counts.first().filter(|count| count.1 <= 0).map(|_| (base - 1, 0));
+            let known = begin.into_iter().chain(cycles.into_iter().zip(counts.iter().map(|count| count.1)));
+            let known: Vec<(i64, i32)> = known.collect();
+            for pair in known.windows(2) {
+                let within: Vec<usize> =
+                    gaps.range(pair[0].0 + 1..=pair[1].0.max(pair[0].0)).map(|(_, place)| *place).collect();
+                let lost = usize::try_from(i64::from(pair[1].1) - i64::from(pair[0].1)).unwrap_or(0).min(within.len());
+                // The reports do not say which of them were lost: these are spread evenly.
+                for (k, place) in within.iter().enumerate() {
+                    let is_lost = (k + 1) * lost / within.len() > k * lost / within.len();
+                    let evidence = Evidence::ReceiverReport;
+                    fates.insert(*place, if is_lost { Fate::Lost(evidence) } else { Fate::Arrived(evidence) });
+                }
+            }
+        }
+        fates
+    }
+
+    /// Which missing packets the record may have missed itself, of those that `is_open` says nothing else is known of:
+    /// a record beside them was not read, the capture dropped packets, or nothing at all was recorded then.
+    pub(crate) fn may_be_unread(&self, is_open: impl Fn(usize) -> bool) -> BTreeSet<usize> {
+        let open: Vec<usize> =
+            (0..self.packets.len()).filter(|&i| !self.packets[i].is_recorded && is_open(i)).collect();
+        if self.unread.unplaced * NEGLIGIBLE > open.len() as u64 {
+            return open.into_iter().collect();
+        }
+        let bounds = self.gap_bounds();
+        let mut unread: BTreeMap<Time, u32> = BTreeMap::new();
+        for at in &self.unread.times {
+            *unread.entry(*at).or_default() += 1;
+        }
+        let mut found = BTreeSet::new();
+        for i in open {
+            let seen = self.packets[i].seen;
+            let after = self.unread.silences.partition_point(|silence| silence.1 <= seen);
+            let is_silent = self.unread.silences.get(after).is_some_and(|silence| silence.0 < seen);
+            let (from, to) = bounds.get(&i).copied().unwrap_or((seen, seen));
+            let beside = unread.range(from.before(NEAR_GAP)..=to + NEAR_GAP).next().map(|one| *one.0);
+            if is_silent {
+                found.insert(i);
+            } else if let Some(at) = beside {
+                found.insert(i);
+                match unread.get_mut(&at) {
+                    Some(count) if *count > 1 => *count -= 1,
+                    _ => drop(unread.remove(&at)),
+                }
+            }
+        }
+        found
+    }
+
+    /// For each missing packet the times of the recorded packets around it.
+    fn gap_bounds(&self) -> BTreeMap<usize, (Time, Time)> {
+        let mut bounds = BTreeMap::new();
+        let mut open: BTreeMap<u32, (Time, Vec<usize>)> = BTreeMap::new();
+        for (i, packet) in self.packets.iter().enumerate() {
+            let (before, missing) = open.entry(packet.ssrc).or_insert((packet.seen, Vec::new()));
+            if packet.is_recorded {
+                bounds.extend(missing.drain(..).map(|place| (place, (*before, packet.seen))));
+                *before = packet.seen;
+            } else {
+                missing.push(i);
+            }
+        }
+        bounds
+    }
+}
+
+/// The packets of one stream as [`numbering::extend`] takes them.
+fn numbered<'a>(packets: impl Iterator<Item = &'a PacketRecord>) -> Vec<Numbered> {
+    packets
+        .map(|packet| Numbered {
+            at: packet.stamp.unwrap_or(packet.seen),
+            seq: packet.seq,
+            timestamp: packet.timestamp,
+        })
+        .collect()
+}

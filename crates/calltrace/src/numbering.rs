@@ -1,0 +1,135 @@
+//! Sequence numbers of one RTP stream, extended over their wraps and over restarts of the sender.
+//!
+//! RFC 3550, appendix A.1, tells late packets from a restart by the size of the step. A record holds the whole stream,
+//! so that more can be told: a late packet fills a gap or repeats a packet, and a restart does neither.
+
+use steadycast_units::{Span, Time};
+
+/// The longest run of missing numbers that counts as a gap (`MAX_DROPOUT` of RFC 3550, appendix A.1).
+pub(crate) const LONGEST_GAP: i64 = 3000;
+/// The farthest that a number may lie before the stream's first one (`MAX_MISORDER` of RFC 3550, appendix A.1).
+const LONGEST_LATENESS: i64 = 100;
+/// A restart is confirmed by one of this many following packets, whose number is at most this much higher.
+const CONFIRMING_PACKETS: usize = 5;
+const CONFIRMING_STEP: u16 = 10;
+/// A shorter gap is never taken for a restart.
+const SHORTEST_JUMP: i64 = 100;
+/// A gap is a restart if its packets would have been sent this many times faster than the stream's mean rate. A key
+/// frame is some 20 times as large as the mean frame.
+const JUMP_RATE: f64 = 40.0;
+
+/// A packet of one stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbered {
+    /// Its departure, or the record's time.
+    pub(crate) at: Time,
+    pub(crate) seq: u16,
+    pub(crate) timestamp: u32,
+}
+
+/// The position of a packet in its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// How often the numbering had begun anew before.
+    pub(crate) run: u32,
+    /// The extended sequence number. Numbers of a later run are larger.
+    pub(crate) number: i64,
+}
+
+/// Extends the sequence numbers of one stream's packets, which are in the order of their times.
+pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
+    let Some((first, last)) = packets.first().zip(packets.last()) else { return Vec::new() };
+    let mean_interval = last.at.since(first.at).as_secs_f64() / packets.len() as f64;
+    let mut last_with = vec![None; 1 << 16];
+    let (mut run, mut begin, mut highest, mut highest_at) = (0, i64::from(first.seq), i64::from(first.seq), first.at);
+    let mut positions = Vec::with_capacity(packets.len());
+    for (i, packet) in packets.iter().enumerate() {
+        let step = i64::from(packet.seq.wrapping_sub(highest as u16) as i16);
+        let mut number = highest + step;
+        let known: Option<(i64, u32)> = last_with[usize::from(packet.seq)];
+        let is_expected = if step > 0 {
+            step <= LONGEST_GAP && !is_jump(step, packet.at.since(highest_at), mean_interval)
+        } else {
+            match known.filter(|known| known.0 == number) {
+                Some((_, timestamp)) => timestamp == packet.timestamp,
+                None => number + LONGEST_LATENESS >= begin,
+            }
+        };
+        let is_restart = i > 0 && !is_expected && is_confirmed(packet, &packets[i + 1..]);
+        if is_restart {
+            run += 1;
+            number = ((highest >> 16) + 2) << 16 | i64::from(packet.seq);
+            begin = number;
+        }
+        if number > highest && (is_expected || is_restart) {
+            (highest, highest_at) = (number, packet.at);
+        }
+        last_with[usize::from(packet.seq)] = Some((number, packet.timestamp));
+        positions.push(Position { run, number });
+    }
+    positions
+}
+
+/// Whether more packets are missing than can have been sent in `passed`.
+fn is_jump(step: i64, passed: Span, mean_interval: f64) -> bool {
+    step >= SHORTEST_JUMP && step as f64 * mean_interval > JUMP_RATE * passed.as_secs_f64()
+}
+
+/// Whether the packets after one go on from its number.
+fn is_confirmed(packet: &Numbered, after: &[Numbered]) -> bool {
+    let follows = |other: &Numbered| (1..=CONFIRMING_STEP).contains(&other.seq.wrapping_sub(packet.seq));
+    after.iter().take(CONFIRMING_PACKETS).any(follows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn stream(numbers: impl Iterator<Item = (u64, u16)>) -> Vec<Numbered> {
+        numbers
+            .map(|(k, seq)| Numbered { at: Time::from_nanos(k * 5_000_000), seq, timestamp: k as u32 * 450 })
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn losses_late_packets_and_copies_are_no_restart(
+            begin: u16,
+            lost in prop::collection::vec(0..2000_u64, 0..300),
+            late in prop::collection::vec((0..1900_usize, 1..60_usize), 0..20),
+        ) {
+            let sent = (0..2000).filter(|k| !lost.contains(k));
+            let mut packets = stream(sent.map(|k| (k, begin.wrapping_add(k as u16))));
+            for (from, by) in late {
+                let from = from.min(packets.len() - 61);
+                let packet = packets.remove(from);
+                packets.insert(from + by, packet);
+                packets.insert(from + by, packet);
+            }
+            let first = packets[0].timestamp / 450;
+            for (packet, position) in packets.iter().zip(extend(&packets)) {
+                prop_assert_eq!(position.run, 0);
+                let ahead = i64::from(packet.timestamp / 450) - i64::from(first);
+                prop_assert_eq!(position.number, i64::from(packets[0].seq) + ahead);
+            }
+        }
+
+        #[test]
+        fn a_restart_begins_a_new_run_wherever_the_numbers_go_on(
+            begin: u16,
+            jump in prop_oneof![300..30_000_i32, -30_000..-11_i32],
+            at in 20..900_u64,
+        ) {
+            let seq = |k: u64| begin.wrapping_add(k as u16).wrapping_add(if k >= at { jump as u16 } else { 0 });
+            let packets = stream((0..1000).map(|k| (k, seq(k))));
+            let found = extend(&packets);
+            // A step back to before the stream's first packet, by less than a late packet, has no repeated number.
+            prop_assume!(jump > 0 || -jump < at as i32 || -jump > at as i32 + 100);
+            for (k, position) in found.iter().enumerate() {
+                prop_assert_eq!(position.run, u32::from(k as u64 >= at), "packet {}", k);
+            }
+            prop_assert!(found.windows(2).all(|two| two[0].number < two[1].number));
+        }
+    }
+}

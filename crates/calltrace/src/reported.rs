@@ -1,0 +1,90 @@
+//! What the receiver's reports on single packets say: transport-wide feedback
+//! (draft-holmer-rmcat-transport-wide-cc-extensions-01) and RFC 8888.
+
+use crate::call::{Direction, Told};
+use std::collections::BTreeMap;
+use steadycast_units::{PeerTime, Span};
+use steadycast_wire::rtcp::{Acknowledged, Compound, CongestionFeedback, TransportFeedback};
+
+/// What reports on single packets say of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reported {
+    At(PeerTime),
+    /// It arrived, and the report has no time for it.
+    Untimed,
+    Missing,
+}
+
+/// Arrivals by the receiver's reports.
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    /// For each packet what is reported of it.
+    pub(crate) reported: Vec<Option<Reported>>,
+    pub(crate) reports: Vec<Told>,
+    pub(crate) round_trip: Option<Span>,
+    /// Whether the record has the call's first packets.
+    pub(crate) begins: bool,
+    /// The resolution of the reported times.
+    pub(crate) resolution: Option<Span>,
+}
+
+impl Direction {
+    /// What the reports say of each packet: of several with one number the newest that had left before the report.
+    pub(crate) fn arrivals(&self) -> Arrivals {
+        let mut told = Arrivals { reported: vec![None; self.packets.len()], ..Arrivals::default() };
+        let mut newest: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
+        let (mut next, mut near) = (0, None);
+        for (at, bytes) in &self.reports {
+            while let Some(packet) = self.packets.get(next).filter(|packet| packet.seen <= *at) {
+                for (key, number) in [(Some(packet.ssrc), Some(packet.seq)), (None, packet.transport)] {
+                    if let Some(number) = number {
+                        let table = newest.entry(key).or_insert_with(|| vec![u32::MAX; 1 << 16]);
+                        table[usize::from(number)] = next as u32;
+                    }
+                }
+                next += 1;
+            }
+            let Ok(compound) = Compound::parse(bytes) else { continue };
+            let mut results = Vec::new();
+            for packet in &compound.packets {
+                let mut each = Vec::new();
+                if let Ok(Some(report)) = TransportFeedback::from_packet(packet) {
+                    each.extend(report.acknowledged(near).map(|one| (None, one)));
+                    told.resolution = Some(Span::micros(250));
+                } else if let Ok(Some(report)) = CongestionFeedback::from_packet(packet) {
+                    each.extend(report.acknowledged(near).map(|(ssrc, one)| (Some(ssrc), one)));
+                    told.resolution = Some(Span::nanos(976_563));
+                }
+                let mut last = None;
+                for (key, Acknowledged { seq, arrival }) in each {
+                    let Some(index) = newest.get(&key).map(|table| table[usize::from(seq)] as usize) else { continue };
+                    // A number that no packet has used for half a round is another packet's.
+                    let recent = next.checked_sub(index).is_some_and(|behind| behind < 1 << 15);
+                    let Some(known) = told.reported.get_mut(index).filter(|_| recent) else { continue };
+                    results.push((index as u32, arrival.and_then(|arrived| arrived.at)));
+                    match arrival {
+                        None if known.is_none() => *known = Some(Reported::Missing),
+                        Some(arrived) if !matches!(known, Some(Reported::At(_))) => {
+                            *known = Some(arrived.at.map_or(Reported::Untimed, Reported::At));
+                            near = arrived.at.or(near);
+                            if self.packets[index].is_recorded {
+                                last = last.max(Some(self.packets[index].seen));
+                            }
+                        }
+                        _ => {}
+                    }
+                }
+                if let Some(last) = last {
+                    let trip = at.since(last);
+                    told.round_trip = Some(told.round_trip.map_or(trip, |least| least.min(trip)));
+                }
+            }
+            if !results.is_empty() {
+                told.reports.push((*at, results));
+            }
+        }
+        let waited = self.packets.first().zip(told.reports.first()).map(|(packet, report)| report.0.since(packet.seen));
+        told.begins = waited.zip(told.round_trip).is_none_or(|(waited, least)| waited >= least);
+        told
+    }
+}

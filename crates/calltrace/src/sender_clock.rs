@@ -1,0 +1,142 @@
+//! Which streams share a sender: a server may forward the packets of several senders between one pair of addresses,
+//! each with the send times of its own clock and with delays of its own path.
+
+use crate::send_time;
+use std::collections::BTreeMap;
+use steadycast_units::Time;
+
+/// A packet that left before the one recorded ahead of it was overtaken, if by more than this: else the send times are
+/// those of one clock, set by two threads.
+const OVERTAKEN_NS: i64 = 5_000_000;
+/// The share of overtaken packets that two streams of one sender may have, in addition to what each has by itself.
+const OVERTAKEN_SHARE: f64 = 0.1;
+/// Fewer pairs than this show nothing, and the streams are compared by the packets that are nearest to each other.
+const LEAST_PAIRS: usize = 10;
+/// Streams that follow each other belong to one sender if their delays differ by less than this: a queue may have
+/// grown meanwhile.
+const SEQUEL_DIFFERENCE_NS: i64 = 500_000_000;
+/// More packets of one stream add nothing to the comparison.
+const MOST_COMPARED: usize = 20_000;
+
+/// A packet with its send time as it stands in the packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamped {
+    /// The place of its record in the file.
+    pub(crate) place: usize,
+    pub(crate) seen: Time,
+    pub(crate) ssrc: u32,
+    pub(crate) raw: u32,
+    pub(crate) size: u64,
+}
+
+/// Returns the senders of streams as groups of SSRCs; the group that carries the most bytes comes first.
+pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<u32>> {
+    let mut streams: BTreeMap<u32, (u64, Vec<Stamped>)> = BTreeMap::new();
+    for packet in packets {
+        let stream = streams.entry(packet.ssrc).or_default();
+        stream.0 += packet.size;
+        stream.1.push(packet);
+    }
+    let mut streams: Vec<(u64, Vec<Stamped>)> = streams.into_values().collect();
+    streams.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    for (_, stream) in &mut streams {
+        // Not by the times, which may be those of a clock that was set.
+        stream.sort_by_key(|packet| packet.place);
+        let every = stream.len().div_ceil(MOST_COMPARED);
+        *stream = stream.iter().step_by(every).copied().collect();
+    }
+    let mut groups: Vec<(u64, Vec<usize>)> = Vec::new();
+    for (i, (bytes, stream)) in streams.iter().enumerate() {
+        let is_of =
+            |group: &&mut (u64, Vec<usize>)| group.1.iter().any(|&j| is_one_sender(&streams[j].1, stream, bits));
+        match groups.iter_mut().find(is_of) {
+            Some(group) => {
+                group.0 += bytes;
+                group.1.push(i);
+            }
+            None => groups.push((*bytes, vec![i])),
+        }
+    }
+    groups.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    groups.into_iter().map(|(_, members)| members.into_iter().map(|i| streams[i].1[0].ssrc).collect()).collect()
+}
+
+/// Whether the packets of two streams arrived in the order in which they left: a queue keeps the order of one sender's
+/// packets. Packets of two clocks, or of two paths, seem to overtake each other.
+///
+/// The order is that of the file or that of the times: records may stand out of order, and a clock may have been set.
+fn is_one_sender(one: &[Stamped], other: &[Stamped], bits: u32) -> bool {
+    let mut both: Vec<&Stamped> = one.iter().chain(other).collect();
+    both.sort_by_key(|packet| packet.place);
+    let in_file = is_one_sender_in_order(&both, bits);
+    both.sort_by_key(|packet| packet.seen);
+    in_file || is_one_sender_in_order(&both, bits)
+}
+
+fn is_one_sender_in_order(packets: &[&Stamped], bits: u32) -> bool {
+    let (mut pairs, mut overtaken) = ([0_usize; 2], [0_usize; 2]);
+    let mut nearest: Option<(i64, i64)> = None;
+    for two in packets.windows(2) {
+        let [before, after] = two else { continue };
+        let advance = send_time::advance(before.raw, after.raw, bits);
+        let crosses = before.ssrc != after.ssrc;
+        pairs[usize::from(crosses)] += 1;
+        overtaken[usize::from(crosses)] += usize::from(advance < -OVERTAKEN_NS);
+        let passed = after.seen.as_nanos() as i64 - before.seen.as_nanos() as i64;
+        if crosses && nearest.is_none_or(|least| passed.abs() < least.0) {
+            nearest = Some((passed.abs(), send_time::to_nearest_wrap(passed - advance, bits)));
+        }
+    }
+    let share = |kind: usize| overtaken[kind] as f64 / pairs[kind].max(1) as f64;
+    if pairs[1] < LEAST_PAIRS {
+        return nearest.is_none_or(|(_, difference)| difference.abs() <= SEQUEL_DIFFERENCE_NS);
+    }
+    share(1) <= OVERTAKEN_SHARE + 2.0 * share(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Packets of a stream whose queue takes `queue(t)` seconds, from a sender whose clock is `clock` seconds ahead.
+    fn stream(ssrc: u32, every_ms: u64, begin_s: f64, clock: f64, queue: impl Fn(f64) -> f64) -> Vec<Stamped> {
+        let packets = (0..20_000 / every_ms).map(|k| {
+            let left = begin_s + (k * every_ms) as f64 / 1000.0;
+            let seen = Time::from_nanos(((left + 0.02 + queue(left)) * 1e9) as u64);
+            let raw = (((left + clock) * 262_144.0) as u64 & 0xff_ffff) as u32;
+            Stamped { place: seen.as_nanos() as usize, seen, ssrc, raw, size: 1000 / every_ms }
+        });
+        packets.collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        #[test]
+        fn streams_of_one_sender_are_together_and_those_of_others_apart(
+            clock in 0.1..63.9_f64,
+            period in 1.0..9.0_f64,
+            steepness in 0.0..0.9_f64,
+            later in prop_oneof![Just(0.0), Just(25.0), Just(90.0)],
+        ) {
+            // A queue drains no faster than time passes.
+            let queue = |t: f64| ((t / period).fract() - 0.5).abs() * period * steepness;
+            let mut packets = stream(1, 5, 0.0, 7.0, queue);
+            packets.extend(stream(2, 20, 0.0071, 7.0, queue));
+            packets.extend(stream(3, 7, later, 7.0 + clock, |_| 0.0));
+            // Streams that follow each other may be a queue apart.
+            let most = 0.6 + period * steepness / 2.0;
+            prop_assume!(later == 0.0 || (most..64.0 - most).contains(&clock));
+            let found = senders(packets, 24);
+            prop_assert_eq!(found, vec![vec![1, 2], vec![3]]);
+        }
+    }
+
+    #[test]
+    fn one_clock_on_two_paths_is_two_senders() {
+        let mut packets = stream(1, 5, 0.0, 7.0, |t| ((t / 5.0).fract() - 0.5).abs() * 0.6);
+        packets.extend(stream(2, 7, 0.0, 7.0, |_| 0.001));
+        assert_eq!(senders(packets, 24), vec![vec![1], vec![2]]);
+    }
+}
