@@ -39,7 +39,7 @@ ALL = ["Q"]
 
 @dataclass(frozen=True)
 class Form:
-    """How a statement's number is written: times a factor, with so many decimals, with its interval or without."""
+    """How a statement's number is written: a factor, a number of decimals, and whether its interval is shown."""
 
     factor: float = 1.0
     decimals: int = 2
@@ -338,7 +338,7 @@ def fill(question: str, found: Mapping[str, Json | None]) -> None:
 
 
 def main() -> None:
-    """Fill the tables of some questions and draw their figures; a figure that nothing can be drawn for is told."""
+    """Fill the tables of some questions and draw their figures; report a figure without data."""
     parser = argparse.ArgumentParser(description="Make the tables and figures of docs/answers.md.")
     parser.add_argument("questions", nargs="*", default=ALL, help='as "Q-2"; by default all')
     parser.add_argument(

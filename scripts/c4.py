@@ -91,7 +91,7 @@ def sender(spec: Spec, role: str) -> Iterator[str]:
     first, named, size = role == "main", spec[f"{role}_cc_algo"], amount(spec[f"{role}_scenario_text"])
     start = f'start = "{int(spec[f"{role}_start_time"]) / 1e6:g}s"'
     tcp = f'kind = "tcp", preset = "linux", bytes = "{size}B", {start}'
-    if first and "seed_cwin" in spec:  # half of the remembered window at once
+    if first and "seed_cwin" in spec:  # half of the remembered window immediately
         tcp += f', initial_window = "{int(spec["seed_cwin"]) // 3000}p", window = "50000p"'
     if first or named == "c4":
         suffix, whole = ("", "") if first else ("-rival", f', bytes = "{wire(size)}B"')

@@ -249,7 +249,7 @@ SIGNS = 150
 
 
 def stills(folder: Folder) -> str:
-    """Save two pictures of a run's film, the worst of somebody who signs and of all; return their times."""
+    """Save two pictures of a run's film, the worst for a signer and the worst of all; return their times."""
     import io
 
     import av

@@ -65,7 +65,7 @@ def _entry(name: str, what: Any) -> Iterator[str]:
 
 
 def _ours(what: type) -> list[type]:
-    """Return a class and those of the package that it stands on, but for those that have an entry of their own."""
+    """Return a class and its base classes in the package, except those with a separate entry."""
     below = [each for each in what.__mro__[1:] if each.__module__.startswith("steadycast.")]
     return [what, *(each for each in below if each.__name__ not in NAMES)]
 

@@ -48,7 +48,7 @@ class Count:
     failures: list[str] = field(default_factory=list)  # each test that failed, with why, if it is one line
     skipped: Counter[str] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)  # what ended badly without a test having failed
-    faults: int = 0  # tests of faults, whatever became of them
+    faults: int = 0  # tests of faults, with any outcome
 
     def lacking(self) -> str | None:
         """Say what is missing where all is required."""
@@ -147,8 +147,8 @@ def panic_of(said: str, name: str) -> str:
 def python(count: Count) -> None:
     """Run the tests of the package: what runs in real time after all that keeps the machine busy.
 
-    The faults, many at once, have the machine to themselves: players beside them would make them stall. The others
-    of real time take a third of a processor each: four at once leave a third of two free.
+    The tests of faults, which run in parallel, run alone: players beside them would make them stall. The others
+    of real time take a third of a processor each: four in parallel leave a third of two free.
     """
     pytest(count, [f"--ignore={folder}" for folder in REAL_TIME], at_once=3)
     pytest(count, [FAULTS], at_once=1)

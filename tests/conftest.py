@@ -126,7 +126,7 @@ def no_room(most: int) -> dict[str, Any]:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """The scenario `SMALL` in a folder of its own."""
+    """The scenario `SMALL` in a separate folder."""
     path = tmp_path / "small.toml"
     path.write_text(SMALL)
     return path
@@ -160,12 +160,12 @@ def say(
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test reads or writes the user's own cache: it begins empty, and all processes of the tests share one.
 
-    Two of them may encode the same clip at once. A file of the cache has its name only when it is whole, so that costs
-    time alone.
+    Two of them can encode the same clip at the same time. A file gets its name in the cache only when it is complete,
+    so that this costs time only.
     """
     place = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # Each process has a folder of its own in that of the one that began them.
+        # Each worker process has a separate folder below that of the main process.
         place = place.parent
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STEADYCAST_CACHE", str(place / "cache"))

@@ -39,7 +39,7 @@ def packages() -> dict[str, dict[str, Any]]:
 
 
 def named(crate: str, kinds: set[str | None]) -> set[str]:
-    """The dependencies in a crate's manifest, without the prefix of our own; the kind of a normal one is `None`."""
+    """Return the dependencies in a crate's manifest without our prefix; the kind of a normal one is `None`."""
     return {d["name"].removeprefix(PREFIX) for d in packages()[crate]["dependencies"] if d["kind"] in kinds}
 
 

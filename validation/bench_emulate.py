@@ -1,4 +1,4 @@
-"""What the emulated world adds of its own: delay, and loss at high rates.
+"""The emulated world's overhead: additional delay, and loss at high rates.
 
     python -m validation.bench_emulate            # 10 s each
     python -m validation.bench_emulate --seconds 30

@@ -162,7 +162,7 @@ def watch(address: str, seconds: float) -> dict[str, Any]:
 
 
 def seen(told: dict[str, Any], *, trusted: bool) -> Seen:
-    """Judge what a page told."""
+    """Judge a page's measurements."""
     before, after = told["before"], told["after"]
 
     def grown(name: str) -> float:

@@ -155,9 +155,9 @@ def measured(seed: int, beside: str | None = None) -> list[str]:
 
 
 def judged(found: dict[str, Any], file: Path) -> tuple[int, ...]:
-    """Count pairs that differ on the network itself: told so, told the other way, and not told.
+    """Count pairs that differ on the network itself: reported so, reported the other way, and not reported.
 
-    Then those that are as far apart there as a path has to show it, and how many of these are told so.
+    Then count those that differ there by as much as a path has to show, and how many of them are reported so.
     """
     scores = {}
     for name in replay.CONTROLLERS:

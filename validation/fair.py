@@ -1,4 +1,4 @@
-"""Whether a controller that always has data shares a link with one TCP, and how fast it fills a link of its own.
+"""Whether a controller that always has data shares a link with one TCP, and how fast it fills an empty link.
 
     python -m validation.fair                                        # asmp, tfmcc, tfrc; five seeds
     python -m validation.fair asmp --rates 1 4 --rtts 20 40 --seeds 3
@@ -96,7 +96,7 @@ def filled(seen: Seen) -> float | None:
 
 
 def early_loss(seen: Seen) -> float:
-    """Loss up to then, in per cent of what was sent; of a second in which nothing came nobody knows that."""
+    """Return the loss up to then in per cent of the sent packets; unknown for a second in which no packet arrived."""
     seconds = zip(seen.bins, seen.losses, strict=True)
     known = [(bps, loss) for bps, loss in islice(seconds, int(filled(seen) or 10)) if loss < 1]
     sent = sum(bps / (1 - loss) for bps, loss in known)
@@ -227,7 +227,7 @@ class Plan:
     def _video(self, controller: str, rate: float, clips: bool) -> list[str]:
         if controller == PLAIN:
             return []
-        # Who listens to nothing is set at the fair share, by somebody who knows the network.
+        # Controllers without congestion control run at the fair share, as a user who knows the network would set them.
         sets = [f"flow.video.controller={controller}", f"flow.video.params.fixed.rate={rate / 2}Mbps"]
         if clips:
             files = ", ".join(f'"{clip}"' for clip in self.clips)

@@ -142,7 +142,7 @@ class Cell:
 
     @property
     def elastic(self) -> bool:
-        """Whether somebody takes what a video leaves."""
+        """Whether another flow uses the capacity that a video leaves."""
         return self.rival not in ("none", *UDP)
 
     @property

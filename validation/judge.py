@@ -63,7 +63,7 @@ Json = dict[str, Any]
 
 
 def example(name: str) -> Path:
-    """Return the file of an example, which may have a folder of its own."""
+    """Return the file of an example, which can be in a separate folder."""
     return next(
         path for path in (EXAMPLES / f"{name}.toml", EXAMPLES / name / f"{name}.toml") if path.exists()
     )
@@ -109,7 +109,7 @@ def own_record(cell: Cell) -> Mapping[str, float]:
     came, deadline = due - PLAYOUT_S, cell.pair.rtp.deadline_s
     last = high - PLAYOUT_S - deadline
     timely = (shown - due <= deadline) & (came >= low) & (came < last)
-    # Its rates are those of its own seconds: the wire's are taken over the same.
+    # Its rates are over its seconds: those on the wire are taken over the same seconds.
     rates = pl.read_parquet(folder / "rates.parquet").filter(pl.col("throughput_bps").is_not_null())
     rates = rates.filter(pl.col("t_s") >= low - offset, pl.col("t_s") + 1 <= high - offset)
     begin, end = offset + rates["t_s"][0], offset + rates["t_s"][-1] + 1
@@ -280,7 +280,7 @@ def keep(options: argparse.Namespace) -> int:
     lines = list(zip(_figures(first), _figures(again), strict=True))
     same = sum(a == b for a, b in lines)
     column = first.splitlines()[2].split().index("tcp%")
-    # A cell that failed has no column of its own.
+    # A failed cell has no column.
     shares = [
         {line[0]: line[column:][:1] for line in _figures(each) if "+" in line[0]} for each in (first, greedy)
     ]

@@ -64,7 +64,7 @@ def segment(offset: int) -> int:
 def captured(file: Path) -> tuple[list[Ack], list[float]]:
     """Acknowledgments, and when new or repeated data left the sender."""
     asked = [word for field in FIELDS for word in ("-e", field)]
-    # SACK blocks are told as they stand in the packet: so everything is.
+    # SACK blocks are compared with those in the packet, so that all of them are passed.
     raw = ["-o", "tcp.relative_sequence_numbers:FALSE"]
     told = subprocess.run(
         ["tshark", "-r", str(file), *raw, "-Y", "tcp", "-T", "fields", *asked],

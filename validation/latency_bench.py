@@ -1,4 +1,4 @@
-"""What a user waits for: commands in processes of their own, by the clock.
+"""Latency of a user's commands, which run as separate processes in real time.
 
     python -m validation.latency_bench                # prints the table
     python -m validation.latency_bench --write        # and into docs/data/waits.csv

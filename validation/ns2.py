@@ -73,7 +73,7 @@ def find_ns() -> Path | None:
 
 
 def run(script: str, params: Params | None = None, *, limit_s: float = 300.0) -> Answer:
-    """Run one script in a directory of its own and wait for it, at most `limit_s` seconds."""
+    """Run a script in a separate directory for at most `limit_s` seconds."""
     ns = find_ns()
     if ns is None:
         raise NsMissingError

@@ -77,7 +77,7 @@ def options(
 
 
 def end(main: Callable[[], int]) -> NoReturn:
-    """Run a command to its exit code; a user's error is printed, and has a code of its own."""
+    """Run a command and return its exit code. A user's error is printed and has a separate code."""
     try:
         sys.exit(main())
     except UserError as error:
@@ -199,7 +199,7 @@ def _numbers(heading: str, cells: Sequence[str]) -> list[tuple[str, list[str]]]:
         split = []
         for part, group in zip(parts, "abc", strict=False):
             matches = (form.fullmatch(cell) for cell in cells)
-            # A range that is not told is the value itself.
+            # Without an interval, the value is shown alone.
             values = [_number(one[group] or one["a"]) if one else "" for one in matches]
             split.append((f"{base}{part}{tail}", values))
         return split

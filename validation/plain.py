@@ -150,7 +150,7 @@ def _viewer(out: Path) -> dict[str, Any]:
 
 
 def _steady(left: Sequence[float]) -> bool:
-    """Whether FFmpeg had the processor that it needs: otherwise it stops, and sends what it missed at once."""
+    """Whether FFmpeg had enough processor time: otherwise it stalls, and then sends the missed packets as a burst."""
     mean = statistics.fmean(left)
     return max(abs(bps - mean) for bps in left) < 0.2 * mean
 

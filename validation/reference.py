@@ -3,11 +3,11 @@
     python -m validation.reference            # prints the table
     python -m validation.reference --write    # writes it there
 
-Packets of a video at a fixed rate, whatever the estimators say, cross a simulated link; each estimator is told when
-they left and arrived, and what each then allows is set side by side. webrtc-rs's estimator (`rtc-interceptor`, a port
+Packets of a video at a fixed rate, which the estimators do not change, cross a simulated link. Each estimator receives
+their departure and arrival times, and the estimates are compared. webrtc-rs's estimator (`rtc-interceptor`, a port
 of pion's) is built from crates.io by `integrations/webrtc`, pion's own (`interceptor`) from Go's proxy by `pion`, with
-Go 1.25 or newer; aiortc's (the older, receiver-side algorithm with a Kalman filter) comes from PyPI into an environment
-of its own, build/reference. None is any part of the program.
+Go 1.25 or newer; aiortc's (the older, receiver-side algorithm with a Kalman filter) comes from PyPI into the environment
+build/reference. None is any part of the program.
 """
 
 from __future__ import annotations

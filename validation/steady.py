@@ -1,4 +1,4 @@
-"""Whether a controller is fair beside others and leaves the queue empty where nobody else fills it, cell by cell.
+"""Whether a controller is fair to others, and keeps the queue empty if no other flow fills it, cell by cell.
 
     python -m validation.steady                                 # steady, five seeds, all cells
     python -m validation.steady --cells A1 B1 --controllers steady tfrc --seeds 2
@@ -84,7 +84,7 @@ BURSTS = Path(__file__).parent / "scenarios" / "bursts.mahi"
 
 
 def droptail(packets: float) -> str:
-    """Write a drop-tail queue of so many packets."""
+    """Write a drop-tail queue of a number of packets."""
     return f'{{ kind = "droptail", limit = "{round(packets)}p" }}'
 
 
@@ -105,7 +105,7 @@ def dumbbell(
     more: str = "",
     events: str = "",
 ) -> str:
-    """Return a scenario: a bottleneck of so many Mb/s and ms, behind fast access links of 1 ms."""
+    """Return a scenario: a bottleneck of a rate in Mb/s and a delay in ms, behind fast access links of 1 ms."""
     return f"""
 format = 1
 name = "steady"
@@ -126,7 +126,7 @@ def video(name: str = "video", more: str = "") -> str:
 
 
 def frames(name: str = "video", more: str = "") -> str:
-    """Write a video flow whose pictures are coded one by one, and leave at once."""
+    """Write a video flow whose pictures are encoded individually and sent as bursts."""
     coded = 'vbr = "frame"\nrepair = "auto"\nplayout = "adaptive"\n' + more
     return video(name, coded).replace('"greedy"', '"synthetic"')
 
@@ -182,7 +182,7 @@ def same_rate(plain: str) -> Judge:
 
 
 def own_queues(loss: float, key: str) -> Judge:
-    """Bound TCP's share as well, by what it gets beside CUBIC where it can't fill a queue of its own."""
+    """Bound TCP's share as well, by its share beside CUBIC, which can't fill a separate queue."""
 
     def holds(seen: Seen, beside: Mapping[str, Seen]) -> bool:
         least = min(0.9, 0.95 * beside[key]["tcp"])
@@ -369,8 +369,8 @@ def _f() -> Iterator[Cell]:
     yield Cell("F", "500 kb/s, alone", text, "alone", bound("used", 0.95, 0.0), facts={"rate": 0.5e6})
     text = dumbbell(0.5, 40, droptail(50), video() + tcp())
     yield Cell("F", "500 kb/s, beside CUBIC", text, judge=fair(0.8))
-    # A machine that stands still: what comes meanwhile is seen at once when it goes on. These cells stand behind the
-    # others so that the same cells are unseen as before.
+    # A machine that stands still: packets that arrive meanwhile are processed together afterwards. These cells come
+    # last, so that the set of held-out cells stays the same.
     events = "".join(
         f'[[event]]\nat = "{at}ms"\nset = {{ link = "right-video.dst1", rate = "{rate}" }}\n'
         for begin in range(2_500, 90_000, 5_000)
@@ -385,7 +385,7 @@ def _f() -> Iterator[Cell]:
 
 
 def star(leaf: str, elsewhere: str, tcp_to: str | None) -> str:
-    """Return a scenario: a group of eight behind links of their own, and a CUBIC towards one of them."""
+    """Return a scenario: a group of eight behind separate links, and a CUBIC flow to one of them."""
     links = (("server", "hub", ""), ("peer", "hub", ""), ("hub", "r1", leaf), ("hub", "r[2-8]", elsewhere))
     fast = 'rate = "1Gbps"\ndelay = "1ms"\nqueue = { kind = "droptail", limit = "10000p" }'
     text = 'format = 1\nname = "steady"\nduration = "90s"\nwarmup = "20s"\n'

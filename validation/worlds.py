@@ -1,4 +1,4 @@
-"""A video beside one TCP, simulated or emulated: several runs at once, each kept by what it depends on."""
+"""A video beside one TCP, simulated or emulated. Runs are parallel, and results are cached by their inputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Raised when `Seen` gets other content: what was kept before then doesn't count."""
 
-TRIES = 4
+MAX_ATTEMPTS = 4
 """So often is a run made that says of itself that it is not trustworthy."""
 
 
@@ -94,9 +94,9 @@ class Seen:
 
 @contextmanager
 def results(work: Iterable[Work], at_once: int, progress: Progress) -> Iterator[Mapping[Work, Future[Seen]]]:
-    """Begin all runs that nobody has made before, in this order; what they come to is there as they end."""
+    """Start all runs that are not cached, in this order; their results are available as they end."""
     found: dict[Work, Future[Seen]] = {}
-    # A process of its own for each that is under way: they take two minutes of a processor in an hour.
+    # Each runs in a separate process, which takes two minutes of processor time in an hour.
     with processes(at_once) as pool:
         for each in dict.fromkeys(work):
             found[each] = _known(each) or pool.submit(_run, each)
@@ -128,10 +128,10 @@ def _count(futures: Iterable[Future[Seen]], progress: Progress) -> None:
 
 
 def _run(work: Work) -> Seen:
-    """One run, in a process of its own; again while it is not to be trusted."""
+    """Run it in a separate process; repeat a run that is not trustworthy."""
     from validation import plain
 
-    for tries in range(1, TRIES + 1):
+    for tries in range(1, MAX_ATTEMPTS + 1):
         seen = ours(work) if work.film is None else plain.run(work.job, work.film)
         seen = replace(seen, tries=tries)
         if seen.trusted:

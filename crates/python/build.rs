@@ -1,5 +1,5 @@
-//! Hashes the sources of the module: of each controller by itself, and of everything else at once. What was measured
-//! with a controller stays known as long as these two do not change.
+//! Hashes the sources of the module: those of each controller, and all others together. A measurement with a controller
+//! stays valid as long as these two hashes do not change.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
@@ -28,14 +28,15 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The compiler and how it optimizes: counts of instructions compare by it. The level of this crate describes the
-/// profiles dev and release; another profile, which may have other levels for other crates, is named as well.
+/// Returns the compiler and its optimization level, which decide whether counts of instructions are comparable. The
+/// level of this crate identifies the profiles dev and release; other profiles are named, since they can have other
+/// levels for other crates.
 fn build() -> io::Result<String> {
     let said = Command::new(env::var_os("RUSTC").unwrap_or("rustc".into())).arg("--version").output()?.stdout;
     let level = env::var("OPT_LEVEL").unwrap_or_default();
     let text = format!("{}, opt-level {level}", String::from_utf8_lossy(&said).trim());
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    // Cargo's folder of a profile, target/PROFILE/build/…, has its name; that of dev is called debug.
+    // Cargo's folder target/PROFILE/build/… contains the profile's name, with "debug" for dev.
     let folder = out.ancestors().find(|part| part.ends_with("build")).and_then(Path::parent).and_then(Path::file_name);
     Ok(match folder.and_then(|name| name.to_str()) {
         None | Some("debug" | "release") => text,
@@ -43,14 +44,14 @@ fn build() -> io::Result<String> {
     })
 }
 
-/// The module of each controller, in the order of `registry::ALL`.
+/// Returns the module of each controller, in the order of `registry::ALL`.
 fn registered(registry: &str) -> Vec<String> {
     let list = registry.split("pub const ALL").nth(1).and_then(|s| s.split("];").next()).unwrap_or_default();
     let lines = list.lines().filter_map(|line| line.trim().strip_prefix('&')?.split_once("::"));
     lines.map(|(module, _)| module.to_owned()).collect()
 }
 
-/// Everything that is compiled in, and is no controller's.
+/// Returns the hash of all compiled files that do not belong to a controller.
 fn rest(crates: &Path, control: &Path, modules: &[String]) -> io::Result<String> {
     let own: BTreeSet<PathBuf> =
         modules.iter().flat_map(|m| [control.join(m), control.join(format!("{m}.rs"))]).collect();
@@ -62,7 +63,7 @@ fn rest(crates: &Path, control: &Path, modules: &[String]) -> io::Result<String>
     hash(&files)
 }
 
-/// A module's files, and those of the controllers whose code it uses.
+/// Returns the hash of a module's files and of those of the controllers whose code it uses.
 fn closure(control: &Path, module: &str, modules: &[String]) -> io::Result<String> {
     let (mut found, mut open) = (BTreeSet::new(), vec![module.to_owned()]);
     while let Some(next) = open.pop() {
@@ -79,13 +80,13 @@ fn closure(control: &Path, module: &str, modules: &[String]) -> io::Result<Strin
     hash(&found.into_iter().collect::<Vec<_>>())
 }
 
-/// Whether a text uses something of a module, `module::…`.
+/// Whether a text refers to an item of a module: `module::…`.
 fn names(text: &str, module: &str) -> bool {
     let path = format!("{module}::");
     text.match_indices(&path).any(|(at, _)| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
-/// All files in a folder, in order; a file is itself, and what is not there is nothing.
+/// Collects all files of a folder in order, or the file itself; nothing if it does not exist.
 fn walk(place: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     if place.is_dir() {
         for entry in sorted(place)? {
@@ -103,8 +104,9 @@ fn sorted(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
-/// Returns the hash of files with their names. It tells versions of the sources apart and withstands no attack, so that
-/// the standard library's hasher suffices. Another compiler may hash otherwise: measured runs are then made again.
+/// Returns the hash of files and their names. It distinguishes versions of the sources and need not withstand attacks,
+/// so that the standard library's hasher is enough. Another compiler can give another hash: runs are then measured
+/// again.
 fn hash(files: &[PathBuf]) -> io::Result<String> {
     let mut hasher = DefaultHasher::new();
     for file in files {

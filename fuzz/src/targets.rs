@@ -1,4 +1,5 @@
-//! One function per target, told any bytes. The fuzzers call them, and so do the ordinary tests, with the corpora (`crates/live/tests/corpora.rs`).
+//! The fuzz targets: one function per parser, which accepts any bytes. The fuzzers call them, and so do the ordinary
+//! tests with the corpora (`crates/live/tests/corpora.rs`).
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -215,7 +216,7 @@ pub fn parity(data: &[u8]) {
     let places: Vec<u8> = recovered.iter().map(|(place, _)| *place).collect();
     assert!(places.is_sorted() && places.iter().all(|place| place < packets));
     assert!(places.iter().all(|place| sources.iter().all(|(other, _)| other != place)));
-    // Parity 0 is the XOR of all, whatever the others are.
+    // Parity 0 is the XOR of all packets, independent of the other parity packets.
     if let ([(place, symbol)], Some((0, parity))) = (&recovered[..], parities.first()) {
         let mut sum = symbol.clone();
         let first = |at: u8| sources.iter().find(|(other, _)| *other == at);

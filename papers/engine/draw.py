@@ -182,7 +182,7 @@ def _series(figure: Figure, part: Part) -> Drawing | None:
 
 
 def _told_apart(flows: Sequence[dict[str, Any]]) -> list[Look]:
-    """Give the lines of a panel their looks; those of one controller get colours of their own, not paler ones."""
+    """Give the lines of a panel their looks; those of one controller get different colours, not paler ones."""
     colours = [look(flow).colour for flow in flows]
     if len(set(colours)) == len(colours):
         return looks(flows)

@@ -403,7 +403,7 @@ class Medium:
         return [v for v in experiment.variants if (v.pixels if self.pixels else v.sizes)]
 
     def statements(self, experiment: Experiment) -> list[Statement]:
-        """Statements that are told of it; of a clip of the user's those of the sizes as well."""
+        """Statements about it; for a user's clip those about sizes as well."""
         if not self.pixels:
             return [s for s in experiment.statements if not s.pixels]
         if self.name == "clip":
@@ -411,7 +411,7 @@ class Medium:
         return [s for s in experiment.statements if s.pixels or experiment.sizes is None]
 
     def tells(self, experiment: Experiment, statement: Statement) -> bool:
-        """Whether a statement is told of it, and all its variants are run with it."""
+        """Whether a statement is about it, and all its variants run with it."""
         there = {v.name for v in self.variants(experiment)}
         return statement in self.statements(experiment) and there >= set(statement.measure.variants)
 

@@ -151,7 +151,7 @@ def fair_share(flow: Flow, link: float, flows: float) -> float:
 
 
 def seconds_for(flow: Flow, bits: float) -> float:
-    """Time that so many bits take at the mean throughput."""
+    """Time that a number of bits takes at the mean throughput."""
     return bits / flow.rate
 
 
@@ -471,7 +471,7 @@ def congested(flow: Flow) -> float | None:
 
 
 def level_follows(flow: Flow, steps: float = 1.0) -> float | None:
-    """Correlation of how much the buffer's level and the target change in stretches of so many steps."""
+    """Correlation between the changes of the buffer's level and of the target over a number of steps."""
     level, target = ([abs(b - a) for a, b in pairwise(x)] for x in (flow.buffer, flow.targets))
     # The rate answers a round later.
     level, target = (

@@ -158,7 +158,7 @@ def _content(path: str) -> str:
 def _program(controllers: Iterable[str]) -> list[str]:
     """Hashes of what makes a run: of the core without controllers, of media and pictures, of the controllers in it.
 
-    Stronger than a version or a commit: it also tells a build with changes that nobody has committed.
+    Stronger than a version or a commit: it also tells a build with uncommitted changes.
     """
     rest, each = core.sources()
     return [rest, _media(), *(each[name] for name in sorted(set(controllers)))]
@@ -272,7 +272,7 @@ def _observed(content: bytes) -> Observed:
 
 
 def _work(job: Job) -> bytes:
-    """One run, in a process of its own."""
+    """Run it in a separate process."""
     from steadycast.emulate import emulate
     from steadycast.run import run
 
@@ -300,7 +300,7 @@ def _work(job: Job) -> bytes:
 def _real_time(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dict[str, Observed]:
     """Run in real time; what was not trustworthy is run once more, after all others.
 
-    What is not trustworthy then either is told, but not kept: the next call measures it again.
+    A run that is still not trustworthy is reported but not cached: the next call measures it again.
     """
     done = _timed(todo, at_once, progress)
     late = {key: todo[key] for key, seen in done.items() if not seen.trustworthy}
@@ -332,7 +332,7 @@ def _timed(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dict[st
 
 
 def makespan(lengths: Iterable[float], at_once: int) -> float:
-    """How long runs take in all, when each begins as soon as one of so many places is free."""
+    """Return the total duration of runs when each starts as soon as one of a number of slots is free."""
     places = [0.0] * at_once
     for length in lengths:
         heapq.heapreplace(places, places[0] + length)

@@ -78,7 +78,7 @@ class Part:
 
 
 def asks_little(experiment: Experiment, base: Sequence[Seen], variants: Sequence[str] = ()) -> str:
-    """Say whose rate the encoder limits, not the network, for most of the time; empty where it is nobody's.
+    """Say whose rate the encoder limits, not the network, for most of the time; empty if there is none.
 
     Of the variants that are named; of all without a name.
     """

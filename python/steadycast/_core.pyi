@@ -172,7 +172,7 @@ class Session:
 
 @final
 class Sender(Session):
-    """A live session that sends, in a thread of its own."""
+    """A live session that sends, in a separate thread."""
 
     def __init__(self, options: Mapping[str, object], medium: Mapping[str, object]) -> None: ...
     @property
@@ -189,7 +189,7 @@ class Sender(Session):
 
 @final
 class Receiver(Session):
-    """A live session that receives, in a thread of its own."""
+    """A live session that receives, in a separate thread."""
 
     def __init__(self, options: Mapping[str, object]) -> None: ...
     @property
@@ -222,7 +222,7 @@ class LiveRecord:
 
 @final
 class Setup:
-    """What a controller is told when it is made."""
+    """The arguments of a new controller."""
 
     @property
     def packet_bytes(self) -> int: ...

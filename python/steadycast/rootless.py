@@ -1,4 +1,4 @@
-"""Networks without root: in a user namespace of our own, and what to do where that is refused as well."""
+"""Networks without root, in a user namespace, and the remedies if that is refused as well."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ def test_a_flow_that_is_not_there_is_told(scenario: Path) -> None:
 
 
 class Told(Steady):
-    """It is told of single packets, and paces faster than it asks the encoder for."""
+    """It receives per-packet feedback, and its pacing rate is above the encoder's target."""
 
     def __init__(self, setup: sc.Setup) -> None:
         super().__init__(setup)

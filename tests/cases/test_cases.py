@@ -118,7 +118,7 @@ def test_background_traffic_leaves_what_the_link_has_in_the_other_variant(name: 
 def test_background_traffic_is_no_part_of_what_is_measured(tmp_path: Path) -> None:
     suite = run_cases(["fixed"], case=["5.1"], out=tmp_path / "cases")
     (case,) = suite.cases
-    # The video sends 1.5 Mb/s whatever comes: where 0.6 are left, and what is left is all used.
+    # The video sends 1.5 Mb/s at a fixed rate: on 0.6 Mb/s of free capacity it uses all of it and loses the rest.
     by_variant = {variant.name: suite.spread(case, variant, "fixed", "use") for variant in case.variants}
     assert all(found is not None for found in by_variant.values())
     uses = {name: found["mean"] for name, found in by_variant.items() if found is not None}

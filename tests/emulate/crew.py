@@ -1,6 +1,6 @@
 """Starts, kills and ends processes on hosts of an emulation, step by step.
 
-Told the steps as JSON, and a file: ``["start", name, host, [word, …]]``, ``["wait", seconds]``,
+Its arguments are the steps as JSON and a file: ``["start", name, host, [word, …]]``, ``["wait", seconds]``,
 ``["ready", name, port]`` waits until that process has its port, ``["mark", word]`` writes down the time,
 ``["kill", name]`` is SIGKILL, ``["end", name]`` Ctrl-C, ``["ended", name]`` waits for its end.
 The marks go to the file, in seconds from the start, and what failed. Exit code 1: one that was not killed has
@@ -86,7 +86,7 @@ class Crew:
 
 @contextmanager
 def crew() -> Iterator[Crew]:
-    """All are ended, whatever happens."""
+    """Ends all processes, also after an error."""
     made = Crew()
     try:
         yield made

@@ -1,4 +1,4 @@
-"""A receiver that lies: whatever arrives, it reports a rate of 1 B/s to the group of a scenario's first flow.
+"""A receiver that lies: it always reports a rate of 1 B/s to the group of a scenario's first flow.
 
 With a number N as its argument it answers each packet with N such reports, each under another name.
 

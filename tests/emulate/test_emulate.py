@@ -269,7 +269,7 @@ def test_missing_rights_are_said_before_anything_else(dumbbell: Path, tmp_path: 
 def test_nothing_is_left_of_an_emulation_that_was_killed_and_the_next_one_sweeps(
     dumbbell: Path, tmp_path: Path
 ) -> None:
-    # A grandchild that nobody would end, in a session of its own.
+    # A grandchild in a separate session, which no parent would end.
     program = ["sh", "-c", "setsid sleep 300 & sleep 300"]
     run = subprocess.Popen(
         [*COMMAND, "emulate", str(dumbbell), "--only", "--in", "tcp.dst1", "--", *program], cwd=tmp_path

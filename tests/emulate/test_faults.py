@@ -20,7 +20,7 @@ _TOLD: dict[bool, dict[str, Future[Outcome]]] = {}
 
 
 def suffered(full: bool) -> dict[str, Future[Outcome]]:
-    """What each fault did. All are suffered at once: they wait most of the time."""
+    """The result of each fault. They run in parallel, since they wait most of the time."""
     if full not in _TOLD:
         with ThreadPoolExecutor(len(FAULTS)) as pool:
             _TOLD[full] = {fault.name: pool.submit(suffer, fault, full) for fault in FAULTS}

@@ -62,7 +62,7 @@ class Call:
 
     @property
     def loss(self) -> float:
-        """The share of the packets sent that the element was told were lost."""
+        """Return the share of the sent packets that feedback to the element reported as lost."""
         return float(self.sent["lost"] / self.sent["sent"])
 
 

@@ -205,7 +205,7 @@ def test_a_program_can_neither_forge_what_it_is_judged_by_nor_see_secrets_nor_ou
     monkeypatch.setenv("GITHUB_TOKEN", "a secret")
     done = judged(folder)
     assert done.returncode == 0, done.stderr
-    # 500 datagrams of 1222 + 28 bytes a second are 5 Mb/s, whatever was forged.
+    # 500 datagrams of 1222 + 28 bytes a second are 5 Mb/s, independent of the forged reports.
     assert 4.9e6 < cell(folder)["worst"]["rate_bps"] < 5.1e6
     place = folder / "out" / "cells" / "net.toml" / "1"
     wrote, environment, status = ast.literal_eval((place / "programs" / "said").read_text())

@@ -53,7 +53,7 @@ def test_a_programs_datagrams_stand_in_wire_parquet_with_their_losses_times_and_
     assert 27 <= lost <= 98
     assert sent["ecn_arrived"].null_count() == lost
     taken = (sent["arrived_s"] - sent["sent_s"]).drop_nulls()
-    # 544 bytes take 0.4352 ms at 10 Mb/s; a program that was held up sends some at once.
+    # 544 bytes take 0.4352 ms at 10 Mb/s; a program that was descheduled sends a burst.
     assert 0.020435 <= taken.min() <= 0.021
     rtp, other = sent.filter(pl.col("to_port") == 5004), sent.filter(pl.col("to_port") == 6000)
     assert rtp["seq"].to_list() == [(65500 + n) % 65536 for n in range(300)]

@@ -98,7 +98,7 @@ def test_sizes_of_another_encoder_are_not_taken(tmp_path: Path, monkeypatch: pyt
     table, about = found
     known = tmp_path / "known.npz"
     monkeypatch.setattr(ladder_module, "KNOWN", (known,))
-    for wrong in (20, 31):  # one that is seen at once, and one when it is needed
+    for wrong in (20, 31):  # one is reported immediately, one when it is needed
         table.sizes[:] = true.table.sizes
         table.sizes[table.row(wrong)] += 1
         ladder_module._store(known, table, about)

@@ -96,14 +96,14 @@ def test_hundredths_of_a_score_recommend_nobody(one: float, other: float, seeds:
 
 
 def test_a_starving_video_is_never_taken_and_its_starvation_is_said() -> None:
-    starving = candidate("hungry", share=0.15, rate_score=4.9)
+    starving = candidate("starved", share=0.15, rate_score=4.9)
     assert taken(starving, candidate("fed", share=0.9, rate_score=3.0)) == ["fed"]
     both = verdict([starving, candidate("thin", share=0.3, rate_score=3.0)])
     assert (list(both.take), both.nearest, both.reason) == ([], "thin", "broken")
     assert "starves at 30" in both.said[0]
     # The leader is below the starvation bound, by less than chance. Neither controller is recommended.
     close = verdict(
-        [candidate("hungry", share=0.47, rate_score=4.9), candidate("fed", share=0.53, rate_score=3.0)]
+        [candidate("starved", share=0.47, rate_score=4.9), candidate("fed", share=0.53, rate_score=3.0)]
     )
     assert (list(close.take), close.reason) == ([], "chance")
     assert "starves at 47" in close.said[0]

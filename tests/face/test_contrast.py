@@ -1,4 +1,4 @@
-"""Whatever is drawn or written can be read, on a light page and on a dark one."""
+"""All lines and texts have enough contrast on a light page and on a dark one."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tests.conftest import SMALL, Said
 
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A scenario in a folder of its own; two processors, whatever the machine has."""
+    """A scenario in a separate folder; two processors, independent of the machine."""
     monkeypatch.setattr(figure_prefetch, "cores", lambda: 2)
     path = tmp_path / "beside.toml"
     path.write_text(SMALL.replace('"3s"', '"6s"'))

@@ -57,7 +57,7 @@ def test_what_stands_at_part_goes_only_when_this_program_wrote_it(tmp_path: Path
 def test_complete_is_never_true_where_finish_died(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_in: str
 ) -> None:
-    """Whatever step of finish dies, no summary in either place says complete."""
+    """At whichever step finish fails, no summary in either place says complete."""
     from steadycast import folder
 
     real = getattr(folder, dies_in)

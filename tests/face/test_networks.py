@@ -156,7 +156,7 @@ OWN: dict[str, list[Any]] = {
 
 @st.composite
 def over(draw: st.DrawFn) -> tuple[str, dict[str, Any], list[dict[str, Any]]]:
-    """Draw a network with flows beside, keys of the scenario's own for its two links, and events of its own."""
+    """Draw a network with added TCP flows, keys that override its two links, and additional events."""
     name = draw(st.sampled_from(networks.names()))
     beside = draw(st.sampled_from(["", "+cubic", "+2bbr", "+web+cubic"]))
     own: dict[str, Any] = {}

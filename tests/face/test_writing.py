@@ -60,7 +60,7 @@ def endless(tmp_path: Path) -> Path:
     return path
 
 
-# ---------------------------------------------------------------- two at once
+# ---------------------------------------------------------------- two writers in parallel
 
 
 def test_a_second_run_into_a_folder_is_refused_before_it_simulates_and_harms_nothing(
@@ -383,7 +383,7 @@ def test_a_signal_that_is_put_off_is_handled_after_the_block() -> None:
 
 
 def test_an_interrupt_while_a_module_is_compiled_interrupts_when_it_is_loaded(tmp_path: Path) -> None:
-    """Python takes whatever ends the import of the letters' names for a mistake in the module that names one."""
+    """An exception during the import of `letters` would be reported by Python as an error of the importing module."""
     (tmp_path / "named.py").write_text('space = "\\N{NO-BREAK SPACE}"\nprint("loaded", flush=True)\n')
     program = """
 import signal, sys

@@ -79,7 +79,7 @@ def test_a_hundred_damaged_clips_are_refused_or_marked(tmp_path: Path) -> None:
     assert unseen <= 8
 
 
-# Nobody's clips come with the repository: with STEADYCAST_CLIPS=FOLDER there is one test more.
+# The repository contains no user's clips: STEADYCAST_CLIPS=FOLDER adds a test.
 if CLIPS := os.environ.get("STEADYCAST_CLIPS"):
 
     def test_damaged_copies_of_real_clips_are_refused_or_marked(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ if CLIPS := os.environ.get("STEADYCAST_CLIPS"):
                     marked += 1
                 else:
                     whole, _ = decoded(original)
-                    # Real encoders leave room for what nobody reads, and H.264 for what nobody notices.
+                    # Real files contain padding that no decoder reads, and H.264 has bits that change no picture.
                     untouched += seen in (whole, whole[:-1])
                     unseen += seen not in (whole, whole[:-1])
                     assert len(seen) >= len(whole) - 1, f"{path.name}: {len(seen)} of {len(whole)}, unmarked"

@@ -44,7 +44,7 @@ def start(folder: Path, scenario: str = SCENARIO) -> subprocess.Popen[str]:
 
 
 def look(folder: Path) -> list[dict[str, object]]:
-    """Summaries of whatever stands there; each is whole JSON."""
+    """Return all summaries in a folder; each has to be complete JSON."""
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("summary.json"))]
 
 

@@ -89,7 +89,7 @@ def test_a_process_that_a_controller_forks_ends_where_the_run_does(tmp_path: Pat
     said = done("run", scenario(tmp_path, "odd.py:Odd"), "-o", tmp_path / "out")
     assert said.returncode == 0, said.stderr
     assert "Traceback" not in said.stderr
-    # Nobody else went on to write the same folder.
+    # No other process continued to write to the same folder.
     assert sorted(place.name for place in tmp_path.iterdir() if place.is_dir()) in (
         ["out"],
         ["__pycache__", "out"],

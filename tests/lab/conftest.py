@@ -60,7 +60,7 @@ class Answer:
 
 @dataclass
 class Lab:
-    """A lab that runs in a process of its own."""
+    """A lab in a separate process."""
 
     process: subprocess.Popen[str]
     address: str

@@ -52,7 +52,7 @@ def ports(count: int) -> list[int]:
     """Even ports of this machine that are free, as are the next, and both a thousand higher.
 
     They are below those that the kernel gives to whoever asks for none, which could be taken at any time. Tests that
-    run at once in several processes have a range each: none takes a port that another has found free.
+    run in several processes have a port range each: none takes a port that another has found free.
     """
     found: list[int] = []
     first, last = _range(os.environ)
@@ -69,7 +69,7 @@ def _range(environment: Mapping[str, str]) -> tuple[int, int]:
     """The first port for this process of the tests, and the one behind its last."""
     processes = int(environment.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     number = int(environment.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    # With so many processes that a range has no room for ports a thousand apart, some share one.
+    # With many processes the ranges have no room for ports a thousand apart: some share a range.
     ranges = min(processes, 16)
     size = 21_000 // ranges // 2 * 2
     first = 10_000 + number % ranges * size
@@ -93,7 +93,7 @@ def port() -> int:
 
 
 def listening(*ports: int) -> None:
-    """Waits until somebody listens at all of these ports, and has had a moment for what belongs to it."""
+    """Wait until all of these ports are listened at, and a moment for the setup that follows."""
     until = time.monotonic() + 60
     while True:
         tables = Path("/proc/net/udp").read_text() + Path("/proc/net/udp6").read_text()
@@ -118,14 +118,14 @@ needs_networks = pytest.mark.skipif(not _may_make_networks(), reason="network na
 
 
 def description(clip: Path, codec: str, to: str, folder: Path) -> Path:
-    """The session description of a sender that sends for a moment, to nobody: a player has to be there first."""
+    """The session description of a sender that sends before a receiver exists: a player has to be ready first."""
     sdp = folder / "session.sdp"
     run("send", clip, "--to", to, "--codec", codec, "--controller", "fixed", "--for", "100ms", "--sdp", sdp)
     return sdp
 
 
 def caps(sdp: Path) -> str:
-    """What GStreamer has to be told of a description."""
+    """Return the GStreamer caps of a description."""
     text = sdp.read_text()
     payload, name = re.search(r"a=rtpmap:(\d+) ([\w-]+)/90000", text).groups()
     found = f"application/x-rtp,media=video,clock-rate=90000,encoding-name={name},payload={payload}"

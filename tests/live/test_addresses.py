@@ -38,7 +38,7 @@ ip route add 224.0.0.0/4 dev near; far ip route add 224.0.0.0/4 dev far
 # sources is joined before the one with them.
 AFTER = {"IPv6 source-specific": "within_a_minute far grep -q ff1e /proc/net/igmp6"}
 
-# All at once; a receiver may come later than its sender.
+# All sessions run in parallel; a receiver can start after its sender.
 SESSION = """
 ( $STEADYCAST send greedy --controller asmp --to '{to}' --max-rate 400kbps --ttl 4 --for 90s \\
     --sdp {n}.sdp --json > sent{n}.json & sender=$!
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("addresses")
     shell = steadycast()
     own = place / "steadycast"
-    # A shell's background job ignores SIGINT unless Python is told to heed it.
+    # A shell's background job ignores SIGINT unless Python restores the default handler.
     heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     own.write_text(f"#!/bin/sh\nexec {shell[0]} -c '{heed}{shell[2]}' \"$@\"\n")
     own.chmod(0o755)

@@ -31,7 +31,7 @@ STATES = "() => [...document.querySelectorAll('#viewers td:nth-child(2)')].map((
 
 @dataclass
 class Served:
-    """A served test pattern, in a process of its own."""
+    """A served test pattern in a separate process."""
 
     process: subprocess.Popen[str]
     page: str
@@ -83,7 +83,7 @@ def opened(served: Served, browser: Any) -> Iterator[Callable[..., Any]]:
     yield page
     for context in contexts:
         context.close()
-    # Requests that are refused, or come to nobody any more, are noted by the browser itself.
+    # The browser itself logs requests that are refused, or whose server has ended.
     assert [text for text in said if not text.startswith("Failed to load resource")] == []
     assert [url for url in foreign if not url.startswith((served.address, "blob:", "data:"))] == []
 
@@ -122,7 +122,7 @@ def test_a_browser_plays_and_its_page_says_why_the_rate_is_what_it_is(opened: Ca
 
 def test_the_page_and_the_record_count_freezes_by_the_formula_of_the_w3c(opened: Callable[..., Any]) -> None:
     chance = np.random.default_rng(1)
-    # Pictures come evenly, late, and several at once after a late one.
+    # The mean of arrivals is even; single pictures are late, and several arrive together after a late one.
     spans = [
         (chance.choice([0.0, 33.0, 67.0, 200.0, 400.0], 300, p=weights) + chance.random(300)).tolist()
         for weights in chance.dirichlet([2, 6, 6, 1, 1], 20)

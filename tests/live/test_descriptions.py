@@ -1,4 +1,4 @@
-"""What is no description, no file and no address is one line, whatever it is; what a description offers is said."""
+"""An invalid description, file or address leads to one line of error; a valid description's offer is reported."""
 
 from __future__ import annotations
 

@@ -368,7 +368,7 @@ def test_a_players_pipe_tells_each_picture_without_the_next_one(streams: Path, c
     reader = av.CodecContext.create(stream.FORMS[codec].codec, "r")
     told = [len(reader.parse(stream.closed(codec, 3600 * n, unit))) for n, unit in enumerate(units)]
     assert told == [1] * len(TICKS)
-    # A stream that has delimiters of its own gets no second one.
+    # A stream that already has delimiters gets no second ones.
     own = stream.FORMS[codec].delimiter + units[0]
     assert stream.closed(codec, 0, own) == own
 

@@ -61,7 +61,7 @@ def listen(port: int) -> int:
 
 
 def flood(port: int, sender: int) -> None:
-    """Report in the name of nobody."""
+    """Send reports under an SSRC that no receiver has."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         began = time.monotonic()
         for n in range(int(PER_S * FLOOD_S)):
@@ -77,7 +77,7 @@ def resident(pid: int) -> int:
 
 
 def session(folder: Path, *, flooded: bool) -> Session:
-    """One of 20 Mb/s to a receiver of our own, flooded in its middle or left alone."""
+    """Run a sender of 20 Mb/s to one of our receivers, with or without a flood in its middle."""
     folder.mkdir()
     (port,) = ports(1)
     sdp, own = folder / "session.sdp", port + 1_000
@@ -116,7 +116,7 @@ def test_a_flood_of_made_up_receivers_slows_a_sender_by_less_than_a_tenth(tmp_pa
 
 
 def offers(port: int, token: str, count: int) -> Counter[int]:
-    """Posts what nobody is to be sent media for, each over a connection of its own; the codes of the answers."""
+    """Post offers that must be refused, each over a separate connection; return the status codes."""
     sdp = "application/sdp"
     kinds = [("other", sdp, b"v=0"), (token, "text/plain", b"v=0"), (token, sdp, b"v=0")]
     kinds += [(token, sdp, b"a" * 65_537), ("y" * 2_000, sdp, b"\xff" * 5_000)]

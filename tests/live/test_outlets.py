@@ -300,7 +300,7 @@ def test_systemd_is_told_how_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [each[0][:30] for each in told[1:4]] == [
         f"STATUS={at} s  sending 1.90 Mb/s" for at in (10, 11, 11)
     ]
-    # The last status is the one before: the session stands still, and the watchdog is not told that it lives.
+    # The last status is the previous one: the session is stopped, and the watchdog gets no keep-alive.
     assert [each[1:] for each in told[1:4]] == [["WATCHDOG=1"], ["WATCHDOG=1"], []]
 
 
@@ -368,7 +368,7 @@ def test_promtool_takes_the_alerts_and_the_metrics() -> None:
         seen.look(status([peer(1)]))
         text = get(port, "/metrics")
     done = ran(["promtool", "check", "metrics"], input=text)
-    # Rates are told in bits, as everywhere else; that alone is against Prometheus's customs.
+    # Rates are in bits as everywhere else, which is the only deviation from Prometheus's conventions.
     found = [line for line in done.stderr.splitlines() if 'base unit "bytes" instead of "bits"' not in line]
     assert [line for line in found if line.strip()] == [], done.stderr
 

@@ -1,6 +1,6 @@
 """Standard players play what is sent, what they report steers the sender, and what standard senders send is received.
 
-All sessions of a test run at once: they wait most of the time.
+All sessions of a test run in parallel: they wait most of the time.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def of(codecs: Sequence[str], newer: bool) -> list[str]:
 
 
 def at_once(what: Callable[..., Any], cases: Sequence[Any]) -> dict[Any, Any]:
-    """What comes of each case: (case, its own ports) to the result, all in threads of their own."""
+    """Run each case with separate ports in a separate thread; return the results by case."""
     with ThreadPoolExecutor(len(cases)) as pool:
         return dict(zip(cases, pool.map(what, cases, ports(len(cases))), strict=True))
 
@@ -217,7 +217,7 @@ def test_gstreamers_transport_wide_feedback_steers_controllers_of_three_kinds(
         assert shown >= flow["coded_frames"] - flow["skipped_frames"] - 1, controller
         (receiver,) = flow["receivers"]
         assert not receiver["standard"], controller
-        # The player was not told of retransmissions: what fills a probe up is nothing to it. Where enough waits,
+        # The player's description has no retransmissions: it ignores the padding of a probe. Where enough waits,
         # nothing fills gcc's: that it pads here in each run, as this test said at first, does not hold.
         assert controller == "gcc" or flow["padding_packets"] == 0, controller
         # One for each frame, most of them in datagrams without a report.
@@ -292,7 +292,7 @@ def test_a_player_that_sends_no_rtcp_decodes_the_film_at_half_its_size_or_more(
     cases = [("mpeg4", "ffmpeg"), ("h264", "ffmpeg"), ("h264", "gstreamer")]
     for codec, (shown, flow) in at_once(session, cases).items():
         assert flow["feedback_packets"] == 0, codec
-        # 300 kb/s until somebody reports: the pattern takes 200 kb/s at the coarsest quantizer.
+        # 300 kb/s until the first report: the pattern takes 200 kb/s at the coarsest quantizer.
         assert 150e3 < flow["sent_bps"] < 330e3, codec
         # What a busy machine could not encode in time is not the rate's doing, nor is what waited for it to go on: the
         # bound was 5 before a stall that left out more.
@@ -366,7 +366,7 @@ def test_what_ffmpeg_sends_is_received_whole(clip: Path, tmp_path: Path, newer: 
         assert row["loss_frac"] == 0, codec
         assert FRAMES - 1 <= row["frames"]["ok"] <= FRAMES, codec
         assert row["frames"]["lost"] <= 1, codec
-        # Its sender reports are no whole compounds, and are read all the same: who sent none is told nothing.
+        # Its sender reports are incomplete compounds, which are accepted: without them no report is sent back.
         assert row["feedback_packets"] > 0, codec
 
 

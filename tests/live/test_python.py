@@ -46,7 +46,7 @@ def psnr_db(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
 
 
 def told(image: NDArray[np.uint8], count: int) -> tuple[int, float]:
-    """Which of so many pictures it is, and how near it comes to that one, in decibels.
+    """Return the index of the picture that this one shows, and its PSNR against that one in decibels.
 
     Pictures have the times at which they are handed over: a stall of the machine makes them later than their numbers.
     """
@@ -60,7 +60,7 @@ def lateness(frames: list[sc.ReceivedFrame], numbers: list[int]) -> list[int]:
 
 
 def sent(sender: sc.Sender, count: int) -> threading.Thread:
-    """Sends so many pictures in another thread, as fast as they are taken, and ends."""
+    """Send a number of pictures in another thread, as fast as the session accepts them, and end."""
 
     def work() -> None:
         for number in range(count):

@@ -155,7 +155,7 @@ def test_over_a_long_round_trip_what_is_lost_comes_back_by_parity_and_without_op
     sent, seen = done.sent(), receiver(done)
     assert 6 <= seen["lost_packets"] <= 25
     # The bounds on losses, on packets sent again and on frames were set after runs that had missed tighter ones.
-    # Without losses no parity is sent: up to three are over before the sender has been told of the first one.
+    # Without losses no parity is sent. Up to three groups are complete before the sender receives the first report.
     assert seen["repaired_packets"] >= seen["lost_packets"] - 3
     # At 1 % of loss up to five for each twenty packets: parity has to do all.
     assert 0.1 <= sent["parity_packets"] / sent["sent_packets"] <= 0.5

@@ -1,4 +1,4 @@
-"""WHEP as `steadycast serve` speaks it, with a session in its place that only says what it was told."""
+"""WHEP as `steadycast serve` implements it, with a session that only records its calls."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_what_is_no_offer_of_a_viewer_of_ours_has_the_codes_of_whep(served: Serv
     for method in ("GET", "HEAD"):
         asked = served.ask(method, authorization=None)
         assert (asked.code, asked.headers["content-type"], asked.body) == (200, "application/sdp", b"")
-    # Nobody else's page reads an answer.
+    # Pages of other origins can't read an answer.
     assert not any(name.startswith("access-control") for name in options.headers)
     assert "default-src 'none'" in options.headers["content-security-policy"]
 

@@ -347,7 +347,7 @@ def test_of_many_silent_receivers_a_few_are_named_and_the_others_counted_once(
     with watch:
         for ghosts in (200, 150):
             watch.show(status(ghosts))
-    # A line each time; the same hints are not told twice, whatever the count.
+    # One line per status; the same hints appear once, even if their count changes.
     assert len(capsys.readouterr().err.splitlines()) == 2 + 6
 
 
@@ -401,7 +401,7 @@ def test_a_receivers_view_says_that_the_picture_stands_still_and_who_else_sends(
 
 
 class Operated:
-    """A sender that notes what it is told."""
+    """A sender that records its calls."""
 
     def __init__(self) -> None:
         self.floor: int | None = 50_000
@@ -434,7 +434,7 @@ def test_a_floor_set_during_a_session_holds_at_once(port: int) -> None:
         sender.limit(floor=700_000)
         seen = status_once(sender, lambda s: s["decision"] and s["decision"]["target_bps"] == 700_000)
         assert (seen["floor_bps"], seen["decision"]["limit"]) == (700_000, "floor")
-        # No lower than what is sent before the first report, whatever the controller says: 300 kb/s.
+        # The rate is not below the start rate of 300 kb/s, even if the controller's target is lower.
         sender.limit(floor=20_000)
         seen = status_once(sender, lambda s: s["decision"]["target_bps"] < 700_000)
         assert seen["decision"]["target_bps"] == 300_000
@@ -506,7 +506,7 @@ def test_a_sender_that_names_no_controller_gets_reports_at_rfc_3550s_times(port:
 
 
 def session_settings(port: int) -> dict[str, object]:
-    """What the core wants to know of a sender to this machine that nobody hears."""
+    """Return the core's options of a sender to a local port without a receiver."""
     none = dict.fromkeys(("interface", "ttl", "source", "local", "key", "buffer_bytes", "consume_bps"))
     flow = json.dumps({"controller": "asmp", "cap": "2Mbps"})
     return {**none, "flow": flow, "mux": False, "to": f"127.0.0.1:{port}", "cname": "test"}

@@ -84,7 +84,7 @@ def test_sizes_are_even_large_enough_and_none_but_the_source_s_where_that_is_ask
 
 
 class Core:
-    """A receiver that has frames, all at once."""
+    """A receiver whose frames are all available at the start."""
 
     codec, controller = "h264", "asmp"
 

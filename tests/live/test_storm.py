@@ -103,7 +103,7 @@ class Session:
 
 
 def session(folder: Path, port: int, repair: str, forged: Callable[[int], Iterator[bytes]]) -> Session:
-    """Send seven seconds of a test pattern to nobody, and storm the sender."""
+    """Send seven seconds of a test pattern without a receiver, and flood the sender with forged feedback."""
     to = ("--to", f"127.0.0.1:{port}", "--port", str(port + 1_000))
     rate = ("--controller", "fixed", "--max-rate", f"{RATE_BPS // 1_000}kbps")
     words = (
@@ -151,10 +151,10 @@ def test_a_hundred_thousand_forged_requests_get_what_the_purse_holds(tmp_path: P
         sessions = [each.result() for each in work]
     for (repair, of, _), done in zip(cases, sessions, strict=True):
         flow, about = done.flow, f"{repair} {of.__name__}"
-        # Nobody receives: what is sent again is all that was forged.
+        # There is no receiver: all retransmissions answer forged requests.
         again = (flow["repair_bps"] + flow["parity_bps"]) * 7
         most = PURSE * RATE_BPS * (done.took_s + SAVED_S)
-        # A third of what is sent, at the most, is parity that nobody asks for.
+        # At most a third of the sent packets are parity, which no receiver needs.
         assert again <= most + (RATE_BPS * 7 / 3 if repair == "parity" else 0), about
         assert flow["sent_bps"] <= 1.02 * RATE_BPS, about
         assert done.grown_bytes < 25e6, about

@@ -1,4 +1,4 @@
-"""The units of `packaging/systemd`, as systemd runs them: in namespaces of its own, with folders of its own."""
+"""The units of `packaging/systemd` as systemd runs them, in separate namespaces and folders."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_units_start_when_their_sessions_do_tell_how_they_go_and_end_with_a_bye(
         assert systemd.show(unit, "ActiveState") == "active"
     until(lambda: "1 receiver" in systemd.show(sender, "StatusText"), "the sender heard nobody")
     until(lambda: "kb/s" in systemd.show(receiver, "StatusText"), "the receiver received nothing")
-    # The watchdog is told that both go on, by a user who has no rights.
+    # Both keep the watchdog alive, as a user without rights.
     first = {unit: systemd.show(unit, "WatchdogTimestampMonotonic") for unit in (sender, receiver)}
     until(
         lambda: all(systemd.show(unit, "WatchdogTimestampMonotonic") != at for unit, at in first.items()),

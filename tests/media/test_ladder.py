@@ -83,7 +83,7 @@ def test_a_coarser_quantizer_costs_less(codec):
 
 
 class Around:
-    """An encoder that can be told to do something else."""
+    """An encoder whose behaviour can be overridden."""
 
     def __init__(self, context):
         self.context = context

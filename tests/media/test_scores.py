@@ -15,7 +15,7 @@ QS = [2, 9, 31]
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """A cache of its own for each test."""
+    """A separate cache for each test."""
     monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path))
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""How experiments are run in real time: what of them, how many at once, and what is believed."""
+"""Experiments in real time: their selection, the number of parallel runs, and the runs that are accepted."""
 
 from __future__ import annotations
 

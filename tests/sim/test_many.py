@@ -33,7 +33,7 @@ RTCP = 0.05 * 2e6 * 0.5 / (8 * 60)
 
 
 def cost(folder: Path, count: int) -> tuple[int, int, int]:
-    """Packets of the media, hops of all, and the most memory in bytes, of a run in a process of its own."""
+    """Run in a separate process; return the media's packets, all hops, and the peak memory in bytes."""
     (folder / "many.toml").write_text(SCENARIO.format(count=count))
     run = [sys.executable, "-m", "steadycast", "run", "many.toml", "-o", str(count)]
     subprocess.run(run, cwd=folder, check=True, capture_output=True)

@@ -27,7 +27,7 @@ RATE = "topology.bottleneck.rate"
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Four worker processes of one thread each, in a folder of their own, with a cache of their own."""
+    """Four worker processes of one thread each, in a separate folder with a separate cache."""
     home = tmp_path_factory.mktemp("cluster")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STEADYCAST_CACHE", str(home / "cache"))

@@ -63,7 +63,7 @@ pytestmark = [
 
 
 def free(count: int) -> list[int]:
-    """Ports of TCP that nobody has."""
+    """Return unused TCP ports."""
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     found = [each.getsockname()[1] for each in held]
     for each in held:
@@ -78,7 +78,7 @@ def processors() -> int:
 
 @pytest.fixture
 def cluster() -> Iterator[dict[str, str]]:
-    """Begins munge, a controller and a node in a folder of their own; returns the environment of its commands."""
+    """Start munge, a controller and a node in a separate folder; return the environment of their commands."""
     # Short: the path of a socket has 107 characters.
     with tempfile.TemporaryDirectory(prefix="slurm-") as folder:
         home = Path(folder)

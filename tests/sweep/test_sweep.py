@@ -1,4 +1,4 @@
-"""What a sweep's rows are: those of single runs, whatever happened on the way."""
+"""A sweep's rows equal those of single runs, also after interruptions and errors."""
 
 from __future__ import annotations
 

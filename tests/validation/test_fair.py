@@ -85,11 +85,11 @@ def test_a_run_that_is_not_to_be_trusted_is_made_again_and_never_kept(
     assert worlds._run(work).tries == 3
     assert work.place.exists()
     work.place.unlink()
-    answers = [replace(SEEN, trusted=False)] * worlds.TRIES
+    answers = [replace(SEEN, trusted=False)] * worlds.MAX_ATTEMPTS
     assert not worlds._run(work).trusted
     assert not work.place.exists()
     known: Future[Seen] = Future()
-    known.set_result(replace(SEEN, trusted=False, tries=worlds.TRIES))
+    known.set_result(replace(SEEN, trusted=False, tries=worlds.MAX_ATTEMPTS))
     table = fair.Table(("with",), fair.BESIDE, (fair.Row(("asmp",), (work,)),))
     assert "(not trustworthy)" in table.show({work: known})[0][0]
 

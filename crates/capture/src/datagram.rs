@@ -10,21 +10,21 @@ const PROTOCOL_UDP: u8 = 17;
 const PROTOCOL_TCP: u8 = 6;
 const LONGEST: usize = 65_535;
 
-/// An end of a flow.
+/// An address of a flow's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Its host, or a group.
+    /// The address of the host or the multicast group.
     pub host: Ipv4Addr,
-    /// UDP's or TCP's port.
+    /// The UDP or TCP port.
     pub port: u16,
 }
 
-/// What the IP header says besides length and protocol.
+/// The fields of the IP header apart from length and protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// Where from.
+    /// The source address.
     pub from: Address,
-    /// Where to.
+    /// The destination address.
     pub to: Address,
     /// The two ECN bits: 0 not capable, 2 ECT(0), 3 congestion experienced (RFC 3168).
     pub ecn: u8,
@@ -33,40 +33,40 @@ pub struct Meta {
 /// TCP's flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// Opens the connection.
+    /// SYN: opens the connection.
     pub syn: bool,
-    /// The acknowledgment number counts.
+    /// ACK: the acknowledgment number is valid.
     pub ack: bool,
-    /// A mark has arrived.
+    /// ECE: echoes a mark.
     pub ece: bool,
-    /// The window was reduced for a mark.
+    /// CWR: the window was reduced in response to a mark.
     pub cwr: bool,
-    /// What was sent at once ends here.
+    /// PSH: the last segment of a write.
     pub psh: bool,
 }
 
-/// What a TCP header says besides ports.
+/// The fields of a TCP header apart from the ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpHeader {
-    /// Number of the first byte.
+    /// The sequence number of the first byte.
     pub seq: u32,
-    /// Number of the byte awaited next.
+    /// The acknowledgment number: the next expected byte.
     pub ack: u32,
     /// Flags.
     pub flags: Flags,
-    /// Bytes that the other side may send.
+    /// The advertised window in bytes.
     pub window: u16,
-    /// RFC 7323's value and echo; written where `room` allows.
+    /// TSval and TSecr (RFC 7323); written if they fit into `room`.
     pub stamps: Option<(u32, u32)>,
-    /// RFC 2018's blocks of bytes, first and one past the last; empty ones are left out, and all where `room` is too
-    /// small.
+    /// SACK blocks (RFC 2018) as first byte and one past the last. Empty blocks are left out, and all of them if `room`
+    /// is too small.
     pub sacks: [(u32, u32); 3],
-    /// Bytes of options to write, rounded down to a multiple of four and at most 40: what has no content is filled with
+    /// Size of the options in bytes, rounded down to a multiple of four and at most 40. Unused bytes are filled with
     /// no-ops.
     pub room: usize,
 }
 
-/// Makes `out` a UDP datagram with `payload` in it. A payload that is too long for IP is cut.
+/// Writes a UDP datagram with `payload` to `out`. A payload that is too long for IP is truncated.
 pub fn udp(meta: &Meta, payload: &[u8], out: &mut Vec<u8>) {
     let payload = &payload[..payload.len().min(LONGEST - IP - UDP)];
     let length = UDP + payload.len();
@@ -76,7 +76,7 @@ pub fn udp(meta: &Meta, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(length as u16).to_be_bytes());
     out.extend_from_slice(&[0, 0]);
     out.extend_from_slice(payload);
-    // Zero would say that there is no checksum; its other form says the same number.
+    // A checksum of zero would mean "no checksum"; 0xffff is the same value in ones' complement (RFC 768).
     let sum = match transport_sum(out) {
         0 => 0xffff,
         sum => sum,
@@ -84,8 +84,8 @@ pub fn udp(meta: &Meta, payload: &[u8], out: &mut Vec<u8>) {
     out[IP + 6..IP + 8].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Makes `out` a TCP segment of `size` bytes in all, IP header included; its payload is zeros. A size that the headers
-/// exceed is raised to theirs.
+/// Writes a TCP segment of `size` bytes, IP header included, to `out`; its payload is zeros. A size below that of the
+/// headers is raised to it.
 pub fn tcp(meta: &Meta, header: &TcpHeader, size: usize, out: &mut Vec<u8>) {
     let room = header.room.min(40) / 4 * 4;
     let head = TCP + room;
@@ -106,7 +106,7 @@ pub fn tcp(meta: &Meta, header: &TcpHeader, size: usize, out: &mut Vec<u8>) {
     out[IP + 16..IP + 18].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Writes an ECN field into a datagram's header, and sets its checksum right.
+/// Sets the ECN field in a datagram's IP header, and updates the checksum.
 pub fn mark(bytes: &mut [u8], ecn: Ecn) {
     let Some(tos) = bytes.get(1).copied() else { return };
     if Ecn::from_bits(tos) == ecn || bytes.len() < IP {
@@ -152,7 +152,7 @@ fn ip(meta: &Meta, protocol: u8, length: usize, out: &mut Vec<u8>) {
     out[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Over the pseudo header and what follows the IP header.
+/// Returns the checksum over the pseudo header and the data after the IP header.
 fn transport_sum(datagram: &[u8]) -> u16 {
     let length = (datagram.len() - IP) as u32;
     fold(add(add(u32::from(datagram[9]) + length, &datagram[12..IP]), &datagram[IP..]))

@@ -1,4 +1,4 @@
-//! A pcapng stream.
+//! Writer of a pcapng stream.
 
 use pcap_file::DataLink;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
@@ -13,36 +13,34 @@ use std::io::{self, BufWriter, Write};
 use std::time::Duration;
 use steadycast_units::Time;
 
-/// A capture in the making: raw IPv4 packets with times in nanoseconds, on named interfaces.
+/// A capture that is being written: raw IPv4 packets on named interfaces, with times in nanoseconds.
 pub struct CaptureFile {
     writer: PcapNgWriter<BufWriter<Box<dyn Write + Send>>>,
 }
 
 impl CaptureFile {
-    /// Writes the head of the stream; `interfaces` are the names that packets are filed under, by their place.
+    /// Writes the head of the stream. `interfaces` are the interfaces' names, by index.
     ///
-    /// # Errors
-    /// The stream's.
+    /// # Errors Returns the stream's error.
     pub fn new(out: Box<dyn Write + Send>, program: &str, interfaces: &[String]) -> io::Result<Self> {
         let options = vec![SectionHeaderOption::UserApplication(Cow::Owned(program.to_owned()))];
         let head = SectionHeaderBlock { options, ..SectionHeaderBlock::default() };
-        let mut writer = PcapNgWriter::with_section_header(BufWriter::new(out), head).map_err(told)?;
+        let mut writer = PcapNgWriter::with_section_header(BufWriter::new(out), head).map_err(stream_error)?;
         for name in interfaces {
             let options = vec![
                 InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
                 InterfaceDescriptionOption::IfTsResol(InterfaceTsResolution::NANO),
             ];
-            // The largest that Wireshark takes for IP.
+            // The largest snapshot length that Wireshark accepts for raw IP.
             let interface = InterfaceDescriptionBlock { linktype: DataLink::RAW, snaplen: 262_144, options };
-            writer.write_block(&interface.into_block()).map_err(told)?;
+            writer.write_block(&interface.into_block()).map_err(stream_error)?;
         }
         Ok(Self { writer })
     }
 
-    /// Appends a packet. The run's time zero stands as 1970-01-01 00:00:00 UTC, as in its RTCP reports.
+    /// Appends a packet. The run's time zero is written as 1970-01-01 00:00:00 UTC, as in its RTCP reports.
     ///
-    /// # Errors
-    /// The stream's; what follows is then of no use.
+    /// # Errors Returns the stream's error. The capture is then incomplete and further packets can't be added.
     pub fn packet(&mut self, interface: u32, at: Time, datagram: &[u8], comment: Option<&str>) -> io::Result<()> {
         let comment = comment.map(|text| EnhancedPacketOption::Common(CommonOption::Comment(Cow::Borrowed(text))));
         let block = EnhancedPacketBlock {
@@ -52,20 +50,19 @@ impl CaptureFile {
             data: Cow::Borrowed(datagram),
             options: comment.into_iter().collect(),
         };
-        self.writer.write_block(&block.into_block()).map_err(told).map(|_| ())
+        self.writer.write_block(&block.into_block()).map_err(stream_error).map(|_| ())
     }
 
-    /// Hands everything to the stream.
+    /// Flushes the stream.
     ///
-    /// # Errors
-    /// The stream's.
+    /// # Errors Returns the stream's error.
     pub fn finish(mut self) -> io::Result<()> {
         self.writer.get_mut().flush()
     }
 }
 
-/// The writer's error has no public name; what the stream said is its source.
-fn told(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+/// Returns the stream's error inside a writer's error, whose type is not public.
+fn stream_error(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
         Some(source) => io::Error::new(source.kind(), source.to_string()),
         None => io::Error::other(error),

@@ -1,9 +1,8 @@
 //! Packets as pcapng, for Wireshark.
 //!
-//! A simulated packet has a size and what its protocol needs, but no bytes: [`udp`] and [`tcp`] make a datagram of it,
-//! with right lengths and checksums, and [`CaptureFile`] writes datagrams to a stream as they come, so that a long run
-//! needs no memory. Datagrams that have bytes are written as they are; [`mark`] sets what a link has made of their ECN
-//! field.
+//! A simulated packet has a size and protocol fields, but no bytes. [`udp`] and [`tcp`] make a datagram with valid
+//! lengths and checksums, and [`CaptureFile`] writes datagrams to a stream as they arrive, so that memory does not grow
+//! with the run. Datagrams with bytes are written unchanged; [`mark`] sets the ECN field that a link has changed.
 
 mod datagram;
 mod file;

@@ -1,5 +1,5 @@
 //! A receiver half that works with any sender half: it echoes the send time and reports arrivals. External controllers
-//! (a Python class or a program) get their reports from it unless they bring a receiver half of their own.
+//! (a Python class or a program) get their reports from it unless they bring a receiver half themselves.
 
 use crate::fields::{amount, micros, single, span, words};
 use crate::{Arrival, Body, Due, ReceiverHalf, Reply, Slot, View, Wake};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use steadycast_endpoints::{Kept, Rows, Store, Table};
+use steadycast_endpoints::{Rows, Store, StoredRows, Table};
 use steadycast_network::{DatagramArrival, host_address};
 use steadycast_record::{row, wire};
 use steadycast_scenario::{NodeIx, Scenario};

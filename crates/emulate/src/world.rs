@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use steadycast_endpoints::{
-    Agent, AgentFactory, AgentIx, BuildError, End, FlowEnds, Inputs, Intake, Kept, KernelSink, KernelSource, PacketRow,
-    Record, Rows, Store, Table, Transition, plan, transitions_of,
+    Agent, AgentFactory, AgentIx, BuildError, End, FlowEnds, Inputs, Intake, KernelSink, KernelSource, PacketRow,
+    Record, Rows, Store, StoredRows, Table, Transition, plan, transitions_of,
 };
 use steadycast_live::{Clock, Interface, Loop, Pair, PairOptions, TempStore};
 use steadycast_network::{Datagrams, group_address, host_address};
@@ -132,7 +132,7 @@ pub struct Emulation {
     program: Option<Program>,
     /// The exit code of the program.
     pub code: Option<i32>,
-    /// Lateness of calls of our own endpoints, over the whole run and near its end.
+    /// Lateness of calls of the flows' endpoints, over the whole run and near its end.
     ends_late: Spread,
     ends_late_last: Spread,
 }
@@ -163,7 +163,7 @@ impl Emulation {
             scenario.flows.clear();
             scenario.record.packets.clear();
             // Only events of the network remain.
-            scenario.events.retain(|e| matches!(e.what, sc::What::Set(_)));
+            scenario.events.retain(|e| matches!(e.kind, sc::EventKind::Set(_)));
         }
         let more = options.hosts.iter().chain(options.program.iter().map(|p| &p.host)).chain(&options.tap);
         let nodes = hosts_of(&scenario, more)?;
@@ -420,7 +420,7 @@ fn joined<T>(thread: JoinHandle<io::Result<T>>, what: &'static str) -> Result<T,
     ended.map_err(during(what))
 }
 
-/// The loop of our own endpoints, in the thread that runs the emulation.
+/// The loop of the flows' endpoints, in the thread that runs the emulation.
 struct Udp {
     driver: Loop<UdpEnd>,
     count: usize,

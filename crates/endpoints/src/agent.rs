@@ -15,7 +15,7 @@ pub use video::{
 pub use work::Work;
 
 use crate::intake::Intake;
-use crate::{Activity, Arriving, Body, Kept, Store};
+use crate::{Activity, Arriving, Body, Store, StoredRows};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -186,7 +186,7 @@ impl Agent {
                 sink.on_rtcp(now, packet.from, parsed, bytes.len(), out)
             }
             (Self::VideoSource(source), Body::Rtcp { bytes, .. }) => source.on_rtcp(now, packet.from, bytes, out),
-            // A group's source receives none of its own packets, and members receive no media from each other.
+            // A group's source receives no packets of itself, and members receive no media from each other.
             _ => {}
         }
     }
@@ -252,7 +252,7 @@ impl Agent {
     }
 
     /// Returns the rows that it keeps for the record.
-    fn kept(&mut self) -> Vec<&mut dyn Kept> {
+    fn stored_rows(&mut self) -> Vec<&mut dyn StoredRows> {
         match self {
             Self::PlainSource(source) => vec![&mut source.samples],
             Self::PlainSink(sink) => vec![&mut sink.intake.samples],
@@ -260,14 +260,14 @@ impl Agent {
             Self::TcpSink(sink) => vec![&mut sink.intake.samples],
             Self::KernelSource(source) => vec![&mut source.samples],
             Self::KernelSink(sink) => vec![&mut sink.intake.samples],
-            Self::VideoSource(source) => source.kept().into(),
-            Self::VideoSink(sink) => sink.kept().into(),
+            Self::VideoSource(source) => source.stored_rows().into(),
+            Self::VideoSink(sink) => sink.stored_rows().into(),
         }
     }
 
     /// Sets the store of the older part of its rows.
     pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
-        self.kept().into_iter().for_each(|rows| rows.keep_in(store));
+        self.stored_rows().into_iter().for_each(|rows| rows.keep_in(store));
     }
 
     /// Fetches its rows from the store after the run.
@@ -275,7 +275,7 @@ impl Agent {
     /// # Errors
     /// Returns an error of the store.
     pub fn recall(&mut self) -> io::Result<()> {
-        self.kept().into_iter().try_for_each(Kept::recall)
+        self.stored_rows().into_iter().try_for_each(StoredRows::recall)
     }
 
     /// Ends a step of the series.

@@ -40,6 +40,6 @@ pub use make::{AgentFactory, BuildError, Inputs, MakeSink, MakeSource, Makers};
 pub use plan::{Action, End, Transition, plan, transitions_of};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
 pub use skew::Skew;
-pub use steadycast_record::{Fields, Kept, Row, Rows, Store, Table, Values};
+pub use steadycast_record::{Fields, Row, Rows, Store, StoredRows, Table, Values};
 pub use video_plan::{HostContext, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, Supply, VideoPlan};
 pub use viewer::Viewer;

@@ -114,9 +114,9 @@ impl<'a> AgentFactory<'a> {
         };
         let mut transitions: Vec<(Time, bool)> =
             own.map(|at| (at, true)).into_iter().chain(flow.stop.map(|at| (at, false))).collect();
-        transitions.extend(self.scenario.events.iter().filter_map(|e| match e.what {
-            sc::What::StartFlow(flow) if flow.0 == n => Some((e.at, true)),
-            sc::What::StopFlow(flow) if flow.0 == n => Some((e.at, false)),
+        transitions.extend(self.scenario.events.iter().filter_map(|e| match e.kind {
+            sc::EventKind::StartFlow(flow) if flow.0 == n => Some((e.at, true)),
+            sc::EventKind::StopFlow(flow) if flow.0 == n => Some((e.at, false)),
             _ => None,
         }));
         transitions.sort_by_key(|(at, _)| *at);

@@ -1,7 +1,7 @@
 //! The plan of when the ends of flows start, stop, join and leave, which all worlds follow.
 
 use crate::FlowEnds;
-use steadycast_scenario::{self as sc, FlowIx, Scenario, What};
+use steadycast_scenario::{self as sc, EventKind, FlowIx, Scenario};
 use steadycast_units::Time;
 
 /// A transition of one end of a flow.
@@ -26,7 +26,7 @@ pub enum End {
     Receiver(usize),
 }
 
-/// What an end does.
+/// EventKind an end does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The end starts.
@@ -72,9 +72,9 @@ pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
         }
     }
     let event = |event: &sc::Event| {
-        let (flow, receiver, does) = match event.what {
-            What::Join { flow, receiver } => (flow, receiver, Action::Join),
-            What::Leave { flow, receiver } => (flow, receiver, Action::Leave),
+        let (flow, receiver, does) = match event.kind {
+            EventKind::Join { flow, receiver } => (flow, receiver, Action::Join),
+            EventKind::Leave { flow, receiver } => (flow, receiver, Action::Leave),
             _ => return None,
         };
         Some(Transition { at: event.at, flow, end: End::Receiver(receiver), does })
@@ -98,9 +98,9 @@ fn members(scenario: &Scenario, flow: FlowIx, receivers: usize, at: Time) -> Vec
         inside[receiver] = false;
     }
     for event in scenario.events.iter().filter(|e| e.at <= at) {
-        match event.what {
-            What::Join { flow: f, receiver } if f == flow => inside[receiver] = true,
-            What::Leave { flow: f, receiver } if f == flow => inside[receiver] = false,
+        match event.kind {
+            EventKind::Join { flow: f, receiver } if f == flow => inside[receiver] = true,
+            EventKind::Leave { flow: f, receiver } if f == flow => inside[receiver] = false,
             _ => {}
         }
     }

@@ -163,7 +163,7 @@ impl State {
     fn dequeue_l4s(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let (mut head, by_wait) = self.l4s.waiting.pop_front()?;
         let (p_c, p_cl) = self.probabilities();
-        // The L4S queue marks by the larger of its own ramp and the coupled probability (RFC 9332, section 2.4).
+        // The L4S queue marks by the larger of its ramp and the coupled probability (RFC 9332, section 2.4).
         let marks = if p_cl < 1.0 {
             let native = if by_wait { self.native_mark_probability(now.since(head.since)) } else { 0.0 };
             self.l4s.recur(native.max(p_cl))

@@ -259,7 +259,7 @@ const MAX_BACKLOG_AFTER_ABORT: Span = Span::millis(600);
 /// A group whose predicted backlog at its end takes longer than this to send is aborted.
 const ABORT_BACKLOG: Span = Span::millis(250);
 
-/// Maximum time between two coded pictures, whatever the backlog.
+/// Maximum time between two coded pictures, regardless of the backlog.
 const MAX_PICTURE_GAP: Span = Span::secs(1);
 
 /// Size of Evalvid-RA's leaky bucket, in groups of pictures.

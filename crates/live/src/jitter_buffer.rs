@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use steadycast_endpoints::{Fields, Kept, Row, Rows};
+use steadycast_endpoints::{Fields, Row, Rows, StoredRows};
 use steadycast_media::{DecodeChain, FrameFate};
 use steadycast_session::{FrameKind, UnusedReason};
 use steadycast_units::{Bytes, Span, Time};
@@ -109,7 +109,7 @@ impl FrameQueue {
     #[must_use]
     pub fn spooled(self) -> Self {
         let mut frame_queue = self.locked();
-        TempStore::keep([&mut frame_queue.rows as &mut dyn Kept]);
+        TempStore::keep([&mut frame_queue.rows as &mut dyn StoredRows]);
         drop(frame_queue);
         self
     }

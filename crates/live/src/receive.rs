@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use steadycast_control::Mode;
 use steadycast_endpoints::{
-    Agent, HostContext, Intake, Kept, MakeReceiver, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, Supply, VideoPlan,
+    Agent, HostContext, Intake, MakeReceiver, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, StoredRows, Supply, VideoPlan,
     VideoSink,
 };
 use steadycast_media::{Consume, PlayBuffer};
@@ -225,7 +225,7 @@ fn wired(
     let mut sink = VideoSink::new(described_session.receiver(plan), Intake::new(Time::ZERO, Time::NEVER), false, 0);
     sink.buffer = size.map(|size| Box::new(PlayBuffer::new(size, consume)));
     sink.repair = described_session.repair.is_some() || described_session.parity.is_some();
-    TempStore::keep(sink.kept());
+    TempStore::keep(sink.stored_rows());
     let consumer: Box<dyn Consumer> = match description.format {
         Some(format) => Box::new(
             JitterBuffer::new(format, description.payload_types(), frame_queue.clone())
@@ -423,7 +423,7 @@ impl Session {
         let group = self.options.description.address.ip().is_multicast();
         let receivers = std::slice::from_ref(&self.options.cname);
         let loaded = self.keys.scenario(receivers, group, now.since(Time::ZERO))?;
-        wired.sink.kept().into_iter().try_for_each(Kept::recall)?;
+        wired.sink.stored_rows().into_iter().try_for_each(StoredRows::recall)?;
         let frames = self.frame_queue.rows()?;
         let agent = Agent::VideoSink(Box::new(wired.sink));
         Ok(LiveRecord::new(loaded, agent, from..until, now, warnings, frames))

@@ -392,7 +392,7 @@ fn video(session: &Session) -> Option<&Media> {
     all().find(|media| media.port != 0).or_else(|| all().next())
 }
 
-/// Encodings that carry no video of their own, but repeat or protect another payload type.
+/// Encodings that carry no video: they retransmit or protect packets of another payload type.
 const REPAIR_ENCODINGS: [&str; 7] = ["rtx", "red", "ulpfec", "flexfec", "flexfec-03", "parityfec", PARITY_ENCODING];
 
 /// Returns true if packets of this type are sent in interleaved order. They carry decoding order numbers, which this
@@ -929,7 +929,7 @@ mod tests {
                 }
             }
         }
-        // A text that is no description is rejected, whatever precedes it.
+        // A text without a session description is rejected, also if other text precedes it.
         for none in ["SDP:\n", "SDP:\nnothing\n", "# v=0\n", "a v=0\nm=video 5 RTP/AVP 96\n"] {
             let error = Description::read(none.as_bytes()).unwrap_err().to_string();
             assert!(error.contains("not a session description"), "{none:?}: {error}");

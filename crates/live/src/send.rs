@@ -19,7 +19,7 @@ use std::sync::{Arc, PoisonError};
 use steadycast_control::registry::Given;
 use steadycast_control::{FeedbackFormat, Limit, Mode};
 use steadycast_endpoints::{
-    Agent, HostContext, Kept, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, Supply, VideoPlan, VideoSource,
+    Agent, HostContext, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, StoredRows, Supply, VideoPlan, VideoSource,
 };
 use steadycast_media::{Feed, Ladder, SentFrames};
 use steadycast_record::{flow as flow_figures, receiver};
@@ -218,7 +218,7 @@ impl Sending {
         };
         let prepared = Prepared::of(medium, &plan, clock);
         let mut source = plan.source(FLOW, prepared.feed, None, Time::ZERO);
-        TempStore::keep(source.kept());
+        TempStore::keep(source.stored_rows());
         // The sender does not learn the fate of each packet, so that per-packet records and completed frames are not
         // kept.
         source.frames = SentFrames::lean();
@@ -570,7 +570,7 @@ impl Session {
             return Err(LiveError::unwritten("the sender is gone"));
         };
         // The record needs the rows of the temporary file in memory.
-        wired.source.kept().into_iter().try_for_each(Kept::recall)?;
+        wired.source.stored_rows().into_iter().try_for_each(StoredRows::recall)?;
         let sent = wired.source.sent_bytes.per(now.since(Time::ZERO));
         let none = Peers::new(clock.epoch(), *b"NONE");
         let (names, rows) = reported(wired.peers.as_ref().unwrap_or(&none), self.first_seq, Time::ZERO, sent);

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use steadycast_endpoints::{Kept, Store};
+use steadycast_endpoints::{Store, StoredRows};
 
 /// An unnamed temporary file in the system's folder (`TMPDIR`). It is deleted when it is dropped.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl TempStore {
     }
 
     /// Moves the storage of these rows to a temporary file. If none can be created, the rows stay in memory.
-    pub fn keep<'a>(rows: impl IntoIterator<Item = &'a mut dyn Kept>) {
+    pub fn keep<'a>(rows: impl IntoIterator<Item = &'a mut dyn StoredRows>) {
         let Ok(spool) = Self::new() else { return };
         let store: Arc<dyn Store> = Arc::new(spool);
         rows.into_iter().for_each(|rows| rows.keep_in(&store));

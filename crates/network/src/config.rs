@@ -26,7 +26,7 @@ pub(crate) fn link_config(
         _ => None,
     };
     for event in &scenario.events {
-        let sc::What::Set(change) = &event.what else { continue };
+        let sc::EventKind::Set(change) = &event.kind else { continue };
         // An event may change one direction of a link only.
         let applies = if direction_ix.is_back() { change.direction.back() } else { change.direction.forward() };
         if change.link != direction_ix.link() || !applies {

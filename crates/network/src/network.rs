@@ -13,7 +13,7 @@ use crate::tree::{Graph, Step, Tree};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
-use steadycast_endpoints::{AgentIx, Body, BuildError, Kept, LinkPoint, LinkRecord, Rows, Store};
+use steadycast_endpoints::{AgentIx, Body, BuildError, StoredRows, LinkPoint, LinkRecord, Rows, Store};
 use steadycast_link::{Counts, Link};
 use steadycast_scenario::{self as sc, DirIx, NodeIx, Scenario};
 use steadycast_units::{Bytes, Span, Time};
@@ -406,7 +406,7 @@ impl Network {
     /// # Errors
     /// An error of the store.
     pub fn recall(&mut self) -> io::Result<()> {
-        self.series.iter_mut().try_for_each(Kept::recall)
+        self.series.iter_mut().try_for_each(StoredRows::recall)
     }
 
     /// Ends one step of the links' series.

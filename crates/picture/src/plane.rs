@@ -1,20 +1,20 @@
 use thiserror::Error;
 
-/// One plane of 8-bit samples, row by row, `stride` bytes from the start of one row to the start of the next.
+/// A plane of 8-bit samples in rows; `stride` is the distance in bytes between the starts of two rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Plane<'a> {
     samples: &'a [u8],
     stride: usize,
-    /// Samples per row.
+    /// The number of samples per row.
     pub width: usize,
-    /// Rows.
+    /// The number of rows.
     pub height: usize,
 }
 
-/// Why two planes cannot be compared.
+/// The reason for which two planes cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PictureError {
-    /// Width or height is zero.
+    /// The width or the height is zero.
     #[error("a picture of {width}x{height} samples is empty")]
     Empty {
         /// Samples per row.
@@ -22,7 +22,7 @@ pub enum PictureError {
         /// Rows.
         height: usize,
     },
-    /// Rows would overlap.
+    /// The stride is shorter than a row.
     #[error("rows of {width} samples do not fit a stride of {stride} bytes")]
     Stride {
         /// Samples per row.
@@ -30,7 +30,7 @@ pub enum PictureError {
         /// Bytes from one row to the next.
         stride: usize,
     },
-    /// The memory ends before the last row does.
+    /// The memory ends before the last row.
     #[error("the picture needs {need} bytes, {got} are there")]
     Short {
         /// Bytes from the first sample to the last, inclusive.
@@ -46,7 +46,7 @@ pub enum PictureError {
         /// Width and height of the second.
         second: (usize, usize),
     },
-    /// SSIM looks through windows of 8×8 samples, and none fits.
+    /// No window of 8×8 samples, which SSIM needs, fits into the picture.
     #[error("SSIM needs at least 8x8 samples, the picture has {width}x{height}")]
     TooSmall {
         /// Samples per row.
@@ -57,10 +57,9 @@ pub enum PictureError {
 }
 
 impl<'a> Plane<'a> {
-    /// A view of `samples`; bytes between the rows, and after the last one, are not read.
+    /// Creates a view of `samples`. Bytes between the rows and after the last one are not read.
     ///
-    /// # Errors
-    /// When the picture is empty, when `stride` is below `width`, or when the memory is too short.
+    /// # Errors The picture is empty, `stride` is below `width`, or the memory is too short.
     pub fn new(samples: &'a [u8], stride: usize, width: usize, height: usize) -> Result<Self, PictureError> {
         if width == 0 || height == 0 {
             return Err(PictureError::Empty { width, height });

@@ -1,17 +1,16 @@
 use crate::{PictureError, Plane};
 
-/// What a list of per-frame values shows for identical pictures, whose PSNR has no finite value, in dB.
+/// The value in dB that stands for the infinite PSNR of identical pictures in a list of per-frame values.
 ///
-/// Such frames are left out of a mean: with them it would only say how many there were.
+/// Means exclude such frames: included, they would make the mean depend on their number only.
 pub const PSNR_CAP_DB: f64 = 100.0;
 
-/// Samples that are summed in 32 bits before the sum goes to 64: 2^14 · 255² stays below 2^32.
+/// Number of samples that are summed in 32 bits before the sum is added to 64 bits: 2^14 · 255² is below 2^32.
 const RUN: usize = 1 << 14;
 
-/// Mean of the squared differences between the samples of two planes.
+/// Returns the mean of the squared differences between the samples of two planes.
 ///
-/// # Errors
-/// When the sizes differ.
+/// # Errors The sizes differ.
 pub fn mean_squared_error(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     a.same_size(b)?;
     let sum: u64 = (0..a.height)
@@ -21,14 +20,14 @@ pub fn mean_squared_error(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureEr
     Ok(sum as f64 / (a.width * a.height) as f64)
 }
 
-/// Peak signal-to-noise ratio of two planes, in dB; infinite when they are identical.
+/// Returns the peak signal-to-noise ratio of two planes in dB; infinite if they are identical.
 ///
 /// ```text
 /// PSNR = 20 log10( 255 / sqrt(MSE) )
 /// ```
 ///
 /// # Errors
-/// When the sizes differ.
+/// The sizes differ.
 pub fn psnr_db(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     let mse = mean_squared_error(a, b)?;
     Ok(if mse == 0.0 { f64::INFINITY } else { 10.0 * libm::log10(255.0 * 255.0 / mse) })

@@ -1,11 +1,12 @@
 use crate::{PictureError, Plane};
 
-/// Side of the blocks whose sums are shared by neighbouring windows: a window is 2×2 blocks, 8×8 samples.
+/// Side of a block of samples. A window is 2×2 blocks, 8×8 samples, so that neighbouring windows share the blocks'
+/// sums.
 const BLOCK: usize = 4;
-/// Samples in a window.
+/// Number of samples in a window.
 const N: f64 = 64.0;
 
-/// Mean structural similarity of two planes: 1 when they are identical, near 0 when they have nothing in common.
+/// Returns the mean structural similarity of two planes: 1 if they are identical, near 0 if they are unrelated.
 ///
 /// Wang, Bovik, Sheikh, Simoncelli: "Image quality assessment: from error visibility to structural similarity",
 /// IEEE Trans. Image Processing 13(4), 2004, equation 13, with means μ, variances σ² and covariance σ_ab of a window:
@@ -16,12 +17,11 @@ const N: f64 = 64.0;
 ///        (μ_a² + μ_b² + C1) (σ_a² + σ_b² + C2)
 /// ```
 ///
-/// The window is flat and 8×8, moved in steps of 4 samples; rows and columns beyond a multiple of 4 are not looked at.
-/// C2 = (0.03·255)² as in the paper; C1 is a 64th of the paper's (0.01·255)², as in FFmpeg's filter, since a value
-/// that nobody can compare is of no use. It matters only where a window is almost black.
+/// The window is flat and 8×8 and moves in steps of 4 samples. Rows and columns beyond a multiple of 4 are ignored. C2
+/// = (0.03·255)² as in the paper. C1 is a 64th of the paper's (0.01·255)², as in FFmpeg's filter, so that the values
+/// are comparable with FFmpeg's; it matters only in almost black windows.
 ///
-/// # Errors
-/// When the sizes differ, or when a side is shorter than a window.
+/// # Errors The sizes differ, or a side is shorter than a window.
 pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     a.same_size(b)?;
     let (across, down) = (a.width / BLOCK, a.height / BLOCK);
@@ -62,7 +62,7 @@ impl Sums {
     }
 }
 
-/// Sums down each column of a row of blocks, apart from each other so that the loops over them become vector code.
+/// Sums of each column of a row of blocks. They are separate arrays, so that the loops over them are vectorized.
 struct Columns {
     a: Vec<u16>,
     b: Vec<u16>,
@@ -113,7 +113,7 @@ fn sum_blocks(a: &Plane<'_>, b: &Plane<'_>, top: usize, columns: &mut Columns, b
 }
 
 fn similarity(up: &[Sums], low: &[Sums]) -> f64 {
-    // Everything is multiplied by N (means) or N·(N−1) (variances), so that the sums stay whole numbers.
+    // All terms are multiplied by N (means) or N·(N−1) (variances), so that the sums are integers.
     const C1: f64 = 0.01 * 0.01 * 255.0 * 255.0 * N;
     const C2: f64 = 0.03 * 0.03 * 255.0 * 255.0 * N * (N - 1.0);
     let sums = up.iter().chain(low).copied().fold(Sums::default(), Sums::plus);

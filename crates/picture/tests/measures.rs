@@ -8,7 +8,7 @@ use steadycast_picture::{PictureError, Plane, mean_squared_error, psnr_db, ssim}
 const WIDTH: usize = 61;
 const HEIGHT: usize = 42;
 
-/// A picture that any program can make again: a textured ramp, and the same with a coarser grain.
+/// Returns a reproducible picture, a textured ramp, and the same with a coarser texture.
 fn pair() -> (Vec<u8>, Vec<u8>) {
     let sample = |x: usize, y: usize| (3 * x + 5 * y + (x * y) % 23) % 200;
     let coarse = |x: usize, y: usize| sample(x, y) / 9 * 9 + (x * 7 + y * 11) % 5;
@@ -48,7 +48,7 @@ fn identical_planes_are_infinitely_good_and_perfectly_similar() {
 
 #[test]
 fn a_textured_pair_scores_as_in_the_filters_of_ffmpeg() {
-    // PSNR and SSIM of these two planes by FFmpeg's `psnr` and `ssim` (libavfilter 11.14).
+    // Expected: PSNR and SSIM of these two planes by FFmpeg's `psnr` and `ssim` (libavfilter 11.14).
     let (a, b) = pair();
     assert_near(psnr_db(&plane(&a), &plane(&b)).unwrap(), 37.151_680, 0.000_01);
     assert_near(ssim(&plane(&a), &plane(&b)).unwrap(), 0.988_147, 0.000_01);

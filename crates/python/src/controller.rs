@@ -1,6 +1,6 @@
-//! Controllers written in Python: a class becomes a pair of halves.
+//! Controllers in Python: wraps a user's class as a sender half and a receiver half.
 //!
-//! A mistake in the class stops the run: it is kept as a [`Fault`] that names class, method, line and time.
+//! An exception in the class stops the run. It is stored as a [`Fault`] with class, method, line and time.
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -13,11 +13,11 @@ use steadycast_external::{Decided, Event, Fault, FaultSlot, Half, Law, LawReport
 use steadycast_settings::nearest;
 use steadycast_units::{Ecn, Rate, Span, Time};
 
-/// Bytes that a receiver's report may have.
+/// Maximum size of a receiver's report in bytes.
 const LONGEST_REPORT: usize = 1024;
 
-/// A class whose attributes a controller in Python reads, and whose `repr` shows them all.
-macro_rules! told {
+/// Declares a class with attributes for a controller in Python; its `repr` shows all of them.
+macro_rules! attributes {
     ($(#[$about:meta])* $class:ident as $name:literal { $($(#[$doc:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$about])*
         #[pyclass(frozen, get_all, name = $name, module = "steadycast._core")]
@@ -35,8 +35,8 @@ macro_rules! told {
     };
 }
 
-told! {
-    /// What a controller is told when it is made.
+attributes! {
+    /// The arguments of a new controller.
     PySetup as "Setup" {
         /// IP size of a full packet.
         packet_bytes: u64,
@@ -44,47 +44,47 @@ told! {
         floor_bps: f64,
         /// Upper limit of the rate.
         cap_bps: f64,
-        /// The bandwidth of which RTCP takes its share.
+        /// The session bandwidth, of which RTCP takes its share.
         session_bandwidth_bps: f64,
-        /// Whether it sends to a group.
+        /// Whether the flow is multicast to a group.
         group: bool,
-        /// For random numbers: it follows from the scenario's seed.
+        /// A seed for random numbers, derived from the scenario's seed.
         seed: u32,
     }
 }
 
-told! {
-    /// A report that has reached the sender.
+attributes! {
+    /// A report that has arrived at the sender.
     PyReport as "Report" {
-        /// When it arrived, in seconds of the run.
+        /// Time of arrival, in seconds of the run.
         at_s: f64,
-        /// From whom: a number that stays the same.
+        /// The receiver, as a number that stays the same.
         receiver: u32,
-        /// Receivers that are in the session now.
+        /// Number of receivers in the session.
         receivers: u32,
         /// Round-trip time, as this report measures it.
         rtt_s: Option<f64>,
-        /// Packets that were expected since the report before.
+        /// Packets expected since the previous report.
         expected_packets: u32,
-        /// Of these, how many are missing.
+        /// Packets missing among the expected ones.
         lost_packets: u32,
-        /// Their share.
+        /// Share of missing packets.
         loss_frac: f64,
-        /// Rate of what arrived since the report before.
+        /// Received rate since the previous report.
         received_bps: Option<f64>,
-        /// How much longer the newest packet was under way than the quickest one.
+        /// Queueing delay: the newest packet's one-way delay minus the lowest one.
         queueing_s: Option<f64>,
         /// Interarrival jitter of RFC 3550.
         jitter_s: Option<f64>,
-        /// What the class's own `Receiver` added.
+        /// Bytes from the class's `Receiver`.
         body: Option<Py<PyBytes>>,
-        /// With the flow's feedback "rfc8888" or "twcc": single packets.
+        /// With the flow's feedback "rfc8888" or "twcc": per-packet feedback.
         packets: Vec<PyPacket>,
     }
 }
 
-/// Number, when it left, IP size, when it arrived on the receiver's clock (NaN: not told; `None`: it has not), and the
-/// bits of its ECN field on arrival.
+/// Number, departure time, IP size, arrival time on the receiver's clock (NaN: unknown; `None`: lost), and the bits of
+/// its ECN field on arrival.
 type PyPacket = (u64, f64, u64, Option<f64>, Option<u8>);
 
 fn packet_of(packet: &PacketReport) -> PyPacket {
@@ -93,50 +93,50 @@ fn packet_of(packet: &PacketReport) -> PyPacket {
     (packet.number, packet.sent.as_secs_f64(), packet.size.get(), arrived, ecn)
 }
 
-told! {
-    /// A packet that has left.
+attributes! {
+    /// A packet that has been sent.
     PySent as "SentPacket" {
-        /// When, in seconds of the run.
+        /// Departure time, in seconds of the run.
         at_s: f64,
-        /// Its place among all packets that have left, by which `Report.packets` names it.
+        /// Its number among all sent packets, as in `Report.packets`.
         number: u64,
         /// Extended sequence number.
         seq: u64,
         /// IP size.
         size_bytes: u64,
-        /// Nothing waits behind it: the encoder, not the controller, limits the rate.
+        /// Whether no data waits behind it: then the encoder, not the controller, limits the rate.
         data_limited: bool,
     }
 }
 
-told! {
-    /// A packet that has reached a receiver.
+attributes! {
+    /// A packet that has arrived at a receiver.
     PyArrived as "ArrivedPacket" {
-        /// When, in seconds of the run.
+        /// Time of arrival, in seconds of the run.
         at_s: f64,
         /// Extended sequence number.
         seq: u64,
         /// IP size.
         size_bytes: u64,
-        /// When it left, on the sender's clock: of use for differences only.
+        /// Departure time on the sender's clock; only differences are meaningful.
         sent_s: f64,
-        /// Marked "congestion experienced" on the way.
+        /// Whether a queue has marked it "congestion experienced".
         ce: bool,
-        /// It is the last packet of its frame.
+        /// Whether it is the last packet of its frame.
         frame_end: bool,
     }
 }
 
-told! {
+attributes! {
     /// An opportunity to report.
     PySlot as "ReportSlot" {
-        /// Now, in seconds of the run.
+        /// The current time, in seconds of the run.
         at_s: f64,
-        /// Packets expected since the last report.
+        /// Packets expected since the previous report.
         expected_packets: u64,
-        /// Of these, how many are missing.
+        /// Packets missing among the expected ones.
         lost_packets: u64,
-        /// Members of the session.
+        /// Number of members of the session.
         members: u32,
     }
 }
@@ -165,7 +165,7 @@ impl PythonController {
 
     fn every(&self) -> Span {
         let seconds = Python::attach(|py| self.class.bind(py).getattr("report_every_s").ok()?.extract::<f64>().ok());
-        // A wrong one was refused before the run.
+        // An invalid period has been reported before the run.
         seconds.filter(|s| *s >= 0.001 && s.is_finite()).map_or(Span::millis(100), Span::from_secs_f64)
     }
 }
@@ -191,7 +191,7 @@ impl Factory for PythonController {
     }
 }
 
-/// A method's name and how it is called.
+/// Methods of a class: their names and signatures.
 type Methods = &'static [(&'static str, &'static str)];
 
 const SENDER: Methods = &[
@@ -218,7 +218,7 @@ const RECEIVER: Methods =
 const ON_ARRIVAL: usize = 0;
 const REPORT: usize = 1;
 
-/// The first two methods of each list must be there.
+/// The first two methods of each list are required.
 const REQUIRED: usize = 2;
 
 /// An object of a user's class.
@@ -280,7 +280,7 @@ impl Object {
         );
     }
 
-    /// Calls a method if the class has it; `None` when it has not, or raised, or a fault stops the run anyway.
+    /// Calls a method if the class has it. `None` if it does not, if it raised, or if an earlier fault stops the run.
     fn call<'py, A>(&self, py: Python<'py>, n: usize, now: Option<Time>, args: A) -> Option<Bound<'py, PyAny>>
     where
         A: pyo3::call::PyCallArgs<'py>,
@@ -299,7 +299,7 @@ impl Object {
         }
     }
 
-    /// A method returned what it must not.
+    /// Stores the fault of a method that returned an invalid value.
     fn wrong(&self, n: usize, now: Option<Time>, returned: &Bound<'_, PyAny>, remedy: &str) {
         let place = self.object.as_ref().and_then(|object| {
             let method = object.bind(returned.py()).getattr(self.methods[n].0).ok()?;
@@ -325,11 +325,11 @@ fn near_miss(object: &Bound<'_, PyAny>, wanted: &str) -> Option<String> {
 }
 
 impl Object {
-    /// The rate that a method returns.
+    /// Returns the rate that a method returns.
     fn rate_from(&self, py: Python<'_>, n: usize, now: Option<Time>) -> Option<Rate> {
         let value = self.call(py, n, now, ())?;
         match value.extract::<f64>() {
-            // Python counts a truth value as a number.
+            // A Python bool converts to a float; it is not a rate.
             Ok(bps) if bps.is_finite() && bps >= 0.0 && !value.is_instance_of::<PyBool>() => {
                 Some(Rate::from_bps_f64(bps))
             }
@@ -340,7 +340,7 @@ impl Object {
         }
     }
 
-    /// Asks for the rates, the next wake and the reason.
+    /// Calls the methods for the rates, the next wake-up and the reason.
     fn decided(&self, py: Python<'_>, now: Option<Time>) -> Option<Decided> {
         let rate = self.rate_from(py, RATE_BPS, now)?;
         let pacing = self.rate_from(py, PACING_BPS, now);
@@ -405,7 +405,7 @@ fn report_of(py: Python<'_>, heard: &LawReport<'_>) -> PyReport {
     }
 }
 
-/// A receiver half that adds its own bytes to what an [`EchoReceiver`] reports, and reports when that does.
+/// A receiver half that appends its bytes to the reports of an [`EchoReceiver`], and reports at the same times.
 struct PythonReceiver {
     object: Object,
     echo: EchoReceiver,
@@ -432,14 +432,14 @@ impl ReceiverHalf for PythonReceiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         let reply = self.echo.report(slot);
         let Reply::Body(mut body) = reply else { return reply };
-        let told = PySlot {
+        let slot_object = PySlot {
             at_s: slot.now.as_secs_f64(),
             expected_packets: slot.expected,
             lost_packets: slot.lost.max(0).unsigned_abs(),
             members: slot.members,
         };
         Python::attach(|py| {
-            let Some(value) = self.object.call(py, REPORT, Some(slot.now), (told,)) else { return };
+            let Some(value) = self.object.call(py, REPORT, Some(slot.now), (slot_object,)) else { return };
             if value.is_none() {
                 return;
             }
@@ -447,7 +447,7 @@ impl ReceiverHalf for PythonReceiver {
                 Ok(bytes) if bytes.len() <= LONGEST_REPORT => {
                     body.bytes.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
                     body.bytes.extend_from_slice(bytes);
-                    // An RTCP packet is made of words.
+                    // The length of an RTCP packet is a multiple of four bytes.
                     body.bytes.resize(body.bytes.len().next_multiple_of(4), 0);
                 }
                 _ => {

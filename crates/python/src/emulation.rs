@@ -9,24 +9,24 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use steadycast_emulate::{EmulateError, Emulation, Options, Program};
 
-/// A scenario in real time, across this machine's kernel.
+/// A scenario that runs in real time across this machine's kernel.
 #[pyclass(frozen, name = "Emulation", module = "steadycast._core")]
 pub(crate) struct PyEmulation {
     emulation: Mutex<Emulation>,
     guests: Guests,
-    /// What errors call the scenario.
+    /// The scenario's name in errors.
     file: String,
-    /// Where captures go.
+    /// The folder for captures.
     captures: OnceLock<PathBuf>,
 }
 
-/// What a scenario asks that the emulated world can't give: dicts with file, line, key, what and remedy.
+/// Returns the settings that the emulated world does not support, as dicts with file, line, key, what and remedy.
 #[pyfunction]
 pub(crate) fn refusals<'py>(py: Python<'py>, scenario: &PyScenario) -> PyResult<Bound<'py, PyList>> {
     problems(py, &steadycast_emulate::refusals(&scenario.loaded))
 }
 
-/// What an emulation of the scenario `file` raises.
+/// Returns the exception for an error of an emulation of the scenario `file`.
 fn error(file: &str, error: EmulateError) -> PyErr {
     match error {
         EmulateError::Program { name, error } => {
@@ -48,8 +48,8 @@ fn error(file: &str, error: EmulateError) -> PyErr {
 #[pymethods]
 impl PyEmulation {
     /// Makes the hosts and opens the flows' sockets; `ladders` and `controllers` as for a simulation. `program`: a
-    /// host's name, and what is to run there beside the flows, or alone with `only`. `tap`: hosts whose datagrams are
-    /// recorded, in the table "wire". Raises MissingError where a right is missing, UserError for the rest.
+    /// host's name and the command that runs there, alongside the flows or, with `only`, without them. `tap`: hosts
+    /// whose datagrams are recorded in the table "wire". Raises MissingError for a missing right, UserError otherwise.
     #[new]
     #[pyo3(signature = (scenario, ladders, controllers, program=None, only=false, tap=Vec::new()))]
     fn new(
@@ -70,12 +70,12 @@ impl PyEmulation {
     }
 
     fn __repr__(&self) -> String {
-        // Not to be waited for: it runs in real time.
+        // The lock is held for the whole run, which takes real time.
         let Ok(emulation) = self.emulation.try_lock() else { return "Emulation(running)".into() };
         format!("Emulation(end_s={})", emulation.end().as_secs_f64())
     }
 
-    /// Has the packets of the links that the scenario captures written to `folder`/LINK.pcapng while it runs. Raises
+    /// Writes the packets of the links that the scenario captures to `folder`/LINK.pcapng during the run. Raises
     /// UnwrittenError.
     fn capture(&self, folder: PathBuf) -> PyResult<()> {
         let folder = self.captures.get_or_init(|| folder);
@@ -83,7 +83,7 @@ impl PyEmulation {
         self.locked().capture(|link| Ok(Box::new(File::create(named(link))?))).map_err(|e| unwritten(Some(folder), e))
     }
 
-    /// Runs to the end, or to the program's, in real time; otherwise as a simulation's.
+    /// Runs in real time until the end of the scenario or of the program. See `Simulation.run`.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
         let mut asking = Asking::new(&self.guests.fault, progress, 1);
         let complete = py.detach(|| {
@@ -98,29 +98,29 @@ impl PyEmulation {
         Ok(complete)
     }
 
-    /// How the program ended: its code, or 128 and a signal's number; None without one.
+    /// The program's exit code, or 128 plus the signal's number; None without a program.
     #[getter]
     fn code(&self) -> Option<i32> {
         self.locked().code
     }
 
-    /// summary.json of the run, without what needs pixels.
+    /// Returns summary.json of the run, without the figures that need pixels.
     fn summary(&self, complete: bool) -> String {
         self.locked().summary(complete).to_string()
     }
 
-    /// As a simulation's.
+    /// See `Simulation.logs`.
     fn logs<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
         self.guests.logs(py)
     }
 
-    /// Packets that have left a link.
+    /// Number of packets that have left a link.
     #[getter]
     fn hops(&self) -> u64 {
         self.locked().hops()
     }
 
-    /// A table of the record, as a simulation's.
+    /// A table of the record. See `Simulation.table`.
     fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
         columns(py, self.locked().table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?)
     }
@@ -128,7 +128,7 @@ impl PyEmulation {
 
 impl PyEmulation {
     fn locked(&self) -> MutexGuard<'_, Emulation> {
-        // A panic inside has been reported; what there is is still the record up to then.
+        // A panic inside has been reported; the content is still the record up to then.
         self.emulation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Errors as Python has them: those of `steadycast.errors`, with place, problem and remedy.
+//! Exceptions of `steadycast.errors`, with place, problem and remedy.
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -14,31 +14,31 @@ mod kinds {
     pyo3::import_exception!(steadycast.errors, UserError);
 }
 
-/// What mends a world that can't be built from its scenario.
+/// Remedy for a world that can't be built from its scenario.
 const CHANGE: &str = "change it in the scenario, or by --set";
 
-/// A mistake in the input.
+/// Returns the exception for a mistake in the input.
 pub(crate) fn wrong(place: impl Into<String>, problem: impl Into<String>, remedy: impl Into<String>) -> PyErr {
     kinds::UserError::new_err((place.into(), problem.into(), remedy.into()))
 }
 
-/// A right or a tool that this machine lacks.
+/// Returns the exception for a right or a tool that this machine lacks.
 #[cfg(all(target_os = "linux", feature = "real-time"))]
 pub(crate) fn missing(place: &str, problem: String, remedy: &'static str) -> PyErr {
     kinds::MissingError::new_err((place.to_owned(), problem, remedy))
 }
 
-/// All that is wrong with a scenario.
+/// Returns the exception for the problems of a scenario.
 pub(crate) fn problems(py: Python<'_>, all: &[Problem]) -> PyErr {
     crate::scenario::listed(py, all).map_or_else(|error| error, |list| kinds::Problems::new_err((list.unbind(),)))
 }
 
-/// A key of the scenario `file` of which no world can be built.
+/// Returns the exception for a key of the scenario `file` with which no world can be built.
 pub(crate) fn refused(file: &str, error: BuildError) -> PyErr {
     wrong(format!("{file}: {}", error.key), error.what, CHANGE)
 }
 
-/// A capture that could not be written to its folder.
+/// Returns the exception for a capture that could not be written to its folder.
 pub(crate) fn unwritten(folder: Option<&Path>, (link, error): (String, io::Error)) -> PyErr {
     let path = folder.unwrap_or(Path::new("")).join(format!("{link}.pcapng"));
     let error = PyOSError::new_err((error.raw_os_error(), error.to_string()));

@@ -1,4 +1,4 @@
-//! Calls that others made: a file's bytes in, what it shows out.
+//! Captures of calls of other programs: from a file's bytes to its analysis.
 
 use crate::error::wrong;
 use crate::live::{master, want};
@@ -18,14 +18,14 @@ fn band(band: Band) -> Value {
     json!({ "low": bps(band.low), "rate": bps(band.rate), "high": bps(band.high) })
 }
 
-/// Reads a call's file by its bytes and returns what it shows as JSON. ``controllers`` are the controllers whose
-/// decisions on its reports are computed. ``place`` names the file in errors.
+/// Reads the capture of a call and returns its analysis as JSON. ``controllers`` are the controllers whose decisions on
+/// the call's reports are computed. ``place`` names the file in errors.
 ///
-/// ``options``: ``stream``, an SSRC; ``sender``, the side that the file is of; ``other``, the receiver's file of the
-/// same call; ``send_time_id``, the id of abs-send-time; ``beside``, whether the user named the other flows in its
-/// queue; ``key``, the text of its session's key file.
+/// ``options``: ``stream``, an SSRC; ``sender``, the side at which the capture was taken; ``other``, the receiver's
+/// capture of the same call; ``send_time_id``, the id of abs-send-time; ``beside``, whether the user named the other
+/// flows in its queue; ``key``, the text of its session's key file.
 ///
-/// Raises `UserError` for one that can't be read.
+/// Raises `UserError` for a capture that can't be read.
 #[pyfunction]
 pub(crate) fn call(
     py: Python<'_>,
@@ -47,7 +47,7 @@ pub(crate) fn call(
         };
         call.map(|call| {
             let path = Path::of(&call, beside);
-            let mut all = told(&call, &path);
+            let mut all = analysis(&call, &path);
             all["open"] = controllers.iter().map(|name| (name.clone(), open(&call, &path, name))).collect();
             all
         })
@@ -56,14 +56,14 @@ pub(crate) fn call(
     Ok(read.to_string())
 }
 
-/// What a controller would have decided on the call's reports: when, which rate, by which rule.
+/// Returns the decisions of a controller on the call's reports: times, rates and rules.
 fn open(call: &Call, path: &Path, name: &str) -> Value {
     let since = |at: Time| at.as_secs_f64() - path.begin.as_secs_f64();
     let all = decisions(call, name).unwrap_or_default();
     all.into_iter().map(|(at, rate, rule)| json!([since(at), bps(rate), rule])).collect()
 }
 
-fn told(call: &Call, path: &Path) -> Value {
+fn analysis(call: &Call, path: &Path) -> Value {
     let since = |at: Time| at.as_secs_f64() - path.begin.as_secs_f64();
     let millis = |span: Span| span.as_millis_f64();
     let bins = path.bins.iter().map(|bin| {

@@ -1,4 +1,4 @@
-//! The compiled module `steadycast._core`: a thin shell around the crates. The typed face is the Python package.
+//! The compiled module `steadycast._core`, a thin layer over the crates. The Python package has the typed interface.
 
 mod controller;
 #[cfg(all(target_os = "linux", feature = "real-time"))]
@@ -17,7 +17,7 @@ mod sources;
 
 use pyo3::prelude::*;
 
-/// The compiled part of Steadycast. The worlds of real time need Linux: elsewhere it lacks their names.
+/// The compiled part of Steadycast. The real-time worlds need Linux; on other systems their names are missing.
 #[pymodule]
 #[allow(non_upper_case_globals, reason = "these names are Python's")]
 mod _core {

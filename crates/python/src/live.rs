@@ -51,7 +51,7 @@ fn socket(text: &str) -> PyResult<SocketAddr> {
     text.parse().map_err(|_| wrong(text, "not ADDRESS:PORT", remedy))
 }
 
-/// A browser's offer with the address and the ports for media, or an address.
+/// Reads the destination: a browser's offer with the address and the ports for media, or an address.
 fn to(options: &Bound<'_, PyDict>) -> PyResult<Destination> {
     if !options.contains("offer")? {
         return Ok(Destination::Address(socket(&want::<String>(options, "to")?)?));
@@ -75,24 +75,24 @@ fn format(codec: &str) -> PyResult<PayloadFormat> {
     })
 }
 
-/// The names of the reasons for which a receiver does not use a packet.
+/// Returns the names of the reasons for which a receiver discards a packet.
 #[pyfunction]
 pub(crate) fn unused_reasons() -> Vec<&'static str> {
     UnusedReason::ALL.map(UnusedReason::name).to_vec()
 }
 
-/// Whether a decoder can begin with a frame of a codec.
+/// Whether a decoder can start with this frame.
 #[pyfunction]
 pub(crate) fn is_key_frame(codec: &str, frame: &[u8]) -> PyResult<bool> {
     Ok(steadycast_wire::payload::is_key_frame(format(codec)?, frame))
 }
 
-/// The flow is handed over as JSON.
+/// Returns the exception for a flow, given as JSON, that can't be parsed.
 fn unreadable(error: serde_json::Error) -> PyErr {
     wrong("flow", format!("can't be read ({error})"), "give an object of a flow's keys")
 }
 
-/// The master key in a key file's text.
+/// Returns the master key in the text of a key file.
 pub(crate) fn master(text: Option<&str>) -> PyResult<Option<MasterKey>> {
     let remedy = "make one with: openssl rand -base64 30 > key";
     let none = || wrong("--key-file", "it does not hold 30 bytes in base64", remedy);
@@ -131,14 +131,14 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
     Ok(Medium::Ladder { format, config, ladder: Arc::new(ladder(&table)?), rungs, frames })
 }
 
-/// How long a session may take to say how it goes: its loop looks up at once, unless it is about to end.
+/// Time limit for a session's status. Its loop answers immediately, unless it is about to end.
 const ANSWER: Duration = Duration::from_millis(250);
 
 fn seconds(patience: f64) -> Duration {
     Duration::try_from_secs_f64(patience).unwrap_or_default().min(Duration::from_secs(60))
 }
 
-/// A truth value as Python writes it.
+/// Returns a boolean in Python's spelling.
 const fn python(value: bool) -> &'static str {
     if value { "True" } else { "False" }
 }
@@ -147,7 +147,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a live sender and a live receiver have in common.
+/// The common part of a live sender and a live receiver.
 #[pyclass(frozen, subclass, name = "Session", module = "steadycast._core")]
 pub(crate) struct PySession {
     kind: &'static str,
@@ -165,23 +165,23 @@ impl PySession {
         py.detach(|| self.handle.status(ANSWER)).to_string()
     }
 
-    /// Whether it has ended.
+    /// Whether the session has ended.
     #[getter]
     fn done(&self) -> bool {
         self.handle.done()
     }
 
-    /// Waits for its end, for up to `patience` seconds; whether it has come.
+    /// Waits up to `patience` seconds for the session's end. Returns whether it has ended.
     fn wait(&self, py: Python<'_>, patience: f64) -> bool {
         py.detach(|| self.handle.wait(seconds(patience)))
     }
 
-    /// Has it say BYE and end.
+    /// Makes the session send BYE and end.
     fn stop(&self) {
         self.handle.stop();
     }
 
-    /// Waits for its end, and returns the record.
+    /// Waits for the session's end and returns its record.
     fn finish(&self, py: Python<'_>) -> PyResult<PyRecord> {
         let record = py.detach(|| self.handle.finish()).map_err(refused)?;
         Ok(PyRecord(Mutex::new(record)))
@@ -201,7 +201,7 @@ fn send_options(options: &Bound<'_, PyDict>) -> PyResult<SendOptions> {
     })
 }
 
-/// Checks what a `Sender` of these dicts would check, and opens nothing. Raises UserError.
+/// Checks the arguments of a `Sender` without opening anything. Raises UserError.
 #[pyfunction]
 pub(crate) fn check_sender(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDict>) -> PyResult<()> {
     Sending::check(send_options(options)?, &medium(medium_)?).map_err(refused)
@@ -216,7 +216,7 @@ pub(crate) struct PySender {
 
 #[pymethods]
 impl PySender {
-    /// Begins to send. Raises UserError.
+    /// Starts sending. Raises UserError.
     #[new]
     fn new(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDict>) -> PyResult<PyClassInitializer<Self>> {
         let options = send_options(options)?;
@@ -226,36 +226,36 @@ impl PySender {
             .add_subclass(Self { encoder_queue: sending.encoder_queue.clone(), sending }))
     }
 
-    /// The session description; for a browser the answer.
+    /// The session description; for a browser, the SDP answer.
     #[getter]
     fn sdp(&self) -> &str {
         &self.sending.sdp
     }
 
-    /// The receiver of this name is not heard any more.
+    /// Ignores the reports of the receiver of this name from now on.
     fn exclude(&self, name: &str) {
         self.sending.exclude(name);
     }
 
-    /// All receivers are heard again.
+    /// Stops ignoring receivers.
     fn admit_all(&self) {
         self.sending.admit_all();
     }
 
-    /// Lower and upper limit of the rate from now on, in bit/s.
+    /// Sets the lower and the upper limit of the rate in bit/s.
     #[pyo3(signature = (floor=None, cap=None))]
     fn limit(&self, floor: Option<u64>, cap: Option<u64>) {
         self.sending.limit(floor.map(Rate::bps), cap.map(Rate::bps));
     }
 
-    /// The lower limit, in bit/s, or `None` where it can't be moved.
+    /// The lower limit in bit/s; `None` if it can't be changed.
     #[getter]
     fn floor(&self) -> Option<u64> {
         self.sending.floor().map(Rate::as_bps)
     }
 
-    /// For an encoder: the next job as (picture, first, quantizer, place of its size), `None` when there is none after
-    /// `patience` seconds, `False` when there will be none any more.
+    /// Waits up to `patience` seconds for the encoder's next job. Returns (picture, first, quantizer, index of its
+    /// size), `None` if there is no job yet, or `False` if the session has ended.
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
         let patience = seconds(patience);
         let next = py.detach(|| {
@@ -270,21 +270,21 @@ impl PySender {
         }
     }
 
-    /// For an encoder: an access unit of picture number `picture`; `kind` is 0, 1 or 2 for I, P and B.
+    /// Adds an encoder's access unit of the picture number `picture`; `kind` is 0, 1 or 2 for I, P and B.
     fn push(&self, picture: u32, kind: u8, quantizer: u8, data: Vec<u8>) {
         if let Some(encoder_queue) = &self.encoder_queue {
             encoder_queue.push(EncodedFrame { picture, kind: frame_kind(kind), quantizer, bytes: data });
         }
     }
 
-    /// For an encoder: its source has passed over this many pictures that no later one tells of.
+    /// Reports the number of pictures that the source skipped and that no later call reports.
     fn passed(&self, pictures: u32) {
         if let Some(encoder_queue) = &self.encoder_queue {
             encoder_queue.passed(pictures);
         }
     }
 
-    /// For an encoder: its source has no more pictures.
+    /// Reports that the source has no more pictures.
     fn end(&self) {
         if let Some(encoder_queue) = &self.encoder_queue {
             encoder_queue.end();
@@ -292,7 +292,7 @@ impl PySender {
     }
 }
 
-/// Widths and heights that are believed: more would be memory for nothing.
+/// Valid widths and heights; larger ones would allocate memory for an implausible description.
 const SIDES: std::ops::RangeInclusive<u32> = 16..=16_384;
 
 /// A live receiver. `options` is a dict; see `steadycast.live.receive`.
@@ -307,7 +307,7 @@ pub(crate) struct PyReceiver {
 
 #[pymethods]
 impl PyReceiver {
-    /// Begins to receive. Raises UserError.
+    /// Starts receiving. Raises UserError.
     #[new]
     fn new(options: &Bound<'_, PyDict>) -> PyResult<PyClassInitializer<Self>> {
         let text: Option<String> = want(options, "sdp")?;
@@ -379,13 +379,13 @@ impl PyReceiver {
         self.description.format.map(PayloadFormat::codec)
     }
 
-    /// The payload types that its description offers, or `None` without one.
+    /// The payload types of the session description; `None` without one.
     #[getter]
     fn offered(&self) -> Option<&str> {
         self.offered.as_deref()
     }
 
-    /// The encoding, the payload type and the clock in Hz of what its description offers at another clock than 90 kHz.
+    /// The encoding, the payload type and the clock rate in Hz of an offered format whose clock is not 90 kHz.
     #[getter]
     fn other_clock(&self) -> Option<(String, u8, String)> {
         self.other_clock.clone()
@@ -397,13 +397,13 @@ impl PyReceiver {
         PyBytes::new(py, &self.description.config)
     }
 
-    /// Where it listens.
+    /// The local address.
     #[getter]
     fn address(&self) -> String {
         self.description.address.to_string()
     }
 
-    /// Width and height at which pictures are to be shown, as far as the sender says it.
+    /// The display width and height, if the sender has announced them.
     #[getter]
     fn size(&self) -> Option<(u32, u32)> {
         let (width, height) = self.description.private_value("size")?.split_once('x')?;
@@ -411,19 +411,19 @@ impl PyReceiver {
         Some((side(width)?, side(height)?))
     }
 
-    /// The controller that the sender names, or `None`.
+    /// The controller's name, if the sender has announced it.
     #[getter]
     fn controller(&self) -> Option<String> {
         self.description.private_value("controller").map(str::to_owned)
     }
 
-    /// Begins to keep the frames that arrive, so that `frames` can return them.
+    /// Starts to queue arriving frames for `frames`.
     fn want_frames(&self) {
         self.frame_queue.want();
     }
 
-    /// The frames that have come, as (ticks, damaged, whole, arrival in s, bytes); an empty list after `patience`
-    /// seconds without any, `None` when there will be none any more.
+    /// Waits up to `patience` seconds for frames. Returns a list of (ticks, damaged, whole, arrival in s, bytes), empty
+    /// if none arrived, or `None` if the session has ended.
     fn frames<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Option<Bound<'py, PyList>>> {
         let patience = seconds(patience);
         let Some(frames) = py.detach(|| self.frame_queue.take(patience)) else { return Ok(None) };
@@ -435,7 +435,7 @@ impl PyReceiver {
     }
 }
 
-/// What a live session has left behind.
+/// The record of a live session.
 #[pyclass(frozen, name = "LiveRecord", module = "steadycast._core")]
 pub(crate) struct PyRecord(Mutex<LiveRecord>);
 
@@ -446,24 +446,24 @@ impl PyRecord {
         format!("LiveRecord(end_s={}, silent={})", record.now.as_secs_f64(), python(record.silent()))
     }
 
-    /// summary.json, without what needs pixels.
+    /// Returns summary.json, without the figures that need pixels.
     fn summary(&self, complete: bool) -> String {
         locked(&self.0).summary(complete).to_string()
     }
 
-    /// Whether this is a receiver's, and nothing ever came.
+    /// Whether this is a receiver's record and no packet arrived.
     #[getter]
     fn silent(&self) -> bool {
         locked(&self.0).silent()
     }
 
-    /// The session as a scenario file.
+    /// The session as the text of a scenario file.
     #[getter]
     fn toml(&self) -> String {
         locked(&self.0).toml().to_owned()
     }
 
-    /// A table of the record, as a simulation's.
+    /// A table of the record. See `Simulation.table`.
     fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
         columns(py, locked(&self.0).table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?)
     }

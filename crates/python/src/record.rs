@@ -5,7 +5,7 @@ use steadycast_endpoints::Freezes;
 use steadycast_record::{Better, COLUMNS, FIGURES, Figures, Of, Parts};
 use steadycast_units::Span;
 
-/// All figures, in the order in which tables show them.
+/// Returns all figures, in the order in which tables show them.
 #[pyfunction]
 pub(crate) fn figures(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
@@ -32,14 +32,14 @@ pub(crate) fn figures(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(list)
 }
 
-/// The numbers of a summary by their paths: JSON to JSON. Raises ValueError for what is no JSON.
+/// Returns the numbers of a summary by path, from JSON to JSON. Raises ValueError if the text is not JSON.
 #[pyfunction]
 pub(crate) fn flat(summary: &str) -> PyResult<String> {
     let summary = serde_json::from_str(summary).map_err(|e| PyValueError::new_err(e.to_string()))?;
     Ok(serde_json::Value::from(steadycast_record::flat(&summary)).to_string())
 }
 
-/// All columns of all tables, in their order.
+/// Returns all columns of all tables, in order.
 #[pyfunction]
 pub(crate) fn columns(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
@@ -55,21 +55,21 @@ pub(crate) fn columns(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(list)
 }
 
-/// The median of numbers; `None` without any.
+/// Returns the median; `None` without values.
 #[pyfunction]
 pub(crate) fn median(values: Vec<f64>) -> Option<f64> {
     steadycast_record::median(&values)
 }
 
-/// The coefficient of variation of numbers, by the sample's standard deviation; `None` for fewer than two or a mean of
-/// zero.
+/// Returns the coefficient of variation, by the sample's standard deviation; `None` for fewer than two values or a mean
+/// of zero.
 #[pyfunction]
 pub(crate) fn variation(values: Vec<f64>) -> Option<f64> {
     steadycast_record::variation(&values)
 }
 
-/// Freezes as figures of a receiver, in JSON: of display slots, whether a new picture appears in it and how long it
-/// lasts.
+/// Returns a receiver's freeze figures as JSON. `slots` are its display slots: whether a new picture appears. `lasts_s`
+/// are their durations.
 #[pyfunction]
 pub(crate) fn freezes(slots: Vec<bool>, lasts_s: Vec<f64>) -> String {
     let mut into = Figures::new(Of::Receiver);

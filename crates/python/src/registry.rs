@@ -6,7 +6,7 @@ use steadycast_control::promise::SESSION;
 use steadycast_control::registry::{ALL, Mode, Param, Value, Values, Within};
 use steadycast_units::Rate;
 
-/// All controllers, in the registry's order.
+/// Returns all controllers, in the registry's order.
 #[pyfunction]
 pub(crate) fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
@@ -34,19 +34,19 @@ pub(crate) fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
             params.append(param(py, p)?)?;
         }
         entry.set_item("params", params)?;
-        entry.set_item("promises", told(c.promises))?;
+        entry.set_item("promises", promise_list(c.promises))?;
         list.append(entry)?;
     }
     Ok(list)
 }
 
-/// The promises of the session, whichever controller runs in it, each with what is promised.
+/// Returns the invariants of a session with any controller: ids and descriptions.
 #[pyfunction]
 pub(crate) fn promises() -> Vec<(&'static str, &'static str)> {
-    told(SESSION)
+    promise_list(SESSION)
 }
 
-fn told(promises: &[&'static Promise]) -> Vec<(&'static str, &'static str)> {
+fn promise_list(promises: &[&'static Promise]) -> Vec<(&'static str, &'static str)> {
     promises.iter().map(|promise| (promise.id, promise.about)).collect()
 }
 
@@ -74,7 +74,7 @@ fn object(py: Python<'_>, value: Value) -> PyResult<Bound<'_, PyAny>> {
     match value {
         Value::Number(n) => n.into_bound_py_any(py),
         Value::Switch(on) => on.into_bound_py_any(py),
-        // Zero means "not set".
+        // A rate of zero means "not set".
         Value::Rate(Rate::ZERO) => Ok(py.None().into_bound(py)),
         Value::Choice(_) | Value::Rate(_) | Value::Span(_) => value.to_string().into_bound_py_any(py),
     }

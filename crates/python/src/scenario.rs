@@ -4,13 +4,13 @@ use pyo3::types::{PyDict, PyList};
 use std::path::{Path, PathBuf};
 use steadycast_scenario::{Document, FlowKind, Fps, Loaded, Media, Problem, Problems, Scenario};
 
-/// JSON Schema of the scenario format.
+/// Returns the JSON Schema of the scenario format.
 #[pyfunction]
 pub(crate) fn schema() -> String {
     steadycast_scenario::schema().to_string()
 }
 
-/// JSON Schema of the experiment format.
+/// Returns the JSON Schema of the experiment format.
 #[pyfunction]
 pub(crate) fn experiment_schema() -> String {
     steadycast_scenario::experiment_schema().to_string()
@@ -23,8 +23,8 @@ pub(crate) fn experiment(py: Python<'_>, text: &str, file: &str) -> PyResult<Str
     read.map(|content| content.to_string()).map_err(|problems| error::problems(py, &problems.0))
 }
 
-/// The network of this name, as a table on one line of TOML: what its file says, with absolute paths, and `flow`, the
-/// TCP flows that it adds. Paths begin at `folder`, names are looked for in `networks`. Raises Problems.
+/// Returns the content of the network of this name as a table on one line of TOML, with absolute paths, and `flow`: the
+/// TCP flows that it adds. Relative paths start in `folder`; names are looked up in `networks`. Raises Problems.
 #[pyfunction]
 pub(crate) fn network(py: Python<'_>, name: &str, folder: PathBuf, networks: PathBuf) -> PyResult<String> {
     steadycast_scenario::network(name, &folder, &networks).map_err(|problems| error::problems(py, &problems.0))
@@ -81,14 +81,14 @@ pub(crate) fn listed<'py>(py: Python<'py>, problems: &[Problem]) -> PyResult<Bou
 #[pyclass(frozen, name = "Scenario", module = "steadycast._core")]
 pub(crate) struct PyScenario {
     pub(crate) loaded: Loaded,
-    /// What errors call it: its file.
+    /// The name of its file, for errors.
     pub(crate) file: String,
 }
 
 #[pymethods]
 impl PyScenario {
-    /// Reads a scenario: a file, or `text` (TOML, or JSON) as if it stood at `path`. Networks are looked
-    /// for by their names in `networks`. Raises Problems.
+    /// Reads a scenario: the file `path`, or `text` (TOML, or JSON) as its content. Networks are looked up by name in
+    /// `networks`. Raises Problems.
     #[new]
     #[pyo3(signature = (path, sets, text=None, json=false, networks=None))]
     fn new(
@@ -109,12 +109,12 @@ impl PyScenario {
         format!("Scenario({:?}, seed={}, flows={})", scenario.name, scenario.seed.0, scenario.flows.len())
     }
 
-    /// The scenario with all defaults, as TOML.
+    /// Returns the scenario with all defaults as TOML.
     fn toml(&self) -> String {
         self.loaded.resolved_toml()
     }
 
-    /// What is allowed but probably not meant, in sentences.
+    /// Returns its warnings: settings that are valid but probably not intended.
     fn warnings(&self) -> Vec<String> {
         self.loaded.warnings.iter().map(ToString::to_string).collect()
     }
@@ -134,7 +134,7 @@ impl PyScenario {
         &self.loaded.sha256
     }
 
-    /// How many flows it has.
+    /// The number of flows.
     #[getter]
     fn flows(&self) -> usize {
         self.scenario().flows.len()
@@ -145,18 +145,18 @@ impl PyScenario {
         self.scenario().duration.as_secs_f64()
     }
 
-    /// What must hold at the end: (path, min, max).
+    /// Returns its expectations: (path, min, max).
     fn expectations(&self) -> Vec<(String, Option<f64>, Option<f64>)> {
         self.scenario().expect.iter().map(|e| (e.that.clone(), e.min, e.max)).collect()
     }
 
-    /// Names of links whose packets are to be captured.
+    /// Returns the names of the links whose packets are captured.
     fn captured(&self) -> Vec<String> {
         let scenario = self.scenario();
         scenario.record.pcap.iter().map(|l| scenario.links[l.0 as usize].name.clone()).collect()
     }
 
-    /// The video flows: what each needs before it can run.
+    /// Returns the video flows, with the inputs that each needs before it can run.
     fn videos<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for flow in &self.scenario().flows {

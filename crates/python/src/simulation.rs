@@ -21,18 +21,18 @@ use steadycast_units::{Span, Time};
 /// A run of a scenario.
 #[pyclass(frozen, name = "Simulation", module = "steadycast._core")]
 pub(crate) struct PySimulation {
-    /// Behind a lock because its halves are for one thread at a time.
+    /// Behind a lock because its halves are not `Sync`.
     simulation: Mutex<Simulation>,
     guests: Guests,
-    /// Where captures go.
+    /// The folder for captures.
     captures: OnceLock<PathBuf>,
 }
 
 #[pymethods]
 impl PySimulation {
-    /// Makes a scenario's world. `ladders`: flow → dict of fps (a pair), gop, doubling, qs, kinds, display and sizes
-    /// (uint8, uint32 and 2-D uint32 arrays). `controllers`: flow → a class, or a list of a
-    /// program's words. Raises UserError.
+    /// Builds a scenario's world. `ladders`: flow → dict of fps (a pair), gop, doubling, qs, kinds, display and sizes
+    /// (uint8, uint32 and 2-D uint32 arrays). `controllers`: flow → a class, or a program's command as a list. Raises
+    /// UserError.
     #[new]
     fn new(scenario: &PyScenario, ladders: &Bound<'_, PyDict>, controllers: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (inputs, guests) = inputs(scenario.scenario(), ladders, controllers)?;
@@ -42,12 +42,13 @@ impl PySimulation {
     }
 
     fn __repr__(&self) -> String {
-        // Not to be waited for: while it runs it needs the interpreter now and then.
+        // The lock is not waited for: a running simulation needs the interpreter now and then, which would be a
+        // deadlock.
         let Ok(simulation) = self.simulation.try_lock() else { return "Simulation(running)".into() };
         format!("Simulation(at_s={}, end_s={})", simulation.now().as_secs_f64(), simulation.end().as_secs_f64())
     }
 
-    /// Has the packets of the links that the scenario captures written to `folder`/LINK.pcapng while it runs. Raises
+    /// Writes the packets of the links that the scenario captures to `folder`/LINK.pcapng during the run. Raises
     /// UnwrittenError.
     fn capture(&self, folder: PathBuf) -> PyResult<()> {
         let folder = self.captures.get_or_init(|| folder);
@@ -55,9 +56,9 @@ impl PySimulation {
         self.locked().capture(|link| Ok(Box::new(File::create(named(link))?))).map_err(|e| unwritten(Some(folder), e))
     }
 
-    /// Runs to the end. `progress(done_s, of_s)` is called now and then, and may raise to stop the run; Ctrl-C stops it
-    /// with KeyboardInterrupt. Returns whether the end was reached. Raises UserError for a mistake in a user's
-    /// class, UnwrittenError for a capture.
+    /// Runs to the end. `progress(done_s, of_s)` is called now and then, and can raise to stop the run; Ctrl-C stops it
+    /// with KeyboardInterrupt. Returns whether the end was reached. Raises UserError for a mistake in a user's class,
+    /// UnwrittenError for a capture.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
         let mut asking = Asking::new(&self.guests.fault, progress, ASKED);
         let complete = py.detach(|| {
@@ -71,8 +72,8 @@ impl PySimulation {
         Ok(complete)
     }
 
-    /// Runs to a time in seconds, or to the end, and waits there. Returns whether the end was reached. Raises UserError
-    /// for a mistake in a user's class.
+    /// Runs to a time in seconds, or to the end, and pauses there. Returns whether the end was reached. Raises
+    /// UserError for a mistake in a user's class.
     fn run_to(&self, py: Python<'_>, until_s: f64) -> PyResult<bool> {
         let until = Time::ZERO + Span::from_secs_f64(until_s);
         let reached = py.detach(|| self.locked().run_to(until));
@@ -80,42 +81,42 @@ impl PySimulation {
         Ok(reached)
     }
 
-    /// summary.json of the run so far, without what needs pixels.
+    /// Returns summary.json of the run so far, without the figures that need pixels.
     fn summary(&self, complete: bool) -> String {
         self.locked().record().tree(complete).into_json()
     }
 
-    /// The summary's `record_sha256`, and its numbers by their paths as a JSON object.
+    /// Returns the summary's `record_sha256`, and its numbers by path as a JSON object.
     fn figures(&self, complete: bool) -> (String, String) {
         let summary = self.locked().summary(complete);
         let sha256 = summary["record_sha256"].as_str().unwrap_or_default().to_owned();
         (sha256, serde_json::Value::from(steadycast_record::flat(&summary)).to_string())
     }
 
-    /// What programs that steer flows have written to stderr: (flow, bytes).
+    /// Returns the stderr of the programs that control flows: (flow, bytes).
     fn logs<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
         self.guests.logs(py)
     }
 
-    /// Packets that have left a link so far.
+    /// Number of packets that have left a link so far.
     #[getter]
     fn hops(&self) -> u64 {
         self.locked().hops()
     }
 
-    /// A table of the record: a list of (name, kind, content); kind "f64" or "i64" with bytes, or "text" with (bytes of
-    /// u32 codes, texts).
+    /// Returns a table of the record as a list of (name, kind, content): kind "f64" or "i64" with bytes, or "text" with
+    /// (bytes of u32 codes, texts).
     fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
         let table = self.locked().table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
         columns(py, table)
     }
 }
 
-/// Asks Python now and then whether a run is to go on.
+/// Calls Python now and then to find out whether a run continues.
 pub(crate) struct Asking<'a> {
     fault: &'a FaultSlot,
     progress: Option<Py<PyAny>>,
-    /// Python is asked each time after this many.
+    /// Python is called once per this number of calls of `go_on`.
     every: u32,
     asked: u32,
     stopped: Option<PyErr>,
@@ -126,7 +127,7 @@ impl<'a> Asking<'a> {
         Self { fault, progress, every, asked: 0, stopped: None }
     }
 
-    /// Whether the run goes on at `now`.
+    /// Whether the run continues at `now`.
     pub(crate) fn go_on(&mut self, now: Time, end: Time) -> bool {
         if self.fault.is_set() {
             return false;
@@ -143,24 +144,24 @@ impl<'a> Asking<'a> {
         go_on.map_err(|e| self.stopped = Some(e)).is_ok()
     }
 
-    /// The run is over: what stopped it, or a mistake in a user's class.
+    /// Ends the run; returns the error that stopped it, or a mistake in a user's class.
     pub(crate) fn over(self) -> PyResult<()> {
         self.stopped.map_or_else(|| self.fault.take().map_or(Ok(()), |fault| Err(fault_error(fault))), Err)
     }
 }
 
-/// What users' controllers leave behind in a run.
+/// The state of users' controllers in a run.
 #[derive(Default)]
 pub(crate) struct Guests {
-    /// A mistake in one of them.
+    /// The first fault of a controller.
     pub(crate) fault: FaultSlot,
-    /// Those that are programs, by their flows.
+    /// The controllers that are programs, by flow.
     #[cfg(unix)]
     programs: Vec<(String, Arc<Program>)>,
 }
 
 impl Guests {
-    /// What the programs have written to stderr, by their flows.
+    /// Returns the stderr of the programs, by flow.
     pub(crate) fn logs<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
         #[cfg(unix)]
         return self.programs.iter().map(|(flow, program)| (flow.clone(), PyBytes::new(py, &program.log()))).collect();
@@ -168,7 +169,7 @@ impl Guests {
         Vec::new()
     }
 
-    /// What makes the halves of a flow's controller: a class, or the words of a program.
+    /// Returns the factory of a flow's controller, which is a class or a program's command.
     fn factory(&mut self, flow: &str, video: &Video, guest: Bound<'_, PyAny>) -> PyResult<Arc<dyn Factory>> {
         let fault = self.fault.clone();
         let Ok(words) = guest.cast::<PyList>() else {
@@ -188,7 +189,7 @@ impl Guests {
     }
 }
 
-/// What a world needs besides the scenario.
+/// Returns the inputs of a world in addition to the scenario.
 pub(crate) fn inputs(
     scenario: &Scenario,
     ladders: &Bound<'_, PyDict>,
@@ -208,7 +209,7 @@ pub(crate) fn inputs(
     Ok((inputs, guests))
 }
 
-/// A mistake in a user's controller, as Python has it.
+/// Returns the exception for a fault of a user's controller.
 fn fault_error(fault: Fault) -> PyErr {
     match fault {
         Fault::Interrupted => PyKeyboardInterrupt::new_err(()),
@@ -216,17 +217,17 @@ fn fault_error(fault: Fault) -> PyErr {
     }
 }
 
-/// The interpreter is asked whether to go on every so many times that the simulation asks.
+/// The simulation calls back after each batch of events; the interpreter is asked at every 16th of these calls.
 const ASKED: u32 = 16;
 
 impl PySimulation {
     fn locked(&self) -> MutexGuard<'_, Simulation> {
-        // A panic inside has been reported; what the simulation holds is still the record up to then.
+        // A panic inside has been reported; the content is still the record up to then.
         self.simulation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A table as Python takes it.
+/// Converts a table for Python.
 pub(crate) fn columns(py: Python<'_>, table: Table) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
     for (column, values) in table {
@@ -247,7 +248,7 @@ fn packed<'py, T: Copy, const N: usize>(py: Python<'py>, values: &[T], bytes: fn
     PyBytes::new(py, &all)
 }
 
-/// A frame's kind by its number.
+/// Returns the frame type of a number.
 pub(crate) const fn frame_kind(number: u8) -> FrameKind {
     match number {
         0 => FrameKind::I,
@@ -256,12 +257,12 @@ pub(crate) const fn frame_kind(number: u8) -> FrameKind {
     }
 }
 
-/// What a step of a quantizer means, of which this many double the step size; `None`: it is in proportion.
+/// Returns the scale of a quantizer: logarithmic if `doubling` steps double the step size, linear if it is `None`.
 pub(crate) fn scale(doubling: Option<u8>) -> Scale {
     doubling.map_or(Scale::Linear, Scale::Logarithmic)
 }
 
-/// A frame table that Python has made.
+/// Converts a frame table from Python.
 pub(crate) fn ladder(table: &Bound<'_, PyDict>) -> PyResult<Ladder> {
     let py = table.py();
     let get = |key: &str| table.get_item(key)?.ok_or_else(|| PyKeyError::new_err(key.to_owned()));

@@ -1,4 +1,4 @@
-//! From which sources this module was compiled, as the build script hashed them.
+//! Hashes of the sources of this module, from the build script.
 
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 
 const _: () = assert!(EACH.len() == ALL.len(), "the build script reads the registry's list line by line");
 
-/// SHA-256 of all sources but the controllers', and of each controller's own by its name.
+/// Returns the hash of all sources but the controllers', and the hash of each controller's sources by name.
 #[pyfunction]
 pub(crate) fn sources() -> (&'static str, BTreeMap<&'static str, &'static str>) {
     (REST, ALL.iter().map(|c| c.name).zip(EACH).collect())

@@ -1,10 +1,10 @@
-//! The tables of a run: the list of their columns, and what writes them.
+//! The tables of a run: the list of their columns, and the writer of their rows.
 
 use crate::Unit;
 use std::collections::BTreeMap;
 use steadycast_units::Span;
 
-/// What a column holds.
+/// The type of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Real,
@@ -17,19 +17,19 @@ enum Kind {
 pub struct Column {
     /// The table's name.
     pub table: &'static str,
-    /// Its own name there.
+    /// The column's name in its table.
     pub name: &'static str,
-    /// What its values are counted in.
+    /// The unit of its values.
     pub unit: Unit,
-    /// Their meaning.
+    /// The meaning of its values.
     pub about: &'static str,
     place: usize,
     kind: Kind,
-    /// Written only after pictures were measured, by the code that measures them.
+    /// Whether it is written only after the pictures have been measured, by the code that measures them.
     pub measured: bool,
 }
 
-/// Declares the handles of each table's columns, and the list of all of them.
+/// Declares a constant for each column of each table, and the list of all columns.
 macro_rules! columns {
     ($($(#[$doc:meta])* $table:ident { $($name:ident: $kind:ident = $key:literal, $unit:ident, $about:expr;)* })*) => {
         $(
@@ -48,14 +48,14 @@ macro_rules! columns {
                 )*
             }
         )*
-        /// All columns that a world writes, table by table, in their order.
+        /// All columns that a world writes, by table, in order.
         const WRITTEN: &[Column] = &[$($($table::$name,)*)*];
     };
 }
 
 columns! {
-    /// Columns of `rates`: per interval of the record, for each flow's source what it sent, and for each receiver what
-    /// arrived.
+    /// Columns of `rates`: per interval of the record, the data that each flow's source sent and that each receiver
+    /// received.
     rates {
         T: Real = "t_s", Seconds, "The interval's begin.";
         FLOW: Text = "flow", Text, "The flow's name.";
@@ -72,7 +72,7 @@ columns! {
         PLAYOUT: Real = "playout_ms", Millis, "The play-out delay at the interval's end; null where frames are \
             waited for.";
     }
-    /// Columns of `decisions`: what each controller decided and each receiver's half reported, and why.
+    /// Columns of `decisions`: the decisions of each controller and the reports of each receiver, with their reasons.
     decisions {
         T: Real = "t_s", Seconds, "When.";
         FLOW: Text = "flow", Text, "The flow's name.";
@@ -85,7 +85,7 @@ columns! {
         LIMIT: Text = "limit", Text, "What holds the rate: start, network, encoder, cap or floor; null at receivers.";
         BY: Text = "by", Text, "The receiver whose report led to the decision.";
     }
-    /// Columns of `frames`: what became of each frame at each receiver.
+    /// Columns of `frames`: the outcome of each frame at each receiver.
     frames {
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The receiver's node.";
@@ -134,7 +134,7 @@ columns! {
         SSTHRESH: Real = "ssthresh_packets", Number, "Slow-start threshold in packets; null while it is infinite.";
         SRTT: Real = "srtt_ms", Millis, "Smoothed round-trip time.";
     }
-    /// Columns of `moves`: which receiver of a simulcast went from which group to which.
+    /// Columns of `moves`: the changes of a simulcast's receivers between groups.
     moves {
         T: Real = "t_s", Seconds, "When.";
         SIMULCAST: Text = "simulcast", Text, "The simulcast's name.";
@@ -145,7 +145,7 @@ columns! {
         AGAINST: Real = "against_bps", Rate, "The rate that it was compared with.";
         WHY: Text = "why", Text, "The rule.";
     }
-    /// Columns of `packets`: the packets of flows that the scenario records one by one.
+    /// Columns of `packets`: the packets of the flows that the scenario records individually.
     packets {
         T: Real = "t_s", Seconds, "When it left or arrived.";
         DIR: Text = "dir", Text, "s where it was sent, r where it was received.";
@@ -159,8 +159,8 @@ columns! {
         ECN: Whole = "ecn", Number, "3 where it was marked on the way (CE), otherwise 0.";
         DELAY: Real = "owd_ms", Millis, "One-way delay; null where it was sent.";
     }
-    /// Columns of `wire`: in the emulated world each datagram from and to the hosts that are tapped, whoever sent it. A
-    /// row for each arrival, and one for each datagram without any.
+    /// Columns of `wire`: in the emulated world, each datagram from and to the recorded hosts, including those of other
+    /// programs. A row for each arrival, and one for each datagram that did not arrive.
     wire {
         NUMBER: Whole = "number", Count, "How many datagrams had been sent before it in the network; its copies have \
             the same.";
@@ -185,7 +185,7 @@ columns! {
     }
 }
 
-/// Columns that are put behind those of `frames` once pictures were measured.
+/// Columns that are appended to `frames` after the pictures have been measured.
 const fn measured(name: &'static str, unit: Unit, kind: Kind, about: &'static str) -> Column {
     Column { table: "frames", name, unit, about, place: usize::MAX, kind, measured: true }
 }
@@ -209,21 +209,21 @@ const fn listed() -> [Column; LISTED] {
     all
 }
 
-/// All columns of all tables, those of one table in their order; what takes pixels comes last.
+/// All columns of all tables, by table, in order. Columns that need measured pictures are last.
 pub const COLUMNS: &[Column] = &listed();
 
 /// The values of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// Real numbers; NaN where there is none.
+    /// Real numbers; NaN if absent.
     Real(Vec<f64>),
-    /// Whole numbers; −1 where there is none.
+    /// Whole numbers; −1 if absent.
     Whole(Vec<i64>),
-    /// Texts, each by its place in a list; `u32::MAX` where there is none.
+    /// Texts as indexes into a list; `u32::MAX` if absent.
     Text {
-        /// The place of each row's text.
+        /// The index of each row's text.
         codes: Vec<u32>,
-        /// All texts.
+        /// All distinct texts.
         texts: Vec<String>,
     },
 }
@@ -238,17 +238,17 @@ impl Values {
     }
 }
 
-/// A table that is being written: its columns have one length after each [`Table::end_row`].
+/// A table that is being written. All columns have the same length after each [`Table::end_row`].
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<(&'static Column, Values)>,
-    /// For columns of texts where each text stands.
+    /// For each column, the indexes of its texts.
     places: Vec<BTreeMap<String, u32>>,
     rows: usize,
 }
 
 impl Table {
-    /// The table of this name, without rows; `None` for a name that no table has.
+    /// Returns the table of this name, without rows; `None` if no such table exists.
     pub fn called(name: &str) -> Option<Self> {
         let empty = |column: &'static Column| {
             let values = match column.kind {
@@ -263,7 +263,7 @@ impl Table {
         (!columns.is_empty()).then_some(Self { columns, places, rows: 0 })
     }
 
-    /// The present row's real number; what is not finite is absent.
+    /// Sets a real number in the current row. A value that is not finite counts as absent.
     #[inline]
     pub fn real(&mut self, column: &Column, value: impl Into<Option<f64>>) {
         if let Values::Real(values) = self.values(column) {
@@ -271,12 +271,12 @@ impl Table {
         }
     }
 
-    /// The present row's span, in milliseconds.
+    /// Sets a span in the current row, in milliseconds.
     pub fn millis(&mut self, column: &Column, value: impl Into<Option<Span>>) {
         self.real(column, value.into().map(Span::as_millis_f64));
     }
 
-    /// The present row's whole number.
+    /// Sets a whole number in the current row.
     #[inline]
     pub fn whole(&mut self, column: &Column, value: i64) {
         if let Values::Whole(values) = self.values(column) {
@@ -284,7 +284,7 @@ impl Table {
         }
     }
 
-    /// The present row's text.
+    /// Sets a text in the current row.
     pub fn text(&mut self, column: &Column, text: &str) {
         let Some(places) = self.places.get_mut(column.place) else { return };
         let next = places.len() as u32;
@@ -301,7 +301,7 @@ impl Table {
         }
     }
 
-    /// Ends the present row: what it did not say is absent.
+    /// Ends the current row. Columns that were not set are absent in it.
     pub fn end_row(&mut self) {
         self.rows += 1;
         for (column, values) in &mut self.columns {
@@ -322,12 +322,12 @@ impl Table {
         values
     }
 
-    /// How many rows it has.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// A column's values by its name.
+    /// Returns a column's values by its name.
     pub fn get(&self, name: &str) -> Option<&Values> {
         self.columns.iter().find(|(column, _)| column.name == name).map(|(_, values)| values)
     }

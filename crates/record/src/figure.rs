@@ -1,7 +1,7 @@
 use serde_json::{Map, Value, json};
 use steadycast_units::{Span, Spread};
 
-/// Declares an enum whose values have a name each.
+/// Declares an enum whose variants have a name each.
 macro_rules! named {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $value:ident = $word:literal,)* }) => {
         $(#[$about])*
@@ -11,7 +11,7 @@ macro_rules! named {
         }
 
         impl $name {
-            /// Its name, as the reference has it.
+            /// Returns its name in the reference.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $word,)*
@@ -22,7 +22,7 @@ macro_rules! named {
 }
 
 named! {
-    /// What a figure says something about: where in `summary.json` it stands.
+    /// The object that a figure describes: its place in `summary.json`.
     Of {
         /// The run: the summary itself.
         Run = "run",
@@ -36,17 +36,17 @@ named! {
         Simulcast = "simulcast",
         /// A receiver of a simulcast: an element of a simulcast's `receivers`.
         Viewer = "viewer",
-        /// A promise that the run checks: an element of `invariants`.
+        /// An invariant that the run checks: an element of `invariants`.
         Invariant = "invariant",
         /// An expectation of the scenario: an element of `expect`.
         Expectation = "expectation",
-        /// What the run cost: `cost.json`, not the summary.
+        /// The run's cost: `cost.json`, not the summary.
         Cost = "cost",
     }
 }
 
 named! {
-    /// What a value is counted in.
+    /// The unit of a value.
     Unit {
         /// A text.
         Text = "text",
@@ -56,13 +56,13 @@ named! {
         List = "list",
         /// A number without a unit.
         Number = "number",
-        /// A whole number of things.
+        /// A count.
         Count = "count",
         /// Bits of IP packets per second.
         Rate = "bit/s",
         /// Bytes.
         Bytes = "bytes",
-        /// A share of one.
+        /// A share between 0 and 1.
         Share = "share of 1",
         /// Milliseconds.
         Millis = "ms",
@@ -76,25 +76,25 @@ named! {
 }
 
 impl Unit {
-    /// Whether a value in it is a number, of which something can be expected.
+    /// Whether its values are numbers, to which expectations can refer.
     pub const fn is_number(self) -> bool {
         !matches!(self, Self::Text | Self::Flag | Self::List)
     }
 }
 
-/// Which of two values of a figure is the better one.
+/// The direction in which a figure improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// The higher one.
+    /// The higher value is better.
     Higher,
-    /// The lower one.
+    /// The lower value is better.
     Lower,
-    /// That depends.
+    /// Neither direction is better by itself.
     Neither,
 }
 
 named! {
-    /// Which flows, receivers and runs have a figure.
+    /// The flows, receivers and runs that have a figure.
     When {
         /// All.
         Always = "",
@@ -104,17 +104,17 @@ named! {
         Tcp = "TCP",
         /// TCP with transfers that end.
         Transfers = "TCP whose transfers end",
-        /// Flows whose source has nothing to send at times, or in the end.
+        /// Flows whose source has periods without data, or a finite amount of data.
         Pauses = "flows whose source pauses: on/off sources, TCP with transfers",
-        /// What is not TCP.
+        /// All flows but TCP.
         Datagrams = "all but TCP",
         /// Videos that are made of frames: all media but `greedy`.
         Frames = "videos with frames: all media but \"greedy\"",
-        /// Videos whose lost packets are sent again.
+        /// Videos whose lost packets are retransmitted.
         Repaired = "videos whose lost packets are sent again",
-        /// Videos whose controller's probes are filled up.
+        /// Videos whose controller's probes are filled with padding.
         Padded = "videos with padding",
-        /// Videos whose packets leave as ECN-capable.
+        /// Videos whose packets are ECN-capable.
         EcnCapable = "videos sent as ECN-capable",
         /// Videos with pixels (`clip` and `synthetic`), when pictures are measured.
         Pictures = "videos with pixels (media \"clip\" or \"synthetic\"), when pictures are measured",
@@ -127,10 +127,10 @@ named! {
     }
 }
 
-/// The keys below a figure's own.
+/// The keys below a figure's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
-    /// None: it is one value.
+    /// No keys: the figure is a single value.
     One,
     /// `p50`, `p95`, `p99` and `max` of a distribution.
     Quantiles,
@@ -141,7 +141,7 @@ pub enum Parts {
 }
 
 impl Parts {
-    /// Their names, where these are known beforehand.
+    /// Returns the names of the keys, if they do not depend on the run.
     pub const fn names(self) -> &'static [&'static str] {
         match self {
             Self::One | Self::Flows => &[],
@@ -152,7 +152,7 @@ impl Parts {
 }
 
 named! {
-    /// A table of results in which a figure is a column or a row.
+    /// A table of results that shows a figure as a column or a row.
     Shown {
         /// One line per flow, on a terminal and in a notebook.
         Terminal = "terminal",
@@ -162,9 +162,9 @@ named! {
         Receivers = "receivers",
         /// Runs side by side.
         Compare = "compare",
-        /// One line per run, where runs are compared: of each run the flow that is worst off.
+        /// One line per run, in a comparison of runs: the values of the run's worst flow.
         Runs = "runs",
-        /// What `steadycast quality` measures.
+        /// The results of `steadycast quality`.
         Quality = "quality",
         /// One line per link, in a report.
         Links = "links",
@@ -177,32 +177,33 @@ named! {
     }
 }
 
-/// One figure: a key of the summary. Only this crate can make one, so that what is not in the list can't be written.
+/// A figure: a key of the summary. Only this crate can construct one, so that a figure outside the list can't be
+/// written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Figure {
-    /// What it says something about.
+    /// The object that it describes.
     pub of: Of,
-    /// Its key there, a path with dots.
+    /// Its key in the object, a path with dots.
     pub key: &'static str,
     /// The keys below it.
     pub parts: Parts,
-    /// What it is counted in.
+    /// Its unit.
     pub unit: Unit,
-    /// Its meaning: a sentence, or several.
+    /// Its meaning in one or more sentences.
     pub about: &'static str,
-    /// Its heading in tables, and its word in the glossary.
+    /// Its heading in tables and its entry in the glossary.
     pub short: Option<&'static str>,
-    /// Which of two values is the better one.
+    /// The direction in which it improves.
     pub better: Better,
     /// The flows, receivers and runs that have it.
     pub when: When,
-    /// The tables that show it, each with the part that is shown there; empty for a figure without parts.
+    /// The tables that show it, each with the part that it shows; the part is empty for a figure without parts.
     pub shown: &'static [(Shown, &'static str)],
 }
 
 impl Figure {
-    /// A figure that everything of its kind has.
+    /// Creates a figure that all objects of its kind have.
     pub(crate) const fn new(key: &'static str, unit: Unit, about: &'static str) -> Self {
         Self {
             of: Of::Run,
@@ -235,7 +236,7 @@ impl Figure {
         Self { short: Some(short), shown, ..self }
     }
 
-    /// Whether a path is this figure's, or one of its parts'.
+    /// Whether a path is this figure's or one of its parts'.
     pub fn is_at(&self, path: &str) -> bool {
         let Some(rest) = path.strip_prefix(self.key) else { return false };
         match (self.parts, rest.strip_prefix('.')) {
@@ -246,13 +247,13 @@ impl Figure {
         }
     }
 
-    /// The first key of its path.
+    /// Returns the first key of its path.
     pub fn head(&self) -> &'static str {
         self.key.split('.').next().unwrap_or_default()
     }
 }
 
-/// The figures of one thing, as they are written.
+/// The figures of one object, in the order in which they were written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
     of: Of,
@@ -260,12 +261,12 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// None yet.
+    /// Creates an empty set of figures.
     pub fn new(of: Of) -> Self {
         Self { of, said: Map::new() }
     }
 
-    /// Writes a figure; what is not finite, or `None`, is written as null.
+    /// Writes a figure. `None` and values that are not finite are written as null.
     pub fn put(&mut self, figure: &Figure, value: impl Into<Value>) {
         debug_assert_eq!(figure.of, self.of, "{}", figure.key);
         debug_assert_eq!(figure.parts, Parts::One, "{}", figure.key);
@@ -289,19 +290,19 @@ impl Figures {
         self.put_at(figure.key, quantiles);
     }
 
-    /// Writes one number for each flow.
+    /// Writes a number for each flow.
     pub fn put_by_flow<'a>(&mut self, figure: &Figure, values: impl Iterator<Item = (&'a str, Option<f64>)>) {
         debug_assert_eq!((figure.of, figure.parts), (self.of, Parts::Flows), "{}", figure.key);
         let all: Map<String, Value> = values.map(|(name, value)| (name.to_owned(), value.into())).collect();
         self.put_at(figure.key, Value::Object(all));
     }
 
-    /// Writes a list of things that have figures of their own.
+    /// Writes a list of objects with figures.
     pub fn put_list(&mut self, figure: &Figure, all: impl IntoIterator<Item = Self>) {
         self.put(figure, Value::Array(all.into_iter().map(Value::from).collect()));
     }
 
-    /// Adds to a figure that is a list, behind what it has.
+    /// Appends to a figure that is a list.
     pub fn append(&mut self, figure: &Figure, more: impl IntoIterator<Item = impl Into<Value>>) {
         debug_assert_eq!(figure.unit, Unit::List, "{}", figure.key);
         let said = self.get(figure).and_then(Value::as_array).into_iter().flatten().cloned();
@@ -309,13 +310,13 @@ impl Figures {
         self.put(figure, Value::Array(all));
     }
 
-    /// The figure, and all others below the first key of its path, are not known: that key is null.
+    /// Writes null for the first key of the figure's path: the figure, and all others below that key, are unknown.
     pub fn put_unknown(&mut self, figure: &Figure) {
         debug_assert_eq!(figure.of, self.of, "{}", figure.key);
         self.said.insert(figure.head().to_owned(), Value::Null);
     }
 
-    /// What was written of a figure.
+    /// Returns the written value of a figure.
     pub fn get(&self, figure: &Figure) -> Option<&Value> {
         figure.key.split('.').enumerate().try_fold(&Value::Null, |at, (n, key)| match n {
             0 => self.said.get(key),
@@ -323,7 +324,7 @@ impl Figures {
         })
     }
 
-    /// Adds what others say of the same thing, in the place of what was said before.
+    /// Adds the figures of `other`, which describes the same object. They replace figures of the same key.
     pub fn extend(&mut self, other: &Self) {
         debug_assert_eq!(self.of, other.of);
         self.said.extend(other.said.clone());

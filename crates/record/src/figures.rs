@@ -1,11 +1,11 @@
-//! The list of figures. A new one is one entry here, and a `put` where it is counted: reports, expectations, the
-//! glossary and `docs/record.md` read it here.
+//! The list of figures. A new figure is one entry here, and a `put` where it is computed. Reports, expectations, the
+//! glossary and `docs/record.md` are derived from this list.
 
 use crate::figure::Shown::{Compare, Flows, Links, Pauses, Quality, Receivers, Runs, Sessions, Tcp, Terminal};
 use crate::figure::Unit::{Bytes, Count, Decibels, Flag, List, Millis, Number, Opinion, Rate, Seconds, Share, Text};
 use crate::figure::{Figure, Of, Parts, When};
 
-/// Declares handles by what they belong to, and the list of all of them.
+/// Declares a constant for each figure by its object, and the list of all figures.
 macro_rules! figures {
     ($($(#[$doc:meta])* $owner:ident = $of:ident { $($name:ident = $figure:expr;)* })*) => {
         $(
@@ -18,7 +18,7 @@ macro_rules! figures {
                 )*
             }
         )*
-        /// All figures, those of one thing together, in the order in which tables show them.
+        /// All figures, by object, in the order in which tables show them.
         pub const FIGURES: &[Figure] = &[$($($owner::$name,)*)*];
     };
 }
@@ -443,7 +443,7 @@ figures! {
         MOVES = figure("moves_count", Count, "How often the receiver went from one group to \
             another.").when(When::Simulcast);
     }
-    /// Figures of a promise that the run has checked.
+    /// Figures of an invariant that the run has checked.
     invariant = Invariant {
         ID = figure("id", Text, "The promise's name: whose it is, and what is promised in a few words.");
         ABOUT = figure("about", Text, "What is promised.");
@@ -458,7 +458,7 @@ figures! {
         VALUE = figure("value", Number, "The figure's value.");
         OK = figure("ok", Flag, "Whether the value lies within the bounds.");
     }
-    /// What the run cost.
+    /// Figures of the run's cost.
     cost = Cost {
         FORMAT = figure("format", Count, "The version of this format.");
         CPU = figure("cpu_s", Seconds, "Time of the processor for the simulation.");
@@ -470,7 +470,7 @@ figures! {
     }
 }
 
-/// The figure of a thing at a path below it.
+/// Returns the figure of an object at a path below it.
 pub fn find(of: Of, path: &str) -> Option<&'static Figure> {
     FIGURES.iter().find(|figure| figure.of == of && figure.is_at(path))
 }

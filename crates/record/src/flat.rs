@@ -1,17 +1,17 @@
-//! A summary's numbers by the paths that expectations name them by.
+//! A summary's numbers by the paths that expectations use.
 
 use serde_json::{Map, Value};
 
-/// What stands in a summary and is no figure.
+/// Keys of a summary that are not figures.
 const NO_FIGURES: [&str; 7] = ["format", "scenario", "program", "world", "complete", "warnings", "record_sha256"];
-/// The keys that can name a row of a list. The first one that a row has is its name.
+/// Keys that can hold the name of a list's row. The first of them that a row has is its name.
 const NAMES: [&str; 3] = ["name", "id", "that"];
-/// The key of a link's direction, which stands behind the name in a path.
+/// The key of a link's direction, which follows the link's name in a path.
 const DIRECTION: &str = "direction";
 
-/// Each number of a summary under its path: `flows.video.receivers.video.dst1.delay_ms.p95`,
-/// `links.bottleneck.back.drop_frac`. Rows of a list are named by what they say of themselves; of a link's directions
-/// the forward one is meant where none is named.
+/// Returns each number of a summary by its path: `flows.video.receivers.video.dst1.delay_ms.p95`,
+/// `links.bottleneck.back.drop_frac`. Rows of a list appear by name. A link's path without a direction is that of the
+/// forward direction.
 pub fn flat(summary: &Value) -> Map<String, Value> {
     let mut found = Map::new();
     for (key, value) in summary.as_object().into_iter().flatten() {

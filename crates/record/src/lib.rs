@@ -1,9 +1,9 @@
-//! What a run says: the one list of its figures and the one list of its tables' columns, and what writes them.
+//! The results of a run: the one list of its figures, the one list of its tables' columns, and their writers.
 //!
 //! [`FIGURES`] declares every key of `summary.json` and `cost.json`, [`COLUMNS`] every column of every table, each with
-//! its unit and its meaning. A number gets into a summary only through [`Figures::put`] and a handle from the list, and
-//! into a table only through [`Table::put`] and a handle of a column, so that what is not declared can't be written.
-//! Expectations, reports, the glossary and `docs/record.md` read the same lists.
+//! its unit and its meaning. The only way into a summary is [`Figures::put`] with a constant of the list, and the only
+//! way into a table is [`Table`] with a column's constant, so that an undeclared key can't be written. Expectations,
+//! reports, the glossary and `docs/record.md` are derived from the same lists.
 //!
 //! ```
 //! use steadycast_record::{Figures, Of, flow};
@@ -30,6 +30,6 @@ pub use figure::{Better, Figure, Figures, Of, Parts, Shown, Unit, When};
 pub use figures::{FIGURES, cost, expectation, find, flow, invariant, link, receiver, run, simulcast, viewer};
 pub use flat::flat;
 pub use number::{median, variation};
-pub use rows::{Fields, Kept, Row, Rows, Store};
+pub use rows::{Fields, Row, Rows, Store, StoredRows};
 pub use share::{Claims, Demand, Shares, jain};
 pub use tree::Tree;

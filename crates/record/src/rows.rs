@@ -1,4 +1,4 @@
-//! Rows of the record, of which a run makes more for as long as it lasts.
+//! Rows of the record, whose number grows with the duration of a run.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,29 +7,27 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Where rows go that nobody needs before the end: a world that may run for hours has one, so that its memory does not
-/// grow.
+/// A store for rows that are not needed before the end. A world that can run for hours uses one, so that its memory
+/// does not grow.
 pub trait Store: Send + Sync + fmt::Debug {
-    /// Puts bytes behind those that are there, and says where.
+    /// Appends bytes and returns their position.
     ///
-    /// # Errors
-    /// The system's: there is no room, for one.
+    /// # Errors Returns the system's error, for example if the disk is full.
     fn put(&self, bytes: &[u8]) -> io::Result<u64>;
 
-    /// Fetches what was put there.
+    /// Reads bytes from a position.
     ///
-    /// # Errors
-    /// The system's.
+    /// # Errors Returns the system's error.
     fn get(&self, at: u64, bytes: &mut [u8]) -> io::Result<()>;
 }
 
 /// A row that can be stored.
 pub trait Row: Default {
-    /// Passes each field by: to be written, or read. What is read into is the default.
+    /// Passes each field to `by`, which either writes it or replaces it by the value that it reads.
     fn pass(&mut self, by: &mut Fields<'_>);
 }
 
-/// Declares which fields a row has, in the order in which they are stored; a field's field by its way.
+/// Declares the fields of a row in the order in which they are stored. A nested field is written as a path.
 #[macro_export]
 macro_rules! row {
     ($type:ty { $($($field:tt).+),+ }) => {
@@ -41,51 +39,51 @@ macro_rules! row {
     };
 }
 
-/// How many rows go to the store at once; as many stay behind.
+/// Number of rows that are written to the store together; the same number stays in memory.
 const BLOCK: usize = 64;
-/// The same where older rows are packed in memory.
+/// Number of rows that are packed in memory together.
 const PACK: usize = 1;
-/// What those take when they are packed, at most in most cases, in bytes.
+/// Free bytes before a row is packed. Most packed rows are not larger.
 const PACKED: usize = 32;
 
-/// Rows, the oldest first. As a slice they are all of them where there is no store and nothing is packed, or once they
-/// are recalled; before that the latest, [`BLOCK`] at least, or [`PACK`] of those that are packed.
+/// A growing list of rows, the oldest first. As a slice it is the latest rows: at least [`BLOCK`] of them with a store,
+/// at least [`PACK`] if older ones are packed. It is all rows without either, or after [`StoredRows::recall`].
 #[derive(Clone, Debug)]
 pub struct Rows<T> {
     latest: Vec<T>,
     older: Older,
-    /// Texts of the program itself that occur in them.
+    /// Static texts that occur in the rows, which are stored as indexes into this list.
     words: Vec<&'static str>,
 }
 
-/// Where older rows are.
+/// The place of older rows.
 #[derive(Clone, Debug)]
 enum Older {
-    /// Among the latest.
-    Here,
-    /// Here, written field by field: a fraction of the memory.
+    /// They are among the latest rows.
+    InMemory,
+    /// They are packed in memory, field by field, which takes a fraction of the memory.
     Packed(Vec<u8>),
-    /// In a store: how many blocks, and the place of the last. Each begins with the place of the one before it, so that
-    /// what is in memory does not grow.
+    /// They are in a store: the number of blocks, and the position of the last. The blocks are a linked list, so that
+    /// their positions take no memory.
     Stored(Arc<dyn Store>, usize, u64),
 }
 
-/// A block begins with the place of the one before it, and how many bytes of rows it has.
+/// The head of a block: the position of the previous block, and the number of bytes of its rows.
 type Head = [[u8; 8]; 2];
 
 impl<T> Default for Rows<T> {
     fn default() -> Self {
-        Self { latest: Vec::new(), older: Older::Here, words: Vec::new() }
+        Self { latest: Vec::new(), older: Older::InMemory, words: Vec::new() }
     }
 }
 
 impl<T: Row> Rows<T> {
-    /// None yet; older ones are to go there.
+    /// Creates an empty list whose older rows are written to a store, if one is given.
     pub fn stored(store: Option<Arc<dyn Store>>) -> Self {
-        Self { older: store.map_or(Older::Here, |store| Older::Stored(store, 0, 0)), ..Self::default() }
+        Self { older: store.map_or(Older::InMemory, |store| Older::Stored(store, 0, 0)), ..Self::default() }
     }
 
-    /// None yet; older ones are to take little memory, for who has many series.
+    /// Creates an empty list whose older rows are packed, for callers with many series.
     pub fn packed() -> Self {
         Self { older: Older::Packed(Vec::new()), ..Self::default() }
     }
@@ -94,7 +92,7 @@ impl<T: Row> Rows<T> {
     pub fn push(&mut self, row: T) {
         match &mut self.older {
             Older::Packed(bytes) if self.latest.len() == 2 * PACK => {
-                // A larger one doubles the memory.
+                // `Vec`'s own growth would double the capacity, half of which would stay unused.
                 if bytes.capacity() - bytes.len() < PACKED {
                     bytes.reserve_exact(PACKED + bytes.len() / 8);
                 }
@@ -102,7 +100,7 @@ impl<T: Row> Rows<T> {
                 self.latest.drain(..PACK);
             }
             Older::Packed(_) if self.latest.is_empty() => self.latest.reserve_exact(2 * PACK),
-            // Where the store has refused once, all rows stay.
+            // If the store refuses a block, its rows stay in memory: then `latest` never has this length again.
             Older::Stored(store, blocks, last) if self.latest.len() == 2 * BLOCK => {
                 let mut bytes = Vec::new();
                 write(&mut bytes, &mut self.words, &mut self.latest[..BLOCK]);
@@ -118,7 +116,7 @@ impl<T: Row> Rows<T> {
         self.latest.push(row);
     }
 
-    /// All rows, those in a store only once they are recalled.
+    /// Returns all rows in memory. Rows in a store are included only after [`StoredRows::recall`].
     pub fn all(&self) -> Cow<'_, [T]>
     where
         T: Clone,
@@ -134,23 +132,22 @@ impl<T: Row> Rows<T> {
         }
     }
 
-    /// All rows.
+    /// Returns all rows.
     ///
-    /// # Errors
-    /// The store's.
+    /// # Errors Returns the store's error.
     pub fn whole(mut self) -> io::Result<Vec<T>> {
         self.recall()?;
         Ok(self.latest)
     }
 }
 
-/// Writes rows behind what is there.
+/// Appends rows to `bytes`.
 fn write<T: Row>(bytes: &mut Vec<u8>, words: &mut Vec<&'static str>, rows: &mut [T]) {
     let mut fields = Fields { bytes, at: None, words };
     rows.iter_mut().for_each(|row| row.pass(&mut fields));
 }
 
-/// Reads all rows that were written there.
+/// Reads all rows of `bytes`.
 fn read<T: Row>(bytes: &mut Vec<u8>, words: &mut Vec<&'static str>, into: &mut Vec<T>) {
     let end = bytes.len();
     let mut fields = Fields { bytes, at: Some(0), words };
@@ -188,19 +185,18 @@ impl<T: Row> Extend<T> for Rows<T> {
     }
 }
 
-/// Rows of any kind.
-pub trait Kept {
-    /// Older ones are to go there from now on.
+/// A list of rows of any type.
+pub trait StoredRows {
+    /// Writes older rows to a store from now on.
     fn keep_in(&mut self, store: &Arc<dyn Store>);
 
-    /// Fetches those that are in the store.
+    /// Reads the rows in the store back into memory.
     ///
-    /// # Errors
-    /// The store's.
+    /// # Errors Returns the store's error.
     fn recall(&mut self) -> io::Result<()>;
 }
 
-impl<T: Row> Kept for Rows<T> {
+impl<T: Row> StoredRows for Rows<T> {
     fn keep_in(&mut self, store: &Arc<dyn Store>) {
         self.unpack();
         self.older = Older::Stored(Arc::clone(store), 0, 0);
@@ -223,7 +219,7 @@ impl<T: Row> Kept for Rows<T> {
             read(&mut bytes, &mut self.words, &mut all);
         }
         all.append(&mut self.latest);
-        (self.latest, self.older) = (all, Older::Here);
+        (self.latest, self.older) = (all, Older::InMemory);
         Ok(())
     }
 }
@@ -234,15 +230,15 @@ impl<T: Row> Rows<T> {
             let mut all = Vec::new();
             read(bytes, &mut self.words, &mut all);
             all.append(&mut self.latest);
-            (self.latest, self.older) = (all, Older::Here);
+            (self.latest, self.older) = (all, Older::InMemory);
         }
     }
 }
 
-/// The fields of a row, one after the other: each is written, or read, by the same call.
+/// Writes or reads the fields of a row. The same calls, in the same order, do both.
 pub struct Fields<'a> {
     bytes: &'a mut Vec<u8>,
-    /// The place of the next that is read; nothing when they are written.
+    /// The position of the next field to read; `None` while writing.
     at: Option<usize>,
     words: &'a mut Vec<&'static str>,
 }
@@ -259,7 +255,7 @@ impl Fields<'_> {
         read.unwrap_or(value)
     }
 
-    /// A number in seven bits per byte, the lowest first: most are small.
+    /// Passes a number in seven bits per byte, the lowest first, since most numbers are small.
     fn number(&mut self, value: u64) -> u64 {
         let (mut rest, mut all) = (value, 0);
         for shift in (0..u64::BITS).step_by(7) {
@@ -274,7 +270,7 @@ impl Fields<'_> {
         all
     }
 
-    /// One of a few values.
+    /// Passes one of a few values as its index.
     pub fn one_of<T: Copy + PartialEq>(&mut self, value: &mut T, all: &[T]) {
         let place = all.iter().position(|other| other == value).unwrap_or_default();
         let [place] = self.array([place as u8]);
@@ -282,7 +278,7 @@ impl Fields<'_> {
     }
 }
 
-/// What is stored as a number: most are small.
+/// Implements [`Row`] for types that are stored as numbers.
 macro_rules! numbers {
     ($($type:ty: $to:expr, $of:expr;)*) => {$(
         impl Row for $type {
@@ -326,7 +322,7 @@ impl<T: Row> Row for Option<T> {
     }
 }
 
-/// A text of the program itself goes by its place among those that there are.
+/// A static text is stored as its index in the list of all such texts.
 impl Row for &'static str {
     fn pass(&mut self, by: &mut Fields<'_>) {
         let known = by.words.iter().position(|other| other == self);
@@ -363,7 +359,7 @@ mod tests {
     use super::*;
     use std::sync::{Mutex, PoisonError};
 
-    /// A store with room for this many bytes.
+    /// A store with a capacity in bytes.
     #[derive(Debug)]
     struct Room(usize, Mutex<Vec<u8>>);
 
@@ -437,14 +433,14 @@ mod tests {
 
     #[test]
     fn a_store_that_is_full_loses_no_row() {
-        // Room for three blocks of ten bytes a row, and a half.
+        // Capacity for three and a half blocks of ten bytes a row.
         let mut rows = filled(10 * BLOCK * 7 / 2, 1_000, |n| u64::MAX - n);
         assert_eq!(rows.len(), 1_000 - 3 * BLOCK);
         rows.recall().unwrap();
         assert_eq!(*rows, (0..1_000).map(|n| u64::MAX - n).collect::<Vec<_>>());
     }
 
-    /// A store that takes all, and keeps nothing.
+    /// A store that accepts all bytes and discards them.
     #[derive(Debug)]
     struct Nothing;
 

@@ -1,37 +1,37 @@
-//! Max–min fair shares: who could have how much of links that others use as well, at one time and over time.
+//! Max–min fair shares of links, at a time and over time.
 
 use steadycast_units::{Rate, Span, Time};
 
-/// What somebody wants at a time.
+/// The rate that a claim could use at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// It is not there: it takes nothing, and has no share.
+    /// The claim is not present: it uses nothing and has no share.
     Absent,
-    /// No more than this.
+    /// At most this rate.
     AtMost(Rate),
-    /// As much as it can get.
+    /// An unlimited rate.
     All,
 }
 
-/// Who needs which links.
+/// Claims on links: for each claim, such as a flow, the links that it uses.
 pub struct Claims {
-    /// For each claim the places of its links in `links`.
+    /// For each claim, the indexes of its links in `links`.
     ways: Vec<Vec<u32>>,
     /// The links' numbers.
     links: Vec<u32>,
-    /// For each link its claims.
+    /// For each link, its claims.
     users: Vec<Vec<u32>>,
 }
 
-/// What remains of a link while shares are filled up.
-struct Left {
-    /// `None`: nothing limits it.
+/// The rest of a link's capacity while shares are assigned.
+struct Remaining {
+    /// The rest in bit/s; `None` if the link is unlimited.
     rate: Option<u64>,
     open: u64,
 }
 
-impl Left {
-    /// What each of those that still want more could have of it.
+impl Remaining {
+    /// Returns the equal share of each claim whose share is not yet assigned.
     fn level(&self) -> Option<u64> {
         self.rate.filter(|_| self.open > 0).map(|rate| rate / self.open)
     }
@@ -56,7 +56,7 @@ impl Claims {
         Self { ways: own, links, users }
     }
 
-    /// The numbers of all links that somebody needs, in order.
+    /// Returns the numbers of all links that a claim uses, in ascending order.
     pub fn links(&self) -> &[u32] {
         &self.links
     }
@@ -68,11 +68,12 @@ impl Claims {
         let mut shares: Vec<Option<Rate>> = vec![None; self.ways.len()];
         let present = |n: &u32| demands[*n as usize] != Demand::Absent;
         let open = |users: &Vec<u32>| users.iter().filter(|n| present(n)).count() as u64;
-        let left = |(rate, users): (&Option<Rate>, &Vec<u32>)| Left { rate: rate.map(Rate::as_bps), open: open(users) };
-        let mut left: Vec<Left> = capacity.iter().zip(&self.users).map(left).collect();
+        let left =
+            |(rate, users): (&Option<Rate>, &Vec<u32>)| Remaining { rate: rate.map(Rate::as_bps), open: open(users) };
+        let mut left: Vec<Remaining> = capacity.iter().zip(&self.users).map(left).collect();
         let mut waiting: Vec<u32> = (0..self.ways.len() as u32).filter(present).collect();
         while !waiting.is_empty() {
-            let level = left.iter().filter_map(Left::level).min();
+            let level = left.iter().filter_map(Remaining::level).min();
             let satisfied = |n: &u32| match demands[*n as usize] {
                 Demand::AtMost(rate) if level.is_none_or(|level| rate.as_bps() <= level) => Some(rate),
                 _ => None,
@@ -102,13 +103,13 @@ impl Claims {
         shares
     }
 
-    /// Whether each claim competes: a link that it needs is needed by another claim as well, and `shares` fill it.
+    /// Returns whether each claim competes: another claim uses one of its links, and the `shares` fill that link.
     fn compete(&self, demands: &[Demand], capacity: &[Option<Rate>], shares: &[Option<Rate>]) -> Vec<bool> {
         let mut compete = vec![false; self.ways.len()];
         for (users, capacity) in self.users.iter().zip(capacity) {
             let present = || users.iter().map(|n| *n as usize).filter(|n| demands[*n] != Demand::Absent);
             let load: u64 = present().filter_map(|n| shares[n]).map(Rate::as_bps).sum();
-            // Each division of a link leaves less than 1 b/s per claim.
+            // Integer division leaves less than 1 b/s per claim unassigned.
             let is_full = capacity.is_some_and(|capacity| load + present().count() as u64 >= capacity.as_bps());
             if is_full && present().count() > 1 {
                 present().for_each(|n| compete[n] = true);
@@ -117,9 +118,9 @@ impl Claims {
         compete
     }
 
-    /// The shares of each claim over time. `edges` are the times, in order, between which nothing changes; `demand` and
-    /// `capacity` give what a claim wants, and what a link with this number carries, from one edge to the next. A claim
-    /// counts from its time in `from` on.
+    /// Returns the shares of each claim over time. `edges` are the times, in order, between which nothing changes.
+    /// `demand` and `capacity` return the demand of a claim and the capacity of a link between two edges. A claim is
+    /// counted from its time in `from` on.
     pub fn over_time(
         &self,
         edges: &[Time],
@@ -167,22 +168,22 @@ impl Claims {
 /// The mean max–min shares of a claim.
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
-    /// Over the time in which it is there; none where nothing limits it at some time, or it is never there.
+    /// Over the time in which it is present. `None` if it is never present, or unlimited at some time.
     pub there: Option<Rate>,
-    /// How long it is there.
+    /// The time for which it is present.
     pub time_there: Span,
-    /// Over the time in which it competes; none where nothing limits it at some of it, or it never competes.
+    /// Over the time in which it competes. `None` if it never competes, or is unlimited at some of that time.
     pub competing: Option<Rate>,
-    /// How long it competes: a link that it needs is needed by another claim as well, and both could fill it.
+    /// The time for which it competes: another claim uses one of its links, and both could fill it.
     pub time_competing: Span,
-    /// When it competes, in order.
+    /// The periods in which it competes, in order.
     pub times: Vec<(Time, Time)>,
 }
 
 /// A mean over time.
 #[derive(Default)]
 struct Mean {
-    /// In bits per second times nanoseconds.
+    /// The sum in bits per second times nanoseconds.
     sum: u128,
     span: Span,
     unlimited: bool,
@@ -203,9 +204,8 @@ impl Mean {
     }
 }
 
-/// Jain's index of fairness, (Σx)² / (n·Σx²): 1 when all are equal, 1/n when one has all. `None` without traffic, or
-/// with fewer
-/// than two flows.
+/// Returns Jain's fairness index, (Σx)² / (n·Σx²): 1 when all rates are equal, 1/n when one flow has all. `None`
+/// without traffic, or with fewer than two flows.
 pub fn jain(rates: &[f64]) -> Option<f64> {
     let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
     (rates.len() > 1 && squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(mbps(Claims::new(&[vec![9]]).fair(&[ALL], &[None])), [None]);
     }
 
-    /// Up to six claims on up to four links, and what happens in up to five seconds.
+    /// A random case: up to six claims on up to four links, with changes over up to five seconds.
     #[derive(Clone, Debug)]
     struct World {
         ways: Vec<Vec<u32>>,
@@ -258,7 +258,7 @@ mod tests {
         })
     }
 
-    /// The definition, without any cleverness: everybody who can gets a step more, until nobody can.
+    /// The definition, computed naively: in each round, every claim that can grow gets a step more.
     fn filled(ways: &[Vec<u32>], demands: &[Demand], rates: &[Rate], step: u64) -> Vec<u64> {
         let mut shares = vec![0; ways.len()];
         let mut stopped: Vec<bool> = demands.iter().map(|demand| *demand == Demand::Absent).collect();
@@ -288,7 +288,7 @@ mod tests {
             let (demands, rates) = &world.seconds[0];
             let capacity: Vec<_> = claims.links().iter().map(|link| Some(rates[*link as usize])).collect();
             let shares = claims.fair(demands, &capacity);
-            // A step is what each may lack, and what others then have more.
+            // A claim can lack up to a step, which the other claims then have in addition.
             let (step, all) = (500, world.ways.len() as u64);
             for (n, slow) in filled(&world.ways, demands, rates, step).into_iter().enumerate() {
                 match shares[n] {
@@ -325,7 +325,7 @@ mod tests {
                     }
                     Demand::All => false,
                 };
-                // Who has less than it wants has a full link, on which nobody has more.
+                // A claim below its demand has a full link on which no other claim has a larger share.
                 let bottleneck = way.iter().any(|link| {
                     load(*link) + spare > rates[*link as usize].as_bps()
                         && users(*link).iter().all(|other| shares[*other] <= shares[n] + spare)
@@ -359,7 +359,7 @@ mod tests {
                 let there: Vec<u64> = each.iter().filter_map(|shares| shares[n]).map(Rate::as_bps).collect();
                 prop_assert_eq!(share.there.is_none(), there.is_empty());
                 prop_assert!(apart(share.there, &there) <= 1.0, "{:?}", share);
-                // The definition: another claim is there on a link of its way that their shares fill.
+                // The definition: another claim is present on one of its links, and their shares fill that link.
                 let competes = |second: usize| {
                     let (demands, rates) = &world.seconds[second];
                     demands[n] != Demand::Absent && world.ways[n].iter().any(|link| {

@@ -1,42 +1,41 @@
-//! The figures of a thing with those of its parts, which are computed as they are written.
+//! The figures of an object with those of its parts, which are computed as they are written.
 
 use crate::{Figure, Figures, Parts};
 use serde_json::{Map, Value};
 use std::io::{self, Write};
 
-/// What lists the parts of a thing.
+/// An iterator over the parts of an object.
 type List<'a> = Box<dyn Iterator<Item = Tree<'a>> + 'a>;
 
-/// The figures of one thing, and lists of the things in it. A list's things are computed one by one as the tree is
-/// written: as a [`Value`] the figures of 100,000 receivers would take several times the memory of their text.
+/// The figures of an object, and lists of its parts. The parts of a list are computed one at a time while the tree is
+/// written. As a [`Value`], the figures of 100,000 receivers would take several times the memory of their text.
 pub struct Tree<'a> {
-    /// What is said of the thing itself.
+    /// The figures of the object itself.
     pub figures: Figures,
     lists: Vec<(&'static str, List<'a>)>,
 }
 
 impl<'a> Tree<'a> {
-    /// Lists things that have figures of their own, in the place of what was said of `figure` before.
+    /// Sets a list of parts with figures as the value of `figure`.
     pub fn list<T: Into<Self> + 'a>(&mut self, figure: &Figure, things: impl IntoIterator<Item = T> + 'a) {
         debug_assert_eq!(figure.parts, Parts::One, "{}", figure.key);
-        // A null keeps the list's place among the keys.
+        // A null reserves the list's place among the keys.
         self.figures.put(figure, Value::Null);
         self.lists.retain(|(key, _)| *key != figure.key);
         self.lists.push((figure.key, Box::new(things.into_iter().map(Into::into))));
     }
 
-    /// Its text in JSON, the same as that of its [`Value`].
+    /// Returns the tree as JSON, the same text as that of its [`Value`].
     pub fn into_json(self) -> String {
         let mut text = Vec::new();
-        // Memory takes all that is written to it, and JSON is UTF-8.
+        // Writing to memory never fails, and JSON is UTF-8.
         let _ = self.write_json(&mut text);
         String::from_utf8(text).unwrap_or_default()
     }
 
-    /// Writes its text in JSON.
+    /// Writes the tree as JSON.
     ///
-    /// # Errors
-    /// What `into` says.
+    /// # Errors Returns the error of `into`.
     pub fn write_json(self, into: &mut dyn Write) -> io::Result<()> {
         let (said, mut lists) = self.parts();
         into.write_all(b"{")?;
@@ -61,7 +60,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// The list under this key; `None` where a value has been said there since.
+/// Removes and returns the list of this key; `None` if a value has been written to the key since.
 fn take<'a>(lists: &mut Vec<(&'static str, List<'a>)>, key: &str, value: &Value) -> Option<List<'a>> {
     let place = lists.iter().position(|(name, _)| *name == key && value.is_null())?;
     Some(lists.swap_remove(place).1)

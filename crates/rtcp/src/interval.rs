@@ -404,7 +404,8 @@ impl Timer {
         }
     }
 
-    /// The source has told the mean size of the group's RTCP packets, in bytes with IP and UDP (RFC 5760, section 9.2).
+    /// Sets the mean size of the group's RTCP packets that the source announced, in bytes with IP and UDP (RFC 5760,
+    /// section 9.2).
     pub fn on_told_size(&mut self, size: f64) {
         self.avg_size = size;
     }

@@ -21,7 +21,7 @@ impl Census {
     }
 }
 
-/// A host's address as a number that the owner of the sockets gives out: equal for equal addresses, whatever the port.
+/// A host's address as a number from the owner of the sockets. Equal addresses have equal numbers; ports do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(pub u64);
 

@@ -29,12 +29,12 @@ words! {
 }
 
 impl Codec {
-    /// Whether frames can be made that no other needs, between two others.
+    /// Whether the encoder can make B frames, which no other frame references.
     pub const fn has_b_frames(self) -> bool {
         matches!(self, Self::Mpeg2 | Self::Mpeg4 | Self::H264)
     }
 
-    /// The quantizers that are taken where none are given, and those that there are.
+    /// Returns the default quantizers and the range of valid ones.
     const fn quantizers(self) -> (Quantizers, Quantizers) {
         match self {
             Self::Mpeg2 | Self::Mpeg4 | Self::H263 => (Quantizers(2, 31), Quantizers(1, 31)),
@@ -51,18 +51,19 @@ settings! {
         /// mpeg2, mpeg4, h263, h264, h265, vp8, vp9 or av1.
         codec: Codec = STANDARD.codec,
         /// sqcif, qcif, cif, 4cif, qvga, vga, 720p, 1080p, "640x480", "clip" or "auto". "clip" is the clip's own size.
-        /// "auto", the default of clips, is the same, scaled down to the number of samples of 1280x720 where the clip
-        /// has more. Where nothing names it, the drawn film is 1280x720 if its flow's share of the network is more than
-        /// it can use in CIF (2 Mb/s in mpeg4, 1.45 Mb/s in h264)
+        /// "auto" is the default of clips: the clip's size, scaled down to the number of samples of 1280x720 if the
+        /// clip has more. The default of the drawn film is 1280x720 if its flow's share of the network exceeds what the
+        /// film can use in CIF (2 Mb/s in mpeg4, 1.45 Mb/s in h264), else CIF
         size: Size = STANDARD.size,
         /// Pictures per second, "clip" or "auto". "clip" is the clip's own rate. "auto", the default of clips, is the
-        /// same, or 25 where the clip names none.
+        /// clip's rate, or 25 if the clip states none.
         fps: Fps = STANDARD.fps,
         /// Frames per group of pictures.
         gop: u32 where (GOP) = STANDARD.gop,
-        /// B frames between two others, with mpeg2, mpeg4 and h264.
+        /// B frames between two reference frames, with mpeg2, mpeg4 and h264.
         bframes: u32 = STANDARD.bframes,
-        /// Quantizers from best to worst (by default h264, h265: "18-47"; vp8, vp9, av1: "10-63"), or one: "12".
+        /// Quantizers from best to worst, or a single one: "12". Default: "18-47" for h264 and h265, "10-63" for vp8,
+        /// vp9 and av1.
         q: Quantizers = STANDARD.q,
     }
 }
@@ -78,7 +79,7 @@ const STANDARD: Encode = Encode {
 const GOP: Within<u32> = Within { least: 1, most: 1000, remedy: "from 1 to 1000 frames" };
 
 impl Encode {
-    /// Reads it for what is encoded, which is `None` where that could not be read.
+    /// Reads the table `encode`. Its defaults depend on the media, which are `None` if they could not be read.
     pub(crate) fn read_for(item: &Item, media: Option<&Media>, out: &mut Findings) -> Option<Self> {
         let (sequence, modelled) = match media {
             Some(Media::Rfc8593 { frames, .. }) => (frames.as_deref(), true),
@@ -94,28 +95,28 @@ impl Encode {
         let gop = field(item, "gop", &[&GOP], out).ok().flatten().unwrap_or(STANDARD.gop);
         let ((q, known), can_b) = (codec.quantizers(), codec.has_b_frames());
         let bframes = if can_b && !modelled { STANDARD.bframes.min(gop - 1) } else { 0 };
-        // A clip keeps its size and its rate; other media have none of their own.
+        // A clip keeps its size and its frame rate. The other media have no size, so that the default applies.
         let (size, fps) = match (has_clip, modelled) {
             (true, _) => (Size::Auto, Fps::Auto),
             (false, true) => (STANDARD.size, Fps::PerSecond(30.0)),
             (false, false) => (STANDARD.size, STANDARD.fps),
         };
         let encode = Self::fill(item, Some(&Self { codec, size, fps, gop, bframes, q }), out);
-        if let (Some(said), Ok(Some(number))) = (item.get("bframes"), field::<u32>(item, "bframes", &[], out)) {
+        if let (Some(given), Ok(Some(number))) = (item.get("bframes"), field::<u32>(item, "bframes", &[], out)) {
             if !can_b && number > 0 {
-                out.problem(&said.at, "this codec has no B frames here", "write bframes = 0, or another codec");
+                out.problem(&given.at, "this codec has no B frames here", "write bframes = 0, or another codec");
             } else if number > 16 || number >= gop {
                 let what = format!("{number} B frames in a row");
-                out.problem(&said.at, what, "fewer than the GoP has frames, and at most 16");
+                out.problem(&given.at, what, "fewer than the GoP has frames, and at most 16");
             }
             if modelled && number > 0 {
-                out.problem(&said.at, "RFC 8593's codec has no B frames", "write bframes = 0, or leave it out");
+                out.problem(&given.at, "RFC 8593's codec has no B frames", "write bframes = 0, or leave it out");
             }
         }
         let encode = encode?;
-        if let Some(said) = item.get("q").filter(|_| encode.q.0 < known.0 || encode.q.1 > known.1) {
+        if let Some(given) = item.get("q").filter(|_| encode.q.0 < known.0 || encode.q.1 > known.1) {
             let remedy = format!("from {} to {}", known.0, known.1);
-            out.problem(&said.at, "quantizers that the codec does not have", remedy);
+            out.problem(&given.at, "quantizers that the codec does not have", remedy);
         }
         Some(encode)
     }
@@ -124,11 +125,11 @@ impl Encode {
 /// A picture's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// The clip's own, scaled down where it has more samples than 1280x720.
+    /// The clip's size, scaled down if it has more samples than 1280x720.
     Auto,
-    /// The clip's own.
+    /// The clip's size.
     Clip,
-    /// In pixels; both even.
+    /// A size in pixels; width and height are even.
     Pixels {
         /// Width.
         width: u32,
@@ -138,7 +139,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// 720 lines.
+    /// The size 1280x720.
     pub(crate) const HD: Self = Self::Pixels { width: 1280, height: 720 };
 }
 
@@ -201,16 +202,16 @@ impl fmt::Display for Size {
 /// Pictures per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fps {
-    /// The clip's own, or 25 where it names none.
+    /// The clip's frame rate, or 25 if it states none.
     Auto,
-    /// The clip's own.
+    /// The clip's frame rate.
     Clip,
-    /// A number.
+    /// A frame rate in pictures per second.
     PerSecond(f64),
 }
 
 impl Fps {
-    /// Returns the number of pictures per second; `None` where the clip decides.
+    /// Returns the number of pictures per second; `None` if the clip decides.
     pub const fn number(self) -> Option<f64> {
         match self {
             Self::Auto | Self::Clip => None,

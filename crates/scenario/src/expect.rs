@@ -1,4 +1,4 @@
-//! Expectations: whether the figure that one names will be in the summary.
+//! Expectations: checks that the summary will have the figure that an expectation names.
 
 use crate::model::{Flow, FlowKind, Link, Media, Repair, Simulcast, Workload};
 use steadycast_control::registry::Registry;
@@ -6,19 +6,20 @@ use steadycast_record::{FIGURES, Figure, Of, When, find};
 use steadycast_settings::tree::{Place, quoted};
 use steadycast_settings::{Findings, nearest, remedy};
 
-/// What there is in a scenario to expect something of.
+/// The parts of a scenario that an expectation can name.
 pub(crate) struct Scene<'a> {
     pub(crate) flows: &'a [Flow],
     pub(crate) links: &'a [Link],
     pub(crate) simulcasts: &'a [Simulcast],
     pub(crate) nodes: &'a [String],
     pub(crate) registry: &'a Registry,
-    /// Whether everything before was in order; otherwise a name may be missing by somebody else's fault.
+    /// Whether the scenario had no problem so far. If it had, a missing name may follow from that problem and is not
+    /// reported.
     pub(crate) whole: bool,
 }
 
-/// Whether a run of the scenario gives the figure; nobody expects anything of a live session. A flow and its
-/// receivers have those of their kind of flow.
+/// Whether a run of the scenario gives the figure. A flow and its receivers have the figures of their kind of flow;
+/// figures of live sessions are never expected.
 fn has(flow: Option<&Flow>, figure: &Figure) -> bool {
     let Some(flow) = flow else { return true };
     let video = if let FlowKind::Video(video) = &flow.kind { Some(video) } else { None };
@@ -41,7 +42,7 @@ fn has(flow: Option<&Flow>, figure: &Figure) -> bool {
     }
 }
 
-/// What a figure is said to be missing in.
+/// Returns the noun for a message: "… has no figure".
 fn noun(of: Of) -> String {
     match of {
         Of::Run => "summary.json".into(),
@@ -51,15 +52,15 @@ fn noun(of: Of) -> String {
     }
 }
 
-/// What begins a path into each list of the summary.
+/// The first node of a path into each list of the summary.
 const FLOWS: &str = "flows";
 const LINKS: &str = "links";
 const SIMULCASTS: &str = "simulcasts";
 const INVARIANTS: &str = "invariants";
 const RECEIVERS: &str = "receivers.";
 const WAYS: [&str; 2] = ["forward.", "back."];
-/// What may stand behind the name of a flow, a simulcast or a link, besides a figure.
-const FURTHER: [&str; 3] = [RECEIVERS, WAYS[0], WAYS[1]];
+/// Nodes of a path that can follow the name of a flow, a simulcast or a link, apart from figures.
+const LISTS_BELOW: [&str; 3] = [RECEIVERS, WAYS[0], WAYS[1]];
 
 /// Checks the path of an expectation: it has to lead to a number that the run's summary will have.
 pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Findings) {
@@ -76,7 +77,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
             let Some((n, rest)) = named("flow", Of::Flow, names, rest, at, scene, out) else { return };
             let flow = &scene.flows[n];
             let Some(rest) = rest.strip_prefix(RECEIVERS) else {
-                return match headed(flow, rest, scene.nodes) {
+                return match path_of_heading(flow, rest, scene.nodes) {
                     Some(path) => {
                         let what = format!("a flow has no {}", quoted(rest));
                         out.problem(at, what, format!("did you mean {}?", quoted(&path)));
@@ -105,7 +106,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
                 figure(Of::Viewer, None, rest, at, out);
             }
         }
-        // Which of the promises a run looks at is known at its end.
+        // Which invariants a run checks is known only at its end, so that only the id is checked here.
         INVARIANTS => match rest.rsplit_once('.') {
             Some((id, rest)) => {
                 promise(id, at, scene.registry, out);
@@ -125,8 +126,9 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
     }
 }
 
-/// The path of what is no figure of a flow, but the heading of one in a table, or a figure of its receivers.
-fn headed(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> {
+/// Returns the path of the figure that was meant if `word` is a column heading of a table, or a figure of the flow's
+/// receivers.
+fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> {
     if find(Of::Flow, word).is_some() {
         return None;
     }
@@ -137,7 +139,7 @@ fn headed(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> {
     };
     let of = |of: Of| {
         let figure = FIGURES.iter().filter(|figure| figure.of == of).find(fits)?;
-        // Of a distribution the tables show this quantile.
+        // Tables show one quantile of a distribution: its column heading means that quantile.
         Some(if figure.is_at(word) {
             word.to_owned()
         } else {
@@ -151,7 +153,7 @@ fn headed(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> {
     Some(format!("{FLOWS}.{}.{RECEIVERS}{node}.{}", flow.name, of(Of::Receiver)?))
 }
 
-/// What a path into the summary may begin with.
+/// Returns the nodes that a path into the summary can begin with.
 fn heads() -> Vec<&'static str> {
     let of_run = FIGURES.iter().filter(|figure| figure.of == Of::Run && figure.unit.is_number());
     let mut all = vec![FLOWS, LINKS, SIMULCASTS, INVARIANTS];
@@ -160,8 +162,8 @@ fn heads() -> Vec<&'static str> {
     all
 }
 
-/// The thing whose name a path goes on with, by its place, and what comes behind it. Names hold dots: the longest one
-/// that fits counts.
+/// Splits a path after the name of an existing flow, link or simulcast. Returns its index and the rest of the path.
+/// Names can contain dots: the longest match counts.
 fn named<'a, 'p>(
     what: &str,
     of: Of,
@@ -176,11 +178,11 @@ fn named<'a, 'p>(
     let fits = all.iter().enumerate().filter_map(|(n, name)| Some((n, behind(name)?)));
     let found = fits.min_by_key(|(_, rest)| rest.len());
     if found.is_none() && all.contains(&path) {
-        let said = format!("{} is a {what}, not a figure", quoted(path));
-        out.problem(at, said, "go on with a figure, for example \".throughput_bps\"");
+        let given = format!("{} is a {what}, not a figure", quoted(path));
+        out.problem(at, given, "go on with a figure, for example \".throughput_bps\"");
     } else if found.is_none() && scene.whole {
-        // What was meant as the name ends where a figure, or the way to one, begins.
-        let goes_on = |rest: &str| find(of, rest).is_some() || FURTHER.iter().any(|way| rest.starts_with(way));
+        // No such name exists. For the message, the name ends where a figure or a list of figures begins.
+        let goes_on = |rest: &str| find(of, rest).is_some() || LISTS_BELOW.iter().any(|way| rest.starts_with(way));
         let mut dots = path.match_indices('.').map(|(dot, _)| dot);
         let end = dots.clone().find(|dot| goes_on(&path[dot + 1..])).or(dots.next()).unwrap_or(path.len());
         out.unknown_name(at, what, &path[..end], &all[..all.len().min(2000)]);
@@ -188,7 +190,7 @@ fn named<'a, 'p>(
     found
 }
 
-/// Checks that a promise of this name is described anywhere.
+/// Checks that an invariant or a controller's promise with this id exists.
 fn promise(id: &str, at: &Place, registry: &Registry, out: &mut Findings) {
     let all: Vec<&str> = registry.promises().into_iter().map(|promise| promise.id).collect();
     if !all.contains(&id) {
@@ -196,7 +198,8 @@ fn promise(id: &str, at: &Place, registry: &Registry, out: &mut Findings) {
     }
 }
 
-/// Checks that a thing has the figure, and that it is a number; `flow` is the one that a flow or a receiver is of.
+/// Checks that an object of the summary has the figure, and that it is a number. `flow` is the flow, or the flow of the
+/// receiver.
 fn figure(of: Of, flow: Option<&Flow>, path: &str, at: &Place, out: &mut Findings) {
     let known = || FIGURES.iter().filter(|figure| figure.of == of && has(flow, figure) && figure.unit.is_number());
     match find(of, path) {
@@ -231,7 +234,7 @@ fn figure(of: Of, flow: Option<&Flow>, path: &str, at: &Place, out: &mut Finding
     }
 }
 
-/// The paths of a figure and its parts.
+/// Returns the paths of a figure and of its parts.
 fn paths(figure: &Figure) -> Vec<String> {
     match figure.parts.names() {
         [] => vec![figure.key.to_owned()],

@@ -17,7 +17,8 @@ use steadycast_units::{Bytes, Ecn, Rate, Span};
 /// The newest format that this program reads.
 pub(crate) const FORMAT: u64 = 1;
 
-/// What a key is called here, and what others call it; of several that is meant which the table has.
+/// Names of keys here, and the names of the same settings in other programs. A message suggests the first key that the
+/// table has.
 pub(crate) const OTHER_WORDS: &[(&str, &[&str])] = &[
     ("rate", &["bandwidth", "bitrate", "bw", "capacity", "speed", "throughput"]),
     ("delay", &["latency", "propagation", "rtt"]),
@@ -53,40 +54,41 @@ pub(crate) const OTHER_WORDS: &[(&str, &[&str])] = &[
 tables! {
     /// A Steadycast scenario: a network, the flows on it, and what happens on the way.
     File {
-        /// The format's number, now 1; a newer one is refused.
+        /// The format's number, now 1; files of a newer format are refused.
         format: u64,
         /// The scenario's name, by default the file's.
         name: String,
-        /// How long it runs, for example "80s".
+        /// The duration of the run, for example "80s".
         duration: Span,
-        /// The time at the start that counts in no mean; series have it; default "0s".
+        /// The time at the start that means exclude and series include; default "0s".
         warmup: Span,
-        /// What all randomness derives from; default 1.
+        /// The seed of all randomness; default 1.
         seed: u64,
-        /// What each router adds to a multicast join's way towards the source, on top of the links' delays; default
-        /// "0ms".
+        /// The delay that each router adds to a multicast join on its way towards the source, on top of the links'
+        /// delays; default "0ms".
         join_latency: Span,
-        /// The same for a leave; default "0ms".
+        /// The delay that each router adds to a multicast leave; default "0ms".
         leave_latency: Span,
-        /// Nodes that links join; "r[1-3]" is r1, r2, r3.
+        /// Nodes that links connect; "r[1-3]" is r1, r2, r3.
         nodes: Vec<Spanned<String>>,
-        /// A network by its name (`steadycast networks` lists them), or a path to its file: its topology, on which the
-        /// keys of this file's own stand, and its events. +cubic, +2cubic, +newreno, +bbr and +web behind it add TCP
-        /// flows.
+        /// A network by its name (`steadycast networks` lists them), or a path to its file. The network gives its
+        /// topology and its events; the topology's keys in this file override the network's. +cubic, +2cubic, +newreno,
+        /// +bbr and +web after the name add TCP flows.
         network: String,
         /// A ready-made network.
         topology: Topology,
-        /// Links. With "between": a new one. Without: changes the link of the shape, or of above, that has this name.
+        /// Links. With "between": a new link. Without: changes the link of this name, from the shape or from an entry
+        /// above.
         link: Vec<Spanned<Deferred<LinkTable>>>,
         /// What is sent, from where to where.
         flow: Vec<Spanned<FlowTable>>,
-        /// Groups that carry the same video at different rates, between which their receivers choose.
+        /// Simulcasts: groups that carry the same video at different rates; each receiver chooses one.
         simulcast: Vec<Spanned<SimulcastTable>>,
-        /// What changes during the run: links, flows, and the members of groups.
+        /// Changes during the run: of links, flows, and the members of groups.
         event: Vec<Spanned<EventTable>>,
-        /// What is recorded beside the summary.
+        /// What is recorded in addition to the summary.
         record: RecordTable,
-        /// What must hold at the end.
+        /// Conditions that the results have to meet.
         expect: Vec<Spanned<ExpectTable>>,
     }
     /// A ready-made network. Links are named after their ends, for example "left-right"; the dumbbell's middle one is
@@ -106,39 +108,42 @@ tables! {
         /// tree: from the root to the leaves.
         levels: Vec<Spanned<Deferred<LevelTable>>>,
     }
-    /// Legs of a star, or hops of a chain, that are alike: a link with
+    /// Equal legs of a star, or equal hops of a chain: a link with
     LegExtra {
-        /// how many times it stands there; default 1.
+        /// the number of such links; default 1.
         count: u64,
-        /// the name of the node at its end, with a range if there are several; default leg1, leg2 … or n1, n2 …
+        /// the name of the node at its far end, with a range if there are several; default leg1, leg2 … or n1, n2 …
         name: String,
     }
     /// One level of a tree: a link with
     LevelExtra {
-        /// how many children each node of the level above has.
+        /// the number of children of each node of the level above.
         fanout: u64,
     }
     /// A link's own keys.
     LinkExtra {
-        /// Its name, by default made of its ends: "bs-r1". With several links, that of each is NAME-END: "air-r1".
+        /// The link's name, by default made of its ends: "bs-r1". With several links, each is called NAME-END:
+        /// "air-r1".
         name: String,
-        /// Its two ends. One range: one end to many. Two ranges of equal length: one by one.
+        /// Its two ends. One range: one end to many. Two ranges of equal length: pairwise.
         between: Vec<Spanned<String>>,
     }
-    /// A link's behaviour, in both directions unless "back" says otherwise.
+    /// A link's behaviour, in both directions unless "back" differs.
     Spec {
-        /// For example "4Mbps"; "none": packets never wait; "0bps": none leaves, and the queue holds what it has.
+        /// The link's rate, for example "4Mbps". "none": packets never wait. "0bps": no packet leaves the queue.
         /// Default "none".
         rate: OrNone<Rate>,
-        /// Instead of a rate, a file relative to this one. Whole milliseconds alone: a Mahimahi trace, in which 1500
-        /// bytes may leave at each. Two columns: seconds and Mb/s, or by a header of t_s or t_ms and mbps, kbps or
-        /// bps. AlphaRTC's JSON: its delay and loss hold too where none stands beside it.
+        /// A file with the rate over time, relative to this one; excludes "rate". Lines of whole milliseconds: a
+        /// Mahimahi trace, in which 1500 bytes can leave at each. Two columns: seconds and Mb/s, or by a header of t_s
+        /// or t_ms and mbps, kbps or bps. AlphaRTC's JSON: its delay and loss also apply if the link has none.
         trace: String,
-        /// Instead of a delay: a file of seconds and milliseconds one way (or by a header of t_s or t_ms and ms or s).
+        /// A file with the delay over time; excludes "delay". Columns: seconds and milliseconds one way, or by a header
+        /// of t_s or t_ms and ms or s.
         delay_trace: String,
-        /// Instead of a loss, in its direction: a file of seconds and probabilities.
+        /// A file with the loss probability over time in the link's direction; excludes "loss". Columns: seconds and
+        /// probability.
         loss_trace: String,
-        /// Whether these files start again at their end; default true.
+        /// Whether these files repeat after their end; default true.
         r#loop: bool,
         /// Propagation delay; default "0ms".
         delay: Span,
@@ -146,51 +151,53 @@ tables! {
         jitter: Jitter,
         /// Link-layer retransmission: loss becomes delay.
         arq: Arq,
-        /// Which packets get lost, apart from the queue.
+        /// Random loss of packets, in addition to the queue's drops.
         loss: Directed<Loss>,
-        /// Which packets come so late that others overtake them.
+        /// Reordering: a share of the packets is delayed, so that later packets overtake them.
         reorder: Reorder,
-        /// The probability that a packet comes twice; default 0.
+        /// The probability that a packet is duplicated; default 0.
         duplicate: f64,
-        /// What drops packets beyond a rate, before the queue; default "none".
+        /// A policer before the queue: drops packets that exceed a rate; default "none".
         policer: OrNone<Policer>,
-        /// A token bucket behind the queue, as a cable modem has one: a burst leaves at the link's rate, then packets
-        /// wait and leave at the shaper's; default "none".
+        /// A token bucket after the queue, as in a cable modem: a burst leaves at the link's rate, further packets at
+        /// the shaper's; default "none".
         shaper: OrNone<Shaper>,
         /// Whether the link clears the ECN field of each packet, as some routers and tunnels do; default false.
         bleach: bool,
-        /// What waits; default drop-tail with 50 packets.
+        /// The queue discipline; default drop-tail with 50 packets.
         queue: Deferred<Queue>,
         /// The largest packet; default "1500B".
         mtu: Bytes,
-        /// What differs in the other direction.
+        /// Keys that differ in the other direction.
         back: Deferred<BackTable>,
     }
-    /// What is sent, from where, to whom.
+    /// A flow: its traffic, source and receivers.
     FlowTable {
-        /// Unique among flows; hosts of a dumbbell are called after it. A range makes as many flows.
+        /// The flow's name, unique among flows. The hosts of a dumbbell are called after it. A range makes one flow per
+        /// number.
         name: String,
-        /// Makes NAME1 … NAMEcount of it; 0 leaves it out.
+        /// Makes flows NAME1 … NAMEcount from this entry; 0 makes none.
         count: u64,
         /// video, tcp, cbr or onoff.
         kind: FlowWord,
-        /// The source's node. With a range in both this and the name: one by one.
+        /// The source's node. With a range in both this and the name: pairwise.
         from: String,
         /// The receivers' nodes.
         to: OneOrMany<String>,
-        /// In a shape, instead of "to": how many receivers; default 1.
+        /// In a shape, instead of "to": the number of receivers; default 1.
         receivers: u64,
-        /// unicast: a session for each receiver. multicast: one for all; the default for more than one.
+        /// unicast: a separate session for each receiver. multicast: one session for all, the default with several
+        /// receivers.
         cast: CastWord,
-        /// When it starts: a time, or { uniform = [from, to] }; default "0s", or with its start event.
-        start: StartSaid,
+        /// When it starts: a time, or { uniform = [from, to] }. Default: at its start event if it has one, else "0s".
+        start: StartValue,
         /// When it stops; default: at the end.
         stop: Span,
-        /// Holds packets back for up to this, a burst as one, so that flows don't lock phases; default "0ms" (tcp of
-        /// preset linux: "100us").
+        /// Delays packets by a random time up to this, a burst as a whole, so that flows don't synchronise; default
+        /// "0ms" (tcp of preset linux: "100us").
         send_jitter: Span,
-        /// video, tcp: Packet size, as IP size. Default video: "1200B"; tcp: from its preset, or what fits
-        /// through its way.
+        /// video, tcp: Packet size, as IP size. Default of video: "1200B". Default of tcp: its preset's, or the largest
+        /// that fits through its path.
         packet: Bytes,
         /// video: a registry name, "file.py:Class", or "exec:PROGRAM ARGUMENTS".
         controller: String,
@@ -198,16 +205,16 @@ tables! {
         mode: Mode,
         /// video: parameters per controller, for example params.asmp = { gamma_congested = 0.2 }.
         params: Params,
-        /// video: clip, synthetic, greedy, table2, map001, trace or rfc8593; by default what "clip" or "trace" say,
-        /// else synthetic.
-        media: MediaSaid,
-        /// video: files, played one after the other and looped; relative to this file.
+        /// video: clip, synthetic, greedy, table2, map001, trace or rfc8593. Default: clip or trace if the key of that
+        /// name is given, else synthetic.
+        media: MediaValue,
+        /// video: files that are played one after the other and looped; relative to this file.
         clip: OneOrMany<String>,
         /// video: frame sizes, as CSV or a multi-rate trace of Evalvid-RA; relative to this file.
         trace: String,
-        /// video: how paper 000's Table 2 becomes frames.
+        /// video: how the rates of paper 000's Table 2 are turned into frames.
         table2: Table2Table,
-        /// video: how paper 001's rates become frames.
+        /// video: how paper 001's rates are turned into frames.
         map001: Map001,
         /// video: RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default.
         rfc8593: CodecSettings,
@@ -215,42 +222,43 @@ tables! {
         encode: Deferred<Encode>,
         /// video: paced (default), or each frame as a burst.
         emit: Emit,
-        /// video: what becomes of lost packets. none (default). rtx: its one receiver asks for them again, as long as
-        /// they come in time; rtcp.profile has to be avpf. parity: receivers compute them from parity, which follows
-        /// their losses. auto: towards one receiver rtx, and parity where that leaves too much; groups parity.
+        /// video: the repair of lost packets. none (default). rtx: the receiver requests retransmissions while they can
+        /// arrive in time; one receiver only, and rtcp.profile has to be avpf. parity: receivers recover packets from
+        /// parity, whose share follows their losses. auto: with one receiver rtx, plus parity if losses remain; with a
+        /// group parity.
         repair: Repair,
-        /// video with repair = "rtx", or with "auto" towards one receiver: whether the newest packet is sent again
-        /// where a controller's probe finds too little that waits (gcc); default false.
+        /// video with repair = "rtx", or with "auto" towards one receiver: whether the newest packet is retransmitted
+        /// as padding when a controller's probe (gcc) finds too little data in the pacer; default false.
         padding: bool,
-        /// video: a frame later than this is not shown at its slot; default "none". "adaptive", or { kind = "adaptive",
-        /// most = "800ms" }: as long as frames and the repair of lost packets take.
-        playout: PlayoutSaid,
-        /// video: the receiver's buffer, for controllers that look at it.
+        /// video: the play-out delay; a frame that arrives later misses its display time; default "none". "adaptive",
+        /// or { kind = "adaptive", most = "800ms" }: follows the time that frames and the repair of lost packets take.
+        playout: PlayoutValue,
+        /// video: the receiver's buffer, for controllers that use its level.
         buffer: Buffer,
         /// video: RTCP's timing.
         rtcp: Deferred<Rtcp>,
-        /// video: the rate never goes below this.
+        /// video: the lower limit of the rate.
         floor: Rate,
-        /// video: the rate never goes above this.
+        /// video: the upper limit of the rate.
         cap: Rate,
         /// tcp, and video with media greedy: the amount to send, after which the flow ends. With "off": the amount of
         /// each period.
         bytes: Bytes,
-        /// video: its receivers' clocks; default: the sender's.
+        /// video: the receivers' clocks; default: the sender's clock.
         clock: ClockTable,
-        /// video: where its packets' numbers begin; default: from the seed.
+        /// video: the first RTP sequence number and timestamp; default: from the seed.
         rtp: FirstNumbers,
-        /// video: whether the sender defends itself against false reports, as a live one does; default false.
+        /// video: whether the sender filters implausible feedback, as a live sender does; default false.
         defences: bool,
-        /// tcp: explicit congestion notification, true or false. video: off, ect0 or ect1 (L4S), as which its packets
-        /// leave; true: ect0. Off by default.
-        ecn: EcnSaid,
-        /// video with one receiver, or a session for each: what receivers report. own: what the controller asks for,
-        /// which is rfc8888 for scream, gcc and steady (default). rfc8888 or twcc: single packets,
-        /// as RFC 8888 or transport-wide congestion control has it. stats: counts once a second, as in a browser's
-        /// statistics. rr: standard report blocks alone. Live: the first three.
+        /// tcp: explicit congestion notification, true or false. video: the ECN codepoint of its packets: off, ect0 or
+        /// ect1 (L4S); true: ect0. Default: off.
+        ecn: EcnValue,
+        /// video with unicast sessions: the receivers' feedback format. own: the controller's choice, rfc8888 for
+        /// scream, gcc and steady (default). rfc8888 or twcc: per-packet feedback as in RFC 8888 or transport-wide
+        /// congestion control. stats: counters once a second, as in a browser's statistics. rr: only standard report
+        /// blocks. Live sessions have the first three.
         feedback: FeedbackFormat,
-        /// tcp: The rate while on.
+        /// tcp: The application's rate during on periods.
         rate: Rate,
         /// tcp: Length of the periods with data.
         on: Deferred<Periods>,
@@ -265,39 +273,40 @@ tables! {
     Table2Table {
         /// Relative sizes of I, P and B frames; default [6, 2, 1].
         weights: Vec<Spanned<f64>>,
-        /// Sizes vary by up to this share; default 0.1.
+        /// Sizes vary randomly by up to this share; default 0.1.
         vary: f64,
     }
     /// Receivers' clocks.
     ClockTable {
-        /// By how much they show more than the sender's.
+        /// The time by which they are ahead of the sender's clock.
         ahead: Span,
-        /// By how much they show less than the sender's.
+        /// The time by which they are behind the sender's clock.
         behind: Span,
-        /// Parts per million that they are too fast; negative: too slow. Default 0.
+        /// The drift in parts per million; positive: fast, negative: slow. Default 0.
         drift: f64,
     }
-    /// Groups that carry the same video at different rates. Each receiver is in one of them at a time, first in the
-    /// lowest.
+    /// Groups that carry the same video at different rates. Each receiver is a member of one at a time and starts in
+    /// the lowest.
     SimulcastTable {
         /// Its name.
         name: String,
-        /// Its groups, multicast video from one source to the same receivers, the lowest rate first; each above it has
-        /// a floor.
+        /// Its groups, in ascending order of rate: multicast video from one source to the same receivers. Each but the
+        /// lowest has a floor.
         flows: OneOrMany<String>,
-        /// How many times what the next group asks a receiver has to have to go up to it; default 1.2.
+        /// A receiver moves up when its rate is this multiple of the next group's floor; default 1.2.
         up: f64,
-        /// For how long; default "10s". Down goes at once who can't take half of its group's floor, after a fifth of
-        /// this who can't take all of it.
+        /// The time for which its rate has to be that high; default "10s". A receiver moves down immediately below half
+        /// of its group's floor, and after a fifth of this time below the floor.
         hold: Span,
     }
-    /// Something that happens: exactly one of join, leave, start, stop, set.
+    /// An event: exactly one of join, leave, start, stop, set.
     EventTable {
-        /// When it happens.
+        /// The time of the event.
         at: Span,
-        /// After which time it happens again, and again, until the end; default: once.
+        /// The period with which it repeats until the end; default: it happens once.
         every: Span,
-        /// Receivers that join their group, for example "video.dst5"; one that has a join starts outside.
+        /// Receivers that join their group, for example "video.dst5". A receiver with a join event is no member at the
+        /// start.
         join: OneOrMany<String>,
         /// Receivers that leave their group.
         leave: OneOrMany<String>,
@@ -314,39 +323,39 @@ tables! {
         link: OneOrMany<String>,
         /// forward, back or both (default).
         direction: Directions,
-        /// A new rate; "none": from then on no limit; "0bps": an outage, in which nothing leaves.
+        /// A new rate. "none": no limit from then on. "0bps": an outage, in which no packet leaves.
         rate: OrNone<Rate>,
-        /// A trace in its place.
+        /// A trace file instead of a rate.
         trace: String,
-        /// Whether that trace starts again at its end; default true.
+        /// Whether that trace repeats after its end; default true.
         r#loop: bool,
         /// A new delay.
         delay: Span,
-        /// A new jitter; "0ms" ends one.
+        /// A new jitter; "0ms" removes it.
         jitter: Jitter,
-        /// A new loss; { kind = "none" } ends one.
+        /// A new loss; { kind = "none" } removes it.
         loss: Loss,
-        /// A new reordering; { p = 0 } ends one.
+        /// A new reordering; { p = 0 } removes it.
         reorder: Reorder,
-        /// A new probability that a packet comes twice.
+        /// A new probability that a packet is duplicated.
         duplicate: f64,
     }
-    /// What is recorded beside the summary.
+    /// What is recorded in addition to the summary.
     RecordTable {
-        /// Length of one step of the series; default "1s".
+        /// The step of the series; default "1s".
         interval: Span,
-        /// Flows whose packets are recorded, or "all".
+        /// Flows whose packets are recorded individually, or "all".
         packets: OneOrMany<String>,
-        /// Links to capture.
+        /// Links whose packets are captured as pcap files.
         pcap: OneOrMany<String>,
     }
-    /// What must hold at the end: exit code 1 and a table when it does not.
+    /// A condition on the results. If it does not hold, the exit code is 1 and a table shows it.
     ExpectTable {
-        /// A path into summary.json, lists by name: "flows.tcp.share_of_fair".
+        /// A path into summary.json, with list entries by name: "flows.tcp.share_of_fair".
         that: String,
-        /// The smallest value that holds.
+        /// The smallest valid value.
         min: f64,
-        /// The largest value that holds.
+        /// The largest valid value.
         max: f64,
     }
 }
@@ -380,7 +389,8 @@ joined! {
     LevelTable = LevelExtra, "Links of one level of a tree.";
 }
 
-/// What differs in a link's other direction: its schema has no `back` again, or it would never end.
+/// The keys of a link that differ in its other direction. Its schema omits `back`, which would make the schema
+/// recursive.
 #[derive(Clone, Debug)]
 pub(crate) struct BackTable;
 impl Declared for BackTable {
@@ -393,14 +403,14 @@ impl Declared for BackTable {
 }
 
 tables! {
-    /// Which directions of a link something is for.
+    /// The directions of a link that a setting applies to.
     DirectionKey {
         /// forward (away from the first name; default), back or both.
         direction: Directions,
     }
 }
 
-/// Something that may be for one direction of a link alone.
+/// A setting that can apply to one direction of a link only.
 #[derive(Clone, Debug)]
 pub(crate) struct Directed<T> {
     pub(crate) what: Option<T>,
@@ -437,7 +447,7 @@ words! {
         ParkingLot = "parking-lot",
         Tree = "tree",
     }
-    /// What a flow carries.
+    /// The kind of a flow.
     pub(crate) enum FlowWord {
         Video = "video",
         Tcp = "tcp",
@@ -449,7 +459,7 @@ words! {
         Unicast = "unicast",
         Multicast = "multicast",
     }
-    /// Where a video's data comes from.
+    /// The kind of a video's source.
     pub(crate) enum MediaWord {
         Clip = "clip",
         Synthetic = "synthetic",
@@ -461,17 +471,17 @@ words! {
     }
 }
 
-/// What kind of media it is.
+/// The value of the key `media`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MediaSaid(pub(crate) MediaWord);
+pub(crate) struct MediaValue(pub(crate) MediaWord);
 
-impl Declared for MediaSaid {
+impl Declared for MediaValue {
     fn schema() -> Json {
         MediaWord::schema()
     }
 }
 
-impl FromToml for MediaSaid {
+impl FromToml for MediaValue {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         match item.text().filter(|text| MediaWord::of(text).is_none() && text.contains(['.', '/', '\\'])) {
             Some(file) => {
@@ -484,27 +494,27 @@ impl FromToml for MediaSaid {
 }
 
 tables! {
-    /// A start drawn from the seed.
+    /// A start time that is drawn from the seed.
     StartTable {
-        /// From when to when.
+        /// The earliest and the latest start.
         uniform: Vec<Spanned<Span>>,
     }
 }
 
-/// When a flow starts.
+/// The value of the key `start`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum StartSaid {
+pub(crate) enum StartValue {
     At(Span),
     Uniform(Span, Span),
 }
 
-impl Declared for StartSaid {
+impl Declared for StartValue {
     fn schema() -> Json {
         json!({ "anyOf": [Span::schema(), StartTable::schema()] })
     }
 }
 
-impl FromToml for StartSaid {
+impl FromToml for StartValue {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         if item.table().is_none() {
             return Span::read(item, out).map(Self::At);
@@ -521,24 +531,24 @@ impl FromToml for StartSaid {
 }
 
 kinds! {
-    /// A play-out delay that is more than a time.
+    /// A play-out delay that is not a constant time.
     PlayoutTable for () {
-        /// It follows what frames and the repair of lost packets take.
+        /// It follows the time that frames and the repair of lost packets take.
         "adaptive" => Adaptive(Bounds), "an adaptive play-out";
     }
 }
 
-/// How long a frame is waited for.
+/// The value of the key `playout`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PlayoutSaid(pub(crate) Playout);
+pub(crate) struct PlayoutValue(pub(crate) Playout);
 
-impl Declared for PlayoutSaid {
+impl Declared for PlayoutValue {
     fn schema() -> Json {
         json!({ "anyOf": [{ "enum": ["none", "adaptive"] }, Span::schema(), PlayoutTable::schema()] })
     }
 }
 
-impl FromToml for PlayoutSaid {
+impl FromToml for PlayoutValue {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         Some(Self(match item.text() {
             Some("none") => Playout::None,
@@ -553,26 +563,26 @@ impl FromToml for PlayoutSaid {
     }
 }
 
-/// An ECN codepoint, or whether there is one.
+/// The value of the key `ecn`: a codepoint, or a boolean.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EcnSaid(pub(crate) Ecn);
+pub(crate) struct EcnValue(pub(crate) Ecn);
 
-impl EcnSaid {
+impl EcnValue {
     const WORDS: [(&str, Ecn); 3] = [("off", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1)];
 
-    /// The word for a codepoint.
+    /// Returns the word for a codepoint.
     pub(crate) fn word(ecn: Ecn) -> &'static str {
         Self::WORDS.iter().find(|(_, one)| *one == ecn).map_or("off", |(word, _)| word)
     }
 }
 
-impl Declared for EcnSaid {
+impl Declared for EcnValue {
     fn schema() -> Json {
         json!({ "anyOf": [{ "enum": Self::WORDS.map(|(word, _)| word) }, { "type": "boolean" }] })
     }
 }
 
-impl FromToml for EcnSaid {
+impl FromToml for EcnValue {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         match &item.value {
             Value::Bool(on) => Some(Self(if *on { Ecn::Ect0 } else { Ecn::NotEct })),
@@ -589,11 +599,11 @@ impl FromToml for EcnSaid {
     }
 }
 
-/// Parameters per controller, each with its place.
+/// Parameters per controller, each with its place in the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Params(pub(crate) Vec<Chosen>);
 
-/// A controller's name, and what was given for it.
+/// A controller's name and its given parameters.
 pub(crate) type Chosen = (Spanned<String>, Vec<Spanned<(String, Given)>>);
 
 impl Declared for Params {
@@ -634,7 +644,7 @@ impl Declared for Params {
             let schema = json!({ "type": "object", "properties": params, "additionalProperties": false });
             controllers.insert(controller.name.to_owned(), described(schema, &[controller.about]));
         }
-        // A class of the user's own has parameters of its own.
+        // The parameters of a user's own controller are not known here, so that any are allowed.
         json!({ "type": "object", "properties": controllers, "additionalProperties": { "type": "object" } })
     }
 }
@@ -678,7 +688,7 @@ fn with_default(mut schema: Json, default: String) -> Json {
     schema
 }
 
-/// The JSON Schema of a scenario file: keys, descriptions, and the parameters of every controller.
+/// Returns the JSON Schema of a scenario file: its keys, their descriptions, and the parameters of every controller.
 pub fn schema() -> Json {
     let mut schema = File::schema();
     let mut back = Spec::schema();

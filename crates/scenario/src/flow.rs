@@ -1,8 +1,8 @@
-//! Flows: names and hosts written out, every kind with its defaults, every value checked.
+//! Flows: expands names and hosts, fills in the defaults of each kind, and checks every value.
 
 use crate::clock::clock;
 use crate::encode::{Codec, Encode};
-use crate::file::{CastWord, FlowTable, FlowWord, MediaWord, StartSaid};
+use crate::file::{CastWord, FlowTable, FlowWord, MediaWord, StartValue};
 use crate::model::{
     Cast, Cbr, ControllerRef, Flow, FlowKind, MAP001, Media, OnOff, PacketSize, Periods, Playout, Repair, Rtcp,
     RtcpProfile, Start, Tcp, Video, Workload,
@@ -18,22 +18,22 @@ use steadycast_settings::{Declared, Findings, FromToml, Rule, Settings, Spanned,
 use steadycast_tcp::Config;
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time, counted};
 
-/// The most flows of one scenario.
+/// Maximum number of flows in a scenario.
 const MAX_FLOWS: usize = 10_000;
 
 const COMMON: &[&str] =
     &["name", "count", "kind", "from", "to", "receivers", "cast", "start", "stop", "send_jitter", "packet"];
-/// What a TCP flow has beside its settings.
+/// Keys of a TCP flow in addition to those of TCP's configuration.
 const TCP: &[&str] = &["bytes", "rate", "on", "off"];
 
-/// One entry of the file: one flow, or as many as its range or count says.
+/// An entry of the file with its flows: one, or several by a range or a count.
 pub(crate) struct Group<'a> {
     pub(crate) table: &'a Spanned<FlowTable>,
     pub(crate) names: Vec<String>,
     ranged: bool,
 }
 
-/// The names of all flows.
+/// Reads the names of all flows.
 pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -> Vec<Group<'a>> {
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -
             out.missing(&table.at, "name", "every flow has a name, for example name = \"video\"");
             continue;
         };
-        let Some(mut pattern) = Pattern::said(name, &name.at, out) else { continue };
+        let Some(mut pattern) = Pattern::read_or_report(name, &name.at, out) else { continue };
         if let Some(count) = &table.count {
             if pattern.is_range() {
                 out.problem(&count.at, "the name is a range already", "write one of them");
@@ -61,7 +61,7 @@ pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -
         }
         let names = pattern.names();
         total += names.len();
-        // What a second flow of a name would bring along is called as the first one's: that would be said again.
+        // A duplicate flow would add a host of the same name, which would be reported a second time. It is left out.
         if let Some(twice) = names.iter().find(|one| seen.contains(*one)) {
             out.problem(&name.at, format!("two flows are called {}", quoted(twice)), "call one of them something else");
             continue;
@@ -72,7 +72,7 @@ pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -
     all
 }
 
-/// The hosts that flows bring along to a dumbbell.
+/// Returns the hosts that the flows add to a dumbbell.
 pub(crate) fn hosts(groups: &[Group<'_>], out: &mut Findings) -> Vec<Host> {
     let mut all = Vec::new();
     for group in groups {
@@ -96,7 +96,7 @@ pub(crate) fn hosts(groups: &[Group<'_>], out: &mut Findings) -> Vec<Host> {
     all
 }
 
-/// One entry's flows.
+/// Makes the flows of an entry.
 pub(crate) fn flows(
     group: &Group<'_>,
     net: &Network,
@@ -121,8 +121,8 @@ pub(crate) fn flows(
         let start = match table.start.as_ref().map(|s| s.value) {
             None if started.contains(name) => Start::Event,
             None => Start::At(Time::ZERO),
-            Some(StartSaid::At(at)) => Start::At(Time::ZERO + at),
-            Some(StartSaid::Uniform(from, to)) => Start::Uniform(Time::ZERO + from, Time::ZERO + to),
+            Some(StartValue::At(at)) => Start::At(Time::ZERO + at),
+            Some(StartValue::Uniform(from, to)) => Start::Uniform(Time::ZERO + from, Time::ZERO + to),
         };
         let latest = match start {
             Start::At(at) | Start::Uniform(_, at) => at,
@@ -130,12 +130,12 @@ pub(crate) fn flows(
         };
         let jitter = kind.host_jitter();
         let stop = table.stop.as_ref().map(|s| Time::ZERO + s.value);
-        if let Some((said, stop)) = table.stop.as_ref().zip(stop)
+        if let Some((given, stop)) = table.stop.as_ref().zip(stop)
             && stop <= latest
         {
             out.problem(
-                &said.at,
-                format!("stops at {}, before it has started", said.value),
+                &given.at,
+                format!("stops at {}, before it has started", given.value),
                 "let it stop after its start",
             );
         }
@@ -153,7 +153,7 @@ pub(crate) fn flows(
     all
 }
 
-/// The node that the `i`th of a group comes from.
+/// Returns the source's node of the `i`th flow of a group.
 fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut Findings) -> Option<crate::NodeIx> {
     let table = group.table;
     match &table.from {
@@ -168,9 +168,9 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
     }
 }
 
-/// A node's name, or the `i`th of a range as long as the flow's own.
+/// Returns a node's name: `text` itself, or the `i`th name if it is a range, which has to be as long as the flow's.
 fn pick(group: &Group<'_>, i: usize, text: &Spanned<String>, out: &mut Findings) -> Option<String> {
-    let pattern = Pattern::said(text, &text.at, out)?;
+    let pattern = Pattern::read_or_report(text, &text.at, out)?;
     if !pattern.is_range() {
         return Some(text.value.clone());
     }
@@ -221,7 +221,7 @@ fn receivers(
     let mut all = Vec::new();
     let mut seen = BTreeSet::new();
     for text in &to.all {
-        let pattern = Pattern::said(text, &text.at, out)?;
+        let pattern = Pattern::read_or_report(text, &text.at, out)?;
         let one_by_one = to.bare && group.ranged && pattern.is_range() && pattern.count() == group.names.len() as u64;
         let names = if one_by_one { vec![pick(group, i, text, out)?] } else { pattern.names() };
         for name in names {
@@ -245,13 +245,13 @@ fn cast(
     registry: &Registry,
     out: &mut Findings,
 ) -> Option<Cast> {
-    let said = table.cast.as_ref();
-    let at = said
+    let given = table.cast.as_ref();
+    let at = given
         .map(|c| &c.at)
         .or(table.receivers.as_ref().map(|r| &r.at))
         .or(table.to.as_ref().map(|t| &t.at))
         .unwrap_or(&table.at);
-    let cast = match (said.map(|c| c.value), receivers) {
+    let cast = match (given.map(|c| c.value), receivers) {
         (None | Some(CastWord::Unicast), 1) => Cast::Unicast,
         (Some(CastWord::Unicast), _) => Cast::UnicastEach,
         (Some(CastWord::Multicast), _) | (None, _) => Cast::Multicast,
@@ -271,21 +271,21 @@ fn cast(
             format!("write cast = \"unicast\" for a session each, or take one of: {}", able.join(", ")),
         );
     }
-    if let (FlowKind::Video(video), Cast::Multicast, Some(said)) = (kind, cast, &table.feedback)
+    if let (FlowKind::Video(video), Cast::Multicast, Some(given)) = (kind, cast, &table.feedback)
         && video.feedback != FeedbackFormat::Own
     {
         let what =
             format!("a group's receivers report as the controller asks, not as {}", quoted(video.feedback.word()));
-        return out.refuse(&said.at, what, "write cast = \"unicast\" for a session each, or feedback = \"own\"");
+        return out.refuse(&given.at, what, "write cast = \"unicast\" for a session each, or feedback = \"own\"");
     }
     Some(cast)
 }
 
-/// How a video flow's losses are repaired.
+/// Reads how a video flow's losses are repaired.
 fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findings) -> Option<Repair> {
-    let Some(said) = &table.repair else { return Some(Repair::None) };
+    let Some(given) = &table.repair else { return Some(Repair::None) };
     let (group, early) = (cast == Cast::Multicast, video.rtcp.profile == RtcpProfile::Avpf);
-    let (what, remedy) = match said.value {
+    let (what, remedy) = match given.value {
         Repair::Rtx if group => (
             "what one receiver lost is not sent again to a group",
             "write cast = \"unicast\" for a session each, or repair = \"auto\"",
@@ -296,17 +296,17 @@ fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findi
         ),
         as_said => return Some(as_said),
     };
-    out.refuse(&said.at, what, remedy)
+    out.refuse(&given.at, what, remedy)
 }
 
-/// Whether a video flow's probes are filled up: in its stream of retransmissions.
+/// Reads whether a video flow fills its probes with padding. Padding is sent in the stream of retransmissions.
 fn padding(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findings) -> bool {
-    let Some(said) = table.padding.as_ref().filter(|said| said.value) else { return false };
+    let Some(given) = table.padding.as_ref().filter(|given| given.value) else { return false };
     let asks = cast == Cast::Unicast && video.rtcp.profile == RtcpProfile::Avpf;
     let repairs = video.repair == Repair::Rtx || video.repair == Repair::Auto && asks;
     if !repairs {
         let what = "padding travels in the stream of retransmissions, and there is none";
-        out.problem(&said.at, what, "write repair = \"rtx\" for one receiver, or leave padding out");
+        out.problem(&given.at, what, "write repair = \"rtx\" for one receiver, or leave padding out");
     }
     repairs
 }
@@ -338,25 +338,29 @@ fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option
     })
 }
 
-/// A rate above 0.
-fn above_zero(said: &Spanned<Rate>, out: &mut Findings) -> Option<Rate> {
-    keeping(said, &positive, out)
+/// Returns a rate if it is above zero; else reports a problem.
+fn above_zero(given: &Spanned<Rate>, out: &mut Findings) -> Option<Rate> {
+    checked(given, &positive, out)
 }
 
-/// A value that keeps to its rule.
-pub(crate) fn keeping<T: Copy>(said: &Spanned<T>, rule: &dyn Rule<T>, out: &mut Findings) -> Option<T> {
-    match rule.broken(&said.value) {
-        None => Some(said.value),
-        Some((what, remedy)) => out.refuse(&said.at, what, remedy),
+/// Returns a value if it satisfies its rule; else reports a problem.
+pub(crate) fn checked<T: Copy>(given: &Spanned<T>, rule: &dyn Rule<T>, out: &mut Findings) -> Option<T> {
+    match rule.broken(&given.value) {
+        None => Some(given.value),
+        Some((what, remedy)) => out.refuse(&given.at, what, remedy),
     }
 }
 
-/// The smallest packet of a video or TCP flow.
-pub(crate) const SMALLEST: Bytes = Bytes::new(100);
+/// Minimum packet size of a video or TCP flow.
+pub(crate) const MIN_PACKET: Bytes = Bytes::new(100);
 
-/// The packet size of a video or TCP flow.
+/// Reads the packet size of a video or TCP flow.
 fn packet(table: &FlowTable, default: Bytes, out: &mut Findings) -> Bytes {
-    table.packet.as_ref().and_then(|said| keeping(said, &PacketSize { least: SMALLEST.get() }, out)).unwrap_or(default)
+    table
+        .packet
+        .as_ref()
+        .and_then(|given| checked(given, &PacketSize { least: MIN_PACKET.get() }, out))
+        .unwrap_or(default)
 }
 
 fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option<Video> {
@@ -390,35 +394,35 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     }
     let media = media(table, files, out);
     let absent = Item { value: Value::Table(Vec::new()), at: table.at.clone() };
-    let encode = table.encode.as_ref().map_or(&absent, |said| &said.item);
+    let encode = table.encode.as_ref().map_or(&absent, |given| &given.item);
     let encode = Encode::read_for(encode, media.as_ref(), out);
     let vbr = Vbr::read_for(&table.vbr.item, &(), out);
-    if let (Some(Vbr::Frame(_)), Some(Codec::Av1), Some(said)) =
+    if let (Some(Vbr::Frame(_)), Some(Codec::Av1), Some(given)) =
         (vbr, encode.map(|e| e.codec), table.vbr.item.get(Vbr::KEY))
     {
         let what = "a frame of av1 can't follow one of another quantizer inside a group of pictures";
-        out.problem(&said.at, what, "write vbr = \"bucket\", or take another codec");
+        out.problem(&given.at, what, "write vbr = \"bucket\", or take another codec");
     }
-    let playout = table.playout.as_ref().map_or(Playout::None, |said| said.value.0);
-    if let (Playout::Fixed(Span::ZERO), Some(said)) = (playout, &table.playout) {
-        out.problem(&said.at, "no frame is that early", "write a time above 0, or \"none\"");
+    let playout = table.playout.as_ref().map_or(Playout::None, |given| given.value.0);
+    if let (Playout::Fixed(Span::ZERO), Some(given)) = (playout, &table.playout) {
+        out.problem(&given.at, "no frame is that early", "write a time above 0, or \"none\"");
     }
     if let (Some(buffer), Some(MediaWord::Greedy)) = (&table.buffer, table.media.as_ref().map(|m| m.value.0))
         && buffer.consume.is_none()
     {
         out.problem(&buffer.at, "greedy media has no frames to play", "write for example consume = \"64kbps\"");
     }
-    let rtcp = Rtcp::read(table.rtcp.as_ref().map_or(&absent, |said| &said.item), out);
+    let rtcp = Rtcp::read(table.rtcp.as_ref().map_or(&absent, |given| &given.item), out);
     let floor = table.floor.as_ref().and_then(|r| above_zero(r, out));
     let cap = table.cap.as_ref().and_then(|r| above_zero(r, out));
-    if let (Some(floor), Some(cap), Some(said)) = (floor, cap, &table.cap)
+    if let (Some(floor), Some(cap), Some(given)) = (floor, cap, &table.cap)
         && cap < floor
     {
-        out.problem(&said.at, format!("the cap {cap} is below the floor {floor}"), "make the cap larger");
+        out.problem(&given.at, format!("the cap {cap} is below the floor {floor}"), "make the cap larger");
     }
     warn_of_no_limit(table, controller.as_ref(), media.as_ref(), &params, out);
-    let ecn = table.ecn.as_ref().map_or(Ecn::NotEct, |said| said.0);
-    if let (Some(controller), Some(said)) = (controller.as_ref().and_then(ControllerRef::entry), &table.ecn)
+    let ecn = table.ecn.as_ref().map_or(Ecn::NotEct, |given| given.0);
+    if let (Some(controller), Some(given)) = (controller.as_ref().and_then(ControllerRef::entry), &table.ecn)
         && ecn.is_capable()
         && !controller.answers_marks
     {
@@ -427,7 +431,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
             quoted(controller.name)
         );
         let able = files.registry.names(|c| c.answers_marks);
-        out.warn(&said.at, what, format!("write ecn = \"off\", or take one that does: {}", able.join(", ")));
+        out.warn(&given.at, what, format!("write ecn = \"off\", or take one that does: {}", able.join(", ")));
     }
     Some(Video {
         controller: controller?,
@@ -437,24 +441,25 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         encode: encode?,
         vbr: vbr?,
         emit: table.emit.as_ref().map_or(Emit::Paced, |e| e.value),
-        // What it can be depends on the receivers.
+        // The valid kinds of repair depend on the receivers, which are read later.
         repair: Repair::None,
         padding: false,
         packet: packet(table, Bytes::new(1200), out),
         playout,
-        buffer: table.buffer.as_ref().map(|said| said.value),
+        buffer: table.buffer.as_ref().map(|given| given.value),
         rtcp: rtcp?,
         floor,
         cap,
         ecn,
-        feedback: table.feedback.as_ref().map(|said| said.value).unwrap_or_default(),
-        clock: table.clock.as_ref().map(|said| clock(said, out)).unwrap_or_default(),
-        first: table.rtp.as_ref().map(|said| said.value).unwrap_or_default(),
-        defences: table.defences.as_ref().is_some_and(|said| said.value),
+        feedback: table.feedback.as_ref().map(|given| given.value).unwrap_or_default(),
+        clock: table.clock.as_ref().map(|given| clock(given, out)).unwrap_or_default(),
+        first: table.rtp.as_ref().map(|given| given.value).unwrap_or_default(),
+        defences: table.defences.as_ref().is_some_and(|given| given.value),
     })
 }
 
-/// A controller that takes no notice of the network, whose source always has data, and which nothing else limits.
+/// Warns of a flow without any limit: its controller ignores the network, its source always has data, and it has no
+/// cap.
 fn warn_of_no_limit(
     table: &Spanned<FlowTable>,
     controller: Option<&ControllerRef>,
@@ -466,7 +471,7 @@ fn warn_of_no_limit(
         return;
     };
     if entry.feedback == FeedbackTiming::None && params.iter().all(|(name, _)| name != entry.name) {
-        let at = table.controller.as_ref().map_or(&table.at, |said| &said.at);
+        let at = table.controller.as_ref().map_or(&table.at, |given| &given.at);
         let what = format!("{} of greedy media sends at {}, whatever arrives", quoted(entry.name), Setup::NO_CAP);
         out.warn(at, what, "write for example cap = \"2Mbps\"");
     }
@@ -480,14 +485,14 @@ fn media(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     };
     let word = match (&table.media, files_say) {
         (None, _) => files_say.map_or(MediaWord::Synthetic, |(word, _)| word),
-        // What the command line names goes before what the file says.
-        (Some(said), Some((word, at))) if at.set && !said.at.set && said.value.0 != MediaWord::Rfc8593 => word,
-        (Some(said), Some((word, at))) if ![word, MediaWord::Rfc8593].contains(&said.value.0) => {
-            let (file, media) = (word.word(), said.value.0.word());
+        // A key set on the command line overrides a `media` that contradicts it in the file.
+        (Some(given), Some((word, at))) if at.set && !given.at.set && given.value.0 != MediaWord::Rfc8593 => word,
+        (Some(given), Some((word, at))) if ![word, MediaWord::Rfc8593].contains(&given.value.0) => {
+            let (file, media) = (word.word(), given.value.0.word());
             let what = format!("a {file} beside media = \"{media}\", which plays none");
             return out.refuse(at, what, format!("write media = \"{file}\", or leave one of them out"));
         }
-        (Some(said), _) => said.value.0,
+        (Some(given), _) => given.value.0,
     };
     if let (Some(bytes), true) = (&table.bytes, word != MediaWord::Greedy) {
         out.problem(&bytes.at, "only greedy media has a size", "write media = \"greedy\", or leave it out");
@@ -500,8 +505,8 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
         MediaWord::Synthetic => Media::Synthetic,
         MediaWord::Greedy => {
             let bytes = table.bytes.as_ref();
-            if let Some(said) = bytes.filter(|b| b.value == Bytes::ZERO) {
-                out.problem(&said.at, "there is nothing to send", "write for example \"1MB\"");
+            if let Some(given) = bytes.filter(|b| b.value == Bytes::ZERO) {
+                out.problem(&given.at, "there is nothing to send", "write for example \"1MB\"");
             }
             Media::Greedy { bytes: bytes.map(|b| b.value) }
         }
@@ -516,8 +521,8 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
             Media::Clip { paths: paths.into_iter().collect::<Option<_>>()? }
         }
         MediaWord::Table2 => {
-            let said = table.table2.as_ref();
-            let weights = match said.and_then(|t| t.weights.as_ref()) {
+            let given = table.table2.as_ref();
+            let weights = match given.and_then(|t| t.weights.as_ref()) {
                 None => [6.0, 2.0, 1.0],
                 Some(list) => match list.iter().map(|w| w.value).collect::<Vec<_>>().as_slice() {
                     [i, p, b] if [i, p, b].iter().all(|w| **w > 0.0 && **w <= 1000.0) => [*i, *p, *b],
@@ -526,13 +531,13 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
                     }
                 },
             };
-            let vary = said.and_then(|t| t.vary.as_ref());
-            if let Some(said) = vary.filter(|v| !(0.0..1.0).contains(&v.value)) {
-                out.problem(&said.at, format!("{} is out of range", said.value), "a share from 0 to below 1");
+            let vary = given.and_then(|t| t.vary.as_ref());
+            if let Some(given) = vary.filter(|v| !(0.0..1.0).contains(&v.value)) {
+                out.problem(&given.at, format!("{} is out of range", given.value), "a share from 0 to below 1");
             }
             Media::Table2 { weights, vary: vary.map_or(0.1, |v| v.value) }
         }
-        MediaWord::Map001 => Media::Map001(table.map001.as_ref().map_or(MAP001, |said| said.value)),
+        MediaWord::Map001 => Media::Map001(table.map001.as_ref().map_or(MAP001, |given| given.value)),
         MediaWord::Trace => {
             let Some(name) = &table.trace else {
                 return out.lack(&table.at, "trace", "write for example trace = \"frames.csv\"");
@@ -540,7 +545,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
             Media::Trace { path: files.found(name, "the trace", out)? }
         }
         MediaWord::Rfc8593 => {
-            let codec = table.rfc8593.as_ref().map_or(RFC8593, |said| said.value.clone());
+            let codec = table.rfc8593.as_ref().map_or(RFC8593, |given| given.value.clone());
             let frames = match (&table.clip, &table.trace) {
                 (clip, trace) if codec.model == CodecModel::Statistical => {
                     if let Some(at) = clip.as_ref().map(|c| &c.at).or(trace.as_ref().map(|t| &t.at)) {
@@ -566,9 +571,9 @@ fn tcp(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Tcp> {
 }
 
 fn tcp_source(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Workload> {
-    if let Some(said) = table.bytes.as_ref().filter(|b| b.value == Bytes::ZERO) {
+    if let Some(given) = table.bytes.as_ref().filter(|b| b.value == Bytes::ZERO) {
         return out.refuse(
-            &said.at,
+            &given.at,
             "there is nothing to send",
             "write for example \"1MB\", or leave it out for no end",
         );

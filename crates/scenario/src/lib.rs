@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Three steps. The *tree* holds the text with the place of every value; `--set` changes the tree. The *tables*
-//! (`file`) declare each key once, with its type and description: reading, messages and [`schema`] come from that one
-//! declaration. *Resolving* fills in defaults, writes out shapes and ranges, finds names and checks what a type alone
-//! can't.
+//! (`file`) declare each key once, with its type and description: reading, messages and [`schema`] are derived from
+//! that declaration. *Resolving* fills in defaults, expands shapes and ranges, looks names up, and makes the checks
+//! that involve several keys.
 
 mod clock;
 mod encode;
@@ -34,10 +34,10 @@ pub use experiment::{experiment, experiment_schema};
 pub use file::schema;
 pub use loaded::{Document, Loaded};
 pub use model::{
-    Buffer, Cast, Cbr, Change, ControllerRef, DirIx, Direction, Directions, Event, Expect, FirstNumbers, Flow, FlowIx,
-    FlowKind, KERNEL_JITTER, Link, LinkIx, Map001, Media, NodeIx, OnOff, OwnClock, Pareto, PeriodDist, Periods,
-    Playout, RateSpec, Recording, Repair, Reports, Rtcp, RtcpProfile, Scenario, Series, Simulcast, Start, Tcp, Video,
-    What, Workload,
+    Buffer, Cast, Cbr, Change, ControllerRef, DirIx, Direction, Directions, Event, EventKind, Expect, FirstNumbers,
+    Flow, FlowIx, FlowKind, KERNEL_JITTER, Link, LinkIx, Map001, Media, NodeIx, OnOff, OwnClock, Pareto, PeriodDist,
+    Periods, Playout, RateSpec, Recording, Repair, Reports, Rtcp, RtcpProfile, Scenario, Series, Simulcast, Start, Tcp,
+    Video, Workload,
 };
 pub use named::network;
 pub use recorded::{Fault, Quantity, Recorded, Rows, recorded};

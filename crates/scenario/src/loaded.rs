@@ -1,4 +1,4 @@
-//! Reading a scenario: from a file, a text or JSON, with what the command line sets.
+//! Reading a scenario: from a file, a text or JSON, with the keys that the command line sets.
 
 use crate::Scenario;
 use crate::file::{File, LinkExtra, OTHER_WORDS, Spec};
@@ -12,7 +12,7 @@ use steadycast_control::registry::Registry;
 use steadycast_settings::tree::{Item, MAX_TEXT, Value, from_json, from_toml};
 use steadycast_settings::{Findings, FromToml, Problem, Problems};
 
-/// A scenario's text before it is checked, so that keys can be set.
+/// A parsed but unchecked scenario, whose keys can still be set.
 #[derive(Clone, Debug)]
 pub struct Document {
     root: Item,
@@ -23,16 +23,16 @@ pub struct Document {
     networks: Option<PathBuf>,
 }
 
-/// A scenario with what its reading brought to light.
+/// A checked scenario with the warnings, hash and folder of its source.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The scenario.
     pub scenario: Scenario,
-    /// What is allowed but probably not meant.
+    /// Settings that are valid but probably not intended.
     pub warnings: Vec<Problem>,
-    /// SHA-256 in hexadecimal of the text, and of every `set` behind it.
+    /// SHA-256 in hexadecimal of the text and of every `set` after it.
     pub sha256: String,
-    /// The file, as it was named.
+    /// The file's name, as it was given.
     pub file: String,
     pub(crate) root: Item,
     pub(crate) tables: File,
@@ -42,7 +42,7 @@ pub struct Loaded {
 }
 
 impl Document {
-    /// The file at `path`.
+    /// Reads the file at `path`.
     ///
     /// # Errors
     /// The file can't be read, or is not TOML.
@@ -57,7 +57,7 @@ impl Document {
         }
     }
 
-    /// A text that stands, or could stand, at `origin`: what it names is looked for beside it.
+    /// Parses a text. `origin` is its file, which need not exist; relative paths start in its folder.
     ///
     /// # Errors
     /// The text is not TOML.
@@ -67,10 +67,10 @@ impl Document {
         Self::of(root, text.as_bytes(), origin, out)
     }
 
-    /// The same keys as JSON, as another program hands them over; places are keys without lines.
+    /// Reads the same keys from JSON. Problems then name a key without a line.
     ///
     /// # Errors
-    /// Nested too deep.
+    /// The value is nested too deeply.
     pub fn from_json(json: &serde_json::Value, origin: &Path) -> Result<Self, Problems> {
         let mut out = Findings::new(&origin.display().to_string()).knowing(OTHER_WORDS);
         let root = from_json(json, 0, &mut out);
@@ -87,7 +87,7 @@ impl Document {
         Ok(read)
     }
 
-    /// A tree that stands, or could stand, at `origin`.
+    /// Makes a document of a tree. `origin` is its file, which need not exist.
     pub(crate) fn of_tree(root: Item, origin: &Path) -> Self {
         let absolute = std::path::absolute(origin).unwrap_or_else(|_| origin.to_owned());
         let title: String = origin
@@ -108,18 +108,18 @@ impl Document {
         }
     }
 
-    /// Says in which folder networks are looked for by their names.
+    /// Sets the folder of the network files that `network = "NAME"` refers to.
     pub fn with_networks(mut self, folder: &Path) -> Self {
         self.networks = Some(folder.to_owned());
         self
     }
 
-    /// Sets a key: `flow.NAME.KEY=VALUE`, `link.NAME.KEY=VALUE`, `topology.KEY=VALUE` or a key of the top. VALUE is
-    /// TOML, or else a text as it stands. The key `clip` makes all videos play that clip. A NAME with `*` in it means
-    /// all names that fit; the NAME of a range may leave its numbers out.
+    /// Sets a key: `flow.NAME.KEY=VALUE`, `link.NAME.KEY=VALUE`, `topology.KEY=VALUE` or a top-level key. VALUE is
+    /// TOML; if it does not parse as TOML, it is a string. The key `clip` makes all videos play that clip. A NAME with
+    /// `*` matches all names of that pattern; the NAME of a range can omit the numbers.
     ///
     /// # Errors
-    /// There is no such flow, or the path can't be one. A wrong key or value shows in [`Document::check`].
+    /// No such flow or link exists, or the path is not valid. [`Document::check`] reports wrong keys and values.
     pub fn set(&mut self, assignment: &str) -> Result<(), Problem> {
         let keys = [Spec::KEYS, LinkExtra::KEYS].concat();
         tree::set(&mut self.root, assignment, &self.folder, &keys)?;
@@ -128,18 +128,16 @@ impl Document {
         Ok(())
     }
 
-    /// Checks it all, and resolves it.
+    /// Checks and resolves the document.
     ///
-    /// # Errors
-    /// Everything that is wrong with it, not only the first thing.
+    /// # Errors Returns all problems, not only the first one.
     pub fn check(self) -> Result<Loaded, Problems> {
         self.check_with(Registry::default())
     }
 
-    /// As [`Document::check`], where flows may name the controllers of this registry.
+    /// Checks the document as [`Document::check`] does; flows can name the controllers of `registry`.
     ///
-    /// # Errors
-    /// Everything that is wrong with it, not only the first thing.
+    /// # Errors Returns all problems, not only the first one.
     pub fn check_with(mut self, registry: Registry) -> Result<Loaded, Problems> {
         let mut out = Findings::new(&self.file).knowing(OTHER_WORDS);
         give_paths(&mut self.root, "");
@@ -175,7 +173,7 @@ impl Document {
     }
 }
 
-/// What a file says; or in which line it can't be read, why, and what to do.
+/// Returns a file's text, or the line, problem and remedy if it can't be read.
 pub(crate) fn text_of(path: &Path) -> Result<String, (Option<u32>, String, &'static str)> {
     let other = |what| (None, what, "name a scenario file, for example scenarios/home.toml");
     let unread = |error: std::io::Error| other(format!("can't be read ({})", error.kind()));
@@ -197,30 +195,30 @@ impl Scenario {
     /// Reads, checks and resolves the file at `path`.
     ///
     /// # Errors
-    /// Everything that is wrong with it, not only the first thing.
+    /// Returns all problems, not only the first one.
     pub fn read(path: &Path) -> Result<Loaded, Problems> {
         Document::read(path)?.check()
     }
 
-    /// Checks and resolves a text that stands, or could stand, at `origin`.
+    /// Parses, checks and resolves a text. `origin` is its file, which need not exist; relative paths start in its
+    /// folder.
     ///
-    /// # Errors
-    /// Everything that is wrong with it, not only the first thing.
+    /// # Errors Returns all problems, not only the first one.
     pub fn parse(text: &str, origin: &Path) -> Result<Loaded, Problems> {
         Document::parse(text, origin)?.check()
     }
 
-    /// Checks and resolves the same keys as JSON.
+    /// Checks and resolves a scenario from JSON with the same keys.
     ///
-    /// # Errors
-    /// Everything that is wrong with it, not only the first thing.
+    /// # Errors Returns all problems, not only the first one.
     pub fn from_json(json: &serde_json::Value, origin: &Path) -> Result<Loaded, Problems> {
         Document::from_json(json, origin)?.check()
     }
 }
 
 impl Loaded {
-    /// Where each key was written, for messages of a world that can't honour one: path → line (`None`: JSON or `set`).
+    /// Returns the line of each key, for messages of a world that does not support a key. `None`: the key is from JSON
+    /// or `set`.
     pub fn places(&self) -> BTreeMap<String, Option<u32>> {
         fn walk(item: &Item, all: &mut BTreeMap<String, Option<u32>>) {
             all.entry(item.at.key.to_string()).or_insert(item.at.line);
@@ -236,7 +234,7 @@ impl Loaded {
         all
     }
 
-    /// A problem at the key `path` of this scenario, with its line if it has one.
+    /// Returns a problem at the key `path` of this scenario, with its line if it has one.
     pub fn problem(&self, path: &str, what: &str, remedy: &str) -> Problem {
         let line = self.places().get(path).copied().flatten();
         Problem { file: self.file.clone(), line, key: path.to_owned(), what: what.into(), remedy: remedy.into() }

@@ -1,4 +1,4 @@
-//! A scenario as the worlds take it: checked, with every default filled in and every shape and range written out.
+//! A checked scenario for the worlds that run it: every default is filled in, every shape and range is expanded.
 
 use crate::encode::Encode;
 use crate::recorded::Rows;
@@ -12,78 +12,78 @@ use steadycast_media::{Bounds, CodecSettings, Emit, Vbr};
 use steadycast_settings::{Kind, Rule, Within, kinds, positive, settings, words};
 use steadycast_units::{Bytes, Ecn, Offset, Rate, Seed, Span, Time};
 
-/// A node: its place in [`Scenario::nodes`].
+/// A node, by its index in [`Scenario::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeIx(pub u32);
 
-/// A link: its place in [`Scenario::links`].
+/// A link, by its index in [`Scenario::links`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkIx(pub u32);
 
-/// One direction of a link: all links' directions are counted in turn, forward (away from the link's first name) and
-/// back.
+/// A direction of a link. Link `i` has the directions `2i` (forward, away from the link's first name) and `2i + 1`
+/// (back).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DirIx(pub u32);
 
 impl DirIx {
-    /// Away from the link's first name.
+    /// Returns the direction away from the link's first name.
     pub const fn forward(link: LinkIx) -> Self {
         Self(2 * link.0)
     }
-    /// Towards the link's first name.
+    /// Returns the direction towards the link's first name.
     pub const fn back(link: LinkIx) -> Self {
         Self(2 * link.0 + 1)
     }
-    /// The link.
+    /// Returns the link.
     pub const fn link(self) -> LinkIx {
         LinkIx(self.0 / 2)
     }
-    /// Whether it is [`DirIx::back`].
+    /// Whether this is the back direction.
     pub const fn is_back(self) -> bool {
         self.0 % 2 == 1
     }
-    /// The other direction of the same link.
+    /// Returns the other direction of the same link.
     pub const fn reverse(self) -> Self {
         Self(self.0 ^ 1)
     }
 }
 
-/// A flow: its place in [`Scenario::flows`].
+/// A flow, by its index in [`Scenario::flows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowIx(pub u32);
 
-/// Everything that a run needs to know.
+/// A checked scenario: the whole input of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// Its name.
     pub name: String,
-    /// How long it runs.
+    /// The duration of the run.
     pub duration: Span,
-    /// What is left out of every mean at the start, never out of a series.
+    /// The time at the start that means exclude and series include.
     pub warmup: Span,
-    /// What every part's randomness derives from.
+    /// The seed of all randomness.
     pub seed: Seed,
-    /// What a router adds to a join's way towards the source, per router, on top of the links' delays.
+    /// The delay that each router adds to a multicast join on its way towards the source, on top of the links' delays.
     pub join_latency: Span,
-    /// The same for a leave: IGMP's last-member query takes up to some seconds.
+    /// The delay that each router adds to a multicast leave. IGMP's last-member query takes up to some seconds.
     pub leave_latency: Span,
-    /// Names of all nodes, hosts and routers; [`NodeIx`] counts them.
+    /// Names of all nodes (hosts and routers), indexed by [`NodeIx`].
     pub nodes: Vec<String>,
-    /// All links; [`LinkIx`] counts them.
+    /// All links, indexed by [`LinkIx`].
     pub links: Vec<Link>,
-    /// All flows; [`FlowIx`] counts them.
+    /// All flows, indexed by [`FlowIx`].
     pub flows: Vec<Flow>,
-    /// Groups between which their receivers choose.
+    /// Simulcasts: sets of groups of which each receiver chooses one.
     pub simulcasts: Vec<Simulcast>,
-    /// What changes during the run, by time, ties in the file's order.
+    /// Changes during the run, ordered by time; events of the same time are in the file's order.
     pub events: Vec<Event>,
-    /// What is recorded beside the summary.
+    /// What is recorded in addition to the summary.
     pub record: Recording,
-    /// What must hold at the end.
+    /// Conditions on the results.
     pub expect: Vec<Expect>,
 }
 
-/// A link between two nodes, each direction on its own.
+/// A link between two nodes, with a behaviour per direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// Its name, unique among links.
@@ -92,60 +92,60 @@ pub struct Link {
     pub a: NodeIx,
     /// The other end.
     pub b: NodeIx,
-    /// From `a` to `b`. Shared between the links that were written as one.
+    /// The direction from `a` to `b`. Links from one entry of the file share it.
     pub forward: Arc<Direction>,
-    /// From `b` to `a`.
+    /// The direction from `b` to `a`.
     pub back: Arc<Direction>,
 }
 
 /// One direction of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Direction {
-    /// How fast bits leave.
+    /// The rate at which packets leave the queue.
     pub rate: RateSpec,
-    /// Propagation delay; the mean of one that changes by a file.
+    /// Propagation delay. With a `delay_trace`: the trace's mean.
     pub delay: Span,
-    /// A file by which it changes.
+    /// The delay over time, from a file.
     pub delay_trace: Option<Series>,
-    /// What is added to the delay of each packet.
+    /// A random addition to the delay of each packet.
     pub jitter: Option<Jitter>,
     /// Link-layer retransmission.
     pub arq: Option<Arq>,
-    /// Which packets don't arrive.
+    /// Random loss, in addition to the queue's drops.
     pub loss: Loss,
-    /// A file of the probabilities with which they don't.
+    /// The loss probability over time, from a file.
     pub loss_trace: Option<Series>,
-    /// Which packets come so late that others overtake them.
+    /// Reordering: a share of the packets is delayed, so that later packets overtake them.
     pub reorder: Reorder,
-    /// The probability that a packet comes twice.
+    /// The probability that a packet is duplicated.
     pub duplicate: f64,
-    /// What drops packets beyond a rate, before the queue.
+    /// The policer before the queue, which drops packets that exceed a rate.
     pub policer: Option<Policer>,
-    /// The token bucket by which packets leave the queue.
+    /// The token bucket after the queue.
     pub shaper: Option<Shaper>,
-    /// Whether it clears the ECN field of each packet.
+    /// Whether the link clears the ECN field of each packet.
     pub bleach: bool,
-    /// What waits, and what is dropped.
+    /// The queue discipline.
     pub queue: Queue,
     /// The largest packet, as IP size.
     pub mtu: Bytes,
 }
 
-/// How fast bits leave a link's queue.
+/// The rate at which packets leave a link's queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RateSpec {
-    /// At once: packets never wait.
+    /// No limit: packets never wait.
     Unlimited,
-    /// At a constant rate of at most 1 Tb/s. At 0 nothing leaves, and the queue holds what it has.
+    /// A constant rate of at most 1 Tb/s. At 0, no packet leaves the queue.
     Constant(Rate),
-    /// At the opportunities of a Mahimahi trace, and its file.
+    /// The transmission opportunities of a Mahimahi trace, and its file.
     Trace(Opportunities, PathBuf),
-    /// At the rates of a table in bit/s.
+    /// Rates over time in bit/s.
     Table(Series),
 }
 
 impl RateSpec {
-    /// Its rate, a trace's mean rate; `None`: unlimited.
+    /// Returns the mean rate; `None` if it is unlimited.
     pub fn mean(&self) -> Option<Rate> {
         match self {
             Self::Unlimited => None,
@@ -161,14 +161,14 @@ impl RateSpec {
 pub struct Series {
     /// The values.
     pub rows: Rows,
-    /// Whether they start again at their end; otherwise the last one holds on.
+    /// Whether the values repeat after their end; otherwise the last value stays.
     pub looped: bool,
-    /// The file they came from.
+    /// The file of the values.
     pub path: PathBuf,
 }
 
 impl Series {
-    /// The values as steps, as far as `until`.
+    /// Returns the values until `until` as steps.
     pub fn steps<T>(&self, until: Span, of: impl Fn(f64) -> T) -> Steps<T> {
         let mut steps = Steps::constant(of(self.rows.values.first().map_or(0.0, |(_, value)| *value)));
         let mut start = Span::ZERO;
@@ -182,30 +182,30 @@ impl Series {
     }
 }
 
-/// One flow: a source, its receivers and when.
+/// A flow: a source, its receivers, its traffic and its times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
     /// Its name, unique among flows.
     pub name: String,
-    /// What it carries.
+    /// The kind of traffic, with its settings.
     pub kind: FlowKind,
     /// Its source.
     pub from: NodeIx,
-    /// Its receivers; at least one, each once.
+    /// The receivers' nodes: at least one, without duplicates.
     pub to: Vec<NodeIx>,
-    /// How it reaches them.
+    /// How packets are addressed to the receivers.
     pub cast: Cast,
     /// When it starts.
     pub start: Start,
-    /// When it stops, if before the end.
+    /// The time at which it stops; `None`: at the end of the run.
     pub stop: Option<Time>,
-    /// Packets are held back for a time uniform in 0 … this, a burst as one: keeps flows from locking phases.
+    /// Each packet, or a burst as a whole, is delayed by a time uniform in 0 … this, so that flows don't synchronise.
     pub send_jitter: Span,
 }
 
 impl Flow {
-    /// The name of a receiver's session: the flow's own, or with the receiver's place where each has a session of its
-    /// own.
+    /// Returns the name of a receiver's session: the flow's, followed by the receiver's index if each receiver has a
+    /// separate session.
     pub fn session(&self, receiver: usize) -> String {
         match self.cast {
             Cast::UnicastEach => format!("{}.{receiver}", self.name),
@@ -214,17 +214,18 @@ impl Flow {
     }
 }
 
-/// A kernel answers an acknowledgment within this time, mostly (measured: docs/emulation.md).
+/// Upper bound of the time in which a kernel usually answers a segment with an acknowledgment (measured:
+/// docs/emulation.md).
 pub const KERNEL_JITTER: Span = Span::micros(100);
 
-/// How a flow reaches its receivers.
+/// How packets of a flow are addressed to its receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cast {
     /// One receiver.
     Unicast,
-    /// One session to a group.
+    /// One multicast session for a group of receivers.
     Multicast,
-    /// A session of its own for each of several receivers.
+    /// A separate unicast session for each of several receivers.
     UnicastEach,
 }
 
@@ -235,11 +236,11 @@ pub enum Start {
     At(Time),
     /// At a time drawn uniformly from the seed.
     Uniform(Time, Time),
-    /// Not by itself: an event starts it.
+    /// An event starts it.
     Event,
 }
 
-/// What a flow carries.
+/// The kind of a flow's traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FlowKind {
     /// Video over RTP with a rate controller.
@@ -248,12 +249,12 @@ pub enum FlowKind {
     Tcp(Box<Tcp>),
     /// Packets at a constant rate.
     Cbr(Cbr),
-    /// Packets at a constant rate in some periods, none in others.
+    /// Packets at a constant rate during on periods, none during off periods.
     OnOff(OnOff),
 }
 
 impl FlowKind {
-    /// Whether its source has nothing to send at times, or in the end.
+    /// Whether the source has periods without data, or a finite amount of data.
     pub fn pauses(&self) -> bool {
         match self {
             Self::Tcp(tcp) => tcp.source != Workload::Bulk,
@@ -262,7 +263,7 @@ impl FlowKind {
         }
     }
 
-    /// The rate of a source while it has something to send; `None` where it takes what it gets.
+    /// Returns the rate of the source while it is active; `None` for a source that adapts to the network.
     pub fn rate_while_active(&self) -> Option<Rate> {
         match self {
             Self::Tcp(tcp) => {
@@ -278,8 +279,8 @@ impl FlowKind {
         }
     }
 
-    /// A flow's `send_jitter`, unless the scenario says one: the time that a kernel's hosts take to answer, where a
-    /// kernel's TCP is meant.
+    /// Returns the default of `send_jitter`: the response time of a kernel's hosts for TCP of a Linux preset, else
+    /// zero.
     pub(crate) fn host_jitter(&self) -> Span {
         match self {
             Self::Tcp(tcp) if tcp.config.preset == steadycast_tcp::Preset::Linux => KERNEL_JITTER,
@@ -288,17 +289,17 @@ impl FlowKind {
     }
 }
 
-/// A flow's controller, as the check of its scenario has found it.
+/// A flow's controller, as resolved by the check.
 #[derive(Clone)]
 pub enum ControllerRef {
-    /// An entry of the registry.
+    /// A controller of the registry.
     Entry(&'static Controller),
-    /// One of the user's own: whoever runs the scenario gives its factory.
+    /// A user's own controller. The caller that runs the scenario supplies its factory.
     Outside(Outside, String),
 }
 
 impl ControllerRef {
-    /// Its name in the scenario.
+    /// Returns its name in the scenario.
     pub fn name(&self) -> &str {
         match self {
             Self::Entry(controller) => controller.name,
@@ -306,7 +307,7 @@ impl ControllerRef {
         }
     }
 
-    /// Its entry, if the registry has it.
+    /// Returns the registry's entry; `None` for a user's own controller.
     pub fn entry(&self) -> Option<&'static Controller> {
         if let Self::Entry(controller) = self { Some(controller) } else { None }
     }
@@ -327,62 +328,62 @@ impl fmt::Debug for ControllerRef {
 /// A video flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Video {
-    /// What decides its rate.
+    /// The rate controller.
     pub controller: ControllerRef,
-    /// What the paper means, or what it prints.
+    /// Whether the controller follows its paper literally or in the repaired form.
     pub mode: Mode,
-    /// Parameters as given, per controller; all are checked, those of the chosen one count.
+    /// The given parameters per controller. All of them are checked; only those of the chosen controller are used.
     pub params: Vec<(String, Vec<(String, Given)>)>,
-    /// Where its data comes from.
+    /// The source of its frames.
     pub media: Media,
-    /// How pictures are encoded; frame rate and GoP hold for media without pixels as well.
+    /// The encoder's settings. Frame rate and GOP also apply to media without pixels.
     pub encode: Encode,
-    /// How a rate becomes a quantizer.
+    /// The rate control that maps a rate to a quantizer.
     pub vbr: Vbr,
-    /// Paced, or each frame as a burst.
+    /// Whether packets are paced, or each frame is sent as a burst.
     pub emit: Emit,
     /// How lost packets are repaired.
     pub repair: Repair,
-    /// Whether probes are filled up.
+    /// Whether probes are filled with padding.
     pub padding: bool,
     /// Packet size, as IP size with header extensions.
     pub packet: Bytes,
-    /// How long a frame is waited for.
+    /// The play-out delay.
     pub playout: Playout,
     /// The receiver's buffer, for controllers that need its level.
     pub buffer: Option<Buffer>,
     /// RTCP's timing.
     pub rtcp: Rtcp,
-    /// The rate never goes below this.
+    /// The lower limit of the rate.
     pub floor: Option<Rate>,
-    /// The rate never goes above this.
+    /// The upper limit of the rate.
     pub cap: Option<Rate>,
-    /// The codepoint as which its packets leave; with any but `NotEct` they may be marked instead of dropped.
+    /// The ECN codepoint of its packets. With any but `NotEct`, a queue can mark them instead of dropping them.
     pub ecn: Ecn,
-    /// What its receivers report.
+    /// The receivers' feedback format.
     pub feedback: FeedbackFormat,
-    /// Its receivers' clocks.
+    /// The receivers' clocks.
     pub clock: OwnClock,
-    /// Where its packets' numbers begin.
+    /// The first RTP sequence number and timestamp.
     pub first: FirstNumbers,
-    /// Whether the sender trusts feedback no more than a live one does.
+    /// Whether the sender filters implausible feedback, as a live sender does.
     pub defences: bool,
 }
 
-/// How long a frame is waited for, from its being ready to its being shown.
+/// The play-out delay: from the frame's readiness at the sender to its display.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Playout {
-    /// As long as it takes.
+    /// No limit: a frame is displayed when it is complete.
     #[default]
     None,
-    /// For this time; a later frame is not shown at its slot.
+    /// A constant delay; a frame that arrives later misses its display time.
     Fixed(Span),
-    /// For a time that follows what frames and the repair of lost packets take.
+    /// A delay that follows the time that frames and the repair of lost packets take.
     Adaptive(Bounds),
 }
 
 impl Playout {
-    /// The longest time; `None`: without end.
+    /// Returns the longest delay; `None` if it is unlimited.
     pub const fn most(&self) -> Option<Span> {
         match self {
             Self::None => None,
@@ -392,17 +393,17 @@ impl Playout {
     }
 }
 
-/// A receiver's clock, beside the sender's.
+/// A receiver's clock, relative to the sender's.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OwnClock {
-    /// How much more it shows; negative: less.
+    /// Offset against the sender's clock; negative: behind.
     pub ahead: Offset,
-    /// Parts per million that it is too fast.
+    /// Drift in parts per million; positive: fast.
     pub drift: f64,
 }
 
 settings! {
-    /// Where a session's numbers begin; what is not given comes from the seed.
+    /// The first numbers of an RTP session. Missing ones are drawn from the seed.
     #[derive(Copy, Default, Eq)]
     FirstNumbers {
         /// The first sequence number, from 0 to 65535.
@@ -413,15 +414,15 @@ settings! {
 }
 
 impl Video {
-    /// What was given for the chosen controller.
+    /// Returns the given parameters of the chosen controller.
     pub fn given(&self) -> &[(String, Given)] {
         self.params.iter().find(|(name, _)| name == self.controller.name()).map_or(&[], |(_, given)| given)
     }
 
-    /// Its controller's entry with these values.
+    /// Returns the controller's registry entry with its parameters.
     ///
     /// # Errors
-    /// The registry has no such entry: it is a class.
+    /// The controller is a user's own and has no entry, or a parameter is not valid.
     pub fn chosen(&self) -> Result<Chosen, ParamError> {
         match self.controller.entry() {
             Some(controller) => Chosen::of(controller, self.mode, self.given()),
@@ -430,26 +431,26 @@ impl Video {
     }
 }
 
-/// Where a video's data comes from.
+/// The source of a video's frames.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Media {
-    /// Files, played one after the other and looped to the flow's end.
+    /// Files that are played one after the other and looped until the flow ends.
     Clip {
         /// Absolute paths.
         paths: Vec<PathBuf>,
     },
     /// A generated clip.
     Synthetic,
-    /// Always has data.
+    /// A source that always has data.
     Greedy {
-        /// How much it has to send; `None`: without end.
+        /// The amount of data; `None`: unlimited.
         bytes: Option<Bytes>,
     },
     /// Paper 000's Table 2: a ladder of mean rates, without pixels.
     Table2 {
         /// Relative sizes of I, P and B frames.
         weights: [f64; 3],
-        /// Sizes vary by up to this share.
+        /// Sizes vary randomly by up to this share.
         vary: f64,
     },
     /// Paper 001's source: quantizers 2, 4 … 62 around its one published rate, 5.25 Mb/s at 12, without pixels.
@@ -463,18 +464,18 @@ pub enum Media {
     Rfc8593 {
         /// Its parameters.
         codec: CodecSettings,
-        /// The sequence whose frame sizes it takes; `None`: a statistical model's are drawn.
+        /// The media whose frame sizes it takes; `None`: sizes are drawn from the statistical model.
         frames: Option<Box<Media>>,
     },
 }
 
 settings! {
-    /// Paper 001's rates as frames of quantizers 2, 4 … 62; encode says their number per second and group.
+    /// Paper 001's rates as frames of quantizers 2, 4 … 62; `encode` gives the frame rate and the GOP.
     #[derive(Copy)]
     Map001 {
         /// Rates are 5.25 Mb/s · (12/Q) to this power, in packets of 1000 B.
         exponent: f64 where (EXPONENT) = MAP001.exponent,
-        /// Size of an I frame, in P frames.
+        /// Size of an I frame relative to a P frame.
         intra: f64 where (INTRA) = MAP001.intra,
     }
 }
@@ -487,15 +488,15 @@ words! {
     /// How a session repairs lost packets.
     #[derive(Default)]
     pub enum Repair {
-        /// Not at all.
+        /// No repair.
         #[default]
         None = "none",
-        /// Its receiver asks for them and gets them again (RFC 4588).
+        /// The receiver requests lost packets, and the sender retransmits them (RFC 4588).
         Rtx = "rtx",
-        /// Towards one receiver as [`Repair::Rtx`] where RTCP's profile allows it, and as [`Repair::Parity`] where that
-        /// leaves too much.
+        /// With one receiver [`Repair::Rtx`] if RTCP's profile allows it, plus [`Repair::Parity`] if losses remain;
+        /// with a group [`Repair::Parity`].
         Auto = "auto",
-        /// Receivers compute them from parity.
+        /// Receivers recover lost packets from parity packets.
         Parity = "parity",
     }
 }
@@ -506,7 +507,7 @@ settings! {
     Buffer {
         /// The size of the buffer.
         size: Bytes where (something) => "write for example size = \"16KiB\"",
-        /// Consumption at a constant rate; default: frame by frame, as the clip plays.
+        /// A constant rate at which it drains; default: frame by frame at the clip's frame rate.
         consume: Option<Rate> where (positive_if_any) = None,
     }
     /// RTCP's timing.
@@ -514,12 +515,12 @@ settings! {
     Rtcp {
         /// rfc3550 (at least 5 s), asmp (1 s) or avpf (early feedback).
         profile: RtcpProfile = RtcpProfile::Avpf,
-        /// The session bandwidth, of which RTCP takes 5 %; where nobody gives one, no more than the narrowest link on
-        /// the way carries.
+        /// The session bandwidth, of which RTCP takes 5 %. The default is at most the rate of the narrowest link on the
+        /// path.
         session_bw: Rate where (positive) = Rate::mbps(2),
-        /// Overrides the profile's least interval.
+        /// Overrides the profile's minimum report interval.
         t_min: Option<Span> = None,
-        /// Where a group's receivers report to: group, or source, which tells them how many they are (RFC 5760).
+        /// The destination of a group's reports: group, or source, which then announces the group's size (RFC 5760).
         reports: Reports = Reports::Group,
     }
 }
@@ -533,20 +534,20 @@ fn positive_if_any(rate: &Option<Rate>) -> Option<(String, String)> {
 }
 
 words! {
-    /// Where a group's receivers report to.
+    /// The destination of a group's receiver reports.
     #[derive(Default)]
     pub enum Reports {
-        /// To the whole group, as in any-source multicast (RFC 3550).
+        /// The whole group, as in any-source multicast (RFC 3550).
         #[default]
         Group = "group",
-        /// To the sender alone, which tells the group how large it is, as in source-specific multicast (RFC 5760).
+        /// The sender only, which announces the group's size, as in source-specific multicast (RFC 5760).
         Source = "source",
     }
     /// A profile of RTCP's timing.
     pub enum RtcpProfile {
-        /// Five seconds at least (RFC 3550).
+        /// A minimum report interval of 5 s (RFC 3550).
         Rfc3550 = "rfc3550",
-        /// One second at least (papers 000 and 004).
+        /// A minimum report interval of 1 s (papers 000 and 004).
         Asmp = "asmp",
         /// Early feedback (RFC 4585).
         Avpf = "avpf",
@@ -556,33 +557,33 @@ words! {
 /// A TCP flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
-    /// How it behaves; [`Workload`] says what it carries.
+    /// TCP's configuration; [`Workload`] is the application's data.
     pub config: steadycast_tcp::Config,
-    /// What it has to send.
+    /// The application's data.
     pub source: Workload,
 }
 
-/// What a TCP has to send.
+/// The data that an application sends over TCP.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
-    /// Always something.
+    /// Unlimited data.
     Bulk,
-    /// This many bytes, once.
+    /// One transfer of this size.
     File(Bytes),
-    /// Transfers of one size, with a pause after each.
+    /// Transfers of the same size, with a pause after each.
     Transfers {
-        /// Size of one.
+        /// The size of a transfer.
         bytes: Bytes,
         /// The pause.
         off: Periods,
     },
-    /// In some periods, at `rate` or (`None`) as much as goes.
+    /// Data during on periods, at `rate`; `None`: as fast as the network allows.
     OnOff {
-        /// What the application writes while on.
+        /// The application's rate during on periods.
         rate: Option<Rate>,
-        /// Length of the periods in which it has something.
+        /// Lengths of the on periods.
         on: Periods,
-        /// Length of the others.
+        /// Lengths of the off periods.
         off: Periods,
     },
 }
@@ -595,9 +596,9 @@ settings! {
         /// Packet size, as IP size.
         packet: Bytes where (PLAIN) = Bytes::new(1000),
     }
-    /// Packets at a constant rate in some periods; begins with one of them.
+    /// Packets at a constant rate during on periods; the flow begins with an on period.
     OnOff {
-        /// The rate while on.
+        /// The rate during on periods.
         rate: Rate where (positive) => "write for example rate = \"400kbps\"",
         /// Packet size, as IP size.
         packet: Bytes where (PLAIN) = Bytes::new(1000),
@@ -609,28 +610,28 @@ settings! {
     /// Lengths of periods.
     #[derive(Copy)]
     Periods, short "mean" "\"5s\"" {
-        /// How they are distributed.
+        /// Their distribution.
         [kind] dist: PeriodDist,
         /// Their mean.
         mean: Span where (lasting) => "write for example mean = \"5s\"",
     }
-    /// A heavy tail.
+    /// A Pareto distribution.
     #[derive(Copy)]
     Pareto {
-        /// Above 1: the smaller, the heavier the tail.
+        /// The exponent, above 1: the smaller, the heavier the tail.
         shape: f64 where (has_mean) = 1.5,
     }
 }
 
 kinds! {
-    /// How periods are distributed.
+    /// The distribution of periods.
     #[derive(Copy)]
     PeriodDist for (), by "dist", default "exponential" {
-        /// all the same.
+        /// all of the same length.
         "constant" => Constant, "constant periods";
-        /// many short ones and few long ones.
+        /// exponentially distributed: many short ones and few long ones.
         "exponential" => Exponential, "exponential periods";
-        /// heavy tailed.
+        /// Pareto distributed, with a heavy tail.
         "pareto" => Pareto(Pareto), "Pareto's periods";
     }
 }
@@ -646,10 +647,10 @@ fn has_mean(shape: &f64) -> Option<(String, String)> {
     (!fine).then(|| (format!("{shape} is out of range"), "above 1 (or there is no mean), at most 100".into()))
 }
 
-/// The sizes of packets that nothing is read from.
+/// The rule of packet sizes of flows without a protocol above UDP: an IP and UDP header and one byte at least.
 const PLAIN: PacketSize = PacketSize { least: 29 };
 
-/// What a packet's size keeps to.
+/// The rule that a packet's size has to satisfy.
 pub(crate) struct PacketSize {
     /// The smallest one in bytes.
     pub(crate) least: u64,
@@ -663,50 +664,52 @@ impl Rule<Bytes> for PacketSize {
     }
 }
 
-/// Groups that carry the same video at different rates; each receiver is in one of them at a time, first in the lowest.
+/// Groups that carry the same video at different rates. Each receiver is a member of one at a time and starts in the
+/// lowest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulcast {
     /// Its name.
     pub name: String,
-    /// Its groups, the lowest rate first: multicast video from one source to the same receivers.
+    /// Its groups in ascending order of rate: multicast video from one source to the same receivers.
     pub flows: Vec<FlowIx>,
-    /// How many times what the next group asks a receiver has to have to go up.
+    /// A receiver moves up when its rate is this multiple of the next group's floor.
     pub up: f64,
-    /// For how long.
+    /// The time for which its rate has to be that high.
     pub hold: Span,
 }
 
-/// Something that happens on the way.
+/// A scheduled change during the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// When.
+    /// The time of the change.
     pub at: Time,
-    /// What.
-    pub what: What,
+    /// The change.
+    pub kind: EventKind,
 }
 
-/// What an event does.
+/// The change that an event makes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
-    /// A receiver joins its group. One that has such an event starts outside: [`Scenario::starts_outside`].
+pub enum EventKind {
+    /// A receiver joins its group. A receiver with a join event is no member at the start:
+    /// [`Scenario::starts_outside`].
     Join {
         /// The flow.
         flow: FlowIx,
-        /// The receiver's place in [`Flow::to`].
+        /// The receiver's index in [`Flow::to`].
         receiver: usize,
     },
     /// A receiver leaves its group.
     Leave {
         /// The flow.
         flow: FlowIx,
-        /// The receiver's place in [`Flow::to`].
+        /// The receiver's index in [`Flow::to`].
         receiver: usize,
     },
     /// A flow starts.
     StartFlow(FlowIx),
     /// A flow stops.
     StopFlow(FlowIx),
-    /// A link changes; what is `None` stays.
+    /// A link changes. Properties that are `None` stay as they are.
     Set(Change),
 }
 
@@ -715,24 +718,24 @@ pub enum What {
 pub struct Change {
     /// The link.
     pub link: LinkIx,
-    /// Forward, back or both; both is the default here, unlike that of `loss`.
+    /// The directions that change. The default is both, unlike that of `loss`.
     pub direction: Directions,
     /// A new rate.
     pub rate: Option<RateSpec>,
     /// A new delay.
     pub delay: Option<Span>,
-    /// A new jitter; a mean of 0 ends one.
+    /// A new jitter; a mean of 0 removes it.
     pub jitter: Option<Jitter>,
-    /// A new loss; [`Loss::None`] ends one.
+    /// A new loss; [`Loss::None`] removes it.
     pub loss: Option<Loss>,
     /// A new reordering.
     pub reorder: Option<Reorder>,
-    /// A new probability that a packet comes twice.
+    /// A new probability that a packet is duplicated.
     pub duplicate: Option<f64>,
 }
 
 words! {
-    /// Which directions of a link are meant.
+    /// The directions of a link that a setting applies to.
     pub enum Directions {
         /// From the first name to the second.
         Forward = "forward",
@@ -754,64 +757,65 @@ impl Directions {
     }
 }
 
-/// What is recorded beside the summary.
+/// What is recorded in addition to the summary.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
-    /// Length of one step of the series.
+    /// The step of the series.
     pub interval: Span,
-    /// Flows whose packets are recorded one by one.
+    /// Flows whose packets are recorded individually.
     pub packets: Vec<FlowIx>,
     /// Links whose packets are captured.
     pub pcap: Vec<LinkIx>,
 }
 
 impl Recording {
-    /// One step of every series: the longest span of which both the interval and a second are multiples.
+    /// Returns the step of every series: the greatest common divisor of the interval and a second.
     pub fn step(&self) -> Span {
         let (mut a, mut b) = (self.interval.as_nanos().max(1), 1_000_000_000);
         while b != 0 {
             (a, b) = (b, a % b);
         }
-        // An interval that does not fit a second is recorded in tenths of a second.
+        // A divisor below 1 ms would make series too long: they are recorded in tenths of a second.
         if a < 1_000_000 { Span::millis(100) } else { Span::nanos(a) }
     }
 }
 
-/// Something that must hold at the end.
+/// A condition on the results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expect {
-    /// A path into `summary.json`, lists by name.
+    /// A path into `summary.json`, with list entries by name.
     pub that: String,
-    /// The smallest value that holds.
+    /// The smallest valid value.
     pub min: Option<f64>,
-    /// The largest value that holds.
+    /// The largest valid value.
     pub max: Option<f64>,
 }
 
 impl Scenario {
-    /// The node called `name`.
+    /// Returns the node called `name`.
     pub fn node(&self, name: &str) -> Option<NodeIx> {
         self.nodes.iter().position(|n| n == name).map(|i| NodeIx(i as u32))
     }
-    /// The link called `name`.
+    /// Returns the link called `name`.
     pub fn link(&self, name: &str) -> Option<LinkIx> {
         self.links.iter().position(|l| l.name == name).map(|i| LinkIx(i as u32))
     }
-    /// The flow called `name`.
+    /// Returns the flow called `name`.
     pub fn flow(&self, name: &str) -> Option<FlowIx> {
         self.flows.iter().position(|f| f.name == name).map(|i| FlowIx(i as u32))
     }
-    /// The name of the node `node`; empty for one that is not there.
+    /// Returns the name of a node; empty if it does not exist.
     pub fn node_name(&self, node: NodeIx) -> &str {
         self.nodes.get(node.0 as usize).map_or("", String::as_str)
     }
-    /// The simulcast that `flow` is a group of, by its place in [`Scenario::simulcasts`], and the group's place in it.
+    /// Returns the simulcast that has `flow` as a group, by its index in [`Scenario::simulcasts`], and the group's
+    /// index in it.
     pub fn group_of(&self, flow: FlowIx) -> Option<(usize, usize)> {
         let place = |s: &Simulcast| s.flows.iter().position(|f| *f == flow);
         self.simulcasts.iter().enumerate().find_map(|(n, s)| Some((n, place(s)?)))
     }
-    /// The receivers of `flow`, by their place in [`Flow::to`], that are not in the group at its start: a join event
-    /// brings them in, or, in a simulcast's groups above the lowest, they come by themselves.
+    /// Returns the receivers of `flow`, by their index in [`Flow::to`], that are no members of the group at its start.
+    /// A join event makes them members. In a simulcast's groups above the lowest, receivers join by themselves.
     pub fn starts_outside(&self, flow: FlowIx) -> Vec<usize> {
         if self.group_of(flow).is_some_and(|(_, place)| place > 0) {
             return (0..self.flows[flow.0 as usize].to.len()).collect();
@@ -819,8 +823,8 @@ impl Scenario {
         let mut outside: Vec<_> = self
             .events
             .iter()
-            .filter_map(|e| match e.what {
-                What::Join { flow: f, receiver } if f == flow => Some(receiver),
+            .filter_map(|e| match e.kind {
+                EventKind::Join { flow: f, receiver } if f == flow => Some(receiver),
                 _ => None,
             })
             .collect();

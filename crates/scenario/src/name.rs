@@ -3,10 +3,10 @@
 use steadycast_settings::Findings;
 use steadycast_settings::tree::Place;
 
-/// The most that ranges of one scenario may come to.
+/// Maximum number of names that a scenario's ranges expand to.
 pub(crate) const MAX_COUNT: u64 = 200_000;
 
-/// A name, or many that differ in a number.
+/// A name, or a range of names that differ in a number.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pattern {
     before: String,
@@ -15,15 +15,15 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    /// Reads a name or a range of names as somebody wrote it; what is neither is a problem.
-    pub(crate) fn said(text: &str, at: &Place, out: &mut Findings) -> Option<Self> {
+    /// Reads a name or a range of names; reports a problem if it is neither.
+    pub(crate) fn read_or_report(text: &str, at: &Place, out: &mut Findings) -> Option<Self> {
         Self::read(text).map_err(|(what, remedy)| out.problem(at, what, remedy)).ok()
     }
 
     /// Reads a name or a range of names.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// Returns the problem and the remedy.
     pub(crate) fn read(text: &str) -> Result<Self, (String, String)> {
         let wrong = |what: &str| {
             let shown = steadycast_settings::tree::quoted(text);
@@ -61,7 +61,7 @@ impl Pattern {
         Ok(Self { before: before.to_owned(), range, after: after.to_owned() })
     }
 
-    /// `name1` … `nameN`.
+    /// Returns the range `name1` … `nameN`.
     pub(crate) fn counted(name: &str, count: u64) -> Self {
         Self { before: name.to_owned(), range: Some((1, count)), after: String::new() }
     }
@@ -72,7 +72,7 @@ impl Pattern {
     pub(crate) fn count(&self) -> u64 {
         self.range.map_or(1, |(first, last)| (last + 1).saturating_sub(first))
     }
-    /// All of its names.
+    /// Returns all of its names.
     pub(crate) fn names(&self) -> Vec<String> {
         match self.range {
             None => vec![self.before.clone()],

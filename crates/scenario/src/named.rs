@@ -1,4 +1,4 @@
-//! Networks by their names: `network = "NAME"` lays a scenario on the topology and the events of another file.
+//! Networks by name: `network = "NAME"` takes the topology and the events of another file.
 
 use crate::file::{EventTable, OTHER_WORDS, Topology};
 use crate::loaded::{Document, text_of};
@@ -11,25 +11,25 @@ use steadycast_settings::{Deferred, Findings, FromToml, Problems, Spanned, neare
 use steadycast_units::Span;
 
 tables! {
-    /// A network that scenarios name.
+    /// A network file, to which scenarios refer by its name.
     NetworkFile {
-        /// What it is like, in one sentence.
+        /// A description in one sentence.
         about: String,
-        /// Where its numbers are from.
+        /// The source of its numbers.
         source: String,
-        /// Under which terms these may be used.
+        /// The licence of these numbers.
         licence: String,
         /// published, model, synthetic or measured.
         kind: NetworkKind,
         /// A dumbbell.
         topology: Deferred<Topology>,
-        /// What changes on its link.
+        /// Changes of its link.
         event: Vec<Spanned<Deferred<EventTable>>>,
     }
 }
 
 words! {
-    /// What a network's numbers are.
+    /// The kind of evidence for a network's numbers.
     pub(crate) enum NetworkKind {
         Published = "published",
         Model = "model",
@@ -38,7 +38,7 @@ words! {
     }
 }
 
-/// What `+WORD` adds beside a scenario's flows: the keys of a TCP flow as a Linux server sends it.
+/// The TCP flows that `+WORD` adds: the keys of a flow as a Linux server sends it.
 const BESIDE: [(&str, &str); 4] = [
     ("cubic", "congestion = \"cubic\""),
     ("newreno", "congestion = \"newreno\""),
@@ -46,38 +46,37 @@ const BESIDE: [(&str, &str); 4] = [
     ("web", "congestion = \"cubic\"\nbytes = \"300kB\"\noff = { dist = \"exponential\", mean = \"4s\" }"),
 ];
 
-/// The most flows that one `+` adds.
+/// Maximum number of flows that one `+` adds.
 const MOST_BESIDE: usize = 99;
 
-/// A network as a scenario takes it.
+/// A network that a scenario refers to.
 pub(crate) struct Named {
     /// The text of its file.
     pub(crate) text: String,
-    said: Place,
-    /// What its file says, with absolute paths, and `flow`: the flows beside the scenario's.
+    key: Place,
+    /// The content of its file, with absolute paths, and `flow`: the TCP flows that `+WORD` adds.
     root: Item,
 }
 
-/// The parts of the network that `name` names, as a table on one line of TOML: what its file says, with absolute paths,
-/// and `flow`, the TCP flows that it adds. `folder` is where paths begin, `networks` where names are looked for.
+/// Returns the content of the network `name` as a table on one line of TOML, with absolute paths, and `flow`: the TCP
+/// flows that it adds. Relative paths start in `folder`; names are looked up in `networks`.
 ///
-/// # Errors
-/// There is no such network, or something is wrong with its file.
+/// # Errors No such network exists, or its file has problems.
 pub fn network(name: &str, folder: &Path, networks: &Path) -> Result<String, Problems> {
     let mut out = Findings::new(name);
-    let said = Item { value: Value::Text(name.to_owned()), at: Place::line(None) };
-    Named::read(&said, folder, Some(networks), &mut out)
+    let key = Item { value: Value::Text(name.to_owned()), at: Place::line(None) };
+    Named::read(&key, folder, Some(networks), &mut out)
         .map(|one| one.root.value.to_toml())
         .ok_or(Problems(out.problems))
 }
 
 impl Named {
-    /// Reads the network that `said`, the value of `network`, names; what is wrong goes to `out`.
-    pub(crate) fn read(said: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<Self> {
-        let whole = String::read(said, out)?;
+    /// Reads the network that `key`, the value of the key `network`, refers to. Problems are added to `out`.
+    pub(crate) fn read(key: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<Self> {
+        let whole = String::read(key, out)?;
         let end = whole.rfind(".toml").map(|at| at + ".toml".len()).or_else(|| whole.find('+'));
         let (name, beside) = whole.split_at(end.unwrap_or(whole.len()));
-        let path = place(name, said, folder, networks, out)?;
+        let path = place(name, key, folder, networks, out)?;
         let shown = path.display().to_string();
         let mut own = Findings::new(&shown).knowing(OTHER_WORDS);
         let text = match text_of(&path) {
@@ -110,15 +109,15 @@ impl Named {
             return None;
         }
         let from = std::path::absolute(&path).unwrap_or(path);
-        moved(&mut root, &said.at, from.parent().unwrap_or(Path::new("")));
-        let flows = flows_beside(beside, &said.at, out)?;
-        let mut one = Self { text, said: said.at.clone(), root };
+        moved(&mut root, &key.at, from.parent().unwrap_or(Path::new("")));
+        let flows = flows_beside(beside, &key.at, out)?;
+        let mut one = Self { text, key: key.at.clone(), root };
         one.put("flow", Value::List(flows));
         Some(one)
     }
 
-    /// Lays a scenario on the network: the scenario's own keys of the topology win, its events come after the
-    /// network's, its flows before.
+    /// Merges the scenario `over` onto the network. The scenario's topology keys override the network's; its events
+    /// follow the network's, and its flows precede the network's.
     pub(crate) fn below(mut self, over: &mut Item, out: &mut Findings) {
         let joins = |link: &&Item| link.get("between").is_some();
         let own = over.get("nodes").or_else(|| items(over.get("link")).iter().find(joins));
@@ -140,12 +139,12 @@ impl Named {
         for flow in items(self.root.get("flow")) {
             if let Some(name) = name_of(flow).filter(|name| names.contains(name)) {
                 let what = format!("a flow of the scenario is called {} as well", quoted(&name));
-                out.problem(&self.said, what, "call it something else");
+                out.problem(&self.key, what, "call it something else");
             }
             flows.push(flow.clone());
         }
-        // A network goes on for longer than many a run.
-        let span = |said: &Item| Span::read(said, &mut Findings::new(""));
+        // The network's events can last longer than the run; the later ones are left out.
+        let span = |key: &Item| Span::read(key, &mut Findings::new(""));
         let end = over.get("duration").and_then(span).unwrap_or(Span::MAX);
         let comes = |event: &&Item| event.get("at").and_then(span).is_none_or(|at| at <= end);
         let events = items(self.root.get("event")).iter().filter(comes).chain(items(over.get("event")));
@@ -157,7 +156,7 @@ impl Named {
         for (key, value) in topology.map(|topology| ("topology", topology)).into_iter().chain(lists) {
             match table.iter_mut().find(|(k, _)| k == key) {
                 Some((_, old)) => old.value = value,
-                None => table.push((key.to_owned(), Item { value, at: self.said.clone() })),
+                None => table.push((key.to_owned(), Item { value, at: self.key.clone() })),
             }
         }
     }
@@ -165,15 +164,15 @@ impl Named {
     fn put(&mut self, key: &str, value: Value) {
         let Value::Table(table) = &mut self.root.value else { return };
         table.retain(|(k, _)| k != key);
-        table.push((key.to_owned(), Item { value, at: self.said.clone() }));
+        table.push((key.to_owned(), Item { value, at: self.key.clone() }));
     }
 }
 
-/// The file of the network `name`: a path, or one of `networks`.
-fn place(name: &str, said: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<PathBuf> {
+/// Returns the file of the network `name`, which is a path or the name of a file in `networks`.
+fn place(name: &str, key: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<PathBuf> {
     if name.contains(['/', '\\']) || name.ends_with(".toml") {
         let mut name = Value::Text(name.to_owned());
-        if said.at.set {
+        if key.at.set {
             find_file(&mut name, folder);
         }
         return Item::from(name).text().map(|name| folder.join(name));
@@ -181,7 +180,7 @@ fn place(name: &str, said: &Item, folder: &Path, networks: Option<&Path>, out: &
     let listed = networks.map(|networks| (networks, std::fs::read_dir(networks)));
     let Some((networks, Ok(listed))) = listed else {
         let what = format!("no network is called {}", quoted(name));
-        return out.refuse(&said.at, what, "write the path of a network's file");
+        return out.refuse(&key.at, what, "write the path of a network's file");
     };
     let mut known: Vec<String> = listed
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".toml").map(str::to_owned))
@@ -189,13 +188,13 @@ fn place(name: &str, said: &Item, folder: &Path, networks: Option<&Path>, out: &
         .collect();
     known.sort();
     if !known.iter().any(|one| one == name) {
-        out.unknown_name(&said.at, "network", name, &known.iter().map(String::as_str).collect::<Vec<_>>());
+        out.unknown_name(&key.at, "network", name, &known.iter().map(String::as_str).collect::<Vec<_>>());
         return None;
     }
     Some(networks.join(format!("{name}.toml")))
 }
 
-/// Whether a network's file is good by itself: with a flow whose packets fit through anything.
+/// Checks a network's file by itself, with a flow whose packets fit through any link.
 fn alone(root: &Item, path: &Path) -> Result<(), Problems> {
     let mut out = Findings::new("");
     let mut probe = from_toml(
@@ -209,7 +208,7 @@ fn alone(root: &Item, path: &Path) -> Result<(), Problems> {
     Document::of_tree(probe, path).check().map(|_| ())
 }
 
-/// The flows that `+cubic`, `+2cubic+web` … adds: beside1, beside2 …
+/// Returns the flows that `+cubic`, `+2cubic+web` … adds: beside1, beside2 …
 fn flows_beside(beside: &str, at: &Place, out: &mut Findings) -> Option<Vec<Item>> {
     let mut all = Vec::new();
     for part in beside.split('+').skip(1) {
@@ -236,7 +235,7 @@ fn flows_beside(beside: &str, at: &Place, out: &mut Findings) -> Option<Vec<Item
     Some(all)
 }
 
-/// Gives values of another text a place in this one, and absolute paths to files that stand beside `folder`.
+/// Moves values of another text to a place in this one, and makes the paths of files in `folder` absolute.
 fn moved(item: &mut Item, at: &Place, folder: &Path) {
     item.at = at.clone();
     match &mut item.value {
@@ -255,7 +254,7 @@ fn moved(item: &mut Item, at: &Place, folder: &Path) {
     }
 }
 
-/// What a file says of a network that `--set network=…` replaces: only what was set, too, stays.
+/// Keeps the keys of a topology that `--set` set, and drops those of the file, which `--set network=…` replaces.
 pub(crate) fn keep_set(item: &mut Item) -> bool {
     let Value::Table(table) = &mut item.value else { return item.at.set };
     let kept: Table = std::mem::take(table)

@@ -1,7 +1,7 @@
-//! Nodes and links: shapes and ranges written out, each distinct text resolved once.
+//! Nodes and links: expands shapes and ranges, and resolves each distinct text once.
 
 use crate::file::{LegExtra, LegTable, LevelExtra, LinkExtra, LinkTable, Shape, Spec, Topology};
-use crate::flow::keeping;
+use crate::flow::checked;
 use crate::model::{Direction, Directions, Link, NodeIx, RateSpec, Series};
 use crate::name::{MAX_COUNT, Pattern};
 use crate::recorded::{Fault, MOST_BYTES, Quantity, Recorded, recorded};
@@ -15,69 +15,69 @@ use steadycast_settings::tree::{Item, Place, Value, quoted};
 use steadycast_settings::{Deferred, Findings, FromToml, OrNone, Spanned};
 use steadycast_units::{Bytes, Rate, Span};
 
-/// A host that a flow brings along, in a dumbbell.
+/// A host that a flow adds to a dumbbell.
 pub(crate) struct Host {
     pub(crate) name: String,
-    /// On the left, sending, or on the right.
+    /// Whether it is a sender, on the left; receivers are on the right.
     pub(crate) left: bool,
 }
 
 /// Both directions of a link.
 pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
 
-/// A shape's link: the key it stands behind, keys beside its behaviour, its behaviour.
+/// A shape's link: its key, the keys in addition to its behaviour, and its behaviour.
 pub(crate) type Part<T> = (&'static str, Vec<(String, Value)>, T);
 
-/// What the resolved text says of the network.
+/// The network's part of the resolved text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) nodes: Vec<String>,
-    /// Shape, and its links: key, extras, behaviour.
+    /// The shape and its links: key, additional keys, behaviour.
     pub(crate) shape: Option<(Shape, Vec<Part<Pair>>)>,
     /// New links: name, ends, behaviour.
     pub(crate) links: Vec<(Option<String>, [String; 2], Pair)>,
-    /// Links that differ from what they came from.
+    /// Links whose behaviour differs from that of the entry that made them.
     pub(crate) changed: Vec<(String, Pair)>,
 }
 
-/// The network, and how to find things in it.
+/// The network, with look-up by name.
 #[derive(Default)]
 pub(crate) struct Network {
     pub(crate) nodes: Vec<String>,
     index: BTreeMap<String, u32>,
     pub(crate) links: Vec<Link>,
     link_index: BTreeMap<String, usize>,
-    /// Names that stand for several links.
+    /// Names that denote several links.
     groups: BTreeMap<String, Vec<usize>>,
-    /// Whether some nodes could not be read: then others may rightly name them.
+    /// Whether some nodes could not be read. Then an unknown node's name is not reported.
     pub(crate) partial: bool,
-    /// Where a shape's flows come from and go to, if they don't say.
+    /// The default source and receivers of flows in a shape.
     pub(crate) source: Option<u32>,
     pub(crate) ends: Vec<u32>,
     pub(crate) layout: Layout,
 }
 
-/// Reads files that a scenario names; each once.
+/// Reads the files that a scenario refers to, each of them once.
 pub(crate) struct Files {
     pub(crate) folder: PathBuf,
     pub(crate) registry: Registry,
-    /// How long the scenario runs: so far tables are repeated.
+    /// The duration of the scenario, which bounds the repetitions of a trace.
     pub(crate) duration: Span,
     traces: BTreeMap<(PathBuf, Quantity), Result<Recorded, Fault>>,
 }
 
-/// The most changes that a table makes in a run.
+/// Maximum number of changes that a trace makes in a run.
 const MOST_CHANGES: f64 = 4e6;
 
 impl Files {
     pub(crate) fn new(folder: &Path, registry: Registry) -> Self {
         Self { folder: folder.to_owned(), registry, duration: Span::ZERO, traces: BTreeMap::new() }
     }
-    /// The absolute path of what a scenario calls `name`.
+    /// Returns the absolute path of a file that the scenario calls `name`.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
-    /// Whether it is a file, and if not, says so.
+    /// Returns the file's path if it exists; else reports a problem.
     pub(crate) fn found(&self, name: &Spanned<String>, what: &str, out: &mut Findings) -> Option<PathBuf> {
         let path = self.path(name);
         let trouble = match std::fs::metadata(&path) {
@@ -95,11 +95,11 @@ impl Files {
         let remedy = format!("paths are relative to the scenario's folder, {}{here}", self.folder.display());
         out.refuse(&name.at, format!("{what} {} {trouble}", quoted(name)), remedy)
     }
-    /// What a file says of a quantity.
+    /// Reads a quantity over time from a file, or from the cache.
     fn recorded(&mut self, path: &Path, quantity: Quantity) -> &Result<Recorded, Fault> {
         self.traces.entry((path.to_owned(), quantity)).or_insert_with(|| read_file(path, quantity))
     }
-    /// What a file says of a link's rate.
+    /// Reads a link's rate over time from a file.
     fn trace(&mut self, name: &Spanned<String>, looped: bool, out: &mut Findings) -> Option<RateSpec> {
         let path = self.found(name, "the trace", out)?;
         let Ok(Recorded::Opportunities(at)) = self.recorded(&path, Quantity::Rate) else {
@@ -107,7 +107,7 @@ impl Files {
         };
         Some(RateSpec::Trace(Opportunities { at: at.clone(), looped }, path))
     }
-    /// How a file says that a quantity changes.
+    /// Reads a quantity over time from a file, and checks that its changes are not too many.
     fn series(
         &mut self,
         name: &Spanned<String>,
@@ -136,7 +136,7 @@ impl Files {
         }
         Some(Series { rows, looped, path })
     }
-    /// A link's keys with what its trace says beside the rate, where nothing else says it.
+    /// Adds the delay and the loss of a link's AlphaRTC trace to its keys if the link has none.
     fn with_others(&mut self, item: &Item) -> Item {
         let mut all = item.clone();
         let Some(trace) = item.get("trace") else { return all };
@@ -153,14 +153,14 @@ impl Files {
     }
 }
 
-/// What a link may have from a file: instead of which key, by which, and what that is read for.
+/// Quantities that can come from a file: the key of the constant, the key of the file, and the quantity.
 pub(crate) const TRACED: [(&str, &str, Quantity); 3] = [
     ("rate", "trace", Quantity::Rate),
     ("delay", "delay_trace", Quantity::Delay),
     ("loss", "loss_trace", Quantity::Loss),
 ];
 
-/// What a file's bytes say.
+/// Reads a quantity over time from a file.
 fn read_file(path: &Path, quantity: Quantity) -> Result<Recorded, Fault> {
     let shown = path.file_name().unwrap_or_default().to_string_lossy();
     let unread =
@@ -172,7 +172,7 @@ fn read_file(path: &Path, quantity: Quantity) -> Result<Recorded, Fault> {
     recorded(&std::fs::read(path).map_err(unread)?, &shown, quantity)
 }
 
-/// A link that is to be made.
+/// A link before it is resolved.
 struct Draft {
     name: String,
     ends: (u32, u32),
@@ -181,10 +181,11 @@ struct Draft {
     at: Place,
 }
 
-/// What a table without ends changes: the links that its name means, in order, and its keys.
+/// A `[[link]]` entry without ends, which changes existing links: the links that match its name, in order, and its
+/// keys.
 struct Change {
     name: String,
-    meant: Vec<usize>,
+    links: Vec<usize>,
     keys: Item,
 }
 
@@ -192,7 +193,7 @@ struct Change {
 #[derive(Default)]
 struct Drafts {
     links: Vec<Draft>,
-    /// Distinct texts.
+    /// The distinct tables of links.
     specs: Vec<Item>,
     full: bool,
 }
@@ -218,7 +219,7 @@ impl Network {
     pub(crate) fn node(&self, name: &str) -> Option<NodeIx> {
         self.index.get(name).map(|i| NodeIx(*i))
     }
-    /// Looks a node up, or says that it is not there.
+    /// Returns the node; reports a problem if it does not exist.
     pub(crate) fn find(&self, name: &str, at: &Place, out: &mut Findings) -> Option<NodeIx> {
         let found = self.node(name);
         if found.is_none() && !self.partial {
@@ -227,12 +228,12 @@ impl Network {
         }
         found
     }
-    /// The links that a name, a group's name or a range means.
+    /// Returns the links that match a name, a group's name or a range.
     pub(crate) fn find_links(&self, name: &str, at: &Place, out: &mut Findings) -> Vec<usize> {
         if let Some(group) = self.groups.get(name) {
             return group.clone();
         }
-        let Some(pattern) = Pattern::said(name, at, out) else { return Vec::new() };
+        let Some(pattern) = Pattern::read_or_report(name, at, out) else { return Vec::new() };
         let mut all = Vec::new();
         for name in pattern.names() {
             let Some(i) = self.link_index.get(&name) else {
@@ -261,7 +262,7 @@ impl Network {
         i
     }
 
-    /// Builds it all.
+    /// Builds the network.
     pub(crate) fn build(
         topology: Option<&Spanned<Topology>>,
         nodes: Option<&Spanned<Vec<Spanned<String>>>>,
@@ -273,7 +274,8 @@ impl Network {
         let mut net = Self::default();
         let mut drafts = Drafts::default();
         let mut shaped = Vec::new();
-        // A list of nodes, or a shape, that could not even be read has had its say.
+        // If the list of nodes or the shape could not be read, that has been reported, and missing names follow from
+        // it.
         net.partial = !out.problems.is_empty() && nodes.is_none() && topology.is_none();
         if let Some(topology) = topology {
             let before = out.problems.len();
@@ -310,7 +312,7 @@ impl Network {
 
     fn named(&mut self, patterns: &[Spanned<String>], out: &mut Findings) {
         for pattern in patterns {
-            match Pattern::said(pattern, &pattern.at, out) {
+            match Pattern::read_or_report(pattern, &pattern.at, out) {
                 Some(read) if self.nodes.len() as u64 + read.count() > MAX_COUNT => {
                     self.partial = true;
                     out.problem(&pattern.at, "more than 200000 nodes", "make it smaller");
@@ -326,7 +328,7 @@ impl Network {
         }
     }
 
-    /// Which links each table without ends changes, and by what.
+    /// Finds the links that each entry without ends changes.
     fn changes(&self, over: Vec<(LinkExtra, Item, Place)>, drafts: &mut Drafts, out: &mut Findings) -> Vec<Change> {
         let (mut all, mut count) = (Vec::new(), 0);
         for (extra, rest, at) in over {
@@ -334,24 +336,24 @@ impl Network {
                 out.missing(&at, "name", "name the link to change, or write between = [\"a\", \"b\"] for a new one");
                 continue;
             };
-            let mut meant = self.find_links(name, &name.at, out);
-            count += meant.len() as u64;
+            let mut links = self.find_links(name, &name.at, out);
+            count += links.len() as u64;
             if count > 10 * MAX_COUNT {
                 out.problem(&name.at, "more than two million changes of links", "make it smaller");
                 break;
             }
-            for i in &meant {
+            for i in &links {
                 if let Some(draft) = drafts.links.get_mut(*i) {
                     draft.over.push(all.len());
                 }
             }
-            meant.sort_unstable();
-            all.push(Change { name: name.value.clone(), meant, keys: rest });
+            links.sort_unstable();
+            all.push(Change { name: name.value.clone(), links, keys: rest });
         }
         all
     }
 
-    /// Makes the links, whose tables without changes are `base`.
+    /// Makes the links. `base` are their tables before the changes.
     fn make_links(
         &mut self,
         drafts: &Drafts,
@@ -383,10 +385,10 @@ impl Network {
             let (a, b) = (NodeIx(draft.ends.0), NodeIx(draft.ends.1));
             self.links.push(Link { name: draft.name.clone(), a, b, forward, back });
         }
-        // Without problems, every draft became a link and has the same place.
+        // Without problems, every draft has become a link with the same index.
         for ((_, over), (pair, which)) in memo {
             let Some(pair) = pair else { continue };
-            let whole = over.iter().filter_map(|o| changes.get(*o)).find(|change| change.meant == which);
+            let whole = over.iter().filter_map(|o| changes.get(*o)).find(|change| change.links == which);
             match whole {
                 Some(change) => self.layout.changed.push((change.name.clone(), pair)),
                 None => {
@@ -421,7 +423,7 @@ impl Network {
             out.problem(&between.at, "a link has two ends", "write between = [\"a\", \"b\"]");
             return;
         };
-        let mut read = |text: &Spanned<String>| Pattern::said(text, &text.at, out);
+        let mut read = |text: &Spanned<String>| Pattern::read_or_report(text, &text.at, out);
         let (Some(first), Some(second)) = (read(a), read(b)) else { return };
         if first.is_range() && second.is_range() && first.count() != second.count() {
             let what = format!("{} ends on one side, {} on the other", first.count(), second.count());
@@ -450,7 +452,7 @@ impl Network {
             drafts.link(name, a.0, b.0, spec, at, out);
         }
         if let Some(name) = &extra.name
-            && Pattern::said(name, &name.at, out).is_some_and(|read| read.is_range())
+            && Pattern::read_or_report(name, &name.at, out).is_some_and(|read| read.is_range())
         {
             let what = format!("{} is a range", quoted(name));
             out.problem(&name.at, what, "leave it out: links are called NAME-END by themselves");
@@ -538,7 +540,7 @@ impl Network {
         }
     }
 
-    /// Legs or hops: node at the end, its text, its place.
+    /// Reads legs or hops. Returns for each the node at its far end, its table and its place in the file.
     #[allow(clippy::too_many_arguments, reason = "legs and hops differ only in two words")]
     fn legs(
         &self,
@@ -569,7 +571,7 @@ impl Network {
             let names = match &extra.name {
                 None => (first..first + count.unwrap_or(1)).map(|n| format!("{stem}{n}")).collect(),
                 Some(name) => {
-                    let Some(read) = Pattern::said(name, &name.at, out) else { continue };
+                    let Some(read) = Pattern::read_or_report(name, &name.at, out) else { continue };
                     if count.is_some_and(|c| c != read.count()) {
                         let what = format!("{} names for {} of them", read.count(), count.unwrap_or(1));
                         out.problem(&name.at, what, "make the range as long as count");
@@ -641,7 +643,7 @@ fn refuse(extra: &Item, why: &str, out: &mut Findings) {
     }
 }
 
-/// Both directions of a link, from its text.
+/// Reads both directions of a link from its table.
 fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair> {
     let before = out.problems.len();
     let (back, both) = item.split(&["back"]);
@@ -653,7 +655,7 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
     }
     let spec = Spec::read(&both, out)?;
     let toward = spec.loss.as_ref().and_then(|l| l.direction.as_ref()).map_or(Directions::Forward, |d| d.value);
-    // A rate that could not be read has had its say.
+    // A rate that could not be read has been reported already.
     let unread = |spec: &Spec, item: &Item| spec.rate.is_none() && item.get("rate").is_some();
     let mut silent = unread(&spec, &both);
     let forward = direction(&spec, silent, toward.forward(), files, out);
@@ -681,7 +683,7 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
     Some((forward, back))
 }
 
-/// One direction, with every default filled in.
+/// Makes a direction, with every default filled in.
 fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mut Findings) -> Option<Direction> {
     let looped = spec.r#loop.as_ref().is_none_or(|looped| looped.value);
     let rate = rate(spec.rate.as_ref(), spec.trace.as_ref(), looped, files, out).filter(|_| !unread);
@@ -695,23 +697,23 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     let delay = mean.or(spec.delay.as_ref().map(|delay| delay.value)).unwrap_or_default();
     let jitter = spec.jitter.as_ref().map(|jitter| jitter.value).filter(|jitter| !jitter.mean.is_zero());
     let loss = spec.loss.as_ref().filter(|_| lossy).and_then(|loss| loss.what.clone()).unwrap_or(Loss::None);
-    // A rate that could not be read has had its say.
+    // A rate that could not be read has been reported already: any valid rate stands in for it.
     let steady = rate.as_ref().map_or(Some(Rate::mbps(1)), RateSpec::mean).filter(|rate| *rate > Rate::ZERO);
-    let policer = spec.policer.as_ref().and_then(|said| said.value.as_option().map(|policer| (said, *policer)));
-    let shaper = spec.shaper.as_ref().and_then(|said| said.value.as_option().map(|shaper| (said, *shaper)));
-    // A queue's limit that is a time is one at the rate at which it drains for good.
+    let policer = spec.policer.as_ref().and_then(|given| given.value.as_option().map(|policer| (given, *policer)));
+    let shaper = spec.shaper.as_ref().and_then(|given| given.value.as_option().map(|shaper| (given, *shaper)));
+    // A queue limit in units of time is converted at the rate at which the queue drains in the long run.
     let drains = steady.into_iter().chain(shaper.map(|(_, shaper)| shaper.rate)).min();
     let line = LinkProperties { rate: drains, delay };
     let queue = match &spec.queue {
-        Some(said) => Queue::read(&said.item, &line, out),
+        Some(given) => Queue::read(&given.item, &line, out),
         None => Some(Queue::drop_tail(Limit::Packets(50))),
     };
     let mtu = spec.mtu.as_ref().map_or(Bytes::new(1500), |m| m.value);
-    if let Some(said) = spec.mtu.as_ref().filter(|m| !(68..=65_535).contains(&m.get())) {
-        out.problem(&said.at, format!("{} is out of range", said.value), "from \"68B\" to \"65535B\"");
+    if let Some(given) = spec.mtu.as_ref().filter(|m| !(68..=65_535).contains(&m.get())) {
+        out.problem(&given.at, format!("{} is out of range", given.value), "from \"68B\" to \"65535B\"");
     }
-    let policed = policer.map(|(said, Policer { burst, .. })| (&said.at, burst));
-    let shaped = shaper.map(|(said, Shaper { burst, .. })| (&said.at, burst));
+    let policed = policer.map(|(given, Policer { burst, .. })| (&given.at, burst));
+    let shaped = shaper.map(|(given, Shaper { burst, .. })| (&given.at, burst));
     for (at, burst) in policed.into_iter().chain(shaped).filter(|(_, burst)| *burst < mtu) {
         let what = format!("a packet of {mtu} never conforms to a burst of {burst}");
         out.problem(at, what, format!("burst = \"{mtu}\" or more; or a smaller mtu"));
@@ -725,28 +727,28 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
         loss,
         loss_trace,
         reorder: spec.reorder.as_ref().map(|reorder| reorder.value).unwrap_or_default(),
-        duplicate: spec.duplicate.as_ref().map_or(Some(0.0), |said| probability(said, out))?,
+        duplicate: spec.duplicate.as_ref().map_or(Some(0.0), |given| probability(given, out))?,
         policer: policer.map(|(_, policer)| policer),
         shaper: shaper.map(|(_, shaper)| shaper),
-        bleach: spec.bleach.as_ref().is_some_and(|said| said.value),
+        bleach: spec.bleach.as_ref().is_some_and(|given| given.value),
         queue: queue?,
         mtu,
     })
 }
 
-/// Where there is nothing that could start again, what says whether it does is out of place.
-pub(crate) fn idle_loop(said: Option<&Place>, out: &mut Findings) {
-    if let Some(at) = said {
+/// Reports a problem if `loop` is given without a file that it applies to.
+pub(crate) fn idle_loop(given: Option<&Place>, out: &mut Findings) {
+    if let Some(at) = given {
         out.problem(at, "there is no trace to loop", "write trace = \"FILE\", or leave it out");
     }
 }
 
-/// A number that is one.
-pub(crate) fn probability(said: &Spanned<f64>, out: &mut Findings) -> Option<f64> {
-    keeping(said, &link::probability, out)
+/// Returns a probability; reports a problem if it is not between 0 and 1.
+pub(crate) fn probability(given: &Spanned<f64>, out: &mut Findings) -> Option<f64> {
+    checked(given, &link::probability, out)
 }
 
-/// A rate or a trace.
+/// Reads a rate or a trace.
 pub(crate) fn rate(
     rate: Option<&Spanned<OrNone<Rate>>>,
     trace: Option<&Spanned<String>>,

@@ -1,4 +1,4 @@
-//! Files that say what a link did: Mahimahi's opportunities, tables of two columns, AlphaRTC's patterns.
+//! Trace files of links: Mahimahi's transmission opportunities, two-column tables, and AlphaRTC's patterns.
 
 use serde_json::Value as Json;
 use std::borrow::Cow;
@@ -6,31 +6,31 @@ use std::sync::Arc;
 use steadycast_settings::tree::quoted;
 use steadycast_units::{Span, counted};
 
-/// The largest file that is read, in bytes.
+/// Largest trace file in bytes.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
-/// The most values of a file.
+/// Maximum number of values in a file.
 const MOST_ROWS: usize = 2_000_000;
-/// The most columns of a table that are looked at.
+/// Maximum number of columns of a table that are searched for a heading.
 const MOST_COLUMNS: usize = 1_000;
-/// The longest time of a file in seconds: as long as any time of a scenario.
+/// Longest time of a file in seconds, which is also the longest time of a scenario.
 const LONGEST_S: f64 = 30.0 * 86_400.0;
-/// How files of packets begin: pcap in both orders of bytes, of micro- and nanoseconds, and pcapng.
+/// First bytes of packet captures: pcap in both byte orders, with micro- and nanoseconds, and pcapng.
 const CAPTURES: [&[u8]; 5] =
     [b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x0a\x0d\x0d\x0a"];
 
-/// What a file is read for.
+/// A quantity that is read from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Quantity {
     /// The link's rate in bit/s.
     Rate,
-    /// Its one-way delay in seconds.
+    /// The link's one-way delay in seconds.
     Delay,
     /// The probability of losing a packet.
     Loss,
 }
 
 impl Quantity {
-    /// Words for its unit in a table's header, and how much one is; the first is that of a table without a header.
+    /// Returns the units of a table's header with their factors. The first is the unit of a table without a header.
     const fn units(self) -> &'static [(&'static str, f64)] {
         match self {
             Self::Rate => &[("mbps", 1e6), ("kbps", 1e3), ("bps", 1.0)],
@@ -38,7 +38,7 @@ impl Quantity {
             Self::Loss => &[("loss", 1.0)],
         }
     }
-    /// The largest value.
+    /// Returns the largest valid value, with a text for messages.
     const fn most(self) -> (f64, &'static str) {
         match self {
             Self::Rate => (1e12, "1 Tb/s"),
@@ -60,17 +60,18 @@ impl Quantity {
     }
 }
 
-/// Values of which each holds until the next.
+/// A step function: each value is valid until the time of the next.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rows {
-    /// From when each holds, never decreasing, the first from the beginning.
+    /// The start times and the values. Times never decrease, and the first is zero.
     pub values: Arc<[(Span, f64)]>,
-    /// When they start again: where the last one has held for as long as most do. Above zero.
+    /// The time after which the values repeat, above zero. In a table, the last value lasts for the median length of
+    /// its steps.
     pub period: Span,
 }
 
 impl Rows {
-    /// The mean over one period.
+    /// Returns the mean over one period.
     pub fn mean(&self) -> f64 {
         let until = self.values.iter().skip(1).map(|(at, _)| *at).chain([self.period]);
         let held =
@@ -79,24 +80,23 @@ impl Rows {
     }
 }
 
-/// What a file says.
+/// The content of a trace file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recorded {
-    /// Mahimahi's: when 1500 bytes may leave.
+    /// A Mahimahi trace: the times at which 1500 bytes can leave.
     Opportunities(Arc<[Span]>),
-    /// A table, or what a pattern says of the quantity that was asked for.
+    /// A table, or the requested quantity of a pattern.
     Rows(Rows),
-    /// AlphaRTC's, asked for its rate: which other quantities it has, and whether there is jitter.
+    /// The rate of an AlphaRTC pattern, the other quantities that it has, and whether it has jitter.
     Pattern(Rows, Vec<Quantity>, bool),
 }
 
-/// What is wrong with a file, with its place, and the remedy.
+/// The problem of a file, with its place, and the remedy.
 pub type Fault = (String, String);
 
-/// Reads a file's bytes; `shown` is what it is called.
+/// Parses a trace file; `shown` is its name in messages.
 ///
-/// # Errors
-/// It is none of the forms that the quantity has, or what it says can't be.
+/// # Errors The file has none of the formats of the quantity, or a value is not valid.
 pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fault> {
     if CAPTURES.iter().any(|magic| bytes.starts_with(magic)) {
         let what = format!("{shown} is a capture: it says what was sent, not what the link could carry");
@@ -113,36 +113,36 @@ pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorde
     }
 }
 
-/// Lines that say something, with their numbers.
+/// Returns the lines that are not empty, with their numbers.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, Cow<'_, str>)> {
     let all = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..);
     all.filter(|(line, _)| !line.is_empty() && !line.starts_with(b"#"))
         .map(|(line, n)| (n, String::from_utf8_lossy(line)))
 }
 
-/// A line's parts, between blanks, commas, tabs or semicolons.
+/// Splits a line at blanks, commas, tabs or semicolons.
 fn fields(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| matches!(c, ',' | ';') || c.is_whitespace()).filter(|field| !field.is_empty())
 }
 
-/// The columns of a table: what divides them (`None`: whatever may), which of them are taken, and how many there are.
+/// The columns of a table: the divider (`None`: any), the indexes of the time and the value, and their number.
 struct Columns {
     divider: Option<char>,
     taken: [usize; 2],
     count: usize,
-    /// Seconds of one of its times, and how much one of its values is.
+    /// The units of the time column in seconds, and of the value column in the quantity's unit.
     units: [f64; 2],
 }
 
 impl Columns {
-    /// A line's cells, without the quotation marks of spreadsheets.
+    /// Splits a line into cells and removes spreadsheets' quotation marks.
     fn cells(divider: Option<char>, line: &str) -> Vec<&str> {
         match divider {
             Some(divider) => line.split(divider).map(plain).take(MOST_COLUMNS).collect(),
             None => fields(line).map(plain).take(MOST_COLUMNS).collect(),
         }
     }
-    /// Those of a header, found by their names among whatever others there are.
+    /// Finds the columns of the time and the quantity by the names in a header.
     fn named(header: &str, quantity: Quantity) -> Option<Self> {
         let divider = [';', ',', '\t'].into_iter().find(|divider| header.contains(*divider));
         let cells: Vec<_> = Self::cells(divider, header).iter().map(|cell| cell.to_ascii_lowercase()).collect();
@@ -155,7 +155,7 @@ impl Columns {
     }
 }
 
-/// A cell without blanks and quotation marks around it.
+/// Removes blanks and quotation marks around a cell.
 fn plain(cell: &str) -> &str {
     cell.trim().trim_matches('"').trim()
 }
@@ -177,7 +177,7 @@ fn opportunities(bytes: &[u8], shown: &str) -> Result<Arc<[Span]>, Fault> {
     if last == 0 { Err(fault(format!("{shown} ends at 0 ms: it takes no time"))) } else { Ok(all.into()) }
 }
 
-/// A number that can be, of at most `most`.
+/// Parses a number between 0 and `most`.
 fn number(text: &str, most: f64, called: &str) -> Result<f64, Fault> {
     match text.parse::<f64>() {
         Ok(value) if (0.0..=most).contains(&value) => Ok(value),
@@ -234,7 +234,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
     carries(Rows { values: values.into(), period: end + *median }, shown, quantity)
 }
 
-/// Rows of a rate carry something.
+/// Checks that a rate is not zero throughout.
 fn carries(rows: Rows, shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
     if quantity == Quantity::Rate && rows.values.iter().all(|(_, value)| *value < 1.0) {
         return Err((format!("{shown} never carries anything"), "one rate at least is above 0".into()));
@@ -242,7 +242,7 @@ fn carries(rows: Rows, shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
     Ok(rows)
 }
 
-/// What AlphaRTC says of its way up: how long which capacity (kb/s), loss and round trip hold.
+/// Parses an AlphaRTC pattern's uplink: steps of a duration, capacity (kb/s), loss and RTT.
 fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fault> {
     let form =
         || "AlphaRTC's has uplink.trace_pattern, a list of duration (ms), capacity (kb/s), loss and rtt".to_owned();
@@ -259,7 +259,7 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
     for (entry, n) in list.iter().zip(1..) {
         let value = |key: &str, most: f64, called: &str| match entry.get(key) {
             None | Some(Json::Null) => Ok(None),
-            Some(said) => number(&said.to_string(), most, called)
+            Some(given) => number(&given.to_string(), most, called)
                 .map(Some)
                 .map_err(|(what, remedy)| (format!("{shown}: uplink.trace_pattern[{n}].{key}: {what}"), remedy)),
         };
@@ -286,7 +286,7 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
     };
     match values.first_mut() {
         None => return Err((format!("{shown} has no {key}"), form())),
-        // What is said later holds from the beginning.
+        // A quantity that first appears in a later step has that value from the beginning.
         Some((first, _)) => *first = Span::ZERO,
     }
     let rows = carries(Rows { values: values.into(), period: now }, shown, quantity)?;

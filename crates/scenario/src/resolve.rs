@@ -1,12 +1,12 @@
-//! From a file's tables to a scenario.
+//! Resolves a file's tables into a scenario.
 
 use crate::encode::{Codec, Size};
 use crate::expect::{self, Scene};
 use crate::file::{EventTable, ExpectTable, FORMAT, File, Shape, SimulcastTable};
-use crate::flow::{Group, SMALLEST, flows, groups, hosts};
+use crate::flow::{Group, MIN_PACKET, flows, groups, hosts};
 use crate::model::{
-    Change, Directions, Event, Expect, Flow, FlowIx, FlowKind, Link, LinkIx, Media, NodeIx, RateSpec, Recording,
-    Scenario, Start, What, Workload,
+    Change, Directions, Event, EventKind, Expect, Flow, FlowIx, FlowKind, Link, LinkIx, Media, NodeIx, RateSpec,
+    Recording, Scenario, Start, Workload,
 };
 use crate::name::Pattern;
 use crate::network::{Files, Layout, Network, idle_loop, probability, rate};
@@ -18,13 +18,13 @@ use steadycast_settings::tree::{Place, quoted};
 use steadycast_settings::{Findings, OneOrMany, Spanned};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
-/// The most events of one scenario, ranges written out.
+/// Maximum number of events in a scenario, with ranges expanded.
 const MAX_EVENTS: usize = 1_000_000;
 
-/// The most receivers of all flows together.
+/// Maximum number of receivers of all flows together.
 const MAX_RECEIVERS: usize = 2_000_000;
 
-/// The scenario, as far as it could be made out, and what its resolved text says of the network.
+/// Returns the scenario, as far as it could be resolved, and the network's part of the resolved text.
 pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Findings) -> (Scenario, Layout) {
     if let Some(format) = file.format.as_ref().filter(|f| f.value != FORMAT) {
         let remedy = if format.value > FORMAT { "take a newer steadycast" } else { "write format = 1" };
@@ -34,7 +34,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     let (duration, warmup) = times(file, out);
     files.duration = duration;
     let groups = groups(file.flow.as_ref().map_or(&[][..], |f| &f.value), out);
-    // Nodes and links are a network by themselves, for programs of others.
+    // A scenario that lists its nodes can have no flow: other programs use its network.
     if file.nodes.is_none() && file.flow.as_ref().is_none_or(|f| f.value.is_empty()) {
         out.missing(&file.here, "flow", "write at least one [[flow]]");
     }
@@ -49,7 +49,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     let started: BTreeSet<String> = events
         .iter()
         .filter_map(|e| e.start.as_ref())
-        .flat_map(|start| start.all.iter().flat_map(|name| meant(name, &groups)))
+        .flat_map(|start| start.all.iter().flat_map(|name| matching_flows(name, &groups)))
         .collect();
     let before = out.problems.len();
     let (mut all, index, ranges) =
@@ -91,36 +91,40 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     (scenario, network.layout)
 }
 
-/// The scenario's name, or `title` where it has none.
+/// Returns the scenario's name, or `title` if it has none.
 fn title_of(file: &File, title: &str, out: &mut Findings) -> String {
     let Some(name) = &file.name else { return title.to_owned() };
-    if Pattern::said(name, &name.at, out).is_some_and(|read| read.is_range()) {
+    if Pattern::read_or_report(name, &name.at, out).is_some_and(|read| read.is_range()) {
         out.problem(&name.at, "a scenario has one name", "leave the range out");
     }
     name.value.clone()
 }
 
-/// How long it lasts, and how much of that is left out of means.
+/// Reads the duration and the warm-up.
 fn times(file: &File, out: &mut Findings) -> (Span, Span) {
     let duration = match &file.duration {
-        Some(said) if said.is_zero() => {
-            out.problem(&said.at, "it ends before it begins", "write a time above 0, for example \"80s\"");
+        Some(given) if given.is_zero() => {
+            out.problem(&given.at, "it ends before it begins", "write a time above 0, for example \"80s\"");
             Span::secs(1)
         }
-        Some(said) => said.value,
+        Some(given) => given.value,
         None => {
             out.missing(&file.here, "duration", "write for example duration = \"80s\"");
             Span::MAX
         }
     };
     let warmup = file.warmup.as_ref().map_or(Span::ZERO, |w| w.value);
-    if let Some(said) = file.warmup.as_ref().filter(|w| w.value >= duration) {
-        out.problem(&said.at, format!("{} leaves nothing of {duration}", said.value), "make it shorter than duration");
+    if let Some(given) = file.warmup.as_ref().filter(|w| w.value >= duration) {
+        out.problem(
+            &given.at,
+            format!("{} leaves nothing of {duration}", given.value),
+            "make it shorter than duration",
+        );
     }
     (duration, warmup)
 }
 
-/// All flows, their places by name, and which of them each group has.
+/// Makes all flows. Returns them, their indexes by name, and the range of indexes of each group.
 #[allow(clippy::type_complexity, reason = "three results of one loop")]
 fn make_flows(
     groups: &[Group<'_>],
@@ -147,8 +151,8 @@ fn make_flows(
     (all, index, ranges)
 }
 
-/// The flows that a name, a counted flow's name or a range means.
-fn meant(text: &str, groups: &[Group<'_>]) -> Vec<String> {
+/// Returns the flows that match a name, a counted flow's name or a range.
+fn matching_flows(text: &str, groups: &[Group<'_>]) -> Vec<String> {
     if let Some(group) = groups.iter().find(|g| g.table.name.as_ref().is_some_and(|n| n.value == text)) {
         return group.names.clone();
     }
@@ -162,15 +166,15 @@ fn check_times(group: &Group<'_>, flows: &[Flow], duration: Span, out: &mut Find
         Start::At(at) | Start::Uniform(at, _) => at,
         Start::Event => Time::ZERO,
     };
-    if let Some(said) = group.table.start.as_ref().filter(|_| starts >= end) {
-        out.warn(&said.at, format!("starts after the end at {duration}"), "it will never run");
+    if let Some(given) = group.table.start.as_ref().filter(|_| starts >= end) {
+        out.warn(&given.at, format!("starts after the end at {duration}"), "it will never run");
     }
-    if let Some(said) = group.table.stop.as_ref().filter(|s| s.value > duration) {
-        out.warn(&said.at, format!("stops after the end at {duration}"), "it runs to the end");
+    if let Some(given) = group.table.stop.as_ref().filter(|s| s.value > duration) {
+        out.warn(&given.at, format!("stops after the end at {duration}"), "it runs to the end");
     }
 }
 
-/// That each source has a way to its receivers, and that packets fit through it.
+/// Checks that each source has a path to its receivers, and that packets fit through it.
 fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Findings) {
     let table = group.table;
     let at = table.to.as_ref().map(|t| &t.at).or(table.from.as_ref().map(|f| &f.at)).unwrap_or(&table.at);
@@ -179,7 +183,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
     let least = network.links.iter().map(|l| room(&l.forward).min(room(&l.back))).min();
     let mut around = None;
     for flow in flows {
-        let (packet, said) = match &flow.kind {
+        let (packet, given) = match &flow.kind {
             FlowKind::Video(v) => (v.packet, table.packet.as_ref()),
             FlowKind::Tcp(t) => (t.config.packet, table.packet.as_ref()),
             FlowKind::Cbr(c) => (c.packet, table.packet.as_ref()),
@@ -204,7 +208,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
             }
         }
         if least.is_some_and(|mtu| mtu < packet)
-            && let Some(where_not) = narrow(
+            && let Some(where_not) = narrow_link(
                 flow,
                 packet,
                 &network.links,
@@ -212,7 +216,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
             )
         {
             let what = format!("a packet of {packet} does not fit {where_not}");
-            let at = said.map_or_else(|| table.at.below("packet"), |s| s.at.clone());
+            let at = given.map_or_else(|| table.at.below("packet"), |s| s.at.clone());
             let larger = if where_not.starts_with("into") { "limit" } else { "mtu" };
             out.problem(&at, what, format!("make the packet smaller or the {larger} larger"));
             return;
@@ -229,7 +233,7 @@ fn neighbours(nodes: usize, links: &[Link]) -> Vec<Vec<(u32, usize)>> {
     all
 }
 
-/// For each node, the smallest node that it is joined with.
+/// Returns the connected component of each node, as its smallest node.
 fn parts(network: &Network) -> Vec<u32> {
     let mut up: Vec<u32> = (0..network.nodes.len() as u32).collect();
     fn top(up: &mut [u32], mut node: u32) -> u32 {
@@ -246,9 +250,10 @@ fn parts(network: &Network) -> Vec<u32> {
     (0..up.len() as u32).map(|node| top(&mut up, node)).collect()
 }
 
-/// TCP packets whose size nobody gave are no larger than what fits through the way, as path MTU discovery has them.
+/// Reduces the default packet size of TCP flows to the smallest MTU on the path, as path MTU discovery does.
 fn fit_packets(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
-    let least = network.links.iter().map(mtu).min().filter(|least| group.table.packet.is_none() && *least >= SMALLEST);
+    let least =
+        network.links.iter().map(mtu).min().filter(|least| group.table.packet.is_none() && *least >= MIN_PACKET);
     let mut around = None;
     for flow in flows {
         let FlowKind::Tcp(tcp) = &flow.kind else { continue };
@@ -263,14 +268,14 @@ fn fit_packets(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     }
 }
 
-/// The largest packet that a link takes both ways.
+/// Returns the largest packet that fits through a link in both directions.
 fn mtu(link: &Link) -> Bytes {
     link.forward.mtu.min(link.back.mtu)
 }
 
-/// A session bandwidth that nobody gave is no more than the narrowest link of constant rate on the media's way carries.
+/// Reduces the default session bandwidth to the narrowest link of constant rate on the media's path.
 fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
-    let said = group.table.rtcp.as_ref().is_some_and(|r| r.item.get("session_bw").is_some());
+    let given = group.table.rtcp.as_ref().is_some_and(|r| r.item.get("session_bw").is_some());
     let constant = |direction: &crate::Direction| match direction.rate {
         RateSpec::Constant(rate) => Some(rate).filter(|rate| *rate > Rate::ZERO),
         _ => None,
@@ -279,7 +284,7 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     let mut around = None;
     for flow in flows {
         let FlowKind::Video(video) = &flow.kind else { continue };
-        if said || least.is_none_or(|least| least >= video.rtcp.session_bw) {
+        if given || least.is_none_or(|least| least >= video.rtcp.session_bw) {
             continue;
         }
         let links = around.get_or_insert_with(|| neighbours(network.nodes.len(), &network.links));
@@ -306,8 +311,8 @@ const fn most_in_cif(codec: Codec) -> Option<Rate> {
 fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [Flow], network: &Network) {
     let open = |group: &Group<'_>, flow: &Flow| {
         let FlowKind::Video(video) = &flow.kind else { return false };
-        let said = group.table.encode.as_ref().is_some_and(|encode| encode.item.get("size").is_some());
-        matches!(video.media, Media::Synthetic) && !said && most_in_cif(video.encode.codec).is_some()
+        let given = group.table.encode.as_ref().is_some_and(|encode| encode.item.get("size").is_some());
+        matches!(video.media, Media::Synthetic) && !given && most_in_cif(video.encode.codec).is_some()
     };
     let film = |group, range: &std::ops::Range<usize>| all[range.clone()].first().is_some_and(|flow| open(group, flow));
     let films: Vec<_> = groups.iter().zip(ranges).filter(|(group, range)| film(*group, range)).collect();
@@ -337,8 +342,8 @@ fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [
     }
 }
 
-/// What is too small on a flow's ways for its packets: the link's name, and what it has no room in.
-fn narrow(flow: &Flow, packet: Bytes, links: &[Link], around: &[Vec<(u32, usize)>]) -> Option<String> {
+/// Returns the link and the property that is too small for a flow's packets, if any.
+fn narrow_link(flow: &Flow, packet: Bytes, links: &[Link], around: &[Vec<(u32, usize)>]) -> Option<String> {
     let too_small = |(link, direction): (&Link, &crate::Direction)| {
         let name = quoted(&link.name);
         if direction.mtu < packet {
@@ -350,7 +355,7 @@ fn narrow(flow: &Flow, packet: Bytes, links: &[Link], around: &[Vec<(u32, usize)
     ways(flow, links, around).find_map(too_small)
 }
 
-/// How many bytes a queue holds that is limited in bytes.
+/// Returns the size of a queue that is limited in bytes.
 fn queue_room(direction: &crate::Direction) -> Option<Bytes> {
     match direction.queue.limit() {
         Limit::Bytes(most) => Some(most),
@@ -358,20 +363,20 @@ fn queue_room(direction: &crate::Direction) -> Option<Bytes> {
     }
 }
 
-/// The links on a flow's ways (fewest hops), each once, in the direction of its data.
+/// Returns the links on a flow's paths (with the fewest hops), each once, in the direction of its data.
 fn ways<'a>(
     flow: &Flow,
     links: &'a [Link],
     around: &[Vec<(u32, usize)>],
 ) -> impl Iterator<Item = (&'a Link, &'a crate::Direction)> {
-    let mut came: Vec<Option<(u32, usize)>> = vec![None; around.len()];
+    let mut predecessor: Vec<Option<(u32, usize)>> = vec![None; around.len()];
     let mut queue = std::collections::VecDeque::from([flow.from.0]);
     let mut seen = vec![false; around.len()];
     seen[flow.from.0 as usize] = true;
     while let Some(node) = queue.pop_front() {
         for (next, link) in &around[node as usize] {
             if !std::mem::replace(&mut seen[*next as usize], true) {
-                came[*next as usize] = Some((node, *link));
+                predecessor[*next as usize] = Some((node, *link));
                 queue.push_back(*next);
             }
         }
@@ -379,8 +384,8 @@ fn ways<'a>(
     let mut found = Vec::new();
     for to in &flow.to {
         let mut node = to.0;
-        // Ways to several receivers share their beginning.
-        while let Some((before, i)) = came[node as usize].take() {
+        // Paths to several receivers share links at their beginning: `take` makes the walk stop at the shared part.
+        while let Some((before, i)) = predecessor[node as usize].take() {
             let link = &links[i];
             found.push((link, if link.a.0 == before { &*link.forward } else { &*link.back }));
             node = before;
@@ -390,8 +395,8 @@ fn ways<'a>(
 }
 
 impl Scenario {
-    /// The largest packet that fits through all links on a flow's ways, there and back. Links of 1500 bytes where it
-    /// crosses none.
+    /// Returns the largest packet that fits through all links on a flow's paths in both directions; 1500 bytes if it
+    /// crosses no link.
     pub fn mtu(&self, flow: &Flow) -> Bytes {
         let all = self.links.iter().map(mtu);
         let (Some(least), Some(most)) = (all.clone().min(), all.max()) else { return Bytes::new(1500) };
@@ -403,18 +408,19 @@ impl Scenario {
     }
 }
 
-/// Finds flows, receivers and links by their names.
+/// Look-up of flows, receivers and links by name.
 struct Names<'a> {
     groups: &'a [Group<'a>],
     index: BTreeMap<String, FlowIx>,
     network: &'a Network,
-    /// Receivers by their nodes; empty where no event asks for one.
+    /// Receivers by node; empty if no event needs it.
     at_node: BTreeMap<NodeIx, Vec<(FlowIx, usize)>>,
-    /// Whether everything so far was in order; otherwise what is not found may be somebody else's fault.
+    /// Whether the scenario had no problem so far. If it had, a missing name may follow from that problem and is not
+    /// reported.
     whole: bool,
 }
 
-/// Which receivers of groups stand at which node.
+/// Returns the receivers at each node, except those of TCP flows.
 fn at_nodes(flows: &[Flow]) -> BTreeMap<NodeIx, Vec<(FlowIx, usize)>> {
     let mut all: BTreeMap<NodeIx, Vec<(FlowIx, usize)>> = BTreeMap::new();
     for (f, flow) in flows.iter().enumerate() {
@@ -428,7 +434,7 @@ fn at_nodes(flows: &[Flow]) -> BTreeMap<NodeIx, Vec<(FlowIx, usize)>> {
 }
 
 impl Names<'_> {
-    /// What goes by the names of flows, links and nodes.
+    /// Fills in the parts of a scenario that refer to flows, links and nodes by name.
     fn fill(&self, scenario: &mut Scenario, file: &File, files: &mut Files, out: &mut Findings) {
         let events = file.event.as_ref().map_or(&[][..], |e| &e.value);
         scenario.events = self.events(events, scenario, files, out);
@@ -453,18 +459,18 @@ impl Names<'_> {
 
     fn flows(&self, names: &OneOrMany<String>, out: &mut Findings) -> Vec<FlowIx> {
         let mut all = Vec::new();
-        for said in &names.all {
-            if Pattern::said(said, &said.at, out).is_none() {
+        for given in &names.all {
+            if Pattern::read_or_report(given, &given.at, out).is_none() {
                 continue;
             }
-            for name in meant(said, self.groups) {
+            for name in matching_flows(given, self.groups) {
                 match self.index.get(&name) {
                     Some(flow) => all.push(*flow),
                     None if self.groups.iter().any(|g| g.names.contains(&name)) => {}
                     None => {
                         let known: Vec<_> =
                             self.groups.iter().filter_map(|g| Some(g.table.name.as_ref()?.as_str())).collect();
-                        out.unknown_name(&said.at, "flow", &name, &known);
+                        out.unknown_name(&given.at, "flow", &name, &known);
                         break;
                     }
                 }
@@ -473,7 +479,7 @@ impl Names<'_> {
         all
     }
 
-    /// The groups of a simulcast; `None` when that was wrong, or something before it.
+    /// Returns the groups of a simulcast; `None` if they are wrong or depend on an earlier problem.
     fn groups_of(&self, table: &SimulcastTable, out: &mut Findings) -> Option<Vec<FlowIx>> {
         let Some(names) = &table.flows else {
             return out.lack(&table.here, "flows", "write for example flows = [\"low\", \"high\"]");
@@ -484,19 +490,19 @@ impl Names<'_> {
     }
 
     fn links(&self, names: &OneOrMany<String>, out: &mut Findings) -> Vec<LinkIx> {
-        let find = |said: &Spanned<String>| self.network.find_links(said, &said.at, out);
+        let find = |given: &Spanned<String>| self.network.find_links(given, &given.at, out);
         names.all.iter().flat_map(find).map(|i| LinkIx(i as u32)).collect()
     }
 
-    /// Receivers by their node's name, or by FLOW.NODE.
+    /// Finds receivers by their node's name, or by FLOW.NODE.
     fn receivers(&self, names: &OneOrMany<String>, flows: &[Flow], out: &mut Findings) -> Vec<(FlowIx, usize)> {
         let mut all = Vec::new();
         if !self.whole {
             return all;
         }
         let at_node = &self.at_node;
-        for said in &names.all {
-            let Some(pattern) = Pattern::said(said, &said.at, out) else { continue };
+        for given in &names.all {
+            let Some(pattern) = Pattern::read_or_report(given, &given.at, out) else { continue };
             for name in pattern.names() {
                 let here = self.network.node(&name).and_then(|n| at_node.get(&n)).map_or(&[][..], |v| v);
                 let found = match here {
@@ -504,19 +510,19 @@ impl Names<'_> {
                     [] => self.of_flow(&name),
                     [_, _, ..] => {
                         let what = format!("several flows have a receiver at {}", quoted(&name));
-                        out.problem(&said.at, what, format!("write FLOW.{name}"));
+                        out.problem(&given.at, what, format!("write FLOW.{name}"));
                         break;
                     }
                 };
                 let Some((flow, receiver)) = found else {
                     let known: Vec<_> =
                         at_node.keys().take(2000).map(|n| self.network.nodes[n.0 as usize].as_str()).collect();
-                    out.unknown_name(&said.at, "receiver", &name, &known);
+                    out.unknown_name(&given.at, "receiver", &name, &known);
                     break;
                 };
                 if flows[flow.0 as usize].cast != crate::Cast::Multicast {
                     let what = format!("{} is no group", quoted(&flows[flow.0 as usize].name));
-                    out.problem(&said.at, what, "write cast = \"multicast\" in its [[flow]]");
+                    out.problem(&given.at, what, "write cast = \"multicast\" in its [[flow]]");
                     break;
                 }
                 all.push((flow, receiver));
@@ -543,52 +549,52 @@ impl Names<'_> {
         let (mut all, mut stops) = (Vec::new(), Vec::new());
         for table in tables {
             let at = match &table.value.at {
-                Some(said) => {
-                    if said.value > scenario.duration {
+                Some(given) => {
+                    if given.value > scenario.duration {
                         let what = format!("after the end at {}", scenario.duration);
-                        out.warn(&said.at, what, "it will never happen");
+                        out.warn(&given.at, what, "it will never happen");
                     }
-                    Time::ZERO + said.value
+                    Time::ZERO + given.value
                 }
                 None => {
                     out.missing(&table.here, "at", "write for example at = \"50s\"");
                     Time::ZERO
                 }
             };
-            let said = [
+            let given = [
                 table.join.is_some(),
                 table.leave.is_some(),
                 table.start.is_some(),
                 table.stop.is_some(),
                 table.set.is_some(),
             ];
-            if said.iter().filter(|s| **s).count() != 1 {
+            if given.iter().filter(|s| **s).count() != 1 {
                 if out.spoken_below(&table.here) {
                     continue;
                 }
-                let what = if said.contains(&true) { "more than one thing to happen" } else { "nothing to happen" };
+                let what = if given.contains(&true) { "more than one thing to happen" } else { "nothing to happen" };
                 out.problem(&table.here, what, "write exactly one of: join, leave, start, stop, set");
                 continue;
             }
             let first = all.len();
-            let mut add = |what: What| all.push(Event { at, what });
+            let mut add = |kind: EventKind| all.push(Event { at, kind });
             if let Some(names) = &table.join {
                 for (flow, receiver) in self.receivers(names, &scenario.flows, out) {
-                    add(What::Join { flow, receiver });
+                    add(EventKind::Join { flow, receiver });
                 }
             }
             if let Some(names) = &table.leave {
                 for (flow, receiver) in self.receivers(names, &scenario.flows, out) {
-                    add(What::Leave { flow, receiver });
+                    add(EventKind::Leave { flow, receiver });
                 }
             }
             if let Some(names) = &table.start {
-                self.flows(names, out).into_iter().map(What::StartFlow).for_each(&mut add);
+                self.flows(names, out).into_iter().map(EventKind::StartFlow).for_each(&mut add);
             }
             if let Some(names) = &table.stop {
                 let flows = self.flows(names, out);
                 stops.extend(flows.iter().map(|flow| (*flow, at, &table.here)));
-                flows.into_iter().map(What::StopFlow).for_each(&mut add);
+                flows.into_iter().map(EventKind::StopFlow).for_each(&mut add);
             }
             if let Some(set) = &table.set {
                 let Some(names) = &set.link else {
@@ -613,11 +619,11 @@ impl Names<'_> {
                 for link in links {
                     let delay = set.delay.as_ref().map(|d| d.value);
                     let (rate, loss) = (rate.clone(), loss.clone());
-                    add(What::Set(Change { link, direction, rate, delay, jitter, loss, reorder, duplicate }));
+                    add(EventKind::Set(Change { link, direction, rate, delay, jitter, loss, reorder, duplicate }));
                 }
             }
             if let Some(every) = &table.every {
-                again(&mut all, first, every, scenario.duration, out);
+                repeat_events(&mut all, first, every, scenario.duration, out);
             }
             if all.len() > MAX_EVENTS {
                 out.problem(&table.here, "more than a million events", "make it smaller");
@@ -632,8 +638,8 @@ impl Names<'_> {
     fn record(&self, file: &File, flows: &[Flow], out: &mut Findings) -> Recording {
         let table = file.record.as_ref();
         let interval = table.and_then(|r| r.interval.as_ref());
-        if let Some(said) = interval.filter(|i| i.value < Span::millis(1)) {
-            out.problem(&said.at, format!("a step of {}", said.value), "at least \"1ms\"");
+        if let Some(given) = interval.filter(|i| i.value < Span::millis(1)) {
+            out.problem(&given.at, format!("a step of {}", given.value), "at least \"1ms\"");
         }
         let packets = match table.and_then(|r| r.packets.as_ref()) {
             Some(names) if names.all.iter().any(|n| n.value == "all") => (0..flows.len() as u32).map(FlowIx).collect(),
@@ -671,17 +677,17 @@ impl Names<'_> {
     }
 }
 
-/// What stands in `all` from `first` on happens again after each `every`, as long as the run lasts.
-fn again(all: &mut Vec<Event>, first: usize, every: &Spanned<Span>, lasts: Span, out: &mut Findings) {
+/// Repeats the events of `all` from the index `first` with the period `every` until the end of the run.
+fn repeat_events(all: &mut Vec<Event>, first: usize, every: &Spanned<Span>, lasts: Span, out: &mut Findings) {
     if every.value < Span::millis(1) {
         out.problem(&every.at, format!("again after {}", every.value), "at least \"1ms\"");
         return;
     }
     let end = Time::ZERO + lasts;
     let mut last = first;
-    // One that nobody gave is longer than any, and a problem of its own.
+    // A missing duration is `Span::MAX` and a problem by itself. It must not lead to endless events.
     while lasts < Span::MAX && all.len() <= MAX_EVENTS {
-        let next: Vec<_> = all[last..].iter().map(|e| Event { at: e.at + every.value, what: e.what.clone() }).collect();
+        let next: Vec<_> = all[last..].iter().map(|e| Event { at: e.at + every.value, kind: e.kind.clone() }).collect();
         if next.first().is_none_or(|e| e.at >= end) {
             break;
         }
@@ -690,10 +696,10 @@ fn again(all: &mut Vec<Event>, first: usize, every: &Spanned<Span>, lasts: Span,
     }
 }
 
-/// A flow that events start does not run before the first of them: a stop before that stops nothing.
+/// Warns of a stop before the first start of a flow that events start: it has no effect.
 fn warn_of_early_stops(events: &[Event], stops: &[(FlowIx, Time, &Place)], flows: &[Flow], out: &mut Findings) {
     for (flow, at, place) in stops {
-        let named = |event: &&Event| matches!(event.what, What::StartFlow(started) if started == *flow);
+        let named = |event: &&Event| matches!(event.kind, EventKind::StartFlow(started) if started == *flow);
         let first = events.iter().find(named).filter(|first| *at < first.at);
         let Flow { name, start: Start::Event, .. } = &flows[flow.0 as usize] else { continue };
         if let Some(first) = first {

@@ -1,7 +1,7 @@
-//! Groups that carry the same video at different rates, between which their receivers choose.
+//! Simulcasts: groups that carry the same video at different rates; each receiver chooses one.
 
 use crate::file::SimulcastTable;
-use crate::model::{Cast, Event, Flow, FlowIx, FlowKind, Simulcast, What};
+use crate::model::{Cast, Event, EventKind, Flow, FlowIx, FlowKind, Simulcast};
 use crate::name::Pattern;
 use std::collections::BTreeSet;
 use steadycast_control::registry::Registry;
@@ -10,11 +10,10 @@ use steadycast_settings::tree::{Place, quoted};
 use steadycast_settings::{Findings, Spanned};
 use steadycast_units::{Rate, Span};
 
-/// What may stand in a file as "up".
+/// Valid values of "up".
 const UP: std::ops::RangeInclusive<f64> = 1.0..=10.0;
 
-/// The simulcasts of a file, whose names lead to these flows. `find` finds flows by their names, or says that there are
-/// none.
+/// Reads the simulcasts of a file. `find` returns the flows of a list of names, or reports a problem.
 pub(crate) fn simulcasts(
     tables: &[Spanned<SimulcastTable>],
     flows: &[Flow],
@@ -29,25 +28,29 @@ pub(crate) fn simulcasts(
             out.missing(&table.here, "name", "write for example name = \"layers\"");
             continue;
         };
-        match Pattern::said(name, &name.at, out) {
+        match Pattern::read_or_report(name, &name.at, out) {
             Some(read) if read.is_range() => out.problem(&name.at, "a simulcast has one name", "leave the range out"),
             Some(_) if !names.insert(name.value.clone()) => {
                 out.problem(&name.at, format!("there is another {}", quoted(name)), "give it another name");
             }
             _ => {}
         }
-        let up = table.up.as_ref().map_or(1.2, |said| said.value);
-        if let Some(said) = table.up.as_ref().filter(|said| !UP.contains(&said.value)) {
-            out.problem(&said.at, format!("{} is not between 1 and 10", said.value), "write for example up = 1.2");
+        let up = table.up.as_ref().map_or(1.2, |given| given.value);
+        if let Some(given) = table.up.as_ref().filter(|given| !UP.contains(&given.value)) {
+            out.problem(&given.at, format!("{} is not between 1 and 10", given.value), "write for example up = 1.2");
         }
-        let hold = table.hold.as_ref().map_or(Span::secs(10), |said| said.value);
-        if let Some(said) =
-            table.hold.as_ref().filter(|said| !(Span::millis(1)..=Span::secs(3600)).contains(&said.value))
+        let hold = table.hold.as_ref().map_or(Span::secs(10), |given| given.value);
+        if let Some(given) =
+            table.hold.as_ref().filter(|given| !(Span::millis(1)..=Span::secs(3600)).contains(&given.value))
         {
-            out.problem(&said.at, format!("{hold} is not between 1ms and an hour"), "write for example hold = \"10s\"");
+            out.problem(
+                &given.at,
+                format!("{hold} is not between 1ms and an hour"),
+                "write for example hold = \"10s\"",
+            );
         }
         let Some(found) = find(table, out) else { continue };
-        let at = table.flows.as_ref().map_or(&table.here, |said| &said.at);
+        let at = table.flows.as_ref().map_or(&table.here, |given| &given.at);
         for flow in &found {
             let name = quoted(&flows[flow.0 as usize].name);
             if !taken.insert(*flow) {
@@ -60,7 +63,7 @@ pub(crate) fn simulcasts(
         }
         let groups: Vec<&Flow> = found.iter().map(|flow| &flows[flow.0 as usize]).collect();
         check(&groups, at, registry, out);
-        // One that names no flows is left out, as a flow that is counted down to none.
+        // A simulcast without flows is left out, as a flow with `count = 0` is.
         if !found.is_empty() {
             all.push(Simulcast { name: name.value.clone(), flows: found, up, hold });
         }
@@ -69,14 +72,14 @@ pub(crate) fn simulcasts(
 }
 
 fn concerns(event: &Event, flow: FlowIx) -> bool {
-    match event.what {
-        What::Join { flow: named, .. } | What::Leave { flow: named, .. } => named == flow,
-        What::StartFlow(named) | What::StopFlow(named) => named == flow,
-        What::Set(_) => false,
+    match event.kind {
+        EventKind::Join { flow: named, .. } | EventKind::Leave { flow: named, .. } => named == flow,
+        EventKind::StartFlow(named) | EventKind::StopFlow(named) => named == flow,
+        EventKind::Set(_) => false,
     }
 }
 
-/// That receivers can choose between these groups: told of the first thing that is wrong.
+/// Checks that receivers can choose between these groups; reports the first problem.
 fn check(groups: &[&Flow], at: &Place, registry: &Registry, out: &mut Findings) {
     let [lowest, ..] = groups else { return };
     if !(2..=MOST_GROUPS).contains(&groups.len()) {

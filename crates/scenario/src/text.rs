@@ -1,6 +1,6 @@
-//! The resolved text: every default filled in, every `set` applied, and read again it gives the same scenario.
+//! The resolved text, with every default filled in and every `set` applied. Read again, it gives the same scenario.
 
-use crate::file::{EcnSaid, FlowTable, PlayoutTable, Shape};
+use crate::file::{EcnValue, FlowTable, PlayoutTable, Shape};
 use crate::loaded::Loaded;
 use crate::model::{
     Cast, Direction, FirstNumbers, Flow, FlowKind, Media, OwnClock, Playout, RateSpec, Repair, Series, Start, Tcp,
@@ -18,8 +18,8 @@ use steadycast_settings::{Settings, ToToml};
 use steadycast_units::{Ecn, Offset};
 
 impl Loaded {
-    /// The scenario with every default filled in and every `set` applied: read again, it gives the same one. Paths are
-    /// absolute.
+    /// Returns the scenario as TOML, with every default filled in, every `set` applied and absolute paths. Read again,
+    /// it gives the same scenario.
     pub fn resolved_toml(&self) -> String {
         let s = &self.scenario;
         let mut text = Text::default();
@@ -106,13 +106,13 @@ impl Loaded {
             let first = (0..count).filter_map(|_| flows.next()).reduce(|first, _| first);
             match first {
                 Some(flow) => flow_text(flow, table, text),
-                // Counted down to none: there is nothing to resolve, but events may still name it.
+                // The flow has `count = 0`: there is nothing to resolve, but events can still refer to it.
                 None => text.lines(self.as_written(item)),
             }
         }
     }
 
-    /// A table's keys as they were written, but for paths.
+    /// Returns a table's keys as they were written, with absolute paths.
     fn as_written(&self, item: &Item) -> Vec<String> {
         let keys = item.table().map_or(&[][..], |t| t);
         keys.iter().map(|(key, item)| format!("{} = {}", bare(key), absolute(key, &item.value, &self.folder))).collect()
@@ -154,12 +154,12 @@ impl Text {
     }
 }
 
-/// A TOML text.
+/// Returns a text as a TOML string.
 fn quote(text: impl Display) -> String {
     string(&text.to_string())
 }
 
-/// A TOML float in its shortest form that reads back the same.
+/// Returns a TOML float in the shortest form that is read back as the same value.
 fn number(x: f64) -> String {
     Value::Real(x).to_toml()
 }
@@ -168,12 +168,12 @@ fn list(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(", "))
 }
 
-/// A key with a value that writes itself.
+/// Returns a line `key = value`; `None` if the value is not written.
 fn entry(key: &str, value: &impl ToToml) -> Option<String> {
     Some(format!("{key} = {}", value.value()?.to_toml()))
 }
 
-/// As written, but with absolute paths behind the keys that name files.
+/// Returns a value as it was written, with absolute paths for keys that name files.
 fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     match (key, value) {
         ("params", _) => value.to_toml(),
@@ -188,22 +188,22 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     }
 }
 
-/// A link's keys. What changes another link says also what is not there.
+/// Returns a link's keys. With `change`, they override another link's, so that absent properties are written, too.
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
     let mut keys = direction(forward, None, change);
-    // Loss is forward unless told otherwise, so that equal directions with loss have to be told apart as well.
+    // Loss applies to the forward direction by default. Equal directions with loss therefore need `back`, too.
     if forward != back || change || forward.loss != Loss::None || forward.loss_trace.is_some() {
         keys.push(format!("back = {{ {} }}", direction(back, Some(forward), change).join(", ")));
     }
     keys
 }
 
-/// The keys of one direction; `over` is the one that it stands on, whose keys count where it says nothing.
+/// Returns the keys of a direction. `over` is the direction that it overrides, whose keys apply to those it omits.
 fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<String> {
-    let said = |has: fn(&Direction) -> bool| change || has(d) || over.is_some_and(has);
+    let is_written = |has: fn(&Direction) -> bool| change || has(d) || over.is_some_and(has);
     let mut looped = None;
-    let mut file = |key: &str, path: &Path, again: bool| {
-        looped = Some(again);
+    let mut file = |key: &str, path: &Path, is_looped: bool| {
+        looped = Some(is_looped);
         format!("{key} = {}", quote(path.display()))
     };
     let rate = match &d.rate {
@@ -222,26 +222,26 @@ fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<Strin
     keys.extend(looped.map(|looped| format!("loop = {looped}")));
     keys.push(delay);
     keys.extend(loss);
-    if said(|d| d.jitter.is_some()) {
+    if is_written(|d| d.jitter.is_some()) {
         keys.push(entry("jitter", &d.jitter).unwrap_or_else(|| "jitter = { mean = \"0ms\" }".into()));
     }
     keys.extend(entry("arq", &d.arq));
     if d.loss_trace.is_none() && (d.loss != Loss::None || change || matches!(d.rate, RateSpec::Table(_))) {
         keys.extend(entry("loss", &d.loss));
     }
-    if said(|d| d.reorder.p > 0.0) {
+    if is_written(|d| d.reorder.p > 0.0) {
         keys.extend(entry("reorder", &d.reorder));
     }
-    if said(|d| d.duplicate > 0.0) {
+    if is_written(|d| d.duplicate > 0.0) {
         keys.extend(entry("duplicate", &d.duplicate));
     }
-    if said(|d| d.policer.is_some()) {
+    if is_written(|d| d.policer.is_some()) {
         keys.push(entry("policer", &d.policer).unwrap_or_else(|| "policer = \"none\"".into()));
     }
-    if said(|d| d.shaper.is_some()) {
+    if is_written(|d| d.shaper.is_some()) {
         keys.push(entry("shaper", &d.shaper).unwrap_or_else(|| "shaper = \"none\"".into()));
     }
-    if said(|d| d.bleach) {
+    if is_written(|d| d.bleach) {
         keys.push(format!("bleach = {}", d.bleach));
     }
     keys.extend(entry("queue", &d.queue));
@@ -369,7 +369,7 @@ fn video_text(video: &Video, text: &mut Text) {
         text.key("defences", true);
     }
     if video.ecn != Ecn::NotEct {
-        text.key("ecn", quote(EcnSaid::word(video.ecn)));
+        text.key("ecn", quote(EcnValue::word(video.ecn)));
     }
     if video.feedback != FeedbackFormat::Own {
         text.key("feedback", quote(video.feedback.word()));

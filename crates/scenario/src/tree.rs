@@ -1,4 +1,5 @@
-//! What a scenario's tree has beside that of any text: names of flows and links in its paths, and what `--set` changes.
+//! Scenario-specific operations on the tree of a text: names of flows and links in its paths, and the changes of
+//! `--set`.
 
 use crate::named::keep_set;
 use crate::network::TRACED;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use steadycast_settings::tree::{Item, MAX_DEPTH, Place, Table, Value, read_value};
 use steadycast_settings::{Problem, nearest};
 
-/// Gives each value its path. Flows and links are called by their names, other tables in lists by their place.
+/// Sets the path of each value. Flows and links appear by name in it, other list entries by index.
 pub(crate) fn give_paths(item: &mut Item, path: &str) {
     item.at.key = Arc::from(path);
     let join = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
@@ -34,8 +35,8 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
     }
 }
 
-/// `over` laid on `base`: tables key by key, everything else replaced. A table that says another `kind` (or `preset`)
-/// replaces the one below it, and a key and that of a file in its place replace each other.
+/// Merges `over` onto `base`: tables key by key; all other values are replaced. A table with another `kind` (or
+/// `preset`) replaces the one in `base`. A key and the key of a file for the same quantity replace each other.
 pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     let (Some(below), Some(above)) = (base.table(), over.table()) else { return over.clone() };
     let other = |key: &str| {
@@ -43,7 +44,7 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
         text(over).is_some() && text(over) != text(base)
     };
     if other("kind") || other("preset") {
-        // Another queue of the same length: what only the old kind knew goes.
+        // A queue of another kind keeps the length; the other keys belong to the old kind and are dropped.
         let mut whole = above.clone();
         if over.get("limit").is_none() {
             whole.extend(below.iter().filter(|(key, _)| key == "limit").cloned());
@@ -66,10 +67,9 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     Item { value: Value::Table(merged), at: base.at.clone() }
 }
 
-/// One `PATH=VALUE` of the command line, laid into the tree.
+/// Applies one `PATH=VALUE` of the command line to the tree.
 ///
-/// # Errors
-/// What is wrong with the path; a wrong value shows when the tree is read.
+/// # Errors The path is wrong. A wrong value is reported when the tree is read.
 pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &[&str]) -> Result<(), Problem> {
     let fail = |what: String, remedy: String| Problem {
         file: "--set".into(),
@@ -103,7 +103,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
         && root.get("network").is_none()
         && let Value::Table(table) = &mut root.value
     {
-        // A file that names no network has a whole one of its own, in whose place comes another.
+        // The file has a complete topology of its own, which the named network replaces.
         table.retain_mut(|(key, topology)| key != "topology" || keep_set(topology));
     }
     if path == "clip" {
@@ -113,11 +113,11 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
         return put(root, &path.split('.').collect::<Vec<_>>(), value, &at).map_err(|what| fail(what, form()));
     }
     let names: Vec<String> = list(root, head).iter().map(|item| name_of(item).unwrap_or_default()).collect();
-    // Names may have dots, and so may keys: the longest name that is there is meant.
+    // Names and keys can contain dots: the longest existing name counts.
     let splits = || rest.match_indices('.').rev().map(|(dot, _)| (&rest[..dot], &rest[dot + 1..]));
     let meant = |(name, keys): (&str, &str)| -> Option<(Vec<usize>, String)> {
         let all = (0..names.len()).filter(|n| is_meant(name, &names[*n]));
-        // Of two flows of one name, which is wrong anyway, the first.
+        // Two flows of one name are a problem that is reported later. The change applies to the first.
         let all: Vec<_> = if names.iter().any(|n| n == name) { all.take(1).collect() } else { all.collect() };
         (!all.is_empty()).then(|| (all, keys.to_owned()))
     };
@@ -128,7 +128,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
             return Err(fail(format!("no {head} has a name like this"), format!("there are: {}", names.join(", "))));
         }
         None if head == "link" => {
-            // A link of the shape: the name ends where a link's key begins.
+            // A link of the shape, which has no entry yet: its name ends where a link's key begins.
             let parts: Vec<_> = rest.split('.').collect();
             let Some(split) = (1..parts.len()).find(|i| link_keys.contains(&parts[*i])) else {
                 let last = parts.last().copied().unwrap_or_default();
@@ -164,17 +164,17 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     Ok(())
 }
 
-/// Whether `--set` with `said` in a name's place means the entry `name`: by its name, by that of a range without the
-/// range's numbers, or by a pattern in which `*` stands for any letters.
-fn is_meant(said: &str, name: &str) -> bool {
+/// Whether the name `given` of a `--set` matches the entry `name`: it is equal, equal without the numbers of a range, or
+/// a pattern in which `*` matches any characters.
+fn is_meant(given: &str, name: &str) -> bool {
     let base = match name.split_once('[').and_then(|(before, rest)| Some((before, rest.split_once(']')?.1))) {
         Some((before, after)) => format!("{}{after}", before.trim_end_matches(['-', '.'])),
         None => name.to_owned(),
     };
-    !name.is_empty() && (said == name || said == base || is_like(said, name) || is_like(said, &base))
+    !name.is_empty() && (given == name || given == base || is_like(given, name) || is_like(given, &base))
 }
 
-/// Whether a name fits a pattern.
+/// Whether a name matches a pattern.
 fn is_like(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let (Some(first), Some(last)) = (parts.next(), parts.next_back()) else { return false };
@@ -188,7 +188,8 @@ fn is_like(pattern: &str, name: &str) -> bool {
     })
 }
 
-/// A file's name in a `set` is relative to the present folder, unless the scenario's folder has a file of that name.
+/// Resolves a file's name in a `set`. It is relative to the scenario's folder if that has such a file, else to the
+/// current folder.
 pub(crate) fn find_file(value: &mut Value, folder: &Path) {
     match value {
         Value::Text(name) if !folder.join(&name).exists() && Path::new(name).is_file() => {
@@ -219,8 +220,8 @@ fn list_mut<'a>(root: &'a mut Item, key: &str, at: &Place) -> Option<&'a mut Vec
     }
 }
 
-/// Makes all videos play a clip. In the place of another medium, it goes without the size and the rate that the file
-/// gives that medium: what is encoded is the clip as it is, unless a change names a size or a rate.
+/// Makes all videos play a clip. If a video had another kind of media, the size and the frame rate that the file gives
+/// it are dropped, so that the clip is encoded as it is. A size or rate from `--set` stays.
 fn play(root: &mut Item, clip: &Value, at: &Place) -> Result<(), (String, String)> {
     let flows = list_mut(root, "flow", at).map(|list| list.as_mut_slice()).unwrap_or_default();
     let mut videos = 0;
@@ -228,7 +229,7 @@ fn play(root: &mut Item, clip: &Value, at: &Place) -> Result<(), (String, String
         videos += 1;
         let plays_another_medium = flow.get("clip").is_none();
         if let (true, Some(Value::Table(encode))) = (plays_another_medium, value_mut(flow, "encode")) {
-            encode.retain(|(key, said)| said.at.set || !matches!(key.as_str(), "size" | "fps"));
+            encode.retain(|(key, given)| given.at.set || !matches!(key.as_str(), "size" | "fps"));
         }
         let place = Place { key: Arc::from(format!("flow.{}.clip", name_of(flow).unwrap_or_default())), ..at.clone() };
         put(flow, &["clip"], clip.clone(), &place).map_err(|what| (what, "leave it out".to_owned()))?;
@@ -244,7 +245,7 @@ fn value_mut<'a>(item: &'a mut Item, key: &str) -> Option<&'a mut Value> {
     table.iter_mut().find(|(k, _)| k == key).map(|(_, item)| &mut item.value)
 }
 
-/// What a flow or link is called: its name, or a link's default name from its ends.
+/// Returns the name of a flow or link; a link's default name is made of its ends.
 pub(crate) fn name_of(item: &Item) -> Option<String> {
     if let Some(name) = item.get("name") {
         return name.text().map(str::to_owned);
@@ -270,7 +271,7 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
                 && table.iter().any(|(k, old)| k == "kind" && old.text().is_some_and(|old| old != new))
                 && !table.iter().any(|(k, _)| k == "name")
             {
-                // Another queue or loss: what only the old kind knew goes.
+                // The queue or loss changes its kind: the keys of the old kind are dropped.
                 table.retain(|(k, _)| matches!(k.as_str(), "kind" | "limit" | "direction"));
             }
             let place = table.iter().position(|(k, _)| k == key).unwrap_or_else(|| {
@@ -285,7 +286,8 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
             let Some(place) = place else { return Err(format!("\"{key}\" is no place from 1 to {count}")) };
             put(&mut list[place - 1], rest, value, at)
         }
-        // A plain value gives way to a table: vbr = "…" never has keys, but queue = … may be set from nothing.
+        // A plain value becomes a table if it has keys. `vbr = "…"` never has keys, but a queue can be set from
+        // nothing.
         _ => {
             item.value = Value::Table(Vec::new());
             put(item, keys, value, at)

@@ -1,4 +1,4 @@
-//! A sender and a receiver on two UDP sockets of a program of its own: `cargo run -p steadycast-session --example
+//! A sender and a receiver on two UDP sockets in a program that embeds Steadycast: `cargo run -p steadycast-session --example
 //! embed`.
 //!
 //! `docs/embedding.md` explains it step by step.

@@ -1,12 +1,12 @@
-//! Settings, declared once: from one declaration of a table's keys come reading, messages with line and remedy,
-//! writing, and the JSON schema.
+//! Declarative settings: one declaration of a table's keys gives reading, messages with line and remedy, writing, and
+//! the JSON schema.
 //!
 //! | macro | declares | reads into |
 //! |---|---|---|
-//! | [`settings!`] | a struct whose keys have defaults and ranges | the struct, complete |
-//! | [`kinds!`] | an enum of settings, told apart by the key `kind` or another | the enum |
+//! | [`settings!`] | a struct whose keys have defaults and ranges | the complete struct |
+//! | [`kinds!`] | an enum of settings, distinguished by the key `kind` or another | the enum |
 //! | [`words!`] | an enum whose values are words | the enum |
-//! | [`tables!`] | a table whose keys are looked at one by one | what was said, each with its place |
+//! | [`tables!`] | a table whose keys are read individually | the keys that are present, each with its place |
 //!
 //! ```
 //! use steadycast_units::Span;
@@ -49,6 +49,6 @@ pub use table::{
     not_a_table, not_one_of, packets, plain, quantity,
 };
 
-/// What the macros name in other crates.
+/// Names that the macros refer to in other crates.
 #[doc(hidden)]
 pub use serde_json;

@@ -1,33 +1,34 @@
-//! What is meant by a key that its table has not: what others call so, a place nearby that takes it, or a typing error.
+//! Remedies for a key that its table does not have: another program's name for a key, a nearby table that has it, or a
+//! typo.
 
 use crate::tree::{Item, Place};
 use crate::{Declared, nearest};
 use serde_json::Value as Json;
 
-/// A table that is being read, as it is asked whether what stands in it belongs beside it.
+/// A table that is being read and that encloses the table with the unknown key.
 pub struct Around {
     at: Place,
-    /// Its keys that are not there yet.
+    /// Keys of the table that are not present.
     free: Vec<&'static str>,
-    told: Json,
+    texts: Json,
     schema: fn() -> Json,
 }
 
 impl Around {
-    /// A table of `T`.
+    /// Returns the description of a table of `T`.
     pub fn of<T: Declared>(table: &Item) -> Self {
         let free = T::keys().into_iter().filter(|key| table.get(key).is_none()).collect();
-        Self { at: table.at.clone(), free, told: told(table), schema: T::schema }
+        Self { at: table.at.clone(), free, texts: texts(table), schema: T::schema }
     }
 }
 
-/// A table's words, among which are those that tell kinds apart.
-fn told(table: &Item) -> Json {
+/// Returns the keys of a table whose values are texts; they include the key that distinguishes kinds.
+fn texts(table: &Item) -> Json {
     let words = table.table().into_iter().flatten().filter(|(_, item)| item.text().is_some());
     words.map(|(key, item)| (key.clone(), item.value.to_json())).collect()
 }
 
-/// A key that its table has not.
+/// A key that its table does not have.
 pub(crate) struct Misplaced<'a> {
     table: &'a Item,
     key: &'a str,
@@ -35,16 +36,17 @@ pub(crate) struct Misplaced<'a> {
     /// The keys of this table.
     keys: &'a [&'static str],
     schema: Json,
-    told: Json,
-    /// It came from the command line, where a key takes the place of one that is there.
+    texts: Json,
+    /// Whether it is from the command line, where a key overrides one that is present.
     replaces: bool,
 }
 
-/// What to write in a key's place, and the path of the key that this gives from its table on: it is then not missed.
+/// The text of a remedy, and the path of the key that it writes, relative to the table. That key is not reported as
+/// missing.
 type Remedy = (String, String);
 
 impl<'a> Misplaced<'a> {
-    /// A key of a table of `T`, which has these.
+    /// Creates it for a key of a table of `T` with the given valid keys.
     pub(crate) fn of<T: Declared>(table: &'a Item, key: &'a str, item: &Item, keys: &'a [&'static str]) -> Self {
         Self {
             table,
@@ -52,23 +54,23 @@ impl<'a> Misplaced<'a> {
             value: item.value.to_json(),
             keys,
             schema: T::schema(),
-            told: told(table),
+            texts: texts(table),
             replaces: item.at.set,
         }
     }
-    /// The remedy; `None`: nothing that could be done would be taken.
+    /// Returns the remedy; `None` if no place takes the key.
     pub(crate) fn remedy(&self, words: &[(&'static str, &[&str])], around: &[Around]) -> Option<Remedy> {
         let theirs = words.iter().filter(|(_, words)| words.contains(&self.key)).map(|(meant, _)| *meant);
         let known = theirs.clone().find_map(|meant| self.reads(meant));
         known.or_else(|| self.inside()).or_else(|| self.outside(around)).or_else(|| {
-            let free = |key: &&str| self.free(key) && belongs(&self.schema, &self.told, key);
+            let free = |key: &&str| self.free(key) && belongs(&self.schema, &self.texts, key);
             let free: Vec<_> = self.keys.iter().copied().filter(free).collect();
             let near = theirs.filter(|meant| free.contains(meant)).chain(nearest(self.key, &free)).next()?;
             let written = if self.takes(&[near]) { format!("\"{near}\"") } else { self.example(near)? };
             Some((format!("did you mean {written}?"), near.to_owned()))
         })
     }
-    /// What others mean by the key, if it can stand here: a key, one of a table, or a line.
+    /// Returns the remedy for another program's name of a key. `meant` is a key, a key of a table below, or a line.
     fn reads(&self, meant: &str) -> Option<Remedy> {
         if let Some((key, _)) = meant.split_once(" = ") {
             return self.free(key).then(|| (format!("write {meant}"), key.to_owned()));
@@ -84,17 +86,17 @@ impl<'a> Misplaced<'a> {
             _ => self.takes(&path).then(|| (format!("did you mean \"{meant}\"?"), meant.to_owned())),
         }
     }
-    /// The one table of this table that takes the key.
+    /// Returns the remedy if exactly one table below this one takes the key.
     fn inside(&self) -> Option<Remedy> {
         let mut all = self.keys.iter().filter_map(|outer| self.put(outer, self.key));
         all.next().filter(|_| all.next().is_none())
     }
     fn put(&self, outer: &str, key: &str) -> Option<Remedy> {
         let (there, inner) = (self.table.get(outer), &self.schema["properties"][outer]);
-        let known = self.keys.contains(&outer) && belongs(&self.schema, &self.told, outer);
+        let known = self.keys.contains(&outer) && belongs(&self.schema, &self.texts, outer);
         let free = there.is_none_or(|there| there.table().is_some() && (self.replaces || there.get(key).is_none()));
-        let own = there.map_or(Json::Null, told);
-        // A table that has to say its kind first is not begun with another key.
+        let own = there.map_or(Json::Null, texts);
+        // A table whose `kind` has no default is not suggested with another key only: it would not be valid.
         let kind = &inner["properties"]["kind"];
         let begun = there.is_some() || kind["enum"].is_null() || !kind["default"].is_null();
         let remedy = match there {
@@ -104,13 +106,13 @@ impl<'a> Misplaced<'a> {
         };
         Some((remedy, format!("{outer}.{key}")))
     }
-    /// The nearest table around that takes the key.
+    /// Returns the remedy if an enclosing table takes the key; the nearest counts.
     fn outside(&self, around: &[Around]) -> Option<Remedy> {
         let mut inner = &self.table.at.key;
         for table in around.iter().rev().filter(|table| table.at.key != self.table.at.key) {
             let taken = || {
                 let schema = (table.schema)();
-                belongs(&schema, &table.told, self.key) && takes(&schema, &[self.key], &self.value)
+                belongs(&schema, &table.texts, self.key) && takes(&schema, &[self.key], &self.value)
             };
             if table.free.contains(&self.key) && taken() {
                 let remedy = match &*table.at.key {
@@ -129,7 +131,7 @@ impl<'a> Misplaced<'a> {
     fn takes(&self, path: &[&str]) -> bool {
         takes(&self.schema, path, &self.value)
     }
-    /// The key with a value that it takes.
+    /// Returns a line with the key and an example of its value.
     fn example(&self, key: &str) -> Option<String> {
         let schema = &self.schema["properties"][key];
         let any = schema["anyOf"].as_array().into_iter().flatten().chain([schema]);
@@ -137,7 +139,7 @@ impl<'a> Misplaced<'a> {
     }
 }
 
-/// Whether a table has a key, as far as its kind decides: descriptions begin with the kinds that have it.
+/// Whether a table of this kind has a key. The descriptions of keys begin with the kinds that have them.
 fn belongs(schema: &Json, table: &Json, key: &str) -> bool {
     let about = format!(" {}", schema["properties"][key]["description"].as_str().unwrap_or_default());
     let mut kinds = schema["properties"].as_object().into_iter().flatten().filter(|(by, _)| *by != key);
@@ -145,7 +147,7 @@ fn belongs(schema: &Json, table: &Json, key: &str) -> bool {
         let words = of["enum"].as_array().into_iter().flatten();
         let named = |word: &&Json| {
             let ends = [": ", ", ", " with "].map(|end| format!(" {}{end}", word.as_str().unwrap_or_default()));
-            ends.iter().any(|said| about.contains(said))
+            ends.iter().any(|lead| about.contains(lead))
         };
         let mut own = words.filter(named).peekable();
         let kind = table.get(by).unwrap_or(&of["default"]);
@@ -153,7 +155,7 @@ fn belongs(schema: &Json, table: &Json, key: &str) -> bool {
     })
 }
 
-/// Whether a value may stand behind the key to which a path of keys leads.
+/// Whether a value is valid for the key at the end of a path of keys.
 fn takes(schema: &Json, path: &[&str], value: &Json) -> bool {
     match path {
         [] => admits(schema, value),
@@ -171,7 +173,7 @@ fn admits(schema: &Json, value: &Json) -> bool {
     }
     let types = match &schema["type"] {
         Json::Array(types) => types.clone(),
-        // What is told elsewhere is a table.
+        // A reference always leads to a table.
         Json::Null if !schema["$ref"].is_null() => return value.is_object(),
         Json::Null => return schema.get("const").is_none_or(|word| word == value),
         one => vec![one.clone()],
@@ -189,8 +191,8 @@ fn admits(schema: &Json, value: &Json) -> bool {
     })
 }
 
-/// Whether a text could be of a pattern: it ends in one of the units of a quantity, which has examples, or has no
-/// letter that the pattern has not.
+/// Whether a text can match a pattern: it ends in a unit of the quantity, as the examples show, or each of its letters
+/// occurs in the pattern.
 fn fits(schema: &Json, text: &str) -> bool {
     let Some(pattern) = schema["pattern"].as_str() else { return true };
     if schema["examples"].is_null() {

@@ -1,10 +1,10 @@
-/// The known name that `wrong` most likely meant: at most a third of its letters differ, and one letter always may.
+/// Returns the known name that `wrong` most likely means: at most a third of its letters differ, or a single letter.
 pub fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
     let near = |d: usize, k: &str| d <= 1 || 3 * d <= k.chars().count().max(wrong.chars().count());
     known.iter().map(|k| (distance(wrong, k), *k)).filter(|(d, k)| near(*d, k)).min().map(|(_, k)| k)
 }
 
-/// Optimal string alignment distance: insertions, deletions, changes and swaps of neighbours.
+/// Returns the optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];

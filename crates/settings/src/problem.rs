@@ -1,22 +1,22 @@
-//! What is wrong with a scenario, said so that a reader can put it right.
+//! Problems of a scenario, with place and remedy.
 
 use crate::misplaced::{Around, Misplaced};
 use crate::tree::{Item, Place};
 use crate::{Declared, nearest};
 use std::fmt;
 
-/// One thing that is wrong, where, and what would be right.
+/// A problem, its place and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file, as it was named; `--set` for what came from the command line.
+    /// The file's name as it was given; `--set` for a problem of the command line.
     pub file: String,
-    /// The line, from 1; `None` for what has none (JSON, `--set`).
+    /// The line, from 1; `None` if there is none (JSON, `--set`).
     pub line: Option<u32>,
-    /// The key's path, for example `flow.video.controller`; empty where a text can't be read at all.
+    /// The key's path, for example `flow.video.controller`; empty if the text can't be parsed at all.
     pub key: String,
-    /// What is wrong.
+    /// The problem in words.
     pub what: String,
-    /// What would be right.
+    /// The remedy in words.
     pub remedy: String,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a scenario, by line; never empty.
+/// All problems of a scenario, ordered by line; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -51,13 +51,13 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// More than this says nothing that the first ones don't.
+/// Maximum number of problems that are collected; more do not help to mend the file.
 const MAX_PROBLEMS: usize = 100;
 
-/// Characters of a text of which only both ends are told when it is longer: it quotes what somebody wrote.
+/// Length in characters above which a quotation is shortened to its two ends.
 const LONGEST: usize = 400;
 
-/// The text, or its two ends.
+/// Returns the text, shortened to its two ends if it is long.
 fn shortened(text: String) -> String {
     let count = text.chars().count();
     if count <= LONGEST {
@@ -68,24 +68,24 @@ fn shortened(text: String) -> String {
     format!("{first} … {last}")
 }
 
-/// Where a reading collects what it finds.
+/// Collects the problems and warnings of a reading.
 pub struct Findings {
     file: String,
-    /// What is wrong.
+    /// Problems, which make the text invalid.
     pub problems: Vec<Problem>,
-    /// What is allowed but probably not meant.
+    /// Warnings: settings that are valid but probably not intended.
     pub warnings: Vec<Problem>,
-    /// Keys that a misspelt one most likely meant: they are not missed a second time.
+    /// Keys that a misspelt key most likely means. They are not reported as missing in addition.
     excused: Vec<String>,
-    /// What a key is called here, and what others call it.
+    /// Names of keys here, and the names of the same settings in other programs.
     other_words: &'static [(&'static str, &'static [&'static str])],
-    /// The tables that are being read, from the outermost on.
+    /// The tables that are being read, from the outermost to the innermost.
     #[doc(hidden)]
     pub tables: Vec<Around>,
 }
 
 impl Findings {
-    /// Nothing yet, in the file of this name.
+    /// Returns an empty collection for the file of this name.
     pub fn new(file: &str) -> Self {
         Self {
             file: file.to_owned(),
@@ -97,8 +97,8 @@ impl Findings {
         }
     }
 
-    /// The same, which knows what others call a key: (our word, theirs). Ours may be a dotted path to a key of a table,
-    /// or a line: KEY = VALUE.
+    /// Sets the names of keys in other programs, as pairs (our name, their names). Our name can be a dotted path to a
+    /// key of a table, or a line KEY = VALUE.
     pub fn knowing(mut self, other_words: &'static [(&'static str, &'static [&'static str])]) -> Self {
         self.other_words = other_words;
         self
@@ -110,53 +110,53 @@ impl Findings {
     }
     fn push(&mut self, problem: Problem) {
         let problem = Problem { key: shortened(problem.key), ..problem };
-        // Links that share a text are read more than once.
+        // Links that share a text are read more than once; their problem is reported once.
         if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
     }
 
-    /// A problem with its place in figures and letters.
+    /// Adds a problem by its line and its key's path.
     pub fn raw(&mut self, line: Option<u32>, key: &str, what: String, remedy: String) {
         let what = shortened(what);
         let problem = Problem { file: self.file.clone(), line, key: key.to_owned(), what, remedy };
         self.push(problem);
     }
-    /// A problem.
+    /// Adds a problem.
     pub fn problem(&mut self, at: &Place, what: impl Into<String>, remedy: impl Into<String>) {
         let problem = self.make(at, what.into(), remedy.into());
         self.push(problem);
     }
-    /// A problem that leaves nothing to go on with.
+    /// Adds a problem and returns `None`, for a value that can't be used.
     pub fn refuse<T>(&mut self, at: &Place, what: impl Into<String>, remedy: impl Into<String>) -> Option<T> {
         self.problem(at, what, remedy);
         None
     }
-    /// A warning.
+    /// Adds a warning.
     pub fn warn(&mut self, at: &Place, what: impl Into<String>, remedy: impl Into<String>) {
         let warning = self.make(at, what.into(), remedy.into());
         if self.warnings.len() < MAX_PROBLEMS && !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
     }
-    /// A key that has to be there and is not, unless it was there and already found wrong.
+    /// Reports a missing key, unless a problem of that key has been reported already.
     pub fn missing(&mut self, table: &Place, key: &str, remedy: &str) {
         let at = table.below(key);
-        let said = |k: &str| k == &*at.key;
-        if !self.problems.iter().any(|p| said(&p.key)) && !self.excused.iter().any(|k| said(k)) {
+        let is_reported = |k: &str| k == &*at.key;
+        if !self.problems.iter().any(|p| is_reported(&p.key)) && !self.excused.iter().any(|k| is_reported(k)) {
             self.problem(&at, "missing", remedy);
         }
     }
-    /// A missing key without which there is nothing to go on with.
+    /// Reports a missing key and returns `None`.
     pub fn lack<T>(&mut self, table: &Place, key: &str, remedy: &str) -> Option<T> {
         self.missing(table, key, remedy);
         None
     }
-    /// Whether something below this place was found wrong already.
+    /// Whether a problem below this place has been reported already.
     pub fn spoken_below(&self, at: &Place) -> bool {
         self.problems.iter().any(|p| p.key.strip_prefix(&*at.key).is_some_and(|rest| rest.starts_with('.')))
     }
-    /// A key that a table of `T` has not.
+    /// Reports a key that a table of `T` does not have.
     pub fn unknown_key<T: Declared>(&mut self, table: &Item, key: &str, item: &Item) {
         if self.problems.len() >= MAX_PROBLEMS {
             return;
@@ -167,7 +167,7 @@ impl Findings {
         self.excused.push(table.at.below(&meant).key.to_string());
         self.problem(&item.at, "no such key", remedy);
     }
-    /// A name that is not among those there are.
+    /// Reports a name that is not among the known ones.
     pub fn unknown_name(&mut self, at: &Place, what: &str, name: &str, known: &[&str]) {
         if self.problems.len() >= MAX_PROBLEMS {
             return;
@@ -177,7 +177,7 @@ impl Findings {
     }
 }
 
-/// The nearest known word, or some of those there are.
+/// Returns a remedy: the nearest known word, or a list of some known words.
 pub fn remedy(near: Option<&str>, known: &[&str]) -> String {
     match near {
         Some(near) => format!("did you mean \"{near}\"?"),

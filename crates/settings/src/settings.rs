@@ -1,4 +1,4 @@
-//! Settings whose keys have defaults and ranges, and kinds of them.
+//! Structs of settings, whose keys have defaults and ranges, and enums of them.
 
 use crate::problem::Findings;
 use crate::table::{Declared, FromToml, ToToml};
@@ -9,22 +9,22 @@ use steadycast_units::Rate;
 
 /// A struct that is a table of keys; [`settings!`](crate::settings) implements it.
 pub trait Settings: Sized {
-    /// Its keys, in the order of their declaration.
+    /// Returns its keys, in the order of their declaration.
     fn names() -> Vec<&'static str>;
-    /// Reads the keys that are there. The others are as in `base`; without it they have their defaults, and those that
-    /// have none are missed. Keys that are not its own are passed over.
+    /// Reads the keys that are present. The others are taken from `base`; without `base`, they have their defaults, and
+    /// missing keys without a default are reported. Unknown keys are ignored.
     fn fill(item: &Item, base: Option<&Self>, out: &mut Findings) -> Option<Self>;
-    /// All keys with their values: read again, they give the same.
+    /// Returns all keys with their values. Read again, they give the same settings.
     fn table(&self) -> Table;
-    /// The schema of each key, with the defaults of `base` or else its own.
+    /// Returns the schema of each key. Defaults are the values of `base`, if it is given.
     fn properties(base: Option<&Self>) -> Map<String, Json>;
 }
 
-/// What a value has to keep to.
+/// A rule that a value has to satisfy.
 pub trait Rule<T> {
-    /// What is wrong with a value and what would be right, if anything is.
+    /// Returns the problem and the remedy if a value violates the rule.
     fn broken(&self, value: &T) -> Option<(String, String)>;
-    /// Writes into a value's schema what can be said there.
+    /// Adds the rule to a value's schema, as far as JSON Schema can express it.
     fn describe(&self, _: &mut Map<String, Json>) {}
 }
 
@@ -34,7 +34,7 @@ impl<T, F: Fn(&T) -> Option<(String, String)>> Rule<T> for F {
     }
 }
 
-/// A range, both ends included.
+/// A range that includes both ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Within<T> {
     /// The smallest value.
@@ -59,22 +59,21 @@ impl<T: PartialOrd + Display + ToToml> Rule<T> for Within<T> {
     }
 }
 
-/// Settings that are one kind of several, which [`kinds!`](crate::kinds) lists. `C` is what they are read for.
+/// A variant of an enum that [`kinds!`](crate::kinds) declares. `C` is the context of the reading.
 pub trait Kind<C>: Settings {
-    /// Reads it. Where defaults depend on what they are read for, or keys on each other, a kind has its own way.
+    /// Reads it. A variant overrides this if its defaults depend on the context, or its keys on each other.
     fn read_for(item: &Item, _: &C, out: &mut Findings) -> Option<Self> {
         Self::fill(item, None, out)
     }
 }
 
-/// A value was wrong, and what is wrong has been told.
+/// Error of a value that is wrong and has been reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// Reads one key; `None`: it is not there.
+/// Reads a key; `None` if it is not present.
 ///
-/// # Errors
-/// The value is wrong, which `out` has been told.
+/// # Errors The value is wrong, which has been reported to `out`.
 pub fn field<T: FromToml>(
     item: &Item,
     key: &str,
@@ -92,7 +91,7 @@ pub fn field<T: FromToml>(
     }
 }
 
-/// The keys of a table that are among these; of the others it says that there is no such key.
+/// Returns the keys of a table that are known, and reports the others.
 #[doc(hidden)]
 pub fn keep_known<T: Declared>(item: &Item, out: &mut Findings) -> Option<Item> {
     let keys = T::keys();
@@ -106,8 +105,8 @@ pub fn keep_known<T: Declared>(item: &Item, out: &mut Findings) -> Option<Item> 
     Some(item.split(&keys).0)
 }
 
-/// Says of keys that only other kinds have that this kind has not got them, and which kinds have, unless the kind was
-/// named.
+/// Reports keys that this kind does not have and other kinds do. The remedy names those kinds, unless the kind was
+/// given.
 #[doc(hidden)]
 pub fn refuse_others(
     item: &Item,
@@ -142,7 +141,7 @@ pub fn refuse_others(
     }
 }
 
-/// The default of a key in its schema.
+/// Adds the default and the rules to the schema of a key.
 #[doc(hidden)]
 pub fn with_default<T: ToToml>(mut schema: Json, default: Option<&T>, rules: &[&dyn Rule<T>]) -> Json {
     if let Json::Object(schema) = &mut schema {
@@ -154,25 +153,26 @@ pub fn with_default<T: ToToml>(mut schema: Json, default: Option<&T>, rules: &[&
     schema
 }
 
-/// A key of a written table.
+/// Returns a key of a written table.
 #[doc(hidden)]
 pub fn entry<T: ToToml>(key: &str, value: &T) -> Option<(String, Item)> {
     Some((key.to_owned(), value.value()?.into()))
 }
 
-/// A table with a key before the others.
+/// Returns a table that begins with the key of its kind.
 #[doc(hidden)]
 pub fn kind_first(key: &str, kind: &str, rest: Table) -> Value {
     let kind = (key.to_owned(), Value::Text(kind.to_owned()).into());
     Value::Table(std::iter::once(kind).chain(rest).collect())
 }
 
-/// Declares structs whose keys have defaults and ranges. Each key has, after its type, optionally `as TYPE` for a form
-/// in the file that is another type's, `where (RULE)`, and then either `= DEFAULT`, or `=> "what to write"` if it has
-/// to be there; one that has neither is filled in from a base. `[flat] name: Type = DEFAULT` takes another struct's
-/// keys as its own, `[inner] name: Type` is a field that is no key, and `[kind] name: Type` one of
-/// [`kinds!`](crate::kinds) whose keys stand among the others. `checked by FUNCTION` names what looks at the whole: a
-/// `fn(&Self, &Item, &mut Findings)`. `, short "KEY" "EXAMPLE"` lets the value of one key stand for the table.
+/// Declares structs whose keys have defaults and ranges. After a key's type come, in this order: `as TYPE` (optional)
+/// for a key that is written as another type, `where (RULE)` (optional), and `= DEFAULT` or, for a required key, `=>
+/// "what to write"`. A key with neither is filled in from a base. `[flat] name: Type = DEFAULT` includes another
+/// struct's keys. `[inner] name: Type` is a field that is not a key. `[kind] name: Type` is an enum of
+/// [`kinds!`](crate::kinds) whose keys are among the others. `checked by FUNCTION` names a check of the whole struct: a
+/// `fn(&Self, &Item, &mut Findings)`. With `, short "KEY" "EXAMPLE"`, the value of that key is accepted in place of the
+/// table.
 #[macro_export]
 macro_rules! settings {
     ($(
@@ -344,11 +344,11 @@ macro_rules! settings {
     (@schema $base:ident, $all:ident; [inner] $key:ident: $type:ty; []; []; [$($default:expr)?]; [$($doc:literal),+]) => {};
 }
 
-/// Declares enums of settings that the key `kind` tells apart, or the key after `by`, and the order in which messages
-/// and the schema name them. After each kind's word and type comes what its keys are keys of. `default KIND` is taken
-/// where the key is not there; without it the key has to be. A kind's word alone stands for the table
-/// that has no other key; `example` shows one, and `short FUNCTION` finds further short forms: a
-/// `fn(&Item) -> Option<Table>`.
+/// Declares enums of settings that are distinguished by the key `kind`, or by the key after `by`; messages and the
+/// schema name the variants in this order. After each variant's word and type come the words for the noun that its keys
+/// belong to. `default KIND` is the variant if the key is missing; without it the key is required. A variant's word
+/// alone is accepted in place of a table that has no other key. `example` is an example for messages. `short FUNCTION`
+/// accepts further short forms: a `fn(&Item) -> Option<Table>`.
 #[macro_export]
 macro_rules! kinds {
     ($(
@@ -368,22 +368,22 @@ macro_rules! kinds {
             $($(#[doc = $doc])+ $kind $(($type))?,)+
         }
         impl $name {
-            /// The key that tells the kinds apart.
+            /// The key that distinguishes the kinds.
             pub const KEY: &'static str = $crate::kinds!(@key $($by)?);
-            /// The words that name the kinds.
+            /// The words of the kinds.
             pub const KINDS: &'static [&'static str] = &[$($word),+];
 
-            /// The word that names this kind.
+            /// Returns the word of this kind.
             pub const fn kind(&self) -> &'static str {
                 match self {
                     $(Self::$kind { .. } => $word,)+
                 }
             }
-            /// The keys of each kind.
+            /// Returns the keys of each kind.
             fn each() -> Vec<(&'static str, Vec<&'static str>)> {
                 vec![$(($word, $crate::kinds!(@names $($type)?))),+]
             }
-            /// Reads it for what it belongs to; what is wrong goes to `out`.
+            /// Reads it in a context. Problems are added to `out`.
             pub fn read_for(item: &$crate::tree::Item, context: &$context, out: &mut $crate::Findings) -> Option<Self> {
                 let item = &$crate::keep_known::<Self>(&$crate::lengthened::<Self>(item), out)?;
                 #[allow(unused_variables, reason = "there may be no default")]
@@ -478,7 +478,7 @@ macro_rules! kinds {
     };
 }
 
-/// The schema of a table with these keys, for which values of the types in `short` may stand.
+/// Returns the schema of a table with these keys; values of the types in `short` are accepted in its place.
 #[doc(hidden)]
 pub fn table_schema(keys: Map<String, Json>, short: &[&str]) -> Json {
     let types: Vec<_> = ["object"].into_iter().chain(short.iter().copied()).collect();
@@ -486,13 +486,13 @@ pub fn table_schema(keys: Map<String, Json>, short: &[&str]) -> Json {
     serde_json::json!({ "type": types, "properties": keys, "additionalProperties": false })
 }
 
-/// Whose keys those of a kind are, in the schema.
+/// Returns the prefix of the descriptions of a kind's keys in the schema.
 #[doc(hidden)]
 pub fn of_kind(key: &str, kind: &str) -> String {
     if key == "kind" { kind.to_owned() } else { format!("{key} = {kind}") }
 }
 
-/// The schema of the key that tells kinds apart.
+/// Returns the schema of the key that distinguishes kinds.
 #[doc(hidden)]
 pub fn kind_schema(kinds: &[(&str, &[&str])], default: &[&str]) -> Json {
     let words: Vec<_> = kinds.iter().map(|(word, _)| *word).collect();
@@ -507,7 +507,7 @@ pub fn kind_schema(kinds: &[(&str, &[&str])], default: &[&str]) -> Json {
     schema
 }
 
-/// What a rate above 0 has to keep to.
+/// Rule of a rate above 0.
 pub fn positive(rate: &Rate) -> Option<(String, String)> {
     (*rate == Rate::ZERO).then(|| ("a rate of 0".into(), "write a rate above 0".into()))
 }

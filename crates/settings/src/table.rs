@@ -1,5 +1,4 @@
-//! Values that can stand behind a key, and tables of keys: types and descriptions serve reading, messages and the
-//! schema alike.
+//! Types of values and tables of keys. Their types and descriptions serve reading, messages and the schema.
 
 use crate::problem::{Findings, remedy};
 use crate::tree::{Item, Place, Table, Value, quoted};
@@ -10,25 +9,25 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use steadycast_units::{Bytes, QuantityError, Rate, Span};
 
-/// Something with a form that the schema describes.
+/// A type with a JSON Schema.
 pub trait Declared {
-    /// What it looks like, as JSON Schema.
+    /// Returns its JSON Schema.
     fn schema() -> Json;
-    /// Its keys, if it is a table.
+    /// Returns its keys if it is a table.
     fn keys() -> Vec<&'static str> {
         Vec::new()
     }
-    /// The table that a short form stands for; `None`: it is none.
+    /// Returns the table that a short form stands for; `None` if it is not a short form.
     fn long(_: &Item) -> Option<Table> {
         None
     }
-    /// What may be written for it, as an example; empty where its keys say enough.
+    /// Returns an example for messages; empty if the list of its keys is enough.
     fn example() -> &'static str {
         ""
     }
 }
 
-/// A value in its long form, at its own place.
+/// Returns a value in its long form, at the same place.
 pub fn lengthened<T: Declared>(item: &Item) -> Cow<'_, Item> {
     match item.value {
         Value::Table(_) => Cow::Borrowed(item),
@@ -39,24 +38,24 @@ pub fn lengthened<T: Declared>(item: &Item) -> Cow<'_, Item> {
     }
 }
 
-/// Something that can be read from behind a key.
+/// A type that can be read as the value of a key.
 pub trait FromToml: Declared + Sized {
-    /// Reads it; what is wrong goes to `out`.
+    /// Reads it. Problems are added to `out`.
     fn read(item: &Item, out: &mut Findings) -> Option<Self>;
 }
 
-/// Something that can be written behind a key: what is written reads back the same.
+/// A type that can be written as the value of a key. Read again, it gives the same value.
 pub trait ToToml {
-    /// What is written; `None`: the key is left out.
+    /// Returns the written value; `None` if the key is omitted.
     fn value(&self) -> Option<Value>;
 }
 
-/// A value with the place where it was written.
+/// A value with its place in the file.
 #[derive(Clone, Debug)]
 pub struct Spanned<T> {
     /// The value.
     pub value: T,
-    /// Where it was written.
+    /// The place of the value.
     pub at: Place,
 }
 
@@ -67,7 +66,7 @@ impl<T> Deref for Spanned<T> {
     }
 }
 
-/// What is declared as the value that it is about.
+/// Implements [`Declared`] for wrappers by the schema of the value inside.
 macro_rules! declared_as_its_value {
     ($($name:ident),+) => {$(
         impl<T: Declared> Declared for $name<T> {
@@ -94,9 +93,9 @@ impl<T: FromToml> FromToml for Spanned<T> {
     }
 }
 
-/// Declares tables whose keys are looked at one by one: every key is optional here, and what must be there is asked for
-/// where it is needed. After its own keys a table may name, behind `..`, types whose keys it takes as well: they are
-/// kept unread, together with those that are also its own.
+/// Declares tables whose keys are read individually: every key is optional, and the reader reports missing ones. After
+/// its keys a table can name types after `..`, whose keys it accepts as well. These are kept unread, together with
+/// those of them that are also keys of the table.
 #[macro_export]
 macro_rules! tables {
     ($(
@@ -118,13 +117,13 @@ macro_rules! tables {
         impl $name {
             #[allow(dead_code, reason = "only some tables are asked")]
             pub(crate) const KEYS: &'static [&'static str] = &[$($crate::plain(stringify!($key))),*];
-            /// The keys that are there, and where.
+            /// Returns the keys that are present, with their places.
             #[allow(dead_code, reason = "only some tables are asked")]
             pub(crate) fn present(&self) -> Vec<(&'static str, &$crate::tree::Place)> {
                 #[allow(unused_mut, reason = "a table may have no keys of its own")]
                 let mut all: Vec<(&'static str, &$crate::tree::Place)> = Vec::new();
-                $(if let Some(said) = &self.$key {
-                    all.push(($crate::plain(stringify!($key)), &said.at));
+                $(if let Some(present) = &self.$key {
+                    all.push(($crate::plain(stringify!($key)), &present.at));
                 })*
                 $(for key in <$other as $crate::Declared>::keys() {
                     if let Some(item) = self.$part.item.get(key).filter(|_| !Self::KEYS.contains(&key)) {
@@ -184,7 +183,7 @@ macro_rules! tables {
     )*};
 }
 
-/// Says that something should have been a table.
+/// Reports a value that should be a table.
 #[doc(hidden)]
 pub fn not_a_table<T: Declared>(item: &Item, out: &mut Findings) {
     let remedy = match T::example() {
@@ -194,7 +193,7 @@ pub fn not_a_table<T: Declared>(item: &Item, out: &mut Findings) {
     out.problem(&item.at, format!("{} is not a table", item.shown()), remedy);
 }
 
-/// Adds a table's keys to those of several; what each says of a key is told with whose it is.
+/// Adds the keys of one kind to those of several. Each description begins with the kinds it applies to.
 #[doc(hidden)]
 pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose: &str) {
     let Json::Object(keys) = schema["properties"].take() else { return };
@@ -206,15 +205,15 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
                 all.insert(key, value);
             }
             Some(known) => {
-                let said = known["description"].as_str().unwrap_or_default().to_owned();
-                // One default would not be that of all: it is told with whose it is.
-                let (said, mut defaults) = match said.split_once(" Default ") {
-                    Some((said, defaults)) => (said.to_owned(), Some(format!(" Default {defaults}"))),
-                    None => (said, None),
+                let known_about = known["description"].as_str().unwrap_or_default().to_owned();
+                // The kinds have different defaults: each is listed with its kind.
+                let (known_about, mut defaults) = match known_about.split_once(" Default ") {
+                    Some((known_about, defaults)) => (known_about.to_owned(), Some(format!(" Default {defaults}"))),
+                    None => (known_about, None),
                 };
-                let said = match said.split_once(": ") {
+                let known_about = match known_about.split_once(": ") {
                     Some((others, same)) if same == about => format!("{others}, {whose}: {about}"),
-                    _ => format!("{said} {whose}: {about}"),
+                    _ => format!("{known_about} {whose}: {about}"),
                 };
                 let (old, new) = (known["default"].take(), value["default"].take());
                 if defaults.is_none() && old == new {
@@ -228,7 +227,7 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
                         None => format!(" Default {more}."),
                     });
                 }
-                known["description"] = format!("{said}{}", defaults.unwrap_or_default()).into();
+                known["description"] = format!("{known_about}{}", defaults.unwrap_or_default()).into();
                 if let Json::Object(known) = known
                     && known["default"].is_null()
                 {
@@ -239,7 +238,7 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
     }
 }
 
-/// A key without Rust's mark for words that Rust itself uses.
+/// Returns a key without Rust's prefix for raw identifiers.
 pub const fn plain(key: &'static str) -> &'static str {
     match key.as_bytes() {
         [b'r', b'#', ..] => key.split_at(2).1,
@@ -247,7 +246,7 @@ pub const fn plain(key: &'static str) -> &'static str {
     }
 }
 
-/// A schema with its description.
+/// Returns a schema with its description.
 pub fn described(mut schema: Json, lines: &[&str]) -> Json {
     let text: Vec<_> = lines.iter().map(|l| l.trim()).collect();
     if let Json::Object(object) = &mut schema {
@@ -256,7 +255,7 @@ pub fn described(mut schema: Json, lines: &[&str]) -> Json {
     schema
 }
 
-/// Declares enums whose values are words in a file, each behind its value: `Value = "word",`.
+/// Declares enums whose values are words in a file: `Value = "word",`.
 #[macro_export]
 macro_rules! words {
     ($($(#[$about:meta])+ $public:vis enum $type:ident { $($(#[$doc:meta])* $value:ident = $word:literal,)+ })*) => {$(
@@ -266,13 +265,13 @@ macro_rules! words {
             $($(#[$doc])* $value,)+
         }
         impl $type {
-            /// Its word.
+            /// Returns its word.
             pub const fn word(self) -> &'static str {
                 match self {
                     $(Self::$value => $word,)+
                 }
             }
-            /// The value of a word; `None` when it is none of them.
+            /// Returns the value of a word; `None` if the word is unknown.
             pub fn of(word: &str) -> Option<Self> {
                 match word {
                     $($word => Some(Self::$value),)+
@@ -307,7 +306,7 @@ macro_rules! words {
     )*};
 }
 
-/// Says that a value is none of the words there are.
+/// Reports a value that is not one of the valid words.
 pub fn not_one_of(item: &Item, words: &[&str], out: &mut Findings) {
     let near = item.text().and_then(|t| nearest(t, words));
     let remedy = match near {
@@ -362,7 +361,7 @@ impl ToToml for bool {
     }
 }
 
-/// The number that somebody wrote as a text: in quotation marks, with a unit, or in per cent.
+/// Returns the number in a text: in quotation marks, with a unit, or in per cent.
 fn bare(item: &Item) -> Option<f64> {
     let text = item.text()?.trim();
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
@@ -391,7 +390,7 @@ macro_rules! whole_numbers {
                         }
                         read
                     }
-                    // TOML's own whole numbers end there.
+                    // TOML has no larger integers than i64's.
                     Value::Other(ref text) if text.bytes().all(|b| b.is_ascii_digit()) => {
                         let most = u64::from(Self::MAX).min(i64::MAX as u64);
                         out.refuse(&item.at, format!("{} is out of range", item.shown()), format!("at most {most}"))
@@ -406,7 +405,7 @@ macro_rules! whole_numbers {
         }
         impl ToToml for $type {
             fn value(&self) -> Option<Value> {
-                // TOML's integers end where those of i64 do, and so does what is read.
+                // TOML's integers end with i64's range. Reading has the same limit, so that a larger value can't occur.
                 Some(Value::Whole(i64::try_from(*self).unwrap_or(i64::MAX)))
             }
         }
@@ -439,7 +438,7 @@ impl ToToml for f64 {
     }
 }
 
-/// What is wrong with a quantity, in the two halves of a problem.
+/// Returns the problem and the remedy for an invalid quantity.
 pub fn quantity(error: &QuantityError) -> (String, String) {
     match error {
         QuantityError::NoNumber { text, example } => {
@@ -498,14 +497,14 @@ quantities! {
     Bytes, "size", "1018B", ["B", "kB"], r"^\s*[0-9.e+-]+\s*(B|kB|MB|GB|KiB|MiB)\s*$";
 }
 
-/// A number of packets: "50p". May be a fraction where it is a mean.
+/// A number of packets: "50p". A mean can be a fraction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Packets(pub f64);
 
-/// The number in "50p", if it is one.
+/// Returns the number in "50p"; `None` if the text is not of this form.
 pub fn packets(text: &str) -> Option<f64> {
     let number = text.trim().strip_suffix('p')?.trim();
-    // "inf" and "nan" are numbers to Rust, not here.
+    // Rust's parser accepts "inf" and "nan", which are not valid here.
     let plain = number.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'e'));
     number.parse::<f64>().ok().filter(|x| plain && x.is_finite())
 }
@@ -537,12 +536,12 @@ impl ToToml for Packets {
     }
 }
 
-/// A list; one value alone may stand without its brackets.
+/// A list; a single value is accepted without brackets.
 #[derive(Clone, Debug)]
 pub struct OneOrMany<T> {
     /// The values.
     pub all: Vec<Spanned<T>>,
-    /// Whether one stood without brackets.
+    /// Whether a single value was written without brackets.
     pub bare: bool,
 }
 
@@ -557,7 +556,8 @@ impl<T: FromToml> FromToml for OneOrMany<T> {
         match &item.value {
             Value::List(list) => {
                 let all: Vec<_> = list.iter().filter_map(|i| Spanned::read(i, out)).collect();
-                // A list with a bad element is no list: what it lacks would only cause more messages.
+                // A list with an invalid element is dropped as a whole: the shorter list would cause misleading
+                // messages.
                 (all.len() == list.len()).then_some(Self { all, bare: false })
             }
             _ => Some(Self { all: vec![Spanned::read(item, out)?], bare: true }),
@@ -585,7 +585,7 @@ impl<T: FromToml> FromToml for Vec<T> {
     }
 }
 
-/// A value that need not be there.
+/// An optional value.
 impl<T: Declared> Declared for Option<T> {
     fn schema() -> Json {
         T::schema()
@@ -604,17 +604,17 @@ impl<T: ToToml> ToToml for Option<T> {
     }
 }
 
-/// Either a word that stands for "none of it", or a value.
+/// A value, or the word "none".
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OrNone<T> {
-    /// "none".
+    /// The word "none".
     None,
     /// The value.
     Some(T),
 }
 
 impl<T> OrNone<T> {
-    /// The value, if there is one.
+    /// Returns the value, if there is one.
     pub const fn as_option(&self) -> Option<&T> {
         match self {
             Self::None => None,
@@ -644,7 +644,7 @@ impl<T: ToToml> ToToml for OrNone<T> {
     }
 }
 
-/// A table that is read later, when it is known what it belongs to.
+/// A table that is read later, when its context is known.
 #[derive(Clone, Debug)]
 pub struct Deferred<T> {
     /// The table as it was written.
@@ -653,7 +653,7 @@ pub struct Deferred<T> {
 }
 
 impl<T> Deferred<T> {
-    /// A table whose keys are known.
+    /// Wraps a table whose keys have been checked.
     pub fn of(item: Item) -> Self {
         Self { item, as_if: PhantomData }
     }

@@ -1,27 +1,27 @@
-//! A text as a tree in which each value knows where it was written: the common form of TOML, JSON and the command line.
+//! A tree of values with their places: the common form of TOML, JSON and the command line.
 
 use crate::problem::Findings;
 use serde_json::Value as Json;
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
-/// Where a value was written.
+/// The place at which a value was written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// Line of the file.
+    /// The line of the file, from 1.
     pub line: Option<u32>,
-    /// Its path.
+    /// The path of keys.
     pub key: Arc<str>,
-    /// Whether it came by `--set` and not from the file.
+    /// Whether it was set by `--set`, not in the file.
     pub set: bool,
 }
 
 impl Place {
-    /// A line of the file; its path is given later.
+    /// Returns a place in a line; its path is set later.
     pub fn line(line: Option<u32>) -> Self {
         Self { line, key: Arc::from(""), set: false }
     }
-    /// A key below this place, for one that is not there.
+    /// Returns the place of a key below this one; the key need not exist.
     pub fn below(&self, key: &str) -> Self {
         let path = if self.key.is_empty() { key.to_owned() } else { format!("{}.{key}", self.key) };
         Self { line: self.line, key: path.into(), set: self.set }
@@ -31,13 +31,13 @@ impl Place {
 /// A value with its place.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// What was written.
+    /// The value.
     pub value: Value,
-    /// Where.
+    /// Its place.
     pub at: Place,
 }
 
-/// Keys in the order they were written.
+/// Keys and values, in the order of the file.
 pub type Table = Vec<(String, Item)>;
 
 /// A value.
@@ -51,7 +51,7 @@ pub enum Value {
     Real(f64),
     /// A string.
     Text(String),
-    /// A date, or null: what no key takes.
+    /// A date or null, which no key accepts.
     Other(String),
     /// An array.
     List(Vec<Item>),
@@ -60,19 +60,19 @@ pub enum Value {
 }
 
 impl From<Value> for Item {
-    /// A value that was written nowhere.
+    /// Returns an item without a place.
     fn from(value: Value) -> Self {
         Self { value, at: Place::line(None) }
     }
 }
 
 impl Value {
-    /// A list of values that were written nowhere.
+    /// Returns a list of values without places.
     pub fn list(all: impl IntoIterator<Item = Self>) -> Self {
         Self::List(all.into_iter().map(Item::from).collect())
     }
 
-    /// The value in TOML, on one line; a float in the shortest form that reads back the same.
+    /// Returns the value as TOML on one line. Floats have the shortest form that is read back as the same value.
     pub fn to_toml(&self) -> String {
         match self {
             Self::Bool(b) => b.to_string(),
@@ -89,7 +89,7 @@ impl Value {
         }
     }
 
-    /// The value in JSON, which has neither infinity nor "not a number": null stands for them.
+    /// Returns the value as JSON. Infinity and NaN, which JSON does not have, become null.
     pub fn to_json(&self) -> Json {
         match self {
             Self::Bool(b) => (*b).into(),
@@ -102,7 +102,7 @@ impl Value {
     }
 }
 
-/// A string in TOML.
+/// Returns a text as a TOML string.
 pub fn string(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {
@@ -117,33 +117,33 @@ pub fn string(text: &str) -> String {
     quoted
 }
 
-/// A key in TOML, in quotation marks where it needs them.
+/// Returns a key in TOML, in quotation marks if it needs them.
 pub fn bare(key: &str) -> String {
     let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
     if plain { key.to_owned() } else { string(key) }
 }
 
 impl Item {
-    /// The table that it is.
+    /// Returns the table; `None` for another type.
     pub fn table(&self) -> Option<&Table> {
         if let Value::Table(table) = &self.value { Some(table) } else { None }
     }
-    /// What stands behind a key of the table that it is.
+    /// Returns the value of a key; `None` if this is not a table, or has no such key.
     pub fn get(&self, key: &str) -> Option<&Item> {
         self.table()?.iter().find(|(k, _)| k == key).map(|(_, item)| item)
     }
-    /// The text that it is.
+    /// Returns the text; `None` for another type.
     pub fn text(&self) -> Option<&str> {
         if let Value::Text(text) = &self.value { Some(text) } else { None }
     }
-    /// The table that it is without some of its keys, and those keys: (taken, rest).
+    /// Splits a table into the keys listed in `keys` and the others.
     pub fn split(&self, keys: &[&str]) -> (Self, Self) {
         let Some(table) = self.table() else { return (self.clone(), self.clone()) };
         let (taken, rest) = table.iter().cloned().partition(|(key, _)| keys.contains(&key.as_str()));
         let make = |table| Self { value: Value::Table(table), at: self.at.clone() };
         (make(taken), make(rest))
     }
-    /// As it would be written, cut to a length that fits into a message.
+    /// Returns the value as it would be written, shortened to fit into a message.
     pub fn shown(&self) -> String {
         match &self.value {
             Value::Bool(b) => b.to_string(),
@@ -157,12 +157,12 @@ impl Item {
     }
 }
 
-/// In quotation marks, cut to 60 letters.
+/// Returns the text in quotation marks, shortened to 60 characters.
 pub fn quoted(text: &str) -> String {
     format!("\"{}\"", short(text).escape_debug())
 }
 
-/// Cut to 60 letters.
+/// Shortens a text to 60 characters.
 fn short(text: &str) -> String {
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -170,12 +170,12 @@ fn short(text: &str) -> String {
     }
 }
 
-/// The largest text that is read.
+/// Largest text that is read, in bytes.
 pub const MAX_TEXT: usize = 4 << 20;
-/// The deepest nesting of tables.
+/// Maximum nesting of tables.
 pub const MAX_DEPTH: usize = 16;
 
-/// Reads TOML; syntax errors go to `out`.
+/// Parses TOML; syntax errors are added to `out`.
 pub fn from_toml(text: &str, out: &mut Findings) -> Item {
     let empty = Item { value: Value::Table(Vec::new()), at: Place::line(Some(1)) };
     if text.len() > MAX_TEXT {
@@ -195,11 +195,11 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
         let heads = error.message().contains("duplicate key")
             && (found.starts_with('[') || text[..span.start.min(text.len())].ends_with('['));
         let (what, remedy) = explain(error.message(), found, heads);
-        // The parser points at the key only where a key is the trouble.
+        // The parser's span is a key only for duplicate keys.
         let key = if error.message().contains("duplicate") { key } else { "" };
         out.raw(Some(lines.at(span.start)), key, what, remedy);
         if heads {
-            break; // What stands under such a heading is taken for the first one's, and would be refused as well.
+            break; // Keys below a duplicate heading would count as duplicates of the first table's keys.
         }
     }
     if !errors.is_empty() {
@@ -230,8 +230,8 @@ fn explain(message: &str, found: &str, heads: bool) -> (String, String) {
     )
 }
 
-/// Where dotted keys or brackets nest deeper than any scenario needs. The parser bounds brackets but not dots, and a
-/// tree of a million levels could not even be dropped.
+/// Returns the position at which dotted keys or brackets nest deeper than any scenario needs. The parser limits
+/// brackets but not dots, and dropping a tree of a million levels would overflow the stack.
 fn too_deep(text: &str) -> Option<usize> {
     use toml_parser::lexer::TokenKind;
     let (mut dots, mut open) = (0usize, 0usize);
@@ -286,7 +286,7 @@ fn convert(value: &DeValue<'_>, offset: usize, lines: &Lines, depth: usize, out:
     Item { value, at }
 }
 
-/// Reads JSON, as another program hands it over; null is as good as absent.
+/// Converts JSON from another program; null counts as absent.
 pub fn from_json(json: &Json, depth: usize, out: &mut Findings) -> Item {
     let at = Place::line(None);
     if depth > MAX_DEPTH {
@@ -314,21 +314,21 @@ pub fn from_json(json: &Json, depth: usize, out: &mut Findings) -> Item {
     Item { value, at }
 }
 
-/// Line numbers of a text.
+/// The positions of a text's newlines.
 struct Lines(Vec<usize>);
 
 impl Lines {
     fn of(text: &str) -> Self {
         Self(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i).collect())
     }
-    /// The line of a byte, from 1.
+    /// Returns the line of a byte, from 1.
     fn at(&self, offset: usize) -> u32 {
         self.0.partition_point(|newline| *newline < offset) as u32 + 1
     }
 }
 
-/// A TOML value from the command line, or else the text itself: `--set flow.video.controller=asmp` needs no quotation
-/// marks.
+/// Returns a TOML value from the command line, or the text itself if it is not TOML: `--set flow.video.controller=asmp`
+/// needs no quotation marks.
 pub fn read_value(text: &str) -> Value {
     if text.len() > 10_000 || too_deep(text).is_some() {
         return Value::Text(text.to_owned());

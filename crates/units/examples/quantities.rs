@@ -1,4 +1,4 @@
-//! Amounts, rates and times, and what they make together: `cargo run -p steadycast-units --example quantities`.
+//! Amounts, rates, times and their algebra: `cargo run -p steadycast-units --example quantities`.
 
 use steadycast_units::{Bytes, QuantityError, Rate, Seed, Span, Time};
 
@@ -9,7 +9,7 @@ fn main() -> Result<(), QuantityError> {
     assert_eq!(takes, Span::micros(4_800));
     assert_eq!(packet.per(takes), link);
 
-    // Time is told, and randomness has a seed: the same draws on every machine.
+    // The caller passes the time, and randomness has a seed: the same draws on every machine.
     let mut chance = Seed(7).part("arrivals");
     let mut now = Time::ZERO;
     for _ in 0..3 {

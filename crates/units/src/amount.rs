@@ -6,22 +6,22 @@ use std::ops::Sub;
 pub struct Bytes(u64);
 
 impl Bytes {
-    /// Nothing.
+    /// Zero bytes.
     pub const ZERO: Self = Self(0);
 
-    /// `n` bytes.
+    /// Creates an amount of `n` bytes.
     pub const fn new(n: u64) -> Self {
         Self(n)
     }
-    /// How many.
+    /// Returns the number of bytes.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// How many, as a real number.
+    /// Returns the number of bytes as a float.
     pub fn as_f64(self) -> f64 {
         self.0 as f64
     }
-    /// The rate that carries this much in `span`; [`Rate::MAX`] when the span is zero.
+    /// Returns the rate that carries this amount in `span`; [`Rate::MAX`] if the span is zero.
     pub fn per(self, span: Span) -> Rate {
         if span.is_zero() {
             return Rate::MAX;
@@ -29,7 +29,7 @@ impl Bytes {
         let bits = u128::from(self.0) * 8 * 1_000_000_000 / u128::from(span.as_nanos());
         Rate(u64::try_from(bits).unwrap_or(u64::MAX))
     }
-    /// How long this much takes at `rate`, rounded up to the nanosecond; [`Span::MAX`] at rate zero.
+    /// Returns the time that this amount takes at `rate`, rounded up to a nanosecond; [`Span::MAX`] at rate zero.
     pub fn at(self, rate: Rate) -> Span {
         if rate.0 == 0 {
             return Span::MAX;
@@ -43,72 +43,72 @@ impl Bytes {
             }
         }
     }
-    /// The difference, zero where `other` is larger.
+    /// Returns the difference, or zero if `other` is larger.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
 
-/// A rate in bits per second on the wire. Prefixes are powers of ten, always.
+/// A rate in bits per second on the wire. Prefixes are always powers of ten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u64);
 
 impl Rate {
-    /// Nothing moves.
+    /// Zero bits per second.
     pub const ZERO: Self = Self(0);
-    /// Faster than any link.
+    /// The largest rate, above that of any link.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `n` bits per second.
+    /// Creates a rate of `n` bits per second.
     pub const fn bps(n: u64) -> Self {
         Self(n)
     }
-    /// `n` · 10³ bits per second.
+    /// Creates a rate of `n` · 10³ bits per second.
     pub const fn kbps(n: u64) -> Self {
         Self(n * 1_000)
     }
-    /// `n` · 10⁶ bits per second.
+    /// Creates a rate of `n` · 10⁶ bits per second.
     pub const fn mbps(n: u64) -> Self {
         Self(n * 1_000_000)
     }
-    /// `b` bits per second, rounded to the nearest. Negative gives zero, infinity [`Rate::MAX`]. NaN is a bug where it
-    /// was computed: debug builds stop, release gives zero.
+    /// Creates a rate of `b` bits per second, rounded to the nearest integer. Negative values give zero, infinity gives
+    /// [`Rate::MAX`]. NaN is a bug of the caller: debug builds panic, release builds give zero.
     pub fn from_bps_f64(b: f64) -> Self {
         debug_assert!(!b.is_nan(), "a rate that is not a number");
         Self((b + 0.5) as u64)
     }
-    /// In bits per second.
+    /// Returns the bits per second.
     pub const fn as_bps(self) -> u64 {
         self.0
     }
-    /// In bits per second, as a real number.
+    /// Returns the bits per second as a float.
     pub fn as_bps_f64(self) -> f64 {
         self.0 as f64
     }
-    /// In bytes per second, the unit of the papers' equations.
+    /// Returns the bytes per second, the unit of the papers' equations.
     pub fn as_bytes_per_s(self) -> f64 {
         self.0 as f64 / 8.0
     }
-    /// From bytes per second, the unit of the papers' equations.
+    /// Creates a rate from bytes per second, the unit of the papers' equations.
     pub fn from_bytes_per_s(b: f64) -> Self {
         Self::from_bps_f64(b * 8.0)
     }
-    /// How much passes in `span`.
+    /// Returns the amount that this rate carries in `span`.
     pub fn over(self, span: Span) -> Bytes {
         let bytes = u128::from(self.0) * u128::from(span.as_nanos()) / 8_000_000_000;
         Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
-    /// Scaled by a factor that is not negative.
+    /// Returns the rate multiplied by a factor, which is not negative.
     #[must_use]
     pub fn scale(self, factor: f64) -> Self {
         Self::from_bps_f64(self.0 as f64 * factor)
     }
-    /// How many times `other`, as a real number; infinite when `other` is zero.
+    /// Returns the ratio of this rate to `other`; infinite if `other` is zero.
     pub fn ratio(self, other: Self) -> f64 {
         self.0 as f64 / other.0 as f64
     }
-    /// The difference, zero where `other` is larger.
+    /// Returns the difference, or zero if `other` is larger.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))

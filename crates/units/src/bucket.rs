@@ -1,9 +1,9 @@
 use crate::{Bytes, Rate, Span, Time};
 
 /// A token bucket (RFC 2697, with one bucket): it fills at a rate, holds at most a burst, and is full at the start.
-/// Over any time T at most `rate · T + burst` is taken out of it by those who wait until it holds what they take.
+/// Callers that wait until it holds what they take remove at most `rate · T + burst` in any time T.
 ///
-/// The state is the time at which the bucket will be full, so that nothing has to be done as it fills.
+/// The state is the time at which the bucket will be full, so that filling needs no work.
 ///
 /// ```
 /// use steadycast_units::{Bytes, Rate, Span, Time, TokenBucket};
@@ -20,7 +20,7 @@ use crate::{Bytes, Rate, Span, Time};
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     rate: Rate,
-    /// How long the empty bucket takes to fill.
+    /// The time that the empty bucket takes to fill.
     depth: Span,
     full: Time,
 }
@@ -31,23 +31,23 @@ impl TokenBucket {
         Self { rate, depth: burst.at(rate), full: Time::ZERO }
     }
 
-    /// The rate at which the bucket fills.
+    /// Returns the rate at which the bucket fills.
     pub const fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// Whether the bucket holds `size` at `now`; never where `size` is above the burst.
+    /// Whether the bucket holds `size` at `now`; never if `size` exceeds the burst.
     pub fn holds(&self, now: Time, size: Bytes) -> bool {
         (self.full.max(now) + size.at(self.rate)).since(now) <= self.depth
     }
 
-    /// The earliest time at which the bucket holds `size`, if nothing more is taken; for a `size` above the burst the
-    /// time at which it is full.
+    /// Returns the earliest time at which the bucket holds `size`, if nothing more is taken. For a `size` above the
+    /// burst, this is the time at which the bucket is full.
     pub fn holds_at(&self, size: Bytes) -> Time {
         self.full.before(self.depth.saturating_sub(size.at(self.rate)))
     }
 
-    /// Takes `size` out of the bucket at `now`, also where it holds less: what follows waits for the difference.
+    /// Takes `size` out of the bucket at `now`, even if it holds less: later packets wait for the difference.
     pub fn take(&mut self, now: Time, size: Bytes) {
         self.full = self.full.max(now) + size.at(self.rate);
     }

@@ -2,20 +2,20 @@ use crate::Span;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The one seed of a scenario. Each part draws from a generator of its own, derived from the seed and the part's name,
-/// so that adding a part never changes what another one draws.
+/// The seed of a scenario. Each part draws from a separate generator, derived from the seed and the part's name, so
+/// that adding a part never changes the draws of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The generator of the part called `name`, for example `"link.bottleneck.forward.loss"`.
+    /// Returns the generator of the part called `name`, for example `"link.bottleneck.forward.loss"`.
     pub fn part(self, name: &str) -> Chance {
         Chance(Xoshiro256PlusPlus::seed_from_u64(self.derive(name).0))
     }
-    /// A seed of its own for the part called `name`.
+    /// Returns the seed of the part called `name`.
     #[must_use]
     pub fn derive(self, name: &str) -> Self {
-        // FNV-1a over the name, started from the seed: names and seeds are few, so a collision is not a worry.
+        // FNV-1a over the name, started from the seed. Names and seeds are few, so that collisions are unlikely.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for byte in name.bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -24,46 +24,46 @@ impl Seed {
     }
 }
 
-/// A seeded generator: xoshiro256++, the same draws on every machine.
+/// A seeded random generator (xoshiro256++): it draws the same values on every machine.
 #[derive(Clone, Debug)]
 pub struct Chance(Xoshiro256PlusPlus);
 
 impl Chance {
-    /// Uniform in [0, 1).
+    /// Draws from the uniform distribution in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
-    /// Uniform in (0, 1]: safe to take the logarithm of.
+    /// Draws from the uniform distribution in (0, 1], whose logarithm is finite.
     pub fn unit_open(&mut self) -> f64 {
         1.0 - self.unit()
     }
-    /// True with probability `p`.
+    /// Returns true with probability `p`.
     pub fn happens(&mut self, p: f64) -> bool {
         p > 0.0 && self.unit() < p
     }
-    /// Uniform in [low, high).
+    /// Draws from the uniform distribution in [low, high).
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
-    /// Uniform in [low, high).
+    /// Draws a span from the uniform distribution in [low, high).
     pub fn span_between(&mut self, low: Span, high: Span) -> Span {
         low + high.saturating_sub(low).scale(self.unit())
     }
-    /// Exponentially distributed with the given mean.
+    /// Draws from the exponential distribution with the given mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * libm::log(self.unit_open())
     }
-    /// Pareto distributed with the given mean and shape > 1: density ∝ x^−(shape+1) above the scale
+    /// Draws from the Pareto distribution with the given mean and shape > 1: density ∝ x^−(shape+1) above the scale
     /// mean·(shape−1)/shape.
     pub fn pareto(&mut self, mean: f64, shape: f64) -> f64 {
         let scale = mean * (shape - 1.0) / shape;
         scale / libm::pow(self.unit_open(), 1.0 / shape)
     }
-    /// 32 uniform bits: an SSRC, a first sequence number.
+    /// Draws 32 uniform bits, for example an SSRC or a first sequence number.
     pub fn bits32(&mut self) -> u32 {
         (self.0.next_u64() >> 32) as u32
     }
-    /// 64 uniform bits.
+    /// Draws 64 uniform bits.
     pub fn bits64(&mut self) -> u64 {
         self.0.next_u64()
     }

@@ -13,7 +13,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// The field as it stands in an IP header, in its two lowest bits.
+    /// Returns the field in the two lowest bits, as in an IP header.
     pub const fn bits(self) -> u8 {
         match self {
             Self::NotEct => 0,
@@ -23,7 +23,7 @@ impl Ecn {
         }
     }
 
-    /// The field that the two lowest bits of `bits` hold.
+    /// Returns the field in the two lowest bits of `bits`.
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
             0 => Self::NotEct,
@@ -33,7 +33,7 @@ impl Ecn {
         }
     }
 
-    /// Whether a queue may mark the packet instead of dropping it.
+    /// Whether a queue can mark the packet instead of dropping it.
     pub const fn is_capable(self) -> bool {
         !matches!(self, Self::NotEct)
     }

@@ -1,11 +1,11 @@
-//! The quantities that everything in Steadycast is said in.
+//! The quantities of Steadycast.
 //!
-//! A [`Time`] is a point on one clock, a [`Span`] a length of time, a [`Rate`] bits per second on the wire,
-//! [`Bytes`] an amount. Their algebra is closed: `Bytes / Span = Rate`, `Bytes / Rate = Span`,
-//! `Rate * Span = Bytes`; nothing else compiles, so that a factor of 8 or 1000 has nowhere to hide.
+//! A [`Time`] is a point on one clock, a [`Span`] a length of time, a [`Rate`] bits per second on the wire, [`Bytes`]
+//! an amount. Their algebra is closed: `Bytes / Span = Rate`, `Bytes / Rate = Span`, `Rate * Span = Bytes`. Nothing
+//! else compiles, which prevents errors by a factor of 8 or 1000.
 //!
-//! Two clocks are two types: [`Time`] is the clock of the party that is told it, [`PeerTime`] the other end's. Their
-//! difference is an [`OneWay`], of which only the variation may be used.
+//! Two clocks are two types: [`Time`] is the local clock, [`PeerTime`] the remote one. Their difference is an
+//! [`OneWay`], of which only the variation is meaningful.
 
 #[macro_use]
 mod sums;

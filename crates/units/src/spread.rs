@@ -1,18 +1,18 @@
 use crate::Span;
 
-/// How spans are distributed: counts in logarithmic classes of which each is at most 1/64 (1.6 %) wide, so that a
-/// percentile is right to 0.8 %. It grows with the spans seen; the delays and waits of 100,000 receivers fit into
-/// memory.
+/// A histogram of spans. Its logarithmic classes are at most 1/64 (1.6 %) wide, so that a percentile is accurate to 0.8
+/// %. Its size grows with the range of the spans; the delays of 100,000 receivers fit into memory.
 ///
-/// By hand because the usual crate keeps three significant digits at 100 kB each.
+/// The usual crate for this keeps three significant digits at 100 kB per histogram, which is too much for that.
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
-    /// How many were zero, which is what most packets wait.
+    /// The number of zero spans: most packets do not wait.
     zeros: u64,
-    /// Counts of the classes from `first` on: those before hold nothing.
+    /// Counts of the classes from `first` on; the classes before it are empty.
     classes: Vec<u32>,
     first: usize,
-    /// Instead of them the classes that were seen, in order, with their counts: as long as they are few and far apart.
+    /// The sparse form, used instead of `classes` while the classes are few and far apart: classes in order, with their
+    /// counts.
     few: Vec<(u16, u32)>,
     sum_ns: u128,
     max: Span,
@@ -20,13 +20,14 @@ pub struct Spread {
 
 const SUB_BITS: u32 = 6;
 
-/// With more classes than these, to look one up would cost more than its place.
+/// Maximum number of classes in the sparse form; looking one up among more would cost more than the memory that it
+/// saves.
 const FEW: usize = 128;
-/// Classes as close as this have a place each.
+/// Maximum range of classes for which the dense form is always used.
 const CLOSE: usize = 128;
 
 impl Spread {
-    /// Counts one span.
+    /// Counts a span.
     #[inline]
     pub fn add(&mut self, span: Span) {
         if span.is_zero() {
@@ -42,7 +43,7 @@ impl Spread {
         self.max = self.max.max(span);
     }
 
-    /// Counts some in a class that may have no place yet.
+    /// Counts `n` spans in a class that may not be stored yet.
     #[cold]
     fn count_in(&mut self, class: usize, n: u32) {
         if self.few.is_empty() {
@@ -75,7 +76,7 @@ impl Spread {
         }
     }
 
-    /// Makes room for a class.
+    /// Extends the dense form to a class, and returns its count.
     fn place(&mut self, class: usize) -> &mut u32 {
         if self.classes.is_empty() {
             self.first = class;
@@ -91,7 +92,7 @@ impl Spread {
         &mut self.classes[place]
     }
 
-    /// The classes that hold something, in order, with their counts.
+    /// Returns the classes that are not empty, in order, with their counts.
     fn iter(&self) -> impl DoubleEndedIterator<Item = (usize, u32)> + '_ {
         let few = self.few.iter().map(|(class, count)| (usize::from(*class), *count));
         let all = self.classes.iter().enumerate().map(|(place, count)| (self.first + place, *count));
@@ -103,23 +104,23 @@ impl Spread {
         self.zeros += n;
     }
 
-    /// How many were counted.
+    /// Returns the number of spans.
     pub fn count(&self) -> u64 {
         self.zeros + self.iter().map(|(_, n)| u64::from(n)).sum::<u64>()
     }
 
-    /// Their mean; `None` when there are none.
+    /// Returns the mean; `None` without spans.
     pub fn mean(&self) -> Option<Span> {
         let mean = self.sum_ns.checked_div(u128::from(self.count()))?;
         Some(Span::nanos(u64::try_from(mean).unwrap_or(u64::MAX)))
     }
 
-    /// The longest; `None` when there are none.
+    /// Returns the longest span; `None` without spans.
     pub fn max(&self) -> Option<Span> {
         (self.count() > 0).then_some(self.max)
     }
 
-    /// The span below which a share `q` (0…1) of them lies; `None` when there are none.
+    /// Returns the `q`-quantile (0…1); `None` without spans.
     pub fn quantile(&self, q: f64) -> Option<Span> {
         let count = self.count();
         let rank = ((count as f64 * q).ceil() as u64).clamp(1, count.max(1));
@@ -136,7 +137,7 @@ impl Spread {
         None
     }
 
-    /// Adds another's counts.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (class, count) in other.iter() {
             self.count_in(class, count);
@@ -146,8 +147,8 @@ impl Spread {
         self.max = self.max.max(other.max);
     }
 
-    /// What was counted since `earlier`, which was a copy of this one. The longest of it is known to its class only
-    /// when the longest of all was there before.
+    /// Returns the spans that were counted since `earlier`, a copy of this histogram. If the longest span was counted
+    /// before, the maximum of the result is accurate to its class only.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut fresh = Self {
@@ -171,7 +172,8 @@ impl Spread {
         fresh
     }
 
-    /// In units of 1.024 µs: linear up to 64 units, then 64 classes per octave.
+    /// Returns the class of a span. In units of 1.024 µs it is linear up to 64 units; above, there are 64 classes per
+    /// octave.
     fn class(ns: u64) -> usize {
         let units = ns >> 10;
         let octave = (64 - units.leading_zeros()).saturating_sub(SUB_BITS + 1);
@@ -181,7 +183,7 @@ impl Spread {
     fn middle(class: usize) -> u64 {
         let class = class as u64;
         if class == 0 {
-            return 0; // mostly "not at all"
+            return 0; // A class below the resolution, which most short waits are in.
         }
         if class < 2 << SUB_BITS {
             return (class << 10) + 512;

@@ -1,4 +1,4 @@
-/// Sums of quantities: they stay at the largest rather than go over it.
+/// Sums of quantities, which saturate at the largest value.
 macro_rules! quantities {
     ($($type:ident)+) => {$(
         impl std::ops::Add for $type {
@@ -20,7 +20,7 @@ macro_rules! quantities {
     )+};
 }
 
-/// Has counts of several things added up one by one.
+/// Implements addition of structs of counts, field by field.
 #[macro_export]
 macro_rules! sums {
     ($type:ident { $($field:ident),+ }) => {

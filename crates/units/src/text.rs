@@ -1,45 +1,45 @@
-//! Quantities as people write them: `4Mbps`, `10ms`, `1018B`, `64KiB`.
+//! Quantities as text: `4Mbps`, `10ms`, `1018B`, `64KiB`.
 
 use crate::{Bytes, Rate, Span};
 use std::fmt;
 use std::str::FromStr;
 
-/// So many of a thing, in words: "1 packet", "2 packets".
+/// Returns a number with its noun: "1 packet", "2 packets".
 pub fn counted(n: u64, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Why a text is not a quantity; the message says what would be.
+/// The error of a text that is not a quantity; its message shows a valid one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// The number part can't be read.
+    /// The number can't be parsed.
     #[error("“{text}” has no number: write for example \"{example}\"")]
     NoNumber {
-        /// What was written.
+        /// The text.
         text: String,
-        /// What could have been.
+        /// A valid text.
         example: &'static str,
     },
-    /// A number without a unit, or with one that is not known.
+    /// The unit is missing or unknown.
     #[error("“{text}” has no unit of {what}: use {units}, for example \"{example}\"")]
     Unit {
-        /// What was written.
+        /// The text.
         text: String,
-        /// What the quantity is.
+        /// The name of the quantity.
         what: &'static str,
-        /// The units there are.
+        /// The valid units.
         units: &'static str,
-        /// What could have been written.
+        /// A valid text.
         example: &'static str,
     },
-    /// Negative, infinite, or larger than can be kept.
+    /// The value is negative, infinite, or too large.
     #[error("“{text}” is out of range: a {what} is at least 0 and below {limit}")]
     Range {
-        /// What was written.
+        /// The text.
         text: String,
-        /// What the quantity is.
+        /// The name of the quantity.
         what: &'static str,
-        /// The largest that can be kept.
+        /// The largest valid value.
         limit: &'static str,
     },
 }
@@ -63,7 +63,7 @@ const SPAN: Kind = Kind {
 };
 const RATE: Kind = Kind {
     what: "rate",
-    // FFmpeg and iperf3 write rates by the prefix alone; theirs are powers of ten, too.
+    // FFmpeg and iperf3 accept rates with a prefix only. Their prefixes are powers of ten, too.
     units: &[("bps", 1.0), ("kbps", 1e3), ("Mbps", 1e6), ("Gbps", 1e9), ("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9)],
     list: "bps, kbps, Mbps or Gbps (powers of ten)",
     example: "4Mbps",
@@ -81,7 +81,7 @@ const SIZE: Kind = Kind {
 
 fn parse(text: &str, kind: &Kind) -> Result<u64, QuantityError> {
     let trimmed = text.trim();
-    // "e" belongs to the number only where a digit or sign follows: "1e3ms" is fine, and no unit starts with "e".
+    // An "e" is part of the number only if a digit or sign follows, as in "1e3ms". No unit starts with "e".
     let split =
         trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | 'e'))).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);
@@ -103,7 +103,7 @@ fn parse(text: &str, kind: &Kind) -> Result<u64, QuantityError> {
     Ok((value + 0.5) as u64)
 }
 
-/// In the largest unit that keeps the value whole; with a fraction only where none does.
+/// Writes the value in the largest unit in which it is an integer; with a fraction if there is none.
 fn write(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
     let best = units.iter().rev().find(|(_, factor)| value >= *factor && value.is_multiple_of(*factor));
     let (name, factor) = best.unwrap_or(&units[0]);

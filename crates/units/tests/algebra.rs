@@ -35,7 +35,7 @@ fn draws_have_the_mean_they_are_asked_for() {
     let n = 200_000;
     let exponential = (0..n).map(|_| chance.exponential(5.0)).sum::<f64>() / f64::from(n);
     assert!((4.95..5.05).contains(&exponential), "{exponential}");
-    // Shape 3 has a finite variance, so that the mean of a sample says something.
+    // Shape 3 has a finite variance, so that the mean of a sample converges.
     let pareto = (0..n).map(|_| chance.pareto(5.0, 3.0)).sum::<f64>() / f64::from(n);
     assert!((4.9..5.1).contains(&pareto), "{pareto}");
     let unit = (0..n).map(|_| chance.unit()).sum::<f64>() / f64::from(n);

@@ -44,7 +44,7 @@ fn named(pipeline: &gst::Pipeline, name: &str) -> Result<gst::Element, Error> {
     pipeline.by_name(name).ok_or_else(|| format!("there is no {name}").into())
 }
 
-/// Errors and warnings that the pipeline has told.
+/// Returns the errors and warnings on the pipeline's bus.
 fn troubles(pipeline: &gst::Pipeline) -> Vec<String> {
     let bus = pipeline.bus();
     let all = std::iter::from_fn(|| bus.as_ref()?.pop());

@@ -15,17 +15,17 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 
 /// The header extension that carries a transport-wide number.
 const TWCC: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
-/// Without feedback for so long after the first packet, the user is told what may be missing.
-const PATIENCE: Span = Span::secs(5);
-/// Of an estimate that changes by less nobody is told, since encoders take a while to follow ...
-const NOTICED: f64 = 0.01;
-/// ... nor sooner than this after the last one, ...
+/// Time without feedback after the first packet, after which a warning names the likely causes.
+const FEEDBACK_TIMEOUT: Span = Span::secs(5);
+/// A new estimate is reported only if it differs by at least this share, since encoders adapt slowly, ...
+const MIN_CHANGE: f64 = 0.01;
+/// ... and at least this time after the last report, ...
 const NEXT: Span = Span::millis(50);
-/// ... unless it falls by more.
+/// ... unless it falls by at least this share.
 const FALLS: f64 = 0.1;
-/// Events of one compound come within this span.
+/// Maximum time between the events of one RTCP compound.
 const COMPOUND: Span = Span::millis(2);
-/// Key units are asked for no more often than this.
+/// Minimum interval between requests of key units.
 const KEY_UNITS: Span = Span::millis(500);
 
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The estimate's least value. While it plays an application may set one bound after the other: the highest value wins.
+    /// Returns the lower limit of the estimate. If an application sets one limit after the other, the upper limit wins.
     fn least(&self) -> u32 {
         self.min.min(self.max)
     }
@@ -70,7 +70,7 @@ impl Settings {
             };
             params.push((name.to_string(), given));
         }
-        // What asks for probes can do without, by a parameter of its own; here none are sent.
+        // This element sends no probes, so that they are disabled in controllers that have them.
         if self.controller == "gcc" && !params.iter().any(|(name, _)| name == "probes") {
             params.push(("probes".into(), Given::Switch(false)));
         }
@@ -95,28 +95,28 @@ struct State {
     numbers: Numbers,
     flushing: bool,
     flow: Option<gst::FlowError>,
-    /// What the thread waits for.
+    /// The clock that the thread waits for.
     clock_id: Option<gst::SingleShotClockId>,
-    /// The time stamp of the frame that comes in, and whether it is dropped.
+    /// The time stamp of the incoming frame, and whether it is dropped.
     frame: Option<u32>,
     dropping: bool,
     asked: Option<Time>,
-    /// Key units can be told from others by their flags.
+    /// Whether buffer flags distinguish key units.
     flagged: bool,
     first: Option<Time>,
-    /// What feedback has told and the controller has not heard yet, and when it will.
+    /// Feedback that has not been passed to the controller yet, and the time at which it will be.
     told: Vec<Told>,
     tell_at: Option<Time>,
     heard: bool,
     warned: bool,
-    /// The mean of packets' sizes and of their payloads.
+    /// The mean sizes of packets and of their payloads.
     mean: Option<(f64, f64)>,
     estimated: u32,
     estimated_at: Option<Time>,
     counts: Counts,
 }
 
-/// What others are to be told once the state is free.
+/// Notifications that are sent after the state is unlocked.
 #[derive(Default)]
 struct News {
     estimated: bool,
@@ -137,25 +137,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The system's monotonic clock: the pipeline's may be set, changed or be missing.
+/// Returns the time of the system's monotonic clock. The pipeline's clock can be set, replaced or missing.
 fn now() -> Time {
     Time::from_nanos(gst::SystemClock::obtain().time().nseconds())
 }
 
 impl State {
-    /// The decision has changed perhaps.
+    /// Reads the decision, which may have changed.
     fn read(&mut self, at: Time, settings: &Settings, news: &mut News) {
         let Some(decision) = self.remote.as_ref().map(Remote::decision) else { return };
-        // The encoder's rate is that of payloads.
+        // The encoder's rate is that of the payloads.
         let share = self.mean.map_or(1.0, |(size, payload)| payload / size.max(1.0));
-        // What waits is to be gone within a second.
+        // The rate is reduced so that the queue drains within a second.
         let (all, waiting) = (decision.target, self.pacer.waiting().per(Span::secs(1)));
         let rate = all.saturating_sub(waiting).max(all.scale(0.5));
         let target = (rate.as_bps_f64() * share).clamp(settings.least().into(), settings.max.into()) as u32;
         let change = f64::from(target) / f64::from(self.estimated.max(1)) - 1.0;
         let at_end = (target == settings.least() || target == settings.max) && target != self.estimated;
         let soon = self.estimated_at.is_some_and(|last| at.since(last) < NEXT) && change > -FALLS;
-        if (at_end || change.abs() > NOTICED) && !soon {
+        if (at_end || change.abs() > MIN_CHANGE) && !soon {
             (self.estimated, self.estimated_at) = (target, Some(at));
             news.estimated = true;
         }
@@ -168,7 +168,7 @@ impl State {
         (decision.pacing.max(least), decision.window.is_some_and(|window| window.is_closed()))
     }
 
-    /// A packet is about to leave.
+    /// Passes the departure of a packet to the controller.
     fn leaves(&mut self, now: Time, packet: &Packet) {
         let Some(remote) = &mut self.remote else { return };
         let data_limited = !self.pacer.has_packets();
@@ -189,7 +189,8 @@ impl State {
         }
     }
 
-    /// Whether this packet is to wait: frames beyond the longest wait are left out up to the next key unit.
+    /// Whether this packet is queued. A frame that would wait too long is dropped, with those after it until the next
+    /// key unit.
     fn admits(&mut self, now: Time, buffer: &gst::BufferRef, rtp: &Rtp, settings: &Settings, news: &mut News) -> bool {
         if self.frame != Some(rtp.timestamp) {
             let delta = buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
@@ -212,7 +213,7 @@ impl State {
 }
 
 impl Bwe {
-    /// Lets the thread look again.
+    /// Wakes the thread.
     fn stir(&self, state: &mut State) {
         if let Some(id) = state.clock_id.take() {
             id.unschedule();
@@ -241,7 +242,7 @@ impl Bwe {
 
     fn take(&self, state: &mut State, settings: &Settings, buffer: gst::Buffer, news: &mut News) {
         let now = now();
-        // A header extension is a memory of its own.
+        // GStreamer can store a header extension in a separate memory.
         let mut head = [0; HEAD];
         let size = buffer.size();
         let head = &mut head[..size.min(HEAD)];
@@ -312,7 +313,7 @@ impl Bwe {
         gst::Pad::event_default(pad, Some(&*self.obj()), event)
     }
 
-    /// Feedback has come. A compound may hold several, of which each is an event.
+    /// Stores feedback. A compound can contain several, each of which is an event.
     fn feedback(&self, packets: &gst::StructureRef) {
         let mut state = lock(&self.state);
         state.told.extend(Told::all(packets));
@@ -322,7 +323,7 @@ impl Bwe {
         self.stir(&mut state);
     }
 
-    /// The controller hears of what feedback has told.
+    /// Passes the stored feedback to the controller.
     fn hear(&self, state: &mut State, at: Time) {
         state.tell_at = None;
         let State { remote: Some(remote), numbers, counts, told, .. } = state else { return };
@@ -357,7 +358,7 @@ impl Bwe {
             remote.timer(at);
             state.read(at, &settings, &mut news);
         }
-        let silent = !state.heard && state.first.is_some_and(|first| at.since(first) > PATIENCE);
+        let silent = !state.heard && state.first.is_some_and(|first| at.since(first) > FEEDBACK_TIMEOUT);
         if silent && !state.warned {
             (state.warned, news.silence) = (true, true);
         }
@@ -369,7 +370,7 @@ impl Bwe {
                 Next::Leave(Item::Packet(packet)) => {
                     state.leaves(at, &packet);
                     list.push(packet.buffer);
-                    // What leaves together is little: an event that waits behind it waits shortly.
+                    // Lists are short, so that an event behind one waits a short time only.
                     if list.len() >= 32 {
                         break Some(at);
                     }
@@ -394,7 +395,7 @@ impl Bwe {
         }
         let wake = state.remote.as_ref().and_then(Remote::wake).map(|wake| wake.at);
         let patience =
-            state.first.filter(|_| !state.heard && !state.warned).map(|first| first + PATIENCE + PATIENCE / 100);
+            state.first.filter(|_| !state.heard && !state.warned).map(|first| first + FEEDBACK_TIMEOUT + FEEDBACK_TIMEOUT / 100);
         match [until, wake, patience, state.tell_at].into_iter().flatten().min() {
             Some(until) if until > at => {
                 let id = gst::SystemClock::obtain().new_single_shot_id(gst::ClockTime::from_nseconds(until.as_nanos()));
@@ -424,7 +425,7 @@ impl Bwe {
         }
     }
 
-    /// Lets go what waits, and the thread with it.
+    /// Releases the queue and the thread.
     fn stop(&self) {
         let mut state = lock(&self.state);
         state.flushing = true;
@@ -622,7 +623,7 @@ impl ObjectImpl for Bwe {
         self.parent_constructed();
         lock(&self.state).estimated = Settings::default().min;
         for pad in [&self.sink, &self.src] {
-            // A pad of a fresh element is taken.
+            // Adding a pad to a new element can't fail.
             let _ = self.obj().add_pad(pad);
         }
     }

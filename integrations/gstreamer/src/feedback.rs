@@ -1,52 +1,52 @@
-//! What `rtpsession` tells of single packets, and which of ours they are.
+//! Per-packet feedback of `rtpsession`, and the assignment of its packets to the controller's.
 
 use gstreamer::glib;
 use std::collections::VecDeque;
 use steadycast_remote::{PacketResult, PeerTime};
 
-/// Packets that are remembered: as many as the controller's history holds.
+/// Number of packets in the history, as many as in the controller's.
 const REMEMBERED: usize = 1 << 14;
 
-/// A packet that went to `rtpsession`.
+/// A packet that was passed to `rtpsession`.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
-    /// When, on the system's clock.
+    /// Departure time on the system's clock.
     left: u64,
     payload: u32,
     told: bool,
 }
 
-/// Finds the controller's number of a packet by its transport-wide number, which `rtpsession` gives out behind us and
-/// shares among all of its streams.
+/// Maps transport-wide numbers to the controller's numbers. `rtpsession` assigns the former downstream of this element,
+/// across all of its streams.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
-    /// In the order of their times.
+    /// The packets in order of departure.
     kept: VecDeque<Kept>,
-    /// The controller's number of the first that is kept.
+    /// The controller's number of the first packet in the history.
     first: u64,
-    /// By how much a transport-wide number is above the controller's.
+    /// The offset of transport-wide numbers against the controller's.
     ahead: u16,
 }
 
-/// A packet is at `rtpsession` within this time in nanoseconds ...
+/// Maximum time in nanoseconds that a packet takes to `rtpsession` ...
 const SOON: u64 = 1_000_000_000;
-/// ... and a difference beyond this one shows that it tells times of another clock.
+/// ... and the difference above which its times must be those of another clock.
 const OTHER_CLOCK: u64 = 60_000_000_000;
 
-/// A packet as an event tells of it.
+/// A packet in an event of feedback.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Told {
     pub(crate) number: u16,
-    /// When `rtpsession` sent it, on the system's clock.
+    /// Time at which `rtpsession` sent it, on the system's clock.
     pub(crate) sent: Option<u64>,
-    /// When it arrived, on the receiver's clock; `None` when it did not.
+    /// Time of arrival on the receiver's clock; `None` if it was lost.
     pub(crate) arrived: Option<u64>,
-    /// Bytes of its payload.
+    /// Payload size in bytes.
     pub(crate) size: u32,
 }
 
 impl Told {
-    /// The packets of an event `RTPTWCCPackets`; what is not as expected is left out.
+    /// Returns the packets of an event `RTPTWCCPackets`; malformed ones are left out.
     pub(crate) fn all(structure: &gstreamer::StructureRef) -> Vec<Self> {
         let Ok(packets) = structure.get::<glib::ValueArray>("packets") else { return Vec::new() };
         let read = |value: &glib::Value| Self::read(value.get::<gstreamer::Structure>().ok()?.as_ref());
@@ -66,7 +66,7 @@ impl Told {
 }
 
 impl Numbers {
-    /// A packet leaves under the controller's `number`, which is one more than the last one's.
+    /// Adds a departing packet under the controller's `number`, which is one more than that of the previous packet.
     pub(crate) fn sent(&mut self, number: u64, left: u64, payload: u32) {
         if self.kept.is_empty() {
             self.first = number;
@@ -78,7 +78,7 @@ impl Numbers {
         self.kept.push_back(Kept { left, payload, told: false });
     }
 
-    /// What the controller is to know of this packet; `None` when it is of another stream, or was told.
+    /// Returns the controller's result for this packet; `None` if it is of another stream or was reported before.
     pub(crate) fn fate(&mut self, told: &Told) -> Option<PacketResult> {
         let place = self.place(told)?;
         let kept = self.kept.get_mut(place)?;
@@ -99,8 +99,8 @@ impl Numbers {
         let fits = |place: &usize| told.size == 0 || self.kept[*place].payload == told.size;
         let near = |place: &usize| told.sent.is_some_and(|at| at.abs_diff(self.kept[*place].left) < OTHER_CLOCK);
         let Some(at) = told.sent.filter(|_| near(&newest) || near(&0)) else { return counted.filter(fits) };
-        // It left last before `rtpsession` had it; several may have left together, and then in the order of their
-        // numbers.
+        // The packet is the last that departed before `rtpsession` sent it. Packets with the same departure time are
+        // sent in the order of their numbers.
         let after = self.kept.partition_point(|kept| kept.left <= at);
         let left = self.kept.get(after.checked_sub(1)?)?.left;
         if at - left > SOON {
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn packets_of_other_streams_are_left_out_and_ours_are_found_by_time_and_size() {
         let mut numbers = Numbers::default();
-        // Each frame's three packets leave in two lots, and a packet of sound is numbered between the second and the
+        // Each frame's three packets are sent in two groups. An audio packet is numbered between the second and the
         // third.
         let mut wire = 100_u16;
         for frame in 0..30_000_u64 {

@@ -1,4 +1,4 @@
-//! What waits, and when it may leave.
+//! The pacer: the queue of packets and the times at which they can leave.
 
 use gstreamer as gst;
 use std::collections::VecDeque;
@@ -6,18 +6,18 @@ use steadycast_remote::{Bytes, FrameEdge, Rate, Span, Time};
 
 /// Headers of IPv4 and UDP.
 pub(crate) const HEADERS: u64 = 28;
-/// Bytes of a packet that tell where its payload begins: the header, 15 contributing sources, and the head of an
-/// extension.
+/// Maximum size of the part of a packet that locates its payload: the header, 15 contributing sources, and the head of
+/// an extension.
 pub(crate) const HEAD: usize = 12 + 4 * 15 + 4;
-/// A thread that wakes up late sends what this span would have held at once, and no more.
+/// Maximum lateness that is made up for: a thread that wakes up later sends at most this span's packets in a burst.
 const LATE: Span = Span::millis(10);
-/// Packets that are due within this span leave together.
+/// Packets that are due within this span are sent together.
 const TOGETHER: Span = Span::millis(1);
 
-/// An RTP packet, as far as it matters here.
+/// The fields of an RTP packet that the pacer needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rtp {
-    /// On the wire.
+    /// Size on the wire.
     pub(crate) size: u64,
     pub(crate) payload: u32,
     pub(crate) timestamp: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Rtp {
 }
 
 impl Rtp {
-    /// Reads the head of a packet of `size` bytes (RFC 3550, section 5.1); `None` when it is no RTP.
+    /// Parses the head of a packet of `size` bytes (RFC 3550, section 5.1); `None` if it is not RTP.
     pub(crate) fn read(head: &[u8], size: usize) -> Option<Self> {
         let (first, second) = (*head.first()?, *head.get(1)?);
         if first >> 6 != 2 || size < 12 {
@@ -36,13 +36,14 @@ impl Rtp {
         if first & 16 != 0 {
             length += 4 + 4 * (word(length)? & 0xffff) as usize;
         }
-        // Padding is rare, and its length stands in the last byte, which may be in another memory.
+        // Padding is counted as payload: it is rare, and its length is in the last byte, which can be in another
+        // memory.
         let payload = u32::try_from(size.saturating_sub(length)).ok()?;
         Some(Self { size: size as u64 + HEADERS, payload, timestamp: word(4)?, marker: second & 128 != 0 })
     }
 }
 
-/// A packet that waits.
+/// A queued packet.
 #[derive(Debug)]
 pub(crate) struct Packet {
     pub(crate) buffer: gst::Buffer,
@@ -51,31 +52,31 @@ pub(crate) struct Packet {
     pub(crate) came: Time,
 }
 
-/// What passes through the element, in its order.
+/// An item of the element's queue, which keeps the order of packets and events.
 #[derive(Debug)]
 pub(crate) enum Item {
     Packet(Packet),
     Event(gst::Event),
 }
 
-/// What is to be done now.
+/// The next step of the pacer.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// This leaves.
+    /// Send this item.
     Leave(Item),
-    /// Nothing before this time.
+    /// Wait until this time.
     At(Time),
-    /// Nothing before something comes.
+    /// Wait for an item.
     Idle,
 }
 
-/// The queue and its pace.
+/// The queue and its pacing state.
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
     items: VecDeque<Item>,
-    /// Bytes on the wire of the packets that wait.
+    /// Bytes on the wire of the queued packets.
     waiting: u64,
-    /// When the next packet may leave.
+    /// The time at which the next packet can leave.
     free: Time,
 }
 
@@ -96,7 +97,7 @@ impl Pacer {
         Bytes::new(self.waiting)
     }
 
-    /// For how long the oldest packet has waited.
+    /// Returns the time for which the oldest packet has waited.
     pub(crate) fn age(&self, now: Time) -> Span {
         let oldest = self.items.iter().find_map(|item| match item {
             Item::Packet(packet) => Some(packet.came),
@@ -109,7 +110,7 @@ impl Pacer {
         self.waiting > 0
     }
 
-    /// What may leave at `pace`; `closed`: no packet may, before feedback comes.
+    /// Returns the next step at the rate `pace`. If `closed`, packets wait for feedback.
     pub(crate) fn next(&mut self, now: Time, pace: Rate, closed: bool) -> Next {
         match self.items.front() {
             None => Next::Idle,

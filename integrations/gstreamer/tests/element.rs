@@ -21,7 +21,7 @@ fn harness(properties: &[(&str, glib::Value)]) -> Harness {
     harness
 }
 
-/// The `n`-th packet, of `size` bytes; each is a frame of its own.
+/// Returns the `n`-th packet, of `size` bytes; each packet is a frame.
 fn packet(n: u16, size: usize) -> gst::Buffer {
     let mut bytes = vec![0_u8; size];
     bytes[..2].copy_from_slice(&[0x80, 0x80 | 96]);

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 const TWCC: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
-/// What the encoder is told at least and at most, in bits per second.
+/// Lower and upper limit of the encoder's rate in bits per second.
 const FLOOR: u32 = 100_000;
 const MOST: u32 = 1_000_000;
 
-/// Asks for a session description by this signal, and hands it on.
+/// Requests a session description by a signal and passes it on.
 fn describe(of: &gst::Element, signal: &str, key: &'static str, then: impl Fn(&glib::Value) + Send + 'static) {
     let promise = gst::Promise::with_change_func(move |reply| {
         let reply = reply.unwrap().unwrap();
@@ -21,13 +21,13 @@ fn describe(of: &gst::Element, signal: &str, key: &'static str, then: impl Fn(&g
     of.emit_by_name::<()>(signal, &[&None::<gst::Structure>, &promise]);
 }
 
-/// Tells a `webrtcbin` one of the two descriptions. It does what it is told one after the other, in a thread of its own,
-/// which is also the one that calls here: nothing is to be waited for.
+/// Sets the local or the remote description of a `webrtcbin`. It processes calls in order in a separate thread, which
+/// also runs this callback, so that there is nothing to wait for.
 fn take(by: &gst::Element, signal: &str, description: &glib::Value) {
     by.emit_by_name_with_values(signal, &[description.clone(), None::<gst::Promise>.to_value()]);
 }
 
-/// Each finds the other's addresses.
+/// Passes the ICE candidates of each to the other.
 fn introduce(one: &gst::Element, other: &gst::Element) {
     let other = other.downgrade();
     one.connect("on-ice-candidate", false, move |words| {
@@ -73,7 +73,7 @@ fn between_two_webrtcbins_feedback_raises_the_estimate_to_its_bound_and_a_real_e
     introduce(&from, &to);
     introduce(&to, &from);
 
-    // What comes out at the other end.
+    // Counts the bytes that the other end decodes.
     let came = Arc::new(AtomicU64::new(0));
     let (counter, there) = (Arc::clone(&came), callee.downgrade());
     to.connect_pad_added(move |_, pad| {
@@ -109,7 +109,7 @@ fn between_two_webrtcbins_feedback_raises_the_estimate_to_its_bound_and_a_real_e
         None
     });
     callee.set_state(gst::State::Playing).unwrap();
-    // GStreamer 1.22 answers with the extension only where a transceiver of its own names it.
+    // GStreamer 1.22 answers with the extension only if a separate transceiver names it.
     let direction = glib::Type::from_name("GstWebRTCRTPTransceiverDirection").unwrap();
     let receiving = glib::EnumClass::with_type(direction).unwrap().to_value_by_nick("recvonly").unwrap();
     let caps = format!(
@@ -145,10 +145,10 @@ fn between_two_webrtcbins_feedback_raises_the_estimate_to_its_bound_and_a_real_e
     assert_eq!(troubles, Vec::<String>::new());
     assert!(count("feedback-events") > 20, "{stats}");
     assert!(count("packets-lost") * 100 <= count("packets-sent"), "{stats}");
-    // Without feedback it is the floor; what the packets' heads take is not the encoder's.
+    // Without feedback the estimate is the floor; the encoder's rate excludes the packets' headers.
     let estimate = *estimates.last().unwrap();
     assert!((MOST * 8 / 10..=MOST).contains(&estimate), "{estimates:?}: {why}");
-    // An encoder that is told so sends several times what the floor would allow, and no more than it is told.
+    // An encoder that follows the estimate sends several times the floor, and no more than the estimate.
     let last = (bytes[19] - bytes[14]) * 8 / 5;
     assert!(
         (2 * u64::from(FLOOR)..=u64::from(estimate) * 12 / 10).contains(&last),

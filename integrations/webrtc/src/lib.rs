@@ -15,9 +15,9 @@
 //! # Ok::<(), ParamError>(())
 //! ```
 //!
-//! An estimator of webrtc-rs learns that a packet was sent with its feedback, not before. So it can't tell silence of a
-//! receiver from silence of its own application: where feedback stops, the rate falls by the controller's own timer
-//! alone. Controllers with a window (`scream`, `pgmcc`, `lda-plus`) are refused.
+//! An estimator of webrtc-rs is not informed of a sent packet before its feedback. It therefore can't distinguish a
+//! silent receiver from a silent application: if feedback stops, the rate falls by the controller's timer only.
+//! Controllers with a window (`scream`, `pgmcc`, `lda-plus`) are refused.
 
 use rtc_interceptor::{BandwidthEstimator, EstimatorStats, PacketReport};
 use rtc_rtcp::transport_feedbacks::cc_feedback_report::Ecn as Mark;
@@ -28,21 +28,21 @@ use steadycast_remote::{
     Span, Time,
 };
 
-/// Of IPv4 and UDP, which webrtc-rs does not count.
+/// Size of the IPv4 and UDP headers, which webrtc-rs does not count.
 const HEADERS: u64 = 28;
-/// How long before the first report its packets may have left.
+/// Maximum age of the packets in the first report.
 const BEFORE: Duration = Duration::from_secs(60);
-/// A wake-up that is overdue is asked for after so long.
+/// Delay of a wake-up that is overdue.
 const SOON: Duration = Duration::from_millis(1);
 
-/// A rate controller of Steadycast.
+/// A bandwidth estimator with a rate controller of Steadycast.
 pub struct Steadycast {
-    // A controller may be sent to another thread, and is never shared: the lock makes it so for the compiler.
+    // A controller is `Send` but not `Sync`; it is never shared, so that the lock is only for the compiler.
     remote: Mutex<Remote>,
     decision: Decision,
-    /// The share of a full packet that webrtc-rs counts.
+    /// The share of a full IP packet that webrtc-rs counts.
     counted: f64,
-    /// The clock's start, from the first call on that told a time; and the last time that was told.
+    /// The clock's start and its latest time, from the first call with a time on.
     clock: Option<(Instant, Instant)>,
     wake: Option<Time>,
     fates: Vec<PacketResult>,
@@ -55,11 +55,10 @@ impl std::fmt::Debug for Steadycast {
 }
 
 impl Steadycast {
-    /// The controller called `controller`, as [`Remote::new`] makes it. Rates and sizes in `bounds` are those of IP
+    /// Creates the controller called `controller`, see [`Remote::new`]. Rates and sizes in `bounds` are those of IP
     /// packets.
     ///
-    /// # Errors
-    /// As of [`Remote::new`], with [`steadycast_remote::Feedback::late`].
+    /// # Errors Those of [`Remote::new`], with [`steadycast_remote::Feedback::late`].
     pub fn new(controller: &str, params: &[(String, Given)], bounds: &Bounds) -> Result<Self, ParamError> {
         let mut bounds = bounds.clone();
         bounds.feedback.late = true;
@@ -75,12 +74,12 @@ impl Steadycast {
         })
     }
 
-    /// What the controller wants, and why. Its rates are those of IP packets.
+    /// Returns the controller's decision. Its rates are those of IP packets.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
 
-    /// A time of webrtc-rs on the controller's clock.
+    /// Converts a time of webrtc-rs to the controller's clock.
     fn time(&mut self, at: Instant, now: Instant) -> Time {
         let (start, last) = self.clock.get_or_insert_with(|| (now.checked_sub(BEFORE).unwrap_or(now), now));
         *last = now.max(*last);
@@ -119,7 +118,7 @@ impl BandwidthEstimator for Steadycast {
             };
             let arrived = report.arrived.then_some(PacketArrival {
                 at: report.arrival.map(|at| PeerTime::from_nanos(nanos(at))),
-                // Transport-wide feedback has no room for it.
+                // Transport-wide feedback has no ECN field.
                 ecn: (!report.is_twcc).then_some(ecn),
             });
             fates.push(PacketResult { number, arrived });
@@ -135,7 +134,7 @@ impl BandwidthEstimator for Steadycast {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        // Before the first report there is nothing to wait for.
+        // Before the first report no timer runs.
         if self.clock.is_some() {
             let at = self.time(now, now);
             self.remote().timer(at);

@@ -70,8 +70,8 @@ fn media(now: Instant, sequence_number: u16) -> TaggedPacket {
     TaggedPacket { now, transport: TransportContext::default(), message: AttributedPacket::new(Packet::Rtp(packet)) }
 }
 
-/// What arrived in each second, in bits per second of payload, over a link whose rate is told by the second; and the
-/// packets lost.
+/// Returns the payload that arrived in each second, in bits per second, over a link whose rate is given per second; the
+/// number of lost packets; and the estimator's statistics.
 fn sent_over(controller: &str, seconds: u64, rate: fn(u64) -> u64) -> (Vec<u64>, u64, EstimatorStats) {
     let bounds = Bounds::new(Rate::kbps(50), Rate::mbps(8));
     let estimator = Seen(Arc::new(Mutex::new(Steadycast::new(controller, &[], &bounds).unwrap())));

@@ -121,7 +121,7 @@ def compare(
     if fail_if and baseline is None:
         raise UserError("--fail-if", "there is nothing to measure against", "add --baseline DIR")
     conditions = [comparison.Condition.read(text) for text in fail_if or []]
-    # Read together, so that two of the same name are told apart.
+    # Read together, so that two results of the same name get different labels.
     runs = comparison.read([*directories, *([baseline] if baseline is not None else [])])
     against = runs.pop() if baseline is not None else None
     doubts = comparison.doubts(runs, against)

@@ -281,7 +281,7 @@ def _bytes_of(path: Path) -> BufferedReader:
 
 
 def opened(path: Path, told: Layout) -> Reader:
-    """Open a file; ``told`` is the layout of a raw file whose name does not contain one."""
+    """Open a file; ``told`` is the given layout of a raw file whose name does not contain one."""
     _bytes_of(path).close()
     layout = Layout.named(path).otherwise(told)
     try:

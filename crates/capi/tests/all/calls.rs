@@ -53,7 +53,7 @@ fn what_can_t_be_made_is_told_with_place_and_remedy() {
 fn an_error_is_cut_to_the_room_that_there_is() {
     for room in 0..40 {
         let mut error = [1 as c_char; 64];
-        // SAFETY: the name ends with a NUL, and the array has the room that is told.
+        // SAFETY: the name ends with a NUL, and the array has the capacity that is passed.
         let made = unsafe {
             steadycast_new(STEADYCAST_ABI, c"tfcr".as_ptr(), ptr::null(), &bounds(1, 2), error.as_mut_ptr(), room)
         };
@@ -94,7 +94,7 @@ fn a_wrong_call_answers_a_code_and_changes_nothing() {
 
 #[test]
 fn the_names_of_all_controllers_can_be_read_in_any_room() {
-    // SAFETY: the array has the room that is told.
+    // SAFETY: the array has the capacity that is passed.
     let needed = unsafe { steadycast_controllers(ptr::null_mut(), 0) };
     let mut names = vec![0 as c_char; needed];
     // SAFETY: as above.

@@ -3,7 +3,7 @@
 use super::packet::Loss;
 use super::signals::{FeedbackSummary, Signals};
 
-/// If the flow's share of the queue is below this, trains show that the queue is shared. In a queue of its own the
+/// If the flow's share of the queue is below this, trains show that the queue is shared. In a separate queue the
 /// share is 1, and reports resolve a train's duration to a millisecond only.
 const SHARED_QUEUE_SHARE_MAX: f64 = 0.85;
 

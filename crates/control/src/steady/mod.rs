@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A sender can't see whether an elastic flow, as a TCP, shares its queue. It can make an experiment: it yields a third
-//! of its rate, and watches whether the queue drains. Alone, among flows of its kind or in a queue of its own it does;
+//! of its rate, and watches whether the queue drains. Alone, among flows of its kind or in a separate queue it does;
 //! beside a TCP that fills the queue it does not. Until then [`delay`] keeps a packet or two in the queue. From then on
 //! [`compete`] is a paced CUBIC window (RFC 9438), which tests after its losses whether it is alone again. [`scalable`]
 //! rules where packets are L4S and marked. `docs/controllers/steady.md` has the rules.

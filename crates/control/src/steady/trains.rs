@@ -81,7 +81,7 @@ impl TrainMonitor {
         self.share_at = now;
     }
 
-    /// Returns the flow's share of the queue by recent trains: 1 in a queue of its own.
+    /// Returns the flow's share of the queue by recent trains: 1 in a separate queue.
     pub(super) fn share(&self, now: f64) -> Option<f64> {
         (now - self.share_at < SHARE_VALIDITY && self.weight > 0.0).then(|| self.share / self.weight)
     }

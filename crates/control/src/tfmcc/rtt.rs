@@ -9,7 +9,7 @@ const MOST: Span = Span::secs(60);
 /// samples, and adjusted by one-way delays between them.
 ///
 /// ```text
-///  R_sample = arrival_i − ts'_r                                          an echo of one's own time stamp
+///  R_sample = arrival_i − ts'_r                                          an echo of the receiver's time stamp
 ///  R        = q R + (1 − q) R_sample                                     q = 0.9 at the limiting receiver, else 0.5
 ///  R'       = R_sample + (arrival_j − ts_j) − (arrival_i − ts_i)         with each packet j until the next sample
 /// ```

@@ -9,7 +9,7 @@ pub use repaired::Repaired;
 
 use super::Out;
 use crate::intake::{Digest, Intake};
-use crate::{Activity, AgentIx, Arriving, Body, Fields, Kept, Row, Rows, Skew};
+use crate::{Activity, AgentIx, Arriving, Body, Fields, Row, Rows, Skew, StoredRows};
 use player::ArrivedPacket;
 use std::sync::Arc;
 use steadycast_control::promise::LOSSES_COUNT;
@@ -551,7 +551,7 @@ impl VideoSource {
     }
 
     /// Returns the rows that it keeps for the record.
-    pub fn kept(&mut self) -> [&mut dyn Kept; 3] {
+    pub fn stored_rows(&mut self) -> [&mut dyn StoredRows; 3] {
         [&mut self.samples, &mut self.rtcp_shares, &mut self.decisions]
     }
 
@@ -1004,8 +1004,8 @@ impl VideoSink {
     }
 
     /// Returns the rows that it keeps for the record.
-    pub fn kept(&mut self) -> [&mut dyn Kept; 3] {
-        [&mut self.intake.samples, &mut self.views, self.repaired.kept()]
+    pub fn stored_rows(&mut self) -> [&mut dyn StoredRows; 3] {
+        [&mut self.intake.samples, &mut self.views, self.repaired.rows()]
     }
 
     /// Ends a step of the series.

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_control::{Decision, Limit, ReceiverId, View, Why, Window};
-use steadycast_endpoints::{DecisionRow, Kept, Point, Row, Rows, Store, ViewRow};
+use steadycast_endpoints::{DecisionRow, Point, Row, Rows, Store, StoredRows, ViewRow};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 #[derive(Debug, Default)]

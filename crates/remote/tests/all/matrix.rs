@@ -3,7 +3,7 @@
 //!
 //! The bounds, written before the first run:
 //!
-//! - Rate by itself: 0.8 to 1.25 times the native pair's. With a fifth of the packets never told of 0.7 to 1.3; with
+//! - Rate by itself: 0.8 to 1.25 times the native pair's. Without feedback on a fifth of the packets: 0.7 to 1.3; with
 //!   the time of acknowledgement, which has the way back and the wait in it, 0.7 to 1.25; with feedback every 100 ms
 //!   0.75 to 1.25, and every 250 ms, which is later than most laws report, 0.6 to 1.25.
 //! - Rate beside a CUBIC: 0.6 to 1.6 times the native pair's, and the CUBIC's at least 0.7 times what that pair leaves

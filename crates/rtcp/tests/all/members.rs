@@ -6,7 +6,7 @@ use steadycast_units::{Seed, Span, Time};
 const A: Origin = Origin(1);
 const B: Origin = Origin(2);
 
-/// An address of its own for each source.
+/// Returns a separate address for each source.
 fn place(ssrc: u32) -> Origin {
     Origin(1000 + u64::from(ssrc))
 }
@@ -329,7 +329,7 @@ proptest! {
             prop_assert!(census.senders <= census.members);
             prop_assert!(members.len() <= capacity);
         }
-        // The first finds nobody, the second no longer holds the count of before.
+        // The first sweep removes all members; the second no longer counts those of the previous interval.
         for _ in 0..2 {
             now += Span::secs(1000);
             members.expire(now, Span::secs(20), Span::secs(8));

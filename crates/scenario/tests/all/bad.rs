@@ -1,11 +1,10 @@
-//! Files that are wrong, and what is said about them: a table to be read, in `tests/data/bad.txt`.
+//! Invalid files and their messages: the table is in `tests/data/bad.txt`.
 
 use std::path::Path;
 use steadycast_control::registry;
 use steadycast_scenario::{Document, Problems, Scenario};
 
-/// A scenario that is good but for what stands behind `|`: a line to put in place of the one that begins alike, or to
-/// add.
+/// A valid scenario. Each wrong line replaces the line with the same beginning, or is added.
 const GOOD: &str = r#"duration = "80s"
 nodes = ["s", "a", "b", "r[1-3]", "alone"]
 [[link]]
@@ -48,7 +47,7 @@ that = "flows.tcp.share_of_fair"
 min = 0.8
 "#;
 
-/// What is written in place of what, and why it is wrong.
+/// Pairs of a line and the wrong line that replaces it.
 const WRONG: &[(&str, &str)] = &[
     ("duration = \"80s\"", ""),
     ("duration = \"80s\"", "duraton = \"80s\""),
@@ -257,7 +256,7 @@ const WRONG: &[(&str, &str)] = &[
     ("[[expect]]", "[record]\ninterval = \"0s\"\npackets = [\"vido\"]\npcap = [\"md\"]\n[[expect]]"),
 ];
 
-/// Short forms that people try first, in place of what, and the long forms that they stand for.
+/// Short forms that users try first: the line they replace, the short form, and the long form that it stands for.
 const SHORT: &[(&str, &str, &str)] = &[
     ("encode = { size = \"cif\" }", "encode = { size = \"720p\" }", "encode = { size = \"1280x720\" }"),
     ("loss = { kind = \"bernoulli\", p = 0.02 }", "loss = 0.01", "loss = { kind = \"bernoulli\", p = 0.01 }"),
@@ -277,7 +276,7 @@ const SHORT: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Mistakes of which each is answered by one line, and what that line has to hold: the place, and a remedy.
+/// Mistakes that lead to a single message, and the place and remedy that it contains.
 const ONE_LINE: &[(&str, &str, &str)] = &[
     (
         "queue = { limit = \"50p\" }",
@@ -524,7 +523,7 @@ fn the_table_of_bad_files_says_where_what_and_what_instead() {
         ));
         let folder = std::path::absolute(".").unwrap().display().to_string();
         let controllers: Vec<_> = registry::ALL.iter().map(|c| c.name).collect();
-        // What differs between machines and grows with the registry.
+        // These texts differ between machines or grow with the registry.
         let said = said.to_string().replace(&folder, "FOLDER").replace(&controllers.join(", "), "CONTROLLERS");
         for line in said.lines() {
             table.push_str(&format!("    {line}\n"));

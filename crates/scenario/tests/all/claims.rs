@@ -1,13 +1,13 @@
-//! What the format promises.
+//! The guarantees of the scenario format.
 
 use std::path::{Path, PathBuf};
 use steadycast_control::{FeedbackFormat, registry};
 use steadycast_link::{BernoulliLoss, Policer, Shaper};
 use steadycast_media::{Bucket, PerFrame, Vbr};
 use steadycast_scenario::{
-    Buffer, Cast, CoDel, Congestion, Document, FirstNumbers, FlowIx, FlowKind, Fps, FqCoDel, JitterDist, KERNEL_JITTER,
-    Limit, Loaded, Loss, Media, Pareto, PeriodDist, Periods, Problems, Quantizers, Queue, RateSpec, Repair, Reports,
-    Scenario, Size, Start, What, Workload, schema,
+    Buffer, Cast, CoDel, Congestion, Document, EventKind, FirstNumbers, FlowIx, FlowKind, Fps, FqCoDel, JitterDist,
+    KERNEL_JITTER, Limit, Loaded, Loss, Media, Pareto, PeriodDist, Periods, Problems, Quantizers, Queue, RateSpec,
+    Repair, Reports, Scenario, Size, Start, Workload, schema,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
@@ -405,7 +405,7 @@ fn a_file_that_is_set_may_lie_where_the_command_is_typed() {
         let loaded = set(&text, &[&format!("flow.video.clip=[{name:?}]")]).unwrap_or_else(|p| panic!("{p}"));
         format!("{:?}", loaded.scenario.flows[0])
     };
-    // Tests run in the crate's folder, which has no scenario.
+    // Tests run in the crate's folder, which contains no scenario.
     let here = std::path::absolute("src/tree.rs").unwrap();
     assert!(clips("src/tree.rs").contains(&format!("{}", here.display())));
     let missing = set(&text, &["flow.video.clip=absent.mkv"]).unwrap_err();
@@ -458,8 +458,8 @@ fn events_are_sorted_and_ranges_written_out() {
     let s = loaded.scenario;
     let at: Vec<_> = s.events.iter().map(|e| e.at.as_secs_f64()).collect();
     assert_eq!(at, [1.0, 2.0, 2.0, 2.0, 3.0, 5.0, 5.0, 6.0, 7.0]);
-    let jitter = |event: &steadycast_scenario::Event| match &event.what {
-        What::Set(change) => change.jitter.map(|jitter| (jitter.mean, jitter.dist)),
+    let jitter = |event: &steadycast_scenario::Event| match &event.kind {
+        EventKind::Set(change) => change.jitter.map(|jitter| (jitter.mean, jitter.dist)),
         _ => None,
     };
     let jitters: Vec<_> = s.events.iter().filter_map(jitter).collect();
@@ -467,7 +467,7 @@ fn events_are_sorted_and_ranges_written_out() {
     assert_eq!(s.starts_outside(FlowIx(0)), [6, 7, 8]);
     assert_eq!(s.flows[1].start, Start::Event, "a flow with a start event waits for it");
     assert!(
-        matches!(&s.events[4].what, What::Set(c) if c.rate.is_some() && c.delay.is_none() && c.loss == Some(Loss::None))
+        matches!(&s.events[4].kind, EventKind::Set(c) if c.rate.is_some() && c.delay.is_none() && c.loss == Some(Loss::None))
     );
 }
 
@@ -646,7 +646,7 @@ fn a_clip_is_shown_as_it_is_wherever_it_is_named_unless_a_change_says_otherwise(
     for (keys, size, fps) in [
         ("", Size::Auto, Fps::Auto),
         ("clip = \"README.md\"", Size::Auto, Fps::Auto),
-        // What a file says of another medium is not meant for the clip, what it says of a clip is.
+        // The size and rate of another medium are dropped, those of a clip are kept.
         (of_synthetic, Size::Auto, Fps::Auto),
         (of_clip, cif, Fps::PerSecond(25.0)),
     ] {
@@ -687,7 +687,7 @@ fn the_schema_has_each_short_form_that_is_taken() {
 fn the_schema_knows_every_key_and_every_controllers_parameters() {
     let schema = schema();
     let flow = &schema["properties"]["flow"]["items"]["properties"];
-    assert!(flow["send_jitter"]["description"].as_str().unwrap().contains("lock phases"));
+    assert!(flow["send_jitter"]["description"].as_str().unwrap().contains("synchronise"));
     for controller in registry::ALL {
         for param in controller.params {
             let entry = &flow["params"]["properties"][controller.name]["properties"][param.name];

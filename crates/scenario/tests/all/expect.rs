@@ -1,4 +1,4 @@
-//! What may be expected: every number that a run's summary can have, and nothing else.
+//! Valid paths of expectations: every number that a run's summary can have, and no others.
 
 use std::path::Path;
 use steadycast_record::{FIGURES, Figure, Of, Parts, When};
@@ -33,7 +33,7 @@ fn problem(that: &str) -> Option<String> {
     Scenario::parse(&text, Path::new("expect.toml")).err().map(|problems| problems.to_string())
 }
 
-/// A path to a figure of the scenario above; `None` for what it has none of.
+/// Returns the path to a figure of the scenario above; `None` if the scenario does not have it.
 fn path(figure: &Figure) -> Option<String> {
     let key = match figure.parts {
         Parts::One => figure.key.to_owned(),

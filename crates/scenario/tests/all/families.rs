@@ -1,4 +1,4 @@
-//! That the format can say the networks of all five papers: the odd one of each kind, written out.
+//! The format describes the networks of all five papers: one unusual network of each kind, written out.
 
 use std::path::Path;
 use steadycast_link::RunLoss;

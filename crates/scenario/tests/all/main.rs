@@ -1,4 +1,4 @@
-//! The format's claims, in one program: what they share is compiled once.
+//! The format's tests as one program, so that shared code is compiled once.
 
 mod bad;
 mod claims;

@@ -1,5 +1,5 @@
-//! A key in a table that has none such: each table of the schema is given each key of all others, and what the message
-//! says is done.
+//! A key in a table that does not have it: each table of the schema is given each key of all others, and the test
+//! follows the remedy of the message.
 
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::path::Path;
 use steadycast_scenario::{Problem, Scenario, schema};
 use steadycast_settings::{Findings, tree};
 
-/// Scenarios that have each table of the schema between them.
+/// Scenarios that together have each table of the schema.
 const FILES: [&str; 3] = [
     r#"duration = "9s"
 nodes = ["s", "a", "r"]
@@ -38,14 +38,13 @@ flow = [{ name = "t", kind = "tcp", to = "leaf1" }]
 "#,
 ];
 
-/// How a place says that it does not take a key, or not such a value. What it says of others that are there, of files
-/// and of names is another matter.
+/// Texts of messages that refuse a key or its value. Messages on other keys, files and names are not counted.
 const REFUSED: [&str; 6] = ["no such key", "not a key", "is not a", "is neither", "has no unit", "has no number"];
 
-/// Each table is given each so many-th key, each from another one on: all in all tables take a minute.
+/// Each table is given every 32nd key, starting at a different key each. All keys in all tables take a minute.
 const STEP: usize = 32;
 
-/// A value that a schema takes.
+/// Returns a value that matches a schema.
 fn sample(schema: &Json) -> Json {
     if let Some(value) =
         [&schema["examples"][0], &schema["default"], &schema["enum"][0]].into_iter().find(|v| !v.is_null())
@@ -65,7 +64,7 @@ fn sample(schema: &Json) -> Json {
     }
 }
 
-/// Each key of the tables of a schema, with a value of its own; parameters of controllers are left out.
+/// Collects the keys of a schema's tables with a valid value each; parameters of controllers are left out.
 fn keys(schema: &Json, all: &mut Vec<(String, Json)>) {
     for (key, below) in schema["properties"].as_object().into_iter().flatten().filter(|(key, _)| *key != "params") {
         if !all.iter().any(|(known, value)| known == key && *value == sample(below)) {
@@ -77,7 +76,7 @@ fn keys(schema: &Json, all: &mut Vec<(String, Json)>) {
     }
 }
 
-/// The tables of a scenario, by the pointers of JSON.
+/// Collects the tables of a scenario as JSON pointers.
 fn tables(value: &Json, at: &str, all: &mut Vec<String>) {
     let below: Vec<_> = match value {
         Json::Object(table) => table.iter().map(|(key, value)| (key.clone(), value)).collect(),
@@ -94,7 +93,7 @@ fn check(file: &Json) -> Vec<Problem> {
     Scenario::from_json(file, Path::new("made.toml")).map_or_else(|problems| problems.0, |_| Vec::new())
 }
 
-/// What a remedy says, done to the table in which the key stood: where the key or what stands for it is now.
+/// Applies a remedy to the table that had the key. Returns the new place of the key or of its replacement.
 fn follow(file: &mut Json, table: &str, key: &str, value: &Json, problem: &Problem) -> Option<String> {
     let own = problem.key.strip_suffix(key)?;
     file.pointer_mut(table)?.as_object_mut()?.remove(key);
@@ -106,7 +105,7 @@ fn follow(file: &mut Json, table: &str, key: &str, value: &Json, problem: &Probl
     let put = |file: &mut Json, pointer: &str, added: &Json| {
         let there = file.pointer_mut(pointer).and_then(Json::as_object_mut).expect(pointer);
         let (key, value) = added.as_object()?.iter().next()?;
-        // A link's two directions are read apart: that "back" is there is not known in the other one.
+        // A link's two directions are read separately: reading one does not know that the other has "back".
         assert!(!there.contains_key(key) || key == "back", "{key} is there already: {problem}");
         there.insert(key.clone(), value.clone());
         Some(key.clone())
@@ -126,7 +125,7 @@ fn follow(file: &mut Json, table: &str, key: &str, value: &Json, problem: &Probl
     }
     if let Some(inner) = remedy.strip_prefix("write it beside ").and_then(|rest| rest.strip_suffix(", not in it")) {
         let mut outer = table.to_owned();
-        // The table's own path is cut by as many keys as the place in the message has less than it.
+        // Removes the keys by which the table's path is longer than the place in the message.
         let mut path = own.trim_end_matches('.').to_owned();
         while path != inner {
             outer.truncate(outer.rfind('/')?);

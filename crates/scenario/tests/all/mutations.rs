@@ -1,4 +1,4 @@
-//! Two hundred good scenarios with one thing made wrong, and texts made wrong anywhere.
+//! Mutations: two hundred valid scenarios with one mistake each, and texts with random mistakes.
 
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use steadycast_units::{Chance, Seed};
 
 use crate::scenarios::{all, known};
 
-/// What makes a line wrong.
+/// Kinds of mistakes.
 const WAYS: [&str; 7] = ["type", "sign", "unit", "not a number", "written twice", "unknown name", "cycle"];
 
 fn good() -> Vec<(PathBuf, String)> {
@@ -18,7 +18,7 @@ fn pick<'a, T>(chance: &mut Chance, of: &'a [T]) -> &'a T {
     &of[(chance.unit() * of.len() as f64) as usize]
 }
 
-/// Numbers and quantities of a line, in inline tables too: where each begins and ends.
+/// Returns the start and end of each number and quantity of a line, including those in inline tables.
 fn amounts(line: &str) -> Vec<(usize, usize)> {
     let comment = line.find(" #").unwrap_or(line.len());
     let begins = |i: usize| ["= ", "=", ", ", "[", " "].iter().any(|before| line[..i].ends_with(before));
@@ -39,8 +39,8 @@ fn amounts(line: &str) -> Vec<(usize, usize)> {
     all
 }
 
-/// The text with one value or key made wrong, and the line of it; `None` where this way does not apply to that line, or
-/// leaves it right (minus zero, a negative bound of an expectation).
+/// Returns the text with one wrong value or key, and its line. `None` if this kind of mistake does not apply to the
+/// line, or leaves it valid (minus zero, a negative bound of an expectation).
 fn mutate(text: &str, way: &str, chance: &mut Chance) -> Option<(String, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let candidates: Vec<usize> =
@@ -89,7 +89,8 @@ fn two_hundred_scenarios_with_one_mistake_are_answered_with_line_key_and_remedy(
     let mut seen = [0; WAYS.len()];
     let mut count = 0;
     while count < 200 {
-        // Cycles need links that are written out, which few scenarios have.
+        // Cycles need links that are written out, which few scenarios have: the first cycles are tried until five
+        // succeeded.
         let way = if seen[6] < 5 { 6 } else { count % WAYS.len() };
         let (path, text) = pick(&mut chance, &good);
         let Some((mutated, line)) = mutate(text, WAYS[way], &mut chance) else { continue };
@@ -103,7 +104,7 @@ fn two_hundred_scenarios_with_one_mistake_are_answered_with_line_key_and_remedy(
             assert!(problem.line.is_some() && !problem.key.is_empty(), "{problem:?}\n{mutated}");
             assert!(!problem.what.is_empty() && !problem.remedy.is_empty(), "{problem:?}");
         }
-        // A line written twice is found on its second, a missing key or a cycle at the head of its table.
+        // A duplicate line is reported at its second occurrence, a missing key or a cycle at the head of its table.
         let near = |found: u32| (line as i64 - i64::from(found)).abs() <= 1;
         let head = |found: u32| mutated.lines().nth(found as usize - 1).is_some_and(|l| l.starts_with('['));
         assert!(
@@ -117,7 +118,7 @@ fn two_hundred_scenarios_with_one_mistake_are_answered_with_line_key_and_remedy(
     assert!(seen.iter().all(|n| *n >= 5), "{seen:?}");
 }
 
-/// Texts that a value may be replaced by.
+/// Texts that replace a value.
 const VALUES: &[&str] = &[
     "0",
     "-1",

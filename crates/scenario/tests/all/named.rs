@@ -1,7 +1,7 @@
-//! Networks by their names: what a scenario over one is, and what is told where there is none.
+//! Networks by name: the scenario that results, and the messages for unknown or invalid networks.
 
 use std::path::{Path, PathBuf};
-use steadycast_scenario::{Document, FlowKind, Loaded, Problems, RateSpec, What, network};
+use steadycast_scenario::{Document, EventKind, FlowKind, Loaded, Problems, RateSpec, network};
 use steadycast_units::{Rate, Span};
 
 use crate::scenarios::root;
@@ -27,7 +27,7 @@ fn fail(text: &str) -> String {
     }
 }
 
-/// A network's file in a folder of this test's own.
+/// Writes a network's file into a folder of this test.
 fn file(name: &str, text: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("named");
     std::fs::create_dir_all(&folder).expect("a folder can be made");
@@ -121,7 +121,7 @@ fn a_scenario_s_own_keys_win_and_its_flows_come_first() {
     assert_eq!(find("right-video.dst1").forward.delay, Span::millis(7));
     let at: Vec<_> = scenario.events.iter().map(|event| event.at.as_secs_f64()).collect();
     assert_eq!(at, [5.0, 20.0, 30.0, 40.0]);
-    // What is kept of a run is the whole, and needs no network any more.
+    // The resolved text of a run is complete and no longer refers to the network.
     let kept = loaded.resolved_toml();
     assert_eq!(kept.matches("network").count(), 1, "{kept}");
     assert!(kept.starts_with("# Over the network \"steps+2cubic+web\".\nformat = 1\n"), "{kept}");
@@ -149,7 +149,7 @@ fn a_network_that_is_set_comes_in_the_place_of_a_whole_one_and_below_keys_that_a
     ] {
         assert_eq!(bottleneck(&read(&whole, sets).unwrap_or_else(|p| panic!("{p}"))), expected, "{sets:?}");
     }
-    // Where the file names a network itself, its other keys are changes of any.
+    // If the file itself names a network, its other topology keys change whichever network is used.
     let over = format!("duration = \"8s\"\nnetwork = \"dsl-8\"\ntopology.bottleneck.delay = \"99ms\"\n{FLOW}");
     let loaded = read(&over, &["network=cable-5"]).unwrap_or_else(|p| panic!("{p}"));
     assert_eq!(bottleneck(&loaded), (Rate::mbps(5), Span::millis(99)));
@@ -186,8 +186,8 @@ fn an_event_comes_again_until_the_end() {
     );
     let told = |text: &str| {
         let events = read(text, &[]).unwrap_or_else(|p| panic!("{p}")).scenario.events;
-        let delay = |what: &What| if let What::Set(change) = what { change.delay } else { None };
-        events.iter().map(|e| (e.at.as_secs_f64(), delay(&e.what).map_or(0.0, Span::as_millis_f64))).collect::<Vec<_>>()
+        let delay = |what: &EventKind| if let EventKind::Set(change) = what { change.delay } else { None };
+        events.iter().map(|e| (e.at.as_secs_f64(), delay(&e.kind).map_or(0.0, Span::as_millis_f64))).collect::<Vec<_>>()
     };
     assert_eq!(told(&text), [(1.0, 4.0), (2.0, 5.0), (5.0, 4.0), (9.0, 4.0)], "none at the end itself");
     assert_eq!(told(&text.replace("\"10s\"", "\"11s\"")).len(), 5);

@@ -1,4 +1,4 @@
-//! `[[simulcast]]`: what it means, and what is said of one that can't be.
+//! `[[simulcast]]`: its meaning, and the messages for an invalid one.
 
 use std::path::Path;
 use steadycast_scenario::{Document, FlowIx, Loaded, Problems, Scenario};

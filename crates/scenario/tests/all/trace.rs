@@ -1,4 +1,4 @@
-//! Files of what links did, and the recipe of `scenarios/traces/lte-synthetic.mahi`.
+//! Trace files of links, and the recipe of `scenarios/traces/lte-synthetic.mahi`.
 #![allow(clippy::unwrap_used, reason = "a test ends where it must not go on")]
 
 use proptest::prelude::*;
@@ -7,13 +7,14 @@ use std::path::Path;
 use steadycast_scenario::{Direction, Fault, Loaded, Problems, Quantity, RateSpec, Recorded, Rows, Scenario, recorded};
 use steadycast_units::{Rate, Seed, Span};
 
-/// 30 s in steps of 100 ms: the rate's logarithm wanders around that of 3.3 Mb/s (4.5 Mb/s on average), with two fades.
+/// Generates 30 s in steps of 100 ms: the logarithm of the rate varies around that of 3.3 Mb/s (mean rate 4.5 Mb/s),
+/// with two fades.
 fn recipe() -> String {
     let mut chance = Seed(36).part("lte-synthetic");
     let (mut wander, mut credit, mut text) = (0.0, 0.0, String::new());
     for ms in 0..30_000u32 {
         if ms % 100 == 0 {
-            // An autoregressive step: forgets itself within about two seconds.
+            // An autoregressive step with a correlation time of about 2 s.
             wander = 0.95 * wander + 0.18 * (chance.unit() + chance.unit() + chance.unit() - 1.5) * 2.0;
         }
         let fade = (9_000..9_500).contains(&ms) || (21_000..21_500).contains(&ms);
@@ -60,7 +61,7 @@ fn a_trace_may_begin_with_a_byte_order_mark_and_an_empty_one_is_said_to_be() {
     assert!(said.contains("the trace \"empty.mahi\" is empty; write it anew, or name another file"), "{said}");
 }
 
-/// How a table is written: header and units, what stands between, line ends, byte order mark, remarks.
+/// The format of a table: header and units, divider, line ends, byte order mark, remarks.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     header: Option<(&'static str, f64, &'static str, f64)>,
@@ -68,7 +69,7 @@ struct Form {
     end: &'static str,
     mark: bool,
     remark: bool,
-    /// Beside a header: columns of no use before, between and behind, quotation marks, and the value first.
+    /// With a header: unused columns before, between and after; quotation marks; and the value column first.
     more: [bool; 3],
 }
 
@@ -81,7 +82,7 @@ fn form() -> impl Strategy<Value = Form> {
         .prop_map(|(header, between, end, mark, remark, more)| Form { header, between, end, mark, remark, more })
 }
 
-/// A table of milliseconds and kb/s in this form.
+/// Writes a table of milliseconds and kb/s in this format.
 fn written(rows: &[(u64, u64)], form: Form) -> String {
     let Form { header, between, end, mark, remark, more } = form;
     let [more, quoted, swapped] = more.map(|more| more && header.is_some());
@@ -101,7 +102,7 @@ fn written(rows: &[(u64, u64)], form: Form) -> String {
     format!("{}{}{end}", if mark { "\u{feff}" } else { "" }, lines.join(end))
 }
 
-/// Times that increase, and rates of which one is above 0.
+/// Generates increasing times, and rates of which at least one is above 0.
 fn rows() -> impl Strategy<Value = Vec<(u64, u64)>> {
     prop::collection::vec((1u64..5_000, 0u64..100_000), 2..50).prop_map(|steps| {
         let mut now = 1_000;
@@ -217,7 +218,7 @@ fn files_that_are_nothing_are_refused_in_one_line_with_place_and_remedy() {
     }
 }
 
-/// A scenario whose bottleneck has these keys, in a folder with these files; and what reads back from its text.
+/// Reads a scenario whose bottleneck has these keys, in a folder with these files, and reads its resolved text again.
 fn with_files(name: &str, files: &[(&str, &str)], keys: &str) -> Result<Loaded, Problems> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).unwrap();
@@ -290,7 +291,7 @@ fn alphartc_s_pattern_has_delay_and_loss_too_where_nothing_else_says_them() {
     let of = |keys: &str| with_files("patterns", &[PATTERN, DELAYS, TABLE], keys).unwrap_or_else(|p| panic!("{p}"));
     let loaded = of("trace = \"pattern.json\"");
     let (forward, back) = bottleneck(&loaded);
-    // 300 kb/s for 1 s and 500 for 3; a round trip of 100 and 60 ms; a tenth lost in the first.
+    // Expected: 300 kb/s for 1 s and 500 kb/s for 3 s; RTTs of 100 and 60 ms; 10 % loss in the first step.
     for way in [forward, back] {
         assert_eq!((way.rate.mean(), way.delay), (Some(Rate::kbps(450)), Span::millis(35)));
     }

@@ -18,12 +18,12 @@ use steadycast_wire::rtcp::{
 const WAY: Span = Span::millis(120);
 const LOSS: f64 = 0.05;
 const SECONDS: u64 = 50;
-/// Interval between NACKs for a packet: an RTT, which the browser knows from an extended report (RFC 3611). `TRIES` is
-/// their maximum number.
-const AGAIN: Span = Span::millis(242);
-const TRIES: u32 = 10;
+/// Interval between NACKs for a packet: an RTT, which the browser measures by an extended report (RFC 3611).
+/// [`MAX_NACKS`] is their maximum number.
+const NACK_INTERVAL: Span = Span::millis(242);
+const MAX_NACKS: u32 = 10;
 /// Time without a picture after which it requests a key frame.
-const PATIENCE: Span = Span::secs(3);
+const FREEZE_LIMIT: Span = Span::secs(3);
 const SENDER: u32 = 0x5e0d_0001;
 const BROWSER: u32 = 1;
 
@@ -88,10 +88,10 @@ impl Browser {
 
     /// The repeated requests.
     fn again(&mut self, now: Time) -> Vec<u64> {
-        self.missing.retain(|_, (_, tries)| *tries < TRIES);
+        self.missing.retain(|_, (_, tries)| *tries < MAX_NACKS);
         let mut due = Vec::new();
         for (seq, (last, tries)) in &mut self.missing {
-            if now.since(*last) >= AGAIN {
+            if now.since(*last) >= NACK_INTERVAL {
                 (*last, *tries) = (now, *tries + 1);
                 due.push(*seq);
             }
@@ -202,7 +202,7 @@ fn watch(wait: Span, gop: u32, kbps: u64, playout: Option<Span>, feedback: bool,
             says.extend(asks(browser.again(now)));
         }
         browser.decode(now, wait);
-        let stands = |since: &Time| now.since(*since) >= PATIENCE;
+        let stands = |since: &Time| now.since(*since) >= FREEZE_LIMIT;
         if browser.decoded.last().is_some_and(stands) && browser.asked.as_ref().is_none_or(stands) {
             browser.asked = Some(now);
             says.push(KeyFrameRequest::PictureLoss { sender: BROWSER, media: SENDER }.to_packet());
@@ -249,7 +249,7 @@ fn three_round_trips_of_wait_keep_a_teleoperator_s_picture_moving() {
     let runs = [(300, 150, 0), (300, 12, 1), (1_000, 150, 2), (1_000, 12, 3)];
     let mut worst: f64 = 0.0;
     for (kbps, gop, seed) in runs {
-        let (frozen, again) = watch(wait, gop, kbps, Some(PATIENCE), true, seed);
+        let (frozen, again) = watch(wait, gop, kbps, Some(FREEZE_LIMIT), true, seed);
         assert!(frozen <= bound, "{frozen} s of {SECONDS} at {kbps} kb/s, a key frame every {gop}");
         // Each lost packet is retransmitted once, and one in twenty of those again.
         assert!((0.035..0.07).contains(&again), "{again} of all packets were sent again");

@@ -136,7 +136,7 @@ fn more_than_31_of_anything_goes_into_further_packets() {
 fn unknown_types_and_profile_extensions_are_passed_over_and_the_rest_is_read() {
     let mut bytes = vec![0x80, 201, 0, 2, 0, 0, 0, 1, 9, 9, 9, 9]; // an RR with a profile's extension
     bytes.extend([0x85, 207, 0, 1, 1, 2, 3, 4]); // XR
-    bytes.extend([0x80, 203, 0, 0]); // BYE of nobody
+    bytes.extend([0x80, 203, 0, 0]); // A BYE without an SSRC.
     let read = Compound::parse(&bytes).unwrap();
     assert_eq!(read.packets[0], Packet::ReceiverReport { ssrc: 1, blocks: vec![] });
     assert_eq!(read.packets[2], Packet::Bye { ssrcs: vec![], reason: String::new() });

@@ -42,15 +42,16 @@ function status(kind, text) {
   $('status').lastElementChild.textContent = text;
 }
 
-// One request is under way; the newest one waits for it, so that charts follow a slider while it moves, and ends it when it takes long.
-const PATIENCE = 1000;
+// One request is active and the newest one waits for it, so that charts follow a slider while it moves.
+// A request that takes longer than this is aborted.
+const ABORT_AFTER_MS = 1000;
 const asking = { busy: false, next: null, began: 0, abort: null, later: 0, slow: 0 };
 
 function ask(pictures = false) {
   clearTimeout(asking.later);
   asking.next = { pictures };
   if (!asking.busy) go();
-  else if (performance.now() - asking.began > PATIENCE || asking.pictures) asking.abort.abort();
+  else if (performance.now() - asking.began > ABORT_AFTER_MS || asking.pictures) asking.abort.abort();
 }
 
 async function go() {
@@ -793,7 +794,7 @@ function start(base, text = null, b = undefined) {
   ask();
 }
 
-// A live session: what it has told by now, once a second.
+// A live session: its progress, once a second.
 async function watch() {
   try {
     const answer = await post('watch', {});

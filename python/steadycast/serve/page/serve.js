@@ -37,7 +37,7 @@ function status(kind, text) {
 
 // ---------------------------------------------------------------- the session
 
-// `known` is kept when the server has told of itself: the offer is made meanwhile.
+// `known` resolves when the server has announced itself: the offer is made meanwhile.
 async function play(known) {
   leave();
   notice('');
@@ -252,7 +252,7 @@ function begin() {
   known.then(() => {
     if (!state.looking) look();
     state.looking = true;
-  }, () => null); // what went wrong is told by the one that plays
+  }, () => null); // the page that plays reports the error
 }
 
 async function learn(answer) {

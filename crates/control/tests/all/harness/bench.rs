@@ -20,7 +20,7 @@ use steadycast_control::{
 use steadycast_units::{Bytes, Chance, Ecn, PeerTime, Rate, Span, Stamp, Time};
 
 /// The age of the oldest queued packet above which a frame is skipped.
-const PATIENCE: Span = Span::millis(400);
+const SKIP_AGE: Span = Span::millis(400);
 /// The packet size of the constant-rate traffic.
 const CROSS: Bytes = Bytes::new(1_000);
 
@@ -503,7 +503,7 @@ impl Flow {
         if self.idle {
             return;
         }
-        if self.waiting.front().is_some_and(|head| now.since(head.since) > PATIENCE) {
+        if self.waiting.front().is_some_and(|head| now.since(head.since) > SKIP_AGE) {
             self.skipped += 1;
             return;
         }

@@ -135,7 +135,7 @@ pub enum Op {
     Sent(bool),
     /// A report with a generated body of the controller.
     Report(Vec<u8>, u8, Option<u64>, i64),
-    /// A report with a body of its own receiver half.
+    /// Returns a report with the body of the controller's receiver half.
     Real(u64),
     Timer,
     Leave,

@@ -47,7 +47,7 @@ impl Repaired {
     }
 
     /// Returns the rows that it keeps for the record.
-    pub(super) fn kept(&mut self) -> &mut Rows<RepairedRow> {
+    pub(super) fn rows(&mut self) -> &mut Rows<RepairedRow> {
         &mut self.older
     }
 

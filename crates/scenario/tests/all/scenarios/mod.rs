@@ -1,4 +1,4 @@
-//! The scenarios of the house, for all tests.
+//! The repository's scenarios, for all tests.
 
 use std::path::{Path, PathBuf};
 use steadycast_control::registry;
@@ -18,7 +18,7 @@ pub(crate) fn all() -> Vec<PathBuf> {
     all
 }
 
-/// The text with controllers that the registry does not have (yet) replaced by one that it has.
+/// Returns the text with unknown controllers replaced by one of the registry.
 pub(crate) fn known(text: &str) -> String {
     let mut text = text.to_owned();
     for name in ["asmp", "tfrc", "tfmcc"] {
