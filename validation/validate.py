@@ -347,7 +347,7 @@ def _equation_rows(
 
 
 def _sides(cell: Cell, answer: ns2.Answer) -> list[list[str]]:
-    """Settings that both sides have: windows, delayed acknowledgments, jitter and wire sizes."""
+    """List the settings that both sides have: windows, delayed acknowledgments, jitter and wire sizes."""
     told = {**answer.params, "wire_bytes": answer.results["wire_bytes"]}
     skip = ("headers", "seed", *cell.params)
     about = [cell.group, ns2.SCENARIOS[cell.group].about]
