@@ -19,10 +19,10 @@ class Part:
 
 @dataclass(kw_only=True)
 class Uniform(Part):
-    """A start drawn from the seed."""
+    """A start time that is drawn from the seed."""
 
     uniform: tuple[str, str]
-    """From when to when."""
+    """The earliest and the latest start."""
 
 @dataclass(kw_only=True)
 class Jitter(Part):
@@ -49,7 +49,7 @@ class Arq(Part):
 
 @dataclass(kw_only=True)
 class Loss(Part):
-    """Which packets get lost, apart from the queue."""
+    """Random loss of packets, in addition to the queue's drops."""
 
     kind: str
     """bernoulli: Each packet with the same probability, independently. run: Runs of packets that arrive,
@@ -75,7 +75,7 @@ class Loss(Part):
 
 @dataclass(kw_only=True)
 class Reorder(Part):
-    """Which packets come so late that others overtake them."""
+    """Reordering: a share of the packets is delayed, so that later packets overtake them."""
 
     p: float
     """The probability that a packet is late."""
@@ -102,7 +102,7 @@ class Shaper(Part):
 
 @dataclass(kw_only=True)
 class Queue(Part):
-    """What waits; default drop-tail with 50 packets."""
+    """The queue discipline; default drop-tail with 50 packets."""
 
     kind: str | None = None
     """droptail: First come, first served; what does not fit is dropped. red: Random early detection (Floyd
@@ -201,45 +201,48 @@ class Pipe(Part):
     arq: Arq | None = None
     """Link-layer retransmission: loss becomes delay."""
     back: Pipe | None = None
-    """What differs in the other direction."""
+    """Keys that differ in the other direction."""
     bleach: bool | None = None
     """Whether the link clears the ECN field of each packet, as some routers and tunnels do; default false."""
     delay: str | None = None
     """Propagation delay; default "0ms"."""
     delay_trace: str | Path | None = None
-    """Instead of a delay: a file of seconds and milliseconds one way (or by a header of t_s or t_ms and ms
-    or s).
+    """A file with the delay over time; excludes "delay". Columns: seconds and milliseconds one way, or by
+    a header of t_s or t_ms and ms or s.
     """
     duplicate: float | None = None
-    """The probability that a packet comes twice; default 0."""
+    """The probability that a packet is duplicated; default 0."""
     jitter: Jitter | str | None = None
     """A random addition to each packet's delay."""
     loop: bool | None = None
-    """Whether these files start again at their end; default true."""
+    """Whether these files repeat after their end; default true."""
     loss: Loss | str | float | None = None
-    """Which packets get lost, apart from the queue."""
+    """Random loss of packets, in addition to the queue's drops."""
     loss_trace: str | Path | None = None
-    """Instead of a loss, in its direction: a file of seconds and probabilities."""
+    """A file with the loss probability over time in the link's direction; excludes "loss". Columns:
+    seconds and probability.
+    """
     mtu: str | None = None
     """The largest packet; default "1500B"."""
     policer: str | Policer | None = None
-    """What drops packets beyond a rate, before the queue; default "none"."""
+    """A policer before the queue: drops packets that exceed a rate; default "none"."""
     queue: Queue | str | None = None
-    """What waits; default drop-tail with 50 packets."""
+    """The queue discipline; default drop-tail with 50 packets."""
     rate: str | None = None
-    """For example "4Mbps"; "none": packets never wait; "0bps": none leaves, and the queue holds what it
-    has. Default "none".
+    """The link's rate, for example "4Mbps". "none": packets never wait. "0bps": no packet leaves the
+    queue. Default "none".
     """
     reorder: Reorder | None = None
-    """Which packets come so late that others overtake them."""
+    """Reordering: a share of the packets is delayed, so that later packets overtake them."""
     shaper: str | Shaper | None = None
-    """A token bucket behind the queue, as a cable modem has one: a burst leaves at the link's rate, then
-    packets wait and leave at the shaper's; default "none".
+    """A token bucket after the queue, as in a cable modem: a burst leaves at the link's rate, further
+    packets at the shaper's; default "none".
     """
     trace: str | Path | None = None
-    """Instead of a rate, a file relative to this one. Whole milliseconds alone: a Mahimahi trace, in which
-    1500 bytes may leave at each. Two columns: seconds and Mb/s, or by a header of t_s or t_ms and mbps,
-    kbps or bps. AlphaRTC's JSON: its delay and loss hold too where none stands beside it.
+    """A file with the rate over time, relative to this one; excludes "rate". Lines of whole milliseconds:
+    a Mahimahi trace, in which 1500 bytes can leave at each. Two columns: seconds and Mb/s, or by a
+    header of t_s or t_ms and mbps, kbps or bps. AlphaRTC's JSON: its delay and loss also apply if the
+    link has none.
     """
 
 @dataclass(kw_only=True)
@@ -247,9 +250,9 @@ class Link(Pipe):
     """A link."""
 
     between: tuple[str, str]
-    """Its two ends. One range: one end to many. Two ranges of equal length: one by one."""
+    """Its two ends. One range: one end to many. Two ranges of equal length: pairwise."""
     name: str | None = None
-    """Its name, by default made of its ends: "bs-r1". With several links, that of each is NAME-END:
+    """The link's name, by default made of its ends: "bs-r1". With several links, each is called NAME-END:
     "air-r1".
     """
 
@@ -258,16 +261,18 @@ class Leg(Pipe):
     """Links of a star or chain that are alike."""
 
     name: str | None = None
-    """the name of the node at its end, with a range if there are several; default leg1, leg2 … or n1, n2 …"""
+    """the name of the node at its far end, with a range if there are several; default leg1, leg2 … or n1,
+    n2 …
+    """
     count: int | None = None
-    """how many times it stands there; default 1."""
+    """the number of such links; default 1."""
 
 @dataclass(kw_only=True)
 class Level(Pipe):
     """Links of one level of a tree."""
 
     fanout: int
-    """how many children each node of the level above has."""
+    """the number of children of each node of the level above."""
 
 @dataclass(kw_only=True)
 class Topology(Part):
@@ -293,42 +298,42 @@ class Encode(Part):
     """How pictures are encoded."""
 
     bframes: int | None = None
-    """B frames between two others, with mpeg2, mpeg4 and h264; default 2."""
+    """B frames between two reference frames, with mpeg2, mpeg4 and h264; default 2."""
     codec: str | None = None
     """mpeg2, mpeg4, h263, h264, h265, vp8, vp9 or av1; default "mpeg4"."""
     fps: str | float | None = None
     """Pictures per second, "clip" or "auto". "clip" is the clip's own rate. "auto", the default of clips,
-    is the same, or 25 where the clip names none; default 25.0.
+    is the clip's rate, or 25 if the clip states none; default 25.0.
     """
     gop: int | None = None
     """Frames per group of pictures; default 12."""
     q: str | int | None = None
-    """Quantizers from best to worst (by default h264, h265: "18-47"; vp8, vp9, av1: "10-63"), or one:
-    "12"; default "2-31".
+    """Quantizers from best to worst, or a single one: "12". Default: "18-47" for h264 and h265, "10-63"
+    for vp8, vp9 and av1; default "2-31".
     """
     size: str | None = None
     """sqcif, qcif, cif, 4cif, qvga, vga, 720p, 1080p, "640x480", "clip" or "auto". "clip" is the clip's
-    own size. "auto", the default of clips, is the same, scaled down to the number of samples of
-    1280x720 where the clip has more. Where nothing names it, the drawn film is 1280x720 if its flow's
-    share of the network is more than it can use in CIF (2 Mb/s in mpeg4, 1.45 Mb/s in h264); default
+    own size. "auto" is the default of clips: the clip's size, scaled down to the number of samples of
+    1280x720 if the clip has more. The default of the drawn film is 1280x720 if its flow's share of the
+    network exceeds what the film can use in CIF (2 Mb/s in mpeg4, 1.45 Mb/s in h264), else CIF; default
     "352x288".
     """
 
 @dataclass(kw_only=True)
 class Buffer(Part):
-    """The receiver's buffer, for controllers that look at it."""
+    """The receiver's buffer, for controllers that use its level."""
 
     size: str
     """The size of the buffer."""
     consume: str | None = None
-    """Consumption at a constant rate; default: frame by frame, as the clip plays."""
+    """A constant rate at which it drains; default: frame by frame at the clip's frame rate."""
 
 @dataclass(kw_only=True)
 class Playout(Part):
-    """A play-out delay that is more than a time."""
+    """A play-out delay that is not a constant time."""
 
     kind: str
-    """adaptive: It follows what frames and the repair of lost packets take."""
+    """adaptive: It follows the time that frames and the repair of lost packets take."""
     least: str | None = None
     """adaptive: The shortest delay; default "80ms"."""
     most: str | None = None
@@ -341,43 +346,43 @@ class Rtcp(Part):
     profile: str | None = None
     """rfc3550 (at least 5 s), asmp (1 s) or avpf (early feedback); default "avpf"."""
     reports: str | None = None
-    """Where a group's receivers report to: group, or source, which tells them how many they are (RFC
+    """The destination of a group's reports: group, or source, which then announces the group's size (RFC
     5760); default "group".
     """
     session_bw: str | None = None
-    """The session bandwidth, of which RTCP takes 5 %; where nobody gives one, no more than the narrowest
-    link on the way carries; default "2Mbps".
+    """The session bandwidth, of which RTCP takes 5 %. The default is at most the rate of the narrowest
+    link on the path; default "2Mbps".
     """
     t_min: str | None = None
-    """Overrides the profile's least interval."""
+    """Overrides the profile's minimum report interval."""
 
 @dataclass(kw_only=True)
 class Period(Part):
     """Length of the periods with data."""
 
     dist: str
-    """constant: all the same. exponential: many short ones and few long ones. pareto: heavy tailed;
-    default "exponential".
+    """constant: all of the same length. exponential: exponentially distributed: many short ones and few
+    long ones. pareto: Pareto distributed, with a heavy tail; default "exponential".
     """
     mean: str
     """Their mean."""
     shape: float | None = None
-    """dist = pareto: Above 1: the smaller, the heavier the tail; default 1.5."""
+    """dist = pareto: The exponent, above 1: the smaller, the heavier the tail; default 1.5."""
 
 @dataclass(kw_only=True)
 class Clock(Part):
-    """Its receivers' clocks; default: the sender's."""
+    """The receivers' clocks; default: the sender's clock."""
 
     ahead: str | None = None
-    """By how much they show more than the sender's."""
+    """The time by which they are ahead of the sender's clock."""
     behind: str | None = None
-    """By how much they show less than the sender's."""
+    """The time by which they are behind the sender's clock."""
     drift: float | None = None
-    """Parts per million that they are too fast; negative: too slow. Default 0."""
+    """The drift in parts per million; positive: fast, negative: slow. Default 0."""
 
 @dataclass(kw_only=True)
 class Numbers(Part):
-    """Where its packets' numbers begin; default: from the seed."""
+    """The first RTP sequence number and timestamp; default: from the seed."""
 
     seq: int | None = None
     """The first sequence number, from 0 to 65535."""
@@ -386,21 +391,21 @@ class Numbers(Part):
 
 @dataclass(kw_only=True)
 class Table2(Part):
-    """How paper 000's Table 2 becomes frames."""
+    """How the rates of paper 000's Table 2 are turned into frames."""
 
     vary: float | None = None
-    """Sizes vary by up to this share; default 0.1."""
+    """Sizes vary randomly by up to this share; default 0.1."""
     weights: Sequence[float] = ()
     """Relative sizes of I, P and B frames; default [6, 2, 1]."""
 
 @dataclass(kw_only=True)
 class Map001(Part):
-    """How paper 001's rates become frames."""
+    """How paper 001's rates are turned into frames."""
 
     exponent: float | None = None
     """Rates are 5.25 Mb/s · (12/Q) to this power, in packets of 1000 B; default 0.9."""
     intra: float | None = None
-    """Size of an I frame, in P frames; default 3.0."""
+    """Size of an I frame relative to a P frame; default 3.0."""
 
 @dataclass(kw_only=True)
 class Rfc8593(Part):
@@ -433,10 +438,12 @@ class Rfc8593(Part):
 
 @dataclass(kw_only=True)
 class Flow(Part):
-    """What is sent, from where, to whom."""
+    """A flow: its traffic, source and receivers."""
 
     name: str
-    """Unique among flows; hosts of a dumbbell are called after it. A range makes as many flows."""
+    """The flow's name, unique among flows. The hosts of a dumbbell are called after it. A range makes one
+    flow per number.
+    """
     kind: str
     """video, tcp, cbr or onoff."""
     bucket: float | None = None
@@ -444,19 +451,21 @@ class Flow(Part):
     default 1.5.
     """
     buffer: Buffer | None = None
-    """video: the receiver's buffer, for controllers that look at it."""
+    """video: the receiver's buffer, for controllers that use its level."""
     bytes: str | None = None
     """tcp, and video with media greedy: the amount to send, after which the flow ends. With "off": the
     amount of each period.
     """
     cap: str | None = None
-    """video: the rate never goes above this."""
+    """video: the upper limit of the rate."""
     cast: str | None = None
-    """unicast: a session for each receiver. multicast: one for all; the default for more than one."""
+    """unicast: a separate session for each receiver. multicast: one session for all, the default with
+    several receivers.
+    """
     clip: str | Path | Sequence[str | Path] | None = None
-    """video: files, played one after the other and looped; relative to this file."""
+    """video: files that are played one after the other and looped; relative to this file."""
     clock: Clock | None = None
-    """video: its receivers' clocks; default: the sender's."""
+    """video: the receivers' clocks; default: the sender's clock."""
     congestion: str | None = None
     """tcp: Congestion control: reno, newreno, sack, cubic, bbr (version 3), bbr1, dctcp, prague, or one
     that only a kernel has; default from the preset: reno or cubic.
@@ -464,14 +473,14 @@ class Flow(Part):
     controller: str | None = None
     """video: a registry name, "file.py:Class", or "exec:PROGRAM ARGUMENTS"."""
     count: int | None = None
-    """Makes NAME1 … NAMEcount of it; 0 leaves it out."""
+    """Makes flows NAME1 … NAMEcount from this entry; 0 makes none."""
     defences: bool | None = None
-    """video: whether the sender defends itself against false reports, as a live one does; default false."""
+    """video: whether the sender filters implausible feedback, as a live sender does; default false."""
     delayed_ack: bool | None = None
     """tcp: Acknowledge every second segment only (RFC 5681, section 4.2)."""
     ecn: str | bool | None = None
-    """tcp: explicit congestion notification, true or false. video: off, ect0 or ect1 (L4S), as which its
-    packets leave; true: ect0. Off by default. tcp: Explicit congestion notification (RFC 3168):
+    """tcp: explicit congestion notification, true or false. video: the ECN codepoint of its packets: off,
+    ect0 or ect1 (L4S); true: ect0. Default: off. tcp: Explicit congestion notification (RFC 3168):
     segments are ECN-capable, and marks are answered once per round trip; by dctcp and prague in
     proportion to how many there are. On with these two, and nothing to bbr and bbr1.
     """
@@ -480,15 +489,15 @@ class Flow(Part):
     encode: Encode | None = None
     """video: how pictures are encoded."""
     feedback: str | None = None
-    """video with one receiver, or a session for each: what receivers report. own: what the controller asks
-    for, which is rfc8888 for scream, gcc and steady (default). rfc8888 or twcc: single packets, as RFC
-    8888 or transport-wide congestion control has it. stats: counts once a second, as in a browser's
-    statistics. rr: standard report blocks alone. Live: the first three.
+    """video with unicast sessions: the receivers' feedback format. own: the controller's choice, rfc8888
+    for scream, gcc and steady (default). rfc8888 or twcc: per-packet feedback as in RFC 8888 or
+    transport-wide congestion control. stats: counters once a second, as in a browser's statistics. rr:
+    only standard report blocks. Live sessions have the first three.
     """
     floor: str | None = None
-    """video: the rate never goes below this."""
+    """video: the lower limit of the rate."""
     from_: str | None = None
-    """The source's node. With a range in both this and the name: one by one."""
+    """The source's node. With a range in both this and the name: pairwise."""
     hystart: bool | str | None = None
     """tcp: How slow start may end without a loss, with cubic: HyStart as in Linux, or not."""
     init_rto: str | None = None
@@ -496,12 +505,12 @@ class Flow(Part):
     initial_window: str | None = None
     """tcp: Congestion window after the handshake."""
     map001: Map001 | None = None
-    """video: how paper 001's rates become frames."""
+    """video: how paper 001's rates are turned into frames."""
     max_rto: str | None = None
     """tcp: Largest retransmission time-out, back-off included."""
     media: str | None = None
-    """video: clip, synthetic, greedy, table2, map001, trace or rfc8593; by default what "clip" or "trace"
-    say, else synthetic.
+    """video: clip, synthetic, greedy, table2, map001, trace or rfc8593. Default: clip or trace if the key
+    of that name is given, else synthetic.
     """
     min_rto: str | None = None
     """tcp: Least retransmission time-out."""
@@ -516,32 +525,34 @@ class Flow(Part):
     on: Period | str | None = None
     """tcp, onoff: Length of the periods with data."""
     packet: str | None = None
-    """video, tcp, onoff, cbr: Packet size, as IP size. Default video: "1200B"; tcp: from its preset, or
-    what fits through its way; onoff: "1kB"; cbr: "1kB".
+    """video, tcp, onoff, cbr: Packet size, as IP size. Default of video: "1200B". Default of tcp: its
+    preset's, or the largest that fits through its path; onoff: "1kB"; cbr: "1kB".
     """
     padding: bool | None = None
-    """video with repair = "rtx", or with "auto" towards one receiver: whether the newest packet is sent
-    again where a controller's probe finds too little that waits (gcc); default false.
+    """video with repair = "rtx", or with "auto" towards one receiver: whether the newest packet is
+    retransmitted as padding when a controller's probe (gcc) finds too little data in the pacer; default
+    false.
     """
     params: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     """video: parameters per controller, for example params.asmp = { gamma_congested = 0.2 }."""
     playout: str | Playout | None = None
-    """video: a frame later than this is not shown at its slot; default "none". "adaptive", or { kind =
-    "adaptive", most = "800ms" }: as long as frames and the repair of lost packets take.
+    """video: the play-out delay; a frame that arrives later misses its display time; default "none".
+    "adaptive", or { kind = "adaptive", most = "800ms" }: follows the time that frames and the repair of
+    lost packets take.
     """
     preset: str | None = None
     """tcp: Where unset keys come from, and what no key says: when recovery ends, what a partial
     acknowledgment sends, how an idle window restarts, and more.
     """
     rate: str | None = None
-    """tcp, onoff: The rate while on. cbr: Its rate."""
+    """tcp: The application's rate during on periods. onoff: The rate during on periods. cbr: Its rate."""
     receivers: int | None = None
-    """In a shape, instead of "to": how many receivers; default 1."""
+    """In a shape, instead of "to": the number of receivers; default 1."""
     repair: str | None = None
-    """video: what becomes of lost packets. none (default). rtx: its one receiver asks for them again, as
-    long as they come in time; rtcp.profile has to be avpf. parity: receivers compute them from parity,
-    which follows their losses. auto: towards one receiver rtx, and parity where that leaves too much;
-    groups parity.
+    """video: the repair of lost packets. none (default). rtx: the receiver requests retransmissions while
+    they can arrive in time; one receiver only, and rtcp.profile has to be avpf. parity: receivers
+    recover packets from parity, whose share follows their losses. auto: with one receiver rtx, plus
+    parity if losses remain; with a group parity.
     """
     rfc8593: Rfc8593 | None = None
     """video: RFC 8593's synthetic codec; its frame rate is encode.fps, here 30 by default."""
@@ -552,21 +563,23 @@ class Flow(Part):
     rtcp: Rtcp | None = None
     """video: RTCP's timing."""
     rtp: Numbers | None = None
-    """video: where its packets' numbers begin; default: from the seed."""
+    """video: the first RTP sequence number and timestamp; default: from the seed."""
     sack: bool | None = None
     """tcp: Selective acknowledgments (RFC 2018): the receiver reports blocks, the sender keeps a
     scoreboard.
     """
     send_jitter: str | None = None
-    """Holds packets back for up to this, a burst as one, so that flows don't lock phases; default "0ms"
-    (tcp of preset linux: "100us").
+    """Delays packets by a random time up to this, a burst as a whole, so that flows don't synchronise;
+    default "0ms" (tcp of preset linux: "100us").
     """
     start: str | Uniform | None = None
-    """When it starts: a time, or { uniform = [from, to] }; default "0s", or with its start event."""
+    """When it starts: a time, or { uniform = [from, to] }. Default: at its start event if it has one, else
+    "0s".
+    """
     stop: str | None = None
     """When it stops; default: at the end."""
     table2: Table2 | None = None
-    """video: how paper 000's Table 2 becomes frames."""
+    """video: how the rates of paper 000's Table 2 are turned into frames."""
     tick: str | None = None
     """tcp: Granularity of the sender's clock, by which round trips are measured; "0s": exact."""
     timestamps: bool | None = None
@@ -603,30 +616,32 @@ class Change(Part):
     direction: str | None = None
     """forward, back or both (default)."""
     duplicate: float | None = None
-    """A new probability that a packet comes twice."""
+    """A new probability that a packet is duplicated."""
     jitter: Jitter | str | None = None
-    """A new jitter; "0ms" ends one."""
+    """A new jitter; "0ms" removes it."""
     loop: bool | None = None
-    """Whether that trace starts again at its end; default true."""
+    """Whether that trace repeats after its end; default true."""
     loss: Loss | str | float | None = None
-    """A new loss; { kind = "none" } ends one."""
+    """A new loss; { kind = "none" } removes it."""
     rate: str | None = None
-    """A new rate; "none": from then on no limit; "0bps": an outage, in which nothing leaves."""
+    """A new rate. "none": no limit from then on. "0bps": an outage, in which no packet leaves."""
     reorder: Reorder | None = None
-    """A new reordering; { p = 0 } ends one."""
+    """A new reordering; { p = 0 } removes it."""
     trace: str | None = None
-    """A trace in its place."""
+    """A trace file instead of a rate."""
 
 @dataclass(kw_only=True)
 class Event(Part):
-    """Something that happens: exactly one of join, leave, start, stop, set."""
+    """An event: exactly one of join, leave, start, stop, set."""
 
     at: str
-    """When it happens."""
+    """The time of the event."""
     every: str | None = None
-    """After which time it happens again, and again, until the end; default: once."""
+    """The period with which it repeats until the end; default: it happens once."""
     join: str | Sequence[str] | None = None
-    """Receivers that join their group, for example "video.dst5"; one that has a join starts outside."""
+    """Receivers that join their group, for example "video.dst5". A receiver with a join event is no member
+    at the start.
+    """
     leave: str | Sequence[str] | None = None
     """Receivers that leave their group."""
     set: Change | Mapping[str, Value] | None = None
@@ -638,14 +653,14 @@ class Event(Part):
 
 @dataclass(kw_only=True)
 class Record(Part):
-    """What is recorded beside the summary."""
+    """What is recorded in addition to the summary."""
 
     interval: str | None = None
-    """Length of one step of the series; default "1s"."""
+    """The step of the series; default "1s"."""
     packets: str | Sequence[str] | None = None
-    """Flows whose packets are recorded, or "all"."""
+    """Flows whose packets are recorded individually, or "all"."""
     pcap: str | Sequence[str] | None = None
-    """Links to capture."""
+    """Links whose packets are captured as pcap files."""
 
 @dataclass(kw_only=True)
 class Simulcast(Part):
@@ -654,26 +669,26 @@ class Simulcast(Part):
     name: str
     """Its name."""
     flows: str | Sequence[str]
-    """Its groups, multicast video from one source to the same receivers, the lowest rate first; each above
-    it has a floor.
+    """Its groups, in ascending order of rate: multicast video from one source to the same receivers. Each
+    but the lowest has a floor.
     """
     hold: str | None = None
-    """For how long; default "10s". Down goes at once who can't take half of its group's floor, after a
-    fifth of this who can't take all of it.
+    """The time for which its rate has to be that high; default "10s". A receiver moves down immediately
+    below half of its group's floor, and after a fifth of this time below the floor.
     """
     up: float | None = None
-    """How many times what the next group asks a receiver has to have to go up to it; default 1.2."""
+    """A receiver moves up when its rate is this multiple of the next group's floor; default 1.2."""
 
 @dataclass(kw_only=True)
 class Expect(Part):
-    """What must hold at the end: exit code 1 and a table when it does not."""
+    """A condition on the results."""
 
     that: str
-    """A path into summary.json, lists by name: "flows.tcp.share_of_fair"."""
+    """A path into summary.json, with list entries by name: "flows.tcp.share_of_fair"."""
     max: float | None = None
-    """The largest value that holds."""
+    """The largest valid value."""
     min: float | None = None
-    """The smallest value that holds."""
+    """The smallest valid value."""
 
 @dataclass(kw_only=True)
 class Scenario(Part):
@@ -682,42 +697,42 @@ class Scenario(Part):
     name: str
     """The scenario's name, by default the file's."""
     duration: str
-    """How long it runs, for example "80s"."""
+    """The duration of the run, for example "80s"."""
     events: Sequence[Event] = ()
-    """What changes during the run: links, flows, and the members of groups."""
+    """Changes during the run: of links, flows, and the members of groups."""
     expect: Sequence[Expect] = ()
-    """What must hold at the end."""
+    """Conditions that the results have to meet."""
     flows: Sequence[Flow] = ()
     """What is sent, from where to where."""
     format: int = 1
-    """The format's number, now 1; a newer one is refused."""
+    """The format's number, now 1; files of a newer format are refused."""
     join_latency: str | None = None
-    """What each router adds to a multicast join's way towards the source, on top of the links' delays;
-    default "0ms".
+    """The delay that each router adds to a multicast join on its way towards the source, on top of the
+    links' delays; default "0ms".
     """
     leave_latency: str | None = None
-    """The same for a leave; default "0ms"."""
+    """The delay that each router adds to a multicast leave; default "0ms"."""
     links: Sequence[Link] = ()
-    """Links. With "between": a new one. Without: changes the link of the shape, or of above, that has this
-    name.
+    """Links. With "between": a new link. Without: changes the link of this name, from the shape or from an
+    entry above.
     """
     network: str | Path | None = None
-    """A network by its name (`steadycast networks` lists them), or a path to its file: its topology, on
-    which the keys of this file's own stand, and its events. +cubic, +2cubic, +newreno, +bbr and +web
-    behind it add TCP flows.
+    """A network by its name (`steadycast networks` lists them), or a path to its file. The network gives
+    its topology and its events; the topology's keys in this file override the network's. +cubic,
+    +2cubic, +newreno, +bbr and +web after the name add TCP flows.
     """
     nodes: Sequence[str] = ()
-    """Nodes that links join; "r[1-3]" is r1, r2, r3."""
+    """Nodes that links connect; "r[1-3]" is r1, r2, r3."""
     record: Record | None = None
-    """What is recorded beside the summary."""
+    """What is recorded in addition to the summary."""
     seed: int | None = None
-    """What all randomness derives from; default 1."""
+    """The seed of all randomness; default 1."""
     simulcasts: Sequence[Simulcast] = ()
-    """Groups that carry the same video at different rates, between which their receivers choose."""
+    """Simulcasts: groups that carry the same video at different rates; each receiver chooses one."""
     topology: Topology | None = None
     """A ready-made network."""
     warmup: str | None = None
-    """The time at the start that counts in no mean; series have it; default "0s"."""
+    """The time at the start that means exclude and series include; default "0s"."""
 
     def to_toml(self) -> str:
         """Write it as a scenario file."""

@@ -13,7 +13,7 @@ use crate::tree::{Graph, Step, Tree};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
-use steadycast_endpoints::{AgentIx, Body, BuildError, StoredRows, LinkPoint, LinkRecord, Rows, Store};
+use steadycast_endpoints::{AgentIx, Body, BuildError, LinkPoint, LinkRecord, Rows, Store, StoredRows};
 use steadycast_link::{Counts, Link};
 use steadycast_scenario::{self as sc, DirIx, NodeIx, Scenario};
 use steadycast_units::{Bytes, Span, Time};

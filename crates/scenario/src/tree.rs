@@ -164,8 +164,8 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     Ok(())
 }
 
-/// Whether the name `given` of a `--set` matches the entry `name`: it is equal, equal without the numbers of a range, or
-/// a pattern in which `*` matches any characters.
+/// Whether the name `given` of a `--set` matches the entry `name`: it is equal, equal without the numbers of a range,
+/// or a pattern in which `*` matches any characters.
 fn is_meant(given: &str, name: &str) -> bool {
     let base = match name.split_once('[').and_then(|(before, rest)| Some((before, rest.split_once(']')?.1))) {
         Some((before, after)) => format!("{}{after}", before.trim_end_matches(['-', '.'])),

@@ -1,5 +1,5 @@
-//! A sender and a receiver on two UDP sockets in a program that embeds Steadycast: `cargo run -p steadycast-session --example
-//! embed`.
+//! A sender and a receiver on two UDP sockets in a program that embeds Steadycast: `cargo run -p steadycast-session
+//! --example embed`.
 //!
 //! `docs/embedding.md` explains it step by step.
 #![allow(clippy::disallowed_methods, reason = "the program owns the clock, as an embedding program does")]

@@ -137,8 +137,8 @@ fn reports_of_a_small_asmp_group_are_one_second_apart_on_average() {
 
 #[test]
 fn a_join_burst_of_a_hundred_is_spread_by_reconsideration() {
-    // All join at 0 and receive each other's packets immediately; the sender's share aside, 100 receivers of 112 bytes at 1500
-    // B/s.
+    // All join at 0 and receive each other's packets immediately; the sender's share aside, 100 receivers of 112 bytes
+    // at 1500 B/s.
     let all = Census { members: 101, senders: 1, we_sent: false };
     let td = 100.0 * 112.0 / 1500.0;
     let config = TimerConfig::new(Profile::Rfc3550, Rate::kbps(320));
@@ -211,7 +211,8 @@ fn who_never_spoke_leaves_without_a_word() {
 
 #[test]
 fn a_bye_storm_of_a_thousand_is_spread_over_their_share_of_the_bandwidth() {
-    // 1000 BYEs of 100 bytes at 1500 B/s (receivers' share of 2000 B/s) take 66.7 s: the group must not flood the source.
+    // 1000 BYEs of 100 bytes at 1500 B/s (receivers' share of 2000 B/s) take 66.7 s: the group must not flood the
+    // source.
     let all = Census { members: 1001, senders: 1, we_sent: false };
     let config = TimerConfig::new(Profile::Rfc3550, Rate::kbps(320));
     let mut timers: Vec<Timer> = (0..1000)

@@ -466,9 +466,8 @@ fn events_are_sorted_and_ranges_written_out() {
     assert_eq!(jitters, [(Span::millis(7), JitterDist::Wifi), (Span::ZERO, JitterDist::Exponential)]);
     assert_eq!(s.starts_outside(FlowIx(0)), [6, 7, 8]);
     assert_eq!(s.flows[1].start, Start::Event, "a flow with a start event waits for it");
-    assert!(
-        matches!(&s.events[4].kind, EventKind::Set(c) if c.rate.is_some() && c.delay.is_none() && c.loss == Some(Loss::None))
-    );
+    let EventKind::Set(change) = &s.events[4].kind else { panic!("{:?}", s.events[4]) };
+    assert!(change.rate.is_some() && change.delay.is_none() && change.loss == Some(Loss::None), "{change:?}");
 }
 
 #[test]

@@ -1,0 +1,302 @@
+//! Reassembly of frames from packets in sequence: frame boundaries, presentation times, and the fate of each frame.
+
+use super::frame_queue::{FRAME_ARRIVAL_TIME, FrameQueue, ReceivedFrame};
+use super::markers::{Markers, Proof};
+use crate::Unused;
+use steadycast_media::{DecodeChain, FrameFate};
+use steadycast_session::{FrameKind, UnusedReason};
+use steadycast_units::Time;
+use steadycast_wire::ParseError;
+use steadycast_wire::payload::{Depacketiser, PayloadFormat, PictureKind, picture_kind};
+use steadycast_wire::rtp::RtpHeader;
+
+/// A key frame that is expected within this many ticks (100 ms) is not requested.
+const EXPECTED_SOON: i64 = 9_000;
+
+/// The reference for the time of the next frame. Timestamps of different runs are not comparable.
+#[derive(Clone, Copy)]
+struct PreviousFrame {
+    timestamp: u32,
+    ticks: i64,
+    first: Time,
+}
+
+struct OpenFrame {
+    timestamp: u32,
+    first: Time,
+    last: Time,
+    damaged: bool,
+    /// Whether packets are missing before its first one.
+    after_gap: bool,
+    /// Number of its packets so far. `marked` is the marker bit of the latest.
+    packets: u32,
+    marked: bool,
+    /// Whether it starts a new run: the SSRC changed, or the source restarted.
+    anew: bool,
+}
+
+/// Maximum difference, in ticks (1 s), between timestamp and arrival time at which a new run continues the timestamps
+/// of the previous run.
+const MAX_RUN_STEP_ERROR: i64 = 90_000;
+/// Maximum step of a timestamp within a run, in ticks: 60 s ahead of the arrival, and 10 s backwards.
+const MAX_STEP_AHEAD: i64 = 60 * 90_000;
+const MAX_STEP_BEHIND: i64 = 10 * 90_000;
+
+/// Reassembles frames from packets in sequence, and puts them into the queue.
+pub(super) struct FrameAssembler {
+    frame_queue: FrameQueue,
+    format: PayloadFormat,
+    pub(super) unused: Unused,
+    chain: DecodeChain,
+    depacketiser: Depacketiser,
+    /// Number of packets lost since the last frame.
+    lost: u64,
+    /// The frame that is being reassembled.
+    open: Option<OpenFrame>,
+    /// The previous frame.
+    before: Option<PreviousFrame>,
+    /// The minimum distance between two frames, in ticks.
+    period: Option<i64>,
+    last_ticks: Option<i64>,
+    /// Number of packets known to be missing before the next one, if there is a gap.
+    gap: Option<u64>,
+    pub(super) markers: Markers,
+    /// Whether the next packet starts a new run.
+    anew: bool,
+    /// Whether a key frame is needed (`Some`), and whether none has been received so far.
+    lacks: Option<bool>,
+    /// Whether no key frame has been received so far.
+    fresh: bool,
+    /// Number of frames since the last key frame, and between the last two key frames.
+    group: (Option<u32>, Option<u32>),
+}
+
+impl FrameAssembler {
+    /// Creates an assembler of frames of this format.
+    pub(super) fn new(format: PayloadFormat, frame_queue: FrameQueue) -> Self {
+        Self {
+            frame_queue,
+            format,
+            unused: Unused::default(),
+            chain: DecodeChain::default(),
+            depacketiser: Depacketiser::new(format),
+            lost: 0,
+            open: None,
+            before: None,
+            period: None,
+            last_ticks: None,
+            gap: None,
+            markers: Markers::default(),
+            anew: false,
+            lacks: None,
+            fresh: true,
+            group: (None, None),
+        }
+    }
+
+    /// Notes that this number of packets before the next one are lost. Zero is a gap of unknown size.
+    pub(super) fn lose(&mut self, lost: u64) {
+        self.gap = Some(self.gap.unwrap_or(0) + lost);
+    }
+
+    /// Notes that the source may have changed before the next packet. `in_sequence` is true if that packet's sequence
+    /// number continues the previous one: then it is the same stream under a new SSRC.
+    pub(super) fn start_run(&mut self, in_sequence: bool) {
+        self.anew = self.gap.is_some() || !in_sequence;
+    }
+
+    /// Returns whether a key frame is needed (`Some`), and whether none has been received so far.
+    pub(super) fn lacks_key_frame(&self) -> Option<bool> {
+        self.lacks
+    }
+
+    /// Finishes the last frame of the stream.
+    pub(super) fn end(&mut self) {
+        // A sender that stops within a frame has lost nothing, so that the incomplete frame is not reported as damaged.
+        let ended = |open: &OpenFrame| open.damaged || open.marked || !self.markers.needed(self.kind());
+        if self.open.as_ref().is_some_and(ended) {
+            self.finish();
+        }
+    }
+
+    /// Adds the next packet of the stream, which has a payload.
+    pub(super) fn packet(&mut self, at: Time, header: &RtpHeader, payload: &[u8]) {
+        let RtpHeader { timestamp, marker, .. } = *header;
+        let (lost, anew) = (self.gap.take(), std::mem::take(&mut self.anew));
+        let gap = lost.is_some();
+        match &mut self.open {
+            Some(open) if open.timestamp == timestamp && !anew => {
+                self.markers.wrong |= open.marked;
+                if gap {
+                    self.depacketiser.gap();
+                    open.damaged = true;
+                }
+            }
+            Some(_) => self.next_frame(gap, anew),
+            None => self.markers.on_frame(timestamp, !gap && !anew),
+        }
+        self.lost += lost.unwrap_or(0);
+        if anew {
+            // Another sender may use markers in another way.
+            self.markers = Markers::default();
+        }
+        // The gap lies between two frames, so that it only affects the start of the new one.
+        if self.open.is_none() && gap {
+            self.depacketiser.gap();
+        }
+        let fresh =
+            OpenFrame { timestamp, first: at, last: at, damaged: gap, after_gap: gap, packets: 0, marked: false, anew };
+        let open = self.open.get_or_insert(fresh);
+        open.last = open.last.max(at);
+        if self.before.is_none() && open.last.since(open.first) > FRAME_ARRIVAL_TIME {
+            self.frame_queue.set_one_stamp(true);
+        }
+        match self.depacketiser.push(payload) {
+            Ok(()) if self.depacketiser.is_orphaned() => self.unused.add(UnusedReason::AfterLoss),
+            Ok(()) => {}
+            // Unsupported packets are neither lost nor damaged.
+            Err(ParseError::Unsupported { what }) => {
+                self.unused.add_payload(UnusedReason::UnsupportedPacketisation, what);
+            }
+            Err(ParseError::OtherLayer { what }) => self.unused.add_payload(UnusedReason::UnsupportedLayer, what),
+            Err(error) => {
+                open.damaged = true;
+                self.unused.add_payload(UnusedReason::MalformedPayload, error.what());
+            }
+        }
+        // A marker on a fragment that is not the last of its unit can't end the frame.
+        let within = self.depacketiser.is_within_unit();
+        open.marked = marker && !within;
+        self.markers.wrong |= marker && within && !open.damaged;
+        open.packets += 1;
+        if open.marked && !self.markers.wrong && self.markers.end(self.kind(), self.is_damaged()) {
+            self.finish_early();
+        }
+    }
+
+    /// Finishes the open frame, because the next packet belongs to another one.
+    fn next_frame(&mut self, gap: bool, anew: bool) {
+        self.frame_queue.set_one_stamp(false);
+        let proof = self.proof();
+        let Some(open) = &mut self.open else { return };
+        let marked = open.marked && !self.markers.wrong;
+        if marked && !gap && !anew {
+            self.markers.prove(proof);
+        } else if gap && !marked || anew && self.markers.needed(proof.0) && !marked {
+            // Packets were lost at the boundary. It is unknown which of the two frames they belong to, so that both
+            // count as damaged.
+            self.depacketiser.gap();
+            open.damaged = true;
+        }
+        self.finish();
+    }
+
+    /// Finishes the open frame at its marker.
+    pub(super) fn finish_early(&mut self) {
+        let proof = self.proof();
+        self.markers.early = self.open.as_ref().map(|open| (open.timestamp, proof));
+        self.finish();
+    }
+
+    fn proof(&self) -> Proof {
+        (self.kind(), self.open.as_ref().is_some_and(|open| open.packets > 1 && !open.damaged))
+    }
+
+    /// Returns the kind of the open frame's picture, if the packets so far show it.
+    fn kind(&self) -> Option<PictureKind> {
+        picture_kind(self.format, self.depacketiser.so_far())
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.damaged)
+    }
+
+    /// Returns the arrival time of the open frame's last packet, if that packet has the marker.
+    pub(super) fn marked_at(&self) -> Option<Time> {
+        let open = self.open.as_ref().filter(|open| open.marked && !self.markers.wrong)?;
+        self.kind().is_some().then_some(open.last)
+    }
+
+    /// Returns the presentation time of a frame in ticks from the first one. It follows from the timestamp, or from the
+    /// arrival time if the timestamp is not plausible.
+    fn ticks(&self, open: &OpenFrame) -> i64 {
+        let Some(before) = self.before else { return 0 };
+        let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
+        let step = i64::from(open.timestamp.wrapping_sub(before.timestamp) as i32);
+        let (by_stamp, last) = (before.ticks + step, self.last_ticks.unwrap_or(before.ticks));
+        // A new run may start at any timestamp, so that it continues the old timeline only if its step matches the
+        // arrival times.
+        let right = match open.anew {
+            true => by_stamp > last && (step - waited).abs() <= MAX_RUN_STEP_ERROR,
+            false => (-MAX_STEP_BEHIND..=waited + MAX_STEP_AHEAD).contains(&step),
+        };
+        if right { by_stamp } else { last + waited.max(self.period.unwrap_or(1)) }
+    }
+
+    fn finish(&mut self) {
+        let frame = self.depacketiser.finish();
+        let Some(open) = self.open.take() else { return };
+        let same = !open.anew;
+        let ticks = self.ticks(&open);
+        self.before = Some(PreviousFrame { timestamp: open.timestamp, ticks, first: open.first });
+        let step = self.last_ticks.filter(|_| same).map(|last| ticks - last).filter(|step| *step > 0);
+        let mut missing = 0;
+        if let Some(step) = step {
+            let period = self.period.map_or(step, |p| p.min(step));
+            self.period = Some(period);
+            // After a loss, a larger step means missing frames, each of at least one packet. Without a loss the sender
+            // has skipped them.
+            if open.damaged || frame.damaged {
+                missing = u64::try_from(step / period - 1).unwrap_or(0).min(self.lost);
+            }
+        }
+        self.lost = 0;
+        // With B frames, timestamps do not increase in decoding order.
+        self.last_ticks = Some(self.last_ticks.map_or(ticks, |last| last.max(ticks)));
+        let damaged = open.damaged || frame.damaged;
+        if !same {
+            // A new run does not reference frames of the previous one.
+            self.chain = DecodeChain::default();
+        }
+        let gap = open.after_gap || missing > 0;
+        if gap {
+            // The lost frames are assumed to be references, because their kind is unknown.
+            self.chain.next(FrameKind::P, false);
+        }
+        let kind = match picture_kind(self.format, &frame.bytes) {
+            Some(PictureKind::Intra) => FrameKind::I,
+            Some(PictureKind::Disposable) => FrameKind::B,
+            Some(PictureKind::Predicted) | None => FrameKind::P,
+        };
+        // A frame without bytes and without loss consists of unsupported packets.
+        let unsupported = frame.unsupported || frame.bytes.is_empty();
+        let fate = match self.chain.next(kind, !damaged && !unsupported) {
+            FrameFate::Lost if !damaged => FrameFate::Undecodable,
+            fate => fate,
+        };
+        self.update_key_frame_need(kind, fate, gap);
+        let (first, last) = (open.first, open.last);
+        let whole = fate == FrameFate::Ok;
+        self.frame_queue.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, whole, first, last }, fate, missing);
+    }
+
+    /// Updates whether a key frame is needed after this frame. `gap` is true if frames are missing before it, which may
+    /// be references.
+    fn update_key_frame_need(&mut self, kind: FrameKind, fate: FrameFate, gap: bool) {
+        let (since, before) = self.group;
+        let since = since.map(|since| since + 1);
+        self.group = if kind == FrameKind::I { (Some(0), since) } else { (since, before) };
+        match (kind, fate) {
+            (FrameKind::I, FrameFate::Ok) => (self.lacks, self.fresh) = (None, false),
+            (FrameKind::B, _) | (_, FrameFate::Ok | FrameFate::Late) if !gap => {}
+            _ => {
+                // If the present group is longer than the previous one, the time of the next key frame can't be
+                // predicted.
+                let left = self.group.1.zip(self.group.0).and_then(|(whole, since)| whole.checked_sub(since));
+                let left = left.filter(|left| *left > 0).map(i64::from);
+                let soon = left.zip(self.period).is_some_and(|(left, period)| left * period <= EXPECTED_SOON);
+                self.lacks = self.lacks.or((!soon).then_some(self.fresh));
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Whether a sender's RTP marker bits show the end of its frames.
+
+use steadycast_wire::payload::PictureKind;
+
+/// The reliability of a sender's marker bits. Some senders set none; some mark each packet, NAL unit or slice. A
+/// receiver must not rely on them (RFC 6184, section 5.1), so that a frame ends where the next timestamp starts. A
+/// marker ends it earlier only if two conditions hold: a marker was right for this kind of picture before, and a frame
+/// had unmarked packets before its last one. The second condition excludes senders that mark each packet but have sent
+/// frames of one packet only.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Markers {
+    /// Whether a marker was right for intra, predicted and disposable pictures.
+    pub(super) proved: [bool; 3],
+    /// Whether a frame of several packets had a marker only on its last one.
+    pub(super) sparing: bool,
+    /// Whether a marker was set within a frame.
+    pub(super) wrong: bool,
+    /// The timestamp of the last frame, if it was finished at its marker, and what this marker proves.
+    pub(super) early: Option<(u32, Proof)>,
+}
+
+/// The evidence of a marker, if the next packet belongs to another frame: the kind of picture, and whether unmarked
+/// packets preceded it.
+pub(super) type Proof = (Option<PictureKind>, bool);
+
+impl Markers {
+    /// Returns true if a marker at the last packet ends the frame. The kind may be unknown if the start of a damaged
+    /// frame is missing.
+    pub(super) fn end(&self, kind: Option<PictureKind>, damaged: bool) -> bool {
+        self.needed(kind) && self.sparing && (kind.is_some() || damaged)
+    }
+
+    /// Returns true if all frames of this kind so far ended with a marker.
+    pub(super) fn needed(&self, kind: Option<PictureKind>) -> bool {
+        !self.wrong && kind.map_or(self.proved.contains(&true), |kind| self.proved[kind as usize])
+    }
+
+    /// Notes that a marker was right.
+    pub(super) fn prove(&mut self, (kind, sparing): Proof) {
+        if let Some(kind) = kind {
+            self.proved[kind as usize] = true;
+            self.sparing |= sparing;
+        }
+    }
+
+    /// Handles the first packet of a frame with this timestamp. `next` is true if no packet is missing before it.
+    pub(super) fn on_frame(&mut self, timestamp: u32, next: bool) {
+        if let Some((before, proof)) = self.early.take() {
+            if before == timestamp {
+                self.wrong = true;
+            } else if next {
+                self.prove(proof);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_ends_a_frame_only_after_one_was_right_and_others_were_spared() {
+        let mut markers = Markers::default();
+        assert!(!markers.end(Some(PictureKind::Intra), false), "no marker has been right");
+        markers.prove((Some(PictureKind::Intra), false));
+        assert!(markers.needed(Some(PictureKind::Intra)) && !markers.end(Some(PictureKind::Intra), false));
+        markers.prove((Some(PictureKind::Intra), true));
+        assert!(markers.end(Some(PictureKind::Intra), false));
+        assert!(!markers.end(Some(PictureKind::Predicted), false), "another kind of picture");
+        assert!(markers.end(None, true) && !markers.end(None, false), "an unknown kind only of a damaged frame");
+    }
+
+    #[test]
+    fn a_frame_that_goes_on_after_its_marker_makes_markers_wrong() {
+        let early = Markers { early: Some((7, (Some(PictureKind::Intra), true))), ..Markers::default() };
+        for (timestamp, in_sequence, wrong, proved) in
+            [(7, true, true, false), (8, true, false, true), (8, false, false, false)]
+        {
+            let mut markers = early;
+            markers.on_frame(timestamp, in_sequence);
+            assert_eq!((markers.wrong, markers.proved.contains(&true)), (wrong, proved), "{timestamp} {in_sequence}");
+            assert!(!markers.end(Some(PictureKind::Intra), false) || proved);
+        }
+    }
+}
