@@ -1,74 +1,100 @@
 //! The C library: both halves of a rate controller at the sender, on per-packet feedback. It is for products in C, C++,
 //! Go, Swift or any language that calls C.
+//! Go, Swift or any language that calls C.
 //!
-//! It is [`steadycast_remote::Remote`] behind a handle. A product calls it for each packet that it sends and each
+//! It is [`steadycast_remote::Remote`] behind a handle, and [`steadycast_sender::MediaSender`], a sender's kit with a
+//! pacer, behind another. A product calls it for each packet that it sends and each
 //! report that arrives, and reads the rates for its encoder and its pacer. The library sends nothing, reads no clock,
 //! starts no thread and has no callbacks. Times are nanoseconds of one clock of the product; rates are bit/s of IP
+//! packets; sizes are bytes of IP packets. A handle may be used by one thread at a time.
 //! packets; sizes are bytes of IP packets. A handle may be used by one thread at a time.
 //!
 //! Each function rejects an invalid call (no handle, a struct of another size, a value out of range) with a code below
 //! zero, and changes nothing. A fault of the library ends the handle, not the program: every later call returns
 //! [`STEADYCAST_BROKEN`].
+//! [`STEADYCAST_BROKEN`].
 
 #![allow(unsafe_code, reason = "C hands over pointers: each use says what the caller promises")]
 
+mod sender;
 mod text;
+
+pub use sender::*;
 
 use std::ffi::{c_char, c_int};
 use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use steadycast_remote::{
-    Bounds, Bytes, Ecn, FrameEdge, Limit, MediaQueue, Need, Packet, PacketArrival, PacketResult, PeerTime, Rate,
-    Remote, Seed, Span, Stream, Time, Window,
+    Bounds, Bytes, Decision, Ecn, FrameEdge, Given, Limit, MediaQueue, Need, Packet, PacketArrival, PacketResult,
+    PeerTime, Rate, Remote, Seed, Span, Stream, Time, Window,
 };
 
-/// The version of this interface, which the program passes to `steadycast_new`. New functions and flags do not change
-/// it, so existing programs continue to work.
-pub const STEADYCAST_ABI: u32 = 1;
+/// The version of this interface, which the program passes to `steadycast_new`. A library takes programs of earlier
+/// versions: 2 has added the functions `steadycast_sender_…` to 1.
+/// versions: 2 has added the functions `steadycast_sender_…` to 1.
+pub const STEADYCAST_ABI: u32 = 2;
 
+/// The call has succeeded.
 /// The call has succeeded.
 pub const STEADYCAST_OK: c_int = 0;
 /// A handle or another required pointer is null.
+/// A handle or another required pointer is null.
 pub const STEADYCAST_NULL: c_int = -1;
+/// A fault of the library has ended this handle. Free it and continue without it.
 /// A fault of the library has ended this handle. Free it and continue without it.
 pub const STEADYCAST_BROKEN: c_int = -2;
 /// A struct's `size` is not the one of this version.
+/// A struct's `size` is not the one of this version.
 pub const STEADYCAST_SIZE: c_int = -3;
+/// A value is not valid for its field.
 /// A value is not valid for its field.
 pub const STEADYCAST_VALUE: c_int = -4;
 
 /// The packet number of an invalid call.
+/// The packet number of an invalid call.
 pub const STEADYCAST_NO_NUMBER: u64 = u64::MAX;
+/// An arrival time that is not in the feedback.
 /// An arrival time that is not in the feedback.
 pub const STEADYCAST_NO_TIME: i64 = i64::MIN;
 /// The packet had not arrived when the feedback was written.
+/// The packet had not arrived when the feedback was written.
 pub const STEADYCAST_MISSING: i64 = i64::MAX;
 /// An ECN field that is not in the feedback.
+/// An ECN field that is not in the feedback.
 pub const STEADYCAST_NO_ECN: i32 = -1;
+/// The wake time if no timer is needed.
 /// The wake time if no timer is needed.
 pub const STEADYCAST_NEVER: i64 = i64::MAX;
 
 /// Stream of `steadycast_sent_extra`: retransmissions of lost media packets (RFC 4588).
+/// Stream of `steadycast_sent_extra`: retransmissions of lost media packets (RFC 4588).
 pub const STEADYCAST_REPAIR: u32 = 1;
 /// Stream of `steadycast_sent_extra`: parity.
+/// Stream of `steadycast_sent_extra`: parity.
 pub const STEADYCAST_PARITY: u32 = 2;
+/// Stream of `steadycast_sent_extra`: packets without content, for a probe.
 /// Stream of `steadycast_sent_extra`: packets without content, for a probe.
 pub const STEADYCAST_PADDING: u32 = 3;
 
 /// Flag of `steadycast_sent`: the packet is the first of its frame.
+/// Flag of `steadycast_sent`: the packet is the first of its frame.
 pub const STEADYCAST_FRAME_FIRST: u32 = 1;
+/// Flag of `steadycast_sent`: the packet is the last of its frame.
 /// Flag of `steadycast_sent`: the packet is the last of its frame.
 pub const STEADYCAST_FRAME_LAST: u32 = 2;
 /// Flag of `steadycast_sent`: the queue is empty after the packet, so that the encoder limits the rate instead of the
+/// controller.
 /// controller.
 pub const STEADYCAST_DATA_LIMITED: u32 = 4;
 
 /// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet.
 /// Browsers leave out retransmissions in transport-wide feedback, and QUIC never acknowledges acknowledgements. No
 /// feedback is expected for it, and it is never lost.
+/// feedback is expected for it, and it is never lost.
 pub const STEADYCAST_UNCOVERED: u32 = 8;
 
+/// The handle of a controller.
 /// The handle of a controller.
 pub struct SteadycastRemote {
     remote: Remote,
@@ -77,118 +103,163 @@ pub struct SteadycastRemote {
 }
 
 /// The limits of a controller. `STEADYCAST_BOUNDS(floor, cap)` initializes them.
+/// The limits of a controller. `STEADYCAST_BOUNDS(floor, cap)` initializes them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastBounds {
     /// `sizeof(SteadycastBounds)`.
+    /// `sizeof(SteadycastBounds)`.
     pub size: usize,
+    /// The lower limit of the rate, in bit/s.
     /// The lower limit of the rate, in bit/s.
     pub floor_bps: u64,
     /// The upper limit of the rate, in bit/s.
+    /// The upper limit of the rate, in bit/s.
     pub cap_bps: u64,
+    /// The size of a full packet in bytes, including IP and UDP headers.
     /// The size of a full packet in bytes, including IP and UDP headers.
     pub packet_bytes: u32,
     /// The ECN field with which packets are sent: 0 none, 1 ECT(1), 2 ECT(0).
+    /// The ECN field with which packets are sent: 0 none, 1 ECT(1), 2 ECT(0).
     pub ecn: u32,
     /// 1 if the program sends the probes of `steadycast_probe`, otherwise 0.
+    /// 1 if the program sends the probes of `steadycast_probe`, otherwise 0.
     pub probes: u32,
+    /// The seed of the controller's random numbers.
     /// The seed of the controller's random numbers.
     pub seed: u64,
     /// 1 if `steadycast_sent` is only called with the feedback about a packet, not when it is sent, otherwise 0. With 1
     /// a controller with a window is rejected. For a program that was compiled without this field it is 0.
+    /// a controller with a window is rejected. For a program that was compiled without this field it is 0.
     pub late: u32,
     /// The longest interval between two feedback messages in ms; 0 if it is unknown. Above 100 a controller whose
+    /// window is clocked by acknowledgements is rejected.
     /// window is clocked by acknowledgements is rejected.
     pub interval_ms: u32,
 }
 
 /// The feedback about one packet.
+/// The feedback about one packet.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastFate {
     /// The packet's number, as returned by `steadycast_sent`.
+    /// The packet's number, as returned by `steadycast_sent`.
     pub number: u64,
     /// The arrival time on the receiver's clock, in ns. It is `STEADYCAST_MISSING` for a packet that has not arrived,
     /// and `STEADYCAST_NO_TIME` for an arrival without a known time.
+    /// and `STEADYCAST_NO_TIME` for an arrival without a known time.
     pub arrived_ns: i64,
+    /// The ECN field on arrival, 0 to 3, or `STEADYCAST_NO_ECN`.
     /// The ECN field on arrival, 0 to 3, or `STEADYCAST_NO_ECN`.
     pub ecn: i32,
 }
 
 /// A controller's decision, with its reason.
+/// A controller's decision, with its reason.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastDecision {
     /// `sizeof(SteadycastDecision)`, set by the caller.
+    /// `sizeof(SteadycastDecision)`, set by the caller.
     pub size: usize,
+    /// The target rate for the encoder, in bit/s of IP packets. Subtract the headers.
     /// The target rate for the encoder, in bit/s of IP packets. Subtract the headers.
     pub target_bps: u64,
     /// The pacing rate, in bit/s of IP packets.
+    /// The pacing rate, in bit/s of IP packets.
     pub pacing_bps: u64,
+    /// The number of IP bytes that may be sent before the next report; -1 if there is no limit.
     /// The number of IP bytes that may be sent before the next report; -1 if there is no limit.
     pub window_bytes: i64,
     /// What limits the rate: 0 the start, 1 the network, 2 the cap, 3 the floor.
+    /// What limits the rate: 0 the start, 1 the network, 2 the cap, 3 the floor.
     pub limit: u32,
+    /// The rule that set the rate, in English, truncated to the array and terminated by a NUL.
     /// The rule that set the rate, in English, truncated to the array and terminated by a NUL.
     pub why: [c_char; 64],
 }
 
 /// A burst that a controller requests. Its packets are sent at the probe's rate, queued media first and then padding.
+/// A burst that a controller requests. Its packets are sent at the probe's rate, queued media first and then padding.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastProbe {
     /// `sizeof(SteadycastProbe)`, set by the caller.
+    /// `sizeof(SteadycastProbe)`, set by the caller.
     pub size: usize,
+    /// The identifier of the probe. Each probe is sent once.
     /// The identifier of the probe. Each probe is sent once.
     pub id: u32,
     /// The minimum number of packets.
+    /// The minimum number of packets.
     pub packets: u32,
+    /// The minimum number of IP bytes.
     /// The minimum number of IP bytes.
     pub bytes: u64,
     /// The rate at which the packets are sent, in bit/s of IP packets.
+    /// The rate at which the packets are sent, in bit/s of IP packets.
     pub rate_bps: u64,
+    /// 1 if nothing is sent after the probe until the average is back at the pacing rate, otherwise 0.
     /// 1 if nothing is sent after the probe until the average is back at the pacing rate, otherwise 0.
     pub within: u32,
 }
 
+/// Converts a time from C. Times before 0 count as 0.
 /// Converts a time from C. Times before 0 count as 0.
 fn time(ns: i64) -> Time {
     Time::from_nanos(ns.max(0).unsigned_abs())
 }
 
 /// Converts a time for C.
+/// Converts a time for C.
 fn nanos(at: Time) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(STEADYCAST_NEVER)
 }
 
+/// A handle, which a panic ends.
+/// A handle, which a panic ends.
+trait Handle {
+    fn broken(&mut self) -> &mut bool;
+}
+
+impl Handle for SteadycastRemote {
+    fn broken(&mut self) -> &mut bool {
+        &mut self.broken
+    }
+}
+
+/// Runs a call on a handle. A panic ends the handle.
 /// Runs a call on a handle. A panic ends the handle.
 ///
 /// # Safety
-/// `handle` is null, or comes from `steadycast_new`, has not been freed, and no other thread uses it.
-unsafe fn with<T>(
-    handle: *mut SteadycastRemote,
-    wrong: impl FnOnce(c_int) -> T,
-    call: impl FnOnce(&mut SteadycastRemote) -> T,
-) -> T {
+/// `handle` is null, or comes from `steadycast_new` or `steadycast_sender_new`, has not been freed, and no other thread
+/// uses it.
+/// uses it.
+unsafe fn with<H: Handle, T>(handle: *mut H, wrong: impl FnOnce(c_int) -> T, call: impl FnOnce(&mut H) -> T) -> T {
+    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     let Some(handle) = (unsafe { handle.as_mut() }) else { return wrong(STEADYCAST_NULL) };
-    if handle.broken {
+    if *handle.broken() {
         return wrong(STEADYCAST_BROKEN);
     }
     catch_unwind(AssertUnwindSafe(|| call(handle))).unwrap_or_else(|_| {
-        handle.broken = true;
+        *handle.broken() = true;
         wrong(STEADYCAST_BROKEN)
     })
 }
 
 /// Creates a controller, by its name in `steadycast controllers`.
+/// Creates a controller, by its name in `steadycast controllers`.
 ///
 /// `abi` is `STEADYCAST_ABI`. `params` is a JSON object of parameters over the defaults, or null: `{"probes": false}`.
 /// On an error the function returns null and writes the problem and the remedy to `error`, which has `room` bytes,
 /// including the NUL.
+/// including the NUL.
 ///
 /// # Safety
 /// `controller`, `params` and `bounds` are null or point to what their types say, texts ended by a NUL; `error` is null
+/// or has `room` bytes.
 /// or has `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_new(
@@ -200,12 +271,14 @@ pub unsafe extern "C" fn steadycast_new(
     room: usize,
 ) -> *mut SteadycastRemote {
     // SAFETY: as the caller promises.
+    // SAFETY: as the caller promises.
     let (controller, params, bounds) = unsafe { (text::read(controller), text::read(params), read_bounds(bounds)) };
     let made = catch_unwind(AssertUnwindSafe(|| make(abi, controller, params, bounds)))
         .unwrap_or_else(|_| Err("a fault of the library; please report it".into()));
     match made {
         Ok(handle) => Box::into_raw(Box::new(handle)),
         Err(problem) => {
+            // SAFETY: as the caller promises.
             // SAFETY: as the caller promises.
             unsafe { text::write(&problem, error, room) };
             ptr::null_mut()
@@ -214,13 +287,16 @@ pub unsafe extern "C" fn steadycast_new(
 }
 
 /// Reads bounds of this version, or of the first version, which ended before `late`.
+/// Reads bounds of this version, or of the first version, which ended before `late`.
 ///
 /// # Safety
+/// `bounds` is null, or points to as many bytes as its first field says.
 /// `bounds` is null, or points to as many bytes as its first field says.
 unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBounds, String> {
     if bounds.is_null() {
         return Err("bounds: it is null; give STEADYCAST_BOUNDS(floor, cap)".into());
     }
+    // SAFETY: as the caller promises; the size is the first field.
     // SAFETY: as the caller promises; the size is the first field.
     let size = unsafe { bounds.cast::<usize>().read() };
     let (first, whole) = (offset_of!(SteadycastBounds, late), size_of::<SteadycastBounds>());
@@ -239,6 +315,7 @@ unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBound
         interval_ms: 0,
     };
     // SAFETY: the caller's bounds have `size` bytes, and `read` has as many or more.
+    // SAFETY: the caller's bounds have `size` bytes, and `read` has as many or more.
     unsafe { ptr::copy_nonoverlapping(bounds.cast::<u8>(), ptr::from_mut(&mut read).cast::<u8>(), size) };
     Ok(read)
 }
@@ -249,7 +326,24 @@ fn make(
     params: Result<Option<&str>, String>,
     bounds: Result<SteadycastBounds, String>,
 ) -> Result<SteadycastRemote, String> {
-    if abi != STEADYCAST_ABI {
+    let (controller, params, bounds) = bounds_from(abi, controller, params, bounds)?;
+    let remote = Remote::new(controller, &params, &bounds).map_err(|problem| problem.to_string())?;
+    Ok(SteadycastRemote { remote, packet: bounds.packet.get(), broken: false })
+}
+
+/// The name of a controller, its parameters, and its bounds.
+/// The name of a controller, its parameters, and its bounds.
+type Named<'a> = (&'a str, Vec<(String, Given)>, Bounds);
+
+/// Converts what a constructor gets from C.
+/// Converts what a constructor gets from C.
+fn bounds_from<'a>(
+    abi: u32,
+    controller: Result<Option<&'a str>, String>,
+    params: Result<Option<&str>, String>,
+    bounds: Result<SteadycastBounds, String>,
+) -> Result<Named<'a>, String> {
+    if abi == 0 || abi > STEADYCAST_ABI {
         return Err(format!(
             "abi: the program was made for version {abi}, this library has {STEADYCAST_ABI}; \
              compile it with this library's steadycast.h"
@@ -269,20 +363,22 @@ fn make(
     bounds.seed = Seed(given.seed);
     bounds.feedback.late = given.late != 0;
     bounds.feedback.interval = Span::millis(given.interval_ms.into());
-    let params = text::params(params?.unwrap_or("{}"))?;
-    let remote = Remote::new(controller, &params, &bounds).map_err(|problem| problem.to_string())?;
-    Ok(SteadycastRemote { remote, packet: given.packet_bytes.into(), broken: false })
+    Ok((controller, text::params(params?.unwrap_or("{}"))?, bounds))
 }
 
 /// Frees a controller. Null is permitted.
+/// Frees a controller. Null is permitted.
 ///
 /// # Safety
+/// `handle` is null, or comes from `steadycast_new` and is not used again.
 /// `handle` is null, or comes from `steadycast_new` and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_free(handle: *mut SteadycastRemote) {
     if !handle.is_null() {
         // SAFETY: it came from `Box::into_raw`, and is not used again.
+        // SAFETY: it came from `Box::into_raw`, and is not used again.
         let handle = unsafe { Box::from_raw(handle) };
+        // A panic in the destructor would otherwise end the program.
         // A panic in the destructor would otherwise end the program.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
     }
@@ -291,11 +387,14 @@ pub unsafe extern "C" fn steadycast_free(handle: *mut SteadycastRemote) {
 /// Records a media packet that is sent, or was sent, at `at_ns`. Returns its number; packets of all streams are
 /// numbered together, from 0. The low 16 bits of the number go into a transport-wide header extension. An invalid call
 /// returns `STEADYCAST_NO_NUMBER`.
+/// returns `STEADYCAST_NO_NUMBER`.
 ///
 /// A program that learns send times only from feedback calls this right before `steadycast_feedback`. `at_ns` is then
 /// the send time, even if it is earlier than the previous call.
+/// the send time, even if it is earlier than the previous call.
 ///
 /// # Safety
+/// As for `steadycast_decision`.
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sent(
@@ -312,13 +411,16 @@ pub unsafe extern "C" fn steadycast_sent(
         _ => own.remote.sent_uncovered(time(at_ns), Stream::Media, packet.size),
     };
     // SAFETY: as the caller promises.
+    // SAFETY: as the caller promises.
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
 }
 
 /// Records a packet of another stream that is sent: `stream` is `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or
 /// `STEADYCAST_PADDING`. Returns its number as `steadycast_sent` does.
+/// `STEADYCAST_PADDING`. Returns its number as `steadycast_sent` does.
 ///
 /// # Safety
+/// As for `steadycast_decision`.
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sent_extra(
@@ -340,14 +442,17 @@ pub unsafe extern "C" fn steadycast_sent_extra(
         true => own.remote.sent_uncovered(time(at_ns), stream, size),
     };
     // SAFETY: as the caller promises.
+    // SAFETY: as the caller promises.
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
 }
 
 /// Declares that no feedback will cover packet `number`: it is no longer in flight, and not lost. A fate that is
 /// reported nevertheless counts. There is no need to call this for packets that feedback has skipped. If the library
 /// may be older than this function, look the function up at run time (`dlsym`).
+/// may be older than this function, look the function up at run time (`dlsym`).
 ///
 /// # Safety
+/// As for `steadycast_decision`.
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_forget(handle: *mut SteadycastRemote, number: u64) -> c_int {
@@ -356,25 +461,31 @@ pub unsafe extern "C" fn steadycast_forget(handle: *mut SteadycastRemote, number
         STEADYCAST_OK
     };
     // SAFETY: as the caller promises.
+    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
 }
 
 /// Finds the newest packet whose number has these low 16 bits, for feedback that refers to packets in this way. Returns
 /// `STEADYCAST_NO_NUMBER` if it is not in the history.
+/// `STEADYCAST_NO_NUMBER` if it is not in the history.
 ///
 /// # Safety
+/// As for `steadycast_decision`.
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_number(handle: *mut SteadycastRemote, low: u16) -> u64 {
     let find = |own: &mut SteadycastRemote| own.remote.number(low).unwrap_or(STEADYCAST_NO_NUMBER);
+    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, find) }
 }
 
 /// Reports a change of the pacer's queue: `waiting_bytes` of frames are queued without headers, the oldest since
 /// `age_ns`. `frame_bytes` is the size of a frame that was just queued, or -1.
+/// `age_ns`. `frame_bytes` is the size of a frame that was just queued, or -1.
 ///
 /// # Safety
+/// As for `steadycast_decision`.
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_queued(
@@ -395,6 +506,7 @@ pub unsafe extern "C" fn steadycast_queued(
         STEADYCAST_OK
     };
     // SAFETY: as the caller promises.
+    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
 }
 
@@ -402,8 +514,10 @@ pub unsafe extern "C" fn steadycast_queued(
 /// fates of packets that were never sent, are ignored. A packet is lost if its fate is `STEADYCAST_MISSING`. A packet
 /// that is left out although later ones are covered has an unknown fate. If all packets of the feedback have the same
 /// arrival time, as with acknowledgements, the time is valid for the newest one only.
+/// arrival time, as with acknowledgements, the time is valid for the newest one only.
 ///
 /// # Safety
+/// As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
 /// As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_feedback(
@@ -412,20 +526,42 @@ pub unsafe extern "C" fn steadycast_feedback(
     fates: *const SteadycastFate,
     count: usize,
 ) -> c_int {
-    if fates.is_null() && count > 0 {
-        return STEADYCAST_NULL;
-    }
-    // SAFETY: as the caller promises; an empty slice needs no memory.
-    let fates = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(fates, count) } };
-    if fates.iter().any(|fate| !(STEADYCAST_NO_ECN..=3).contains(&fate.ecn)) {
-        return STEADYCAST_VALUE;
-    }
+    // SAFETY: as the caller promises.
+    // SAFETY: as the caller promises.
+    let fates = match unsafe { read_fates(fates, count) } {
+        Ok(fates) => fates,
+        Err(code) => return code,
+    };
     let tell = |own: &mut SteadycastRemote| {
         own.remote.feedback(time(at_ns), fates.iter().map(told));
         STEADYCAST_OK
     };
     // SAFETY: as the caller promises.
+    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
+}
+
+/// Reads fates.
+/// Reads fates.
+///
+/// # Errors
+/// The code of an invalid call.
+/// The code of an invalid call.
+///
+/// # Safety
+/// `fates` has `count` entries, or is null when `count` is 0.
+/// `fates` has `count` entries, or is null when `count` is 0.
+unsafe fn read_fates<'a>(fates: *const SteadycastFate, count: usize) -> Result<&'a [SteadycastFate], c_int> {
+    if fates.is_null() && count > 0 {
+        return Err(STEADYCAST_NULL);
+    }
+    // SAFETY: as the caller promises; an empty slice needs no memory.
+    // SAFETY: as the caller promises; an empty slice needs no memory.
+    let fates = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(fates, count) } };
+    match fates.iter().all(|fate| (STEADYCAST_NO_ECN..=3).contains(&fate.ecn)) {
+        true => Ok(fates),
+        false => Err(STEADYCAST_VALUE),
+    }
 }
 
 fn told(fate: &SteadycastFate) -> PacketResult {
@@ -436,19 +572,24 @@ fn told(fate: &SteadycastFate) -> PacketResult {
 }
 
 /// Returns the time of the next call of `steadycast_timer`; `STEADYCAST_NEVER` if none is needed.
+/// Returns the time of the next call of `steadycast_timer`; `STEADYCAST_NEVER` if none is needed.
 ///
 /// # Safety
+/// As for `steadycast_decision`.
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_wake(handle: *mut SteadycastRemote) -> i64 {
     let ask = |own: &mut SteadycastRemote| own.remote.wake().map_or(STEADYCAST_NEVER, |wake| nanos(wake.at));
     // SAFETY: as the caller promises.
+    // SAFETY: as the caller promises.
     unsafe { with(handle, |_| STEADYCAST_NEVER, ask) }
 }
 
 /// Handles timers at `now_ns`. A call before the time of `steadycast_wake` does nothing.
+/// Handles timers at `now_ns`. A call before the time of `steadycast_wake` does nothing.
 ///
 /// # Safety
+/// As for `steadycast_decision`.
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_timer(handle: *mut SteadycastRemote, now_ns: i64) -> c_int {
@@ -457,14 +598,17 @@ pub unsafe extern "C" fn steadycast_timer(handle: *mut SteadycastRemote, now_ns:
         STEADYCAST_OK
     };
     // SAFETY: as the caller promises.
+    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
 }
 
 /// Reads the current decision into `decision`, whose `size` the caller has set. Read it after each call that changes
 /// the state.
+/// the state.
 ///
 /// # Safety
 /// `handle` is null, or comes from `steadycast_new`, has not been freed, and no other thread uses it; `decision` is
+/// null or points to a struct of its type.
 /// null or points to a struct of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_decision(
@@ -472,41 +616,50 @@ pub unsafe extern "C" fn steadycast_decision(
     decision: *mut SteadycastDecision,
 ) -> c_int {
     // SAFETY: as the caller promises.
+    // SAFETY: as the caller promises.
     let Some(decision) = (unsafe { decision.as_mut() }) else { return STEADYCAST_NULL };
     if decision.size != size_of::<SteadycastDecision>() {
         return STEADYCAST_SIZE;
     }
-    let tell = |own: &mut SteadycastRemote| {
-        let wanted = own.remote.decision();
-        let window = wanted.window.map(|window| match window {
-            Window::Packets(packets) => u64::from(packets) * own.packet,
-            Window::Bytes(bytes) => bytes.get(),
-        });
-        decision.target_bps = wanted.target.as_bps();
-        decision.pacing_bps = wanted.pacing.as_bps();
-        decision.window_bytes = window.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
-        decision.limit = match wanted.limit {
-            Limit::Start => 0,
-            Limit::Network => 1,
-            Limit::Cap => 2,
-            Limit::Floor => 3,
-        };
-        let room = decision.why.len();
-        // SAFETY: the array has this room.
-        unsafe { text::write(&wanted.why.rule, decision.why.as_mut_ptr(), room) };
-        STEADYCAST_OK
-    };
+    let tell = |own: &mut SteadycastRemote| write_decision(decision, &own.remote.decision(), own.packet);
+    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
 }
 
+/// Writes a decision of a controller whose packets have `packet` bytes.
+/// Writes a decision of a controller whose packets have `packet` bytes.
+fn write_decision(decision: &mut SteadycastDecision, wanted: &Decision, packet: u64) -> c_int {
+    let window = wanted.window.map(|window| match window {
+        Window::Packets(packets) => u64::from(packets) * packet,
+        Window::Bytes(bytes) => bytes.get(),
+    });
+    decision.target_bps = wanted.target.as_bps();
+    decision.pacing_bps = wanted.pacing.as_bps();
+    decision.window_bytes = window.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
+    decision.limit = match wanted.limit {
+        Limit::Start => 0,
+        Limit::Network => 1,
+        Limit::Cap => 2,
+        Limit::Floor => 3,
+    };
+    let room = decision.why.len();
+    // SAFETY: the array has this room.
+    // SAFETY: the array has this room.
+    unsafe { text::write(&wanted.why.rule, decision.why.as_mut_ptr(), room) };
+    STEADYCAST_OK
+}
+
 /// Reads the probe that is to be sent into `probe`, whose `size` the caller has set. Returns 1 if there is one,
+/// otherwise 0.
 /// otherwise 0.
 ///
 /// # Safety
 /// As for `steadycast_decision`; `probe` is null or points to a struct of its type.
+/// As for `steadycast_decision`; `probe` is null or points to a struct of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_probe(handle: *mut SteadycastRemote, probe: *mut SteadycastProbe) -> c_int {
+    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     let Some(probe) = (unsafe { probe.as_mut() }) else { return STEADYCAST_NULL };
     if probe.size != size_of::<SteadycastProbe>() {
@@ -525,17 +678,21 @@ pub unsafe extern "C" fn steadycast_probe(handle: *mut SteadycastRemote, probe: 
         1
     };
     // SAFETY: as the caller promises.
+    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
 }
 
 /// Writes the names of the controllers for `steadycast_new` into `names`, one per line, terminated by a NUL and
 /// truncated to `room` bytes. Returns the number of bytes that the whole list needs.
+/// truncated to `room` bytes. Returns the number of bytes that the whole list needs.
 ///
 /// # Safety
+/// `names` is null or has `room` bytes.
 /// `names` is null or has `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_controllers(names: *mut c_char, room: usize) -> usize {
     let all = text::names();
+    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     unsafe { text::write(&all, names, room) };
     all.len() + 1
@@ -559,6 +716,7 @@ mod tests {
             interval_ms: 0,
         };
         let mut own = make(STEADYCAST_ABI, Ok(Some("tfrc")), Ok(None), Ok(bounds)).unwrap();
+        // SAFETY: the handle is of this frame.
         // SAFETY: the handle is of this frame.
         unsafe {
             assert_eq!(with(&mut own, |code| code, |_| panic!("a fault")), STEADYCAST_BROKEN);

@@ -11,8 +11,8 @@
 //! packets), [`Remote::sent`] allocates no memory. [`Remote::feedback`] allocates the contents of a half's own report,
 //! and room for packets of unknown fate if there are more of them than in any feedback before.
 //!
-//!
 //! # Example
+//!
 //! A greedy sender on a link of 2 Mb/s with 40 ms of round trip, whose receiver writes feedback every 50 ms:
 //!
 //! ```

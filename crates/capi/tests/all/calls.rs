@@ -227,3 +227,66 @@ proptest! {
         unsafe { steadycast_free(own) };
     }
 }
+
+#[test]
+fn a_wrong_call_of_a_sender_answers_a_code() {
+    let (none, good) = (ptr::null_mut(), bounds(100_000, 4_000_000));
+    let mut error = [0 as c_char; 256];
+    let settings = SteadycastSenderSettings {
+        size: size_of::<SteadycastSenderSettings>(),
+        format: STEADYCAST_RFC8888,
+        retransmissions_covered: 0,
+        padding: 0,
+        max_backlog_ms: 1_000,
+        credit_ms: 20,
+    };
+    let mut new = |abi, settings: &SteadycastSenderSettings| {
+        // SAFETY: all pointers are of this frame.
+        let made = unsafe {
+            let (name, params) = (c"steady".as_ptr(), ptr::null());
+            steadycast_sender_new(abi, name, params, &good, settings, error.as_mut_ptr(), error.len())
+        };
+        if made.is_null() { Err(text(&error)) } else { Ok(made) }
+    };
+    assert!(new(STEADYCAST_ABI + 1, &settings).unwrap_err().contains("version 3"));
+    assert!(new(2, &SteadycastSenderSettings { size: 8, ..settings }).unwrap_err().contains("its size is 8"));
+    assert!(new(2, &SteadycastSenderSettings { format: 9, ..settings }).unwrap_err().contains("format: 9"));
+    let sender = new(2, &settings).unwrap();
+    let size = size_of::<SteadycastStream>();
+    let (kind, ssrc) = (STEADYCAST_VIDEO, 1);
+    let video = SteadycastStream { size, kind, ssrc, retransmission: 1, uncovered: 0, least_bps: 0, most_bps: 0 };
+    let packet = SteadycastPacket { id: 7, size_bytes: 1_000, flags: 3, seq: 1 };
+    let mut output = SteadycastOutput {
+        size: size_of::<SteadycastOutput>(),
+        id: 0,
+        number: 0,
+        at_ns: 0,
+        stream: 0,
+        kind: 0,
+        seq: 0,
+    };
+    let junk = [0_u8; 7];
+    // SAFETY: the handle is freed at the end, and all else is of this frame.
+    unsafe {
+        assert_eq!(steadycast_sender_stream(none, &video), STEADYCAST_NULL);
+        assert_eq!(steadycast_sender_stream(sender, &SteadycastStream { kind: 0, ..video }), STEADYCAST_VALUE);
+        assert_eq!(steadycast_sender_stream(sender, &SteadycastStream { size: 3, ..video }), STEADYCAST_SIZE);
+        assert_eq!(steadycast_sender_push(sender, 0, 0, &packet), 0, "there is no stream");
+        assert_eq!(steadycast_sender_stream(sender, &video), 0);
+        assert_eq!(steadycast_sender_push(sender, 0, 0, ptr::null()), STEADYCAST_NULL);
+        assert_eq!(steadycast_sender_push(sender, 0, 0, &packet), 1);
+        assert_eq!(steadycast_sender_frame(sender, 0, 0, 0), STEADYCAST_VALUE);
+        assert_eq!(steadycast_sender_poll(sender, 0, ptr::null_mut()), STEADYCAST_NULL);
+        assert_eq!(steadycast_sender_poll(sender, 0, &mut output), STEADYCAST_SEND);
+        assert_eq!((output.id, output.number, output.kind), (7, 0, 0));
+        assert_eq!(steadycast_sender_poll(sender, 0, &mut output), STEADYCAST_WAIT);
+        assert_eq!(steadycast_sender_rtcp(sender, 0, junk.as_ptr(), junk.len()), STEADYCAST_VALUE);
+        assert_eq!(steadycast_sender_sent_as(sender, 0, 9, 0, 0), STEADYCAST_VALUE);
+        assert_eq!(steadycast_sender_sent_as(sender, 0, STEADYCAST_NAME_OWN, 0, 5), STEADYCAST_OK);
+        assert_eq!(steadycast_sender_number(sender, STEADYCAST_NAME_OWN, 0, 5), 0);
+        assert_eq!(steadycast_sender_number(sender, STEADYCAST_NAME_OWN, 0, 6), STEADYCAST_NO_NUMBER);
+        assert_eq!(steadycast_sender_feedback(sender, 0, ptr::null(), 1), STEADYCAST_NULL);
+        steadycast_sender_free(sender);
+        steadycast_sender_free(none);
+    }
+}

@@ -2,7 +2,10 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use steadycast_remote::{Bounds, Bytes, FrameEdge, Packet, PacketResult, PeerTime, Rate, Remote, Time};
+use steadycast_remote::{Bounds, Bytes, FrameEdge, Packet, PacketResult, PeerTime, Rate, Remote, Stream, Time};
+use steadycast_sender::{
+    Departure, FrameRole, MediaPacket, MediaSender, MediaSettings, Output, RepairSettings, StreamSettings,
+};
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 const MS: u64 = 1_000_000;
@@ -98,6 +101,84 @@ fn link_in_rust(controller: &str) -> String {
     }
 }
 
+/// What examples/sender.c prints, from the Rust library.
+fn sender_in_rust(controller: &str) -> String {
+    let settings = MediaSettings::new(Bounds::new(Rate::kbps(100), Rate::mbps(10)));
+    let mut sender = MediaSender::new(controller, &[], settings).unwrap();
+    let audio = sender.add_stream(StreamSettings::audio(2, Rate::kbps(40)));
+    let mut video = StreamSettings::video(1);
+    video.retransmission = Some(RepairSettings::default());
+    let video = sender.add_stream(video);
+    let packet =
+        |size, seq, first, last| MediaPacket { id: 0, size: Bytes::new(size), edge: FrameEdge { first, last }, seq };
+    let size_of = |left: &Departure| if left.stream == audio { 100 } else { 1_200 };
+    let (mut sent, mut seqs, mut idle, mut carried) = (VecDeque::new(), [0_u16; 2], 0, 0);
+    let (mut lines, mut count) = (String::new(), 0);
+    for ms in 0..30_000 {
+        let (now, at) = (ms * MS, Time::from_nanos(ms * MS));
+        if ms % 20 == 0 {
+            sender.push(at, audio, &packet(100, seqs[0], true, true));
+            seqs[0] = seqs[0].wrapping_add(1);
+            let plan = sender.encoder(at, video);
+            let role = if plan.key_frame { FrameRole::Key } else { FrameRole::Reference };
+            if !plan.skip && sender.frame(at, video, role) {
+                let bytes = plan.rate.as_bps() / 400 + 60;
+                let packets = bytes.div_ceil(1_200);
+                for n in 0..packets {
+                    sender.push(at, video, &packet(bytes / packets, seqs[1], n == 0, n + 1 == packets));
+                    seqs[1] = seqs[1].wrapping_add(1);
+                }
+            }
+        }
+        loop {
+            match sender.poll(at) {
+                Output::Send(left) => {
+                    idle = idle.max(now) + size_of(&left) * 4_000;
+                    sent.push_back((left, (count % 100 != 99).then_some(idle + 25 * MS)));
+                    count += 1;
+                }
+                Output::Dropped(..) => {}
+                Output::Wait(_) => break,
+            }
+        }
+        if ms % 50 == 0 {
+            let (mut fates, mut lost) = (Vec::new(), Vec::new());
+            let limit = now as i64 - 25 * MS as i64;
+            while let Some((left, arrives)) =
+                sent.pop_front_if(|(_, arrives)| arrives.map_or(0, |arrives| arrives as i64) <= limit)
+            {
+                let number = left.number;
+                if left.kind == Stream::Media {
+                    let peer = |at: u64| PeerTime::from_nanos(at as i64);
+                    fates.push(arrives.map_or(PacketResult::missing(number), |at| PacketResult::at(number, peer(at))));
+                    carried += arrives.map_or(0, |_| size_of(&left));
+                }
+                lost.extend(arrives.is_none().then_some(left));
+            }
+            lost.iter().for_each(|left| {
+                sender.resend(at, left.stream, left.seq);
+            });
+            sender.feedback(at, fates);
+        }
+        if ms % 1_000 == 0 {
+            let decision = sender.decision();
+            writeln!(lines, "{} {carried} {}", decision.target.as_bps(), decision.why.rule).unwrap();
+        }
+    }
+    lines
+}
+
+#[test]
+fn a_sender_in_c_sends_what_the_rust_library_sends() {
+    let program = compiled("cc", &["-std=c11"], "examples/sender.c", "sender");
+    for controller in ["tfrc", "steady", "gcc"] {
+        let lines = said(&program, controller);
+        assert_eq!(lines, sender_in_rust(controller), "{controller}");
+        let carried: u64 = lines.lines().last().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        assert!(carried > 1_000_000, "{controller}: {carried} bytes in 30 s");
+    }
+}
+
 #[test]
 fn a_program_in_c_gets_the_decisions_of_the_rust_library() {
     let program = compiled("cc", &["-std=c11"], "examples/link.c", "link");
@@ -116,6 +197,8 @@ const SANITIZED: &[&str] = &["-std=c11", "-g", "-fsanitize=address,undefined", "
 fn no_call_reads_or_writes_what_is_not_its_own_or_leaves_memory_behind() {
     let link = compiled("cc", SANITIZED, "examples/link.c", "link-sanitized");
     assert_eq!(said(&link, "steady"), link_in_rust("steady"));
+    let sender = compiled("cc", SANITIZED, "examples/sender.c", "sender-sanitized");
+    assert_eq!(said(&sender, "steady"), sender_in_rust("steady"));
     let hostile = compiled("cc", SANITIZED, "tests/hostile.c", "hostile");
     assert_eq!(said(&hostile, ""), "");
     // What the sanitizer is there for it does find.
@@ -182,7 +265,8 @@ fn functions(text: &str, begin: &str) -> Vec<(String, usize)> {
 
 #[test]
 fn the_header_declares_each_function_with_as_many_values() {
-    let source = std::fs::read_to_string(Path::new(HERE).join("src/lib.rs")).unwrap();
+    let read = |file| std::fs::read_to_string(Path::new(HERE).join(file)).unwrap();
+    let source = read("src/lib.rs") + &read("src/sender.rs");
     let header = std::fs::read_to_string(Path::new(HERE).join("include/steadycast.h")).unwrap();
     let code: String =
         header.lines().filter(|line| !line.trim_start().starts_with("//")).fold(String::new(), |all, line| all + line);
