@@ -28,7 +28,8 @@ pub(crate) unsafe fn write(text: &str, to: *mut c_char, room: usize) {
     if to.is_null() || room == 0 {
         return;
     }
-    let cut = &text[..text.floor_char_boundary(room - 1)];
+    let end = (0..=text.len().min(room - 1)).rfind(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let cut = &text[..end];
     // SAFETY: the bytes and the NUL have room, as the caller promises.
     unsafe {
         to.cast::<u8>().copy_from_nonoverlapping(cut.as_ptr(), cut.len());

@@ -57,32 +57,32 @@ columns! {
     /// Columns of `rates`: per interval of the record, the data that each flow's source sent and that each receiver
     /// received.
     rates {
-        T: Real = "t_s", Seconds, "The interval's begin.";
+        T: Real = "t_s", Seconds, "The start of the interval.";
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The source's or the receiver's node.";
-        THROUGHPUT: Real = "throughput_bps", Rate, "Sent by the source, or arrived at the receiver, in bits of IP \
+        THROUGHPUT: Real = "throughput_bps", Rate, "The rate sent by the source, or received by the receiver, in bits of IP \
             packets per second.";
         LOSS: Real = "loss_frac", Share, "The share of the packets expected that did not arrive; null at sources and \
             for TCP.";
-        DELAY: Real = "delay_ms", Millis, "Mean one-way delay of what arrived; null at sources.";
+        DELAY: Real = "delay_ms", Millis, "Mean one-way delay of the packets that arrived; null at sources.";
         TARGET: Real = "target_bps", Rate, "The controller's target at the interval's end; at sources of videos.";
         PACING: Real = "pacing_bps", Rate, "The pacing rate at the interval's end; at sources of videos.";
-        BUFFER: Real = "buffer_bytes", Bytes, "What is in the play-out buffer at the interval's end, where there is \
+        BUFFER: Real = "buffer_bytes", Bytes, "Bytes in the play-out buffer at the interval's end, where there is \
             one.";
         PLAYOUT: Real = "playout_ms", Millis, "The play-out delay at the interval's end; null where frames are \
             waited for.";
     }
     /// Columns of `decisions`: the decisions of each controller and the reports of each receiver, with their reasons.
     decisions {
-        T: Real = "t_s", Seconds, "When.";
+        T: Real = "t_s", Seconds, "The time of the row.";
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The source's or the receiver's node.";
-        RULE: Text = "rule", Text, "The controller's own reason.";
+        RULE: Text = "rule", Text, "The controller's rule for the decision.";
         TARGET: Real = "target_bps", Rate, "The target; at receivers the rate that they report.";
         PACING: Real = "pacing_bps", Rate, "The pacing rate; null at receivers.";
-        LOSS: Real = "loss", Share, "The loss that the decision rests on, as the controller counts it.";
-        RTT: Real = "rtt_ms", Millis, "The round-trip time that the decision rests on.";
-        LIMIT: Text = "limit", Text, "What holds the rate: start, network, encoder, cap or floor; null at receivers.";
+        LOSS: Real = "loss", Share, "The loss on which the decision is based, as the controller counts it.";
+        RTT: Real = "rtt_ms", Millis, "The round-trip time on which the decision is based.";
+        LIMIT: Text = "limit", Text, "The limit of the rate: start, network, encoder, cap or floor; null at receivers.";
         BY: Text = "by", Text, "The receiver whose report led to the decision.";
     }
     /// Columns of `frames`: the outcome of each frame at each receiver.
@@ -92,17 +92,17 @@ columns! {
         FRAME: Whole = "frame", Count, "The frame's number, in the order of coding.";
         DISPLAY: Whole = "display", Count, "Its place in the order of display.";
         CLIP: Whole = "clip_frame", Count, "The clip's picture that it shows.";
-        PTS: Real = "pts_s", Seconds, "When its picture was taken.";
+        PTS: Real = "pts_s", Seconds, "The capture time of its picture.";
         KIND: Text = "kind", Text, "I, P or B.";
         Q: Whole = "q", Number, "Its quantizer.";
         SIZE: Whole = "size_bytes", Bytes, "Its encoded size.";
-        READY: Real = "ready_s", Seconds, "When it was encoded.";
-        SENT: Real = "sent_s", Seconds, "When its first packet left.";
-        FIRST: Real = "first_s", Seconds, "When its first packet arrived.";
-        ARRIVED: Real = "arrived_s", Seconds, "When its last packet arrived.";
-        DELAY: Real = "delay_ms", Millis, "From being encoded to the arrival of its last packet.";
-        DUE: Real = "due_s", Seconds, "When it had to be whole, by the play-out delay of that time; null where \
-            frames are waited for.";
+        READY: Real = "ready_s", Seconds, "The time at which it was encoded.";
+        SENT: Real = "sent_s", Seconds, "The departure of its first packet.";
+        FIRST: Real = "first_s", Seconds, "The arrival of its first packet.";
+        ARRIVED: Real = "arrived_s", Seconds, "The arrival of its last packet.";
+        DELAY: Real = "delay_ms", Millis, "The time from its encoding to the arrival of its last packet.";
+        DUE: Real = "due_s", Seconds, "The time by which it had to be complete, by the play-out delay of that \
+            time; null if frames are waited for.";
         FATE: Text = "fate", Text, "ok, lost, late or undecodable.";
     }
     /// Columns of `missing`: which bytes of damaged frames did not arrive.
@@ -111,24 +111,24 @@ columns! {
         NODE: Text = "node", Text, "The receiver's node.";
         FRAME: Whole = "frame", Count, "The frame's number.";
         OFFSET: Whole = "offset", Bytes, "The first byte that is missing.";
-        LEN: Whole = "len", Bytes, "How many bytes are missing from there on.";
+        LEN: Whole = "len", Bytes, "The number of missing bytes.";
     }
     /// Columns of `links`: load, queue and drops of each direction of a link per interval of the record.
     links {
-        T: Real = "t_s", Seconds, "The interval's begin.";
+        T: Real = "t_s", Seconds, "The start of the interval.";
         LINK: Text = "link", Text, "The link's name.";
         DIRECTION: Text = "direction", Text, "forward or back.";
-        THROUGHPUT: Real = "throughput_bps", Rate, "What the transmitter sent, in bits of IP packets per second.";
-        CAPACITY: Real = "capacity_bps", Rate, "What the transmitter could have sent; null without a rate.";
+        THROUGHPUT: Real = "throughput_bps", Rate, "The sent rate of the transmitter in bits of IP packets per second.";
+        CAPACITY: Real = "capacity_bps", Rate, "The capacity of the transmitter; null without a rate.";
         UTILISATION: Real = "utilisation_frac", Share, "Throughput as a share of the capacity; null without a rate, \
             or while the capacity is 0.";
-        WAIT: Real = "queue_ms", Millis, "How long the packet offered last has to wait.";
-        QUEUED: Whole = "queue_packets", Count, "Packets that wait at the interval's end.";
+        WAIT: Real = "queue_ms", Millis, "The queueing delay of the packet offered last.";
+        QUEUED: Whole = "queue_packets", Count, "Packets in the queue at the interval's end.";
         DROPPED: Whole = "dropped_packets", Count, "Packets dropped in the interval.";
     }
     /// Columns of `tcp`: window, threshold and round-trip time of each TCP per interval of the record.
     tcp {
-        T: Real = "t_s", Seconds, "The interval's begin.";
+        T: Real = "t_s", Seconds, "The start of the interval.";
         FLOW: Text = "flow", Text, "The flow's name.";
         CWND: Real = "cwnd_packets", Number, "Congestion window in packets, at the interval's end.";
         SSTHRESH: Real = "ssthresh_packets", Number, "Slow-start threshold in packets; null while it is infinite.";
@@ -136,19 +136,19 @@ columns! {
     }
     /// Columns of `moves`: the changes of a simulcast's receivers between groups.
     moves {
-        T: Real = "t_s", Seconds, "When.";
+        T: Real = "t_s", Seconds, "The time of the row.";
         SIMULCAST: Text = "simulcast", Text, "The simulcast's name.";
         RECEIVER: Text = "receiver", Text, "The receiver's node.";
         FROM: Text = "from", Text, "The group that it left.";
         TO: Text = "to", Text, "The group that it joined.";
-        OWN: Real = "own_bps", Rate, "The rate that it could have taken; null where nothing bounds it.";
+        OWN: Real = "own_bps", Rate, "The receiver's available rate; null if it is unlimited.";
         AGAINST: Real = "against_bps", Rate, "The rate that it was compared with.";
         WHY: Text = "why", Text, "The rule.";
     }
     /// Columns of `packets`: the packets of the flows that the scenario records individually.
     packets {
-        T: Real = "t_s", Seconds, "When it left or arrived.";
-        DIR: Text = "dir", Text, "s where it was sent, r where it was received.";
+        T: Real = "t_s", Seconds, "Its departure or arrival.";
+        DIR: Text = "dir", Text, "s at the sender, r at the receiver.";
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The node.";
         SEQ: Whole = "seq", Count, "Its number in the flow; of TCP its sequence number in packets.";
@@ -156,32 +156,31 @@ columns! {
         FRAME: Whole = "frame", Count, "The frame that it belongs to; −1 for none.";
         KIND: Text = "ftype", Text, "The frame's kind: I, P or B.";
         Q: Whole = "q", Number, "The frame's quantizer; −1 for none.";
-        ECN: Whole = "ecn", Number, "3 where it was marked on the way (CE), otherwise 0.";
-        DELAY: Real = "owd_ms", Millis, "One-way delay; null where it was sent.";
+        ECN: Whole = "ecn", Number, "3 if a queue marked it (CE), otherwise 0.";
+        DELAY: Real = "owd_ms", Millis, "One-way delay; null at the sender.";
     }
     /// Columns of `wire`: in the emulated world, each datagram from and to the recorded hosts, including those of other
     /// programs. A row for each arrival, and one for each datagram that did not arrive.
     wire {
-        NUMBER: Whole = "number", Count, "How many datagrams had been sent before it in the network; its copies have \
-            the same.";
-        SENT: Real = "sent_s", Seconds, "When it left its host.";
-        ARRIVED: Real = "arrived_s", Seconds, "When the links delivered it; null where it was lost, or still under way \
-            at the end.";
-        COPY: Whole = "copy", Count, "0; of what a link delivers again to the same host 1, 2 and so on.";
+        NUMBER: Whole = "number", Count, "The number of datagrams sent before it in the network; duplicates have the \
+            same number.";
+        SENT: Real = "sent_s", Seconds, "Its departure from the host.";
+        ARRIVED: Real = "arrived_s", Seconds, "Its delivery by the links; null if it was lost, or in flight at the end.";
+        COPY: Whole = "copy", Count, "0; duplicates that a link delivers to the same host have 1, 2 and so on.";
         FROM: Text = "from", Text, "The host that sent it.";
-        TO: Text = "to", Text, "The host that it reached, or was meant for; a group's address where no member got it.";
+        TO: Text = "to", Text, "The host that it reached, or its destination; a group's address if no member received it.";
         PROTOCOL: Whole = "protocol", Number, "Its IP protocol: 6 is TCP, 17 UDP.";
         FROM_PORT: Whole = "from_port", Number, "Its source port, of UDP and TCP.";
         TO_PORT: Whole = "to_port", Number, "Its destination port, of UDP and TCP.";
         BYTES: Whole = "bytes", Bytes, "Its IP size.";
         ECN_SENT: Whole = "ecn_sent", Number, "Its ECN field when it left, 0 to 3.";
         ECN_ARRIVED: Whole = "ecn_arrived", Number, "Its ECN field when it arrived, 0 to 3.";
-        SSRC: Whole = "ssrc", Number, "RTP's source; this and what follows are null where the datagram is not RTP's.";
+        SSRC: Whole = "ssrc", Number, "RTP's SSRC; this and the following columns are null if the datagram is not RTP.";
         PT: Whole = "pt", Number, "RTP's payload type.";
         SEQ: Whole = "seq", Number, "RTP's sequence number.";
         RTP_TS: Whole = "rtp_ts", Number, "RTP's time stamp.";
         MARKER: Whole = "marker", Number, "RTP's marker, 0 or 1.";
-        HEAD: Whole = "head", Number, "The first four bytes of RTP's payload, as one number; null where it is shorter.";
+        HEAD: Whole = "head", Number, "The first four bytes of RTP's payload, as one number; null if it is shorter.";
     }
 }
 
@@ -197,15 +196,15 @@ const fn listed() -> [Column; LISTED] {
         "psnr_y_db",
         Unit::Decibels,
         Kind::Real,
-        "PSNR of the luminance of what its slot shows, against the original.",
+        "PSNR of the luminance of the picture shown in its slot, against the original.",
     ); LISTED];
     let mut n = 0;
     while n < WRITTEN.len() {
         all[n] = WRITTEN[n];
         n += 1;
     }
-    all[n + 1] = measured("ssim", Unit::Number, Kind::Real, "SSIM of what its slot shows.");
-    all[n + 2] = measured("mos", Unit::Opinion, Kind::Whole, "The opinion class of what its slot shows.");
+    all[n + 1] = measured("ssim", Unit::Number, Kind::Real, "SSIM of the picture shown in its slot.");
+    all[n + 2] = measured("mos", Unit::Opinion, Kind::Whole, "The opinion class of the picture shown in its slot.");
     all
 }
 

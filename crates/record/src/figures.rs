@@ -37,418 +37,358 @@ figures! {
     run = Run {
         FORMAT = figure("format", Count, "The version of this format.");
         SCENARIO_NAME = figure("scenario.name", Text, "The scenario's name.");
-        SCENARIO_SEED = figure("scenario.seed", Count, "The seed from which all chance of the run is drawn.");
-        SCENARIO_SHA256 = figure("scenario.sha256", Text, "SHA-256 of the scenario's text and of what was set on the \
+        SCENARIO_SEED = figure("scenario.seed", Count, "The seed of all random numbers of the run.");
+        SCENARIO_SHA256 = figure("scenario.sha256", Text, "SHA-256 of the scenario's text and of the keys set on the \
             command line.");
         PROGRAM_VERSION = figure("program.version", Text, "The program's version.");
         PROGRAM_COMMIT = figure("program.commit", Text, "The commit of the checkout that the program ran from.");
         WORLD = figure("world", Text, "The world of the run: simulated, emulated or live.");
         COMPLETE = figure("complete", Flag, "Whether the run reached its end.");
-        WARNINGS = figure("warnings", List, "Texts: what a reader has to know before using the numbers.");
-        FROM = figure("from_s", Seconds, "The end of the warm-up, from which on means are taken.");
-        TO = figure("to_s", Seconds, "How far the run came.");
-        RECORD_SHA256 = figure("record_sha256", Text, "SHA-256 over all times, packets, decisions and fates of \
+        WARNINGS = figure("warnings", List, "Warnings that a reader has to know before using the numbers, as texts.");
+        FROM = figure("from_s", Seconds, "The end of the warm-up, at which means begin.");
+        TO = figure("to_s", Seconds, "The time that the run reached.");
+        RECORD_SHA256 = figure("record_sha256", Text, "SHA-256 over all times, packets, decisions and outcomes of \
             frames.");
         FLOWS = figure("flows", List, "The flows, in the scenario's order.");
         LINKS = figure("links", List, "The directions of links that were offered a packet.");
         SIMULCASTS = figure("simulcasts", List, "The simulcasts.").when(When::Simulcast);
-        INVARIANTS = figure("invariants", List, "Promises of the program that the run has checked.");
+        INVARIANTS = figure("invariants", List, "Invariants of the program that the run has checked.");
         EXPECT = figure("expect", List, "The scenario's expectations.");
         JAIN = figure("fairness.jain", Number, "Jain's index of fairness of the throughputs of videos and TCP: from \
-            1/n (one flow of n has \
-            all) to 1 (all have the same). Flows whose source paused are not among them; null where fewer than two \
-            are left.").higher().shown("Jain index", &[(Compare, ""), (Runs, "")]);
+            1/n (one flow of n has all) to 1 (all have the same). Flows whose source paused are excluded; null if \
+            fewer than two flows are left.").higher().shown("Jain index", &[(Compare, ""), (Runs, "")]);
         JAIN_1S_MEAN = figure("fairness.jain_1s.mean", Number, "The mean of Jain's index in each second after the \
-            warm-up, over the flows that were \
-            active throughout the second, where these are two or more.").higher();
-        JAIN_1S_P05 = figure("fairness.jain_1s.p05", Number, "Jain's index that 5 % of the seconds are \
-            below.").higher();
-        TRUSTWORTHY = figure("emulation.trustworthy", Flag, "Whether the machine kept the time well enough to \
-            believe the \
-            numbers.").when(When::Emulated);
-        RELEASED_PACKETS = figure("emulation.released_packets", Count, "Packets that the emulated links let \
-            go.").when(When::Emulated);
-        LATE_FRAC = figure("emulation.late_frac", Share, "The share of the released packets that left more than 1 ms \
-            late.")
-            .when(When::Emulated).lower();
-        LATENESS = spread("emulation.lateness_ms", "How late packets left the links.").when(When::Emulated).lower();
-        ENDS_LATENESS = spread("emulation.ends_lateness_ms", "How late the ends of flows were \
-            called.").when(When::Emulated).lower();
-        ENDS_LATENESS_LAST = spread("emulation.ends_lateness_last_ms", "How late the ends of flows were called in \
-            the last 5 % of the \
-            run.").when(When::Emulated).lower();
-        REFUSED_PACKETS = figure("emulation.refused_packets", Count, "Packets that a host's device did not take.")
-            .when(When::Emulated).lower();
-        ASTRAY_PACKETS = figure("emulation.astray_packets", Count, "Packets to addresses that no host of the \
-            scenario has.")
+            warm-up, over the flows that were active throughout the second, if there were at least two.").higher();
+        JAIN_1S_P05 = figure("fairness.jain_1s.p05", Number, "The 5th percentile of Jain's index in each second.")
+            .higher();
+        TRUSTWORTHY = figure("emulation.trustworthy", Flag, "Whether the machine kept its timers accurately enough for \
+            valid numbers.").when(When::Emulated);
+        RELEASED_PACKETS = figure("emulation.released_packets", Count, "Packets that left the emulated links.")
             .when(When::Emulated);
+        LATE_FRAC = figure("emulation.late_frac", Share, "The share of the released packets that left more than 1 ms \
+            late.").when(When::Emulated).lower();
+        LATENESS = spread("emulation.lateness_ms", "The lateness with which packets left the links.")
+            .when(When::Emulated).lower();
+        ENDS_LATENESS = spread("emulation.ends_lateness_ms", "The lateness of timers of the flows' endpoints.")
+            .when(When::Emulated).lower();
+        ENDS_LATENESS_LAST = spread("emulation.ends_lateness_last_ms", "The lateness of timers of the flows' endpoints \
+            in the last 5 % of the run.").when(When::Emulated).lower();
+        REFUSED_PACKETS = figure("emulation.refused_packets", Count, "Packets that a host's device refused.")
+            .when(When::Emulated).lower();
+        ASTRAY_PACKETS = figure("emulation.astray_packets", Count, "Packets to addresses that no host of the scenario \
+            has.").when(When::Emulated);
     }
     /// Figures of a flow.
     flow = Flow {
         NAME = figure("name", Text, "The flow's name.");
         KIND = figure("kind", Text, "The kind of the flow: video, tcp, cbr or onoff.");
-        CONTROLLER = figure("controller", Text, "The controller that steers the video.").when(When::Video);
+        CONTROLLER = figure("controller", Text, "The video's rate controller.").when(When::Video);
         MODE = figure("mode", Text, "The mode of the controller: paper or repaired.").when(When::Video);
         CONGESTION = figure("congestion", Text, "TCP's congestion control.").when(When::Tcp);
         ENCODED_CODEC = figure("encoded.codec", Text, "The codec of the video's pictures.").when(When::Pictures);
-        ENCODED_WIDTH = figure("encoded.width", Count, "The width of the encoded pictures, in samples: of a clip its \
-            own, upright and with square samples, unless encode.size asks for another or it is bounded \
-            (\"auto\").").when(When::Pictures);
-        ENCODED_HEIGHT = figure("encoded.height", Count, "The height of the encoded pictures, in \
-            samples.").when(When::Pictures);
-        ENCODED_FPS = figure("encoded.fps", Number, "Encoded pictures per second: of a clip its own, unless \
-            encode.fps asks for another.").when(When::Pictures);
-        THROUGHPUT = figure("throughput_bps", Rate, "What arrived, in bits of IP packets per second, each packet \
-            counted once, from the \
-            flow's start to its stop; the mean over its receivers. 1 Mb/s is 1 000 000 bits per second.")
-            .higher().shown("throughput", &[(Terminal, ""), (Flows, ""), (Compare, "")]);
-        FAIR_SHARE = figure("fair_share_bps", Rate, "The max–min share: what the flow would get if, at each time, \
-            every link \
-            divided what it can carry evenly among those who are there and want more; the mean over the time in which \
-            the flow competes (competing_s). Of a flow that never competes it is the mean over the time in which the \
-            flow is there. \
-            What a link can carry follows events, traces, policers and outages. A flow is there between start \
-            and stop, and while \
-            it has something to send. Nobody wants more than it sends at by its settings, nor a video more than its \
-            encoder's best \
-            quality needs: in a second in which its encoder or its cap held its rate, it wanted what it took. What \
-            one does not want \
-            is the others'. A simulcast's groups have none.")
+        ENCODED_WIDTH = figure("encoded.width", Count, "The width of the encoded pictures, in samples. A clip's is its \
+            width when upright and with square samples, unless encode.size sets another or bounds it (\"auto\").")
+            .when(When::Pictures);
+        ENCODED_HEIGHT = figure("encoded.height", Count, "The height of the encoded pictures, in samples.")
+            .when(When::Pictures);
+        ENCODED_FPS = figure("encoded.fps", Number, "Encoded pictures per second: the clip's frame rate, unless \
+            encode.fps sets another.").when(When::Pictures);
+        THROUGHPUT = figure("throughput_bps", Rate, "The received rate in bits of IP packets per second, without \
+            duplicates, from the flow's start to its stop; the mean over its receivers. 1 Mb/s is 1 000 000 bits per \
+            second.").higher().shown("throughput", &[(Terminal, ""), (Flows, ""), (Compare, "")]);
+        FAIR_SHARE = figure("fair_share_bps", Rate, "The flow's max–min fair share: its rate if, at each time, every \
+            link divided its capacity evenly among the active flows that can use more. It is the mean over the time in \
+            which the flow competes (competing_s), or over the time in which it is active if it never competes. The \
+            capacity follows events, traces, policers and outages. A flow is active between start and stop while it \
+            has data. Its demand is limited by the rate in its settings. A video's demand is limited by its encoder's \
+            best quality: in a second in which the encoder or the cap limited its rate, its demand is its rate. The \
+            rest of a flow's equal part goes to the other flows. A simulcast's groups have no fair share.")
             .shown("fair share", &[(Flows, "")]);
-        COMPETING = figure("competing_s", Seconds, "How long the flow competes: a link of its way is also on the way \
-            of another flow that is there, and what the two want fills it. Counts from the end of the warm-up on, as \
-            the fair share does; the mean over the sessions of a flow that serves its receivers one by one. Null \
-            where the links are not known.");
+        COMPETING = figure("competing_s", Seconds, "The time in which the flow competes: another active flow uses a \
+            link of its path, and their demands fill that link. It counts from the end of the warm-up, as the fair \
+            share does; the mean over the sessions of a flow with a session per receiver. Null if the links are \
+            unknown.");
         SHARE_OF_FAIR = figure("share_of_fair", Share, "Throughput divided by the fair share, both over the time in \
             which the flow competes with another one. 100 % is fair, also for a video that has all that its encoder \
-            can use; above takes from \
-            others, below gives way. Null for a flow that never competes (competing_s is 0), since it can take from \
-            nobody, and where nothing limits it.")
+            can use; a flow above it takes from others, a flow below it yields. Null for a flow that never competes \
+            (competing_s is 0) or that nothing limits.")
             .shown("share of fair", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, "")]);
         RATE_COV = figure("rate_cov", Number, "Coefficient of variation of the throughput in whole seconds: standard \
-            deviation (over \
-            n − 1) divided by the mean. 0 is perfectly smooth.").lower()
-            .shown("rate CoV", &[(Flows, ""), (Compare, "")]);
-        RAMP_1MBPS = figure("ramp_s.1Mbps", Seconds, "How long after its start the flow first received 1 Mb/s over a \
-            second.")
-            .lower().shown("1 Mb/s after", &[(Sessions, "")]);
-        RAMP_SHARE = figure("ramp_s.share_80pct", Seconds, "How long after its start the flow first received 80 % of \
-            its fair share over \
-            a second.").lower().shown("80 % of fair after", &[(Sessions, "")]);
-        SENT_PACKETS = figure("sent_packets", Count, "Packets sent, those sent again and padding included.")
+            deviation (over n − 1) divided by the mean. 0 is perfectly smooth.")
+            .lower().shown("rate CoV", &[(Flows, ""), (Compare, "")]);
+        RAMP_1MBPS = figure("ramp_s.1Mbps", Seconds, "The time from the flow's start until it first received 1 Mb/s \
+            over a second.").lower().shown("1 Mb/s after", &[(Sessions, "")]);
+        RAMP_SHARE = figure("ramp_s.share_80pct", Seconds, "The time from the flow's start until it first received 80 \
+            % of its fair share over a second.").lower().shown("80 % of fair after", &[(Sessions, "")]);
+        SENT_PACKETS = figure("sent_packets", Count, "Packets sent, including retransmissions and padding.")
             .shown("packets sent", &[(Sessions, "")]);
-        FEEDBACK_PACKETS = figure("feedback_packets", Count, "RTCP datagrams that the sender \
-            received.").when(When::Video)
-            .shown("reports", &[(Sessions, "")]);
-        FEEDBACK_BPS = figure("feedback_bps", Rate, "Reports from the receivers to the sender, in bits of IP packets \
-            per second on the \
-            way back.").when(When::Video).lower().shown("feedback", &[(Sessions, "")]);
-        FEEDBACK_REFUSED = figure("feedback_refused", Count, "RTCP datagrams that the sender did not \
-            believe.").when(When::Video);
-        KEY_FRAMES = figure("key_frame_requests", Count, "Key frames that receivers asked for and the encoder was \
-            told to make.").when(When::Live);
-        REPAIR_PACKETS = figure("repair_packets", Count, "Lost packets that the sender sent \
-            again.").when(When::Repaired);
-        REPAIR_BPS = figure("repair_bps", Rate, "What was sent again, in bits of IP packets per \
-            second.").when(When::Repaired).lower();
-        REPAIR_REFUSED = figure("repair_refused_packets", Count, "Requests that were not answered because repair had \
-            its share of the \
-            rate.").when(When::Repaired).lower();
-        REPAIR_STALE = figure("repair_stale_packets", Count, "Requests for packets that could not have come in time.")
+        FEEDBACK_PACKETS = figure("feedback_packets", Count, "RTCP datagrams that the sender received.")
+            .when(When::Video).shown("reports", &[(Sessions, "")]);
+        FEEDBACK_BPS = figure("feedback_bps", Rate, "The rate of the receivers' reports on the return path, in bits of \
+            IP packets per second.").when(When::Video).lower().shown("feedback", &[(Sessions, "")]);
+        FEEDBACK_REFUSED = figure("feedback_refused", Count, "RTCP datagrams that the sender rejected as implausible.")
+            .when(When::Video);
+        KEY_FRAMES = figure("key_frame_requests", Count, "Key frames that receivers requested and the encoder was made \
+            to send.").when(When::Live);
+        REPAIR_PACKETS = figure("repair_packets", Count, "Packets that the sender retransmitted.")
+            .when(When::Repaired);
+        REPAIR_BPS = figure("repair_bps", Rate, "The rate of retransmissions, in bits of IP packets per second.")
             .when(When::Repaired).lower();
-        PARITY_PACKETS = figure("parity_packets", Count, "Packets of parity that the sender \
-            sent.").when(When::Repaired);
-        PARITY_BPS = figure("parity_bps", Rate, "Parity, in bits of IP packets per \
-            second.").when(When::Repaired).lower();
-        PADDING_PACKETS = figure("padding_packets", Count, "Packets that were sent to fill up a probe of the \
+        REPAIR_REFUSED = figure("repair_refused_packets", Count, "Requests that were not answered because repair had \
+            used its share of the rate.").when(When::Repaired).lower();
+        REPAIR_STALE = figure("repair_stale_packets", Count, "Requests for packets whose retransmission would have \
+            arrived too late.").when(When::Repaired).lower();
+        PARITY_PACKETS = figure("parity_packets", Count, "Parity packets that the sender sent.").when(When::Repaired);
+        PARITY_BPS = figure("parity_bps", Rate, "The rate of parity packets, in bits of IP packets per second.")
+            .when(When::Repaired).lower();
+        PADDING_PACKETS = figure("padding_packets", Count, "Padding packets that were sent to complete a probe of the \
             controller.").when(When::Padded);
-        PADDING_BPS = figure("padding_bps", Rate, "Padding, in bits of IP packets per \
-            second.").when(When::Padded).lower();
-        ECN_PATH = figure("ecn_path", Text, "What the path does with the ECN field: kept, cleared, changed, lost \
-            (ECN-capable packets), \
-            unknown (too few reports) or untold (by reports that do not tell).").when(When::EcnCapable);
-        ECN_SENT = figure("ecn_sent_packets", Count, "Packets that left as ECN-capable.").when(When::EcnCapable);
-        ECN_MARKED = figure("ecn_marked_packets", Count, "Those of them that reports of single packets tell as marked.")
+        PADDING_BPS = figure("padding_bps", Rate, "The rate of padding, in bits of IP packets per second.")
+            .when(When::Padded).lower();
+        ECN_PATH = figure("ecn_path", Text, "The path's effect on the ECN field: kept, cleared, changed, lost \
+            (ECN-capable packets do not arrive), unknown (too few reports) or untold (the reports have no ECN field).")
             .when(When::EcnCapable);
-        SKIPPED_FRAMES = figure("skipped_frames", Count, "Frames that were not sent because too much waited to be \
-            sent.")
-            .when(When::Video).lower();
-        BACKLOG = spread("backlog_ms", "How long packets waited in the sender, from their frame being ready to their \
-            leaving.")
-            .when(When::Video).lower();
+        ECN_SENT = figure("ecn_sent_packets", Count, "Packets that were sent as ECN-capable.").when(When::EcnCapable);
+        ECN_MARKED = figure("ecn_marked_packets", Count, "ECN-capable packets that per-packet feedback reported as \
+            marked.").when(When::EcnCapable);
+        SKIPPED_FRAMES = figure("skipped_frames", Count, "Frames that were not sent because the pacer's backlog was \
+            too large.").when(When::Video).lower();
+        BACKLOG = spread("backlog_ms", "The time for which packets waited in the sender, from their frame's readiness \
+            to their departure.").when(When::Video).lower();
         LIMITED_BY_NETWORK = figure("limited_by_frac.network", Share, "The share of the time in which the network \
-            held the rate: the \
-            controller saw congestion, or was on its way up from it.").when(When::Video)
-            .shown("limited by network", &[(Compare, "")]);
+            limited the rate: the controller saw congestion or was recovering from it.")
+            .when(When::Video).shown("limited by network", &[(Compare, "")]);
         LIMITED_BY_ENCODER = figure("limited_by_frac.encoder", Share, "The share of the time in which the encoder's \
-            best quality needed \
-            no more.").when(When::Video);
+            best quality limited the rate.").when(When::Video);
         LIMITED_BY_START = figure("limited_by_frac.start", Share, "The share of the time before the first sign of \
-            congestion.")
-            .when(When::Video);
+            congestion.").when(When::Video);
         LIMITED_BY_CAP = figure("limited_by_frac.cap", Share, "The share of the time at a configured upper limit of \
-            the rate.")
-            .when(When::Video);
-        RETRANSMITTED = figure("retransmitted_packets", Count, "Packets that TCP sent again.").when(When::Tcp).lower()
-            .shown("retransmitted", &[(Tcp, "")]);
-        TIMEOUTS = figure("timeouts", Count, "How often TCP waited in vain and began again.").when(When::Tcp).lower()
-            .shown("time-outs", &[(Tcp, "")]);
-        SRTT = spread("srtt_ms", "Round-trip time, smoothed by TCP: to the receiver and back.").when(When::Tcp).lower()
-            .shown("RTT", &[(Tcp, "p50"), (Tcp, "p95")]);
-        CWND_MEAN = figure("cwnd_packets.mean", Number, "TCP's congestion window in packets: how many may be on \
-            their way. The mean over \
-            time.").when(When::Tcp).shown("mean window", &[(Tcp, "")]);
-        ACTIVE = figure("active_frac", Share, "The share of the flow's time in which its source had something to \
-            send: a transfer from its \
-            start to the acknowledgement of its last byte, a period of an on/off source.").when(When::Pauses)
-            .shown("active", &[(Pauses, ""), (Compare, "")]);
-        ACTIVE_THROUGHPUT = figure("active_throughput_bps", Rate, "Throughput in the time in which the source had \
-            something to send; the \
-            mean over the receivers.").when(When::Pauses).higher().shown("while active", &[(Pauses, "")]);
-        TRANSFERS = figure("transfers_count", Count, "Transfers that were completed; absent before the \
-            first.").when(When::Transfers)
-            .shown("transfers", &[(Pauses, ""), (Compare, "")]);
-        COMPLETED = figure("completed_s", Seconds, "When the first transfer was complete; absent \
-            before.").when(When::Transfers);
-        TRANSFER_MEAN = figure("transfer_mean_ms", Millis, "How long a transfer took, a page of a web reader for \
-            one, from its start to the \
-            acknowledgement of its last byte: the mean of those that were completed after the \
-            warm-up.").when(When::Transfers).lower()
-            .shown("mean transfer", &[(Pauses, ""), (Compare, "")]);
-        TRANSFER = spread("transfer_ms", "How long the transfers took that were completed after the \
-            warm-up.").when(When::Transfers).lower()
-            .shown("transfer", &[(Pauses, "p95"), (Compare, "p95"), (Runs, "p95")]);
-        SENT_BPS = figure("sent_bps", Rate, "What the sender sent, in bits of IP packets per second.").when(When::Live);
-        PACING_LATE = spread("pacing_late_ms", "How late the sender's loop was called.").when(When::Live).lower();
+            the rate.").when(When::Video);
+        RETRANSMITTED = figure("retransmitted_packets", Count, "Packets that TCP retransmitted.")
+            .when(When::Tcp).lower().shown("retransmitted", &[(Tcp, "")]);
+        TIMEOUTS = figure("timeouts", Count, "Retransmission time-outs of TCP.")
+            .when(When::Tcp).lower().shown("time-outs", &[(Tcp, "")]);
+        SRTT = spread("srtt_ms", "TCP's smoothed round-trip time.")
+            .when(When::Tcp).lower().shown("RTT", &[(Tcp, "p50"), (Tcp, "p95")]);
+        CWND_MEAN = figure("cwnd_packets.mean", Number, "TCP's congestion window in packets: the maximum number in \
+            flight. The mean over time.").when(When::Tcp).shown("mean window", &[(Tcp, "")]);
+        ACTIVE = figure("active_frac", Share, "The share of the flow's time in which its source had data: a transfer \
+            from its start to the acknowledgement of its last byte, or an on period.")
+            .when(When::Pauses).shown("active", &[(Pauses, ""), (Compare, "")]);
+        ACTIVE_THROUGHPUT = figure("active_throughput_bps", Rate, "Throughput while the source had data; the mean over \
+            the receivers.").when(When::Pauses).higher().shown("while active", &[(Pauses, "")]);
+        TRANSFERS = figure("transfers_count", Count, "Transfers that were completed; absent before the first.")
+            .when(When::Transfers).shown("transfers", &[(Pauses, ""), (Compare, "")]);
+        COMPLETED = figure("completed_s", Seconds, "When the first transfer was complete; absent before.")
+            .when(When::Transfers);
+        TRANSFER_MEAN = figure("transfer_mean_ms", Millis, "The duration of a transfer, such as a web page, from its \
+            start to the acknowledgement of its last byte: the mean of the transfers that were completed after the \
+            warm-up.").when(When::Transfers).lower().shown("mean transfer", &[(Pauses, ""), (Compare, "")]);
+        TRANSFER = spread("transfer_ms", "The durations of the transfers that were completed after the warm-up.")
+            .when(When::Transfers).lower().shown("transfer", &[(Pauses, "p95"), (Compare, "p95"), (Runs, "p95")]);
+        SENT_BPS = figure("sent_bps", Rate, "The sent rate in bits of IP packets per second.").when(When::Live);
+        PACING_LATE = spread("pacing_late_ms", "The lateness of the sender's pacing timer.").when(When::Live).lower();
         CODED_FRAMES = figure("coded_frames", Count, "Frames that were encoded.").when(When::Live);
-        LEFT_OUT_FRAMES = figure("left_out_frames", Count, "Pictures that the encoder was too slow \
-            for.").when(When::Live).lower();
-        NO_ROOM_FRAMES = figure("no_room_frames", Count, "Pictures that were left out since the rate had no room for \
-            them, not even at the coarsest quantizer.").when(When::Live).lower();
-        SMALLER_FRAMES = figure("smaller_frames", Count, "Frames that were coded at a smaller size than the \
-            source's: the rate had no room for that, not even at the coarsest quantizer.").when(When::Live).lower();
-        SIZE_CHANGES = figure("size_changes", Count, "How often the size of the coded pictures has \
-            changed.").when(When::Live).lower();
+        LEFT_OUT_FRAMES = figure("left_out_frames", Count, "Pictures that were skipped because the encoder was too \
+            slow.").when(When::Live).lower();
+        NO_ROOM_FRAMES = figure("no_room_frames", Count, "Pictures that were skipped because they exceeded the rate \
+            even at the coarsest quantizer.").when(When::Live).lower();
+        SMALLER_FRAMES = figure("smaller_frames", Count, "Frames that were encoded at a smaller size than the \
+            source's, which would have exceeded the rate even at the coarsest quantizer.").when(When::Live).lower();
+        SIZE_CHANGES = figure("size_changes", Count, "The number of changes of the encoded size.")
+            .when(When::Live).lower();
         RECEIVERS = figure("receivers", List, "The flow's receivers, in the scenario's order.");
     }
     /// Figures of a flow's receiver.
     receiver = Receiver {
         NAME = figure("name", Text, "The receiver's node.");
-        PICTURE_SCORE = figure("picture_score", Opinion, "What the viewer saw as one number, 1 (bad) to 5 (excellent), \
-            by the pictures' PSNR as they were encoded: the quality of coding times what of it the showing leaves, \
-            which never rises when a picture is missing. It is not an ITU MOS (docs/viewing-score.md).")
-            .when(When::Pictures).higher()
-            .shown("picture score", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, "")]);
-        RATE_SCORE = figure("rate_score", Opinion, "The same number by the media's rate in place of the pictures' PSNR \
-            (ITU-T G.1070). It needs no pictures, and knows nothing of them: it compares runs of one clip alone.")
-            .when(When::Frames).higher()
-            .shown("rate score", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, "")]);
-        VIEWING_SCORE = figure("viewing_score", Opinion, "The name that both scores had: picture_score, or rate_score \
-            where no pictures were measured. Written for one more version.").when(When::Frames).higher();
-        SCORED_BY = figure("viewing_score_by", Text, "Which of the two viewing_score is: pictures or rate. Written for \
-            one more version.").when(When::Frames);
-        SMOOTH = figure("smooth_frac", Share, "What of the quality of coding the showing leaves: less with each \
-            picture that is not shown, and with the time for which one stood still.").when(When::Frames).higher();
-        THROUGHPUT = figure("throughput_bps", Rate, "What arrived at the receiver, in bits of IP packets per second, \
-            each packet counted \
-            once.").higher().shown("throughput", &[(Receivers, "")]);
-        LOSS = figure("loss_frac", Share, "The share of the flow's packets that never \
-            arrived.").when(When::Datagrams).lower()
-            .shown("loss", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, "")]);
-        LOSS_EVENT_RATE = figure("loss_event_rate", Share, "Loss events per packet as the controller counts them: \
-            all losses within one \
-            round-trip time are one event.").when(When::Video).lower();
-        DELAY = spread("delay_ms", "From a packet's leaving the sender to its arrival. The sender's own backlog is \
-            not in it.")
-            .when(When::Datagrams).lower()
-            .shown("delay", &[(Terminal, "p95"), (Flows, "p95"), (Compare, "p95"), (Runs, "p95"), (Receivers, "p50"),
+        PICTURE_SCORE = figure("picture_score", Opinion, "The viewer's experience as one number, 1 (bad) to 5 \
+            (excellent): the coding quality, by the PSNR of the encoded pictures, times the share of it that playback \
+            preserves. A missing picture never raises it. It is not an ITU MOS (docs/viewing-score.md).")
+            .when(When::Pictures).higher().shown("picture score", &[(Terminal, ""), (Flows, ""), (Compare, ""),
+                (Runs, ""), (Receivers, "")]);
+        RATE_SCORE = figure("rate_score", Opinion, "The same number with the coding quality estimated from the media's \
+            rate instead of PSNR (ITU-T G.1070). It needs no pictures and ignores their content, so that only runs of \
+            the same clip are comparable.")
+            .when(When::Frames).higher().shown("rate score", &[(Terminal, ""), (Flows, ""), (Compare, ""),
+                (Runs, ""), (Receivers, "")]);
+        VIEWING_SCORE = figure("viewing_score", Opinion, "The former name of both scores: picture_score, or rate_score \
+            if no pictures were measured. Written for one more version.").when(When::Frames).higher();
+        SCORED_BY = figure("viewing_score_by", Text, "The kind of viewing_score: pictures or rate. Written for one \
+            more version.").when(When::Frames);
+        SMOOTH = figure("smooth_frac", Share, "The share of the coding quality that playback preserves: each picture \
+            that is not shown and each freeze lowers it.").when(When::Frames).higher();
+        THROUGHPUT = figure("throughput_bps", Rate, "The received rate in bits of IP packets per second, without \
+            duplicates.").higher().shown("throughput", &[(Receivers, "")]);
+        LOSS = figure("loss_frac", Share, "The share of the flow's packets that never arrived.")
+            .when(When::Datagrams).lower().shown("loss", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""),
+                (Receivers, "")]);
+        LOSS_EVENT_RATE = figure("loss_event_rate", Share, "Loss events per packet as the controller counts them: all \
+            losses within one round-trip time are one event.").when(When::Video).lower();
+        DELAY = spread("delay_ms", "One-way delay from a packet's departure to its arrival, without its time in the \
+            sender's queue.").when(When::Datagrams)
+            .lower().shown("delay", &[(Terminal, "p95"), (Flows, "p95"), (Compare, "p95"), (Runs, "p95"),
+                (Receivers, "p50"),
                 (Receivers, "p95"), (Receivers, "p99")]);
-        DELAY_MEAN = figure("delay_mean_ms", Millis, "The mean of these delays.").when(When::Datagrams).lower();
-        PSNR_Y = figure("psnr_db.raw.y", Decibels, "Peak signal-to-noise ratio of the luminance: what is shown \
-            against the raw original. \
-            Above 37 dB looks excellent, below 25 dB poor.").when(When::Pictures).higher()
-            .shown("PSNR", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, ""), (Quality, "")]);
-        PSNR_U = figure("psnr_db.raw.u", Decibels, "The same of the first colour plane.").when(When::Pictures).higher();
-        PSNR_V = figure("psnr_db.raw.v", Decibels, "The same of the second colour \
-            plane.").when(When::Pictures).higher();
+        DELAY_MEAN = figure("delay_mean_ms", Millis, "The mean one-way delay.").when(When::Datagrams).lower();
+        PSNR_Y = figure("psnr_db.raw.y", Decibels, "Peak signal-to-noise ratio of the luminance of the shown pictures \
+            against the raw original. Above 37 dB looks excellent, below 25 dB poor.")
+            .when(When::Pictures).higher().shown("PSNR", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""),
+                (Receivers, ""), (Quality, "")]);
+        PSNR_U = figure("psnr_db.raw.u", Decibels, "The same of the first colour plane.")
+            .when(When::Pictures).higher();
+        PSNR_V = figure("psnr_db.raw.v", Decibels, "The same of the second colour plane.")
+            .when(When::Pictures).higher();
         PSNR_ENCODED_Y = figure("psnr_db.encoded.y", Decibels, "PSNR of the luminance against the pictures as the \
-            sender encoded them: \
-            what the network alone cost. Pictures that are equal don't count; null where all \
-            are.").when(When::Pictures).higher()
-            .shown("against sent", &[(Quality, "")]);
-        PSNR_ENCODED_U = figure("psnr_db.encoded.u", Decibels, "The same of the first colour \
-            plane.").when(When::Pictures).higher();
-        PSNR_ENCODED_V = figure("psnr_db.encoded.v", Decibels, "The same of the second colour \
-            plane.").when(When::Pictures).higher();
-        SSIM = figure("ssim", Number, "Structural similarity of what is shown and the original; 1 is identical.")
+            sender encoded them: the loss that the network caused. Equal pictures are excluded; null if all are equal.")
+            .when(When::Pictures).higher().shown("against sent", &[(Quality, "")]);
+        PSNR_ENCODED_U = figure("psnr_db.encoded.u", Decibels, "The same of the first colour plane.")
+            .when(When::Pictures).higher();
+        PSNR_ENCODED_V = figure("psnr_db.encoded.v", Decibels, "The same of the second colour plane.")
+            .when(When::Pictures).higher();
+        SSIM = figure("ssim", Number, "Structural similarity of the shown pictures and the original; 1 is identical.")
             .when(When::Pictures).higher().shown("SSIM", &[(Receivers, ""), (Quality, "")]);
-        VMAF = figure("vmaf", Number, "A learned score of picture quality from 0 to 100; null unless it was asked for.")
-            .when(When::Pictures).higher().shown("VMAF", &[(Quality, "")]);
-        MOS = figure("mos.mean", Opinion, "Mean opinion score, 1 (bad) to 5 (excellent), from each frame's PSNR: \
-            above 37 dB is 5, 31–37 \
-            is 4, 25–31 is 3, 20–25 is 2, below 20 is 1.").when(When::Pictures).higher()
-            .shown("MOS", &[(Flows, ""), (Compare, ""), (Receivers, ""), (Quality, "")]);
-        MOS_SHARE = figure("mos.share", Share, "The share of the pictures in each opinion class.").parts(Parts::Grades)
-            .when(When::Pictures);
-        FRAMES_SENT = figure("frames.sent", Count, "How many pictures were sent to the receiver; those that arrived \
-            in time and could be \
-            decoded are ok, the others lost, late or undecodable.")
+        VMAF = figure("vmaf", Number, "A learned score of picture quality from 0 to 100; null unless the run measured \
+            it.").when(When::Pictures).higher().shown("VMAF", &[(Quality, "")]);
+        MOS = figure("mos.mean", Opinion, "Mean opinion score, 1 (bad) to 5 (excellent), from each frame's PSNR: above \
+            37 dB is 5, 31–37 is 4, 25–31 is 3, 20–25 is 2, below 20 is 1.")
+            .when(When::Pictures).higher().shown("MOS", &[(Flows, ""), (Compare, ""), (Receivers, ""), (Quality, "")]);
+        MOS_SHARE = figure("mos.share", Share, "The share of the pictures in each opinion class.")
+            .parts(Parts::Grades).when(When::Pictures);
+        FRAMES_SENT = figure("frames.sent", Count, "Frames sent to the receiver. Those that arrived in time and could \
+            be decoded are ok; the others are lost, late or undecodable.")
             .when(When::Frames).shown("frames", &[(Receivers, "")]);
-        FRAMES_OK = figure("frames.ok", Count, "Frames that were shown whole and in time.").when(When::Frames).higher();
-        FRAMES_OK_FRAC = figure("frames.ok_frac", Share, "The share of the frames that were shown whole and in time.")
-            .when(When::Frames).higher().shown("whole and in \
+        FRAMES_OK = figure("frames.ok", Count, "Frames that were shown complete and in time.")
+            .when(When::Frames).higher();
+        FRAMES_OK_FRAC = figure("frames.ok_frac", Share, "The share of the frames that were shown complete and in \
+            time.").when(When::Frames).higher().shown("whole and in \
                 time", &[(Flows, ""), (Compare, ""), (Runs, ""), (Receivers, "")]);
-        FRAMES_REPAIRED = figure("frames.repaired", Count, "Those of the frames shown whole and in time of which a \
-            packet was lost and repaired.")
-            .when(When::Frames);
-        SHOWN_FPS = figure("shown_fps", Number, "Frames shown per second, outside \
-            freezes.").when(When::Frames).higher();
+        FRAMES_REPAIRED = figure("frames.repaired", Count, "Frames shown complete and in time of which a lost packet \
+            was repaired.").when(When::Frames);
+        SHOWN_FPS = figure("shown_fps", Number, "Frames shown per second, outside freezes.")
+            .when(When::Frames).higher();
         HARMONIC_FPS = figure("harmonic_fps", Number, "The time shown, divided by the sum of the squares of the \
-            pictures' durations: a frame \
-            rate that long pictures lower most.").when(When::Frames).higher();
-        FRAMES_LOST = figure("frames.lost", Count, "Frames of which a packet never came.").when(When::Frames).lower()
-            .shown("lost", &[(Receivers, "")]);
-        FRAMES_LATE = figure("frames.late", Count, "Frames that were whole only after their play-out \
-            limit.").when(When::Frames).lower()
-            .shown("late", &[(Receivers, "")]);
-        FRAMES_UNDECODABLE = figure("frames.undecodable", Count, "Frames that arrived, but need another one that did \
-            not: they are \
-            decoded with the other's damage, which may be hard to see.").when(When::Frames).lower()
-            .shown("undecodable", &[(Receivers, "")]);
-        FREEZE_COUNT = figure("freeze_count", Count, "How often the picture stood still, by the W3C's definition: \
-            one was shown for at least \
-            max(3·avg, avg + 150 ms), avg being the mean duration of the last 30 pictures, this one included. One \
-            that stands to the end \
-            counts as well.").when(When::Frames).lower().shown("freezes", &[(Receivers, ""), (Quality, "")]);
-        FREEZE_S = figure("freeze_s", Seconds, "How long these pictures were shown in all.").when(When::Frames).lower();
-        FREEZES_PER_MIN = figure("freezes_per_min", Number, "Freezes per minute from the first picture \
-            on.").when(When::Frames).lower();
-        FROZEN_FRAC = figure("frozen_frac", Share, "The share of the time from the first picture on in which the \
-            picture stood still.")
-            .when(When::Frames).lower()
-            .shown("frozen", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""), (Receivers, ""), (Quality, "")]);
-        LONGEST_FREEZE = figure("longest_freeze_ms", Millis, "The longest freeze.").when(When::Frames).lower()
-            .shown("longest freeze", &[(Receivers, "")]);
-        FROZEN_AT_END = figure("frozen_at_end", Flag, "Whether the last freeze lasted to the end; the W3C would not \
-            count it.")
-            .when(When::Frames);
-        STILLS = figure("stills_count", Count, "How often a picture was shown for more than its own slot, freezes \
-            included.")
+            pictures' durations: a frame rate that long pictures lower most.").when(When::Frames).higher();
+        FRAMES_LOST = figure("frames.lost", Count, "Frames of which a packet never arrived.")
+            .when(When::Frames).lower().shown("lost", &[(Receivers, "")]);
+        FRAMES_LATE = figure("frames.late", Count, "Frames that were complete only after their play-out limit.")
+            .when(When::Frames).lower().shown("late", &[(Receivers, "")]);
+        FRAMES_UNDECODABLE = figure("frames.undecodable", Count, "Frames that arrived but reference one that did not: \
+            they are decoded with that frame's damage, which can be hard to see.")
+            .when(When::Frames).lower().shown("undecodable", &[(Receivers, "")]);
+        FREEZE_COUNT = figure("freeze_count", Count, "Freezes by the W3C's definition: a picture was shown for at \
+            least max(3·avg, avg + 150 ms), where avg is the mean duration of the last 30 pictures, including this \
+            one. A freeze at the end of the session counts, too.")
+            .when(When::Frames).lower().shown("freezes", &[(Receivers, ""), (Quality, "")]);
+        FREEZE_S = figure("freeze_s", Seconds, "The total duration of the freezes.").when(When::Frames).lower();
+        FREEZES_PER_MIN = figure("freezes_per_min", Number, "Freezes per minute from the first picture on.")
             .when(When::Frames).lower();
+        FROZEN_FRAC = figure("frozen_frac", Share, "The share of the time from the first picture on that is frozen.")
+            .when(When::Frames).lower().shown("frozen", &[(Terminal, ""), (Flows, ""), (Compare, ""), (Runs, ""),
+                (Receivers, ""), (Quality, "")]);
+        LONGEST_FREEZE = figure("longest_freeze_ms", Millis, "The longest freeze.")
+            .when(When::Frames).lower().shown("longest freeze", &[(Receivers, "")]);
+        FROZEN_AT_END = figure("frozen_at_end", Flag, "Whether the last freeze lasted to the end; the W3C's definition \
+            excludes it.").when(When::Frames);
+        STILLS = figure("stills_count", Count, "Pictures that were shown for longer than their slot, including \
+            freezes.").when(When::Frames).lower();
         STARTUP = figure("startup_ms", Millis, "From joining to the first picture.").when(When::Frames).lower();
-        PLAYOUT = spread("playout_ms", "The play-out delay of each frame, from its being ready to its being shown; \
-            null where frames are \
-            waited for.").when(When::Frames).lower()
-            .shown("play-out", &[(Terminal, "p95"), (Flows, "p95"), (Compare, "p95"), (Runs, "p95"),
+        PLAYOUT = spread("playout_ms", "The play-out delay of each frame, from its readiness at the sender to its \
+            display; null if frames are waited for without limit.")
+            .when(When::Frames).lower().shown("play-out", &[(Terminal, "p95"), (Flows, "p95"), (Compare, "p95"),
+                (Runs, "p95"),
                 (Receivers, "p95")]);
         PLAYOUT_NEEDED = figure("playout_needed_ms", Millis, "The play-out delay with which no frame would have been \
-            late.")
-            .when(When::Video).lower().shown("play-out needed", &[(Receivers, "")]);
-        JITTER = figure("jitter_ms", Millis, "How much the delay changes from packet to packet, smoothed as in RFC \
-            3550.")
-            .when(When::Video).lower().shown("jitter", &[(Receivers, "")]);
-        CUMULATIVE_JITTER_MAX = figure("cumulative_jitter_max_ms", Millis, "How far behind the first packet's pace \
-            the stream has ever \
-            fallen.").when(When::Video).lower();
-        FEEDBACK_PACKETS = figure("feedback_packets", Count, "RTCP datagrams that the receiver \
-            sent.").when(When::Video);
-        ECN_CAPABLE = figure("ecn_capable_packets", Count, "Packets that arrived as ECN-capable, the marked ones \
-            included.")
-            .when(When::EcnCapable);
-        ECN_MARKED = figure("ecn_marked_packets", Count, "Packets that arrived with the mark that a queue sets: \
-            congestion \
-            experienced.").when(When::EcnCapable);
-        LOST_PACKETS = figure("lost_packets", Count, "Packets that did not arrive before repair, in the time of means.")
+            late.").when(When::Video).lower().shown("play-out needed", &[(Receivers, "")]);
+        JITTER = figure("jitter_ms", Millis, "Interarrival jitter: the smoothed change of the delay from packet to \
+            packet (RFC 3550).").when(When::Video).lower().shown("jitter", &[(Receivers, "")]);
+        CUMULATIVE_JITTER_MAX = figure("cumulative_jitter_max_ms", Millis, "The largest increase of the one-way delay \
+            over that of the first packet.").when(When::Video).lower();
+        FEEDBACK_PACKETS = figure("feedback_packets", Count, "RTCP datagrams that the receiver sent.")
+            .when(When::Video);
+        ECN_CAPABLE = figure("ecn_capable_packets", Count, "Packets that arrived as ECN-capable, including marked \
+            ones.").when(When::EcnCapable);
+        ECN_MARKED = figure("ecn_marked_packets", Count, "Packets that arrived marked \"congestion experienced\" by a \
+            queue.").when(When::EcnCapable);
+        LOST_PACKETS = figure("lost_packets", Count, "Packets that were lost before repair, after the warm-up.")
             .when(When::Repaired).lower();
-        REPAIRED_PACKETS = figure("repaired_packets", Count, "Lost packets that came when they were sent again, or \
-            were computed from parity, in the time of means.")
+        REPAIRED_PACKETS = figure("repaired_packets", Count, "Lost packets that a retransmission or parity recovered, \
+            after the warm-up.").when(When::Repaired);
+        REPAIRED_LATE = figure("repaired_late_packets", Count, "Repaired packets that arrived after their frame's \
+            display time.").when(When::Repaired).lower();
+        LOSS_AFTER_REPAIR = figure("loss_after_repair_frac", Share, "The share of the flow's packets that were lost \
+            even after repair.").when(When::Repaired).lower();
+        NACK_PACKETS = figure("nack_packets", Count, "RTCP datagrams with a request for packets.")
             .when(When::Repaired);
-        REPAIRED_LATE = figure("repaired_late_packets", Count, "Those of the repaired packets that came after their \
-            frame's time.")
-            .when(When::Repaired).lower();
-        LOSS_AFTER_REPAIR = figure("loss_after_repair_frac", Share, "The share of the flow's packets that never \
-            arrived, repair included.")
-            .when(When::Repaired).lower();
-        NACK_PACKETS = figure("nack_packets", Count, "RTCP datagrams with a request for packets.").when(When::Repaired);
-        NACK_REQUESTS = figure("nack_requests", Count, "Packets that were asked for, each as often as it \
-            was.").when(When::Repaired);
-        BUFFER_UNDERFLOWS = figure("buffer_underflows", Count, "How often the play-out buffer ran empty; null \
-            without one.")
-            .when(When::Video).lower();
-        BUFFER_OVERFLOWS = figure("buffer_overflows", Count, "How often the play-out buffer was full; null without \
-            one.")
-            .when(When::Video).lower();
-        ADDRESS = figure("address", Text, "Where the receiver's reports come from.").when(When::Live);
-        RTT = figure("rtt_ms", Millis, "Round-trip time by RTCP.").when(When::Live).lower();
-        STANDARD = figure("standard", Flag, "Whether the receiver sends standard reports alone: none of the \
-            controller's own, and none on single packets.").when(When::Live);
-        ENDED_BY = figure("ended_by", Text, "What ended the session at the receiver: the BYE of an address, or the \
-            silence after which its sender was given up; null where its operator did.")
-            .when(When::Live);
+        NACK_REQUESTS = figure("nack_requests", Count, "Requests for packets, including repeated ones.")
+            .when(When::Repaired);
+        BUFFER_UNDERFLOWS = figure("buffer_underflows", Count, "The number of times that the play-out buffer ran \
+            empty; null without one.").when(When::Video).lower();
+        BUFFER_OVERFLOWS = figure("buffer_overflows", Count, "The number of times that the play-out buffer was full; \
+            null without one.").when(When::Video).lower();
+        ADDRESS = figure("address", Text, "The source address of the receiver's reports.").when(When::Live);
+        RTT = figure("rtt_ms", Millis, "Round-trip time measured by RTCP.").when(When::Live).lower();
+        STANDARD = figure("standard", Flag, "Whether the receiver sends only standard reports: no reports of the \
+            controller and no per-packet feedback.").when(When::Live);
+        ENDED_BY = figure("ended_by", Text, "The reason for the end of the session at the receiver: a BYE with its \
+            address, or the sender's silence; null if the operator ended it.").when(When::Live);
         LEFT = figure("left", Flag, "Whether the receiver has said BYE.").when(When::Live);
-        UNUSED_PACKETS = figure("unused_packets", Count, "Packets that came to the receiver and were not \
-            used.").when(When::Live);
-        UNUSED = figure("unused", List, "Why they were not used: each reason with its number of \
-            packets.").when(When::Live);
+        UNUSED_PACKETS = figure("unused_packets", Count, "Packets that the receiver discarded.").when(When::Live);
+        UNUSED = figure("unused", List, "The reasons for discarded packets, each with its number of packets.")
+            .when(When::Live);
     }
     /// Figures of one direction of a link.
     link = Link {
         NAME = figure("name", Text, "The link's name.");
         DIRECTION = figure("direction", Text, "The direction: forward or back.");
-        UTILISATION = figure("utilisation_frac", Share, "The share of a link's capacity that was used; null for a \
-            link without a rate.")
-            .shown("utilisation", &[(Links, "")]);
+        UTILISATION = figure("utilisation_frac", Share, "The share of a link's capacity that was used; null for a link \
+            without a rate.").shown("utilisation", &[(Links, "")]);
         OFFERED = figure("offered_packets", Count, "Packets that were offered to the link.");
         PACKETS = figure("packets", Count, "Packets that reached the link's end.");
-        DROPPED = figure("dropped_packets", Count, "Packets that the link did not carry: those that the queue threw \
-            away, those that the \
-            medium lost, and those that were too large.").lower().shown("drops", &[(Links, "")]);
-        POLICED = figure("policed_packets", Count, "Packets that the link's policer threw away.").lower();
+        DROPPED = figure("dropped_packets", Count, "Packets that the link did not deliver: dropped by the queue, lost \
+            by the medium, or too large.").lower().shown("drops", &[(Links, "")]);
+        POLICED = figure("policed_packets", Count, "Packets that the link's policer dropped.").lower();
         LOST = figure("lost_packets", Count, "Packets that the medium lost.").lower();
         REORDERED = figure("reordered_packets", Count, "Packets that arrived after one that left the link's queue \
-            later, whatever held them up: a reordering path, or a jitter that lets packets overtake.");
-        DUPLICATED = figure("duplicated_packets", Count, "Packets that came a second time.");
+            later, because of reordering or of jitter that lets packets overtake.");
+        DUPLICATED = figure("duplicated_packets", Count, "Duplicates of packets.");
         MARKED = figure("marked_packets", Count, "Packets that the queue marked instead of dropping them.");
-        DROP_FRAC = figure("drop_frac", Share, "The share of the packets offered that was dropped.").lower()
-            .shown("dropped", &[(Links, "")]);
-        QUEUE = spread("queue_ms", "How long packets waited in front of the link.").lower()
-            .shown("queue", &[(Links, "p50"), (Links, "p95"), (Links, "p99"), (Compare, "p95")]);
+        DROP_FRAC = figure("drop_frac", Share, "The share of the packets offered that was dropped.")
+            .lower().shown("dropped", &[(Links, "")]);
+        QUEUE = spread("queue_ms", "The time for which packets waited in the link's queue.")
+            .lower().shown("queue", &[(Links, "p50"), (Links, "p95"), (Links, "p99"), (Compare, "p95")]);
     }
     /// Figures of a simulcast.
     simulcast = Simulcast {
         NAME = figure("name", Text, "The simulcast's name.").when(When::Simulcast);
         FLOWS = figure("flows", List, "The names of its groups, the lowest rate first.").when(When::Simulcast);
-        THROUGHPUT = figure("throughput_bps", Rate, "What arrived from all groups together; the mean over the \
-            receivers.")
-            .when(When::Simulcast).higher();
-        UTILISATION = figure("utilisation_frac", Share, "The receivers' throughputs together, divided by their fair \
-            shares.")
+        THROUGHPUT = figure("throughput_bps", Rate, "The received rate of all groups together; the mean over the \
+            receivers.").when(When::Simulcast).higher();
+        UTILISATION = figure("utilisation_frac", Share, "The sum of the receivers' throughputs divided by the sum of \
+            their fair shares.").when(When::Simulcast);
+        MOVES = figure("moves_count", Count, "The number of changes of receivers between groups.")
             .when(When::Simulcast);
-        MOVES = figure("moves_count", Count, "How often receivers went from one group to \
-            another.").when(When::Simulcast);
         RECEIVERS = figure("receivers", List, "The simulcast's receivers.").when(When::Simulcast);
     }
     /// Figures of a simulcast's receiver.
     viewer = Viewer {
         NAME = figure("name", Text, "The receiver's node.").when(When::Simulcast);
-        THROUGHPUT = figure("throughput_bps", Rate, "What arrived from all groups \
-            together.").when(When::Simulcast).higher();
-        FAIR_SHARE = figure("fair_share_bps", Rate, "The max–min share that the receiver would have, were it the \
-            simulcast's only one.")
+        THROUGHPUT = figure("throughput_bps", Rate, "The received rate of all groups together.")
+            .when(When::Simulcast).higher();
+        FAIR_SHARE = figure("fair_share_bps", Rate, "The max–min share of the receiver if it were the simulcast's only \
+            one.").when(When::Simulcast);
+        SHARE_OF_FAIR = figure("share_of_fair", Share, "Throughput divided by the fair share.").when(When::Simulcast);
+        TIME = figure("time_frac", Share, "The share of the time in each group, by the groups' names.")
+            .parts(Parts::Flows).when(When::Simulcast);
+        MOVES = figure("moves_count", Count, "The number of changes of the receiver between groups.")
             .when(When::Simulcast);
-        SHARE_OF_FAIR = figure("share_of_fair", Share, "Throughput divided by that share.").when(When::Simulcast);
-        TIME = figure("time_frac", Share, "The share of the time in each group, by the groups' \
-            names.").parts(Parts::Flows)
-            .when(When::Simulcast);
-        MOVES = figure("moves_count", Count, "How often the receiver went from one group to \
-            another.").when(When::Simulcast);
     }
     /// Figures of an invariant that the run has checked.
     invariant = Invariant {
-        ID = figure("id", Text, "The promise's name: whose it is, and what is promised in a few words.");
-        ABOUT = figure("about", Text, "What is promised.");
-        CHECKED = figure("checked", Count, "How often it was checked.");
-        BROKEN = figure("broken", Count, "How often it was broken.").lower();
+        ID = figure("id", Text, "The invariant's name: its owner, and a few words on the invariant.");
+        ABOUT = figure("about", Text, "The invariant in a sentence.");
+        CHECKED = figure("checked", Count, "The number of checks.");
+        BROKEN = figure("broken", Count, "The number of violations.").lower();
     }
     /// Figures of an expectation.
     expectation = Expectation {
@@ -461,12 +401,12 @@ figures! {
     /// Figures of the run's cost.
     cost = Cost {
         FORMAT = figure("format", Count, "The version of this format.");
-        CPU = figure("cpu_s", Seconds, "Time of the processor for the simulation.");
-        WALL = figure("wall_s", Seconds, "Time by the clock for the simulation.");
-        MEDIA = figure("media_s", Seconds, "Time by the clock for encoding.");
-        QUALITY = figure("quality_s", Seconds, "Time by the clock for measuring pictures.");
+        CPU = figure("cpu_s", Seconds, "Processor time of the simulation.");
+        WALL = figure("wall_s", Seconds, "Wall-clock time of the simulation.");
+        MEDIA = figure("media_s", Seconds, "Wall-clock time of encoding.");
+        QUALITY = figure("quality_s", Seconds, "Wall-clock time of measuring pictures.");
         PACKET_HOPS = figure("packet_hops", Count, "Packets that left a link: the unit of a simulation's work.");
-        PEAK_MEMORY = figure("peak_memory_bytes", Bytes, "The most memory that the process had.");
+        PEAK_MEMORY = figure("peak_memory_bytes", Bytes, "The peak memory of the process.");
     }
 }
 

@@ -235,7 +235,8 @@ impl Receiver {
 
     /// Delivers the sender reports that were sent before this packet.
     fn deliver_sender_reports(&mut self, at: Time, packet: &PacketReport) {
-        while let Some((_, body)) = self.sender_reports.pop_front_if(|(left, _)| *left <= packet.sent) {
+        while self.sender_reports.front().is_some_and(|(left, _)| *left <= packet.sent) {
+            let Some((_, body)) = self.sender_reports.pop_front() else { break };
             self.shadow.half.on_sender_report(at);
             if let Some(body) = &body {
                 self.shadow.half.on_announce(&Announcement { at, body });

@@ -12,39 +12,39 @@ from steadycast.report.markup import Html, element, joined
 
 _WORDS: dict[str, str] = {
     "flow": "One sender and its receivers: a video, a TCP transfer, or background traffic.",
-    "receiver": "One end that a flow reaches. A multicast flow has many; a TCP flow has one.",
+    "receiver": "A destination of a flow. A multicast flow has many; a TCP flow has one.",
     "loss event": "All losses within one round-trip time, counted as one sign of congestion.",
-    "median": "The value in the middle: half of the receivers have more, half have less.",
-    "play-out limit": "How long after its sending a frame is shown; a later one is late.",
-    "quantizer": "How coarsely the encoder draws: a larger number gives fewer bits and a worse picture.",
-    "limited by": "What held the rate, as shares of the run: the network, the encoder's best quality, the start "
+    "median": "The middle value: half of the values are larger, half are smaller.",
+    "play-out limit": "The time from a frame's sending to its display; a frame that arrives after it is late.",
+    "quantizer": "The coarseness of the encoding: a larger number gives fewer bits and a worse picture.",
+    "limited by": "What limited the rate, as shares of the run: the network, the encoder's best quality, the start "
     "phase, or a cap.",
-    "network": "The controller saw congestion, or is on its way up from it: the only phase in which "
+    "network": "The controller saw congestion or is recovering from it: the only phase in which "
     "controllers can be compared.",
     "encoder": "The encoder's best quality needs no more: more network would change nothing.",
     "start": "The start phase, before the first sign of congestion.",
     "cap": "A configured upper limit of the rate, or a constant rate.",
     "floor": "A lower limit of the rate: the encoder's worst quality, or a configured one.",
-    "target": "What the controller tells the encoder to produce.",
+    "target": "The rate that the controller sets for the encoder.",
     "pacing": "The rate at which packets leave the sender.",
-    "warm-up": "The beginning of the run that no mean counts; series show it, and the links' loads and drops "
+    "warm-up": "The start of the run, which means exclude; series show it, and the links' loads and drops "
     "include it.",
-    "rule": "The controller's own reason for a rate.",
+    "rule": "The controller's rule that led to a rate.",
     "by": "The receiver whose report led to the decision.",
     "bandwidth": "A link's rate, which scenario files call `rate` and reports call capacity.",
     "bitrate": "The rate of a flow: bits of IP packets per second. The controller sets the target, packets leave the "
     "sender at the pacing, and the throughput is what arrives.",
-    "capacity": "What a link can carry.",
-    "mode": "repaired or paper. In mode paper a controller does what its paper prints. In mode repaired, the default, "
+    "capacity": "The highest rate that a link can carry.",
+    "mode": "repaired or paper. In mode paper a controller follows its paper literally. In mode repaired, the default, "
     "the paper's contradictions are decided and its gaps are filled.",
-    "multicast": "One packet from the sender reaches many receivers; the network copies it where the ways "
-    "part.",
-    "promise": "A rule that a controller or the session keeps, and that is checked in every run.",
-    "seed": "The number from which all chance of a run is drawn. Same scenario, same seed: same result.",
+    "multicast": "One packet from the sender reaches many receivers; the network copies it where the paths "
+    "diverge.",
+    "promise": "An invariant of a controller or the session, which is checked in every run.",
+    "seed": "The number that determines all random draws of a run. The same scenario and seed give the same result.",
     "expectation": "A bound that the scenario file sets on a result.",
     "packet-hop": "One packet leaving one link: the unit of a simulation's work.",
     "p50": "The median: half of all values are below.",
-    "p95": "95 % of all values are below; what one sees on a bad day.",
+    "p95": "95 % of all values are below: a bad but common case.",
     "p99": "99 % of all values are below.",
 }
 

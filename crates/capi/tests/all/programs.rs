@@ -1,4 +1,4 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,28 +16,55 @@ fn library(name: &str) -> PathBuf {
     test.parent().unwrap().join(name)
 }
 
-/// A folder into which the library is installed as docs/embedding.md has it.
-fn installed() -> PathBuf {
-    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prefix");
+/// Returns a folder into which the library is installed as docs/embedding.md describes it.
+fn installed(name: &str) -> PathBuf {
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let here = Path::new(HERE);
-    for (from, to) in [
-        (here.join("include/steadycast.h"), "include"),
-        (here.join("steadycast.pc"), "lib/pkgconfig"),
-        (library("libsteadycast.so"), "lib"),
-    ] {
-        let to = prefix.join(to);
+    for (from, to) in [("include/steadycast.h", "include"), ("steadycast.pc", "lib/pkgconfig")] {
+        let (from, to) = (here.join(from), prefix.join(to));
         std::fs::create_dir_all(&to).unwrap();
         std::fs::copy(&from, to.join(from.file_name().unwrap())).unwrap();
     }
+    let static_library = library("libsteadycast.a");
+    let linked = Command::new("sh").arg(here.join("link.sh")).args([&static_library, &prefix.join("lib")]).output();
+    let linked = linked.unwrap();
+    assert!(linked.status.success(), "{}", String::from_utf8_lossy(&linked.stderr));
     prefix
 }
 
-/// What pkg-config says of the installed library.
-fn packaged(asked: &[&str]) -> Vec<String> {
-    let described = installed().join("lib/pkgconfig");
-    let told = Command::new("pkg-config").args(asked).arg("steadycast").env("PKG_CONFIG_PATH", described).output();
-    let told = String::from_utf8(told.unwrap().stdout).unwrap();
-    told.split_whitespace().map(String::from).collect()
+/// Returns the output of a program of binutils, which a C compiler brings.
+fn inspected(tool: &str, option: &[&str], file: &Path) -> String {
+    String::from_utf8(Command::new(tool).args(option).arg(file).output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn the_shared_library_has_a_soname_and_exports_the_functions_of_the_header_with_their_versions_alone() {
+    let library = installed("inspected").join("lib/libsteadycast.so");
+    let (major_minor, _) = env!("CARGO_PKG_VERSION").rsplit_once('.').unwrap();
+    let dynamic = inspected("readelf", &["-dW"], &library);
+    assert!(dynamic.contains(&format!("Library soname: [libsteadycast.so.{major_minor}]")), "{dynamic}");
+    let exported = inspected("nm", &["-D", "--defined-only", "--with-symbol-versions"], &library);
+    let exported: BTreeSet<&str> = exported.lines().filter(|line| line.contains(" T ")).filter_map(last_word).collect();
+    let header = std::fs::read_to_string(Path::new(HERE).join("include/steadycast.h")).unwrap();
+    let declared = header.split(|c: char| !(c.is_ascii_lowercase() || "_(".contains(c)));
+    let declared: BTreeSet<String> = declared
+        .filter_map(|word| word.split_once('(')?.0.strip_prefix("steadycast_"))
+        .map(|name| format!("steadycast_{name}@@STEADYCAST_0.1"))
+        .collect();
+    assert!(declared.len() > 10, "{declared:?}");
+    assert_eq!(exported, declared.iter().map(String::as_str).collect());
+}
+
+fn last_word(line: &str) -> Option<&str> {
+    line.split_whitespace().next_back()
+}
+
+/// Returns pkg-config's words on the library that is installed in `prefix`.
+fn packaged(prefix: &Path, options: &[&str]) -> Vec<String> {
+    let folder = prefix.join("lib/pkgconfig");
+    let output = Command::new("pkg-config").args(options).arg("steadycast").env("PKG_CONFIG_PATH", folder).output();
+    let output = String::from_utf8(output.unwrap().stdout).unwrap();
+    output.split_whitespace().map(String::from).collect()
 }
 
 /// Compiles a program, with every warning an error, and links it to the library.
@@ -57,9 +84,14 @@ fn compiled(compiler: &str, flags: &[&str], source: &str, into: &str) -> PathBuf
     out
 }
 
-fn said(program: &Path, controller: &str) -> String {
-    let libraries = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prefix/lib");
-    let done = Command::new(program).arg(controller).env("LD_LIBRARY_PATH", libraries).output().unwrap();
+/// Returns the output of a program that contains the library.
+fn output_of(program: &Path, controller: &str) -> String {
+    output_with(Path::new(""), program, controller)
+}
+
+/// Returns the output of a program that loads the library installed in `prefix`.
+fn output_with(prefix: &Path, program: &Path, controller: &str) -> String {
+    let done = Command::new(program).arg(controller).env("LD_LIBRARY_PATH", prefix.join("lib")).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8(done.stdout).unwrap()
 }
@@ -172,7 +204,7 @@ fn sender_in_rust(controller: &str) -> String {
 fn a_sender_in_c_sends_what_the_rust_library_sends() {
     let program = compiled("cc", &["-std=c11"], "examples/sender.c", "sender");
     for controller in ["tfrc", "steady", "gcc"] {
-        let lines = said(&program, controller);
+        let lines = output_of(&program, controller);
         assert_eq!(lines, sender_in_rust(controller), "{controller}");
         let carried: u64 = lines.lines().last().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
         assert!(carried > 1_000_000, "{controller}: {carried} bytes in 30 s");
@@ -183,7 +215,7 @@ fn a_sender_in_c_sends_what_the_rust_library_sends() {
 fn a_program_in_c_gets_the_decisions_of_the_rust_library() {
     let program = compiled("cc", &["-std=c11"], "examples/link.c", "link");
     for controller in ["tfrc", "steady", "scream"] {
-        let lines = said(&program, controller);
+        let lines = output_of(&program, controller);
         assert!(lines.lines().count() > 1_000);
         assert_eq!(lines, link_in_rust(controller), "{controller}");
     }
@@ -196,11 +228,11 @@ const SANITIZED: &[&str] = &["-std=c11", "-g", "-fsanitize=address,undefined", "
 #[ignore = "claim: the sanitizers' programs take seconds"]
 fn no_call_reads_or_writes_what_is_not_its_own_or_leaves_memory_behind() {
     let link = compiled("cc", SANITIZED, "examples/link.c", "link-sanitized");
-    assert_eq!(said(&link, "steady"), link_in_rust("steady"));
+    assert_eq!(output_of(&link, "steady"), link_in_rust("steady"));
     let sender = compiled("cc", SANITIZED, "examples/sender.c", "sender-sanitized");
-    assert_eq!(said(&sender, "steady"), sender_in_rust("steady"));
+    assert_eq!(output_of(&sender, "steady"), sender_in_rust("steady"));
     let hostile = compiled("cc", SANITIZED, "tests/hostile.c", "hostile");
-    assert_eq!(said(&hostile, ""), "");
+    assert_eq!(output_of(&hostile, ""), "");
     // What the sanitizer is there for it does find.
     let wrong = compiled("cc", SANITIZED, "tests/leak.c", "leak");
     assert!(!Command::new(wrong).output().unwrap().status.success());
@@ -209,19 +241,20 @@ fn no_call_reads_or_writes_what_is_not_its_own_or_leaves_memory_behind() {
 #[test]
 #[ignore = "needs g++ and pkg-config"]
 fn programs_in_c_and_cpp_are_built_by_pkg_config_alone_and_get_the_decisions_of_the_rust_library() {
-    assert_eq!(packaged(&["--modversion"]), [env!("CARGO_PKG_VERSION")]);
+    let prefix = installed("packaged");
+    assert_eq!(packaged(&prefix, &["--modversion"]), [env!("CARGO_PKG_VERSION")]);
     for (compiler, standard, source) in [("cc", "-std=c11", "link.c"), ("g++", "-std=c++17", "link.cpp")] {
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("packaged-{source}.out"));
         let made = Command::new(compiler)
             .args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", standard])
             .arg(Path::new(HERE).join("examples").join(source))
-            .args(packaged(&["--cflags", "--libs"]))
+            .args(packaged(&prefix, &["--cflags", "--libs"]))
             .arg("-o")
             .arg(&out)
             .output()
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        assert_eq!(said(&out, "steady"), link_in_rust("steady"));
+        assert_eq!(output_with(&prefix, &out, "steady"), link_in_rust("steady"));
     }
 }
 
@@ -229,7 +262,8 @@ fn programs_in_c_and_cpp_are_built_by_pkg_config_alone_and_get_the_decisions_of_
 #[ignore = "needs go and pkg-config"]
 fn a_program_in_go_gets_the_decisions_of_the_rust_library() {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go");
-    let described = installed().join("lib/pkgconfig");
+    let prefix = installed("go-packaged");
+    let described = prefix.join("lib/pkgconfig");
     let program = place.join("link");
     let made = Command::new("go")
         .args(["build", "-o"])
@@ -239,7 +273,7 @@ fn a_program_in_go_gets_the_decisions_of_the_rust_library() {
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    assert_eq!(said(&program, "steady"), link_in_rust("steady"));
+    assert_eq!(output_with(&prefix, &program, "steady"), link_in_rust("steady"));
 }
 
 #[test]
