@@ -378,7 +378,7 @@ impl Pair {
     }
 
     /// Opens the socket of a sender whose peer is not known yet, on the first free port of the range. Nothing is sent
-    /// before [`Pair::redirect`].
+    /// before `Pair::redirect`.
     ///
     /// # Errors
     /// None of the ports is free.

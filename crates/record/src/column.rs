@@ -60,7 +60,8 @@ columns! {
         T: Real = "t_s", Seconds, "The start of the interval.";
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The source's or the receiver's node.";
-        THROUGHPUT: Real = "throughput_bps", Rate, "The rate sent by the source, or received by the receiver, in bits of IP \
+        THROUGHPUT: Real = "throughput_bps", Rate, "The rate sent by the source, or received by the receiver, in \
+            bits of IP \
             packets per second.";
         LOSS: Real = "loss_frac", Share, "The share of the packets expected that did not arrive; null at sources and \
             for TCP.";
@@ -165,10 +166,12 @@ columns! {
         NUMBER: Whole = "number", Count, "The number of datagrams sent before it in the network; duplicates have the \
             same number.";
         SENT: Real = "sent_s", Seconds, "Its departure from the host.";
-        ARRIVED: Real = "arrived_s", Seconds, "Its delivery by the links; null if it was lost, or in flight at the end.";
+        ARRIVED: Real = "arrived_s", Seconds, "Its delivery by the links; null if it was lost, or in flight at the \
+            end.";
         COPY: Whole = "copy", Count, "0; duplicates that a link delivers to the same host have 1, 2 and so on.";
         FROM: Text = "from", Text, "The host that sent it.";
-        TO: Text = "to", Text, "The host that it reached, or its destination; a group's address if no member received it.";
+        TO: Text = "to", Text, "The host that it reached, or its destination; a group's address if no member \
+            received it.";
         PROTOCOL: Whole = "protocol", Number, "Its IP protocol: 6 is TCP, 17 UDP.";
         FROM_PORT: Whole = "from_port", Number, "Its source port, of UDP and TCP.";
         TO_PORT: Whole = "to_port", Number, "Its destination port, of UDP and TCP.";

@@ -46,8 +46,8 @@ const PACK: usize = 1;
 /// Free bytes before a row is packed. Most packed rows are not larger.
 const PACKED: usize = 32;
 
-/// A growing list of rows, the oldest first. As a slice it is the latest rows: at least [`BLOCK`] of them with a store,
-/// at least [`PACK`] if older ones are packed. It is all rows without either, or after [`StoredRows::recall`].
+/// A growing list of rows, the oldest first. As a slice it is the latest rows: at least `BLOCK` of them with a store,
+/// at least `PACK` if older ones are packed. It is all rows without either, or after [`StoredRows::recall`].
 #[derive(Clone, Debug)]
 pub struct Rows<T> {
     latest: Vec<T>,

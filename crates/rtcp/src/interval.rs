@@ -259,7 +259,7 @@ impl Timer {
     }
 
     /// Handles the first source of a session, or the departure of the last one. Without a source, reports after the
-    /// first one are sent at [`IDLE_MIN_INTERVAL`]; the interval is drawn again when a source appears.
+    /// first one are sent at `IDLE_MIN_INTERVAL`; the interval is drawn again when a source appears.
     pub fn on_source(&mut self, now: Time, present: bool, census: &Census) {
         let rested = std::mem::replace(&mut self.idle, !present) && self.slows_when_idle();
         if present && rested && self.leaving.is_none() {

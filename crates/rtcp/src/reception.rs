@@ -142,8 +142,8 @@ impl Reception {
     }
 
     /// Handles a packet that nothing explains ([`Arrived::Stray`]). Returns whether it belongs to the stream after all:
-    /// under heavy loss, the arriving packets are farther apart than [`Reception::reach`] allows. This is so if no
-    /// other packet has arrived for [`PAUSE`], the numbers of [`KNOWN`] packets ascend, and the first of them is no
+    /// under heavy loss, the arriving packets are farther apart than `Reception::reach` allows. This is so if no
+    /// other packet has arrived for `PAUSE`, the numbers of `KNOWN` packets ascend, and the first of them is no
     /// farther ahead than the numbers have grown since.
     pub fn hold(&mut self, arrival: Time, seq: u16) -> bool {
         let Some(newest) = self.highest() else { return false };
