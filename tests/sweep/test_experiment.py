@@ -240,6 +240,14 @@ name = "last seconds"
 unit = "Mb/s"
 value = "seconds(max, 2, 4, received.video.throughput_bps) / 1e6"
 [[measure]]
+name = "of the rate"
+value = "flows.video.throughput_bps / ${rate * 1e6}"
+[[bound]]
+measure = "of the rate"
+max = 1
+when = "rate >= 2"
+why = "no more than the link carries"
+[[measure]]
 name = "reports"
 value = 'decisions(count, "*", 0, 100, video)'
 [[measure]]
@@ -294,8 +302,12 @@ def test_variables_references_own_bounds_and_tables_mean_what_they_say(tmp_path:
     assert len(done.points) == 2 * 2 + 1
     fast = next(point for point in done.points if dict(point.values) == {"rate": "4"})
     assert 'topology.bottleneck.queue={ kind = "droptail", limit = "40p" }' in fast.sets
-    by_scenario = {each.bound.scenarios[0]: each.outcome for each in done.judgements}
-    assert by_scenario == {"alone": HOLDS, "slow": FAILS}
+    judged = {(each.bound.scenarios, each.outcome, len(each.points)) for each in done.judgements}
+    assert judged == {(("alone",), HOLDS, 2), (("slow",), FAILS, 1), (("alone", "slow"), HOLDS, 1)}
+    # A point that lacks the variable has no value.
+    slow = next(point for point in done.points if point.scenario == "slow")
+    assert set(done.values(done.spec.measure("of the rate"), slow).values()) == {None}
+    assert 0 < (done.spread(done.spec.measure("of the rate"), fast) or {})["mean"] <= 1
     measure = done.spec.measure("last seconds")
     for point in done.points:
         mean = sum(value or 0 for value in done.values(measure, point).values()) / 2
@@ -304,7 +316,6 @@ def test_variables_references_own_bounds_and_tables_mean_what_they_say(tmp_path:
             value and value >= 1 for value in done.values(done.spec.measure("reports"), point).values()
         )
     # The slow scenario has no rate, so that the points of the other one are none of its own.
-    slow = next(point for point in done.points if point.scenario == "slow")
     assert set(done.values(done.spec.measure("as alone"), slow).values()) == {None}
     points, bounds, counts, choice = (built(done, each) for each in done.spec.tables)
     assert [head.shown for head in points.heads[:3]] == ["place", "scenario", "rate"]
@@ -316,7 +327,7 @@ def test_variables_references_own_bounds_and_tables_mean_what_they_say(tmp_path:
         <= float(rows[0]["over fixed most"])
     )
     assert tomllib.loads((tmp_path / "points.toml").read_text())["title"] == "points"
-    assert [row[-1].shown for row in bounds.rows] == ["holds", "holds", "0 of 2"]
+    assert [row[-1].shown for row in bounds.rows] == ["holds", "holds", "holds", "0 of 2"]
     assert [[cell.shown for cell in row][:5] for row in counts.rows] == [
         ["a", "tfrc", "2", "2", "2"],
         ["b", "tfrc", "1", "0", "0"],
@@ -330,6 +341,8 @@ def test_variables_references_own_bounds_and_tables_mean_what_they_say(tmp_path:
     [
         ("${fixed}kbps", "${fixd}kbps", "fixed"),
         ('in("fixed"', 'in("fixes"', "fixed"),
+        ("${rate * 1e6}", "${rat * 1e6}", "rate"),
+        ('when = "rate', 'when = "rte', "rate"),
         ('value = "links', 'measures = "links', "value"),
         ("values = [1, 4]", "", "values"),
     ],
@@ -343,6 +356,22 @@ def test_a_name_that_is_none_is_refused_with_the_nearest(
     with pytest.raises(UserError, match=r"rich\.toml") as caught:
         list(Spec.read(path).points())
     assert told in str(caught.value)
+
+
+def test_a_part_of_an_experiment_has_what_its_measures_look_at_and_writes_no_table(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    path = tmp_path / "rich.toml"
+    path.write_text(RICH)
+    part = Spec.read(path).only(["slow"])
+    assert {(point.scenario, point.variant) for point in part.points()} == {
+        ("slow", "tfrc"),
+        *(("alone", variant) for variant in ("tfrc", "fixed")),
+    }
+    done = run_experiment(path, seeds=(1,), only=["slow"], out=tmp_path / "out", progress=Silent())
+    assert done.runs.ran == 1 + 2 * 2
+    assert not (tmp_path / "points.csv").exists()
+    with pytest.raises(UserError, match="slow"):
+        Spec.read(path).only(["slo"])
 
 
 def test_the_page_s_own_file_is_an_experiment(tmp_path: Path) -> None:

@@ -154,6 +154,8 @@ tables! {
         scenario: OneOrMany<String>,
         /// The points at which it is judged, by the names of axes: each NAME = VALUE or a list of values; default all.
         at: Changes,
+        /// A formula over variables and axes: the bound is judged where it is not 0, as "packets >= 12".
+        when: String,
         /// The share of these points, draws included, at which it has to hold; default 1.
         fraction: f64,
         /// What the bound stands for, in one sentence.
@@ -188,6 +190,10 @@ tables! {
         measure: String,
         /// The axis on the abscissa, by its name; without it a bar per variant.
         over: String,
+        /// In place of an axis: the measure on the abscissa, with a dot per point and a panel per variant.
+        against: String,
+        /// The scenarios that it shows; default all.
+        scenario: OneOrMany<String>,
         /// The caption.
         caption: String,
     }
@@ -773,16 +779,22 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
     let mut at = serde_json::Map::new();
     for (name, item) in table.at_points() {
         let axis_names: Vec<&str> = axes.iter().filter_map(|axis| axis["name"].as_str()).collect();
-        let Some(axis) = axes.iter().find(|axis| axis["name"] == name.as_str()) else {
+        // Axes of different scenarios may have one name.
+        let same: Vec<&Json> = axes.iter().filter(|axis| axis["name"] == name.as_str()).collect();
+        if same.is_empty() {
             out.unknown_name(&item.at, "axis", name, &axis_names);
             continue;
-        };
+        }
         let wanted: Vec<String> = match &item.value {
             Value::List(all) => all.iter().map(|one| literal(&one.value)).collect(),
             one => vec![literal(one)],
         };
-        let values: Vec<&str> =
-            axis["values"].as_array().into_iter().flatten().filter_map(|one| one["label"].as_str()).collect();
+        let values: Vec<&str> = same
+            .iter()
+            .filter_map(|axis| axis["values"].as_array())
+            .flatten()
+            .filter_map(|one| one["label"].as_str())
+            .collect();
         for value in wanted.iter().filter(|value| !values.contains(&value.as_str())) {
             out.unknown_name(&item.at, &format!("value of {name}"), value, &values);
         }
@@ -800,6 +812,8 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
         },
         "scenarios": of.map_or_else(|| among(&table.scenario, "scenario", names.scenarios, out), |of| json!([of])),
         "at": at,
+        "when": optional(&table.when),
+        "line": table.at.line,
         "fraction": table.fraction.as_ref().map_or(1.0, |fraction| fraction.value),
         "why": text(&table.why, "why", &table.at, "say what the bound stands for", out),
         "source": optional(&table.source),
@@ -833,9 +847,15 @@ fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> 
 
 fn figure(table: &Spanned<FigureTable>, names: &Names<'_>, out: &mut Findings) -> Json {
     let over = table.over.as_ref().map(|_| known(&table.over, "over", &names.axis_names(), &table.at, out));
+    let against = table.against.as_ref().map(|_| known(&table.against, "against", names.measures, &table.at, out));
+    if let (Some(_), Some(said)) = (&over, &table.against) {
+        out.problem(&said.at, "it has an axis and a measure on its abscissa", "leave out over or against");
+    }
     json!({
         "measure": known(&table.measure, "measure", names.measures, &table.at, out),
         "over": over,
+        "against": against,
+        "scenarios": among(&table.scenario, "scenario", names.scenarios, out),
         "caption": text(&table.caption, "caption", &table.at, "write a caption", out),
     })
 }

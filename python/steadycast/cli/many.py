@@ -175,6 +175,9 @@ def experiment(
         ),
     ] = None,
     seeds: Annotated[str | None, base.SEEDS] = None,
+    only: Annotated[
+        list[str] | None, option("--only NAME", "Run this variant or scenario alone; may be repeated.")
+    ] = None,
     why: Annotated[
         bool, option("--why", "Run nothing: print each bound with its reason and its source.")
     ] = False,
@@ -198,7 +201,7 @@ def experiment(
         return
     with base.interruptible():
         given = None if seeds is None else base.seed_range(seeds)
-        done = experiments.run_experiment(file, seeds=given, jobs=jobs, out=out)
+        done = experiments.run_experiment(file, seeds=given, only=only or (), jobs=jobs, out=out)
     if as_json:
         base.print_json(done.json())
     else:

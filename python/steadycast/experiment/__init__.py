@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ def run_experiment(
     source: Path | str,
     *,
     seeds: tuple[int, ...] | range | None = None,
+    only: Sequence[str] = (),
     jobs: int | None = None,
     out: Path | str | None = None,
     progress: Progress | None = None,
@@ -32,6 +34,7 @@ def run_experiment(
     Args:
         source: an experiment file, or the name of a built-in experiment.
         seeds: in place of the file's.
+        only: variants and scenarios; without any, all are run. Tables that the file writes need all of it.
         jobs: processes; by default one per processor.
         out: the folder of its runs, tables and page; by default runs/NAME. Runs that it holds are not made again.
         progress: called with how far it is; by default a bar, where standard error is a terminal.
@@ -46,7 +49,9 @@ def run_experiment(
 
     spec = Spec.read(source)
     if seeds is not None:
-        spec = replace(spec, seeds=tuple(seeds_of(seeds)))
+        spec = replace(spec, seeds=tuple(seeds_of(seeds)), whole=False)
+    if only:
+        spec = spec.only(only)
     place = Path(out) if out is not None else Path("runs") / spec.name
     if place.exists() and any(place.iterdir()) and not (place / "experiment.toml").exists():
         raise UserError(str(place), "this folder holds other results", "give another -o DIR")

@@ -79,7 +79,20 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
     # A run that an older version of the file made lacks the statistics that a newer one asks for.
     known = {row["key"] for row in store.rows(place) if row["complete"] and needed <= row["figures"].keys()}
     todo = [job for job in dict.fromkeys(planned.values()) if job.task.key not in known]
-    ran = _work(spec, place, todo, jobs, progress) if todo else 0
+    # One run of each scenario shows which figures there are, before the others take their time.
+    lead = list({job.scenario: job for job in reversed(todo)}.values())
+    for batch in (lead, [job for job in todo if job not in lead]):
+        if batch:
+            _work(spec, place, batch, jobs, progress)
+        figures, errors = _found(planned, place)
+        _check(spec, figures)
+    return Runs(figures, errors, len(todo))
+
+
+def _found(
+    planned: Mapping[tuple[Point, int], Job], place: Path
+) -> tuple[dict[tuple[Point, int], Mapping[str, float | None]], dict[tuple[Point, int], str]]:
+    """Return the figures of the runs that are there, and the errors of those that failed."""
     rows: dict[str, store.Row] = {}
     for row in store.rows(place):
         if row["complete"] or not rows.get(row["key"], {}).get("complete"):
@@ -87,13 +100,14 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
     figures: dict[tuple[Point, int], Mapping[str, float | None]] = {}
     errors: dict[tuple[Point, int], str] = {}
     for of, job in planned.items():
+        if job.task.key not in rows:
+            continue
         row = rows[job.task.key]
         if row["complete"]:
             figures[of] = row["figures"]
         else:
             errors[of] = str(row["error"])
-    _check(spec, figures)
-    return Runs(figures, errors, ran)
+    return figures, errors
 
 
 def _planned(spec: Spec) -> tuple[dict[tuple[Point, int], Job], list[core.Scenario]]:
@@ -115,7 +129,7 @@ def _planned(spec: Spec) -> tuple[dict[tuple[Point, int], Job], list[core.Scenar
     return planned, scenarios
 
 
-def _work(spec: Spec, place: Path, todo: Sequence[Job], jobs: int | None, progress: Progress) -> int:
+def _work(spec: Spec, place: Path, todo: Sequence[Job], jobs: int | None, progress: Progress) -> None:
     from steadycast.workers import Workers, cores
 
     shared = Shared({name: each.base for name, each in spec.scenarios.items()}, spec.series)
@@ -132,7 +146,6 @@ def _work(spec: Spec, place: Path, todo: Sequence[Job], jobs: int | None, progre
     except KeyboardInterrupt as stop:
         stop.add_note(f"{part.count()} of {len(todo)} runs are done and kept; the same command goes on")
         raise
-    return len(todo)
 
 
 def _check(spec: Spec, figures: Mapping[tuple[Point, int], Mapping[str, float | None]]) -> None:
@@ -140,5 +153,5 @@ def _check(spec: Spec, figures: Mapping[tuple[Point, int], Mapping[str, float | 
     if not figures:
         return
     names = list(dict.fromkeys(name for found in figures.values() for name in found))
-    for measure in spec.measures:
-        measure.formula.check(names, measure.place)
+    for measure, formula in spec.formulas():
+        formula.check(names, measure.place)

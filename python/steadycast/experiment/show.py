@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -70,15 +71,14 @@ def bounds(done: Experiment) -> tuple[list[str], list[list[str]]]:
 
 
 def tables(done: Experiment) -> list[Table]:
-    """Return the tables for a terminal."""
-    heads, rows = measured(done)
-    first = terminal.filled(heads, rows[:_MOST_ROWS])
-    first.caption = (
-        f"{len(rows) - _MOST_ROWS} more: {done.folder / 'results.csv'}" if len(rows) > _MOST_ROWS else None
-    )
-    # What the file's own tables show stands in them.
-    found = [terminal.filled(*built(done, each).shown()) for each in done.spec.tables] or [first]
-    if done.judgements and not any(each.kind == "bounds" for each in done.spec.tables):
+    """Return the tables for a terminal: the file's own, or the means and the bounds."""
+    shown = [built(done, each).shown() for each in done.spec.tables] or [measured(done)]
+    found = []
+    for heads, rows in shown:
+        found.append(terminal.filled(heads, rows[:_MOST_ROWS]))
+        if len(rows) > _MOST_ROWS:
+            found[-1].caption = f"{len(rows) - _MOST_ROWS} more: {done.folder / 'report.html'}"
+    if done.judgements and not done.spec.tables:
         heads, rows = bounds(done)
         found.append(terminal.filled(heads[:-1], [row[:-1] for row in rows]))
     return found
@@ -121,9 +121,9 @@ def write_tables(done: Experiment) -> None:
     bound_heads[4] = "outcome"
     for name, rows in (("results", means), ("seeds", seeds), ("bounds", [bound_heads, *judged])):
         write_text(done.folder / f"{name}.csv", csv_text(rows))
-    if spec.write is not None:
+    if spec.write is not None and spec.whole:
         write_text(spec.write, csv_text(means))
-    for table in spec.tables:
+    for table in spec.tables if spec.whole else ():
         write(done, table)
 
 
@@ -173,7 +173,9 @@ def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
 
     Points that differ in what the figure does not show are averaged, and have no interval then.
     """
-    measure = next(each for each in done.spec.measures if each.name == figure.measure)
+    if figure.against is not None:
+        return _dots(done, figure, figure.against)
+    measure = done.spec.measure(figure.measure)
     drawing, (axes,) = canvas.canvas()
     axes.set_ylabel(_heading(measure))
     names = list(done.spec.variants)
@@ -183,14 +185,14 @@ def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
     for end in dict.fromkeys(end for end in ends if end is not None):
         axes.axhline(end, color=style.MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
     if figure.over is None:
-        return drawing if _bars(done, measure, axes, names) else None
+        return drawing if _bars(done, figure, measure, axes, names) else None
     path = [value.label for axis in done.spec.axes if axis.name == figure.over for value in axis.values]
     numbers = [number_of(value) for value in path]
     numeric = None not in numbers
     places = [float(x or 0) for x in numbers] if numeric else [float(n) for n in range(len(path))]
     labels, top = [], 0.0
     for name in names:
-        line = [_mean_of(done, measure, name, figure.over, value) for value in path]
+        line = [_mean_of(done, figure, measure, name, value) for value in path]
         known = [(x, one) for x, one in zip(places, line, strict=True) if one is not None]
         if not known:
             continue
@@ -212,8 +214,40 @@ def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
     return drawing
 
 
-def _bars(done: Experiment, measure: Measure, axes: Axes, names: Sequence[str]) -> bool:
-    found = [(name, _mean_of(done, measure, name, None, "")) for name in names]
+def _dots(done: Experiment, spec: FigureSpec, against: str) -> Figure | None:
+    """Draw a measure against another one: a panel per variant, a dot per point, a shape per scenario."""
+    from matplotlib.figure import Figure
+
+    across, up = done.spec.measure(against), done.spec.measure(spec.measure)
+    points = [each for each in done.points if not each.placebo and each.scenario in spec.scenarios]
+    found = [
+        (point, x["mean"], y["mean"])
+        for point in points
+        if (x := done.spread(across, point)) is not None and (y := done.spread(up, point)) is not None
+    ]
+    names = [name for name in done.spec.variants if any(point.variant == name for point, *_ in found)]
+    if not names:
+        return None
+    rows = -(-len(names) // 2)
+    figure = Figure(figsize=(canvas.WIDTH, 1.6 * rows + 0.6), layout="constrained")
+    panels = figure.subplots(rows, min(len(names), 2), sharex=True, sharey=True, squeeze=False)
+    for axes, name in zip(panels.flat, names, strict=False):
+        colour = style.look({"kind": "video", "controller": name}).colour
+        for scenario, marker in zip(spec.scenarios, itertools.cycle("o^sD"), strict=False):
+            dots = [(x, y) for point, x, y in found if (point.variant, point.scenario) == (name, scenario)]
+            if dots:
+                xs, ys = zip(*dots, strict=True)
+                axes.scatter(xs, ys, s=12, color=colour, marker=marker, linewidths=0, label=scenario)
+        axes.set_title(name)
+    if len(spec.scenarios) > 1:
+        panels[0][0].legend(fontsize=7)
+    figure.supxlabel(_heading(across), fontsize=9)
+    figure.supylabel(_heading(up), fontsize=9)
+    return figure
+
+
+def _bars(done: Experiment, figure: FigureSpec, measure: Measure, axes: Axes, names: Sequence[str]) -> bool:
+    found = [(name, _mean_of(done, figure, measure, name, "")) for name in names]
     known = [(name, one) for name, one in found if one is not None]
     for place, (name, (mean, half)) in enumerate(known):
         colour = style.look({"kind": "video", "controller": name}).colour
@@ -223,15 +257,16 @@ def _bars(done: Experiment, measure: Measure, axes: Axes, names: Sequence[str]) 
 
 
 def _mean_of(
-    done: Experiment, measure: Measure, variant: str, axis: str | None, value: str
+    done: Experiment, figure: FigureSpec, measure: Measure, variant: str, value: str
 ) -> tuple[float, float] | None:
     """Return the mean of a measure over all points of a variant and a value, and its interval where it is one point."""
 
     def fits(point: Point) -> bool:
         return (
             not point.placebo
+            and point.scenario in figure.scenarios
             and point.variant == variant
-            and (axis is None or dict(point.values)[axis] == value)
+            and (figure.over is None or dict(point.values).get(figure.over) == value)
         )
 
     found = [one for point in done.points if fits(point) and (one := done.spread(measure, point)) is not None]

@@ -10,7 +10,8 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,31 @@ class Measure:
     """Unique in its file."""
     shown: str
     """Its name in tables."""
-    formula: Formula
+    text: str
+    """The formula, in which ``${ }`` stands for a variable of a point."""
     unit: str
     """The unit that tables show; empty where it is the figure's own, or there is none."""
     digits: int
     place: str
     """The place in the file, for errors."""
+
+    def at(self, point: Point) -> Formula | None:
+        """Return the formula at a point; None where the point lacks a variable of it.
+
+        Raises:
+            UserError: it is no formula.
+
+        """
+        try:
+            text = fill(self.text, dict(point.variables), self.place)
+        except NoVariableError:
+            return None
+        return _formula(text, self.place)
+
+
+@cache
+def _formula(text: str, place: str) -> Formula:
+    return Formula.read(text, place)
 
 
 @dataclass(frozen=True)
@@ -59,10 +79,14 @@ class Bound:
     scenarios: tuple[str, ...]
     at: Mapping[str, tuple[str, ...]]
     """The values of axes at which it is judged."""
+    when: str
+    """A formula over variables: it is judged where it is not 0; empty: everywhere."""
     fraction: float
     """The share of the points at which it has to hold."""
     why: str
     source: str
+    place: str
+    """The place in the file, for errors."""
 
     def judges(self, point: Point) -> bool:
         """Whether the bound is one of this point."""
@@ -70,7 +94,25 @@ class Bound:
             point.scenario in self.scenarios
             and (not self.variants or point.variant in self.variants)
             and all(dict(point.values).get(axis) in values for axis, values in self.at.items())
+            and (not self.when or self._applies(point) is True)
         )
+
+    def _applies(self, point: Point) -> bool | None:
+        """Whether the condition holds at a point; None where the point lacks a variable of it."""
+        try:
+            return fill(f"${{{self.when}}}", dict(point.variables), self.place) != "0"
+        except NoVariableError:
+            return None
+
+    def check(self, points: Sequence[Point]) -> None:
+        """Check that some point has the variables of the condition.
+
+        Raises:
+            UserError: none has.
+
+        """
+        if self.when and all(self._applies(point) is None for point in points):
+            fill(f"${{{self.when}}}", dict(points[0].variables), self.place)
 
     def said(self) -> str:
         """Return the bound in words: 0.5 to 2 in the mean."""
@@ -106,6 +148,9 @@ class FigureSpec:
     measure: str
     over: str | None
     """The axis on its abscissa; None: a bar per variant."""
+    against: str | None
+    """The measure on its abscissa: a dot per point, and a panel per variant."""
+    scenarios: tuple[str, ...]
     caption: str
 
 
@@ -162,6 +207,7 @@ class Point:
     """The number of the draw, from 1 on."""
     variant: str
     sets: tuple[str, ...]
+    variables: tuple[tuple[str, str], ...] = ()
     placebo: bool = False
 
     @property
@@ -198,6 +244,8 @@ class Spec:
     tables: tuple[TableSpec, ...]
     figures: tuple[FigureSpec, ...]
     write: Path | None
+    whole: bool = True
+    """Whether it is the file's own: with other seeds or a part of it, no table of the file is written."""
 
     @classmethod
     def read(cls, source: Path | str) -> Spec:
@@ -225,27 +273,60 @@ class Spec:
             variants,
             (tuple(told["placebo"]["sets"]), told["placebo"]["why"]) if told["placebo"] else None,
             tuple(_measures(told, str(path))),
-            tuple(_bound(one) for one in told["bounds"]),
+            tuple(_bound(one, str(path)) for one in told["bounds"]),
             tuple(_table(one, path) for one in told["tables"]),
-            tuple(FigureSpec(**one) for one in told["figures"]),
+            tuple(FigureSpec(**{**one, "scenarios": tuple(one["scenarios"])}) for one in told["figures"]),
             path.parent / told["write"] if told["write"] else None,
         )
         spec.check()
         return spec
 
     def check(self) -> None:
-        """Check that the names inside formulas are variants or scenarios of this file.
+        """Check the names inside formulas: variants, scenarios and variables.
 
         Raises:
-            UserError: one is not.
+            UserError: there is none of a name.
 
         """
         known = [*self.variants, *self.scenarios]
-        for measure in self.measures:
-            for name in measure.formula.names:
+        for measure, formula in self.formulas():
+            for name in formula.names:
                 if name not in known:
                     problem = f"{name} is neither a variant nor a scenario of this file"
                     raise UserError(measure.place, problem, meant(name, known))
+        points = list(self.points())
+        for bound in self.bounds:
+            bound.check(points)
+
+    def only(self, names: Sequence[str]) -> Spec:
+        """Return the part of it with these variants and scenarios, and those that their measures look at.
+
+        Raises:
+            UserError: a name is neither.
+
+        """
+        for name in names:
+            if name not in (known := [*self.variants, *self.scenarios]):
+                problem = f"{name} is neither a variant nor a scenario of this file"
+                raise UserError(self.path, problem, meant(name, known))
+        looked: dict[str, set[str]] = {name: set() for name in self.scenarios}
+        for measure, formula in self.formulas():
+            bounds = [bound for bound in self.bounds if bound.measure == measure.name]
+            everywhere = measure.name == measure.shown
+            for scenario in self.scenarios:
+                if everywhere or any(scenario in bound.scenarios for bound in bounds):
+                    looked[scenario].update(formula.names)
+        chosen = {name for name in self.scenarios if name in names} or {*self.scenarios}
+        chosen |= {name for scenario in chosen for name in looked[scenario] if name in self.scenarios}
+        variants = {name for name in self.variants if name in names} or {*self.variants}
+        kept = {
+            name: replace(each, variants=tuple(v for v in each.variants if v in variants | looked[name]))
+            for name, each in self.scenarios.items()
+            if name in chosen
+        }
+        return replace(
+            self, scenarios={name: each for name, each in kept.items() if each.variants}, whole=False
+        )
 
     def measure(self, name: str) -> Measure:
         """Return a measure by its name."""
@@ -256,10 +337,28 @@ class Spec:
         measure = self.measure(bound.measure)
         return measure.name in measures or measure.name != measure.shown
 
-    @property
+    def formulas(self) -> Iterator[tuple[Measure, Formula]]:
+        """Yield each measure with its formula at each point that has the variables of it.
+
+        Raises:
+            UserError: a measure is no formula, or no point has its variables.
+
+        """
+        points = list(self.points())
+        for measure in self.measures:
+            if "${" not in measure.text:
+                yield measure, Formula.read(measure.text, measure.place)
+                continue
+            found = list(dict.fromkeys(filter(None, map(measure.at, points))))
+            if not found:
+                fill(measure.text, dict(points[0].variables), measure.place)
+            for formula in found:
+                yield measure, formula
+
+    @cached_property
     def series(self) -> tuple[Seconds | Decisions, ...]:
         """All statistics that the measures need besides the summary."""
-        return tuple(dict.fromkeys(each for measure in self.measures for each in measure.formula.series))
+        return tuple(dict.fromkeys(each for _, formula in self.formulas() for each in formula.series))
 
     def axes_of(self, scenario: str) -> tuple[Axis, ...]:
         """Return the axes that a scenario has."""
@@ -279,11 +378,14 @@ class Spec:
                     for (number, draw), variant in itertools.product(draws, scenario.variants):
                         changes = (*scenario.sets, *draw.sets, *on_axes, *self.variants[variant], *last)
                         place = f"{self.path}: {name}"
-                        filled = tuple(
-                            fill(change, {**scenario.variables, **named, **draw.variables}, place)
-                            for change in changes
-                        )
-                        yield Point(name, labels, number, variant, filled, placebo)
+                        variables = {**scenario.variables, **named, **draw.variables}
+                        filled = tuple(fill(change, variables, place) for change in changes)
+                        told = tuple(variables.items())
+                        yield Point(name, labels, number, variant, filled, told, placebo)
+
+
+class NoVariableError(UserError):
+    """There is no variable of this name."""
 
 
 _HOLE = re.compile(r"\$\{([^{}]*)\}")
@@ -293,7 +395,8 @@ def fill(text: str, variables: Mapping[str, str], place: str) -> str:
     """Replace each ``${ }`` in a change: a name by its value, a formula over variables that are numbers by its value.
 
     Raises:
-        UserError: there is no such variable, or it is no number.
+        NoVariableError: there is no such variable.
+        UserError: it is no number.
 
     """
 
@@ -305,7 +408,8 @@ def fill(text: str, variables: Mapping[str, str], place: str) -> str:
         formula = Formula.read(inside, place)
         for path in formula.paths:
             if path not in variables:
-                raise UserError(place, f"there is no variable {path} for {hole[0]}", meant(path, variables))
+                problem = f"there is no variable {path} for {hole[0]}"
+                raise NoVariableError(place, problem, meant(path, variables))
         found = formula.value(numbers)
         if found is None:
             raise UserError(place, f"{hole[0]} has no value", "use variables that are plain numbers")
@@ -372,10 +476,10 @@ def _own(bound: Mapping[str, Any]) -> str:
 
 def _measure(name: str, shown: str, told: Mapping[str, Any], path: str) -> Measure:
     place = f"{path}:{told['line']}: measure {shown}"
-    return Measure(name, shown, Formula.read(told["value"], place), told["unit"], told["digits"], place)
+    return Measure(name, shown, told["value"], told["unit"], told["digits"], place)
 
 
-def _bound(told: Mapping[str, Any]) -> Bound:
+def _bound(told: Mapping[str, Any], path: str) -> Bound:
     return Bound(
         told["measure"] if told["own"] is None else _own(told),
         told["min"],
@@ -384,7 +488,9 @@ def _bound(told: Mapping[str, Any]) -> Bound:
         tuple(told["variants"]),
         tuple(told["scenarios"]),
         {axis: tuple(values) for axis, values in told["at"].items()},
+        told["when"],
         told["fraction"],
         told["why"],
         told["source"],
+        f"{path}:{told['line']}: bound",
     )

@@ -114,9 +114,11 @@ class Experiment:
         """Return a measure by seed; None where a run failed or lacks it."""
         key = measure.name, point
         if key not in self._values:
+            formula = measure.at(point)
             runs = {seed: self._context(point, seed) for seed in self.spec.seeds}
             self._values[key] = {
-                seed: None if run is None else measure.formula.value(run) for seed, run in runs.items()
+                seed: None if run is None or formula is None else formula.value(run)
+                for seed, run in runs.items()
             }
         return self._values[key]
 
