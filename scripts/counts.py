@@ -1,4 +1,4 @@
-"""How large the project is, and how much a reader or a user has to hold: docs/data/counts.csv.
+"""The size of the project, and of its interfaces for readers and users: docs/data/counts.csv.
 
     python scripts/counts.py            # prints the table
     python scripts/counts.py --write    # and writes it, for docs/counts.md

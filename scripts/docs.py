@@ -1,4 +1,4 @@
-"""What in docs/ is made from the program.
+"""Makes the parts of docs/ that come from the program.
 
 The site is built with the glossary, the exit codes and the reference of keys, commands, controllers, figures and
 columns (`scripts/site_reference.py`); a checkout has stubs of these pages. The README's figure and table, the manual

@@ -1,4 +1,4 @@
-"""Which pages' tables are older than what they were measured from. `make docs` says so on such a page.
+"""Finds the pages whose tables are older than their sources. `make docs` marks such pages.
 
 A page with measured tables says in a comment what their numbers depend on. Their commit is that of the first table of
 docs/data that the page links to, or stands in the page:
@@ -41,7 +41,7 @@ SHOWN = 4
 
 @dataclass(frozen=True)
 class Measured:
-    """What a page says of its tables."""
+    """A page's statements about its tables."""
 
     commit: str
     sources: tuple[str, ...]

@@ -105,7 +105,7 @@ def waits(network: networks.Network, rates: Steps) -> list[float]:
     time = units.read(queue["limit"], units.SPAN)
     size = units.read(queue["limit"], units.SIZE)
     whole = size or 1500.0 * float(queue["limit"].removesuffix("p") if time is None else 0)
-    # Of a trace its mean counts: so long as one of its steps no queue is.
+    # A trace counts with its mean rate: no queue is as long as one of its steps.
     traced = "trace" in network.topology["bottleneck"]
     steps = [sum(rates[1]) / len(rates[1])] * len(rates[1]) if traced else rates[1]
     whole = whole if time is None else time * steps[0] * 125_000

@@ -40,7 +40,7 @@ def main(names: list[str]) -> None:
             book, timeout=600, record_timing=False, resources={"metadata": {"path": str(NOTEBOOKS)}}
         ).execute()
         for cell in (cell for cell in book.cells if cell.cell_type == "code"):
-            # What a progress line leaves behind is empty.
+            # A progress line leaves an empty output.
             cell.outputs = [o for o in cell.outputs if o.get("data", {}).get("text/html") != ""]
         book.metadata.pop("language_info", None)
         book.metadata["steadycast"] = {"code": digest(book)}

@@ -1,4 +1,4 @@
-"""What a program imports, as a page of the reference: read from signatures and docstrings."""
+"""The Python interface as a page of the reference, made from signatures and docstrings."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ SERVES: dict[str, tuple[Build, ...]] = {
 
 
 class SetupError(Exception):
-    """What is missing, and what to do."""
+    """A missing requirement and its remedy."""
 
 
 def main(words: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""What `make docs` adds to mkdocs: pages link to files outside docs/, and the site carries a copy of those files.
+"""An extension of mkdocs: pages link to files outside docs/, and the site carries a copy of those files.
 
 A page of docs/ is read in two places: on a forge, where `../scenarios/home.toml` leads to the file, and on the site,
 which is docs/ alone. So each file that a page links to outside docs/ becomes part of the site, under `source/`:

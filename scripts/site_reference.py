@@ -1,4 +1,4 @@
-"""What `make docs` makes of the program's own lists and of the notebooks: references, exit codes, printed cells.
+"""An extension of mkdocs: references, exit codes and printed cells from the program's lists and the notebooks.
 
 A checkout has a stub for each of these pages, so that links lead somewhere on a forge; the site has the page.
 """

@@ -1,4 +1,4 @@
-"""What `make docs` adds to the site's search: each row of a reference table is a separate result.
+"""An extension of the site's search: each row of a reference table is a separate result.
 
 A key, a figure or an option stands in the first column of a table. The search of the theme knows headings and the
 text below them, and puts what stands in a title before what stands in a text: so each row becomes an entry with the

@@ -1,4 +1,4 @@
-"""What `make docs` adds for measured tables: a page for each CSV file of docs/data.
+"""An extension of mkdocs for measured tables: a page for each CSV file of docs/data.
 
 A forge shows `docs/data/NAME.csv` as a table by itself. On the site a link to it leads to a page with the table, its
 origin (`NAME.toml` beside it: title, day, commit, command) and the file; a heading sorts the rows. A paragraph that is

@@ -42,7 +42,7 @@ IGNORED = re.compile(r"^test (\S+)(?: - .*)? \.\.\. ignored, needs (\S+)", re.MU
 
 @dataclass
 class Count:
-    """What became of the tests."""
+    """The outcome of the tests."""
 
     passed: int = 0
     failures: list[str] = field(default_factory=list)  # each test that failed, with why, if it is one line

@@ -71,7 +71,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 class Refused(Exception):  # noqa: N818  (a finding, not a fault of this program)
-    """What is wrong with the wheel."""
+    """A problem of the wheel."""
 
 
 def build(profile: str, out: Path) -> Path:

@@ -1,4 +1,4 @@
-"""What all tests find."""
+"""Fixtures and helpers of all tests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass
 class Said:
-    """What a command came to."""
+    """The result of a command."""
 
     code: int
     out: str

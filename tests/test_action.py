@@ -179,7 +179,7 @@ def test_a_pair_of_one_datagram_and_another_is_judged(action: dict[str, Any], tm
         '[[expect]]\nthat = "lost_pct"\nmin = 50\n'
     )
     ended = done(action, "judge", tmp_path, pair="pair.toml", networks="clean-20", seconds="3s")
-    # It can't lose half of its datagrams there.
+    # It can't lose half of its datagrams on loopback.
     assert ended.returncode == 1, ended.stderr
     cells = json.loads((tmp_path / "judged" / "judge.json").read_text())["cells"]
     assert [cell["network"] for cell in cells] == ["clean-20"]

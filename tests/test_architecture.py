@@ -93,7 +93,7 @@ def test_a_manifest_names_nothing_that_the_sources_do_not(crate: str) -> None:
 @needs_cargo
 @pytest.mark.parametrize("crate", sorted(set(CRATES) - {"capi", "python"}))
 def test_a_library_is_built_for_tests_and_examples_where_it_has_some(crate: str) -> None:
-    """Those of C's library are in C, and the module is no library that a test could call."""
+    """The C library's tests are in C, and the Python module can't be called by a Rust test."""
     text = sources(crate)
     fences = re.findall(r"^ *//[/!] ```(.*)", text, re.MULTILINE)
     examples = any(kind in ("", "no_run", "should_panic") for kind in fences[::2])
@@ -197,7 +197,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports(path: Path) -> set[str]:
-    """What a module imports of the package, in functions too; names that only type checkers see are left out."""
+    """Return the package's modules that a module imports, also in functions; imports for type checkers do not count."""
     found: set[str] = set()
     known = {*modules(), "steadycast._core"}
     todo: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
@@ -216,7 +216,7 @@ def imports(path: Path) -> set[str]:
 
 
 def circle(known: dict[str, set[str]]) -> list[str]:
-    """Those of which each knows of another of them; none, where they can be put in an order."""
+    """Return the modules of an import cycle; none if the modules can be put into an order."""
     left = {name: arrows & known.keys() - {name} for name, arrows in known.items()}
     while free := [name for name, arrows in left.items() if not arrows]:
         for name in free:

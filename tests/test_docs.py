@@ -1,4 +1,4 @@
-"""What the pages say is there, is there."""
+"""Everything that the pages refer to exists."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_commands_options_and_scenarios_that_pages_name_exist() -> None:
         for code in ("".join(found) for found in CODE.findall(text)):
             for command, words in CALL.findall(code):
                 called += 1
-                # What follows `--` is another program's.
+                # Options after `--` belong to another program.
                 named = re.findall(r"(?<=\s)--[a-z][a-z-]*", words.partition(" -- ")[0])
                 unknown = [o for o in named if o not in {*options.get(command, ()), "--help"}]
                 wrong += [f"{page.name}: {command} {o}" for o in (unknown if command in options else ["?"])]
@@ -201,7 +201,7 @@ def test_the_site_builds_without_a_warning_and_asks_nobody_else(
 ) -> None:
     folder, said = site
     assert (said.returncode, said.stderr) == (0, "")
-    # What it says are pages whose tables are older than what they were measured from.
+    # Its output is the pages whose tables are older than their sources.
     old = re.compile(r"[\w/-]+\.md: \d+ sources have changed since commit [0-9a-f]{7,}")
     assert [line for line in said.stdout.splitlines() if not old.fullmatch(line)] == []
     foreign = re.compile(r'<(?:script|link|img|iframe)[^>]*(?:src|href)="?(?:https?:)?//')
@@ -213,7 +213,7 @@ def test_the_site_builds_without_a_warning_and_asks_nobody_else(
 
 
 def _looked_up() -> Iterator[tuple[str, str]]:
-    """What a newcomer looks up: a word, and the page that explains it."""
+    """Words that a newcomer looks up, with the pages that explain them."""
     for key in reference.keys():  # noqa: SIM118
         yield key.path.rpartition(".")[2], "reference/scenario.html"
     for figure in record.FIGURES:

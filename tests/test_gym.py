@@ -21,7 +21,7 @@ LOSSY = {"duration": "6s", "topology.bottleneck.loss": {"kind": "bernoulli", "p"
 
 
 def episode(env: gym.RateEnv, actions: list[float], **reset: Any) -> list[tuple[list[float], float]]:
-    """What an episode shows and gives, until its end; actions come again and again."""
+    """Return the observations and rewards of an episode with repeated actions."""
     seen, _ = env.reset(**reset)
     steps = [(seen.tolist(), 0.0)]
     over = False

@@ -1,4 +1,4 @@
-"""What pages tell their readers to type works.
+"""The commands that pages show work.
 
 A block after a line `<!-- run -->` is run; one after `<!-- run: FILE -->` is written to FILE first. Blocks of a page
 share a folder that has the scenarios and examples of a checkout; they and those of the page are made short. Shell

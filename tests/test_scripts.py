@@ -1,4 +1,4 @@
-"""How the test command counts, and when it fails; what the command of the reproduction replaces."""
+"""The test command's counts and failures, and the files that the reproduction's command replaces."""
 
 from __future__ import annotations
 

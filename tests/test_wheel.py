@@ -15,7 +15,7 @@ from tests.conftest import ROOT, ran
     os.environ.get("STEADYCAST_REQUIRE") != "all", reason="STEADYCAST_REQUIRE=all builds the wheel"
 )
 def test_the_wheel_is_small_and_whole_and_a_new_user_s_first_steps_work(tmp_path: Path) -> None:
-    # What the module was compiled from for the tests is used again.
+    # The tests' build of the module is reused.
     profile = Path(sys.prefix, "stamp-module").read_text().partition(" ")[0]
     words = [
         sys.executable,

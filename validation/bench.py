@@ -66,7 +66,7 @@ class OursFailedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Cost:
-    """What one of our runs cost: keys of cost.json, and the user time of its process."""
+    """The cost of a run: keys of cost.json, and the user time of its process."""
 
     process_s: float
     cpu_s: float

@@ -1,4 +1,4 @@
-"""What pacing costs: our sender beside a bare loop of a timer and `send`, and FFmpeg, at the same rate in the same run.
+"""The cost of pacing: our sender, a bare loop of a timer and `send`, and FFmpeg, at the same rate in the same run.
 
 make bench-live
 """

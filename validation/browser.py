@@ -109,7 +109,7 @@ STATS = """async () => {
 
 @dataclass(frozen=True)
 class Seen:
-    """What a browser saw."""
+    """A browser's measurements."""
 
     opened_s: float
     """From opening the page to the first picture."""

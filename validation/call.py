@@ -1,4 +1,4 @@
-"""What `steadycast call` finds of paths that are known: networks drawn by a seed, docs/data/call.csv.
+"""The results of `steadycast call` on paths that are known: networks drawn by a seed, docs/data/call.csv.
 
     python -m validation.call                # prints them, and whether the bounds hold
     python -m validation.call --first 9901 --cells 40 --write     # a part, merged into docs/data

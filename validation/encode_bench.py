@@ -1,4 +1,4 @@
-"""What a ladder costs: `steadycast encode`'s encoding beside thirty plain ffmpeg encodes of the same clips.
+"""The cost of a ladder: `steadycast encode` beside thirty plain ffmpeg encodes of the same clips.
 
     python -m validation.encode_bench CLIP...
     python -m validation.encode_bench CLIP... --size cif --fps 25 --rounds 3

@@ -81,7 +81,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def percent(part: float | None) -> float | None:
-    """Of one in a hundred."""
+    """Convert a share to per cent."""
     return None if part is None else 100 * part
 
 
@@ -176,7 +176,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Plan:
-    """What makes runs of a link, a queue, a TCP and a controller."""
+    """The parameters of runs: a link, a queue, a TCP and a controller."""
 
     emulated: bool
     seeds: int

@@ -89,7 +89,7 @@ LTE_GROUP = Group(
 
 @dataclass(frozen=True)
 class Seen:
-    """What one run showed."""
+    """The results of a run."""
 
     share: float
     """The video's throughput, of its fair share; alone, of the link."""
@@ -220,7 +220,7 @@ def choice(found: Found, controllers: Sequence[str]) -> page.Table:
 def _shares(seen: Seen, network: str) -> bool:
     if seen.other is None:
         return seen.share >= LEAST_SHARE
-    # Where the link itself loses, the two are compared with each other.
+    # On a link with random loss, the two flows are compared with each other.
     most = max(seen.share, seen.other) if network == CHANCE else 1.0
     return min(seen.share, seen.other) >= LEAST_SHARE * most
 

@@ -147,7 +147,7 @@ class Cell:
 
     @property
     def kind(self) -> str:
-        """What is sent."""
+        """The kind of media that is sent."""
         return "several" if self.own > 1 else "frames" if self.frames else "greedy"
 
 

@@ -1,4 +1,4 @@
-"""What a controller in another language costs, and whether it decides the same: `examples/any-language`.
+"""The cost of a controller in another language, and whether its decisions are the same: `examples/any-language`.
 
 python -m validation.guest            # exchanges a second, runs beside a class, one record in all languages
 python -m validation.guest --cases    # the cases of RFC 8867 under a law that hears one report a second
@@ -26,7 +26,7 @@ EXAMPLES = ROOT / "examples" / "any-language"
 
 @dataclass(frozen=True)
 class Built:
-    """How an example becomes a program."""
+    """The build of an example."""
 
     file: str
     tool: str

@@ -1,4 +1,4 @@
-"""What `steadycast judge` says of pairs that are known, and the table of pairs: docs/judge.md.
+"""The results of `steadycast judge` on known pairs, and the table of pairs: docs/judge.md.
 
     python -m validation.judge own                # our own pair's record beside what judge says of it; needs root
     python -m validation.judge table              # the examples on networks: one row per pair and network
@@ -247,7 +247,7 @@ def table(options: argparse.Namespace) -> int:
     new = dict(row for each in told for row in rows_of(each))
     made = page.table(heads, new.values())
     made = page.merged(TABLE, made, 2, page.DATA) if options.write else made
-    # By network, and in the order of what is judged.
+    # By network, in the order of the pairs.
     orders = [[*of, *(row[n] for row in made.rows)].index for of, n in ((sets()["standard"], 1), (PAIRS, 0))]
     ordered = sorted(made.rows, key=lambda row: (orders[0](row[1]), orders[1](row[0])))
     made = page.table(heads, ordered)

@@ -1,4 +1,4 @@
-"""What a kernel's TCP does on the dumbbell of the agreement: how soon it answers an acknowledgment, and its windows.
+"""A kernel's TCP on the dumbbell of the agreement: the delay of its acknowledgments, and its windows.
 
     python -m validation.kernel             # how soon, over 20 s of reno and of cubic
     python -m validation.kernel --write     # and crates/tcp/src/sender/kernel-*.txt anew
@@ -50,14 +50,14 @@ class Ack:
     blocks: tuple[tuple[int, int], ...]
 
     def line(self) -> str:
-        """As the model's test reads it."""
+        """Return the text that the model's test reads."""
         return " ".join(
             ["a", str(round(self.at_s * 1e6)), str(self.next), *(f"{a}-{b}" for a, b in self.blocks)]
         )
 
 
 def segment(offset: int) -> int:
-    """Which segment begins at a byte: the SYN is the first, of one byte."""
+    """Return the number of the segment that begins at a byte; the SYN is the first, of one byte."""
     return (offset - 1) % 2**32 // PAYLOAD + 1
 
 
@@ -89,7 +89,7 @@ def captured(file: Path) -> tuple[list[Ack], list[float]]:
 
 
 def answers(acks: list[Ack], data: list[float]) -> list[float]:
-    """How long after an acknowledgment was due the first segment that answers it left, in microseconds."""
+    """Return the delays in microseconds between a due acknowledgment and the first segment that answers it."""
     due = [ack.at_s for ack in acks]
     found: dict[int, float] = {}
     for at in data:

@@ -50,7 +50,7 @@ class NsFailedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What one run of a script said, and what it cost."""
+    """The output of a run of a script, and its cost."""
 
     script: str
     params: dict[str, Value]
@@ -182,7 +182,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Of one value per seed."""
+        """Return the statistics of one value per seed."""
         n = len(values)
         mean = statistics.fmean(values)
         if n < 2:
@@ -191,7 +191,7 @@ class Spread:
 
     @property
     def standard_error(self) -> float:
-        """Of the mean."""
+        """Return the standard error of the mean."""
         return math.nan if self.n < 2 else self.ci95 / student_t95(self.n - 1)
 
     def __str__(self) -> str:
@@ -213,7 +213,7 @@ class Scenario:
     columns: tuple[str, ...]
 
     def seeds_for(self, cell: Params) -> int:
-        """How many seeds the cell needs: start times alone move a ratio by a half in a drop-tail queue."""
+        """Return the number of seeds of a cell: start times alone change a ratio by a half in a drop-tail queue."""
         return 20 if cell.get("queue") == "droptail" and cell.get("congestion") != "reno" else 5
 
 
@@ -231,7 +231,7 @@ def _rfc5348(rtt_s: float) -> dict[str, float | int | str]:
 NO_DISCOUNTING = 1
 
 
-# As near to the `tfrc` that users get: RFC 5348's constants, and no discounting of older loss intervals.
+# The parameters closest to our default `tfrc`: RFC 5348's constants, and no discounting of older loss intervals.
 def _users(rtt_s: float) -> dict[str, float | int | str]:
     return {**_rfc5348(rtt_s), "discount_floor": NO_DISCOUNTING}
 

@@ -1,4 +1,4 @@
-"""What the commands that measure have in common: their options, their tables, and where the tables go.
+"""The common part of the measuring commands: options, tables, and files of tables.
 
 A measured table is a CSV file of docs/data with a file of its origin beside it, `NAME.toml`: title, day, commit and
 command. `polars.read_csv("docs/data/NAME.csv")` reads it, and the site shows it (`scripts/site_tables.py`). A sentence

@@ -1,4 +1,4 @@
-"""How much two runs differ that differ by nothing but the seed, and what the rule of comparisons makes of them.
+"""The difference between two runs that differ in the seed only, and the verdict of the comparison's rule on it.
 
     python -m validation.placebo            # the built-in scenarios, and home over the networks of the set smoke
     python -m validation.placebo --write    # and docs/data/placebo.csv, which report/choice.py repeats
@@ -74,7 +74,7 @@ def candidates(scenario: str, flow: str, done: Sweep) -> Points:
 
 @dataclass(frozen=True)
 class Spread:
-    """What seeds alone do to one figure."""
+    """The effect of seeds on one figure."""
 
     key: str
     spread: float
@@ -162,7 +162,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = [
         (one.key, f"{one.spread:.3f}", f"{one.middle:.3f}", f"{one.most:.3g}", str(one.pairs)) for one in made
     ]
-    # What the rule makes of them is what it makes with this table.
+    # The rule is applied with this table.
     choice.PLACEBO = {
         one.key: choice.Placebo(one.middle if one.key in choice.MIDDLE else one.spread, one.most)
         for one in made

@@ -40,7 +40,7 @@ SETTLED, CHANGE, END_S = 5.0, 20.0, 40.0
 
 @dataclass(frozen=True)
 class Case:
-    """What the packets meet."""
+    """The network's conditions."""
 
     title: str
     sets: tuple[str, ...]

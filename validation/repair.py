@@ -1,4 +1,4 @@
-"""What repair leaves of losses, and what viewers see of it: docs/data/repair*.csv.
+"""Losses and frames after repair: docs/data/repair*.csv.
 
     python -m validation.repair                      # prints the simulated one
     python -m validation.repair --write              # writes it into docs/data
@@ -216,7 +216,7 @@ def rows() -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a row's table needs of one run."""
+    """The data of a run for a table's row."""
 
     value: float
     playout: float | None

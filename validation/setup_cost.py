@@ -1,4 +1,4 @@
-"""What the first build of a checkout costs: packages and core-seconds, beside a package that others maintain.
+"""The cost of a checkout's first build: packages and core-seconds, beside a package that others maintain.
 
     python -m validation.setup_cost             # the set-up of `make demo`, cold: two core-minutes
     python -m validation.setup_cost --all       # and the other builds of scripts/setup.py: ten more
@@ -33,7 +33,7 @@ OURS = "steadycast-python"
 
 @dataclass(frozen=True)
 class Cost:
-    """What a cold build comes to."""
+    """The cost of a cold build."""
 
     core_s: float
     module_bytes: int
@@ -54,7 +54,7 @@ def script() -> ModuleType:
 def _cargo(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
     environment = script().with_cargo()
     environment |= more.pop("env", {})
-    # What a user has set for a build would change its cost.
+    # A user's settings for builds would change the cost.
     for name in ("RUSTFLAGS", "RUSTC_WRAPPER", "CARGO_BUILD_RUSTC_WRAPPER"):
         environment.pop(name, None)
     return subprocess.run(["cargo", *words], cwd=ROOT, check=True, text=True, env=environment, **more)

@@ -82,7 +82,7 @@ SITUATIONS = (
 
 @dataclass(frozen=True)
 class Seen:
-    """What one run showed."""
+    """The results of a run."""
 
     share: float
     others: float | None

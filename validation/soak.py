@@ -54,7 +54,7 @@ LAG_MS = 5.0
 
 @dataclass(frozen=True)
 class Soaked:
-    """What became of memory, lag and the session."""
+    """The development of memory, lag and the session."""
 
     memory: list[tuple[float, float]]
     """Seconds from the start, and MB of resident memory."""
@@ -123,7 +123,7 @@ def soak(seconds: int, receivers: int = RECEIVERS) -> Soaked:
     finally:
         over.set()
         watcher.join()
-    # What the record is turned into afterwards is not the session's.
+    # Memory for the conversion of the record at the end is not the session's.
     memory = [
         (t, m) for t, m in zip(seen[0 : 2 * count : 2], seen[1 : 2 * count : 2], strict=True) if t <= seconds
     ]

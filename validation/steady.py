@@ -591,7 +591,7 @@ def _modes(done: Run, _: Cell) -> Seen:
 
 
 def _group(done: Run, _: Cell) -> Seen:
-    """Of a group: the most that a receiver lost, and the longest queue on the way to those that no TCP is behind."""
+    """Return a group's largest loss, and the longest queue towards receivers without a TCP behind the same link."""
     first = done.summary["flows"][0]
     others = [
         link["queue_ms"]["p95"] or 0.0 for link in done.summary["links"] if link["name"].startswith("hub-r")
@@ -811,7 +811,7 @@ def report(found: Found, chosen: Sequence[Cell], plan: Mapping[str, Sequence[int
 
 @dataclass(frozen=True)
 class Tally:
-    """How many cells of a row hold with a controller."""
+    """Return the number of cells of a row that hold with a controller."""
 
     row: str
     controller: str

@@ -60,7 +60,7 @@ def chosen() -> list[Cell]:
 
 @dataclass(frozen=True)
 class Came:
-    """What came of one run."""
+    """The results of a run."""
 
     cell: str
     emulated: bool

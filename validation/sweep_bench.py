@@ -1,4 +1,4 @@
-"""What a sweep costs beside its simulations: runs per second, and CPU seconds of all processes per run.
+"""The overhead of a sweep: runs per second, and CPU seconds of all processes per run.
 
     python -m validation.sweep_bench                # 1,000 runs of scenarios/home.toml, 30 s each, without pictures
     python -m validation.sweep_bench --runs 2000

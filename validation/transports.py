@@ -1,4 +1,4 @@
-"""What FFmpeg's transports and ours leave of a TCP, and what they show: docs/data/transports-*.csv, emulated.
+"""A TCP's throughput beside FFmpeg's transports and ours, and the frames shown: docs/data/transports-*.csv, emulated.
 
     python -m validation.transports                   # prints them; needs root, ffmpeg and gst-launch-1.0
     python -m validation.transports --write           # and writes them into docs/data
@@ -71,7 +71,7 @@ GSTREAMER = (
 
 @dataclass(frozen=True)
 class Way:
-    """How a film gets from one host to the other."""
+    """The transport of a film between two hosts."""
 
     called: str
     receive: str
@@ -130,7 +130,7 @@ TABLES = {
 
 @dataclass(frozen=True)
 class Seen:
-    """What a run came to."""
+    """The results of a run."""
 
     video_bps: float
     tcp_bps: float | None

@@ -37,7 +37,7 @@ half of one. The bound was set after the first waits were seen.
 
 Summary = Mapping[str, Any]
 
-# What our summary has no mean of after the warm-up is read from the record, and stands under this key.
+# Key of quantities without a mean after the warm-up in our summary, which are computed from the record.
 RECORD = "validation"
 
 

@@ -33,7 +33,7 @@ MAX_ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class Film:
-    """What FFmpeg sends as plain RTP instead of the scenario's video."""
+    """The video that FFmpeg sends as plain RTP instead of the scenario's video."""
 
     path: Path
     program: str
@@ -57,7 +57,7 @@ class Work:
 
     @property
     def place(self) -> Path:
-        """Where its result is kept."""
+        """The file of its cached result."""
         facts: dict[str, object] = {"format": FORMAT, "run": key_of(self.job)}
         if self.emulated:
             facts["emulated"] = _source(Path(inspect.getfile(emulate)))
@@ -69,7 +69,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the tables need of a run."""
+    """The data of a run for the tables."""
 
     jain: float
     video_bps: float

@@ -1,1 +1,1 @@
-"""How an experiment is read, run, judged and written."""
+"""Reads, runs, judges and writes a paper's experiments."""

@@ -107,7 +107,7 @@ def _interval_for(rate: float, rtt: float) -> float:
 
 @dataclass(frozen=True)
 class Law:
-    """How the number of connections follows the round trip (paper 003, eq. 1 and 2), and what stays open."""
+    """The number of connections as a function of the round-trip time (paper 003, eq. 1 and 2), and its open points."""
 
     multiplicative: bool
     """n falls to βn + α/n (eq. 2) or to n − β (eq. 1)."""
@@ -202,7 +202,7 @@ def _conditions(law: Law) -> dict[str, tuple[Law, Law]]:
 
 
 def _gain(law: Law, p: float) -> Callable[[], Mapping[str, float]]:
-    """By how much one connection worth n exceeds n connections, as shares of the link."""
+    """Return the excess of one connection worth n over n connections, as shares of the link."""
     return lambda: {
         f"{name}, seed {seed}": share(single, p, one=True, seed=seed) - share(many, p, one=False, seed=seed)
         for name, (many, single) in _conditions(law).items()
@@ -219,7 +219,7 @@ def _many(law: Law, p: float) -> Callable[[], Mapping[str, float]]:
 
 
 def _averaged(law: Law) -> Callable[[], Mapping[str, float]]:
-    """How far one connection worth n falls behind n, by the loss intervals that it averages."""
+    """Return the deficit of one connection worth n against n connections, by the loss intervals that it averages."""
     return lambda: {
         f"p_w = {p:g}, {8 * times} intervals": share(replace(law, times=times), p, one=True)
         - share(law, p, one=False)

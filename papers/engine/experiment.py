@@ -1,4 +1,4 @@
-"""What a paper did and what it says came of it, as data: experiments, their runs, their statements.
+"""A paper's experiments and their reported results as data: experiments, their runs, their statements.
 
 An experiment is a scenario file, a few variants of it (the named changes that the paper compares) and the paper's
 statements about them. A statement is one number per seed and a bound that its mean must keep. What the paper left open
@@ -24,7 +24,7 @@ Sets = Mapping[str, object]
 
 
 class Kind(Enum):
-    """How well a statement can be checked at all."""
+    """The strength with which a statement can be checked."""
 
     MEASURED = "measured"
     """From the paper's own numbers or claims."""
@@ -44,7 +44,7 @@ class Kind(Enum):
 
 
 class Verdict(Enum):
-    """What came of a statement."""
+    """The outcome of a statement."""
 
     COMES_OUT = "comes out"
     READING = "comes out with the reading"
@@ -89,7 +89,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Unit:
-    """How a measured number is written: a factor, digits behind the point, a suffix."""
+    """The format of a measured number: a factor, decimals, a suffix."""
 
     factor: float = 1.0
     digits: int = 2
@@ -123,7 +123,7 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Calculation:
-    """What an equation or a few lines of Monte Carlo say of a statement, without our simulator."""
+    """The check of a statement by an equation or a short Monte Carlo calculation, without our simulator."""
 
     name: str
     title: str
@@ -179,7 +179,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Variant:
-    """One of the runs that an experiment compares."""
+    """A run that an experiment compares."""
 
     name: str
     title: str
@@ -285,7 +285,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class RealTime:
-    """How much of an experiment is run where a second takes a second: its emulated form."""
+    """The part of an experiment that is run in real time: its emulated form."""
 
     sets: Sets
     """What makes it short enough."""
@@ -390,7 +390,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Medium:
-    """What the video flow sends."""
+    """The video flow's media."""
 
     name: str
     """table2 (frame sizes only), source, synthetic, clip, or pictures (a clip in place of the paper's rates)."""

@@ -1,4 +1,4 @@
-"""What the pictures of a run are graded against, beside the original of each display slot.
+"""References for grading the pictures of a run, in addition to the original of each display slot.
 
 Paper 000 compares "the encoded video at the sender side … with the one 'as seen' by the receivers", frame by frame.
 Those who count frames by what a decoder hands out compare frame i with picture i of a stream without the lost ones.

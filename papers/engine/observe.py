@@ -1,4 +1,4 @@
-"""What statements and figures need of a run: small enough to be kept for every one."""
+"""The data of a run that statements and figures need, small enough to be cached for every run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Observed:
 
     @property
     def left_aside(self) -> list[str]:
-        """What the scenario asks and the emulated world can't do."""
+        """Settings of the scenario that the emulated world does not support."""
         return [w for w in self.content["warnings"] if ": left aside: " in w]
 
     @property
@@ -78,12 +78,12 @@ class Flow:
 
     @property
     def targets(self) -> list[float]:
-        """What the controller wanted in bit/s, at the end of each interval of the record."""
+        """The controller's target in bit/s at the end of each interval of the record."""
         return [float(x) for x in self.content["targets"] if x is not None]
 
     @property
     def buffer(self) -> list[float]:
-        """What was in the play-out buffer, in bytes, at the end of each interval of the record."""
+        """The level of the play-out buffer in bytes at the end of each interval of the record."""
         return [float(x) for x in self.content["buffer"]]
 
     @property
@@ -95,7 +95,7 @@ class Flow:
 
     @property
     def states(self) -> dict[str, int]:
-        """How many of its receiver's own decisions were made by which rule."""
+        """The number of the receiver's decisions by rule."""
         return {str(rule): int(count) for rule, count in self.content["states"].items()}
 
     @property

@@ -310,7 +310,7 @@ def frame_loss(flow: Flow) -> float:
 
 
 def lost_frames(flow: Flow) -> float:
-    """How many frames have a packet missing."""
+    """Number of frames with a lost packet."""
     return float(flow.frames["lost"])
 
 
@@ -399,7 +399,7 @@ def ssim(flow: Flow) -> float | None:
 
 
 def freezes(flow: Flow) -> float | None:
-    """How often the picture froze."""
+    """Number of freezes."""
     return _known(flow.content["freeze_count"])
 
 
@@ -435,7 +435,7 @@ def completed(flow: Flow) -> float | None:
 
 
 def decisions(flow: Flow) -> float:
-    """How many decisions the sender made."""
+    """Number of the sender's decisions."""
     return float(len(flow.decisions))
 
 
@@ -451,13 +451,13 @@ def decision_period(flow: Flow) -> float:
 
 
 def overflow_entries(flow: Flow) -> float:
-    """How often the sender saw the receiver's buffer enter overflow."""
+    """Number of times that the sender saw the receiver's buffer enter overflow."""
     rules = [rule == "overflow" for _, rule, _, _ in flow.decisions]
     return float(sum(b and not a for a, b in pairwise(rules)))
 
 
 def limiter_changes(flow: Flow, start: float) -> float:
-    """How often another receiver came to set the rate, from `start` on."""
+    """Number of times that another receiver became the one that sets the rate, from `start` on."""
     return float(sum(t >= start for t, _ in flow.switches))
 
 
@@ -486,7 +486,7 @@ def level_follows(flow: Flow, steps: float = 1.0) -> float | None:
 
 
 def underflows(flow: Flow) -> float:
-    """How often the buffer ran out."""
+    """Number of times that the buffer ran empty."""
     return float(flow.content["buffer_underflows"])
 
 
@@ -680,7 +680,7 @@ def tcp_over(run: Observed) -> float | None:
 
 
 def factor_from_tcp(run: Observed) -> float | None:
-    """How far the video's throughput is from the mean of all TCPs', as a factor of at least 1."""
+    """Ratio of the video's throughput to the mean of all TCPs', or its inverse: a factor of at least 1."""
     return max(x, 1.0 / x) if (x := over_tcp(run)) else None
 
 
@@ -690,7 +690,7 @@ def tcp_fair_share(run: Observed, link: float, flows: float) -> float:
 
 
 def all_tcp(run: Observed) -> float:
-    """What all TCPs receive together, mean over the run."""
+    """Throughput of all TCPs together, mean over the run."""
     return sum(sum(f.rates) * f.step_s for f in _tcps(run)) / run.end_s
 
 
@@ -763,7 +763,7 @@ def receivers_share(run: Observed, links: float) -> float:
 
 
 def first_link_rate(run: Observed, capacity: float) -> float:
-    """What crosses the scenario's first link."""
+    """Rate on the scenario's first link."""
     return float(run.content["links"][0]["utilisation_frac"]) * capacity
 
 

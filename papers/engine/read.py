@@ -63,7 +63,7 @@ def family(folder: Path) -> tuple[Experiment, ...]:
 
 
 class _Shared:
-    """What several experiments of a family have in common."""
+    """The common settings of a family's experiments."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -166,7 +166,7 @@ def _program(controllers: Iterable[str]) -> list[str]:
 
 @cache
 def _media() -> str:
-    """Of the Python that runs media and measures pictures, and of the libraries that it does it with."""
+    """Hash of the Python code that runs media and measures pictures, and of its libraries."""
     import hashlib
 
     import av

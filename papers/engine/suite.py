@@ -51,7 +51,7 @@ class Part:
 
     @property
     def left_aside(self) -> list[str]:
-        """What the scenario asks and the emulated world can't do, each once."""
+        """Settings of the scenarios that the emulated world does not support, each once."""
         return list(dict.fromkeys(text for run in self._all() for text in run.left_aside))
 
     @property
@@ -72,7 +72,7 @@ class Part:
 
     @property
     def warning(self) -> str:
-        """What to know before any verdict is believed; empty when there is nothing."""
+        """Caveats of all verdicts; empty if there are none."""
         whose = asks_little(self.experiment, self.base)
         return f"{whose[:1].upper()}{whose[1:]}: nothing is judged by these runs." if whose else ""
 
@@ -204,7 +204,7 @@ _OPEN = (Verdict.UNJUDGED, Verdict.FAILS, Verdict.LEFT_OPEN)
 
 
 class _Plan:
-    """Which runs one experiment needs with one medium."""
+    """The runs that an experiment needs with one medium."""
 
     def __init__(self, experiment: Experiment, medium: Medium, seeds: tuple[int, ...]) -> None:
         self.experiment = _placed(experiment)

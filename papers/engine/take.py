@@ -1,4 +1,4 @@
-"""How a statement makes one number of several: combinators, each by its name."""
+"""Combinators that reduce several numbers of a statement to one, by name."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ _ALL = (
     Combinator("least ratio", lambda r, x: min(a / b for a, b in zip(*r, strict=True)), 2),
     Combinator("largest ratio", lambda r, x: max(a / b for a, b in zip(*r, strict=True)), 2),
     Combinator("least excess", lambda r, x: _least_excess(*r), 2),
-    # What never changes has no trend.
+    # A constant series has no trend.
     Combinator("rank correlation", lambda r, x: rank_correlation(x, r[0]) or 0.0, over=True),
     Combinator("R² of a line", lambda r, x: statistics.correlation(x, r[0]) ** 2, over=True),
     Combinator("difference of slopes", lambda r, x: _slope(x, r[0]) - _slope(x, r[1]), 2, over=True),

@@ -113,7 +113,7 @@ class Row:
 
     @property
     def width(self) -> str:
-        """How much room the bound leaves."""
+        """The distance to the bound."""
         b, unit = self.statement.bound, self.statement.unit
         if b.least is not None and b.most is not None:
             if b.least > 0:
@@ -136,7 +136,7 @@ class Row:
 
     @property
     def asked(self) -> str:
-        """What the mean has to keep."""
+        """The bound of the mean."""
         b, unit = self.statement.bound, self.statement.unit
         low, high = ("> ", "< ") if b.strict else ("≥ ", "≤ ")
         if b.least is not None and b.most is not None:

@@ -1,4 +1,4 @@
-"""What was measured, for the terminal, as Markdown, as a page, as numbers."""
+"""Writes the measurements for the terminal, as Markdown, as a page, and as numbers."""
 
 from __future__ import annotations
 

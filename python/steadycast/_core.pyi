@@ -161,7 +161,7 @@ class Emulation:
     def code(self) -> int | None: ...
 
 class Session:
-    """What a live sender and a live receiver have in common."""
+    """The common part of a live sender and a live receiver."""
 
     @property
     def done(self) -> bool: ...
@@ -211,7 +211,7 @@ class Receiver(Session):
 
 @final
 class LiveRecord:
-    """What a live session has left behind."""
+    """The record of a live session."""
 
     @property
     def silent(self) -> bool: ...

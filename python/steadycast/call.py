@@ -129,7 +129,7 @@ def _averaged(found: Json, key_file: Path | None) -> Json:
 
 
 def _seen(bins: list[Json], bin_s: float) -> Json:
-    # Where no packets are counted, bytes may be.
+    # Bins without counted packets can still have bytes.
     active = [each for each in bins if each["packets"]] or [each for each in bins if each["sent_bps"]]
     told = [
         (each["delay_ms"], each["packets"] - (each["lost"] or 0))

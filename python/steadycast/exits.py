@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """How a command ended; `about` says it in a sentence."""
+    """The outcome of a command; `about` describes it in a sentence."""
 
     about: str
 

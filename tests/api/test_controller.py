@@ -123,7 +123,7 @@ def test_what_a_class_is_told_prints_with_all_its_attributes(scenario: Path) -> 
 
 
 class Patient(Steady):
-    """It wakes half a second after its first packet, long before the first report."""
+    """A controller that wakes half a second after its first packet, long before the first report."""
 
     report_every_s = 60.0
     wake: float | None = None
@@ -149,7 +149,7 @@ def test_what_a_class_decides_when_a_packet_leaves_is_asked_for_at_once(scenario
 
 
 class Echoing(Steady):
-    """Its receiver counts packets, and says how many."""
+    """A controller whose receiver counts packets and reports their number."""
 
     def __init__(self, setup: sc.Setup) -> None:
         super().__init__(setup)
@@ -191,7 +191,7 @@ class C:
     def on_report(self, report): pass
     def rate_bps(self): return 300_000
 """
-# What is wrong, how it is said, and in which line.
+# Mistakes, their messages, and the line that each message names.
 WRONG = {
     "no rate": ("class C:\n def __init__(self, s): pass\n def on_report(self, r): pass\n", "rate_bps", 0),
     "misspelt": (HEAD.replace("on_report", "on_reports"), '"on_reports"', 4),
@@ -268,7 +268,7 @@ def test_a_flow_that_is_not_there_is_told(scenario: Path) -> None:
 
 
 class Told(Steady):
-    """It receives per-packet feedback, and its pacing rate is above the encoder's target."""
+    """A controller that receives per-packet feedback and paces faster than its target."""
 
     def __init__(self, setup: sc.Setup) -> None:
         super().__init__(setup)
@@ -311,7 +311,7 @@ def test_with_packet_reports_a_class_is_told_of_each_packet_once(scenario: Path)
 
 
 class Racing(Steady):
-    """Its pacing is no number."""
+    """A controller whose pacing is not a number."""
 
     def pacing_bps(self) -> float:
         return float("inf")

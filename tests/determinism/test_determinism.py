@@ -43,7 +43,7 @@ def scenario(tmp_path: Path) -> Path:
 
 
 def pinned() -> list[tuple[str, int, str]]:
-    """What the records of the scenario files are, as the Rust tests pin them (in debug builds)."""
+    """Return the hashes of the scenario files' records that the Rust tests pin (in debug builds)."""
     text = (ROOT / "crates" / "sim" / "tests" / "records.txt").read_text(encoding="utf-8")
     # A line per scenario, behind it an indented one per flow.
     rows = [line.split() for line in text.splitlines() if not line.startswith(("#", " "))]

@@ -108,7 +108,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens, and within which bounds the rate follows; rates in Mb/s."""
+    """A fault, and the bounds within which the rate follows; rates in Mb/s."""
 
     name: str
     scenario: Callable[[Times], str]
@@ -148,7 +148,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a fault did."""
+    """The effect of a fault."""
 
     summary: dict[str, Any]
     before: float

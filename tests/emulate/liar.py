@@ -40,7 +40,7 @@ def main() -> None:
     media.bind((GROUP, RTP_PORT))
     media.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(GROUP) + own)
     media.recv(2048)
-    # Whoever waits for the first lie waits for this port.
+    # The test waits for this port before it expects the first lie.
     reports = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     reports.bind(("", RTP_PORT + 1))
     reports.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)

@@ -54,7 +54,7 @@ def test_without_the_rights_nothing_is_simulated(dumbbell: Path, monkeypatch: py
     def refused() -> None:
         raise MissingError("emulate", "may not", "be root")
 
-    # By its full name: the package exports a function that is called like its module.
+    # By its full name, because the package exports a function of the same name as its module.
     module = sys.modules["steadycast.world_agreement"]
     monkeypatch.setattr(module, "need_rights", refused)
     monkeypatch.setattr(module, "run", None)

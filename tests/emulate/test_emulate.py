@@ -57,7 +57,7 @@ def test_a_program_steers_an_emulated_flow_and_a_wrong_one_stops_it(dumbbell: Pa
     assert (good.returncode, wrong.returncode) == (0, 2), good.stderr
     video = json.loads((tmp_path / "good-out" / "summary.json").read_text())["flows"][0]
     assert video["controller"] == "exec:./good"
-    # What is under way at the end has not arrived.
+    # Packets in flight at the end have not arrived.
     assert 150e3 < video["throughput_bps"] < 305e3
     assert (tmp_path / "good-out" / "controller-video.log").read_text() == "here\n"
     assert 'it answered "setup" with {"rate":-1}: its "rate" is -1' in wrong.stderr
@@ -101,7 +101,7 @@ def test_a_program_reaches_other_hosts_by_name_and_its_end_is_the_runs(
     assert 0.040 <= float(took.split()[-1]) < 1.0
     assert names == "10.0.0.5 video.dst1"
     assert time.monotonic() - began < 60
-    # And here no host of the run is known.
+    # This process does not know the run's hosts.
     assert "tcp.src" not in Path("/etc/hosts").read_text()
 
 
@@ -201,7 +201,7 @@ rtcp = { reports = "%s" }
 def test_a_group_that_reports_to_its_source_is_served_and_members_do_not_hear_each_other(
     tmp_path: Path,
 ) -> None:
-    # What comes to the first receiver besides media: the sender's reports, and the other's where all hear all.
+    # RTCP to the first receiver: the sender's reports, and the other receiver's in an any-source group.
     seen = {}
     for reports in ("source", "group"):
         path = tmp_path / f"{reports}.toml"
@@ -214,7 +214,7 @@ def test_a_group_that_reports_to_its_source_is_served_and_members_do_not_hear_ea
         # The sender hears both; what they say before the first packet is no report on it.
         assert 0.7 * sum(sent) <= flow["feedback_packets"] <= sum(sent)
         packets = (tmp_path / reports / "pcap" / "r1.pcapng").read_bytes()
-        # Its name in SDES tells whose report it is.
+        # The name in SDES identifies the reporter.
         seen[reports] = packets.count(b"video.dst2"), sent[1]
     assert seen["source"][0] == 0
     assert seen["group"][1] - 5 <= seen["group"][0] <= seen["group"][1]
@@ -274,7 +274,7 @@ def test_nothing_is_left_of_an_emulation_that_was_killed_and_the_next_one_sweeps
     run = subprocess.Popen(
         [*COMMAND, "emulate", str(dumbbell), "--only", "--in", "tcp.dst1", "--", *program], cwd=tmp_path
     )
-    # Those of this run alone: other tests have theirs at the same time.
+    # Only those of this run: other tests run at the same time.
     own = f"{run.pid}-"
     until(lambda: len(marked_processes(own)) >= 3)
     os.kill(run.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What goes wrong on a network, and what the rate does then: bounds on both sides, in short form and at full length.
+"""Faults of a network and the rate's response to them, with bounds on both sides, in short form and at full length.
 
 `python -m pytest tests/emulate/test_faults.py -m claim` prints the table of docs/faults.md.
 """
@@ -28,7 +28,7 @@ def suffered(full: bool) -> dict[str, Future[Outcome]]:
 
 
 def result(full: bool, name: str) -> Outcome:
-    """What a fault did."""
+    """Return the effect of a fault."""
     return suffered(full)[name].result()
 
 
@@ -57,7 +57,7 @@ def held(fault: Fault, full: bool) -> None:
     # These hold however busy the machine is.
     assert told.summary["complete"] is True
     assert (told.code or 0, told.failed) == (0, [])
-    # Whoever was killed has left no record; all others have.
+    # A killed process has left no record; all others have.
     assert told.folders == fault.records
     with claimed(trusted=told.trustworthy):
         within(told.before, fault.before, "before")
@@ -104,7 +104,7 @@ def defended(full: bool) -> None:
     """With its defences a group of 16 keeps four fifths of its rate; without it falls to its floor."""
     safe, trusting = result(full, "1 liar of 16, defended"), result(full, "1 liar of 16, trusted")
     with claimed(trusted=safe.trustworthy and trusting.trustworthy):
-        # It may still be on its way to the link's 1 Mb/s when the fault begins, from 0.7 on.
+        # It may still be ramping up to the link's 1 Mb/s when the fault begins, from 0.7 on.
         assert 0.8 <= safe.during / safe.before <= 1.45
         assert 0.03 <= trusting.during / trusting.before <= 0.25
 

@@ -50,7 +50,7 @@ pytestmark = [
 
 @dataclass(frozen=True)
 class Call:
-    """What both ends counted, and what TCP got beside them."""
+    """The counts of both ends, and TCP's throughput beside them."""
 
     sent: dict[str, Any]
     received: dict[str, Any]

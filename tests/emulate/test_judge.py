@@ -245,7 +245,7 @@ def test_an_end_in_mid_cell_leaves_nothing(tmp_path: Path, number: signal.Signal
     if number == signal.SIGINT:
         assert process.returncode == 130, said
     else:
-        # Its helpers end by themselves, and the next emulation ends what the programs' own children are.
+        # Its helpers end by themselves, and the next emulation ends the programs' children.
         steadycast(["doctor"], tmp_path)
     until(lambda: not _left(folder))
 

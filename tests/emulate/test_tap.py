@@ -1,4 +1,4 @@
-"""What a program's datagrams look like on the wire."""
+"""The record of a program's datagrams."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_programs_datagrams_stand_in_wire_parquet_with_their_losses_times_and_
     link = run.summary["links"][0]
     lost = sent["arrived_s"].null_count()
     assert lost == link["dropped_packets"]
-    # Of 600 at 10 %: the quantiles of one in a million.
+    # The quantiles of one in a million for 600 packets at 10 %.
     assert 27 <= lost <= 98
     assert sent["ecn_arrived"].null_count() == lost
     taken = (sent["arrived_s"] - sent["sent_s"]).drop_nulls()

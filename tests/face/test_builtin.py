@@ -1,4 +1,4 @@
-"""What a new user has without a checkout: scenarios by their names, sizes that come along, a look at the machine."""
+"""A new user without a checkout: scenarios by name, frame sizes of the package, and the check of the machine."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_what_a_checkout_has_not_compiled_is_compiled_when_it_is_first_used_and_
         assert (said.code, said.out) == (0, "")
         assert "compiling the part of the module for real time, once" in said.err
         assert asked.read_text() == "--all"
-        # It did not help: the second time the reason is printed, and nothing is compiled.
+        # Compiling did not help: the second call prints the reason and compiles nothing.
         said = say(*words)
         assert said.code == Exit.MISSING
         assert f"is not compiled yet; run: {sys.executable} {setup} --all" in said.err
@@ -241,7 +241,7 @@ def test_what_a_checkout_has_not_compiled_is_compiled_when_it_is_first_used_and_
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_is_offered_the_commands(say: Say, monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
-    # However the tests were started, the command is called by its own name.
+    # The command has the same name in whichever way the tests were started.
     monkeypatch.setattr(sys.modules["__main__"], "__package__", "")
     monkeypatch.setenv("_STEADYCAST_COMPLETE", f"complete_{shell}")
     monkeypatch.setenv("COMP_WORDS", "steadycast sc")
@@ -293,7 +293,7 @@ def test_sound_waits_in_a_download_s_queue_and_hardly_at_fq_codel() -> None:
 
 
 def test_wifi_s_repetitions_leave_no_loss_and_cost_delay() -> None:
-    # Of packets that are lost with probability 0.1 and sent up to seven times, 1e-7 do not come.
+    # Packets that are lost with probability 0.1 and sent up to seven times are lost with probability 1e-7.
     repeated = _waits(
         "wifi", "link.line.queue=1s", "link.air.queue=2s", "flow.download.start=58s", "flow.download.stop=59s"
     )["call"]

@@ -83,7 +83,7 @@ HEAD = 20 + 8 + 12 + 4 + 12
 
 @dataclass(frozen=True)
 class Way:
-    """How the call was captured."""
+    """The way in which the call was captured."""
 
     side: str = "receiver"
     reports: str = "sealed"
@@ -199,7 +199,7 @@ def rtcp(way: Way) -> Iterator[tuple[float, bytes]]:
         part = [one for one in sent[last:] if one.left + ONE_WAY_S < now - 0.8]
         if not part:
             continue
-        # What is reported is 0.8 s old, and so is the loss of all that left before.
+        # The reports are 0.8 s old, and so is the loss of the packets sent before.
         if way.reports == "sums":
             video = [one for one in sent[: last + len(part)] if one.ssrc == VIDEO]
             if k % 10 == 0 and video:

@@ -1,4 +1,4 @@
-"""What a capture of others can hold beside a call, and what is said of it."""
+"""Captures of other programs that contain more than a call, and their messages."""
 
 from __future__ import annotations
 

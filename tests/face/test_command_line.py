@@ -209,7 +209,7 @@ def test_an_interrupt_is_130_and_names_what_is_left(
             draft.begin()
             raise KeyboardInterrupt
 
-    # By its full name: the package exports a function that is called like its module.
+    # By its full name, because the package exports a function of the same name as its module.
     monkeypatch.setattr(importlib.import_module("steadycast.run"), "run", stops)
     said = say("run", scenario, "-o", tmp_path / "home", code=130)
     assert said.err == f"steadycast: interrupted; what there is stands in {tmp_path / 'home'}.part\n"

@@ -67,7 +67,7 @@ def filmed(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 
 def shown(folder: Folder) -> tuple[dict[str, Any], list[Any]]:
-    """What the film says of itself, and its pictures."""
+    """Return the film's facts and its pictures."""
     assert folder.film is not None
     facts, data = folder.film
     with av.open(io.BytesIO(data)) as container:
@@ -98,7 +98,7 @@ def test_the_original_stands_beside_what_was_seen_and_a_red_frame_says_what_is_h
         np.abs(p[8:-8, 8 : WIDTH - 8].astype(int) - p[8:-8, WIDTH + 8 : -8].astype(int)) for p in pictures
     ]
     differences = np.array([each.mean() for each in inner])
-    # What is not held differs by the quantizer alone.
+    # Frames that are not frozen differ by the quantizer only.
     assert differences[~red].mean() < 8
     assert differences[red].mean() > differences[~red].mean()
 

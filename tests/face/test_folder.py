@@ -65,7 +65,7 @@ def test_complete_is_never_true_where_finish_died(
 
     def dies(*arguments: Any) -> None:
         calls.append(arguments)
-        # Of the writes, the last one is the summary that says complete.
+        # The last write is the summary that says complete.
         if dies_in == "write_json" and arguments[1].get("complete") is not True:
             real(*arguments)
             return

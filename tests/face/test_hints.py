@@ -63,7 +63,7 @@ def test_a_flow_that_never_competes_says_so_and_has_no_share(tmp_path: Path) -> 
     (tmp_path / "small.toml").write_text(SMALL)
     both = sc.run(tmp_path / "small.toml").summary
     assert terminal.unshared(both) is None
-    # What each got of its share is what they got of the link, once for each of the two.
+    # The fair share of each is half of the link's 1 Mb/s.
     assert sum(flow["share_of_fair"] for flow in both["flows"]) == pytest.approx(
         sum(flow["throughput_bps"] for flow in both["flows"]) / 0.5e6, rel=0.01
     )

@@ -65,7 +65,7 @@ def is_clean(content: str) -> None:
     seen = Looked(content)
     assert "zz" not in seen.tags
     assert seen.handlers <= {("onclick", "png(this)"), ("onclick", "svg(this)")}
-    # It was there to be escaped.
+    # The name was written, and is escaped.
     assert "&lt;zz onload" in content
 
 

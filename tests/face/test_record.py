@@ -1,4 +1,4 @@
-"""What a run writes is what the list of figures and columns declares, and what the other tests here are made of."""
+"""A run writes exactly the figures and columns that the list declares; summaries for the other tests of this folder."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _paths(thing: Mapping[str, Any], before: str = "") -> Iterator[str]:
 
 
 def _things(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """What the summary says something about: (kind, which, figures)."""
+    """Yield the objects of a summary: (kind, name, figures)."""
     yield "run", "", summary
     for flow in summary["flows"]:
         yield "flow", flow["name"], flow

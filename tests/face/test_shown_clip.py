@@ -105,7 +105,7 @@ def test_a_film_that_takes_more_than_its_share_at_the_coarsest_quantizer_is_warn
     tmp_path: Path, link: float, tcp: int, warned: bool
 ) -> None:
     text = SCENARIO.replace('"1s"', '"8s"').replace("40-41", "18-20")
-    # What the film takes at its coarsest quantizer is measured on a link that holds nothing back.
+    # The film's rate at its coarsest quantizer is measured on a link without a limit.
     (tmp_path / "alone.toml").write_text(text.replace("18-20", "20-20"))
     alone = sc.run(tmp_path / "alone.toml", set={"topology.bottleneck.rate": "100Mbps"}, quality=False)
     least = alone.summary["flows"][0]["throughput_bps"]

@@ -70,7 +70,7 @@ def test_a_second_run_into_a_folder_is_refused_before_it_simulates_and_harms_not
         subprocess.Popen(command("run", endless, "-o", "mix"), cwd=tmp_path, stderr=subprocess.PIPE)
     ) as first:
         until((tmp_path / "mix.part" / "summary.json").exists)
-        # It would go on for hours if it began.
+        # The run would last for hours if it began.
         second = ran(command("run", endless, "-o", "mix"), cwd=tmp_path, code=2)
         assert second.stderr == (
             f"steadycast: mix: another run (process {first.pid}) is writing there; "
@@ -426,7 +426,7 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
 
 @pytest.mark.parametrize("words", [["scenarios"], ["run", "nothing"]])
 def test_a_signal_after_the_end_of_a_command_changes_its_exit_code_no_more(words: list[str]) -> None:
-    # What is registered at exit runs when the interpreter ends.
+    # Functions registered at exit run when the interpreter ends.
     program = (
         "import atexit, signal, sys\n"
         "from steadycast.__main__ import main\n"

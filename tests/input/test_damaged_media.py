@@ -64,7 +64,7 @@ def test_a_hundred_damaged_clips_are_refused_or_marked(tmp_path: Path) -> None:
                 assert path.name in warnings[0]
                 marked += 1
             elif seen in (whole, whole[:-1]):
-                # Whole clips too may end a picture before the time that their head says.
+                # Undamaged clips can end before the duration in their header, too, by a picture.
                 untouched += 1
             else:
                 # H.264's arithmetic code has no redundancy: some nonsense decodes without a word from any decoder.
@@ -110,7 +110,7 @@ if CLIPS := os.environ.get("STEADYCAST_CLIPS"):
             path.unlink()
         print(f"{refused} refused, {marked} marked, {untouched} as before, {unseen} changed unseen")
         assert refused + marked >= 40
-        # As with the small H.264 clips above. Of fourteen clips of people signing: 51 marked, 9 changed unseen.
+        # The same as for the small H.264 clips above. Fourteen clips of people signing: 51 marked, 9 changed unnoticed.
         assert unseen <= 15
 
 

@@ -50,7 +50,7 @@ def look(folder: Path) -> list[dict[str, object]]:
 
 @pytest.fixture(scope="module")
 def lasts(tmp_path_factory: pytest.TempPathFactory) -> float:
-    """How long the whole run takes here, in seconds."""
+    """Return the duration of the complete run on this machine in seconds."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     began = time.monotonic()
     with bounded(start(folder)) as run:

@@ -1,4 +1,4 @@
-"""What a machine lacks is one line and exit code 3; what a user's controller leaves behind ends with the command."""
+"""A missing requirement is one line and exit code 3; processes of a user's controller end with the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a confined program gets of its caller, and what is kept of what it leaves."""
+"""The environment of a confined program, and the files of it that are kept."""
 
 from __future__ import annotations
 

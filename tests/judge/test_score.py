@@ -348,7 +348,7 @@ def test_a_bound_may_name_each_figure_that_is_a_number_and_nothing_else(tmp_path
         more |= {} if shows else {"pictures": {"from": "none"}}
         found, _ = score.score(cell(folder, [*video()], **more))
         known |= {key for key, value in found.items() if not isinstance(value, (str, dict, list))}
-    # Of the pictures themselves SSIM is measured for some.
+    # SSIM is measured for some of the pictures.
     assert known | {"ssim"} == {*FIGURES}
 
 

@@ -100,7 +100,7 @@ def test_the_page_can_name_no_controllers_source(lab: Lab, tmp_path: Path, writt
 def test_captures_are_not_made(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = SCENARIO + '\n[record]\npcap = ["bottleneck"]\n'
     assert lab.post("run", {**BODY, "text": text}).code == 200
-    # What a worker does, in this process: where the run would put its captures.
+    # Runs a worker's job in this process, to see where its captures would be written.
     places: list[tuple[list[str], Path | None]] = []
 
     def told(ready: Any, progress: Any, keep: Any, *, captures: Path | None = None) -> Any:
@@ -152,7 +152,7 @@ def test_only_the_page_and_its_files_are_served_and_none_is_foreign(lab: Lab) ->
 
 
 def test_the_library_of_others_is_the_one_of_its_release(lab: Lab) -> None:
-    # Of uplot-1.6.32.tgz on the npm registry: dist/uPlot.iife.min.js and dist/uPlot.min.css.
+    # The files dist/uPlot.iife.min.js and dist/uPlot.min.css of uplot-1.6.32.tgz on the npm registry.
     for name, digest in UPLOT.items():
         assert hashlib.sha256(lab.ask(f"/{name}").body).hexdigest() == digest
     licence = ROOT / "python" / "steadycast" / "lab" / "page" / "uPlot.LICENSE"

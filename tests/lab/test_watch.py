@@ -206,7 +206,7 @@ def test_the_lab_follows_send_and_receive_while_they_go(tmp_path: Path) -> None:
         assert "wall" in json.dumps(row)
         assert receiver["numbers"]["heads"][0][0] == "whole"
         until(lambda: int(looked()[1]["numbers"]["rows"][0]["cells"][0]) > 10, "no frame is shown")
-        # It goes on where they do.
+        # The page continues with the session.
         until(lambda: looked()[0]["to_s"] > sender["to_s"], "the page stands still")
     finally:
         if lab is not None:

@@ -88,7 +88,7 @@ def _free(port: int) -> bool:
 
 @pytest.fixture
 def port() -> int:
-    """One of them."""
+    """Return a free port."""
     return ports(1)[0]
 
 

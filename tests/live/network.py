@@ -54,7 +54,7 @@ REPORTER = PLAYER.format(bin="rtp-profile=avpf", caps=f",{TRANSPORT_WIDE}")
 
 @dataclass(frozen=True)
 class Emulated:
-    """What a program's run on the network has left."""
+    """The results of a program's run on the network."""
 
     folder: Path
     said: str
@@ -71,7 +71,7 @@ class Emulated:
         return flow
 
     def warnings(self, name: str = "sent") -> list[str]:
-        """What that summary warns of."""
+        """Return the warnings of that summary."""
         warnings: list[str] = json.loads((self.folder / f"{name}.json").read_text())["warnings"]
         return warnings
 

@@ -20,7 +20,7 @@ CONTROLLERS = ("scream", "tfrc", "asmp")
 
 @dataclass(frozen=True)
 class Shared:
-    """What a minute on a link of 4 Mb/s came to."""
+    """The results of a minute on a link of 4 Mb/s."""
 
     video_bps: float
     tcp_bps: float

@@ -202,7 +202,7 @@ RTCPeerConnection.prototype.addTransceiver = function (...all) {
 def test_what_each_browser_can_decode_comes_over_both_families(
     browser: Any, tmp_path: Path, host: str, codec: str, script: str, fmtp: str
 ) -> None:
-    # It takes seconds: a codec is a server's own, and the one of the other tests has VP8.
+    # This takes seconds: each server has one codec, and that of the other tests has VP8.
     with serving(host, tmp_path / "viewers", "--codec", codec) as served:
         page = browser.new_page()
         page.add_init_script(script)

@@ -43,6 +43,6 @@ def test_a_description_of_no_use_is_told_by_what_it_offers(formats: str, lines: 
     with pytest.raises(UserError) as caught:
         sc.Receiver(f"{HEAD}m=video {ports(1)[0]} RTP/AVP {formats}\r\n{lines}")
     assert re.search(said, str(caught.value)), str(caught.value)
-    # What was given is not asked for.
+    # The remedy does not request what was given.
     assert ".sdp" not in caught.value.remedy
     assert "codec" not in caught.value.remedy

@@ -1,4 +1,4 @@
-"""However a session ends, what was received and its record are there, and the exit code says how it was."""
+"""After any end of a session, the received file and its record exist, and the exit code names the reason."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_a_terminal_that_closes_ends_a_sender_with_its_record(port: int, tmp_pat
                 shown += os.read(own, 4096)
         finally:
             os.close(own)
-        # What it can't say any more on that terminal is no whole ending, its record is.
+        # The last lines can't be written to that terminal any more, but the record is complete.
         assert sender.wait(60) in (0, 4)
     assert Folder.open(tmp_path / "sent").summary["complete"] is True
 
@@ -782,7 +782,7 @@ def test_packets_that_come_and_are_not_used_are_told_with_their_reason(
     assert json.loads(status.read_text().splitlines()[-1])["unused"] == {reason: 60}
     assert re.search(str(said), errors), errors
     assert any(re.search(str(said), warning) for warning in summary["warnings"])
-    # What is not supported or not named is no loss.
+    # Unsupported and unnamed formats do not count as loss.
     assert not (row.get("frames") or {}).get("lost")
     if reason == "unknown_payload_type":
         assert receiver.returncode == 5

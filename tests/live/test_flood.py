@@ -25,7 +25,7 @@ SESSION_S = 14
 
 @dataclass(frozen=True)
 class Session:
-    """What a sender did in a session."""
+    """The statistics of a sender in a session."""
 
     sent_bps: float
     refused: int

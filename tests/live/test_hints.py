@@ -1,4 +1,4 @@
-"""What a live session says of itself, and when it says it again."""
+"""The hints of a live session, and when they are repeated."""
 
 from __future__ import annotations
 

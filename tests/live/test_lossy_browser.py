@@ -96,5 +96,5 @@ def test_what_is_lost_is_sent_again_by_either_report(
     print(f"\n{feedback}: {relay.lost} of {relay.media} lost, {json.dumps(seen)}")
     assert f'feedback = "{feedback}"' in (folder / "scenario.toml").read_text()
     assert flow["feedback_packets"] > LOST
-    # What was lost last may be under way.
+    # The last retransmissions may still be in flight.
     assert LOST - 2 <= seen["retransmittedPacketsReceived"] <= flow["repair_packets"]

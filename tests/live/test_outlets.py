@@ -1,4 +1,4 @@
-"""What other programs see of a live session while it runs."""
+"""The interfaces by which other programs observe a running live session."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_readers_beyond_sixteen_are_closed_at_once_and_the_others_are_answered(
         ]
 
         def closed() -> list[socket.socket]:
-            # Whoever has asked for nothing gets nothing to read but the end.
+            # A client that has sent no request receives nothing but the end of the connection.
             return select.select(readers, [], [], 0)[0]
 
         until(lambda: len(closed()) == 4, "four are not closed")
@@ -315,7 +315,7 @@ def alerts() -> list[str]:
 def expressions() -> Iterator[str]:
     for panel in dashboard()["panels"]:
         for target in panel["targets"]:
-            # As Grafana fills them in: its interval for rates is at least four times that of the scrapes.
+            # Grafana's substitution: its interval for rates is at least four times that of the scrapes.
             yield target["expr"].replace("$session", ".*").replace("$__rate_interval", "1m")
     yield from alerts()
 
@@ -387,7 +387,7 @@ def test_prometheus_scrapes_a_session_and_answers_what_dashboard_and_alerts_ask(
         try:
             answer = json.loads(get(web, f"/api/v1/query?query={urllib.parse.quote(query)}"))
         except OSError:
-            return []  # It is not up yet.
+            return []  # the server has not started yet
         assert answer["status"] == "success"
         return list(answer["data"]["result"])
 

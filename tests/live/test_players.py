@@ -451,7 +451,7 @@ def test_ffplay_shows_what_the_description_of_a_running_session_describes(tmp_pa
     )
     with bounded(started(steadycast(*words))) as sender:
         until(sdp.exists, "no description")
-        # It shows its pictures nowhere, at the times at which it would show them.
+        # It plays to no device, at the times at which it would show its pictures.
         hidden = {**os.environ, "SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy"}
         out = os.memfd_create("said")
         player = Player(

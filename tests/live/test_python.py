@@ -55,7 +55,7 @@ def told(image: NDArray[np.uint8], count: int) -> tuple[int, float]:
 
 
 def lateness(frames: list[sc.ReceivedFrame], numbers: list[int]) -> list[int]:
-    """How many pictures' time each one came later than its number says, beside the session's first one."""
+    """Return the lateness of each picture against its number in frame periods, relative to the first picture."""
     return [round(frame.time_s * FPS) - number for frame, number in zip(frames, numbers, strict=True)]
 
 
@@ -121,7 +121,7 @@ def test_pictures_that_miss_something_or_depend_on_such_are_told_from_whole_ones
     assert seen.repaired_packets == 0
     broken = [frame for frame in frames if not frame.whole]
     assert 2 <= len(broken) <= len(frames) - 10
-    # What a decoder has hidden is another picture now and then; what is called whole never is.
+    # A decoder's concealment can be another picture now and then; a frame marked whole never is.
     whole = [frame for frame in frames if frame.whole]
     numbers = [told(frame.image, 40) for frame in whole]
     assert min(near for _, near in numbers) > 30
@@ -197,7 +197,7 @@ def test_pictures_come_out_as_they_went_in_whole_and_at_their_times(
     assert (peer.name, peer.packets, peer.loss_frac) == ("desk", True, 0)
     assert last.packets == seen.packets
     assert "BYE" in str(seen.ended_by)
-    # What is left behind is a run like any other.
+    # The session leaves a run like any other.
     assert sender.run.summary["world"] == receiver.run.summary["world"] == "live"
     assert sender.run.report().exists()
     assert Folder.open(sender.run.save(tmp_path / "sent")).table("decisions").height > 0
@@ -253,7 +253,7 @@ def test_a_reader_that_is_slow_has_the_newest_pictures_and_knows_how_many_went(p
     # The last one that was coded: a busy machine may have left out those behind it.
     left_out = flow["left_out_frames"] + flow["no_room_frames"]
     assert 29 - left_out <= numbers[-1] <= 29
-    # They were decoded with all that they depend on.
+    # All their references were decoded.
     assert min(near for _, near in found) > 30
 
 

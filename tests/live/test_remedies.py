@@ -35,7 +35,7 @@ def film(folder: Path, rate: str) -> Path:
 
 def sends(options: dict[str, Any]) -> None:
     made = plan(**options, gop=12, loop=False, ladder=False)
-    # Whoever is accepted gets as far as a frame.
+    # A valid source gets as far as a frame.
     made.work._encoder.unit(made.work._pictures.picture(0)[1], first=True, quantizer=25)
 
 
@@ -131,7 +131,7 @@ def test_every_size_and_rate_that_is_accepted_can_be_opened(codec: str) -> None:
 
 
 def test_a_pipe_with_a_broken_picture_goes_on_and_says_so(tmp_path: Path) -> None:
-    """One of 30 Motion JPEG pictures has no head; the other 29 are sent."""
+    """One of 30 Motion JPEG pictures has no header; the other 29 are sent."""
     import av
 
     path = tmp_path / "film.mkv"

@@ -87,7 +87,7 @@ def lossy(folder: Path, script: str, loss: float | Sequence[int] = 0.01) -> Emul
 
 
 def receiver(done: Emulated) -> dict[str, Any]:
-    """What our receiver has printed of itself."""
+    """Return the summary that our receiver has printed."""
     (row,) = done.sent("received")["receivers"]
     return row
 
@@ -150,7 +150,7 @@ def test_over_a_long_round_trip_what_is_lost_comes_back_by_parity_and_without_op
     text = described(tmp_path).read_text()
     assert "m=video 5004 RTP/AVPF 96 97 98\n" in text
     script = OURS.format(ready=READY, send="", receive="")
-    # What is sent again comes 320 ms after it was missed, and is waited for 300 ms.
+    # A retransmission arrives 320 ms after the loss, and the receiver waits for 300 ms.
     done = emulate(tmp_path, script, rate="6Mbps", record=False, loss=range(450, 5_000, 100), delay="160ms")
     sent, seen = done.sent(), receiver(done)
     assert 6 <= seen["lost_packets"] <= 25

@@ -93,7 +93,7 @@ def storm(to: int, forged: Iterator[bytes]) -> None:
 
 @dataclass(frozen=True)
 class Session:
-    """What a sender did whose receivers were all forged."""
+    """The statistics of a sender whose receivers were all forged."""
 
     flow: Any
     took_s: float
@@ -225,5 +225,5 @@ def test_twenty_thousand_absurd_packets_of_parity_stop_no_receiver(tmp_path: Pat
     assert grown < 30e6
     # Eight of eighty; the last one is not known to be.
     assert 7 / 79 <= row["loss_frac"] <= 0.12
-    # What was never sent gives nothing back.
+    # Parity over packets that were never sent recovers nothing.
     assert row["repaired_packets"] == 0

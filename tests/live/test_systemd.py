@@ -54,7 +54,7 @@ exec {systemd} --system --log-target=console --show-status=0 --unit=default.targ
 
 
 def _unified() -> Path | None:
-    """Where processes are grouped by cgroup v2."""
+    """Return the mount point of cgroup v2."""
     for line in Path("/proc/mounts").read_text().splitlines():
         _, place, kind, *_ = line.split()
         if kind == "cgroup2":
@@ -99,7 +99,7 @@ def systemd(port: int) -> Iterator[Systemd]:
         shutil.copytree(ROOT / "packaging" / "systemd", units)
         for target in TARGETS:
             (units / f"{target}.target").write_text(f"[Unit]\nDescription={target}\n")
-        # As the unit has it, but for how long a test can wait.
+        # The unit's settings with shorter times.
         quick = units / "steadycast-send@stuck.service.d"
         quick.mkdir()
         (quick / "quick.conf").write_text("[Service]\nWatchdogSec=2\nTimeoutAbortSec=1\nRestartSec=1\n")
@@ -164,7 +164,7 @@ def test_units_start_when_their_sessions_do_tell_how_they_go_and_end_with_a_bye(
     assert "Uid:\t0" not in status
     assert "CapEff:\t0000000000000000" in status
     systemd.ctl("systemctl", "stop", sender)
-    # Its BYE ends the receiver, whose stream is whole.
+    # The sender's BYE ends the receiver, whose file is complete.
     until(lambda: systemd.show(receiver, "ActiveState") == "inactive", "the receiver went on")
     for unit in (sender, receiver):
         assert (systemd.show(unit, "Result"), systemd.show(unit, "ExecMainStatus")) == ("success", "0")

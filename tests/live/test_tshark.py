@@ -55,7 +55,7 @@ class Seen:
 
 
 def fields(capture: Path, only: str, *names: str) -> list[list[str]]:
-    """What tshark shows of the packets that a filter lets through; copies in ICMP errors do not count."""
+    """Return tshark's fields of the packets that a filter selects; copies in ICMP errors do not count."""
     words = [*TEXT, *ROUND_TRIPS, "-r", capture, "-Y", f"({only}) && !icmp", "-T", "fields"]
     for name in names:
         words += ["-e", name]
@@ -99,7 +99,7 @@ def compare(controller: str, done: Emulated) -> Seen:
     reports = fields(far, "rtcp && ip.src == 10.0.0.2", "frame.number")
     trips = fields(near, "rtcp.roundtrip-delay && ip.src == 10.0.0.2", "rtcp.roundtrip-delay")
     at_reports, highest = jitters(far)
-    # What is compared with our reports is what tshark computes too.
+    # tshark computes the same quantities as our reports.
     assert abs(highest - streams_jitter(far)) <= 0.01, controller
     blocks = fields(near, "rtcp.ssrc.jitter && ip.src == 10.0.0.2", "rtcp.ssrc.jitter")
     # A capture on a busy machine may miss a packet; the link loses none, so that both together have each of them.
@@ -145,7 +145,7 @@ def sessions(names: Sequence[str], seconds: int, at_once: int, folder: Path) -> 
 
 
 def agree(seen: Seen) -> None:
-    """What has to hold."""
+    """Check the results."""
     assert seen.rtp[0] == seen.rtp[1] > 100, seen
     assert seen.rtcp[0] == seen.rtcp[1] > 5, seen
     assert seen.malformed == 0, seen

@@ -1,4 +1,4 @@
-"""What the tests of media share: a small clip."""
+"""A small clip for the tests of media."""
 
 import pytest
 from small_clips import write_clip

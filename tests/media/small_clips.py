@@ -30,7 +30,7 @@ def write_clip(
 
 
 def judged(name: str, a, b) -> dict[str, str]:
-    """What FFmpeg's filter ``name`` (psnr or ssim) says of two pictures: 2-D arrays, or `Picture`s."""
+    """Return the result of FFmpeg's filter ``name`` (psnr or ssim) for two pictures: 2-D arrays, or `Picture`s."""
     planes = not isinstance(a, np.ndarray)
     height, width = (a.y if planes else a).shape
     form = "yuv420p" if planes else "gray"

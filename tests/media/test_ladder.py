@@ -296,7 +296,7 @@ def test_an_encoder_of_av1_that_stands_still_is_left_behind_and_begun_again(monk
     monkeypatch.setattr(ladder_module, "open_encoder", open_encoder)
     try:
         again = small("av1", size="64x64", gop=11)
-        # Nothing waited for the first one, which still stands where it stood.
+        # No call waited for the first one, which is still blocked.
         assert stood.wait(30)
     finally:
         gone.set()

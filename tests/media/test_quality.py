@@ -145,7 +145,7 @@ def test_a_pause_is_neither_a_freeze_nor_does_it_lower_what_is_measured_of_pictu
     whole, told = paused(tmp_path / "whole.toml", "", "")
     assert (whole["freeze_count"], told["freeze_count"]) == (0, 0)
     measured, told = paused(tmp_path / "paused.toml", "5.1s", "12s")
-    # What waited in the sender as it stopped did not leave.
+    # Packets in the sender's queue at its stop were not sent.
     assert 128 + 200 - 3 <= measured["frames"]["ok"] <= measured["frames"]["sent"] == 128 + 200
     assert (measured["freeze_count"], told["freeze_count"]) == (0, 0)
     for name in ("stills_count", "freeze_s", "frozen_frac", "harmonic_fps"):

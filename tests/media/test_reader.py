@@ -1,4 +1,4 @@
-"""What a source says of its pictures is honoured, or a warning says that it is not."""
+"""Properties of a source's pictures are followed, or a warning names them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def planes_of(samples: np.ndarray, width: int, height: int) -> tuple[np.ndarray,
 
 
 def upright(turn: tuple[int, int, int, int]) -> list[int]:
-    """Which quarter of the film stands in each quarter of the upright picture, by the matrix alone."""
+    """Return, by the matrix alone, the quarter of the film in each quarter of the upright picture."""
     a, b, c, d = turn
     places = [(a * right + c * down, b * right + d * down) for right, down in PLACES]
     return [places.index(place) for place in PLACES]
@@ -391,7 +391,7 @@ def test_a_film_that_begins_late_and_is_cut_short_is_damaged(
         except ClipError:
             continue  # the cut is before the first picture
         count = len(list(pictures.frames))
-        # What stands behind the last picture is the index alone.
+        # Only the index follows the last picture.
         assert count == PICTURES or any("short.mkv is damaged" in each for each in pictures.warnings), tenths
         cut += count < PICTURES
     assert cut >= 2

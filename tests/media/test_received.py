@@ -1,4 +1,4 @@
-"""What a viewer saw, as a file, and measured by time and by index."""
+"""The received pictures as a file, measured by time and by index."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,7 +126,7 @@ def test_by_index_a_frame_that_is_not_there_moves_all_that_follow_it(how: str, l
     for n in range(slot, 35):
         raw, got = (pictures_at(ladder, [6] * 3, fates, [at])[0] for at in (n, n + 1))
         assert by_index.psnr_raw[n] == pytest.approx(picture_psnr_db(got.received, raw.raw))
-    # What is shown in its slot is the frame before; all others are whole, so that they lose nothing by time.
+    # Its slot shows the previous frame; all others are complete, so that no time is lost.
     same = evaluate(ladder, [6] * 3, told(ladder, []))
     assert same is not None
     assert np.flatnonzero((by_time.psnr_raw != same.psnr_raw).any(axis=1)).tolist() == [slot]

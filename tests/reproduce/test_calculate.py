@@ -80,7 +80,7 @@ def test_a_statement_is_shown_to_be_wrong_only_where_no_condition_keeps_its_boun
     assert _judged(0.5, None) == "does not come out"
     assert _judged(0.5, {"a": 0.9, "b": 0.2}) == wrong
     assert _judged(0.5, {"a": 1.1, "b": 0.2}) == "does not come out"
-    # What our runs show is not taken away by a calculation, nor what one of them shows with a change.
+    # A calculation does not override a result of our runs, nor one with a change.
     assert _judged(1.5, {"a": 0.9}) == "comes out"
     assert _judged(0.5, {"a": 0.9, "b": 0.2}, changed=0.6) == wrong
     assert (

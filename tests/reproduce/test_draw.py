@@ -1,4 +1,4 @@
-"""What the figures of the laboratory draw."""
+"""Figures of the experiments."""
 
 from __future__ import annotations
 

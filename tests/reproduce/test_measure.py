@@ -1,4 +1,4 @@
-"""How several numbers become one, and what is refused when a file is read."""
+"""The reduction of several numbers to one, and invalid files."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_a_typo_is_an_error_with_its_place_when_the_experiment_is_read(
 
 
 def test_a_statement_is_told_whenever_its_variants_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fails while a number is taken is no reason to leave the statement out."""
+    """A statement whose quantity fails is still reported."""
     (experiment,) = (e for e in EXPERIMENTS if e.id == "K-F")
     medium = media_of(experiment, ())[0]
     plan = suite._Plan(experiment, medium, (1,))

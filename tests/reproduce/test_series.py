@@ -18,7 +18,7 @@ def test_a_stretch_of_a_series_counts_from_the_flows_first_step_and_leaves_gaps_
     late = flow([1.0, 2.0, None, 4.0], first_s=30.0)
     assert late.between("rates", 30.0, 32.0) == [1.0, 2.0]
     assert late.between("rates", 20.0, 34.0) == [1.0, 2.0, 4.0]
-    # What the sender decides is counted from the start of the run.
+    # The sender's decisions are counted from the start of the run.
     assert late.between("targets", 0.0, 2.0) == [1.0, 2.0]
     assert flow([1.0, 2.0, 3.0], step_s=10.0).between("rates", 10.0, 30.0) == [2.0, 3.0]
 

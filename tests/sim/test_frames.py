@@ -1,4 +1,4 @@
-"""What became of frames, as the simulator and as the media side tell it; and the ladder of paper 000."""
+"""The outcome of frames is the same in the simulator and on the media side; and the ladder of paper 000."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_simulator_and_the_media_side_judge_frames_alike(tmp_path: Path) -> 
         due = rows["ready_s"].to_numpy() + 0.150
         play[rows["display"].to_numpy()] = (due * 1e9).round().astype(np.int64)
         judged = fates(table, Fates(complete, arrival, play[:n]))
-        # Of the frames that were to be shown after the end, the media side judges no lateness.
+        # The media side does not judge the lateness of frames that were due after the end.
         shown = rows["display"].to_numpy() < n
         assert np.array_equal(judged[shown], simulated[shown]), (seed, loss)
         seen += np.bincount(simulated, minlength=len(Fate))
@@ -176,7 +176,7 @@ to = "r"
 """
         )
         table = sc.run(path, quality=False).frames.to_polars()
-        # What left in the last second may still come.
+        # Frames sent in the last second may still arrive.
         whole = table.filter(table["ready_s"].is_between(5, 99))
         frames += whole.height
         packets += sum(math.ceil(size / 1_132) for size in whole["size_bytes"])

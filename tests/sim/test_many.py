@@ -1,4 +1,4 @@
-"""What a group of many receivers costs, counted and not timed."""
+"""The cost of a group of many receivers, counted and not timed."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             worker_dashboard_address=None,
             local_directory=home,
         ) as cluster:
-            # What they have been given is theirs; this process has its own cache.
+            # The workers have their settings already; this process has a separate cache.
             patch.undo()
             yield cluster
 
@@ -102,7 +102,7 @@ def test_a_network_that_is_a_path_is_sent_with_its_trace(
     (tmp_path / "nets" / "own.toml").write_text(NETWORK)
     name = "nets/own.toml+cubic"
     scenario = tmp_path / "small.toml"
-    # What a scenario's own topology says would stand above the network.
+    # A topology in the scenario would override the network.
     flows = f'network = "{name}"\nduration = "3s"\n' + SMALL[SMALL.index("[[flow]]") :]
     scenario.write_text(flows if said == "file" else SMALL)
     base = planning.Base.of(scenario, [f"network={name}"] if said == "change" else [])

@@ -70,7 +70,7 @@ def test_an_interrupt_ends_all_seeds_and_leaves_what_there_is(
     part = tmp_path / "many.part"
     until(lambda: complete(part / "seed-1"))
     workers = children(process.pid)
-    # Where there is one processor, they are run one after the other in one process.
+    # On one processor the runs are sequential in one process.
     assert workers or cores() == 1
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)

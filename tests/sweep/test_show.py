@@ -1,4 +1,4 @@
-"""How a sweep is shown."""
+"""The presentation of a sweep."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_a_job_array_s_parts_are_the_sweep_of_one_machine(
 ) -> None:
     say("sweep", small, *OVER, "--jobs", 1, "-o", "whole", code=0)
     words = command("sweep", small, *OVER, "--jobs", 1, "--shard", "SHARD", "-o", tmp_path / "shared")
-    # As the page says it, with this Python for the command.
+    # The command of the page, with this Python.
     job = shlex.join(words).replace("SHARD", f"$SLURM_ARRAY_TASK_ID/{PARTS}")
     batch = ["sbatch", "--wait", f"--array=0-{PARTS - 1}", f"--output={tmp_path}/job-%a.txt", "--wrap", job]
     done = ran(batch, env=cluster, cwd=tmp_path)

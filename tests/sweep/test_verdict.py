@@ -1,4 +1,4 @@
-"""What a sweep recommends, of runs that were made: nothing by chance, and by equal values nothing twice."""
+"""A sweep's recommendations from given runs: none by chance, and none twice for equal values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What our receiver writes down of a cell is what judge says of it, on a cell that is known to the bit."""
+"""The receiver's record of a cell and judge's result agree, on a cell that is known to the bit."""
 
 from __future__ import annotations
 

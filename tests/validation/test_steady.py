@@ -1,4 +1,4 @@
-"""How the cells of docs/steady.md are judged, counted and printed."""
+"""Judgement, counting and printing of the cells of docs/steady.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tables of docs/transports.md count, on a run that is made up."""
+"""The counts in the tables of docs/transports.md, on a made-up run."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def run(
     with ExitStack() as stack:
         otherwise = None if as_json else Path("runs") / file.stem
         place = stack.enter_context(base.place_of(out, otherwise, force=force))
-        # Its process starts before anything else is loaded here.
+        # Started first, so that it works while this process loads its modules.
         prefetcher = (
             None
             if place is None or many

@@ -84,7 +84,7 @@ def check(
     except Problems as problems:
         print(problems, file=sys.stderr)
         raise typer.Exit(Exit.MISUSED) from None
-    # What `run` would warn of is said here, too.
+    # The same warnings as those of `run`.
     base.warn(loaded.warnings())
     print(f"{file}: no mistakes found")
 

@@ -327,7 +327,7 @@ class Lab:
         sides: list[tuple[str, ...]] = [()]
         video = first_video(tree)
         if asked.b is not None and video is not None:
-            # By its name alone: the value that is set is read as TOML, in which a text can be written in many ways.
+            # A name only: other values would be parsed as TOML, in which a text can be written in many ways.
             if asked.b not in {each.name for each in registry()} | asked.base.names:
                 raise scenario_text.problem(
                     f'the page may not name "{asked.b}"', "choose from the list", key="B"

@@ -266,7 +266,7 @@ def _knob(tree: Json, resolved: Json, path: Where, group: str, label: str, kind:
 @cache
 def _about(key: str) -> str:
     found = {each.path: each.about for each in keys()}
-    # Of a table within a table, as `playout`, the outer key's words explain all of it.
+    # The description of a table within a table, such as `playout`, is that of the outer key.
     return found.get(key) or found.get(key.rpartition(".")[0], "")
 
 

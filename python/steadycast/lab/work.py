@@ -110,7 +110,7 @@ class Board:
         return part[24:].rstrip(b"\0").decode(errors="ignore"), done, of
 
     def over(self, place: int, ticket: int) -> None:
-        """Nothing is done for a ticket any more."""
+        """End the work on a ticket."""
         if self.newest(place) == ticket:
             self.tell(place, ticket, "", 0, 0)
 

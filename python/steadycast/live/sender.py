@@ -90,7 +90,7 @@ class Inbox(Pictures):
         return True
 
     def picture(self, number: int) -> tuple[int, U8] | None:
-        """As `Pictures.picture`; pictures whose presentation time is over are dropped."""
+        """See `Pictures.picture`; pictures whose presentation time is over are dropped."""
         with self._change:
             while True:
                 while self._waiting:

@@ -67,7 +67,7 @@ class Filed(Pictures):
         self._next = 0
 
     def picture(self, number: int) -> tuple[int, U8] | None:
-        """As `Pictures.picture`."""
+        """See `Pictures.picture`."""
         fresh = False
         while True:
             samples = next(self._pictures.frames, None)
@@ -84,7 +84,7 @@ class Filed(Pictures):
             self._passed += 1
 
     def close(self) -> UserError | None:
-        """As `Pictures.close`."""
+        """See `Pictures.close`."""
         return _ended(self._pictures.failure)
 
 
@@ -149,7 +149,7 @@ class Camera(Pictures):
                 self._change.notify()
 
     def picture(self, number: int) -> tuple[int, U8] | None:
-        """As `Pictures.picture`; waits for a newer picture than the last one."""
+        """See `Pictures.picture`; waits for a newer picture than the last one."""
         with self._change:
             while self._newest is None and not self._over:
                 self._change.wait(1.0)
@@ -163,12 +163,12 @@ class Camera(Pictures):
         return self._last, samples
 
     def passed(self) -> int:
-        """As `Pictures.passed`; counts the pictures that were replaced by newer ones."""
+        """See `Pictures.passed`; counts the pictures that were replaced by newer ones."""
         with self._change:
             return super().passed()
 
     def close(self) -> UserError | None:
-        """As `Pictures.close`."""
+        """See `Pictures.close`."""
         return _ended(self._reader.failure)
 
 

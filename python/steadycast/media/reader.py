@@ -317,7 +317,7 @@ class Reader:
                         for each in said_of_it:
                             self._note(each)
                     else:
-                        # Its reference frames precede the source's beginning, which is no damage.
+                        # Its reference frames precede the start of the source, which is not damage.
                         self.headless += 1
                     bad = 0 if frames else bad
                     yield from frames

@@ -471,7 +471,7 @@ def _said(
     else:
         said = [f"Take {' or '.join(take)}, which nothing tells apart: {why}."]
     if reason == "decided":
-        # Those that no difference put behind, but that are not recommended.
+        # Controllers that are not significantly worse, but that are not recommended.
         faulty = [each for each in left if each.faults]
         said += [f"Not {each.name}: {' and '.join(each.faults)}." for each in faulty[:_MOST_OTHERS]]
     if best is not None and best.alone:

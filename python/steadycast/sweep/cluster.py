@@ -127,7 +127,7 @@ class Cluster:
                     yield from zip(part, future.result(), strict=True)
                     continue
                 if future.status == "lost":
-                    # Its worker was lost before the result was fetched: the scheduler has it computed again.
+                    # The worker was lost before the result was fetched: the scheduler computes it again.
                     waiting[future.key] = part
                     ending.add(future)
                     continue

@@ -231,7 +231,7 @@ function said(kind, value) {
 
 const STEPS = 240;
 
-// How a slider's way, 0 to 1, becomes a value and back: by ratio, by a power, or straight.
+// Maps a slider's position, 0 to 1, to a value and back: by ratio, by a power, or linearly.
 function scale(knob) {
   let low = read(knob.kind, knob.min), high = read(knob.kind, knob.max);
   const now = read(knob.kind, knob.value);
@@ -452,7 +452,7 @@ function drawChart(chart, again) {
   chart.plot.over.addEventListener('mousedown', () => seek(state.t));
 }
 
-// What lies under the lines: the warm-up, events, fair shares and the capacity.
+// Draws the layer under the lines: the warm-up, events, fair shares and the capacity.
 function under(u, chart) {
   const g = u.ctx, k = devicePixelRatio, first = there()[0].side;
   const { left, top, width, height } = u.bbox;
@@ -490,7 +490,7 @@ function under(u, chart) {
   g.restore();
 }
 
-// What is written over the lines.
+// Draws the labels over the lines.
 function over(u, chart) {
   if (chart.id !== 'rates') return;
   const g = u.ctx, k = devicePixelRatio, { left, width } = u.bbox;
@@ -636,7 +636,7 @@ $('time').addEventListener('input', () => {
 
 // ---------------------------------------------------------------- sentences and numbers
 
-// Of two runs the table says who got what; here each video's share and what its viewer saw are enough.
+// The table has all rates of two runs; each video's share and its viewer's score are enough here.
 const brief = (says, several) => (several ? says.slice(0, 2).map((each) => (/ got /.test(each) ? `${each.split(';')[0]}.`.replace('..', '.') : each)) : says.slice(0, 3));
 
 function drawSays() {

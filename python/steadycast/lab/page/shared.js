@@ -1,4 +1,4 @@
-// What the pages have in common.
+// The common part of the pages.
 
 export const $ = (id) => document.getElementById(id);
 

@@ -46,7 +46,7 @@ async function play(known) {
   Object.assign(state, { pc, ours: freezes(), rows: [], counted: null });
   pc.addTransceiver('video', { direction: 'recvonly' });
   pc.addEventListener('track', ({ track, receiver }) => {
-    // As long as the browser is to wait for what is sent again; it needs not know of it.
+    // The browser waits as long as retransmissions take, of which it is not informed.
     if (PLAYOUT > 0) receiver.jitterBufferTarget = Math.min(PLAYOUT, 4000);
     $('video').srcObject = new MediaStream([track]);
     $('video').play().catch(() => null); // a browser that wants to be asked shows its own button
@@ -81,7 +81,7 @@ const start = (known) => play(known).catch((error) => {
   notice(error.message);
 });
 
-// Of an ID, which can end its session, the list tells the beginning.
+// The list shows only the first characters of an ID, because the whole ID can end the session.
 const isOwn = (viewer) => state.place.split('/').pop().startsWith(viewer.id);
 const own = () => (state.place && state.about && state.about.viewers.find(isOwn)) || {};
 
@@ -101,14 +101,14 @@ function told() {
   }
 }
 
-// What an encoder that can't follow has left out of late.
+// Returns a message if the encoder was too slow for some recent pictures.
 function slow() {
   const last = state.rows.at(-1), before = state.rows.find((row) => last && row.t > last.t - RECENT);
   const left = before ? (last.left ?? 0) - (before.left ?? 0) : 0;
   return left >= 2 * RECENT ? `The encoder is too slow: ${left} pictures were left out in the last ${RECENT} s. Serve with a smaller --size or --fps, or with --ladder.` : '';
 }
 
-// Where the sender's only candidate is.
+// Returns a message with the address of the sender's only candidate.
 function unreached() {
   const found = state.pc.remoteDescription && /^a=candidate:\S+ \d+ udp \d+ (\S+) (\d+) /m.exec(state.pc.remoteDescription.sdp);
   const own = found && /^(127\.|::1$)/.test(found[1]) ? ' Firefox never reaches its own machine by this address: serve with --listen at another one.' : '';
