@@ -16,8 +16,8 @@ fn main() -> io::Result<()> {
     let each: Vec<String> = modules.iter().map(|m| closure(&control, m, &modules)).collect::<io::Result<_>>()?;
 
     let source = format!(
-        "/// Of everything but the controllers' own files.\nconst REST: &str = {rest:?};\n\
-         /// Of each controller's own files and those of controllers that it is built from, in the registry's order.\n\
+        "/// Hash of everything but the controllers' files.\nconst REST: &str = {rest:?};\n\
+         /// Hashes of each controller's files and those of the controllers that it uses, in the registry's order.\n\
          const EACH: [&str; {}] = {each:?};\n",
         each.len()
     );

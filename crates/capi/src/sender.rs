@@ -152,7 +152,7 @@ pub struct SteadycastPacket {
     pub seq: u16,
 }
 
-/// What an encoder has to do with its next frame.
+/// The task of an encoder for its next frame.
 /// What an encoder has to do with its next frame.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -171,7 +171,7 @@ pub struct SteadycastEncoder {
     pub key_frame: u32,
 }
 
-/// What `steadycast_sender_poll` returns.
+/// The result of `steadycast_sender_poll`.
 /// What `steadycast_sender_poll` returns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

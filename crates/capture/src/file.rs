@@ -21,7 +21,8 @@ pub struct CaptureFile {
 impl CaptureFile {
     /// Writes the head of the stream. `interfaces` are the interfaces' names, by index.
     ///
-    /// # Errors Returns the stream's error.
+    /// # Errors
+    /// Returns the stream's error.
     pub fn new(out: Box<dyn Write + Send>, program: &str, interfaces: &[String]) -> io::Result<Self> {
         let options = vec![SectionHeaderOption::UserApplication(Cow::Owned(program.to_owned()))];
         let head = SectionHeaderBlock { options, ..SectionHeaderBlock::default() };
@@ -40,7 +41,8 @@ impl CaptureFile {
 
     /// Appends a packet. The run's time zero is written as 1970-01-01 00:00:00 UTC, as in its RTCP reports.
     ///
-    /// # Errors Returns the stream's error. The capture is then incomplete and further packets can't be added.
+    /// # Errors
+    /// Returns the stream's error. The capture is then incomplete and further packets can't be added.
     pub fn packet(&mut self, interface: u32, at: Time, datagram: &[u8], comment: Option<&str>) -> io::Result<()> {
         let comment = comment.map(|text| EnhancedPacketOption::Common(CommonOption::Comment(Cow::Borrowed(text))));
         let block = EnhancedPacketBlock {
@@ -55,7 +57,8 @@ impl CaptureFile {
 
     /// Flushes the stream.
     ///
-    /// # Errors Returns the stream's error.
+    /// # Errors
+    /// Returns the stream's error.
     pub fn finish(mut self) -> io::Result<()> {
         self.writer.get_mut().flush()
     }

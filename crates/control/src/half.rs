@@ -112,7 +112,7 @@ pub struct PacketReport {
     pub arrived: Option<PacketArrival>,
 }
 
-/// How a packet arrived, from per-packet feedback.
+/// The arrival of a packet, from per-packet feedback.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketArrival {
     /// The arrival time on the receiver's clock; `None` if the feedback does not carry it.
@@ -268,9 +268,10 @@ pub struct Allowance {
 /// The reason why a receiver is gone, for [`SenderHalf::on_leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// It has been silent for five report intervals, or is to be ignored. It may still be there.
+    /// The receiver has been silent for five report intervals, or is excluded. It may still receive.
     Silent,
-    /// It has sent a BYE. A half need not wait for its silence timer then: `asmp` and `lda-plus` halve at the last BYE.
+    /// The receiver has sent a BYE. A half need not wait for its silence timer then: `asmp` and `lda-plus` halve at the
+    /// last BYE.
     Bye,
 }
 

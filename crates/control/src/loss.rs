@@ -296,7 +296,7 @@ impl LossHistory {
             self.highest = Some((packet.seq, packet.at));
         } else if !self.fill_gap(packet.seq) {
             if !self.fill_run(packet.seq) {
-                // It is a duplicate, or older than the final losses.
+                // The packet is a duplicate, or older than the final losses.
                 return Change::default();
             }
             late = Some(packet.seq);

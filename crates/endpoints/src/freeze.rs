@@ -96,7 +96,7 @@ impl Freezes {
 mod tests {
     use super::*;
 
-    /// Of slots that last a period each.
+    /// Returns the freezes of slots that last a period each.
     fn even(slots: impl IntoIterator<Item = bool>, period: Span) -> Freezes {
         Freezes::of(slots.into_iter().map(|new| (new, period)))
     }

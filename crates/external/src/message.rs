@@ -6,7 +6,7 @@ use std::fmt::{Display, Write};
 use steadycast_control::{PacketReport, ReceiverId, Sent, Setup};
 use steadycast_units::{Ecn, Time};
 
-/// A number or `null` in JSON.
+/// A number that is `null` in JSON if it is missing.
 struct Or<T>(Option<T>);
 
 impl<T: Display> Display for Or<T> {

@@ -333,7 +333,7 @@ fn counts_under_its_reason(seed: u64, share: u64) -> Result<(), TestCaseError> {
             UnusedReason::OtherSource => packet(TYPE, 0x6262_6262, n as u16, stamp, true, &[0x65, 1]),
             UnusedReason::OtherAddress => {
                 from = other;
-                // Its number is consecutive or far away.
+                // The sequence number is consecutive, or far ahead.
                 let ahead = if chance.bits64().is_multiple_of(2) { 0 } else { 20_000 };
                 packet(TYPE, SOURCE, seq.wrapping_add(ahead), stamp, true, &[0x65, 1])
             }

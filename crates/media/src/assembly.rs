@@ -5,7 +5,7 @@ use steadycast_settings::words;
 use steadycast_units::{Bytes, Time};
 
 words! {
-    /// What became of a frame.
+    /// The outcome of a frame.
     #[derive(Default)]
     pub enum FrameFate {
         /// All of it arrived in time, and so did what it depends on.

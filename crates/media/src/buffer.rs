@@ -154,7 +154,7 @@ mod tests {
         assert_eq!((buffer.underflows(), buffer.overflows()), (0, 0));
         assert_eq!(buffer.level(at(7_001)).get(), 0);
         assert_eq!(buffer.underflows(), 1);
-        // It waits for a fifth again.
+        // Play-out waits for a fifth of the buffer again.
         assert!(buffer.offer(at(9_000), K, 0));
         assert_eq!(buffer.level(at(60_000)), K);
     }

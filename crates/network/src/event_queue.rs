@@ -184,7 +184,7 @@ impl EventQueue {
     /// Takes the next key if it is due at or before `until`.
     #[inline]
     pub(crate) fn take(&mut self, until: Time) -> Option<(Time, EventKind)> {
-        // Nothing has replaced the key that was taken last: it is removed now.
+        // No new key has replaced the one that was taken last: it is removed now.
         if std::mem::take(&mut self.taken) {
             self.near.pop();
         }

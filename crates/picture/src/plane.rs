@@ -59,7 +59,8 @@ pub enum PictureError {
 impl<'a> Plane<'a> {
     /// Creates a view of `samples`. Bytes between the rows and after the last one are not read.
     ///
-    /// # Errors The picture is empty, `stride` is below `width`, or the memory is too short.
+    /// # Errors
+    /// The picture is empty, `stride` is below `width`, or the memory is too short.
     pub fn new(samples: &'a [u8], stride: usize, width: usize, height: usize) -> Result<Self, PictureError> {
         if width == 0 || height == 0 {
             return Err(PictureError::Empty { width, height });

@@ -10,7 +10,8 @@ const RUN: usize = 1 << 14;
 
 /// Returns the mean of the squared differences between the samples of two planes.
 ///
-/// # Errors The sizes differ.
+/// # Errors
+/// The sizes differ.
 pub fn mean_squared_error(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     a.same_size(b)?;
     let sum: u64 = (0..a.height)

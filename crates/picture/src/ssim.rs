@@ -21,7 +21,8 @@ const N: f64 = 64.0;
 /// = (0.03·255)² as in the paper. C1 is a 64th of the paper's (0.01·255)², as in FFmpeg's filter, so that the values
 /// are comparable with FFmpeg's; it matters only in almost black windows.
 ///
-/// # Errors The sizes differ, or a side is shorter than a window.
+/// # Errors
+/// The sizes differ, or a side is shorter than a window.
 pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     a.same_size(b)?;
     let (across, down) = (a.width / BLOCK, a.height / BLOCK);

@@ -12,12 +12,14 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 pub trait Store: Send + Sync + fmt::Debug {
     /// Appends bytes and returns their position.
     ///
-    /// # Errors Returns the system's error, for example if the disk is full.
+    /// # Errors
+    /// Returns the system's error, for example if the disk is full.
     fn put(&self, bytes: &[u8]) -> io::Result<u64>;
 
     /// Reads bytes from a position.
     ///
-    /// # Errors Returns the system's error.
+    /// # Errors
+    /// Returns the system's error.
     fn get(&self, at: u64, bytes: &mut [u8]) -> io::Result<()>;
 }
 
@@ -134,7 +136,8 @@ impl<T: Row> Rows<T> {
 
     /// Returns all rows.
     ///
-    /// # Errors Returns the store's error.
+    /// # Errors
+    /// Returns the store's error.
     pub fn whole(mut self) -> io::Result<Vec<T>> {
         self.recall()?;
         Ok(self.latest)
@@ -192,7 +195,8 @@ pub trait StoredRows {
 
     /// Reads the rows in the store back into memory.
     ///
-    /// # Errors Returns the store's error.
+    /// # Errors
+    /// Returns the store's error.
     fn recall(&mut self) -> io::Result<()>;
 }
 

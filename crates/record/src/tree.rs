@@ -35,7 +35,8 @@ impl<'a> Tree<'a> {
 
     /// Writes the tree as JSON.
     ///
-    /// # Errors Returns the error of `into`.
+    /// # Errors
+    /// Returns the error of `into`.
     pub fn write_json(self, into: &mut dyn Write) -> io::Result<()> {
         let (said, mut lists) = self.parts();
         into.write_all(b"{")?;

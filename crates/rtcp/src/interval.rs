@@ -148,7 +148,7 @@ pub enum Expiry {
 /// When requested feedback is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Early {
-    /// As an early packet at this time, unless another member's feedback makes it redundant.
+    /// Send it as an early packet at this time, unless another member's feedback makes it redundant.
     At(Time),
     /// With the regular packet of this time.
     WithRegular(Time),
@@ -415,7 +415,7 @@ impl Timer {
         self.avg_size
     }
 
-    /// Returns the values from which the interval is computed now.
+    /// Returns the current inputs of the interval's computation.
     pub fn inputs(&self, census: &Census) -> IntervalInputs {
         let census = self.counted(census);
         let avpf = matches!(self.config.profile, Profile::Avpf { .. });

@@ -1,4 +1,4 @@
-//! Who is in the session (RFC 3550, sections 6.2.1, 6.3.3 to 6.3.7 and 8.2).
+//! The members of a session (RFC 3550, sections 6.2.1, 6.3.3 to 6.3.7 and 8.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time};

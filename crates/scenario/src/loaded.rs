@@ -130,14 +130,16 @@ impl Document {
 
     /// Checks and resolves the document.
     ///
-    /// # Errors Returns all problems, not only the first one.
+    /// # Errors
+    /// Returns all problems, not only the first one.
     pub fn check(self) -> Result<Loaded, Problems> {
         self.check_with(Registry::default())
     }
 
     /// Checks the document as [`Document::check`] does; flows can name the controllers of `registry`.
     ///
-    /// # Errors Returns all problems, not only the first one.
+    /// # Errors
+    /// Returns all problems, not only the first one.
     pub fn check_with(mut self, registry: Registry) -> Result<Loaded, Problems> {
         let mut out = Findings::new(&self.file).knowing(OTHER_WORDS);
         give_paths(&mut self.root, "");
@@ -203,14 +205,16 @@ impl Scenario {
     /// Parses, checks and resolves a text. `origin` is its file, which need not exist; relative paths start in its
     /// folder.
     ///
-    /// # Errors Returns all problems, not only the first one.
+    /// # Errors
+    /// Returns all problems, not only the first one.
     pub fn parse(text: &str, origin: &Path) -> Result<Loaded, Problems> {
         Document::parse(text, origin)?.check()
     }
 
     /// Checks and resolves a scenario from JSON with the same keys.
     ///
-    /// # Errors Returns all problems, not only the first one.
+    /// # Errors
+    /// Returns all problems, not only the first one.
     pub fn from_json(json: &serde_json::Value, origin: &Path) -> Result<Loaded, Problems> {
         Document::from_json(json, origin)?.check()
     }

@@ -195,7 +195,7 @@ pub struct Flow {
     pub to: Vec<NodeIx>,
     /// How packets are addressed to the receivers.
     pub cast: Cast,
-    /// When it starts.
+    /// The start time, or the start event.
     pub start: Start,
     /// The time at which it stops; `None`: at the end of the run.
     pub stop: Option<Time>,

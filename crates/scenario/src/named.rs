@@ -61,7 +61,8 @@ pub(crate) struct Named {
 /// Returns the content of the network `name` as a table on one line of TOML, with absolute paths, and `flow`: the TCP
 /// flows that it adds. Relative paths start in `folder`; names are looked up in `networks`.
 ///
-/// # Errors No such network exists, or its file has problems.
+/// # Errors
+/// No such network exists, or its file has problems.
 pub fn network(name: &str, folder: &Path, networks: &Path) -> Result<String, Problems> {
     let mut out = Findings::new(name);
     let key = Item { value: Value::Text(name.to_owned()), at: Place::line(None) };

@@ -96,7 +96,8 @@ pub type Fault = (String, String);
 
 /// Parses a trace file; `shown` is its name in messages.
 ///
-/// # Errors The file has none of the formats of the quantity, or a value is not valid.
+/// # Errors
+/// The file has none of the formats of the quantity, or a value is not valid.
 pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fault> {
     if CAPTURES.iter().any(|magic| bytes.starts_with(magic)) {
         let what = format!("{shown} is a capture: it says what was sent, not what the link could carry");

@@ -69,7 +69,8 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
 
 /// Applies one `PATH=VALUE` of the command line to the tree.
 ///
-/// # Errors The path is wrong. A wrong value is reported when the tree is read.
+/// # Errors
+/// The path is wrong. A wrong value is reported when the tree is read.
 pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &[&str]) -> Result<(), Problem> {
     let fail = |what: String, remedy: String| Problem {
         file: "--set".into(),

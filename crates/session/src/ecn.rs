@@ -66,7 +66,7 @@ sums!(EcnCounts { sent, marked, cleared, changed });
 
 /// Number of arrived packets that are assessed together.
 const ASSESSED_PACKETS: u64 = 20;
-/// Of the assessed packets, at most one in this many may have arrived with a field that the path must not set.
+/// At most one in this many assessed packets may have arrived with a field that the path must not set.
 const PACKETS_PER_TOLERATED_FAULT: u64 = 10;
 /// Time for which, and at least [`ASSESSED_PACKETS`] packets, ECN-capable packets are sent without any arrival, before
 /// others are tried.

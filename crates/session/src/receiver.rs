@@ -826,7 +826,7 @@ impl Receiver {
         }
     }
 
-    /// Processes another member's parity request, which may suppress the own one.
+    /// Processes another member's parity request, which can suppress this receiver's request.
     fn on_parity_request(&mut self, now: Time, packet: &Packet) {
         let (Some(stream), Ok(Some(asked))) = (&self.stream, ParityRequest::from_packet(packet)) else { return };
         if asked.media != stream.ssrc || asked.sender == self.participant.identity.ssrc {

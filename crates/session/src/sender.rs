@@ -228,7 +228,7 @@ struct ParitySender {
     /// The next extended sequence number of the parity stream.
     seq: u64,
     share: RepairShare,
-    /// What the newest parity packet covers.
+    /// The packets that the newest parity packet protects.
     newest: Option<Protection>,
     packets: u64,
     bytes: Bytes,

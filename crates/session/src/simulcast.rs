@@ -6,7 +6,7 @@ use steadycast_control::simulcast::rates_body;
 use steadycast_control::{Body, Wake};
 use steadycast_units::{Rate, Span, Time};
 
-/// One of the senders of a simulcast. All run in one process, and each knows the rates of the others.
+/// A sender of a simulcast. All run in one process, and each knows the rates of the others.
 #[derive(Clone, Debug)]
 pub struct Siblings {
     rates: Arc<[AtomicU64]>,

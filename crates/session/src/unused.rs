@@ -26,39 +26,39 @@ macro_rules! reasons {
 reasons! {
     /// Its source is excluded by the description (RFC 4570).
     ExcludedSource = "excluded_source",
-    /// It is shorter than a header, and only keeps a way open (RFC 6263, sections 4.1 and 4.2).
+    /// A datagram shorter than a header, which only keeps a NAT binding alive (RFC 6263, sections 4.1 and 4.2).
     KeepAlive = "keep_alive",
-    /// It is a STUN message.
+    /// A STUN message.
     Stun = "stun",
-    /// It is a record of DTLS.
+    /// A DTLS record.
     Dtls = "dtls",
-    /// It is of another protocol, or of another version of RTP.
+    /// A datagram of another protocol, or of another version of RTP.
     NotRtp = "not_rtp",
     /// Its headers contradict RTP's or RTCP's format.
     Malformed = "malformed",
-    /// It is not protected by the session's key, or is a replayed copy (RFC 3711).
+    /// A packet that fails authentication by the session's key, or a replayed one (RFC 3711).
     FailedAuthentication = "failed_authentication",
     /// Its payload type is none that the session takes.
     UnknownPayloadType = "unknown_payload_type",
-    /// It is of another source than the one that is followed.
+    /// A packet of another source than the followed one.
     OtherSource = "other_source",
     /// Its source is known from another address (RFC 3550, section 8.2).
     OtherAddress = "other_address",
-    /// It carries the receiver's own SSRC (RFC 3550, section 8.2).
+    /// A packet with the receiver's SSRC (RFC 3550, section 8.2).
     OwnSource = "own_source",
     /// Its number is far from those of its stream (RFC 3550, appendix A.1).
     FarNumber = "far_number",
-    /// It has arrived before.
+    /// A duplicate.
     Duplicate = "duplicate",
-    /// It repeats a packet that was not asked for.
+    /// A retransmission that was not requested.
     UnaskedRepair = "unasked_repair",
-    /// It is RTCP that is not of the source that is followed.
+    /// RTCP of another source than the followed one.
     OtherReport = "other_report",
-    /// It arrived before the session's beginning, or after its end or that of its source.
+    /// A packet before the session's start, or after its end or the end of its source.
     Outside = "outside",
     /// Packets behind it had already been put together without it.
     TooLate = "too_late",
-    /// It has no payload.
+    /// A packet without payload.
     NoPayload = "no_payload",
     /// Its payload is packed in a way that is not taken apart.
     UnsupportedPacketisation = "unsupported_packetisation",
@@ -66,7 +66,7 @@ reasons! {
     UnsupportedLayer = "unsupported_layer",
     /// Its payload contradicts its format.
     MalformedPayload = "malformed_payload",
-    /// What its payload continues was lost.
+    /// A continuation of a payload whose beginning was lost.
     AfterLoss = "after_loss",
 }
 

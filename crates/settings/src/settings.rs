@@ -73,7 +73,8 @@ pub struct Refused;
 
 /// Reads a key; `None` if it is not present.
 ///
-/// # Errors The value is wrong, which has been reported to `out`.
+/// # Errors
+/// The value is wrong, which has been reported to `out`.
 pub fn field<T: FromToml>(
     item: &Item,
     key: &str,

@@ -280,7 +280,7 @@ mod tests {
                 if !run.is_some_and(|run| plain_run.catch_up_run(&run)) {
                     plain_run.catch_up(packets.iter().copied());
                 }
-                // What came already counts once.
+                // Earlier arrivals are counted once.
                 for sink in [&mut one_by_one, &mut plain_run] {
                     sink.catch_up(packets.iter().copied().take(2));
                     sink.sample(now);

@@ -90,7 +90,7 @@ pub(crate) struct Bbr {
     inflight_shortterm: f64,
     aggregation: AckAggregation,
 
-    // What this round delivers and loses.
+    // Rates and losses of this round.
     bw_latest: f64,
     inflight_latest: f64,
     loss_round_end: u64,

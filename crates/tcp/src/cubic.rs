@@ -34,7 +34,7 @@ pub(crate) struct Cubic {
     epoch: Option<Time>,
     /// The Reno-friendly window (W_est).
     w_est: f64,
-    /// Linux: the acknowledged segments by which W_est has not yet grown.
+    /// Linux: acknowledged segments that have not yet increased W_est.
     w_est_acked: f64,
     /// The window at the last reduction (cwnd_prior). From there on W_est grows by 1 segment per round trip.
     cwnd_prior: f64,
@@ -143,7 +143,7 @@ mod tests {
         let mut cubic = Cubic::new(true);
         let at = |seconds: f64| Time::ZERO + Span::millis((seconds * 1e3) as u64);
         let least = Span::millis(40);
-        // Nothing is known: 5 % per round trip.
+        // Without any samples: 5 % per round trip.
         assert_eq!(cubic.acks_per_segment(at(0.0), 100.0, 1.0, least), NO_LOSS_MAX_ACKS);
         assert_eq!(cubic.on_congestion(100.0), 70.0);
         // K = ∛(30/0.4) = 4.2 s; the curve is at 70.8 after the least round trip, in whole segments 71.
@@ -151,7 +151,7 @@ mod tests {
         // Two seconds before K it is 3.2 below 100: 97.
         assert_eq!(cubic.acks_per_segment(at(10.0 + 4.217 - 2.04), 90.0, 1.0, least), 12.0);
         assert_eq!(cubic.acks_per_segment(at(14.2), 100.0, 1.0, least), PLATEAU_WINDOWS * 100.0);
-        // As far behind the plateau as it began before it: 129.
+        // At the same distance behind the plateau as before it: 129.
         assert_eq!(cubic.acks_per_segment(at(18.4), 100.0, 1.0, least), 3.0);
     }
 }

@@ -58,7 +58,8 @@ impl Steadycast {
     /// Creates the controller called `controller`, see [`Remote::new`]. Rates and sizes in `bounds` are those of IP
     /// packets.
     ///
-    /// # Errors Those of [`Remote::new`], with [`steadycast_remote::Feedback::late`].
+    /// # Errors
+    /// Those of [`Remote::new`], with [`steadycast_remote::Feedback::late`].
     pub fn new(controller: &str, params: &[(String, Given)], bounds: &Bounds) -> Result<Self, ParamError> {
         let mut bounds = bounds.clone();
         bounds.feedback.late = true;

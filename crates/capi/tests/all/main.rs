@@ -1,4 +1,4 @@
-//! The C library, from C, from C++, and called in every wrong way.
+//! The C library, called from C, from C++, and with invalid arguments.
 
 #![allow(unsafe_code, clippy::unwrap_used, reason = "the tests call as C does")]
 

@@ -10,7 +10,7 @@ use steadycast_sender::{
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 const MS: u64 = 1_000_000;
 
-/// Where cargo has put the library beside this test.
+/// Returns the file that cargo has put beside this test.
 fn library(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().unwrap().join(name)
@@ -96,7 +96,7 @@ fn output_with(prefix: &Path, program: &Path, controller: &str) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// What examples/link.c prints, from the Rust library.
+/// Returns the output of examples/link.c, computed by the Rust library.
 fn link_in_rust(controller: &str) -> String {
     let mut remote = Remote::new(controller, &[], &Bounds::new(Rate::kbps(100), Rate::mbps(10))).unwrap();
     let packet = Packet { size: Bytes::new(1_200), edge: FrameEdge::default(), data_limited: false };
@@ -133,7 +133,7 @@ fn link_in_rust(controller: &str) -> String {
     }
 }
 
-/// What examples/sender.c prints, from the Rust library.
+/// Returns the output of examples/sender.c, computed by the Rust library.
 fn sender_in_rust(controller: &str) -> String {
     let settings = MediaSettings::new(Bounds::new(Rate::kbps(100), Rate::mbps(10)));
     let mut sender = MediaSender::new(controller, &[], settings).unwrap();
@@ -176,9 +176,9 @@ fn sender_in_rust(controller: &str) -> String {
         if ms % 50 == 0 {
             let (mut fates, mut lost) = (Vec::new(), Vec::new());
             let limit = now as i64 - 25 * MS as i64;
-            while let Some((left, arrives)) =
-                sent.pop_front_if(|(_, arrives)| arrives.map_or(0, |arrives| arrives as i64) <= limit)
-            {
+            let reported = |(_, arrives): &(_, Option<u64>)| arrives.map_or(0, |arrives| arrives as i64) <= limit;
+            while sent.front().is_some_and(reported) {
+                let Some((left, arrives)) = sent.pop_front() else { break };
                 let number = left.number;
                 if left.kind == Stream::Media {
                     let peer = |at: u64| PeerTime::from_nanos(at as i64);
@@ -233,7 +233,7 @@ fn no_call_reads_or_writes_what_is_not_its_own_or_leaves_memory_behind() {
     assert_eq!(output_of(&sender, "steady"), sender_in_rust("steady"));
     let hostile = compiled("cc", SANITIZED, "tests/hostile.c", "hostile");
     assert_eq!(output_of(&hostile, ""), "");
-    // What the sanitizer is there for it does find.
+    // The sanitizer detects a leak if there is one.
     let wrong = compiled("cc", SANITIZED, "tests/leak.c", "leak");
     assert!(!Command::new(wrong).output().unwrap().status.success());
 }

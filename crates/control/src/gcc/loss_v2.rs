@@ -54,7 +54,7 @@ const RISING: Span = Span::secs(2);
 const LEAST_P: f64 = 1e-6;
 
 words! {
-    /// What rules the result, as a decision says it.
+    /// The rule that determines the result, as in a decision.
     #[derive(Default)]
     pub(super) enum State {
         #[default]

@@ -169,7 +169,7 @@ impl SenderHalf for Sender {
             // Quanta add up to the packet's size, so the deficits stay bounded.
             c.deficit += size * rate / sum;
         }
-        // Of equal deficits the oldest connection's counts.
+        // With equal deficits, the oldest connection counts.
         let most = self.open.iter().fold(f64::NEG_INFINITY, |most, c| most.max(c.deficit));
         let Some(c) = self.open.iter_mut().find(|c| c.deficit >= most) else { return Notice::NONE };
         c.deficit -= size;

@@ -67,7 +67,7 @@ const TIMEOUT_MIN: f64 = 0.2;
 pub(super) const OWN_QUEUE_TRAINS: u32 = 2;
 /// A drain is made from this queueing delay on, in seconds: below, its end would not show.
 const DRAIN_QUEUE_MIN: f64 = 0.020;
-/// The longest drain beside a round trip, in seconds.
+/// The longest drain in addition to a round trip, in seconds.
 const DRAIN_TIME_MAX: f64 = 0.3;
 /// The rate may jump to this share of the rate of arrival before a drain: that of a cut.
 const RESTORED_SHARE: f64 = 0.7;
@@ -91,9 +91,9 @@ const EMPTY_SHARE_MAX: f64 = 0.1;
 const EMPTY_DELAY_MIN: f64 = 0.003;
 /// An empty queue ends COMPETE only after this many times the time between the last two congestion losses.
 const CALM_LOSS_GAPS: f64 = 1.5;
-/// It does so only after ten round trips without a congestion loss: a round trip is divided by this.
+/// An empty queue ends COMPETE only after ten round trips without a congestion loss: the inverse of their number.
 const CALM_PER_RTT: f64 = 0.1;
-/// It does so only after this time without a congestion loss, in seconds.
+/// An empty queue ends COMPETE only after this time without a congestion loss, in seconds.
 const CALM_TIME_MIN: f64 = 1.0;
 /// The distance of losses, in seconds, before two of them are known.
 const LOSS_GAP_INITIAL: f64 = 1.0;

@@ -60,7 +60,7 @@ const IDLE_PATH_RATE_SHARE: f64 = 0.9;
 const PACKET_TIME_RATE_MIN: f64 = 100_000.0;
 /// A loss that met at most this queueing delay, in seconds, or that of a packet, met no queue.
 const EMPTY_QUEUE_LOSS_DELAY: f64 = 0.008;
-/// How long a loss in a queue leaves it in doubt whether the queue is the flow's own, in seconds.
+/// Time for which a loss in a queue leaves it open whether the queue is the flow's, in seconds.
 const LOSS_ATTRIBUTION_TIME: f64 = 2.0;
 /// Below this share of the peak rate, losses show the flows that pushed the rate down.
 const PUSHED_DOWN_SHARE: f64 = 0.7;

@@ -5,7 +5,7 @@ use super::Config;
 use super::law_input::{LawInput, SEGMENT_BITS, Transition};
 use super::signals::RECEIVED_SPAN_MIN;
 
-/// How long the scalable law rules after a mark, in seconds.
+/// Time for which the scalable law applies after a mark, in seconds.
 const MARK_VALIDITY: f64 = 10.0;
 /// The gain of the mean share of marks, once per round trip (Prague draft: 1/16).
 const ALPHA_GAIN: f64 = 0.0625;

@@ -18,17 +18,17 @@ pub(super) const INITIAL_RTT: f64 = 0.1;
 /// The window of the base round-trip time, in seconds.
 pub(super) const BASE_RTT_WINDOW: u64 = 600;
 
-/// How long sent bytes are remembered, in seconds, so that the sent rate of a round trip ago is known.
+/// Duration of the history of sent bytes, in seconds, for the sent rate of a round trip ago.
 const SENT_HISTORY: f64 = 6.0;
-/// How long arrivals are remembered, in seconds. No rate or delay is that of a longer time.
+/// Duration of the history of arrivals, in seconds; the longest window of rates and delays.
 const ARRIVAL_HISTORY: f64 = 3.0;
-/// How long the counts of reports are remembered, in seconds: the window of the loss rate.
+/// Duration of the history of reports' counts, in seconds: the window of the loss rate.
 const REPORT_HISTORY: f64 = 3.0;
-/// How long the law's rates are remembered, in seconds.
+/// Duration of the history of the law's rates, in seconds.
 const RATE_HISTORY: f64 = 3.0;
-/// How long lost packets are remembered, in seconds, so that their late arrival is recognised.
+/// Duration of the history of lost packets, in seconds, in which a late arrival is recognised.
 const LOST_HISTORY: f64 = 3.0;
-/// How long a source counts as bursty after a packet that was sent early, in seconds.
+/// Time for which a source counts as bursty after a packet that was sent early, in seconds.
 const BURST_HISTORY: f64 = 3.0;
 
 /// A packet that is sent earlier than the pacing rate has it, by more than this in seconds, is part of a burst.

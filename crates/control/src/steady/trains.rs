@@ -13,7 +13,7 @@ const TRAIN_PACKETS_MIN: u32 = 3;
 const OWN_QUEUE_SHARE_MIN: f64 = 0.85;
 /// The time constant with which a train's weight in the mean share fades, in seconds.
 const SHARE_MEMORY: f64 = 10.0;
-/// How long the mean share is valid after the last train, in seconds.
+/// Time for which the mean share is valid after the last train, in seconds.
 const SHARE_VALIDITY: f64 = 10.0;
 
 /// A train that has arrived.
@@ -91,7 +91,7 @@ impl TrainMonitor {
         self.own >= count
     }
 
-    /// Discards the trains that showed a queue of the flow's own.
+    /// Discards the trains that showed a separate queue.
     pub(super) fn reset_own_queue(&mut self) {
         self.own = 0;
     }

@@ -15,9 +15,9 @@ const CONGESTION_RANK_MIN: f64 = 0.68;
 const CONGESTION_QUEUE_MIN: f64 = 0.003;
 /// Losses closer together than this, in seconds, meet the same queue, so that each counts for less.
 const INDEPENDENT_LOSS_TIME: f64 = 0.5;
-/// How long the times of losses are remembered, in seconds.
+/// Duration of the history of losses, in seconds.
 const LOSS_HISTORY: f64 = 20.0;
-/// How long losses are taken for a policer's after a trial has shown that, in seconds.
+/// Time for which losses are attributed to a policer after a trial has shown one, in seconds.
 const POLICER_MEMORY: f64 = 120.0;
 /// The natural logarithm of 1000: a significance test is wrong once in a thousand times.
 const SIGNIFICANCE_LN: f64 = 6.907_755;
@@ -127,7 +127,7 @@ impl PeakRate {
     }
 }
 
-/// How long a queue is taken for the flow's own after that was shown, in seconds.
+/// Time for which a queue counts as the flow's after that was shown, in seconds.
 const OWN_QUEUE_MEMORY: f64 = 120.0;
 
 /// The verdict that the queue is the flow's own, as behind a fair-queueing scheduler: other flows do not take from it.
@@ -151,7 +151,7 @@ impl OwnQueue {
 
 /// The time constant with which observations of the regression fade, in seconds.
 const RESPONSE_MEMORY: f64 = 4.0;
-/// How long a verdict on a shared queue holds after the last observation, in seconds.
+/// Time for which a verdict on a shared queue is valid after the last observation, in seconds.
 const RESPONSE_VALIDITY: f64 = 4.0;
 /// The least weight of observations, each of weight 1 at first, from which the power is known.
 const RESPONSE_WEIGHT_MIN: f64 = 8.0;

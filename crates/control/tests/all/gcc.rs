@@ -91,7 +91,7 @@ fn probes_find_the_link_within_half_a_second() {
     bench.run_until(s(0.5));
     assert_between(bench.flows[0].target(), Rate::kbps(700), Rate::kbps(1_300));
     assert_eq!(bench.flows[0].sender.decision().limit, Limit::Start);
-    // As far as 5 Mb/s within a second; without probes 300 kb/s become 2.5 Mb/s in 27.6 s, at 8 % a second.
+    // The rate reaches 5 Mb/s within a second; without probes 300 kb/s become 2.5 Mb/s in 27.6 s, at 8 % a second.
     let mut wide = alone(20_000, RTT);
     let soon = when(&mut wide, |target| target >= Rate::kbps(4_900));
     assert!((Span::millis(150)..=Span::millis(700)).contains(&soon), "{soon}");

@@ -200,7 +200,7 @@ fn a_receiver_takes_over_when_its_throughput_is_below_three_quarters_of_the_acke
     assert_eq!(bench.acker(), Some(9));
     bench.hear_after(2.0, Span::millis(10), 7, REPORT, 0, 0, 0.001);
     assert_eq!(bench.acker(), Some(7));
-    // By the square root alone a difference in loss has less weight.
+    // With the square root alone, a difference in loss has less weight.
     for (rank, takes) in [("full", true), ("sqrt", false)] {
         let mut bench = Bench::with(&[("rank", Given::Text(rank.into()))]);
         bench.send(0.0);

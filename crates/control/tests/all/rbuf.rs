@@ -255,7 +255,7 @@ struct Play {
     playing: bool,
     consume: f64,
     seen: usize,
-    /// The number of times that it ran empty, and of packets that did not fit.
+    /// The number of times that the buffer ran empty, and the number of packets that did not fit.
     empty: u32,
     dropped: u32,
     /// The level in each millisecond, as a share.

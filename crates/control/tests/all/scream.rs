@@ -159,7 +159,7 @@ fn with_l4s_one_to_two_packets_are_marked_per_round_trip_and_the_queue_stays_at_
 
 #[test]
 fn it_holds_what_libwebrtc_asserts_of_its_own() {
-    // 255-byte packets; the round-trip times that the sender measures.
+    // Packets of 255 bytes, and the round-trip times that the sender measures.
     let run = |kbps: u64, ms: u64, ecn: Ecn, marking: Marking, limit: u64, (from, to): (f64, f64)| {
         let link = Link::new(Rate::kbps(kbps), Span::millis(2 * ms)).marking(marking).limit(Bytes::new(limit));
         let mut plan = plan(ecn);

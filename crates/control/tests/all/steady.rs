@@ -1,4 +1,4 @@
-//! What `steady` claims, alone and among its kind. `crates/sim/tests/all/steady.rs` has it beside TCP.
+//! The claims of `steady`, alone and among its kind. `crates/sim/tests/all/steady.rs` has those beside TCP.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
 use crate::harness;

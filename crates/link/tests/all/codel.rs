@@ -192,7 +192,7 @@ fn on_a_trace_packets_leave_at_its_opportunities() {
     assert_eq!(driver.link.due(), Some(ms(10)));
     driver.go(ms(100));
     let times: Vec<Fate> = driver.fates.iter().map(|(_, _, fate)| *fate).collect();
-    // As with drop-tail: the 1500 B at 10 ms carry the first packet and half of the second.
+    // The same as with drop-tail: the 1500 B at 10 ms carry the first packet and half of the second.
     assert_eq!(times, [10, 20, 20].map(|at| Fate::Arrives { at: ms(at), ecn: Ecn::NotEct }));
 }
 

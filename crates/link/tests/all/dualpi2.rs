@@ -137,7 +137,7 @@ fn a_classic_overload_is_dropped_until_the_delay_is_its_target_and_marked_only_b
             // p_C rises to 1/k², where packets are dropped, and falls again, where they are marked.
             assert!(marked > 0.05 && marked < 0.25, "{marked} marked");
         } else {
-            // One of these milliseconds is the transmission. With k = 10 a tenth of p is above 1/k².
+            // One millisecond is the transmission. With k = 10, a tenth of p is above 1/k².
             assert!((wait - 16.0).abs() < 1.5, "{wait} ms");
             assert_eq!(marked, 0.0, "{ecn:?} {keys}");
         }

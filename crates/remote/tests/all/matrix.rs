@@ -95,7 +95,7 @@ fn mean(law: &str, side: Side, path: &Path, beside: bool) -> Outcome {
     Outcome { rate: mean(|o| o.rate), loss: mean(|o| o.loss), queue: mean(|o| o.queue), tcp: mean(|o| o.tcp) }
 }
 
-/// What breaks a bound.
+/// Returns the violated bound, if any.
 fn broken(law: &str, way: &Way, path: &Path, beside: bool, native: &Outcome, remote: &Outcome) -> Vec<&'static str> {
     let (least, most) = if beside { (0.6, 1.6) } else { rates(way) };
     let (least, most) = match law {

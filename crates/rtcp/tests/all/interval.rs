@@ -163,7 +163,7 @@ fn departures_bring_the_next_report_forward_in_proportion() {
     timer.on_departures(now, &half);
     let share = 501.0 / 1001.0;
     assert_between(timer.next().since(now).ratio(due.since(now)), share - 1e-6, share + 1e-6);
-    // As many as before, or more, change nothing.
+    // The same number of members as before, or more, changes nothing.
     let due = timer.next();
     timer.on_departures(now, &half);
     timer.on_departures(now, &large);

@@ -115,7 +115,7 @@ fn another_members_ssrc_from_elsewhere_is_ignored() {
 
 #[test]
 fn who_spoke_in_a_sources_name_before_its_media_came_is_forgotten_when_it_comes() {
-    // By two reports, a report and a name, or a name and a BYE.
+    // Validated by two reports, a report and a name, or a name and a BYE.
     for said in 0..3 {
         let mut members = Members::new(1);
         members.on_rtcp(at(0), 5, B);

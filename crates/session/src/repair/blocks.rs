@@ -68,7 +68,7 @@ pub struct Protected {
     pub marker: bool,
 }
 
-/// What a parity packet covers.
+/// The packets that a parity packet protects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Protection {
     /// The packet's index among the parity packets of its block, and the range of packets that it covers.
@@ -84,7 +84,7 @@ pub struct Recovered {
     pub number: u16,
     /// The extended sequence number, as the session counts media packets ([`crate::Received::New`]).
     pub seq: u64,
-    /// What the packet carried, if the parity's [`Protection`] lists it.
+    /// The packet's header fields, if the parity's [`Protection`] lists them.
     pub packet: Option<Protected>,
 }
 
@@ -311,7 +311,7 @@ impl ArrivalWindow {
 #[derive(Debug)]
 struct Block {
     count: u8,
-    /// What the block's packets carry; empty if unknown.
+    /// The header fields of the block's packets; empty if unknown.
     packets: Arc<[Protected]>,
     /// Bit mask of the indices of the parity packets that have arrived.
     parities: u64,

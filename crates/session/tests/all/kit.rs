@@ -129,7 +129,7 @@ enum Driven {
     Kit(MediaSender, StreamId, StackReceiver),
 }
 
-/// What a stack's receiver remembers.
+/// The state of a stack's receiver.
 struct StackReceiver {
     stack: Stack,
     next: Time,

@@ -33,7 +33,7 @@ fn copies_cost_nobody_anything_and_are_counted_once() {
             assert_eq!(num(&receiver_figures["loss_frac"]), 0.0, "{queue}");
         }
         let link = run.link("l", "forward").unwrap();
-        // Of 2500 packets, and a few sender reports.
+        // The expected counts for 2500 packets and a few sender reports.
         between(num(&link["duplicated_packets"]), 420.0, 580.0);
         between(num(&link["packets"]) - num(&link["offered_packets"]) - num(&link["duplicated_packets"]), -8.0, 0.0);
     }

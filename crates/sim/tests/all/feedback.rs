@@ -154,6 +154,6 @@ fn reports_that_fill_the_way_back_are_a_warning_and_others_are_none() {
 fn a_source_without_frames_ends_none_so_that_scream_reports_every_sixteen_packets() {
     let run = alone("scream", "rfc8888", "10Mbps", 1_200, 8, "");
     let (packets, reports) = (num(&run.flow("video")["sent_packets"]), num(&run.flow("video")["feedback_packets"]));
-    // Where sixteen packets take longer, 25 reports in each of the eight seconds.
+    // If sixteen packets take longer than the interval, there are 25 reports in each of the eight seconds.
     assert!((packets / 17.0..=packets / 16.0 + 200.0).contains(&reports), "{reports} for {packets} packets");
 }

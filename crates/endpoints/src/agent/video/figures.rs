@@ -20,7 +20,7 @@ impl Recorded for VideoSource {
         let feedback = all.iter().map(|source| source.feedback()).fold(FeedbackCounts::default(), Add::add);
         let repairs = all.iter().filter_map(|source| source.repairs()).reduce(Add::add);
         let padding = all.iter().filter_map(|source| source.padding()).reduce(|a, b| (a.0 + b.0, a.1 + b.1));
-        // Of several paths the worst one counts.
+        // The worst of several paths counts.
         let ecn = all.iter().filter_map(|source| source.ecn()).reduce(|a, b| (a.0.max(b.0), a.1 + b.1));
         let again = repairs.map_or(0, |repairs| repairs.packets + repairs.parities);
         let sent = sum(|source| source.sent_packets) + again + padding.map_or(0, |(packets, _)| packets);

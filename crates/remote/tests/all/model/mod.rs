@@ -374,7 +374,8 @@ impl World {
                 let edge = FrameEdge { first: number.is_multiple_of(FRAME), last: number % FRAME == FRAME - 1 };
                 let peer = PeerTime::from_nanos(sent.as_nanos() as i64);
                 if let Driven::Pair(pair) = &mut self.driven {
-                    while let Some((_, body)) = pair.under_way.pop_front_if(|(next, _)| *next <= number) {
+                    while pair.under_way.front().is_some_and(|(next, _)| *next <= number) {
+                        let Some((_, body)) = pair.under_way.pop_front() else { break };
                         pair.last = Some((*sent, now));
                         pair.receiver.on_sender_report(now + AHEAD);
                         if let Some(body) = &body {
