@@ -197,3 +197,16 @@ def test_the_resolved_scenario_of_an_edit_is_that_of_set(base: Base) -> None:
     ours = checked(base, edited(base.text, [(("flow", 0, "controller"), "tfrc"), (("duration",), "20s")]))[1]
     theirs = load(base.place, ["flow.video.controller=tfrc", "duration=20s"])
     assert ours.toml() == theirs.toml()
+
+
+@pytest.mark.parametrize("name", ["home", "demo"])
+@pytest.mark.parametrize("network", [None, "dsl-8"])
+def test_a_clip_of_the_command_line_plays_as_it_does_in_a_run(
+    tmp_path: Path, name: str, network: str | None
+) -> None:
+    clip = tmp_path / "film.y4m"
+    clip.write_bytes(b"YUV4MPEG2 W48 H80 F30:1 Ip A1:1 C420\n" + (b"FRAME\n" + bytes(48 * 80 * 3 // 2)) * 3)
+    base = Base.read(Path(name), network, str(clip))
+    shown = checked(base, base.text)[1]
+    sets = [f"clip={clip}", *([] if network is None else [f"network={network}"])]
+    assert shown.toml() == load(base.place, sets).toml()

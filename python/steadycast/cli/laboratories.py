@@ -21,7 +21,7 @@ _CHECKOUT = Path(__file__).resolve().parents[3]
     "Move a scenario's values in the browser, and see what comes of them.",
     "steadycast lab",
     "steadycast lab home.toml lte.toml",
-    "steadycast lab --network steps",
+    "steadycast lab --network steps --clip film.mp4",
     "steadycast lab runs/bad-call",
     "steadycast lab film.toml --allow-clips films",
     "steadycast lab --no-browser --port 9000",
@@ -45,6 +45,7 @@ def lab(
         Path | None, option("--allow-clips DIR", "A folder whose clips the page may choose from.")
     ] = None,
     network: base.Network = None,
+    clip: base.ClipName = None,
     watch: Annotated[
         list[Path] | None,
         option(
@@ -59,12 +60,13 @@ def lab(
     It takes the extra: pip install "steadycast[lab]". Ctrl-C ends it.
     """
     server = base.module("steadycast.lab.server")
-    if watch and (files or allow_clips is not None or network is not None or len(watch) > 2):
+    others = [each for each in (allow_clips, network, clip) if each is not None]
+    if watch and (files or others or len(watch) > 2):
         raise UserError("--watch", "it takes at most two files, and no scenario", "leave the others out")
     links = [each.partition("#")[2] for each in files or () if "#s=" in each]
-    bases = [server.Base.read(Path(each), network) for each in files or () if "#s=" not in each]
+    bases = [server.Base.read(Path(each), network, clip) for each in files or () if "#s=" not in each]
     server.serve(
-        bases or ([] if watch else [server.Base.read(_home(), network)]),
+        bases or ([] if watch else [server.Base.read(_home(), network, clip)]),
         port=port,
         watched=watch or (),
         clips=allow_clips,

@@ -13,6 +13,7 @@ from typing import Any
 
 from steadycast.builtin import scenario_at
 from steadycast.clips import files as named_clips
+from steadycast.clips import find
 from steadycast.controllers import registry
 from steadycast.core import core
 from steadycast.errors import MissingError, Problems, UserError
@@ -46,16 +47,19 @@ class Base:
     """The files that it names itself; a controller's as "file.py:Class"."""
 
     @classmethod
-    def read(cls, file: Path, network: str | None = None) -> Base:
+    def read(cls, file: Path, network: str | None = None, clip: str | None = None) -> Base:
         """Read and check a scenario file, or a call's path in a folder.
 
-        ``network`` replaces the scenario's network, as `--set network=` does.
+        ``network`` replaces the scenario's network, and ``clip`` is what all its videos play, as with `--set`.
         """
         place = scenario_at(path_of(file)).absolute()
-        load(place, [] if network is None else [f"network={network}"])
+        named = {"network": network, "clip": clip}
+        load(place, [f"{key}={value}" for key, value in named.items() if value is not None])
         text = place.read_text(encoding="utf-8")
         if network is not None:
             text = _over(text, str(Path(network).absolute()) if is_path(network) else network)
+        if clip is not None:
+            text = _playing(text, str(find(clip).resolve()))
         if len(text.encode()) > MOST_TEXT:
             raise UserError(str(file), f"has more than {MOST_TEXT >> 10} KiB", "the lab takes shorter ones")
         return cls(place, text, frozenset(name for _, name in _files(tomllib.loads(text))))
@@ -153,6 +157,20 @@ def _over(text: str, network: str) -> str:
         document.pop("topology", None)
         text = tomlkit.dumps(document)
     return edited(text, [(("network",), network)])
+
+
+def _playing(text: str, clip: str) -> str:
+    """Return a text whose videos play a clip, in the clip's own size and rate if they played another medium."""
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    for flow in document.get("flow", []):
+        if flow.get("kind") == "video":
+            if "clip" not in flow and "encode" in flow:
+                for key in ("size", "fps"):
+                    flow["encode"].pop(key, None)
+            flow["media"], flow["clip"] = "clip", clip
+    return tomlkit.dumps(document)
 
 
 _SHORT = ("queue", "loss", "jitter")
