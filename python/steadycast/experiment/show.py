@@ -54,12 +54,15 @@ def measured(done: Experiment, *, placebo: bool = False) -> tuple[list[str], lis
 def bounds(done: Experiment) -> tuple[list[str], list[list[str]]]:
     """Return the table of all bounds: heads, and a row per bound and variant."""
     rows = []
+    every = len(done.spec.scenarios)
+    limited = any(len(each.bound.scenarios) < every for each in done.judgements)
     for each in done.judgements:
         source = f" ({each.bound.source})" if each.bound.source else ""
         held = f"{each.held} of {len(each.points)}"
         rows.append(
             [
                 done.spec.measure(each.bound.measure).shown,
+                *([", ".join(each.bound.scenarios)] if limited else []),
                 each.variant,
                 each.bound.said(),
                 held,
@@ -67,7 +70,8 @@ def bounds(done: Experiment) -> tuple[list[str], list[list[str]]]:
                 each.bound.why + source,
             ]
         )
-    return ["measure", "variant", "bound", "points", "", "why"], rows
+    where = ["scenario"] if limited else []
+    return ["measure", *where, "variant", "bound", "points", "", "why"], rows
 
 
 def tables(done: Experiment) -> list[Table]:
@@ -117,8 +121,10 @@ def write_tables(done: Experiment) -> None:
             numbers = ["" if each[seed] is None else f"{each[seed]:.9g}" for each in values]
             seeds.append([*labels, seed, *numbers, done.runs.errors.get((point, seed), "")])
     bound_heads, bound_rows = bounds(done)
-    judged = [[*row[:4], each.outcome, row[5]] for row, each in zip(bound_rows, done.judgements, strict=True)]
-    bound_heads[4] = "outcome"
+    judged = [
+        [*row[:-2], each.outcome, row[-1]] for row, each in zip(bound_rows, done.judgements, strict=True)
+    ]
+    bound_heads[-2] = "outcome"
     for name, rows in (("results", means), ("seeds", seeds), ("bounds", [bound_heads, *judged])):
         write_text(done.folder / f"{name}.csv", csv_text(rows))
     if spec.write is not None and spec.whole:
@@ -143,17 +149,22 @@ def write_report(done: Experiment) -> None:
     seeds = f"{len(spec.seeds)} seeds" if len(spec.seeds) > 1 else f"seed {spec.seeds[0]}"
     command = shlex.join(["steadycast", "experiment", spec.path])
     parts = [
-        element("h1", spec.question),
+        element("h1", _with_code(spec.question)),
         element("p", answer, class_="answer"),
         element(
             "p", f"{seeds}; means with half of their 95 % interval (Student's t). ", element("code", command)
         ),
         *(element("p", error, class_="nothing") for error in dict.fromkeys(done.runs.errors.values())),
     ]
-    if done.judgements:
+    if done.judgements and not any(each.kind == "bounds" for each in spec.tables):
         heads, rows = bounds(done)
-        parts.append(page.section("Bounds", page.table(heads, rows, prose=[2, 5])))
-    parts += [page.section(each.title, page.table(*built(done, each).shown())) for each in spec.tables]
+        parts.append(page.section("Bounds", page.table(heads, rows, prose=[len(heads) - 4, len(heads) - 1])))
+    for each in spec.tables:
+        heads, rows = built(done, each).shown()
+        prose = [
+            n for n, head in enumerate(heads) if head in ("scenario", "what is asked", "keep all bounds")
+        ]
+        parts.append(page.section(_with_code(each.title), page.table(heads, rows, prose=prose)))
     for number, figure in enumerate(spec.figures):
         drawn = canvas.in_style(lambda figure=figure: draw(done, figure), f"f{number}")  # type: ignore[misc]
         if drawn is not None:
@@ -166,6 +177,11 @@ def write_report(done: Experiment) -> None:
         parts.append(page.section("The same without the event", told + page.table(heads, rows)))
     parts.append(page.section("The experiment", element("pre", element("code", spec.text))))
     write_text(done.folder / "report.html", page.wrap(f"{spec.question} · Steadycast", joined(parts, "\n")))
+
+
+def _with_code(text: str) -> Html:
+    """Return a text whose parts between backticks are code."""
+    return joined(element("code", part) if n % 2 else part for n, part in enumerate(text.split("`")))
 
 
 def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
