@@ -14,7 +14,7 @@ FELL = 0.8
 LOSSY = 0.01
 """The loss rate from which losses are visible in pictures."""
 UNCOUNTED = 0.1
-"""The share of the packets above which unknown losses keep the network from being cleared."""
+"""The share of a call above which unknown losses keep the network from being cleared."""
 SLOW_MS = 50.0
 """The queueing delay from which it is noticeable in addition to the path's delay, in milliseconds."""
 
@@ -33,9 +33,8 @@ def lost_share(bins: Sequence[Json]) -> float | None:
 
 
 def _uncounted(bins: Sequence[Json]) -> float:
-    """Return the share of the packets in bins whose losses are unknown."""
-    packets = sum(each["packets"] for each in bins)
-    return sum(each["packets"] for each in bins if each["lost"] is None) / packets if packets else 1.0
+    """Return the share of the bins whose losses are unknown."""
+    return sum(each["lost"] is None for each in bins) / len(bins) if bins else 1.0
 
 
 def sentence(call: Json) -> str:
@@ -54,13 +53,20 @@ def sentence(call: Json) -> str:
     if delay is None:
         return f"Cause: unknown, as no packet of the worst seconds ({where}) has a known delay; {gone}."
     if (lost or 0.0) < LOSSY and delay < SLOW_MS:
-        if _uncounted(bins) > UNCOUNTED:
-            return (
-                f"Cause: unknown: at worst ({where}) {say.ms(delay)} of delay were added{_unsent(seen)}, and for "
-                f"{say.frac(_uncounted(bins))} of the call whether packets were lost is not known."
-            )
+        unknown = (
+            f"for {say.frac(_uncounted(bins))} of the call whether packets were lost is not known"
+            if _uncounted(bins)
+            else ""
+        )
+        if lost is None or _uncounted(bins) > UNCOUNTED:
+            return f"Cause: unknown: at worst ({where}) {say.ms(delay)} of delay were added, and {unknown}."
         added = f"{say.ms(delay)} of delay and {say.frac(lost)} of loss were added{_unsent(seen)}"
-        return f"Cause: none in the network, where at worst ({where}) {added}{_less(call, first, last)}."
+        seen_none = (
+            f"none in the network as far as it was recorded, and {unknown}"
+            if unknown
+            else "none in the network"
+        )
+        return f"Cause: {seen_none}, where at worst ({where}) {added}{_less(call, first, last)}."
     why = _why(call, first, last, lost or 0.0, delay)
     return f"Cause: {why}. Worst from {where}: {say.ms(delay)} of delay, {gone}."
 

@@ -138,6 +138,8 @@ pub(crate) struct Direction {
     /// Where it was recorded, by the record's evidence.
     pub(crate) vantage: Vantage,
     pub(crate) hidden: Hidden,
+    /// When the record's clock was set, to a few milliseconds.
+    pub(crate) set_at: Vec<Time>,
     /// How many packets have a header extension that was cut off.
     pub(crate) cut_extensions: usize,
     /// How many reports were cut off.
@@ -523,6 +525,16 @@ impl Direction {
             })
             .collect();
         let points: Vec<(i64, i64)> = timed.iter().map(|one| one.1).collect();
+        let rest = self.set_at.iter().filter_map(|at| {
+            let place = points.partition_point(|point| point.0 < at.as_nanos() as i64);
+            Some(clock::Step { place, nanos: clock::rest_of_step(&points, place)? })
+        });
+        for step in rest {
+            let from = timed[step.place].0;
+            self.packets[from..].iter_mut().for_each(|packet| {
+                packet.seen = Time::from_nanos(packet.seen.as_nanos().saturating_add_signed(step.nanos));
+            });
+        }
         for step in clock::steps(&points) {
             let (from, by) = (timed[step.place].0, step.nanos);
             let at = self.packets[from].seen;
@@ -538,14 +550,17 @@ impl Direction {
     /// # Errors
     /// The true reason why one of these is unknown.
     fn arrives_here(&self, stamps: &Stamps, any_report: bool) -> Result<(), Problem> {
-        let reports = match self.hidden {
+        let is_cut = self.hidden == Hidden::Summary && self.cut_reports * 10 > self.reports.len();
+        let hidden = if is_cut { Hidden::Cut } else { self.hidden };
+        let reports = match hidden {
+            Hidden::Cut => "its reports were cut when they were captured",
             _ if any_report => "its reports tell of less than half of its packets when they arrived",
             Hidden::Absent => "no reports of the receiver are in it",
             Hidden::Sealed => "SRTCP hides when packets arrived",
-            Hidden::Cut => "its reports were cut when they were captured",
             Hidden::Summary => "its reports (RR) tell how many packets were lost, not when each arrived",
         };
-        let remedy = match self.hidden {
+        let remedy = match hidden {
+            Hidden::Cut => WHOLE_PACKETS,
             _ if any_report => "capture all of the receiver's reports, or at the receiver's side",
             Hidden::Absent => {
                 "capture both directions, or at the receiver's side with the header extension abs-send-time"
@@ -554,7 +569,6 @@ impl Direction {
                 "give the other end's capture by --other-end or the session's --key-file, or capture at the receiver's \
                  side with the header extension abs-send-time"
             }
-            Hidden::Cut => WHOLE_PACKETS,
             Hidden::Summary => SENDER_REMEDY,
         };
         if self.side == Some(Side::Sender) || self.side.is_none() && self.vantage == Vantage::Sender {

@@ -4,7 +4,7 @@ use crate::call::{Direction, Hidden, PacketRecord, Recording, Unread, Vantage};
 use crate::capture_file::{self, Record};
 use crate::clock;
 use crate::decapsulation::{
-    Content, Datagram, Endpoint, Fragment, FragmentedDatagram, Skipped, decapsulate, is_outgoing, stun,
+    Content, Datagram, Endpoint, Fragment, FragmentedDatagram, Skipped, decapsulate, is_indication, is_outgoing, stun,
 };
 use crate::flow::{CapturedPacket, CapturedRtcp, Flow, flows, names_source_of};
 use crate::send_time::{self, Elements};
@@ -61,7 +61,7 @@ struct Capture {
     other_ports: BTreeMap<u16, u64>,
     has_dtls: bool,
     records: usize,
-    /// The times of the records, in the order of the file.
+    /// The time of each record, in the order of the file; one without a time has that of the record before.
     times: Vec<Time>,
     /// Packets that the capturing program says it dropped.
     dropped: u64,
@@ -161,13 +161,16 @@ fn direction(
     flow.note(&mut notes);
     let mut reports = capture.reports_on(&flow);
     let mut unread = capture.unread_beside(&flow);
-    for step in flow.clock_steps() {
+    let mut set_at = Vec::new();
+    for step in flow.clock_steps(&capture.times) {
         let moved = |at: &mut Time| *at = Time::from_nanos(at.as_nanos().saturating_add_signed(-step.nanos));
         let packets = flow.packets.iter_mut().map(|one| (one.place, &mut one.record.seen));
         let rtcp = reports.iter_mut().map(|one| (one.place, &mut one.at));
         let rest = unread.iter_mut().map(|one| (one.0, &mut one.1));
         packets.chain(rtcp).chain(rest).filter(|one| one.0 >= step.place).for_each(|one| moved(one.1));
         notes.push(clock::set_note(step.nanos));
+        let first = flow.packets.iter().find(|one| one.place >= step.place);
+        set_at.extend(first.map(|one| one.record.seen));
     }
     // What stands out of order was recorded so, by several threads or in a merge: the times are in order.
     flow.packets.sort_by_key(|one| one.record.seen);
@@ -193,6 +196,7 @@ fn direction(
         packets: flow.into_records(),
         reports: reports.into_iter().filter(|one| !one.is_cut).map(|one| (one.at, one.bytes)).collect(),
         side: options.side,
+        set_at,
         hidden,
         cut_reports: reports_cut,
         unread: Unread {
@@ -242,6 +246,9 @@ impl Capture {
         if self.records > MOST_PACKETS {
             return Err(Problem::at(0, format!("more than {MOST_PACKETS} packets"), "cut it into parts"));
         }
+        if self.times.len() < self.records {
+            self.times.push(self.times.last().copied().unwrap_or(Time::ZERO));
+        }
         match record {
             Record::Packet { link, at, whole, bytes } => self.packet(link, at, whole, bytes)?,
             Record::Untimed { link, bytes } => self.untimed(link, bytes),
@@ -260,7 +267,9 @@ impl Capture {
             return Err(Problem::at(0, "its times are more than 24 h apart", remedy));
         }
         let at = Time::from_nanos(since.as_nanos() as u64);
-        self.times.push(at);
+        if let Some(last) = self.times.last_mut() {
+            *last = at;
+        }
         let is_cut = bytes.len() < whole as usize;
         match decapsulate(link, bytes) {
             Content::Datagram(found) => self.datagram(at, &found, is_cut, is_outgoing(link, bytes)),
@@ -278,7 +287,7 @@ impl Capture {
     fn untimed(&mut self, link: Linktype, bytes: &[u8]) {
         let known = match decapsulate(link, bytes) {
             Content::Datagram(found) if found.payload.first().is_some_and(|head| head >> 6 == 2) => {
-                rtp(found.payload, true).map(|(header, _)| (header.ssrc, header.seq))
+                rtp(found.payload, true).map(|(header, ..)| (header.ssrc, header.seq))
             }
             _ => None,
         };
@@ -298,10 +307,14 @@ impl Capture {
         let Some(&head) = found.payload.first() else {
             // A datagram without bytes keeps a NAT's binding.
             let why = if is_cut { Skipped::CutShort } else { Skipped::NotRtp };
+            *self.other_ports.entry(found.from.1.min(found.to.1)).or_default() += 1;
             return self.skip(why, Some(endpoints));
         };
         // RFC 7983: below 4 STUN, 20 to 63 DTLS, 128 to 191 RTP and RTCP.
         self.has_dtls |= (20..=63).contains(&head);
+        if is_cut && is_indication(found.payload) {
+            return self.skip(Skipped::CutShort, Some(endpoints));
+        }
         if head >> 6 != 2 {
             self.measure(at, found);
             self.send_time_id = self.send_time_id.or_else(|| send_time::described(found.payload));
@@ -314,7 +327,7 @@ impl Capture {
             self.rtcp.push(CapturedRtcp { place, at, from: found.from, to: found.to, bytes, is_cut });
             return;
         }
-        let Some((header, elements)) = rtp(found.payload, is_cut) else {
+        let Some((header, elements, is_header_cut)) = rtp(found.payload, is_cut) else {
             return self.skip(if is_cut { Skipped::CutShort } else { Skipped::NotRtp }, Some(endpoints));
         };
         let record = PacketRecord {
@@ -329,8 +342,7 @@ impl Capture {
             is_recorded: true,
         };
         let packets = self.packets.entry(endpoints).or_default();
-        let is_cut = elements.is_none();
-        packets.push(CapturedPacket { place, record, elements: elements.unwrap_or_default(), is_cut, is_outgoing });
+        packets.push(CapturedPacket { place, record, elements, is_cut: is_header_cut, is_outgoing });
         let index = packets.len() - 1;
         if let Some(fragment) = found.fragment {
             self.fragment(at, fragment, Some((fragment.all, endpoints, index)));
@@ -525,8 +537,9 @@ impl Capture {
     }
 }
 
-/// Reads an RTP header and its short extension elements; no elements where these were cut.
-fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Option<Elements>)> {
+/// Reads an RTP header and those short extension elements that were captured whole; also returns whether the header
+/// was cut.
+fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Elements, bool)> {
     if payload.len() < RTP_HEADER {
         return None;
     }
@@ -538,7 +551,6 @@ fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Option<Elements>)> {
     }
     let (header, extensions, _) = RtpHeader::parse(&bytes).ok()?;
     let mut elements = Elements::new();
-    let mut is_whole = payload.len() >= header_length(payload)?;
     for (id, data) in extensions.filter(|(_, data)| (2..=4).contains(&data.len())) {
         // A value that begins before the cut and ends behind it is not known.
         let end = data.as_ptr() as usize + data.len() - bytes.as_ptr() as usize;
@@ -546,11 +558,10 @@ fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Option<Elements>)> {
             elements.push((id, data.len(), data.iter().fold(0, |n, byte| n << 8 | u32::from(*byte))));
         }
     }
-    // A packet whose elements were captured in part is as good as a whole one.
-    is_whole |= !elements.is_empty();
     let ours = header.send_time.filter(|_| !is_cut).map(|stamp| (steadycast_wire::rtp::SEND_TIME_ID, 4, stamp.0));
     elements.extend(ours.filter(|ours| !elements.contains(ours)));
-    Some((header, is_whole.then_some(elements)))
+    let is_header_cut = payload.len() < header_length(payload)?;
+    Some((header, elements, is_header_cut))
 }
 
 /// The length of an RTP header with its extension, as far as the captured bytes say.

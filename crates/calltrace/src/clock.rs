@@ -7,6 +7,8 @@ pub(crate) const COARSEST: Span = Span::millis(5);
 /// A clock that goes back by this much was set, and a forward step of this much that stays is one.
 const LEAST_BACK_NS: i64 = 10_000_000;
 const LEAST_STEP_NS: i64 = 100_000_000;
+/// A queue changes by less than this between two packets of a call, which are rarely further apart.
+const QUEUE_CHANGE_NS: i64 = 40_000_000;
 /// A step counts where the times on either side of it last this long.
 const LEAST_SIDE_NS: i64 = 2_000_000_000;
 /// A record that has nothing for this time, and for this many of its usual intervals, may have been blind.
@@ -80,11 +82,24 @@ pub(crate) fn steps(points: &[(i64, i64)]) -> Vec<Step> {
         };
         // The jump has the queue's change between the two packets in it. Where the least delays agree with it, the
         // queue was empty at times on both sides, and they show the step alone.
-        let nanos = if (moved - jump).abs() <= LEAST_BACK_NS { moved } else { jump };
+        let nanos = if (moved - jump).abs() <= QUEUE_CHANGE_NS { moved } else { jump };
         found.push(Step { place: k, nanos });
         begin = k;
     }
     found
+}
+
+/// Returns how much of a step is left behind `place`, where another clock showed that there is one: the least delays of
+/// the ten seconds on either side differ by it.
+pub(crate) fn rest_of_step(points: &[(i64, i64)], place: usize) -> Option<i64> {
+    const SIDE_NS: i64 = 10_000_000_000;
+    let at = points.get(place)?.0;
+    let index = |at: i64| points.partition_point(|point| point.0 < at);
+    // Packets beside the step may stand on its wrong side.
+    let before = points.get(index(at - SIDE_NS)..index(at - 2 * QUEUE_CHANGE_NS))?;
+    let after = points.get(index(at + 2 * QUEUE_CHANGE_NS)..index(at + SIDE_NS))?;
+    let rest = least(after)? - least(before)?;
+    (lasts(before) && lasts(after) && rest.abs() <= QUEUE_CHANGE_NS).then_some(rest)
 }
 
 /// The least delay of a part; `None` for an empty one.

@@ -232,8 +232,13 @@ fn inner(layer: Layer<'_>) -> Inner<'_> {
         Layer::Ethernet(frame) => LaxSlicedPacket::from_ethernet(frame)
             .map_or_else(|_| skipped(Skipped::CutShort), |packet| network(&packet, frame.len(), None)),
         Layer::EtherType(kind, packet) => ether_type(kind, packet),
-        Layer::Ip(packet) => LaxSlicedPacket::from_ip(packet)
-            .map_or_else(|_| skipped(Skipped::Damaged), |sliced| network(&sliced, packet.len(), None)),
+        Layer::Ip(packet) => LaxSlicedPacket::from_ip(packet).map_or_else(
+            |_| {
+                let header = if packet.first().is_some_and(|first| first >> 4 == 6) { 40 } else { 20 };
+                skipped(if packet.len() < header { Skipped::CutShort } else { Skipped::Damaged })
+            },
+            |sliced| network(&sliced, packet.len(), None),
+        ),
         Layer::Gre(packet) => gre(packet).map_or_else(|| skipped(Skipped::CutShort), Inner::Layer),
         Layer::Ppp(packet) => ppp(packet).map_or_else(|| skipped(Skipped::CutShort), Inner::Layer),
     }
@@ -431,6 +436,11 @@ fn gtp(payload: &[u8]) -> Option<&[u8]> {
     payload.get(at..)
 }
 
+/// Whether a datagram is a Send or Data indication of TURN, which carries another (RFC 8656, section 11).
+pub(crate) fn is_indication(payload: &[u8]) -> bool {
+    matches!(word(payload, 0), Some(0x0016 | 0x0017)) && payload.get(4..8) == Some(&STUN_COOKIE)
+}
+
 /// What a TURN client and its server carry: ChannelData (RFC 8656, section 12.4), or the DATA attribute of a Send or
 /// Data indication (section 11).
 fn relayed(payload: &[u8]) -> Option<&[u8]> {
@@ -440,7 +450,7 @@ fn relayed(payload: &[u8]) -> Option<&[u8]> {
         // Padding to four bytes may follow; a capture may be cut.
         return payload.get(4..).map(|data| &data[..length.min(data.len())]).filter(|data| !data.is_empty());
     }
-    if !matches!(kind, 0x0016 | 0x0017) || payload.get(4..8)? != STUN_COOKIE {
+    if !is_indication(payload) {
         return None;
     }
     let mut rest = payload.get(20..)?;

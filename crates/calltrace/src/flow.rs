@@ -262,12 +262,29 @@ impl Flow {
         flows.collect()
     }
 
-    /// Finds steps of the capture's clock by the send times; without these, only where it was set back.
-    pub(crate) fn clock_steps(&self) -> Vec<clock::Step> {
-        if self.send_times.is_empty() { self.set_back() } else { self.steps_by_send_times() }
+    /// Finds steps of the capture's clock by the send times; without these, only where it was set back. `times` are
+    /// those of all records, in the order of the file.
+    pub(crate) fn clock_steps(&self, times: &[Time]) -> Vec<clock::Step> {
+        let steps = if self.send_times.is_empty() { self.set_back() } else { self.steps_by_send_times() };
+        let gap = |place: usize| {
+            let pair = place.checked_sub(2).and_then(|before| Some((times.get(before)?, times.get(before + 1)?)));
+            pair.map_or(0, |(before, after)| after.as_nanos() as i64 - before.as_nanos() as i64)
+        };
+        let mut gaps: Vec<i64> = (2..=times.len()).map(gap).collect();
+        gaps.sort_unstable();
+        let usual = gaps.get(gaps.len() / 2).copied().unwrap_or(0);
+        // The first record by the new clock is that of another packet, if one stands before.
+        let first = |(before, step): (usize, clock::Step)| {
+            let places = before + 1..=step.place;
+            let place = places.max_by_key(|place| gap(*place) * step.nanos.signum()).unwrap_or(step.place);
+            let nanos = if self.send_times.is_empty() { gap(place) - usual } else { step.nanos };
+            clock::Step { place, nanos }
+        };
+        steps.into_iter().map(first).collect()
     }
 
-    fn steps_by_send_times(&self) -> Vec<clock::Step> {
+    /// The steps, each with the place of the packet before.
+    fn steps_by_send_times(&self) -> Vec<(usize, clock::Step)> {
         let bits = self.bits();
         let stamped: Vec<(&CapturedPacket, u32)> =
             self.packets.iter().filter_map(|one| Some((one, self.send_time(one)?))).collect();
@@ -285,11 +302,13 @@ impl Flow {
             points.push((one.record.seen.as_nanos() as i64, delay));
         }
         let steps = clock::steps(&points);
-        steps.into_iter().map(|step| clock::Step { place: stamped[step.place].0.place, ..step }).collect()
+        let place = |i: usize| stamped[i].0.place;
+        let placed = |step: clock::Step| (place(step.place - 1), clock::Step { place: place(step.place), ..step });
+        steps.into_iter().map(placed).collect()
     }
 
     /// Finds where a clock was set back, where no packet says when it left: the numbers go on, and the times repeat.
-    fn set_back(&self) -> Vec<clock::Step> {
+    fn set_back(&self) -> Vec<(usize, clock::Step)> {
         const LEAST_NS: i64 = 100_000_000;
         const FOLLOWING: usize = 5;
         let mut streams: BTreeMap<u32, Vec<&CapturedPacket>> = BTreeMap::new();
@@ -304,7 +323,10 @@ impl Flow {
             (1..=8).contains(&ahead) && back <= -LEAST_NS && window[1..].iter().all(|one| nanos(one) < nanos(window[0]))
         };
         let steps = stream.windows(FOLLOWING + 1).filter(is_step);
-        steps.map(|two| clock::Step { place: two[1].place, nanos: nanos(two[1]) - nanos(two[0]) }).collect()
+        let step = |two: &[&CapturedPacket]| {
+            (two[0].place, clock::Step { place: two[1].place, nanos: nanos(two[1]) - nanos(two[0]) })
+        };
+        steps.map(step).collect()
     }
 
     /// The packets, with what their extension elements are found to be.
