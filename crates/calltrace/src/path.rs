@@ -581,8 +581,8 @@ struct Sums {
 
 /// What was sent, lost and delayed in each bin, and the rates that went through without waiting.
 ///
-/// Losses are unknown in bins with packets that may be unread, and in all where more than half have such packets: in the
-/// others, too, fewer are known to be lost than were.
+/// Losses are unknown in bins with packets that may be unread, and in all where more than half have such packets: in
+/// the others, too, fewer are known to be lost than were.
 fn fill(bins: &mut [Bin], points: &[Point]) {
     let mut sums = vec![Sums::default(); bins.len()];
     let mut lost_in = vec![0; bins.len()];
