@@ -15,6 +15,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from steadycast._core import ArrivedPacket as ArrivedPacket
+    from steadycast._core import Decision as Decision
+    from steadycast._core import Departure as Departure
+    from steadycast._core import EncoderTarget as EncoderTarget
+    from steadycast._core import MediaSender as MediaSender
+    from steadycast._core import Remote as Remote
     from steadycast._core import Report as Report
     from steadycast._core import ReportSlot as ReportSlot
     from steadycast._core import SentPacket as SentPacket
@@ -51,7 +56,19 @@ PARTS = (
 )
 """The tables of a scenario."""
 _HOMES = {
-    "steadycast._core": ("ArrivedPacket", "Report", "ReportSlot", "SentPacket", "Setup", "__version__"),
+    "steadycast._core": (
+        *(
+            "ArrivedPacket",
+            "Decision",
+            "Departure",
+            "EncoderTarget",
+            "MediaSender",
+            "Remote",
+            "Report",
+            "ReportSlot",
+        ),
+        *("SentPacket", "Setup", "__version__"),
+    ),
     "steadycast.world_agreement": ("Agreement", "agree"),
     "steadycast.compare": ("Comparison", "compare"),
     "steadycast.controllers": ("controllers",),

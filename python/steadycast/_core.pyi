@@ -106,6 +106,254 @@ class Scenario:
     def videos(self) -> list[dict[str, Any]]: ...
 
 @final
+class Decision:
+    """A controller's decision, with its reason."""
+
+    @property
+    def target_bps(self) -> float:
+        """Rate for the encoder, in bit/s of IP packets: the headers are part of it."""
+    @property
+    def pacing_bps(self) -> float:
+        """Rate at which packets are sent."""
+    @property
+    def window_bytes(self) -> int | None:
+        """IP bytes that may be sent before the next report; `None` if there is no limit."""
+    @property
+    def limit(self) -> str:
+        """What limits the rate: ``start``, ``network``, ``cap`` or ``floor``."""
+    @property
+    def why(self) -> str:
+        """The rule that set the rate."""
+
+@final
+class Remote:
+    """Both halves of a controller at the sender, for programs with a pacer of their own.
+
+    All times are seconds of one clock of the program, sizes bytes of IP packets, rates bit/s of IP packets.
+    """
+
+    def __init__(
+        self,
+        controller: str = "steady",
+        *,
+        floor_bps: float,
+        cap_bps: float,
+        parameters: Mapping[str, float | str | bool] | None = None,
+        packet_bytes: int = 1200,
+        seed: int = 0,
+        probes: bool = False,
+        late: bool = False,
+        interval_s: float = 0.0,
+    ) -> None:
+        """Create a controller by its name in ``steadycast controllers``.
+
+        Args:
+            controller: its name.
+            floor_bps: the lower limit of the rate.
+            cap_bps: the upper limit.
+            parameters: values over its defaults.
+            packet_bytes: size of a full packet.
+            seed: of its random numbers.
+            probes: whether the program sends probes.
+            late: whether packets are told of with their feedback alone.
+            interval_s: the longest interval of feedback; 0 if it is unknown.
+
+        Raises:
+            UserError: no such controller or parameter, or one that can't work with this feedback.
+
+        """
+
+    def sent(
+        self,
+        at_s: float,
+        size_bytes: int,
+        *,
+        first: bool = False,
+        last: bool = False,
+        data_limited: bool = False,
+        covered: bool = True,
+    ) -> int:
+        """Record a media packet that is sent; return its number among the packets of all streams.
+
+        ``first`` and ``last`` are its place in its frame; ``data_limited`` says that nothing waits behind it. Feedback
+        will not speak of a packet that is not ``covered``.
+        """
+    def sent_extra(self, at_s: float, size_bytes: int, stream: str, *, covered: bool = True) -> int:
+        """Do the same for a packet of ``repair``, ``parity`` or ``padding``. Raises UserError for another stream."""
+    def feedback(self, at_s: float, fates: Sequence[tuple[int, float | None]]) -> float | None:
+        """Process feedback; return the round-trip time in seconds that it shows.
+
+        Each fate is a packet's number and its arrival on the receiver's clock in seconds: `None` if it has not arrived,
+        NaN if it has at an unknown time.
+        """
+    def forget(self, number: int) -> None:
+        """Declare that no feedback will cover a packet."""
+    def number(self, low: int) -> int | None:
+        """Return the newest number with these low 16 bits."""
+    def queued(self, at_s: float, waiting_bytes: int, age_s: float, frame_bytes: int | None = None) -> None:
+        """Report the pacer's queue, for controllers that use it."""
+    @property
+    def decision(self) -> Decision:
+        """The current decision."""
+    @property
+    def wake_s(self) -> float | None:
+        """When to call ``timer`` next."""
+    def timer(self, now_s: float) -> None:
+        """Handle timers."""
+
+@final
+class EncoderTarget:
+    """What an encoder has to do with its next frame."""
+
+    @property
+    def rate_bps(self) -> float:
+        """Rate of the stream, in bit/s of IP packets."""
+    @property
+    def skip(self) -> bool:
+        """Whether the next frame should not be encoded, because too much waits."""
+    @property
+    def key_frame(self) -> bool:
+        """Whether it has to be a key frame. A request is returned once."""
+
+@final
+class Departure:
+    """A packet that has to be sent now."""
+
+    @property
+    def stream(self) -> int: ...
+    @property
+    def id(self) -> int:
+        """The program's name of the packet. A retransmission, and padding, have the name of their original."""
+    @property
+    def seq(self) -> int:
+        """RTP sequence number of the packet or of its original."""
+    @property
+    def number(self) -> int:
+        """Number among the packets of all streams; its low 16 bits go into a transport-wide header extension."""
+    @property
+    def kind(self) -> str:
+        """``media``, ``repair``, ``parity`` or ``padding``."""
+    @property
+    def size_bytes(self) -> int:
+        """IP size that was counted."""
+
+@final
+class MediaSender:
+    """A sender's kit around a controller: all streams of a session, with a pacer, for programs that make RTP packets.
+
+    Audio is sent at once, then retransmissions, parity and video at the pacing rate. The program keeps the packets'
+    bytes. All times are seconds of one clock of the program, sizes bytes of IP packets, rates bit/s of IP packets.
+    """
+
+    def __init__(
+        self,
+        controller: str = "steady",
+        *,
+        floor_bps: float,
+        cap_bps: float,
+        parameters: Mapping[str, float | str | bool] | None = None,
+        packet_bytes: int = 1200,
+        seed: int = 0,
+        feedback: str = "twcc",
+        retransmissions_covered: bool = False,
+        padding: bool = False,
+        max_backlog_s: float = 1.0,
+        credit_s: float = 0.02,
+    ) -> None:
+        """Create a sender around a controller; the first arguments are those of `Remote`.
+
+        Args:
+            controller: its name.
+            floor_bps: the lower limit of the rate.
+            cap_bps: the upper limit.
+            parameters: values over its defaults.
+            packet_bytes: size of a full packet.
+            seed: of its random numbers.
+            feedback: the format that ``on_rtcp`` reads: ``twcc``, ``rfc8888``, or ``joined`` for none.
+            retransmissions_covered: whether feedback covers retransmissions.
+            padding: whether the program can send padding.
+            max_backlog_s: how long packets may wait at the pacing rate; beyond it frames are skipped.
+            credit_s: the delay of a late ``poll`` that is caught up.
+
+        Raises:
+            UserError: no such controller, parameter or format.
+
+        """
+
+    def add_audio(self, ssrc: int, rate_bps: float, *, covered: bool = True) -> int:
+        """Add an audio stream, for which this rate is reserved; return its number."""
+    def add_video(
+        self, ssrc: int, *, retransmission: bool = True, least_bps: float = 0.0, most_bps: float | None = None
+    ) -> int:
+        """Add a video stream; return its number. Of several, the first one gets rate first."""
+    def add_parity(self, ssrc: int, rate_bps: float) -> int:
+        """Add a stream of parity packets, for which this rate is reserved; return its number."""
+    def encoder(self, now_s: float, stream: int) -> EncoderTarget:
+        """Return what the encoder of a stream has to do with its next frame."""
+    def frame(self, now_s: float, stream: int, role: str) -> bool:
+        """Begin a frame of the role ``key``, ``reference`` or ``disposable``; return whether it may be sent.
+
+        Raises UserError for another role.
+        """
+    def push(
+        self,
+        now_s: float,
+        stream: int,
+        id: int,
+        size_bytes: int,
+        seq: int,
+        *,
+        first: bool = True,
+        last: bool = True,
+    ) -> bool:
+        """Add a packet, of this RTP sequence number and place in its frame; return whether it is taken."""
+    def poll(self, now_s: float) -> list[Departure]:
+        """Return the packets that have to be sent now. Call it after each other call, and at ``wake_s``."""
+    @property
+    def wake_s(self) -> float | None:
+        """When to call ``poll`` next; `None`: after the next other call."""
+    def take_dropped(self) -> list[tuple[int, int]]:
+        """Return stream and name of each packet that will not be sent, once: a key frame has replaced its frame."""
+    def on_rtcp(self, now_s: float, datagram: bytes) -> bool:
+        """Read an RTCP compound: feedback, NACKs, PLI and FIR. Return whether it is RTCP."""
+    def feedback(self, now_s: float, fates: Sequence[tuple[int, float | None]]) -> None:
+        """Process feedback that the program has joined, as `Remote.feedback` does."""
+    def resend(self, now_s: float, stream: int, seq: int) -> bool:
+        """Request that a packet is retransmitted; return whether it will be."""
+    def request_key_frame(self, stream: int) -> None:
+        """Request a key frame of a stream."""
+    def sent_as(
+        self,
+        number: int,
+        *,
+        transport: int | None = None,
+        rtp: tuple[int, int] | None = None,
+        own: int | None = None,
+    ) -> None:
+        """Name a packet as feedback will name it: by a transport-wide number, by SSRC and number, or by your own.
+
+        Raises UserError unless there is one name.
+        """
+    def number(
+        self, *, transport: int | None = None, rtp: tuple[int, int] | None = None, own: int | None = None
+    ) -> int | None:
+        """Return the number of the packet with this name. Raises UserError unless there is one name."""
+    def forget(self, number: int) -> None:
+        """Declare that no feedback will cover a packet."""
+    @property
+    def decision(self) -> Decision:
+        """The controller's current decision."""
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes that wait."""
+    @property
+    def skipped_frames(self) -> int:
+        """Frames that were skipped so far."""
+    @property
+    def retransmissions(self) -> int:
+        """Packets that were retransmitted so far."""
+
+@final
 class Simulation:
     """A run of a scenario."""
 

@@ -12,10 +12,17 @@ mod picture;
 mod record;
 mod registry;
 mod scenario;
+mod sender;
 mod simulation;
 mod sources;
 
 use pyo3::prelude::*;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks what a class holds. A panic inside has been reported, and the content is what it left.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The compiled part of Steadycast. The real-time worlds need Linux; on other systems their names are missing.
 #[pymodule]
@@ -44,6 +51,8 @@ mod _core {
     use crate::registry::{controllers, promises};
     #[pymodule_export]
     use crate::scenario::{PyScenario, experiment, experiment_schema, network, schema};
+    #[pymodule_export]
+    use crate::sender::{PyDecision, PyDeparture, PyEncoderTarget, PyMediaSender, PyRemote};
     #[pymodule_export]
     use crate::simulation::PySimulation;
     #[pymodule_export]

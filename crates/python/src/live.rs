@@ -1,4 +1,5 @@
 use crate::error::wrong;
+use crate::locked;
 use crate::simulation::{columns, frame_kind, ladder, scale};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyKeyError;
@@ -6,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use steadycast_live::sdp::{self, Description};
 use steadycast_live::{
@@ -141,10 +142,6 @@ fn seconds(patience: f64) -> Duration {
 /// Returns a boolean in Python's spelling.
 const fn python(value: bool) -> &'static str {
     if value { "True" } else { "False" }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The common part of a live sender and a live receiver.

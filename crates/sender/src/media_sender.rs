@@ -89,6 +89,12 @@ pub struct RtcpCounts {
 
 /// The number of packets whose names are kept. It is that of the controller's history.
 const NAMED_PACKETS: usize = 1 << 14;
+/// The backlog, as a time at the pacing rate, that lowers no encoder's rate: a frame of 25 per second.
+const FRAME_BACKLOG: Span = Span::millis(40);
+/// The time in which a backlog beyond that is drained, by encoders' rates that are lower.
+const DRAIN_TIME: Span = Span::millis(250);
+/// The lowest share of the rate that an encoder gets while a backlog is drained.
+const MIN_DRAIN_SHARE: f64 = 0.5;
 /// Bytes that a retransmission has more than its original: the original's sequence number (RFC 4588, section 4).
 const ORIGINAL_SEQ: Bytes = Bytes::new(2);
 
@@ -193,11 +199,15 @@ impl MediaSender {
 
     /// Returns what the encoder of a stream has to do with its next frame. A request for a key frame is returned once.
     ///
-    /// Audio and parity have their reserved rate. Video streams share what is left, in their order: each gets up to its
-    /// maximum, and none if that is less than its minimum. The first one is never paused.
+    /// The rate is lower while more than a frame waits. Audio and parity have their reserved rate. Video streams share
+    /// what is left, in their order: each gets up to its maximum, and none if that is less than its minimum. The first
+    /// one is never paused.
     pub fn encoder(&mut self, now: Time, stream: StreamId) -> EncoderTarget {
-        let target = self.remote.decision().target;
-        let mut left = self.share.left(now, target);
+        let Decision { target, pacing, .. } = self.remote.decision();
+        // Without this, an encoder that makes one per cent too much would fill the queue.
+        let excess = self.backlog().bytes.at(pacing).saturating_sub(FRAME_BACKLOG);
+        let drain = (1.0 - excess.ratio(DRAIN_TIME)).max(MIN_DRAIN_SHARE);
+        let mut left = self.share.left(now, target).scale(drain);
         let mut rate = Rate::ZERO;
         let mut first = true;
         for kind in [StreamKind::Audio, StreamKind::Parity, StreamKind::Video] {

@@ -1,0 +1,463 @@
+//! A controller alone, and the sender's kit around one, for programs in Python that send RTP themselves.
+
+use crate::error::wrong;
+use crate::locked;
+use pyo3::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use steadycast_control::{FeedbackFormat, Stream};
+use steadycast_remote::{
+    Bounds, Decision, FrameEdge, Given, Limit, MediaQueue, Need, Packet, PacketArrival, PacketResult, ParamError,
+    PeerTime, Remote, Window,
+};
+use steadycast_sender::{
+    FrameRole, MediaPacket, MediaSender, MediaSettings, Output, PacketName, RepairSettings, StreamId, StreamKind,
+    StreamSettings,
+};
+use steadycast_units::{Bytes, Rate, Seed, Span, Time};
+
+/// A parameter's value.
+#[derive(FromPyObject)]
+enum Value {
+    Switch(bool),
+    Number(f64),
+    Text(String),
+}
+
+type Parameters = BTreeMap<String, Value>;
+
+/// What feedback says of a packet: its number, and its arrival on the receiver's clock in seconds. `None`: it has not
+/// arrived; NaN: it has, and the time is not known.
+type Fate = (u64, Option<f64>);
+
+fn time(seconds: f64) -> Time {
+    Time::ZERO + Span::from_secs_f64(seconds)
+}
+
+fn rate(place: &str, bps: f64) -> PyResult<Rate> {
+    match bps.is_finite() && bps >= 0.0 {
+        true => Ok(Rate::from_bps_f64(bps)),
+        false => Err(wrong(place, format!("{bps} is no rate"), "give bit/s, 0 or more")),
+    }
+}
+
+fn refused(error: ParamError) -> PyErr {
+    wrong(error.name, error.problem, error.remedy)
+}
+
+fn params(parameters: Option<Parameters>) -> Vec<(String, Given)> {
+    let given = |(name, value)| match value {
+        Value::Switch(switch) => (name, Given::Switch(switch)),
+        Value::Number(number) => (name, Given::Number(number)),
+        Value::Text(text) => (name, Given::Text(text)),
+    };
+    parameters.unwrap_or_default().into_iter().map(given).collect()
+}
+
+fn bounds(floor_bps: f64, cap_bps: f64, packet_bytes: u64, seed: u64) -> PyResult<Bounds> {
+    let mut bounds = Bounds::new(rate("floor_bps", floor_bps)?, rate("cap_bps", cap_bps)?);
+    (bounds.packet, bounds.seed) = (Bytes::new(packet_bytes), Seed(seed));
+    Ok(bounds)
+}
+
+fn results(fates: Vec<Fate>) -> Vec<PacketResult> {
+    let result = |(number, arrived): Fate| PacketResult {
+        number,
+        arrived: arrived.map(|at| {
+            let at = (!at.is_nan()).then(|| PeerTime::from_nanos((at * 1e9) as i64));
+            PacketArrival { at, ecn: None }
+        }),
+    };
+    fates.into_iter().map(result).collect()
+}
+
+fn stream_of(stream: &str) -> PyResult<Stream> {
+    match stream {
+        "media" => Ok(Stream::Media),
+        "repair" => Ok(Stream::Repair),
+        "parity" => Ok(Stream::Parity),
+        "padding" => Ok(Stream::Padding),
+        other => {
+            Err(wrong("stream", format!("{other:?} is none"), "give \"media\", \"repair\", \"parity\" or \"padding\""))
+        }
+    }
+}
+
+const fn stream_name(stream: Stream) -> &'static str {
+    match stream {
+        Stream::Media => "media",
+        Stream::Repair => "repair",
+        Stream::Parity => "parity",
+        Stream::Padding => "padding",
+    }
+}
+
+/// A controller's decision, with its reason.
+#[pyclass(frozen, get_all, name = "Decision", module = "steadycast._core")]
+pub(crate) struct PyDecision {
+    target_bps: f64,
+    pacing_bps: f64,
+    window_bytes: Option<u64>,
+    limit: &'static str,
+    why: String,
+}
+
+impl PyDecision {
+    fn of(decision: Decision, packet: Bytes) -> Self {
+        let Decision { target, pacing, window, limit, why } = decision;
+        Self {
+            target_bps: target.as_bps_f64(),
+            pacing_bps: pacing.as_bps_f64(),
+            window_bytes: window.map(|window| match window {
+                Window::Packets(packets) => u64::from(packets) * packet.get(),
+                Window::Bytes(bytes) => bytes.get(),
+            }),
+            limit: match limit {
+                Limit::Start => "start",
+                Limit::Network => "network",
+                Limit::Cap => "cap",
+                Limit::Floor => "floor",
+            },
+            why: why.rule.into_owned(),
+        }
+    }
+}
+
+#[pymethods]
+impl PyDecision {
+    fn __repr__(&self) -> String {
+        let Self { target_bps, pacing_bps, limit, why, .. } = self;
+        format!("Decision(target_bps={target_bps}, pacing_bps={pacing_bps}, limit={limit:?}, why={why:?})")
+    }
+}
+
+/// Both halves of a controller at the sender.
+#[pyclass(frozen, name = "Remote", module = "steadycast._core")]
+pub(crate) struct PyRemote {
+    /// Behind a lock because its halves are not `Sync`.
+    remote: Mutex<Remote>,
+    packet: Bytes,
+}
+
+#[pymethods]
+impl PyRemote {
+    #[new]
+    #[pyo3(signature = (
+        controller = "steady", *, floor_bps, cap_bps, parameters = None, packet_bytes = 1_200, seed = 0,
+        probes = false, late = false, interval_s = 0.0
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
+    fn new(
+        controller: &str,
+        floor_bps: f64,
+        cap_bps: f64,
+        parameters: Option<Parameters>,
+        packet_bytes: u64,
+        seed: u64,
+        probes: bool,
+        late: bool,
+        interval_s: f64,
+    ) -> PyResult<Self> {
+        let mut bounds = bounds(floor_bps, cap_bps, packet_bytes, seed)?;
+        bounds.offers = if probes { vec![Need::Probes] } else { Vec::new() };
+        (bounds.feedback.late, bounds.feedback.interval) = (late, Span::from_secs_f64(interval_s));
+        let remote = Remote::new(controller, &params(parameters), &bounds).map_err(refused)?;
+        Ok(Self { remote: Mutex::new(remote), packet: bounds.packet })
+    }
+
+    #[pyo3(signature = (at_s, size_bytes, *, first = false, last = false, data_limited = false, covered = true))]
+    fn sent(&self, at_s: f64, size_bytes: u64, first: bool, last: bool, data_limited: bool, covered: bool) -> u64 {
+        let (size, edge) = (Bytes::new(size_bytes), FrameEdge { first, last });
+        match covered {
+            true => locked(&self.remote).sent(time(at_s), &Packet { size, edge, data_limited }),
+            false => locked(&self.remote).sent_uncovered(time(at_s), Stream::Media, size),
+        }
+    }
+
+    #[pyo3(signature = (at_s, size_bytes, stream, *, covered = true))]
+    fn sent_extra(&self, at_s: f64, size_bytes: u64, stream: &str, covered: bool) -> PyResult<u64> {
+        let (stream, size) = (stream_of(stream)?, Bytes::new(size_bytes));
+        Ok(match covered {
+            true => locked(&self.remote).sent_extra(time(at_s), stream, size),
+            false => locked(&self.remote).sent_uncovered(time(at_s), stream, size),
+        })
+    }
+
+    fn feedback(&self, at_s: f64, fates: Vec<Fate>) -> Option<f64> {
+        locked(&self.remote).feedback(time(at_s), results(fates)).map(Span::as_secs_f64)
+    }
+
+    fn forget(&self, number: u64) {
+        locked(&self.remote).forget(number);
+    }
+
+    fn number(&self, low: u16) -> Option<u64> {
+        locked(&self.remote).number(low)
+    }
+
+    #[pyo3(signature = (at_s, waiting_bytes, age_s, frame_bytes = None))]
+    fn queued(&self, at_s: f64, waiting_bytes: u64, age_s: f64, frame_bytes: Option<u64>) {
+        let (waiting, age) = (Bytes::new(waiting_bytes), Span::from_secs_f64(age_s));
+        locked(&self.remote).queued(&MediaQueue { at: time(at_s), waiting, age, frame: frame_bytes.map(Bytes::new) });
+    }
+
+    fn __repr__(&self) -> String {
+        let decision = PyDecision::of(locked(&self.remote).decision(), self.packet);
+        format!("Remote({})", decision.__repr__())
+    }
+
+    #[getter]
+    fn decision(&self) -> PyDecision {
+        PyDecision::of(locked(&self.remote).decision(), self.packet)
+    }
+
+    #[getter]
+    fn wake_s(&self) -> Option<f64> {
+        locked(&self.remote).wake().map(|wake| wake.at.as_secs_f64())
+    }
+
+    fn timer(&self, now_s: f64) {
+        locked(&self.remote).timer(time(now_s));
+    }
+}
+
+/// What an encoder has to do with its next frame.
+#[pyclass(frozen, get_all, name = "EncoderTarget", module = "steadycast._core")]
+pub(crate) struct PyEncoderTarget {
+    rate_bps: f64,
+    skip: bool,
+    key_frame: bool,
+}
+
+#[pymethods]
+impl PyEncoderTarget {
+    fn __repr__(&self) -> String {
+        let Self { rate_bps, skip, key_frame } = self;
+        format!("EncoderTarget(rate_bps={rate_bps}, skip={skip}, key_frame={key_frame})")
+    }
+}
+
+/// A packet that has to be sent now.
+#[pyclass(frozen, get_all, name = "Departure", module = "steadycast._core")]
+pub(crate) struct PyDeparture {
+    stream: u32,
+    id: u64,
+    seq: u16,
+    number: u64,
+    kind: &'static str,
+    size_bytes: u64,
+}
+
+#[pymethods]
+impl PyDeparture {
+    fn __repr__(&self) -> String {
+        let Self { stream, id, seq, number, kind, size_bytes } = self;
+        format!(
+            "Departure(stream={stream}, id={id}, seq={seq}, number={number}, kind={kind:?}, size_bytes={size_bytes})"
+        )
+    }
+}
+
+/// A sender of several streams around a controller.
+#[pyclass(frozen, name = "MediaSender", module = "steadycast._core")]
+pub(crate) struct PyMediaSender {
+    /// Behind a lock because its halves are not `Sync`.
+    sender: Mutex<MediaSender>,
+    packet: Bytes,
+    wake: Mutex<Option<Time>>,
+    dropped: Mutex<Vec<(u32, u64)>>,
+}
+
+impl PyMediaSender {
+    fn add(&self, settings: StreamSettings) -> u32 {
+        locked(&self.sender).add_stream(settings).0
+    }
+}
+
+/// Converts the name of a packet: a transport-wide number, a pair of SSRC and sequence number, or a number of the
+/// program's own.
+fn name_of(transport: Option<u16>, rtp: Option<(u32, u16)>, own: Option<u64>) -> PyResult<PacketName> {
+    match (transport, rtp, own) {
+        (Some(low), None, None) => Ok(PacketName::Transport(low)),
+        (None, Some((ssrc, seq)), None) => Ok(PacketName::Rtp { ssrc, seq }),
+        (None, None, Some(own)) => Ok(PacketName::Own(own)),
+        _ => Err(wrong("name", "a packet has one name", "give one of transport, rtp and own")),
+    }
+}
+
+#[pymethods]
+impl PyMediaSender {
+    #[new]
+    #[pyo3(signature = (
+        controller = "steady", *, floor_bps, cap_bps, parameters = None, packet_bytes = 1_200, seed = 0,
+        feedback = "twcc", retransmissions_covered = false, padding = false, max_backlog_s = 1.0, credit_s = 0.02
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
+    fn new(
+        controller: &str,
+        floor_bps: f64,
+        cap_bps: f64,
+        parameters: Option<Parameters>,
+        packet_bytes: u64,
+        seed: u64,
+        feedback: &str,
+        retransmissions_covered: bool,
+        padding: bool,
+        max_backlog_s: f64,
+        credit_s: f64,
+    ) -> PyResult<Self> {
+        let mut settings = MediaSettings::new(bounds(floor_bps, cap_bps, packet_bytes, seed)?);
+        settings.format = match feedback {
+            "twcc" => FeedbackFormat::TransportWide,
+            "rfc8888" => FeedbackFormat::Rfc8888,
+            "joined" => FeedbackFormat::Own,
+            other => {
+                let remedy = "give \"twcc\", \"rfc8888\" or \"joined\"";
+                return Err(wrong("feedback", format!("{other:?} is no format"), remedy));
+            }
+        };
+        (settings.retransmissions_covered, settings.padding) = (retransmissions_covered, padding);
+        (settings.max_backlog, settings.credit) = (Span::from_secs_f64(max_backlog_s), Span::from_secs_f64(credit_s));
+        let sender = MediaSender::new(controller, &params(parameters), settings).map_err(refused)?;
+        Ok(Self {
+            sender: Mutex::new(sender),
+            packet: Bytes::new(packet_bytes),
+            wake: Mutex::default(),
+            dropped: Mutex::default(),
+        })
+    }
+
+    #[pyo3(signature = (ssrc, rate_bps, *, covered = true))]
+    fn add_audio(&self, ssrc: u32, rate_bps: f64, covered: bool) -> PyResult<u32> {
+        let mut settings = StreamSettings::audio(ssrc, rate("rate_bps", rate_bps)?);
+        settings.covered = covered;
+        Ok(self.add(settings))
+    }
+
+    #[pyo3(signature = (ssrc, *, retransmission = true, least_bps = 0.0, most_bps = None))]
+    fn add_video(&self, ssrc: u32, retransmission: bool, least_bps: f64, most_bps: Option<f64>) -> PyResult<u32> {
+        let mut settings = StreamSettings::video(ssrc);
+        settings.retransmission = retransmission.then(RepairSettings::default);
+        settings.least = rate("least_bps", least_bps)?;
+        settings.most = most_bps.map_or(Ok(Rate::MAX), |most| rate("most_bps", most))?;
+        Ok(self.add(settings))
+    }
+
+    fn add_parity(&self, ssrc: u32, rate_bps: f64) -> PyResult<u32> {
+        let mut settings = StreamSettings::audio(ssrc, rate("rate_bps", rate_bps)?);
+        settings.kind = StreamKind::Parity;
+        Ok(self.add(settings))
+    }
+
+    fn encoder(&self, now_s: f64, stream: u32) -> PyEncoderTarget {
+        let target = locked(&self.sender).encoder(time(now_s), StreamId(stream));
+        PyEncoderTarget { rate_bps: target.rate.as_bps_f64(), skip: target.skip, key_frame: target.key_frame }
+    }
+
+    fn frame(&self, now_s: f64, stream: u32, role: &str) -> PyResult<bool> {
+        let role = match role {
+            "key" => FrameRole::Key,
+            "reference" => FrameRole::Reference,
+            "disposable" => FrameRole::Disposable,
+            other => {
+                let remedy = "give \"key\", \"reference\" or \"disposable\"";
+                return Err(wrong("role", format!("{other:?} is none"), remedy));
+            }
+        };
+        Ok(locked(&self.sender).frame(time(now_s), StreamId(stream), role))
+    }
+
+    #[pyo3(signature = (now_s, stream, id, size_bytes, seq, *, first = true, last = true))]
+    #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
+    fn push(&self, now_s: f64, stream: u32, id: u64, size_bytes: u64, seq: u16, first: bool, last: bool) -> bool {
+        let packet = MediaPacket { id, size: Bytes::new(size_bytes), edge: FrameEdge { first, last }, seq };
+        locked(&self.sender).push(time(now_s), StreamId(stream), &packet)
+    }
+
+    fn poll(&self, now_s: f64) -> Vec<PyDeparture> {
+        let (mut sent, mut sender) = (Vec::new(), locked(&self.sender));
+        loop {
+            match sender.poll(time(now_s)) {
+                Output::Send(left) => sent.push(PyDeparture {
+                    stream: left.stream.0,
+                    id: left.id,
+                    seq: left.seq,
+                    number: left.number,
+                    kind: stream_name(left.kind),
+                    size_bytes: left.size.get(),
+                }),
+                Output::Dropped(stream, id) => locked(&self.dropped).push((stream.0, id)),
+                Output::Wait(wake) => {
+                    *locked(&self.wake) = wake.map(|wake| wake.at);
+                    return sent;
+                }
+            }
+        }
+    }
+
+    #[getter]
+    fn wake_s(&self) -> Option<f64> {
+        locked(&self.wake).map(Time::as_secs_f64)
+    }
+
+    fn take_dropped(&self) -> Vec<(u32, u64)> {
+        std::mem::take(&mut *locked(&self.dropped))
+    }
+
+    fn on_rtcp(&self, now_s: f64, datagram: &[u8]) -> bool {
+        locked(&self.sender).on_rtcp(time(now_s), datagram).is_ok()
+    }
+
+    fn feedback(&self, now_s: f64, fates: Vec<Fate>) {
+        locked(&self.sender).feedback(time(now_s), results(fates));
+    }
+
+    fn resend(&self, now_s: f64, stream: u32, seq: u16) -> bool {
+        locked(&self.sender).resend(time(now_s), StreamId(stream), seq)
+    }
+
+    fn request_key_frame(&self, stream: u32) {
+        locked(&self.sender).request_key_frame(StreamId(stream));
+    }
+
+    #[pyo3(signature = (number, *, transport = None, rtp = None, own = None))]
+    fn sent_as(&self, number: u64, transport: Option<u16>, rtp: Option<(u32, u16)>, own: Option<u64>) -> PyResult<()> {
+        locked(&self.sender).sent_as(number, name_of(transport, rtp, own)?);
+        Ok(())
+    }
+
+    #[pyo3(signature = (*, transport = None, rtp = None, own = None))]
+    fn number(&self, transport: Option<u16>, rtp: Option<(u32, u16)>, own: Option<u64>) -> PyResult<Option<u64>> {
+        Ok(locked(&self.sender).number(name_of(transport, rtp, own)?))
+    }
+
+    fn forget(&self, number: u64) {
+        locked(&self.sender).forget(number);
+    }
+
+    fn __repr__(&self) -> String {
+        let sender = locked(&self.sender);
+        let decision = PyDecision::of(sender.decision(), self.packet);
+        format!("MediaSender(backlog_bytes={}, {})", sender.backlog().bytes.get(), decision.__repr__())
+    }
+
+    #[getter]
+    fn decision(&self) -> PyDecision {
+        PyDecision::of(locked(&self.sender).decision(), self.packet)
+    }
+
+    #[getter]
+    fn backlog_bytes(&self) -> u64 {
+        locked(&self.sender).backlog().bytes.get()
+    }
+
+    #[getter]
+    fn skipped_frames(&self) -> u64 {
+        locked(&self.sender).backlog().skipped
+    }
+
+    #[getter]
+    fn retransmissions(&self) -> u64 {
+        locked(&self.sender).repairs().packets
+    }
+}
