@@ -146,16 +146,45 @@ pub enum Given {
     Switch(bool),
 }
 
-/// The reason why a parameter is rejected: the key, the problem and the remedy.
+/// The kind of a [`ParamError`], for programs that react to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ParamErrorKind {
+    /// No controller has this name, or it is not one of the registry.
+    UnknownController,
+    /// The controller has no parameter of this name.
+    UnknownParameter,
+    /// The value has the wrong type or unit, or is out of range.
+    InvalidValue,
+    /// The controller needs something that the session, or the product's feedback, does not have.
+    UnmetNeed,
+}
+
+/// The rejection of a controller or of one of its parameters: the name, the problem and the remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{name}: {problem}; {remedy}")]
+#[non_exhaustive]
 pub struct ParamError {
-    /// The parameter.
+    /// The kind of the problem.
+    pub kind: ParamErrorKind,
+    /// The name of the controller or of the parameter.
     pub name: String,
-    /// What is wrong.
+    /// The problem in words.
     pub problem: String,
-    /// What would be right.
+    /// The remedy in words.
     pub remedy: String,
+}
+
+impl ParamError {
+    /// Creates an error.
+    pub fn new(
+        kind: ParamErrorKind,
+        name: impl Into<String>,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { kind, name: name.into(), problem: problem.into(), remedy: remedy.into() }
+    }
 }
 
 /// All parameters of one controller, each with its value.
@@ -187,15 +216,12 @@ impl Values {
             // A misspelt parameter must not be ignored silently, so the error suggests the nearest name.
             let Some(place) = params.iter().position(|p| p.name == *name) else {
                 let names: Vec<_> = params.iter().map(|p| p.name).collect();
-                return Err(ParamError {
-                    name: name.clone(),
-                    problem: "no such parameter".into(),
-                    remedy: match nearest(name, &names) {
-                        Some(near) => format!("did you mean \"{near}\"?"),
-                        None if names.is_empty() => "this controller has none".into(),
-                        None => format!("there are: {}", names.join(", ")),
-                    },
-                });
+                let remedy = match nearest(name, &names) {
+                    Some(near) => format!("did you mean \"{near}\"?"),
+                    None if names.is_empty() => "this controller has none".into(),
+                    None => format!("there are: {}", names.join(", ")),
+                };
+                return Err(ParamError::new(ParamErrorKind::UnknownParameter, name, "no such parameter", remedy));
             };
             values[place].1 = params[place].read(given)?;
         }
@@ -265,7 +291,8 @@ impl Param {
     }
 
     fn read(&self, given: &Given) -> Result<Value, ParamError> {
-        let wrong = |problem: String, remedy: String| ParamError { name: self.name.into(), problem, remedy };
+        let wrong =
+            |problem: String, remedy: String| ParamError::new(ParamErrorKind::InvalidValue, self.name, problem, remedy);
         let range = match self.within {
             Within::Range(least, most) => format!("from {least} to {most}"),
             Within::Among(words) => format!("choose from: {}", words.join(", ")),

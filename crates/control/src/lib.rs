@@ -116,7 +116,7 @@ mod tfrc;
 mod tfrcp;
 
 pub use echo::{Echo, EchoReceiver};
-pub use entry::{Controller, Mode, ParamError, Setup, Values};
+pub use entry::{Controller, Mode, ParamError, ParamErrorKind, Setup, Values};
 pub use feedback::FeedbackFormat;
 pub use half::{
     Allowance, Announcement, Arrival, BufferLevel, Decision, Departing, Due, ExtraArrival, ExtraSent, FrameEdge, Leave,

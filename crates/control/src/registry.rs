@@ -10,8 +10,8 @@ use steadycast_settings::nearest;
 use steadycast_units::Span;
 
 pub use crate::entry::{
-    BuildReceiver, BuildSender, Controller, Dashes, FeedbackTiming, Given, Mode, Param, ParamError, Receivers, Setup,
-    Value, Values, Within,
+    BuildReceiver, BuildSender, Controller, Dashes, FeedbackTiming, Given, Mode, Param, ParamError, ParamErrorKind,
+    Receivers, Setup, Value, Values, Within,
 };
 
 /// The registry entries of all controllers. A new controller is one line here.
@@ -97,7 +97,7 @@ impl Registry {
                     ("no such controller".into(), format!("{}, or {}", Self::choice(&names), Outside::FORMS))
                 }
             };
-            ParamError { name: name.to_owned(), problem, remedy }
+            ParamError::new(ParamErrorKind::UnknownController, name, problem, remedy)
         })
     }
 
@@ -167,11 +167,9 @@ pub fn check_needs(name: &str, needs: &[Need], offered: &[Need]) -> Result<(), P
         Values::resolve(c.params, Mode::Repaired, &[]).is_ok_and(|values| c.missing(&values, offered).is_none())
     });
     let able: Vec<_> = able.map(|c| c.name).collect();
-    Err(ParamError {
-        name: name.into(),
-        problem: format!("it needs {need}, which this session does not have"),
-        remedy: format!("{} Controllers that work without: {}", need.about(), able.join(", ")),
-    })
+    let problem = format!("it needs {need}, which this session does not have");
+    let remedy = format!("{} Controllers that work without: {}", need.about(), able.join(", "));
+    Err(ParamError::new(ParamErrorKind::UnmetNeed, name, problem, remedy))
 }
 
 /// A factory of the halves of one session: a registry entry with its values, or an external controller ([`Outside`]).

@@ -34,6 +34,7 @@ pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     let mut here = vec![Sums::default(); across];
     let mut total = 0.0;
     for row in 0..down {
+        // Windows overlap by half: the block sums of this row are the upper half of the next row's windows.
         std::mem::swap(&mut above, &mut here);
         sum_blocks(a, b, row * BLOCK, &mut columns, &mut here);
         if row > 0 {
@@ -105,6 +106,7 @@ fn sum_blocks(a: &Plane<'_>, b: &Plane<'_>, top: usize, columns: &mut Columns, b
     for y in top..top + BLOCK {
         columns.add(a.row(y), b.row(y));
     }
+    // 16 bits hold the sum of a column's 4 samples, and make twice as many fit into a vector register.
     let narrow = |sums: &[u16]| sums.iter().map(|&sum| u32::from(sum)).sum();
     let all = columns.a.chunks_exact(BLOCK).zip(columns.b.chunks_exact(BLOCK));
     let all = all.zip(columns.squares.chunks_exact(BLOCK).zip(columns.products.chunks_exact(BLOCK)));

@@ -172,6 +172,7 @@ impl PythonController {
 
 impl Factory for PythonController {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
+        // The class is instantiated here, once per session; the simulation itself runs without the interpreter's lock.
         let law = Python::attach(|py| Object::new(py, self.class.bind(py), SENDER, setup, &self.fault));
         Box::new(Half::new(law, setup, self.feedback))
     }
@@ -241,6 +242,7 @@ impl Object {
                 return this;
             }
         };
+        // Looked up once: a look-up by name at each packet would be slow.
         for (has, (method, _)) in this.has.iter_mut().zip(methods) {
             *has = object.hasattr(*method).unwrap_or(false);
         }
@@ -266,6 +268,7 @@ impl Object {
         }
         let (mut file, mut line) = (String::new(), 0u32);
         let mut at = error.traceback(py).map(|t| t.into_any());
+        // The innermost frame is the place of the mistake.
         while let Some(frame) = at {
             line = frame.getattr("tb_lineno").and_then(|l| l.extract()).unwrap_or(line);
             let code = frame.getattr("tb_frame").and_then(|f| f.getattr("f_code"));
@@ -286,6 +289,7 @@ impl Object {
         A: pyo3::call::PyCallArgs<'py>,
     {
         let object = self.object.as_ref().filter(|_| self.has[n])?;
+        // The run stops at the next check; further calls would only raise consequent exceptions.
         if self.fault.is_set() {
             return None;
         }
@@ -302,6 +306,7 @@ impl Object {
     /// Stores the fault of a method that returned an invalid value.
     fn wrong(&self, n: usize, now: Option<Time>, returned: &Bound<'_, PyAny>, remedy: &str) {
         let place = self.object.as_ref().and_then(|object| {
+            // Without an exception there is no traceback: the place is the first line of the method.
             let method = object.bind(returned.py()).getattr(self.methods[n].0).ok()?;
             let code = method.getattr("__func__").unwrap_or(method).getattr("__code__").ok()?;
             let file: String = code.getattr("co_filename").ok()?.extract().ok()?;

@@ -241,6 +241,7 @@ impl Figure {
         let Some(rest) = path.strip_prefix(self.key) else { return false };
         match (self.parts, rest.strip_prefix('.')) {
             (Parts::One, _) => rest.is_empty(),
+            // The names of flows depend on the scenario, so that any name is accepted here.
             (Parts::Flows, Some(name)) => !name.is_empty(),
             (parts, Some(part)) => parts.names().contains(&part),
             (_, None) => false,

@@ -103,6 +103,7 @@ impl<T: Row> Rows<T> {
             }
             Older::Packed(_) if self.latest.is_empty() => self.latest.reserve_exact(2 * PACK),
             // If the store refuses a block, its rows stay in memory: then `latest` never has this length again.
+            // At least a block stays in memory, because callers read the latest rows.
             Older::Stored(store, blocks, last) if self.latest.len() == 2 * BLOCK => {
                 let mut bytes = Vec::new();
                 write(&mut bytes, &mut self.words, &mut self.latest[..BLOCK]);
@@ -210,6 +211,7 @@ impl<T: Row> StoredRows for Rows<T> {
         self.unpack();
         let Older::Stored(store, blocks, last) = &self.older else { return Ok(()) };
         let (mut places, mut at) = (vec![(0, 0); *blocks], *last);
+        // The blocks are linked backwards: the walk from the last to the first gives the positions.
         for place in places.iter_mut().rev() {
             let mut head = Head::default();
             store.get(at, head.as_flattened_mut())?;
@@ -254,6 +256,7 @@ impl Fields<'_> {
             return value;
         };
         let read = self.bytes.get(*at..).and_then(|rest| rest.first_chunk()).copied();
+        // Rows are read by the program that wrote them, so that bytes can't be missing.
         debug_assert!(read.is_some(), "rows are read as they were written");
         *at += N;
         read.unwrap_or(value)

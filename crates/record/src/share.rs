@@ -73,6 +73,7 @@ impl Claims {
         let mut left: Vec<Remaining> = capacity.iter().zip(&self.users).map(left).collect();
         let mut waiting: Vec<u32> = (0..self.ways.len() as u32).filter(present).collect();
         while !waiting.is_empty() {
+            // The link with the smallest equal share is the next bottleneck.
             let level = left.iter().filter_map(Remaining::level).min();
             let satisfied = |n: &u32| match demands[*n as usize] {
                 Demand::AtMost(rate) if level.is_none_or(|level| rate.as_bps() <= level) => Some(rate),
@@ -84,9 +85,11 @@ impl Claims {
                 Some(Rate::bps(share))
             };
             let mut stopped: Vec<(u32, Rate)> = waiting.iter().filter_map(|n| Some((*n, satisfied(n)?))).collect();
+            // Claims below the level are satisfied first: their rest raises the level of the others.
             if stopped.is_empty() {
                 stopped = waiting.iter().filter_map(|n| Some((*n, full(n)?))).collect();
             }
+            // Neither a demand nor a link limits the remaining claims.
             if stopped.is_empty() {
                 break;
             }
@@ -136,6 +139,7 @@ impl Claims {
             let demands: Vec<Demand> = (0..self.ways.len()).map(|n| demand(n, begin, end)).collect();
             let rates: Vec<Option<Rate>> = self.links.iter().map(|link| capacity(*link, begin, end)).collect();
             let now = (demands, rates);
+            // Most edges change few inputs, and the division is expensive in large networks.
             if now != last || shares.is_empty() {
                 shares = self.fair(&now.0, &now.1);
                 compete = self.compete(&now.0, &now.1, &shares);
@@ -148,6 +152,7 @@ impl Claims {
                     continue;
                 }
                 means[n].1.add(shares[n], end.since(begin));
+                // Adjacent periods are joined.
                 match contested[n].last_mut() {
                     Some((_, until)) if *until == begin => *until = end,
                     _ => contested[n].push((begin, end)),

@@ -35,7 +35,7 @@ pub use replay::Replayed;
 pub use shadow::{Departures, SHADOWS, SentMedia, Shadow};
 
 /// Types of the controllers that a product uses here.
-pub use steadycast_control::registry::{Factory, Given, ParamError};
+pub use steadycast_control::registry::{Factory, Given, ParamError, ParamErrorKind};
 pub use steadycast_control::{
     Check, Decision, FrameEdge, Limit, MediaQueue, Mode, Need, PacketArrival, Probe, Stream, Wake, Why, Window,
 };

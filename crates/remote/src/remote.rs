@@ -2,7 +2,7 @@ use crate::{History, Joined, Replayed};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use steadycast_control::registry::{Chosen, Factory, Given, ParamError, check_needs};
+use steadycast_control::registry::{Chosen, Factory, Given, ParamError, ParamErrorKind, check_needs};
 use steadycast_control::{
     Check, Decision, Departing, Due, ExtraSent, FrameEdge, MediaQueue, Mode, Need, PacketArrival, PacketReport, Probe,
     ReceiverId, Report, SenderHalf, Sent, Setup, Stream, Wake,
@@ -142,10 +142,11 @@ impl Remote {
     /// or a controller that can't work with the feedback.
     ///
     /// ```
-    /// use steadycast_remote::{Bounds, Rate, Remote};
+    /// use steadycast_remote::{Bounds, ParamErrorKind, Rate, Remote};
     ///
     /// let bounds = Bounds::new(Rate::kbps(100), Rate::mbps(4));
     /// let error = Remote::new("tfcr", &[], &bounds).unwrap_err();
+    /// assert_eq!(error.kind, ParamErrorKind::UnknownController);
     /// assert_eq!(error.to_string(), "tfcr: no such controller; did you mean \"tfrc\"?");
     /// ```
     pub fn new(controller: &str, params: &[(String, Given)], bounds: &Bounds) -> Result<Self, ParamError> {
@@ -155,8 +156,9 @@ impl Remote {
         let slowest = chosen.terms().slowest_feedback;
         let remote = Self::around(Arc::new(chosen), bounds)?;
         let window = remote.decision().window;
-        let refuse =
-            |problem: String, remedy: &str| Err(ParamError { name: controller.into(), problem, remedy: remedy.into() });
+        let refuse = |problem: String, remedy: &str| {
+            Err(ParamError::new(ParamErrorKind::UnmetNeed, controller, problem, remedy))
+        };
         // A window limits the bytes in flight, which are unknown if packets are only reported with their feedback.
         if bounds.feedback.late && window.is_some() {
             return refuse(
@@ -180,7 +182,7 @@ impl Remote {
     /// A floor above the cap, or packets without a size.
     pub fn around(controller: Arc<dyn Factory>, bounds: &Bounds) -> Result<Self, ParamError> {
         let wrong = |name: &str, problem: String, remedy: &str| {
-            Err(ParamError { name: name.into(), problem, remedy: remedy.into() })
+            Err(ParamError::new(ParamErrorKind::InvalidValue, name, problem, remedy))
         };
         let Bounds { floor, cap, packet, .. } = *bounds;
         if floor > cap || cap == Rate::ZERO {

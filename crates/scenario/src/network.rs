@@ -129,6 +129,7 @@ impl Files {
             Ok(Recorded::Opportunities(_)) => return None,
             Err((what, remedy)) => return out.refuse(&name.at, what.clone(), remedy.clone()),
         };
+        // Each change is an event of the simulation, so that a short trace in a long run can be too expensive.
         let rounds = if looped { self.duration.ratio(rows.period) } else { 1.0 };
         if rounds * rows.values.len() as f64 > MOST_CHANGES {
             let what = format!("{} changes again and again, more than 4 million times", quoted(name));
@@ -294,8 +295,10 @@ impl Network {
                 over.push((extra, rest, link.at.clone()));
             }
         }
+        // All links have to exist before changes by name: a change can precede the link's entry in the file.
         net.name_links(&drafts, out);
         let changes = net.changes(over, &mut drafts, out);
+        // Links that share a table are resolved once: a range of 100,000 links has one table.
         let base: Vec<Option<Pair>> = drafts.specs.iter().map(|item| read_spec(item, files, out)).collect();
         net.make_links(&drafts, &base, &changes, files, out);
         for (name, ends, spec) in made {
@@ -338,6 +341,7 @@ impl Network {
             };
             let mut links = self.find_links(name, &name.at, out);
             count += links.len() as u64;
+            // Ranges in several entries multiply.
             if count > 10 * MAX_COUNT {
                 out.problem(&name.at, "more than two million changes of links", "make it smaller");
                 break;
@@ -362,6 +366,7 @@ impl Network {
         files: &mut Files,
         out: &mut Findings,
     ) {
+        // Links with the same table and the same changes share the result.
         let mut memo = BTreeMap::<(usize, Vec<usize>), (Option<Pair>, Vec<usize>)>::new();
         for (i, draft) in drafts.links.iter().enumerate() {
             let pair = if draft.over.is_empty() {
@@ -388,6 +393,7 @@ impl Network {
         // Without problems, every draft has become a link with the same index.
         for ((_, over), (pair, which)) in memo {
             let Some(pair) = pair else { continue };
+            // If an entry changed exactly these links, the resolved text has one entry for all of them.
             let whole = over.iter().filter_map(|o| changes.get(*o)).find(|change| change.links == which);
             match whole {
                 Some(change) => self.layout.changed.push((change.name.clone(), pair)),

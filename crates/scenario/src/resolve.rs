@@ -32,6 +32,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     }
     let name = title_of(file, title, out);
     let (duration, warmup) = times(file, out);
+    // Traces are checked for the number of their changes in this duration when links are read.
     files.duration = duration;
     let groups = groups(file.flow.as_ref().map_or(&[][..], |f| &f.value), out);
     // A scenario that lists its nodes can have no flow: other programs use its network.
@@ -42,6 +43,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     if file.topology.is_none() && file.nodes.is_none() {
         out.missing(&file.here, "topology", "write [topology], or nodes and [[link]]");
     }
+    // The dumbbell's hosts are named after its flows, so that the flows' names are read before the network.
     let hosts = if dumbbell { hosts(&groups, out) } else { Vec::new() };
     let links = file.link.as_ref().map_or(&[][..], |l| &l.value);
     let network = Network::build(file.topology.as_ref(), file.nodes.as_ref(), links, &hosts, files, out);
@@ -51,12 +53,14 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
         .filter_map(|e| e.start.as_ref())
         .flat_map(|start| start.all.iter().flat_map(|name| matching_flows(name, &groups)))
         .collect();
+    // Flows with a start event do not start at 0 s by default, so that events are searched before flows are made.
     let before = out.problems.len();
     let (mut all, index, ranges) =
         make_flows(&groups, |group, out| flows(group, &network, dumbbell, &started, files, out), out);
     let whole = out.problems.len() == before && out.problems.is_empty();
     for (group, range) in groups.iter().zip(ranges.iter().cloned()) {
         check_times(group, &all[range.clone()], duration, out);
+        // These checks need paths through the network. After a problem, a missing path may be its consequence.
         if whole {
             fit_packets(group, &mut all[range.clone()], &network);
             check_ways(group, &all[range.clone()], &network, out);
@@ -82,6 +86,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
         expect: Vec::new(),
     };
     let whole = whole && out.problems.is_empty();
+    // The map of receivers is built only for join and leave events: a group can have millions of receivers.
     let asked = events.iter().any(|e| e.join.is_some() || e.leave.is_some());
     let at_node = if asked { at_nodes(&scenario.flows) } else { BTreeMap::new() };
     let names = Names { groups: &groups, index, network: &network, at_node, whole };
@@ -136,6 +141,7 @@ fn make_flows(
     let mut ranges = Vec::new();
     let mut receivers = 0;
     for group in groups {
+        // Checked before the next group is made, so that a typo in a count does not fill the memory.
         if receivers > MAX_RECEIVERS {
             out.problem(&group.table.at, "more than two million receivers", "make it smaller");
             break;
@@ -180,6 +186,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
     let at = table.to.as_ref().map(|t| &t.at).or(table.from.as_ref().map(|f| &f.at)).unwrap_or(&table.at);
     let parts = parts(network);
     let room = |direction: &crate::Direction| queue_room(direction).unwrap_or(direction.mtu).min(direction.mtu);
+    // A search of paths is needed only if some link of the network is too small for the packets.
     let least = network.links.iter().map(|l| room(&l.forward).min(room(&l.back))).min();
     let mut around = None;
     for flow in flows {
@@ -238,6 +245,7 @@ fn parts(network: &Network) -> Vec<u32> {
     let mut up: Vec<u32> = (0..network.nodes.len() as u32).collect();
     fn top(up: &mut [u32], mut node: u32) -> u32 {
         while up[node as usize] != node {
+            // Path halving keeps the trees of this union-find flat.
             up[node as usize] = up[up[node as usize] as usize];
             node = up[node as usize];
         }

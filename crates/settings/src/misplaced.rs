@@ -73,12 +73,14 @@ impl<'a> Misplaced<'a> {
     /// Returns the remedy for another program's name of a key. `meant` is a key, a key of a table below, or a line.
     fn reads(&self, meant: &str) -> Option<Remedy> {
         if let Some((key, _)) = meant.split_once(" = ") {
+            // The other program's key is a value here: `meant` is the whole line.
             return self.free(key).then(|| (format!("write {meant}"), key.to_owned()));
         }
         let path: Vec<&str> = meant.split('.').collect();
         let there = path.iter().try_fold(self.table, |table, key| table.get(key));
         match path[..] {
             [outer, ..] if !self.keys.contains(&outer) => None,
+            // Both spellings were written; the second one is left out.
             _ if there.is_some() && !self.replaces => {
                 Some((format!("leave it out: {meant} says it already"), String::new()))
             }

@@ -100,6 +100,7 @@ pub fn keep_known<T: Declared>(item: &Item, out: &mut Findings) -> Option<Item> 
         crate::not_a_table::<T>(item, out);
         return None;
     };
+    // All unknown keys are reported, so that a file is mended in one go.
     for (key, below) in table.iter().filter(|(key, _)| !keys.contains(&key.as_str())) {
         out.unknown_key::<T>(item, key, below);
     }
@@ -134,6 +135,7 @@ pub fn refuse_others(
             .collect();
         let hint = match kinds.as_slice() {
             [] => String::new(),
+            // A kind that was written is probably meant, so that the key is the mistake.
             _ if item.get(kind).is_some() && !own.is_empty() => String::new(),
             [one] => format!("{or} write {kind} = {one}"),
             [all @ .., last] => format!("{or} write {kind} = {} or {last}", all.join(", ")),

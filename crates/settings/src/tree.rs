@@ -178,6 +178,7 @@ pub const MAX_DEPTH: usize = 16;
 /// Parses TOML; syntax errors are added to `out`.
 pub fn from_toml(text: &str, out: &mut Findings) -> Item {
     let empty = Item { value: Value::Table(Vec::new()), at: Place::line(Some(1)) };
+    // A hostile or wrong file must not exhaust the memory or the stack.
     if text.len() > MAX_TEXT {
         out.raw(None, "", format!("the file has {} bytes", text.len()), "a scenario has at most 4 MiB".into());
         return empty;
@@ -188,6 +189,7 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
         return empty;
     }
     let (document, errors) = DeTable::parse_recoverable(text);
+    // Later errors are usually consequences of the first ones.
     for error in errors.iter().take(20) {
         let span = error.span().unwrap_or(0..0);
         let found = text.get(span.clone()).unwrap_or("").trim();
@@ -202,6 +204,7 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
             break; // Keys below a duplicate heading would count as duplicates of the first table's keys.
         }
     }
+    // A tree with gaps would lead to misleading messages.
     if !errors.is_empty() {
         return empty;
     }

@@ -243,6 +243,7 @@ impl Stamp {
     }
     /// Returns the latest time at or before `now` that has this stamp, if the local clock made it.
     pub fn own(self, now: Time) -> Time {
+        // A stamp of the own clock is in the past, so that the wrapped difference is its age.
         let age = Self::of(now).0.wrapping_sub(self.0);
         now.before(Self::units(age))
     }
@@ -253,6 +254,7 @@ impl Stamp {
             return PeerTime(Self::units(self.0).0 as i64);
         };
         let near_units = ((i128::from(near.0) << 18).div_euclid(1_000_000_000)) as u32;
+        // The wrapped difference as a signed number is the shorter way around: up to 2.3 hours in either direction.
         let ahead = i64::from(self.0.wrapping_sub(near_units) as i32);
         PeerTime(near.0.saturating_add(((i128::from(ahead) * 1_000_000_000) >> 18) as i64))
     }

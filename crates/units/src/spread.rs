@@ -53,6 +53,7 @@ impl Spread {
             }
             let (seen, end) = (self.iter().count() + 1, self.first + self.classes.len());
             let apart = end.max(class + 1) - self.first.min(class);
+            // The dense form is kept if it is small, or at least half full.
             if self.classes.is_empty() || seen > FEW || apart <= CLOSE || 2 * seen >= apart {
                 return *self.place(class) += n;
             }
@@ -62,11 +63,13 @@ impl Spread {
         match self.few.binary_search_by_key(&class, |(class, _)| usize::from(*class)) {
             Ok(place) => self.few[place].1 += n,
             Err(place) if self.few.len() < FEW => {
+                // Growth by an eighth: doubling would waste memory in 100,000 receivers' histograms.
                 if self.few.len() == self.few.capacity() {
                     self.few.reserve_exact(self.few.len() / 8 + 1);
                 }
                 self.few.insert(place, (class as u16, n));
             }
+            // Too many classes for the sparse form: all of them move to the dense form.
             Err(_) => {
                 for (class, count) in std::mem::take(&mut self.few) {
                     *self.place(usize::from(class)) += count;
