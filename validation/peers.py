@@ -26,7 +26,6 @@ from typing import Any
 from steadycast.errors import MissingError, UserError
 
 from validation import ns2, page, simulated
-from validation.queues import flows, link, rate, wait
 
 HERE = Path(__file__).parent
 SCENARIOS = HERE / "scenarios"
@@ -35,6 +34,29 @@ NAME = "peers"
 NEAR = 0.1
 Summary = Mapping[str, Any]
 Figures = Mapping[str, float]
+
+
+def flows(summary: Summary, name: str) -> list[Any]:
+    """Return the flows whose names begin so."""
+    return [flow for flow in summary["flows"] if str(flow["name"]).startswith(name)]
+
+
+def link(summary: Summary) -> Any:
+    """Return the bottleneck's forward direction."""
+    return next(
+        each for each in summary["links"] if each["name"] == "bottleneck" and each["direction"] == "forward"
+    )
+
+
+def wait(part: str) -> Callable[[Summary], float]:
+    """Return a function that reads a percentile of the bottleneck's queueing delay, in milliseconds."""
+    return lambda summary: float(link(summary)["queue_ms"][part])
+
+
+def rate(summary: Summary, name: str) -> float:
+    """Return the mean throughput of the flows whose names begin so."""
+    found = [flow["throughput_bps"] for flow in flows(summary, name)]
+    return float(sum(found) / len(found))
 
 
 def waited(flow: str, packet: int, part: str, summary: Summary) -> float:

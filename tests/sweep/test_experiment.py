@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import tomllib
 from contextlib import suppress
@@ -171,6 +172,8 @@ FIGURES |= {"flows.b.c.receivers.b.c.dst1.rate": 20.0}
         ('in("elsewhere", a.b)', None),
         ("count(x.*.y)", 2),
         ("median(1, 5, 2)", 2),
+        ("first(nothing, gone, a.b / 0, a.c-d)", 2),
+        ("first(nothing, gone)", None),
     ],
 )
 def test_a_formula_has_the_value_that_arithmetic_gives(text: str, value: float | None) -> None:
@@ -372,6 +375,126 @@ def test_a_part_of_an_experiment_has_what_its_measures_look_at_and_writes_no_tab
     assert not (tmp_path / "points.csv").exists()
     with pytest.raises(UserError, match="slow"):
         Spec.read(path).only(["slo"])
+
+
+ROWS = """
+question = "Do the rows differ?"
+seeds = "1-2"
+[[scenario]]
+name = "small"
+file = "small.toml"
+variables = { half = 0.5 }
+set = { "topology.bottleneck.rate" = "${Mb/s}Mbps", "topology.bottleneck.delay" = "${delay}ms" }
+[[axis]]
+columns = ["Mb/s", "delay", "published"]
+rows = [[1, 10, 0.9], [4, 30, 3.5]]
+[[variant]]
+name = ["tfrc", "asmp"]
+set = { "flow.video.controller" = "${variant}" }
+[[variant]]
+name = "fixed"
+judged = false
+set = { "flow.video.controller" = "${variant}", "flow.video.params.fixed.rate" = "1Mbps" }
+[[measure]]
+name = "rate"
+value = "flows.video.throughput_bps / 1e6"
+[[measure]]
+name = "over half"
+value = "flows.video.throughput_bps / 1e6 / (${half} * ${published})"
+[[bound]]
+measure = "over half"
+min = 0.01
+why = "it sends"
+[[bound]]
+measure = "rate"
+max = 0.01
+at = { published = 3.5 }
+why = "none is so slow"
+[[table]]
+title = "points"
+[[table]]
+title = "choice"
+kind = "choice"
+measure = "rate"
+but = "rate"
+"""
+
+
+def test_rows_of_variables_and_lists_of_variants_mean_what_they_say(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    path = tmp_path / "rows.toml"
+    path.write_text(ROWS)
+    done = run_experiment(path, out=tmp_path / "out", progress=Silent())
+    # The columns change together: two rows for three variants.
+    assert len(done.points) == 2 * 3
+    slow, fast = (point for point in done.points if point.variant == "asmp")
+    assert dict(fast.values) == {"Mb/s": "4", "delay": "30", "published": "3.5"}
+    assert {"topology.bottleneck.delay=30ms", "flow.video.controller=asmp"} <= set(fast.sets)
+    rate, over = done.spec.measures
+    for point, published in ((slow, 0.9), (fast, 3.5)):
+        for seed in done.spec.seeds:
+            own, other = done.values(rate, point)[seed], done.values(over, point)[seed]
+            assert own is not None
+            assert other == pytest.approx(own / (0.5 * published))
+    points, choice = (built(done, each) for each in done.spec.tables)
+    assert [head.shown for head in points.heads] == [
+        *("Mb/s", "delay", "published", "variant", "rate", "over half")
+    ]
+    # Only a point that a bound of this measure judges can miss it.
+    missed = [row[4].shown.startswith("[") for row in points.rows]
+    assert missed == [False, False, False, True, True, False]
+    # A reference is never chosen. Of the fast link all miss the bound of the rate alone.
+    named = [[cell.shown for cell in row][-2:] for row in choice.rows]
+    assert sorted(one.split(" ")[0] for one in named[0][0].split(", ")) == ["asmp", "tfrc"]
+    assert named[0][1] == named[1][0] == "none"
+    assert sorted(one.split(" ")[0] for one in named[1][1].split(", ")) == ["asmp", "tfrc"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("[1, 10, 0.9]", "[1, 10]", "columns"),
+        ("columns = [", "name = 'x'\ncolumns = [", "rows"),
+        ("at = { published = 3.5 }", "at = { published = 3.4 }", "3.5"),
+        ('name = ["tfrc", "asmp"]', 'name = ["tfrc", "tfrc"]', "twice"),
+        ('but = "rate"', 'but = "rat"', "rate"),
+        ('kind = "choice"', 'kind = "counts"', "choice"),
+    ],
+)
+def test_a_mistake_in_rows_and_lists_is_refused(tmp_path: Path, old: str, new: str, told: str) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    path = tmp_path / "rows.toml"
+    path.write_text(ROWS.replace(old, new, 1))
+    with pytest.raises(UserError, match=r"rows\.toml") as caught:
+        Spec.read(path)
+    assert told in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="emulation needs root")
+def test_both_worlds_run_the_same_scenario_and_a_busy_machine_s_values_are_unknown(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    path = tmp_path / "worlds.toml"
+    variants = """
+[[variant]]
+name = "simulated"
+[[variant]]
+name = "emulated"
+world = "emulated"
+[[measure]]
+name = "over simulated"
+value = 'flows.video.throughput_bps / in("simulated", flows.video.throughput_bps)'
+"""
+    path.write_text(ROWS[: ROWS.index("variables")] + variants)
+    done = run_experiment(path, seeds=(1,), out=tmp_path / "out", progress=Silent())
+    assert done.runs.ran == 2
+    for point in done.points:
+        [value] = done.values(done.spec.measures[0], point).values()
+        error = done.runs.errors.get((point, 1))
+        if point.emulated and error:
+            assert "not trustworthy" in error
+            assert value is None
+        else:
+            assert value == pytest.approx(1, rel=0.3 if point.emulated else 0)
 
 
 def test_the_page_s_own_file_is_an_experiment(tmp_path: Path) -> None:

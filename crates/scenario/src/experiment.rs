@@ -23,6 +23,8 @@ tables! {
         question: String,
         /// The seeds of the runs: a range such as "1-10", or a list of numbers; default "1-5".
         seeds: Seeds,
+        /// Where the runs happen: simulated (default), or emulated in real time, with the kernel's TCP; needs root.
+        world: World,
         /// The scenarios in which the question is asked.
         scenario: Vec<Spanned<ScenarioTable>>,
         /// Scenarios drawn at random: each scenario is run once per draw.
@@ -68,8 +70,10 @@ tables! {
     }
     /// A set of changes that is compared with others.
     VariantTable {
-        /// Its name in tables.
-        name: String,
+        /// Its name in tables and in `${variant}`; a list is a variant for each of its names.
+        name: OneOrMany<String>,
+        /// Where it runs; by default where the file says.
+        world: World,
         /// false: a reference, which bounds do not judge unless they name it. Default true.
         judged: bool,
         /// Changes, each "PATH" = VALUE as `--set` takes them.
@@ -85,6 +89,10 @@ tables! {
         values: Labelled,
         /// In place of values: changes, each LABEL = { "PATH" = VALUE, … }.
         sets: LabelledChanges,
+        /// In place of a name and values: the names of several variables that change together.
+        columns: Vec<String>,
+        /// With columns: the values, each a list with one for each column.
+        rows: Vec<Vec<Literal>>,
         /// The scenarios that have this axis; default all.
         scenario: OneOrMany<String>,
     }
@@ -124,7 +132,7 @@ tables! {
         /// Its name in tables.
         name: String,
         /// A figure of summary.json by its path, or an expression of several: + - * / ( ), mean, min, max, sum and
-        /// jain. In a path * stands for any name.
+        /// jain. In a path * stands for any name, and `${ }` holds a variable.
         value: String,
         /// The unit that tables show; by default the figure's.
         unit: String,
@@ -172,6 +180,8 @@ tables! {
         kind: TableKind,
         /// points: the measures that are its columns, default all. choice: the measure that orders the variants.
         measure: OneOrMany<String>,
+        /// choice: a column more, of the variants that keep all bounds but those of these measures.
+        but: OneOrMany<String>,
         /// counts: a row for each value of this axis or column of `about`; default for each scenario.
         by: String,
         /// points: range (default): the smallest and the largest seed behind a mean. interval: half of its 95 %
@@ -200,6 +210,11 @@ tables! {
 }
 
 words! {
+    /// Where a run happens.
+    pub(crate) enum World {
+        Simulated = "simulated",
+        Emulated = "emulated",
+    }
     /// How a range is drawn from.
     pub(crate) enum Scale {
         Linear = "linear",
@@ -542,16 +557,13 @@ impl Checked {
             None if own.clone().any(|bound| bound.value.value.is_some()) => Vec::new(),
             _ => named(&file.measure, "measure", &file.here, |table| &table.name, out),
         };
-        let variants = match &file.variant {
-            Some(_) => named(&file.variant, "variant", &file.here, |table| &table.name, out),
-            None => Vec::new(),
-        };
+        let variants = variants(file, out);
+        let variant_names: Vec<String> = variants.iter().map(|one| one.name.clone()).collect();
         let axes: Vec<_> = list(&file.axis).iter().filter_map(|table| axis(table, &scenarios, out)).collect();
-        let judged = |table: &&Spanned<VariantTable>| table.judged.as_ref().is_none_or(|judged| judged.value);
         let names = Names {
             measures: &measures,
-            variants: &variants,
-            judged: &list(&file.variant).iter().filter(judged).map(|table| optional(&table.name)).collect::<Vec<_>>(),
+            variants: &variant_names,
+            judged: &variants.iter().filter(|one| one.judged).map(|one| one.name.as_str()).collect::<Vec<_>>(),
             scenarios: &scenarios,
             axes: &axes,
             over: file.over.as_ref().map_or(Over::Mean, |over| over.value),
@@ -566,9 +578,8 @@ impl Checked {
             "scenarios": list(&file.scenario).iter().map(|table| scenario(table, &names, out)).collect::<Vec<_>>(),
             "draws": file.draw.as_ref().map_or_else(Vec::new, |draw| draws(draw, out)),
             "axes": axes,
-            "variants": list(&file.variant).iter().map(|table| json!({
-                "name": optional(&table.name), "sets": changes(&table.set),
-            })).collect::<Vec<_>>(),
+            "variants": variants.iter().map(|one| &one.json).collect::<Vec<_>>(),
+            "world": file.world.as_ref().map_or(World::Simulated, |world| world.value).word(),
             "placebo": file.placebo.as_ref().map(|placebo| {
                 if placebo.set.is_none() {
                     out.missing(&placebo.at, "set", "write the changes that take the event away");
@@ -589,6 +600,37 @@ impl Checked {
             "write": optional(&file.write),
         })
     }
+}
+
+/// A variant of an experiment.
+struct Variant {
+    name: String,
+    /// Whether bounds judge it that do not name it.
+    judged: bool,
+    json: Json,
+}
+
+/// The variants of a file. No name may stand twice.
+fn variants(file: &ExperimentFile, out: &mut Findings) -> Vec<Variant> {
+    let default = file.world.as_ref().map_or(World::Simulated, |world| world.value);
+    let mut all: Vec<Variant> = Vec::new();
+    for table in list(&file.variant) {
+        let names = table.name.as_ref().map_or(&[][..], |name| &name.value.all);
+        if names.is_empty() || names.iter().any(|name| name.value.trim().is_empty()) {
+            out.missing(&table.at, "name", "give it a name");
+        }
+        for name in names {
+            if all.iter().any(|one| one.name == name.value) {
+                let what = format!("the name {} stands twice", quoted(&name.value));
+                out.problem(&name.at, what, "give each its own name");
+            }
+            let world = table.world.as_ref().map_or(default, |world| world.value).word();
+            let judged = table.judged.as_ref().is_none_or(|judged| judged.value);
+            let json = json!({ "name": name.value, "sets": changes(&table.set), "world": world });
+            all.push(Variant { name: name.value.clone(), judged, json });
+        }
+    }
+    all
 }
 
 fn list<T>(all: &Option<Spanned<Vec<T>>>) -> &[T] {
@@ -653,8 +695,22 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
+    /// The labels of an axis; several scenarios may each have one of this name.
+    fn labels(&self, axis: &str) -> Vec<&str> {
+        let mut found = Vec::new();
+        for one in self.axes {
+            let names = one["names"].as_array().into_iter().flatten();
+            for (at, _) in names.enumerate().filter(|(_, name)| *name == axis) {
+                let values = one["values"].as_array().into_iter().flatten();
+                found.extend(values.filter_map(|value| value["labels"][at].as_str()));
+            }
+        }
+        found
+    }
+
     fn axis_names(&self) -> Vec<String> {
-        self.axes.iter().filter_map(|axis| axis["name"].as_str().map(str::to_owned)).collect()
+        let names = self.axes.iter().filter_map(|axis| axis["names"].as_array()).flatten();
+        names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
     }
 }
 
@@ -692,34 +748,42 @@ fn scenario(table: &Spanned<ScenarioTable>, names: &Names<'_>, out: &mut Finding
 
 fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) -> Option<Json> {
     let path = optional(&table.path);
-    let values: Vec<Json> = match (&table.values, &table.sets) {
-        (Some(values), None) => values
+    let of = |labels: &[&str], values: &[&str], sets: Json| json!({ "labels": labels, "values": values, "sets": sets });
+    let values: Vec<Json> = match (&table.values, &table.sets, &table.rows) {
+        (Some(values), None, None) => values
             .value
             .0
             .iter()
             .map(|(label, value)| {
                 let sets = if path.is_empty() { json!([]) } else { json!([format!("{path}={value}")]) };
-                json!({ "label": label, "value": value, "sets": sets })
+                of(&[label], &[value], sets)
             })
             .collect(),
-        (None, Some(sets)) if path.is_empty() => sets
-            .value
-            .0
-            .iter()
-            .map(|(label, changes)| json!({ "label": label, "value": label, "sets": changes.json() }))
-            .collect(),
-        _ => return out.refuse(&table.at, "it needs a path and values, or sets", "write values = [ … ]"),
+        (None, Some(sets), None) if path.is_empty() => {
+            sets.value.0.iter().map(|(label, changes)| of(&[label], &[label], changes.json())).collect()
+        }
+        (None, None, Some(rows)) if path.is_empty() && table.name.is_none() => {
+            let columns = table.columns.as_ref().map_or(0, |columns| columns.value.len());
+            if columns == 0 || rows.value.iter().any(|row| row.len() != columns) {
+                let remedy = "write columns = [\"a\", \"b\"] and rows = [[1, 2], [3, 4]]";
+                return out.refuse(&rows.at, "a row has not one value for each column", remedy);
+            }
+            let texts = rows.value.iter().map(|row| row.iter().map(|one| literal(&one.0)).collect::<Vec<_>>());
+            texts.map(|row| json!({ "labels": row, "values": row, "sets": [] })).collect()
+        }
+        _ => return out.refuse(&table.at, "it needs a path and values, sets, or rows", "write values = [ … ]"),
     };
     if values.is_empty() {
         return out.refuse(&table.at, "it has no values", "write values = [ … ]");
     }
     let end = path.rsplit('.').next().unwrap_or_default().replace('_', " ");
     let name = table.name.as_ref().map_or(end, |name| name.value.clone());
-    if name.is_empty() {
+    let names = table.columns.as_ref().map_or_else(|| vec![name], |columns| columns.value.clone());
+    if names.iter().any(|name| name.is_empty()) {
         return out.refuse(&table.at, "it has neither a name nor a path", "give it a name");
     }
     let scenarios = among(&table.scenario, "scenario", scenarios, out);
-    Some(json!({ "name": name, "path": path, "values": values, "scenarios": scenarios }))
+    Some(json!({ "names": names, "path": path, "values": values, "scenarios": scenarios }))
 }
 
 /// The draws, each as changes of the scenario. Every key draws from its own generator, so that adding a key or a draw
@@ -775,26 +839,19 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
     if let (Some(_), Some(said)) = (of, &table.scenario) {
         out.problem(&said.at, "it stands in its scenario", "leave the key out");
     }
-    let axes = names.axes;
     let mut at = serde_json::Map::new();
+    let axis_names = names.axis_names();
     for (name, item) in table.at_points() {
-        let axis_names: Vec<&str> = axes.iter().filter_map(|axis| axis["name"].as_str()).collect();
-        // Axes of different scenarios may have one name.
-        let same: Vec<&Json> = axes.iter().filter(|axis| axis["name"] == name.as_str()).collect();
-        if same.is_empty() {
-            out.unknown_name(&item.at, "axis", name, &axis_names);
+        if !axis_names.contains(name) {
+            let known: Vec<&str> = axis_names.iter().map(String::as_str).collect();
+            out.unknown_name(&item.at, "axis", name, &known);
             continue;
         }
         let wanted: Vec<String> = match &item.value {
             Value::List(all) => all.iter().map(|one| literal(&one.value)).collect(),
             one => vec![literal(one)],
         };
-        let values: Vec<&str> = same
-            .iter()
-            .filter_map(|axis| axis["values"].as_array())
-            .flatten()
-            .filter_map(|one| one["label"].as_str())
-            .collect();
+        let values = names.labels(name);
         for value in wanted.iter().filter(|value| !values.contains(&value.as_str())) {
             out.unknown_name(&item.at, &format!("value of {name}"), value, &values);
         }
@@ -833,7 +890,11 @@ fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> 
     if kind == TableKind::Choice && table.measure.as_ref().is_none_or(|said| said.value.all.len() != 1) {
         out.problem(&table.at, "a choice is ordered by one measure", "write measure = \"delay\"");
     }
+    if kind != TableKind::Choice && table.but.is_some() {
+        out.problem(&table.at, "only a choice has `but`", "leave the key out");
+    }
     json!({
+        "but": table.but.as_ref().map_or_else(|| json!([]), |_| among(&table.but, "measure", names.measures, out)),
         "title": text(&table.title, "title", &table.at, "say what it shows", out),
         "kind": kind.word(),
         "measures": measures,

@@ -1,9 +1,9 @@
 """Formulas over the figures of a run.
 
-A formula has paths of summary.json, numbers, ``+ - * / ( )``, comparisons (which are 1 or 0) and functions. ``*`` in a
-path stands for any name: ``flows.*.loss_frac`` means that figure of all flows, not of their receivers. Such a path
-stands inside a function of several values, such as ``mean``. An operator needs a blank on both sides where it could be
-part of a name: ``a - b`` is a difference, ``a-b`` a name.
+A formula has paths of summary.json, numbers, ``+ - * / ( )``, comparisons (which are 1 or
+0) and functions. ``*`` in a path stands for any name: ``flows.*.loss_frac`` means that figure of all flows, not of
+their receivers. Such a path stands inside a function of several values, such as ``mean``. An operator needs a blank on
+both sides where it could be part of a name: ``a - b`` is a difference, ``a-b`` a name.
 
 Three functions look elsewhere than at the figures of the run itself:
 
@@ -18,6 +18,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from steadycast.errors import UserError, meant
@@ -233,10 +234,12 @@ class _Reader:
         self._sign(")")
         if name == "if":
             return self._chosen(given)
+        if name == "first":
+            return self._first(given)
         function = _FUNCTIONS.get(name)
         if function is None:
             raise self._wrong(
-                f"there is no function {name}; there are {', '.join([*_FUNCTIONS, 'if', 'in', 'seconds'])}"
+                f"there is no function {name}; there are {', '.join([*_FUNCTIONS, 'if', 'first', 'in', 'seconds'])}"
             )
         return lambda run: [_applied(function, [each for one in given for each in one(run)])]
 
@@ -245,6 +248,17 @@ class _Reader:
             raise self._wrong("if( ) has a condition and two values")
         condition, then, otherwise = map(self._single, given)
         return lambda run: then(run) if condition(run)[0] else otherwise(run)
+
+    def _first(self, given: list[_Values]) -> _Values:
+        values = [self._single(each) for each in given]
+
+        def value(run: Context) -> list[float]:
+            for each in values:
+                with suppress(UnknownError, ZeroDivisionError, OverflowError):
+                    return each(run)
+            raise UnknownError
+
+        return value
 
     def _elsewhere(self) -> _Values:
         _, name = self._next("text")

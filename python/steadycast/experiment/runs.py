@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from steadycast.core import core
 from steadycast.errors import UserError
 from steadycast.experiment.series import Decisions, Seconds
 from steadycast.experiment.spec import Point, Spec
-from steadycast.progress import Progress
+from steadycast.progress import Progress, Silent
 from steadycast.result import Run
 from steadycast.sweep import store
 from steadycast.sweep.plan import Base, Task, point_key, run_key
-from steadycast.sweep.work import Setup, failed
+from steadycast.sweep.work import Setup, failed, figures
 from steadycast.sweep.work import begin as begin_sweep
+
+EMULATED_AT_ONCE = 4
+"""The number of emulated runs at the same time: one of 4 Mb/s takes about a tenth of a processor."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,7 @@ class Job:
 
     scenario: str
     task: Task
+    emulated: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,12 +61,36 @@ def begin(shared: Shared) -> Callable[[Job], bytes]:
         return {each.text: each.value(run) for each in shared.series}
 
     def one(job: Job) -> bytes:
+        if job.emulated:
+            return _emulated(shared.bases[job.scenario], job.task, more)
         if job.scenario not in works:
             setup = Setup(shared.bases[job.scenario], pixels=False, more=more if shared.series else None)
             works[job.scenario] = begin_sweep(setup)
         return works[job.scenario](job.task)
 
     return one
+
+
+def _emulated(base: Base, task: Task, more: Callable[[Run], Mapping[str, float | None]]) -> bytes:
+    """Run a task in real time; one that is not trustworthy has no figures, and the reason as its error."""
+    from steadycast.emulate import emulate
+
+    row: dict[str, Any] = {"key": task.key, "seed": task.seed, "complete": False}
+    try:
+        with TemporaryDirectory(prefix="steadycast-") as folder:
+            place = Path(str(base.scenario))
+            if not place.exists():  # its text stands in the experiment
+                place = Path(folder) / place.name
+                place.write_text(base.text, encoding="utf-8")
+            run = emulate(place, set=list(task.sets), quality=False, progress=Silent()).run
+        if not run.summary["emulation"]["trustworthy"]:
+            raise RuntimeError(next(each for each in run.summary["warnings"] if each.startswith("not trust")))
+        found = json.loads(figures(run.summary)) | more(run)
+    except Exception as error:  # any failure, even of a user's controller, must not stop the experiment
+        row["error"] = f"{type(error).__name__}: {error}"
+    else:
+        row |= {"complete": bool(run.summary["complete"]), "error": None, "figures": found}
+    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
 
 def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Runs:
@@ -79,11 +110,13 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
     # A run that an older version of the file made lacks the statistics that a newer one asks for.
     known = {row["key"] for row in store.rows(place) if row["complete"] and needed <= row["figures"].keys()}
     todo = [job for job in dict.fromkeys(planned.values()) if job.task.key not in known]
-    # One run of each scenario shows which figures there are, before the others take their time.
-    lead = list({job.scenario: job for job in reversed(todo)}.values())
-    for batch in (lead, [job for job in todo if job not in lead]):
+    # One run of each scenario shows which figures there are, before the others take their time. Emulated runs are last,
+    # so that they have the processors for themselves.
+    lead = list({job.scenario: job for job in reversed(todo) if not job.emulated}.values())
+    rest = [job for job in todo if job not in lead]
+    for batch in (lead, [job for job in rest if not job.emulated], [job for job in rest if job.emulated]):
         if batch:
-            _work(spec, place, batch, jobs, progress)
+            _work(spec, place, batch, jobs or (EMULATED_AT_ONCE if batch[0].emulated else None), progress)
         figures, errors = _found(planned, place)
         _check(spec, figures)
     return Runs(figures, errors, len(todo))
@@ -124,8 +157,9 @@ def _planned(spec: Spec) -> tuple[dict[tuple[Point, int], Job], list[core.Scenar
         scenarios.append(loaded)
         key = point_key(loaded, base.folder, pixels=False)
         for seed in spec.seeds:
-            task = Task(run_key(key, seed), (*point.sets, f"seed={seed}"), seed)
-            planned[point, seed] = Job(point.scenario, task)
+            world = "-emulated" if point.emulated else ""
+            task = Task(run_key(key, seed) + world, (*point.sets, f"seed={seed}"), seed)
+            planned[point, seed] = Job(point.scenario, task, point.emulated)
     return planned, scenarios
 
 

@@ -106,7 +106,7 @@ def _outcome(each: Judgement) -> Html:
 def write_tables(done: Experiment) -> None:
     """Write results.csv (means), seeds.csv (each run) and bounds.csv, and the file that the experiment names."""
     spec = done.spec
-    axes = list(dict.fromkeys(axis.name for axis in spec.axes))
+    axes = list(dict.fromkeys(name for axis in spec.axes for name in axis.names))
     heads = ["scenario", *axes, *(["draw"] if spec.draws else []), "variant", "placebo"]
     means: list[list[object]] = [[*heads, *(f"{m.name}{end}" for m in spec.measures for end in ("", " ±"))]]
     seeds: list[list[object]] = [[*heads, "seed", *(measure.name for measure in spec.measures), "error"]]
@@ -202,7 +202,9 @@ def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
         axes.axhline(end, color=style.MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
     if figure.over is None:
         return drawing if _bars(done, figure, measure, axes, names) else None
-    path = [value.label for axis in done.spec.axes if axis.name == figure.over for value in axis.values]
+    path = list(
+        dict.fromkeys(label for point in done.points for name, label in point.values if name == figure.over)
+    )
     numbers = [number_of(value) for value in path]
     numeric = None not in numbers
     places = [float(x or 0) for x in numbers] if numeric else [float(n) for n in range(len(path))]

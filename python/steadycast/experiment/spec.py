@@ -132,6 +132,8 @@ class TableSpec:
     kind: str
     """points, bounds, counts or choice: what its rows are."""
     measures: tuple[str, ...]
+    but: tuple[str, ...]
+    """choice: the measures whose bounds do not count for a second list."""
     by: str
     """counts: the axis or the column of ``about`` whose values are the rows; empty: the scenarios."""
     spread: str
@@ -172,9 +174,10 @@ class Scenario:
 class Value:
     """A value of an axis."""
 
-    label: str
-    value: str
-    """What stands for the axis in ``${ }``."""
+    labels: tuple[str, ...]
+    """One for each name of the axis."""
+    values: tuple[str, ...]
+    """What stands for each name in ``${ }``."""
     sets: tuple[str, ...]
 
 
@@ -182,10 +185,20 @@ class Value:
 class Axis:
     """An axis: what is varied."""
 
-    name: str
+    names: tuple[str, ...]
+    """Several where several variables change together."""
     values: tuple[Value, ...]
     scenarios: tuple[str, ...]
     """The scenarios that have it."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Changes that are compared with others."""
+
+    sets: tuple[str, ...]
+    emulated: bool
+    """Whether it runs in real time, beside the kernel's TCP."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +222,7 @@ class Point:
     sets: tuple[str, ...]
     variables: tuple[tuple[str, str], ...] = ()
     placebo: bool = False
+    emulated: bool = False
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -236,7 +250,7 @@ class Spec:
     scenarios: Mapping[str, Scenario]
     draws: tuple[Draw, ...]
     axes: tuple[Axis, ...]
-    variants: Mapping[str, tuple[str, ...]]
+    variants: Mapping[str, Variant]
     placebo: tuple[tuple[str, ...], str] | None
     """The changes that take the event away, and what that leaves out."""
     measures: tuple[Measure, ...]
@@ -259,7 +273,9 @@ class Spec:
         with readable(path, "give an experiment file, with the right to read it"):
             text = path.read_text(encoding="utf-8")
         told: dict[str, Any] = json.loads(core.experiment(text, str(path)))
-        variants = {one["name"]: tuple(one["sets"]) for one in told["variants"]} or {ALONE: ()}
+        variants = {
+            one["name"]: Variant(tuple(one["sets"]), one["world"] == "emulated") for one in told["variants"]
+        } or {ALONE: Variant((), told["world"] == "emulated")}
         spec = cls(
             path.stem,
             str(source),
@@ -372,16 +388,19 @@ class Spec:
             for name, scenario in self.scenarios.items():
                 axes = self.axes_of(name)
                 for values in itertools.product(*(axis.values for axis in axes)):
-                    labels = tuple((axis.name, one.label) for axis, one in zip(axes, values, strict=True))
+                    names = [name for axis in axes for name in axis.names]
+                    labels = zip(names, (label for one in values for label in one.labels), strict=True)
+                    labelled = tuple(labels)
                     on_axes = tuple(change for one in values for change in one.sets)
-                    named = {axis.name: one.value for axis, one in zip(axes, values, strict=True)}
-                    for (number, draw), variant in itertools.product(draws, scenario.variants):
-                        changes = (*scenario.sets, *draw.sets, *on_axes, *self.variants[variant], *last)
+                    named = dict(zip(names, (each for one in values for each in one.values), strict=True))
+                    for (number, draw), who in itertools.product(draws, scenario.variants):
+                        variant = self.variants[who]
+                        changes = (*scenario.sets, *draw.sets, *on_axes, *variant.sets, *last)
                         place = f"{self.path}: {name}"
-                        variables = {**scenario.variables, **named, **draw.variables}
+                        variables = {**scenario.variables, **named, **draw.variables, "variant": who}
                         filled = tuple(fill(change, variables, place) for change in changes)
                         told = tuple(variables.items())
-                        yield Point(name, labels, number, variant, filled, told, placebo)
+                        yield Point(name, labelled, number, who, filled, told, placebo, variant.emulated)
 
 
 class NoVariableError(UserError):
@@ -440,12 +459,14 @@ def _scenario(told: Mapping[str, Any], origin: Path, variants: Mapping[str, obje
 
 
 def _axis(told: Mapping[str, Any]) -> Axis:
-    values = tuple(Value(one["label"], one["value"], tuple(one["sets"])) for one in told["values"])
-    return Axis(told["name"], values, tuple(told["scenarios"]))
+    values = tuple(
+        Value(tuple(one["labels"]), tuple(one["values"]), tuple(one["sets"])) for one in told["values"]
+    )
+    return Axis(tuple(told["names"]), values, tuple(told["scenarios"]))
 
 
 def _table(told: Mapping[str, Any], origin: Path) -> TableSpec:
-    lists = {key: tuple(told[key]) for key in ("measures", "scenarios", "variants")}
+    lists = {key: tuple(told[key]) for key in ("measures", "but", "scenarios", "variants")}
     write = origin.parent / told["write"] if told["write"] else None
     return TableSpec(**{**told, **lists, "write": write})
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from steadycast.core import commit
-from steadycast.experiment.spec import Measure, Point, TableSpec
+from steadycast.experiment.spec import Bound, Measure, Point, TableSpec
 from steadycast.experiment.verdict import HOLDS, Experiment
 from steadycast.files import write_text
 
@@ -132,9 +132,7 @@ def _points(done: Experiment, spec: TableSpec) -> Table:
     points = _chosen(done, spec)
     labels = Labels(done, points)
     measures = [done.spec.measure(name) for name in spec.measures]
-    judged = {
-        measure.name: any(bound.measure == measure.name for bound in done.spec.bounds) for measure in measures
-    }
+    judged = {measure.name: any(_bounds_of(done, measure, point) for point in points) for measure in measures}
     heads = [_heading(measure, spec.spread, judged=judged[measure.name]) for measure in measures]
     rows = (
         (
@@ -156,9 +154,9 @@ def _heading(measure: Measure, spread: str, *, judged: bool) -> Columns:
 def _cell(done: Experiment, measure: Measure, point: Point, spread: str, judged: bool) -> Cells:
     values = list(done.values(measure, point).values())
     known = [value for value in values if value is not None]
-    kept = done.kept(point, [measure.name])
-    misses = kept is not None and kept.mean is not True
-    mark = ({True: "yes", False: "no"}[misses] if kept else "",) if judged else ()
+    bounds = _bounds_of(done, measure, point)
+    misses = any(done.holds(bound, point) is not True for bound in bounds)
+    mark = ({True: "yes", False: "no"}[misses] if bounds else "",) if judged else ()
     parts = {"range": 3, "interval": 2, "none": 1}[spread]
     if len(known) < len(values):
         return Cells(f"[{NOTHING}]" if misses else NOTHING, ("",) * parts + mark)
@@ -174,6 +172,11 @@ def _cell(done: Experiment, measure: Measure, point: Point, spread: str, judged:
         half = "" if one is None or one["ci95"] is None else f"{one['ci95']:.{measure.digits}f}"
         return Cells(f"{shown} ± {half}" if half else shown, (mean, half, *mark))
     return Cells(shown, (mean, *mark))
+
+
+def _bounds_of(done: Experiment, measure: Measure, point: Point) -> list[Bound]:
+    """Return the bounds of a measure at a point."""
+    return [bound for bound in done.spec.bounds if bound.measure == measure.name and bound.judges(point)]
 
 
 def _bounds(done: Experiment, spec: TableSpec) -> Table:
@@ -244,7 +247,7 @@ def _groups(done: Experiment, spec: TableSpec) -> Mapping[tuple[str, str], list[
 
 
 def _choice(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per place: the variants that keep all its bounds with each seed, ordered by a measure."""
+    """Build a row per place: the variants that keep all its bounds, ordered by a measure."""
     [name] = spec.measures
     measure = done.spec.measure(name)
     points = _chosen(done, spec)
@@ -252,14 +255,21 @@ def _choice(done: Experiment, spec: TableSpec) -> Table:
     rows = []
     for _, group in itertools.groupby(points, key=lambda point: (point.scenario, point.values, point.draw)):
         same = list(group)
-        good = [
-            (one["mean"], point.variant)
-            for point in same
-            if (kept := done.kept(point)) is not None and kept.each and (one := done.spread(measure, point))
-        ]
-        named = ", ".join(f"{who} ({_number(measure, value)})" for value, who in sorted(good)) or "none"
-        rows.append((*labels.of(same[0]), _text(named)))
-    return Table((*labels.heads(), Columns("keep all bounds", ("keep all bounds",))), tuple(rows))
+        good = [point for point in same if done.keeps(point)]
+        lists = [good]
+        if spec.but:
+            lists.append([point for point in same if point not in good and done.keeps(point, spec.but)])
+        rows.append((*labels.of(same[0]), *(_text(_ordered(done, measure, each)) for each in lists)))
+    heads = ["keep all bounds", *([f"keep all but {' and '.join(spec.but)}"] if spec.but else [])]
+    return Table((*labels.heads(), *(Columns(head, (head,)) for head in heads)), tuple(rows))
+
+
+def _ordered(done: Experiment, measure: Measure, points: Sequence[Point]) -> str:
+    """Name the variants of points in the order of a measure; one whose measure is unknown comes last."""
+    found = [(done.spread(measure, point), point.variant) for point in points]
+    known = sorted((one["mean"], who) for one, who in found if one)
+    named = [f"{who} ({_number(measure, value)})" for value, who in known]
+    return ", ".join([*named, *(f"{who} (unknown)" for one, who in found if not one)]) or "none"
 
 
 def csv_text(rows: Sequence[Sequence[object]]) -> str:

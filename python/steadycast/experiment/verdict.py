@@ -92,7 +92,7 @@ class Experiment:
         values = point.values
         if name in self.spec.variants:
             return self._by_name.get((point.scenario, values, point.draw, name, point.placebo))
-        axes = {axis.name for axis in self.spec.axes_of(name)}
+        axes = {one for axis in self.spec.axes_of(name) for one in axis.names}
         values = tuple(one for one in values if one[0] in axes)
         return self._by_name.get((name, values, point.draw, point.variant, point.placebo))
 
@@ -139,12 +139,12 @@ class Experiment:
         )
 
     def _judged(self, bound: Bound, variant: str, placebo: bool) -> dict[Point, bool | None]:
-        measure = self.spec.measure(bound.measure)
         chosen = (p for p in self.points if p.placebo == placebo and p.variant == variant and bound.judges(p))
-        return {point: self._holds(bound, measure, point) for point in chosen}
+        return {point: self.holds(bound, point) for point in chosen}
 
-    def _holds(self, bound: Bound, measure: Measure, point: Point) -> bool | None:
-        values = self.values(measure, point)
+    def holds(self, bound: Bound, point: Point) -> bool | None:
+        """Return whether a point keeps a bound; None where a value is unknown."""
+        values = self.values(self.spec.measure(bound.measure), point)
         known = [value for value in values.values() if value is not None]
         if len(known) < len(values):
             return None
@@ -159,6 +159,18 @@ class Experiment:
                 return all(within(end, bound.min, bound.max) for end in ends)
             case _:
                 return within(sum(known) / len(known), bound.min, bound.max)
+
+    def keeps(self, point: Point, but: Sequence[str] = ()) -> bool | None:
+        """Return whether a point keeps all its bounds, each over what it says; None where it has none.
+
+        Args:
+            point: the point.
+            but: the measures whose bounds do not count.
+
+        """
+        bounds = [each for each in self.spec.bounds if each.judges(point) and each.measure not in but]
+        found = [self.holds(each, point) is True for each in bounds]
+        return all(found) if found else None
 
     def kept(self, point: Point, measures: Sequence[str] | None = None) -> Kept | None:
         """Return what became of all bounds of a point together; None where there is none.
