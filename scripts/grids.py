@@ -53,7 +53,7 @@ def least(line: Line, column: str, own: str, other: str) -> Iterator[Cell]:
     """Return what the side that is worse off has."""
     if line[own]:
         shares = [float(line[key]) / 100 for key in (own, other) if line[key]]
-        yield told(line["controller"], column, min(1.0, *shares))
+        yield told(line["variant"], column, min(1.0, *shares))
 
 
 def told(name: str, situation: str, value: float) -> Cell:
@@ -63,13 +63,13 @@ def told(name: str, situation: str, value: float) -> Cell:
 
 def situation(line: Line) -> Iterator[Cell]:
     """Return the cell of a row of docs/data/situations.csv."""
-    return least(line, line["situation"], "share, %", "least share of a TCP, %")
+    return least(line, line["scenario"], "share, %", "least share of a TCP, %")
 
 
 def beside_cubic(line: Line) -> Iterator[Cell]:
     """Return the cell of a row of docs/data/field.csv, beside CUBIC and alone."""
-    if line["situation"] in ("alone", "beside CUBIC"):
-        where = f"{line['situation']}, {line['network']}"
+    if line["scenario"] in ("alone", "beside CUBIC"):
+        where = f"{line['scenario']}, {line['network']}"
         yield from least(line, where, "share, %", "share of the other, %")
 
 

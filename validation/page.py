@@ -60,7 +60,7 @@ def options(
     """Return a command's options: `--write` where it has tables, `--seeds` where it has a number of them.
 
     Args:
-        module: as `validation.field`.
+        module: as `validation.cases`.
         about: the module's docstring, of which the first line is shown.
         tables: names of the files below docs/data that `--write` writes.
         seeds: how many there are without `--seeds`.

@@ -1,11 +1,10 @@
-"""The tables of the field and of the test cases, and what becomes of any table."""
+"""The tables of the test cases, and what becomes of any table."""
 
 from __future__ import annotations
 
 import csv
 import re
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,66 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from steadycast.cases import run_cases
 
-from validation import cases, field, page
-from validation.field import Seen
-
-
-def test_each_neighbour_meets_the_video_at_each_queue(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    short = [
-        replace(
-            group, networks={"FQ-CoDel": group.networks["FQ-CoDel"]}, sets={**group.sets, "duration": "15s"}
-        )
-        for group in field.GROUPS
-    ]
-    monkeypatch.setattr(field, "GROUPS", tuple(short))
-    lte = replace(
-        field.LTE_GROUP,
-        networks={"CoDel": field.LTE_GROUP.networks["CoDel"]},
-        sets={**field.LTE_GROUP.sets, "duration": "15s"},
-    )
-    monkeypatch.setattr(field, "LTE_GROUP", lte)
-    found = field.measure(["gcc"], 1, tmp_path)
-    assert len(found) == 6
-    for (group, network, name), runs in found.items():
-        assert name == "gcc"
-        assert len(runs) == 1
-        alone = group in ("alone", "on the LTE trace")
-        assert (runs[0].other is None) == alone, (group, network)
-        assert 0.05 < runs[0].share < 1.6
-        assert 0.5 < runs[0].whole <= 1.0
-    rows = field.table(found, ["gcc"]).rows
-    assert [row[2] for row in rows] == ["`gcc`"] * 6
-
-
-def seen(share: float, other: float | None, whole: float = 1.0, delay: float = 50.0) -> Seen:
-    return Seen(share, other, delay, 0.0, whole)
-
-
-def test_the_choice_names_those_that_keep_all_bounds_in_every_run_by_their_delay() -> None:
-    key = ("beside CUBIC", "CoDel")
-    found = {
-        (*key, "gcc"): [seen(0.9, 0.9, delay=40.0), seen(0.9, 0.9, delay=60.0)],
-        (*key, "nada"): [seen(0.9, 0.9, delay=30.0), seen(0.8, 0.8, delay=30.0)],
-        (*key, "scream"): [seen(0.9, 0.9), seen(0.79, 1.2)],
-        (*key, "tfrc"): [seen(0.9, 0.9, whole=0.94)],
-        (*key, "fixed"): [seen(1.0, 1.0)],
-    }
-    rows = field.choice(found, ["fixed", "gcc", "nada", "scream", "tfrc"]).rows
-    [row] = [row for row in rows if row[0] == "beside CUBIC, CoDel"]
-    assert row[1:] == ("`nada` (30 ms), `gcc` (50 ms)", "`tfrc` (50 ms)")
+from validation import cases, page
 
 
 def test_a_spread_is_told_where_runs_differ() -> None:
     assert page.spread([10.0, 10.2]) == "10"
     assert page.spread([8.0, 12.0]) == "10 (8…12)"
-
-
-def test_where_the_link_loses_the_two_are_compared_with_each_other() -> None:
-    found = {("beside CUBIC", field.CHANCE, "gcc"): [seen(0.5, 0.6)]}
-    row = next(row for row in field.choice(found, ["gcc"]).rows if "CUBIC, 2 % loss" in row[0])
-    assert "`gcc`" in row[1]
 
 
 def test_pages_get_their_tables_between_the_marks(tmp_path: Path) -> None:
