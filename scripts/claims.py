@@ -41,12 +41,40 @@ TESTS = (["test", "--release", "--locked"], ["test", "--release", "--locked", "-
 
 
 def integration(folder: Path, environment: dict[str, str], checks: Sequence[list[str]]) -> bool:
-    """Check an integration by cargo; say whether that failed. Without the headers that it needs it is left out."""
+    """Check an integration; say whether that failed. Without the headers or tools that it needs it is left out."""
+    if (folder / "go.mod").exists():
+        return in_go(folder, environment)
     if folder.name == "gstreamer" and not has_headers("gstreamer-1.0"):
         print("claims: integrations/gstreamer is left out (apt-get install libgstreamer1.0-dev)", flush=True)
         return False
     return any(
         subprocess.run(["cargo", *check], cwd=folder, check=False, env=environment).returncode
+        for check in checks
+    )
+
+
+def in_go(folder: Path, environment: dict[str, str]) -> bool:
+    """Check an integration in Go against the C library, which is compiled and installed into a folder for it."""
+    if shutil.which("go") is None or shutil.which("pkg-config") is None:
+        print(f"claims: {folder.name} is left out (apt-get install golang-go pkg-config)", flush=True)
+        return False
+    prefix = ROOT / "target" / "installed"
+    command = ["cargo", "build", "-q", "-p", "steadycast-capi", "--release", "--locked"]
+    if subprocess.run(command, cwd=ROOT, check=False, env=environment).returncode:
+        return True
+    library = "libsteadycast.dylib" if sys.platform == "darwin" else "libsteadycast.so"
+    for source, place in (
+        (ROOT / "crates/capi/include/steadycast.h", "include"),
+        (ROOT / "crates/capi/steadycast.pc", "lib/pkgconfig"),
+        (ROOT / "target/release" / library, "lib"),
+    ):
+        (prefix / place).mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, prefix / place)
+    found = {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig"), "LD_LIBRARY_PATH": str(prefix / "lib")}
+    checks = (["vet", "./..."], ["test", "./..."])
+    environment = {**environment, **found}
+    return any(
+        subprocess.run(["go", *check], cwd=folder, check=False, env=environment).returncode
         for check in checks
     )
 

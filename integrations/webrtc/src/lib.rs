@@ -5,7 +5,7 @@
 //! use steadycast_remote::{Bounds, ParamError, Rate};
 //! use steadycast_webrtc::Steadycast;
 //!
-//! let estimator = Steadycast::new("tfrc", &[], &Bounds::new(Rate::kbps(100), Rate::mbps(4)))?;
+//! let estimator = Steadycast::new("steady", &[], &Bounds::new(Rate::kbps(100), Rate::mbps(4)))?;
 //! let chain = Registry::new()
 //!     .with(Slot::CongestionControl, CongestionControlBuilder::new(estimator).build())
 //!     .with(Slot::TwccSender, TwccSenderBuilder::new().build())
