@@ -722,7 +722,7 @@ def others_rate(run: Observed) -> float:
 
 def transfer_time(run: Observed, share: float) -> float | None:
     """Seconds that a share of the transfers beside the video does not exceed, of those that ended."""
-    # Transfers start at whole seconds: with the step in which their first packet came.
+    # Transfers start at whole seconds, in the step in which their first packet arrived.
     known = [
         float(f.content["completed_s"]) - next(k for k, x in enumerate(f.rates) if x > 0)
         for f in _others(run)

@@ -2,7 +2,7 @@
 
 With a number N as its argument it answers each packet with N such reports, each under another name.
 
-It learns the sender from the media that it hears, and sends what a member would: RR, SDES and the controller's APP.
+It learns the sender's address from the media, and sends a member's packets: RR, SDES and the controller's APP.
 """
 
 from __future__ import annotations

@@ -553,7 +553,7 @@ def test_a_frame_that_falls_apart_changes_no_other_ones_time(
     codec: str, ending: str, streams: Path, tmp_path: Path
 ) -> None:
     frames = cut(streams / codec, codec, TICKS)
-    # To FFmpeg's reader of the raw stream the fourth one is two.
+    # FFmpeg's reader of the raw stream splits the fourth frame into two.
     both = [*frames[:3], (frames[3][0], frames[3][1] + frames[4][1]), *frames[5:]]
     out = tmp_path / f"film{ending}"
     receive.contain(streams / codec, out, str(receive.container_of(out, codec)), codec, both, b"")

@@ -346,7 +346,7 @@ def test_a_scenario_that_is_not_there_is_told(say: Say) -> None:
 def test_a_full_disk_is_exit_code_4_and_keeps_what_is_finished(
     seeds: int, room: int, small: Path, tmp_path: Path, say: Say
 ) -> None:
-    # A limit on the size of files stands for a full disk: of many runs while they are kept, of two in their table.
+    # A limit on the size of files stands for a full disk: many runs fail while they are stored, two in their table.
     words = ("sweep", small, "--seeds", f"1-{seeds}", "--jobs", "1", "-o", "full")
     done = ran(command(*words), cwd=tmp_path, **no_room(room))
     assert (done.returncode, "the same command goes on" in done.stderr) == (4, True), done.stderr

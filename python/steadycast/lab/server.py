@@ -478,7 +478,7 @@ async def _serve(lab: Lab, listener: socket.socket, stack: ExitStack, ready: Cal
 
 
 async def _warm(lab: Lab) -> None:
-    """Have each process load what the first scenario needs, the second one when the first has encoded it."""
+    """Load the first scenario in each process; the second process waits until the first has encoded the media."""
     pool = lab.pool
     assert pool is not None
     place = pool.place("", film=False)

@@ -569,7 +569,7 @@ function paintStrip({ canvas, strip }) {
   const g = canvas.getContext('2d');
   const fates = Object.values(state.about.fates);
   const each = Math.max(1.2, width / Math.max(1, strip.t.length));
-  for (const bad of [false, true]) { // what went wrong is drawn last, so that nothing hides it
+  for (const bad of [false, true]) { // failures are drawn last, on top
     strip.t.forEach((t, n) => {
       const fate = strip.fate[n];
       if (fate > 0 !== bad) return;
