@@ -73,18 +73,21 @@ def sentence(call: Json) -> str:
 
 def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
     path, bins = call["path"], call["bins"]
-    if shared := path["shared"]:
-        share = f"{say.rate(shared['own_bps'])} of about {say.rate(shared['capacity_bps'])}"
-        return f"others filled the queue, or the link changes all the time: it was left {share}"
-    after, before = (
-        _capacity(part) for part in (bins[first:last], bins[max(first - (last - first), 0) : first])
-    )
+    is_own = path["drift_ppm"] is not None and path["verdict"] not in ("shared", "unseen")
+    if is_own or path.get("beside"):
+        after = _capacity(_slowest(bins[first:last]))
+        before = _capacity(bins[max(first - (last - first), 0) : first])
+    else:
+        after = before = None
     if after and before and after < FELL * before:
         return f"the link fell from {say.rate(before)} to {say.rate(after)}"
     if delay < SLOW_MS and lost >= LOSSY:
         return "packets were lost though no queue stood"
-    if path["drift_ppm"] is None:
+    if path["drift_ppm"] is None and not path.get("beside"):
         return "the delay grew or fell all the time: others filled the queue, or the two clocks drift apart"
+    if shared := path["shared"]:
+        share = f"{say.rate(shared['own_bps'])} of about {say.rate(shared['capacity_bps'])}"
+        return f"others filled the queue, or the link changes all the time: it was left {share}"
     if path["verdict"] == "shared":
         return "others filled the queue, or the link or the delays behind it change all the time"
     sent = middle(each["sent_bps"] for each in bins[first:last])
@@ -97,6 +100,12 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
 def _capacity(bins: Sequence[Json]) -> float | None:
     found: float | None = middle(each["capacity_bps"]["rate"] for each in bins if each["capacity_bps"])
     return found
+
+
+def _slowest(bins: Sequence[Json]) -> list[Json]:
+    """Return the half of the bins with the longest delays: a link that fell in these seconds was slow in them."""
+    known = [each for each in bins if each["capacity_bps"] and each["delay_ms"] is not None]
+    return sorted(known, key=lambda each: float(each["delay_ms"]))[len(known) // 2 :]
 
 
 def _less(call: Json, first: int, last: int) -> str:

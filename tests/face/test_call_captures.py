@@ -492,6 +492,10 @@ def is_right(read: dict[str, Any], way: Way) -> None:
     elif way.trouble == "missing" and way.reports in ("sealed", "absent"):
         assert "missed look the same" in notes
         assert found == pytest.approx(lost + 0.05, abs=0.015)
+    elif way.trouble == "missing" and way.reports == "sums" and found is None:
+        assert "capture itself missed" in notes, (
+            "sound has no reports, and the video's show what the capture is worth"
+        )
     elif way.trouble in ("missing", "dropped") and way.reports == "sums":
         assert lost - 0.005 <= found <= lost + 0.02, "sound has no reports"
     else:
@@ -648,6 +652,34 @@ def test_a_capture_that_paused_is_no_loss_and_an_outage_is_one(tmp_path: Path, k
     else:
         lost = truth(way)[0] + missing / len(simulated())
         assert read["seen"]["lost_frac"] == pytest.approx(lost, abs=0.002)
+
+
+@pytest.mark.parametrize("apart", [0.0, -0.3, 1.5, 7.0, -100.0])
+@pytest.mark.parametrize("order", ["merged", "one behind the other"])
+def test_both_ends_captures_in_one_file_are_refused(tmp_path: Path, apart: float, order: str) -> None:
+    there = records(Way(side="sender"))
+    here = [(at + apart, frame) for at, frame in records(Way())]
+    both = sorted(there + here) if order == "merged" else there + here
+    with pytest.raises(UserError, match="holds two captures of the call") as told:
+        call.read(written(tmp_path, Way(), both), controllers=[])
+    assert "--other-end" in told.value.remedy
+
+
+@pytest.mark.parametrize("at", [0.5, 24.5])
+@pytest.mark.parametrize("step", [-4.0, 5.0, 600.0])
+def test_a_clock_that_is_set_near_an_end_of_the_capture_is_set_right(
+    tmp_path: Path, step: float, at: float
+) -> None:
+    changed = [(when + step * (when > at), frame) for when, frame in records(Way())]
+    is_right(call.read(written(tmp_path, Way(), changed), controllers=[]), Way())
+
+
+def test_the_sound_alone_does_not_say_who_filled_the_queue(tmp_path: Path) -> None:
+    source = SOUND.to_bytes(4)
+    sound = [one for one in records(Way(reports="absent")) if source in one[1][42:60]]
+    read = call.read(written(tmp_path, Way(), sound), side="receiver", controllers=[])
+    assert read["path"]["refusals"]
+    assert "nothing shows whether its own" in call_diagnosis.sentence(read)
 
 
 REASONS: dict[str, tuple[Callable[[bytes], bytes], str]] = {

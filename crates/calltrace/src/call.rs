@@ -361,14 +361,13 @@ impl Direction {
     fn fates(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>, by_reports: bool) -> Vec<(Arrival, Fate)> {
         let by_receiver_reports = self.by_receiver_reports(arrivals, restarted);
         let is_untimed = |packet: &PacketRecord| self.unread.untimed.contains(&(packet.ssrc, packet.seq));
-        let unread = if by_reports {
-            BTreeSet::new()
-        } else {
-            self.may_be_unread(|i| {
-                let is_known = arrivals.reported[i].is_some() || by_receiver_reports.contains_key(&i);
-                !is_known && !is_untimed(&self.packets[i])
-            })
+        let is_known = |(i, packet): (usize, &PacketRecord)| match (arrivals.reported[i], by_receiver_reports.get(&i)) {
+            (Some(reported), _) => Some(reported != Reported::Missing),
+            (None, Some(fate)) => Some(matches!(fate, Fate::Arrived(_))),
+            (None, None) => is_untimed(packet).then_some(true),
         };
+        let known: Vec<Option<bool>> = self.packets.iter().enumerate().map(is_known).collect();
+        let unread = if by_reports { Some(BTreeSet::new()) } else { self.may_be_unread(&known) };
         let fate = |(i, packet): (usize, &PacketRecord)| match (by_reports, packet.is_recorded, arrivals.reported[i]) {
             (false, true, _) => {
                 let at = PeerTime::from_nanos(packet.seen.as_nanos() as i64);
@@ -389,7 +388,10 @@ impl Direction {
                 // Where packets leave, a gap is the record's own.
                 None if by_reports => (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded)),
                 None if is_untimed(packet) => (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record)),
-                None if unread.contains(&i) => {
+                None if unread.is_none() => {
+                    (Arrival::Unknown(Unknown::LostOrDropped), Fate::Unknown(Unknown::LostOrDropped))
+                }
+                None if unread.as_ref().is_some_and(|unread| unread.contains(&i)) => {
                     (Arrival::Unknown(Unknown::LostOrUnread), Fate::Unknown(Unknown::LostOrUnread))
                 }
                 None => (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Gap)),
@@ -652,7 +654,10 @@ impl Direction {
                 (None, None) if !is_within => {
                     (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded))
                 }
-                (None, None) if other.unread.unplaced > 0 || !other.unread.times.is_empty() || is_blind(near) => {
+                (None, None) if other.unread.unplaced > 0 => {
+                    (Arrival::Unknown(Unknown::LostOrDropped), Fate::Unknown(Unknown::LostOrDropped))
+                }
+                (None, None) if !other.unread.times.is_empty() || is_blind(near) => {
                     (Arrival::Unknown(Unknown::LostOrUnread), Fate::Unknown(Unknown::LostOrUnread))
                 }
                 (None, None) => (Arrival::Unknown(Unknown::Lost), Fate::Lost(Evidence::Gap)),
@@ -720,7 +725,7 @@ fn note_missed(all: &[(PacketRecord, Flight)], notes: &mut Vec<String>) {
         ));
     }
     let count = |why: Unknown| all.iter().filter(|(_, flight)| flight.fate == Fate::Unknown(why)).count();
-    let unread = count(Unknown::LostOrUnread);
+    let unread = count(Unknown::LostOrUnread) + count(Unknown::LostOrDropped);
     if unread > 0 {
         let packets = counted(unread as u64, "packet");
         notes.push(format!(

@@ -72,7 +72,7 @@ pub(crate) fn steps(points: &[(i64, i64)]) -> Vec<Step> {
         // Jumps that come soon behind a step, and return to its level, are late packets.
         let end = jumps[i + 1..].iter().copied().find(|&next| lasts(&points[k..next])).unwrap_or(points.len());
         let after = &after[..end - k];
-        if !lasts(before) || !lasts(after) {
+        if !(lasts(before) || is_level(before, jump)) || !(lasts(after) || is_level(after, jump)) {
             continue;
         }
         // The least queues of the two parts may differ.
@@ -87,6 +87,17 @@ pub(crate) fn steps(points: &[(i64, i64)]) -> Vec<Step> {
         begin = k;
     }
     found
+}
+
+/// Whether delays stay where they are beside a step of more than a second: those of a stall fall as its queue drains.
+fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
+    const LEAST_JUMP_NS: i64 = 1_000_000_000;
+    const LEAST_NS: i64 = 300_000_000;
+    const LEAST_PACKETS: usize = 10;
+    let delays = part.iter().map(|point| point.1);
+    let range = delays.clone().max().zip(delays.min()).map_or(0, |(most, least)| most - least);
+    let passed = part.last().zip(part.first()).map_or(0, |(last, first)| last.0 - first.0);
+    jump.abs() >= LEAST_JUMP_NS && part.len() >= LEAST_PACKETS && range <= jump.abs() / 4 && passed >= LEAST_NS
 }
 
 /// Returns how much of a step is left behind `place`, where another clock showed that there is one: the least delays of

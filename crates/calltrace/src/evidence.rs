@@ -92,4 +92,6 @@ pub enum Unknown {
     Contradictory,
     /// The packet was lost, or the record lacks it for another reason: a part of it can't be read or was not made.
     LostOrUnread,
+    /// As [`Unknown::LostOrUnread`], where nothing shows which packets the record lacks: it may be any.
+    LostOrDropped,
 }

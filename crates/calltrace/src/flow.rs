@@ -18,6 +18,8 @@ const LONGEST_STEP: i16 = 64;
 /// not sent again.
 const COPY_WITHIN: Span = Span::secs(2);
 const COPY_WITHIN_BARE: Span = Span::millis(5);
+/// Two interfaces of one host, or a mirror port, have a packet at times that differ by nearly the same for all.
+const LONGEST_COPY_SPREAD_NS: i64 = 10_000_000;
 /// A queue changes by less than this between two packets; a larger difference of two clocks is a step of one of them.
 const LONGEST_QUEUE_CHANGE_NS: i64 = 2_000_000_000;
 
@@ -69,6 +71,7 @@ pub(crate) fn flows(
     let mut flows = merged(rtp_of(packets));
     let mut all = Vec::new();
     for mut flow in flows.drain(..) {
+        flow.check_captures()?;
         flow.drop_copies();
         flow.packets.sort_by_key(|one| one.place);
         let elements = flow.packets.iter().map(|one| (one.record.seen, one.record.ssrc, &one.elements));
@@ -186,6 +189,38 @@ impl Flow {
                 format!("{} that stand twice in the capture are used once", counted(self.copies as u64, "packet"))
             });
         }
+    }
+
+    /// Checks that packets which stand twice do so at one distance.
+    ///
+    /// # Errors
+    /// Most stand twice, and the time between is that of a queue or of two clocks: the file holds two captures.
+    fn check_captures(&self) -> Result<(), Problem> {
+        let mut first: BTreeMap<(u32, u16, u32), (i64, &Elements)> = BTreeMap::new();
+        let mut apart: Vec<i64> = Vec::new();
+        for one in &self.packets {
+            let at = one.record.seen.as_nanos() as i64;
+            let key = (one.record.ssrc, one.record.seq, one.record.timestamp);
+            match first.get(&key) {
+                Some((before, elements)) if **elements == one.elements => apart.push((at - before).abs()),
+                Some(_) => {}
+                None => drop(first.insert(key, (at, &one.elements))),
+            }
+        }
+        apart.sort_unstable();
+        let at = |percent: usize| apart.get(apart.len() * percent / 100).copied().unwrap_or(0);
+        let varies = at(95) - at(5) > LONGEST_COPY_SPREAD_NS || at(50) > COPY_WITHIN.as_nanos() as i64;
+        if apart.len() * 2 > first.len() && varies {
+            let what = format!(
+                "{} of its {} stand twice, {:.0} to {:.0} ms apart: it holds two captures of the call",
+                apart.len(),
+                counted(first.len() as u64, "packet"),
+                at(5) as f64 * 1e-6,
+                at(95) as f64 * 1e-6
+            );
+            return Err(Problem::at(0, what, "give one of them, or the sender's and the receiver's by --other-end"));
+        }
+        Ok(())
     }
 
     /// Keeps one record of each packet that stands twice: a capture at several interfaces, or of a mirror port.

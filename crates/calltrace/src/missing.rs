@@ -13,6 +13,9 @@ const NEAR_GAP: Span = Span::millis(100);
 /// If fewer than one in so many missing packets can be due to the capture, the others' share of losses is right to 2 %.
 const NEGLIGIBLE: u64 = 50;
 
+/// Fewer missing packets that arrived by the reports show nothing of others.
+const LEAST_REPORTED: usize = 20;
+
 /// A packet that is not in the record, and the transport-wide numbers of its stream's packets around it.
 type Missing = (PacketRecord, Option<(i64, i64)>);
 
@@ -137,13 +140,19 @@ impl Direction {
         fates
     }
 
-    /// Which missing packets the record may have missed itself, of those that `is_open` says nothing else is known of:
-    /// a record beside them was not read, the capture dropped packets, or nothing at all was recorded then.
-    pub(crate) fn may_be_unread(&self, is_open: impl Fn(usize) -> bool) -> BTreeSet<usize> {
-        let open: Vec<usize> =
-            (0..self.packets.len()).filter(|&i| !self.packets[i].is_recorded && is_open(i)).collect();
-        if self.unread.unplaced * NEGLIGIBLE > open.len() as u64 {
-            return open.into_iter().collect();
+    /// Which missing packets the record may have missed itself, of those whose arrival `fates` leaves open: a record
+    /// beside them was not read, or nothing at all was recorded then.
+    ///
+    /// `None` if it may be all: the capture dropped packets at unknown times, or the reports show that most of what is
+    /// missing elsewhere arrived.
+    pub(crate) fn may_be_unread(&self, fates: &[Option<bool>]) -> Option<BTreeSet<usize>> {
+        let missing = || (0..self.packets.len()).filter(|&i| !self.packets[i].is_recorded);
+        let open: Vec<usize> = missing().filter(|i| fates[*i].is_none()).collect();
+        let is_untimed = |i: usize| self.unread.untimed.contains(&(self.packets[i].ssrc, self.packets[i].seq));
+        let reported = |arrived: bool| missing().filter(|i| fates[*i] == Some(arrived) && !is_untimed(*i)).count();
+        if self.unread.unplaced * NEGLIGIBLE > open.len() as u64 || reported(true) > reported(false).max(LEAST_REPORTED)
+        {
+            return None;
         }
         let bounds = self.gap_bounds();
         let mut unread: BTreeMap<Time, u32> = BTreeMap::new();
@@ -151,7 +160,7 @@ impl Direction {
             *unread.entry(*at).or_default() += 1;
         }
         let mut found = BTreeSet::new();
-        for i in open {
+        for &i in &open {
             let seen = self.packets[i].seen;
             let after = self.unread.silences.partition_point(|silence| silence.1 <= seen);
             let is_silent = self.unread.silences.get(after).is_some_and(|silence| silence.0 < seen);
@@ -167,7 +176,7 @@ impl Direction {
                 }
             }
         }
-        found
+        Some(found)
     }
 
     /// For each missing packet the times of the recorded packets around it.

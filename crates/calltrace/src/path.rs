@@ -138,6 +138,8 @@ enum Exit {
     Unknown,
     /// As [`Exit::Unknown`]; packets that arrived are known, so that the others are more often lost than these.
     LostOrUnread,
+    /// As [`Exit::LostOrUnread`], where any packet may be one of these.
+    LostOrDropped,
 }
 
 /// A packet with its times in seconds; the delay is above that of an empty queue.
@@ -158,7 +160,7 @@ impl Point {
 
     /// Whether it may have stood in the queue at an unknown time.
     fn is_unknown(&self) -> bool {
-        matches!(self.exit, Exit::Untimed | Exit::Unknown | Exit::LostOrUnread)
+        matches!(self.exit, Exit::Untimed | Exit::Unknown | Exit::LostOrUnread | Exit::LostOrDropped)
     }
 
     fn arrives_earlier(&mut self, by: f64) {
@@ -307,6 +309,7 @@ fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, V
                 (Fate::Lost(_), _) => Exit::Lost,
                 (Fate::Arrived(_), _) => Exit::Untimed,
                 (Fate::Unknown(Unknown::LostOrUnread), _) => Exit::LostOrUnread,
+                (Fate::Unknown(Unknown::LostOrDropped), _) => Exit::LostOrDropped,
                 (Fate::Unknown(_), _) => Exit::Unknown,
             };
             let left = packet.departure.near().since(begin).as_secs_f64();
@@ -581,8 +584,8 @@ struct Sums {
 
 /// What was sent, lost and delayed in each bin, and the rates that went through without waiting.
 ///
-/// Losses are unknown in bins with packets that may be unread, and in all where more than half have such packets: in
-/// the others, too, fewer are known to be lost than were.
+/// Losses are unknown in bins with packets that may be unread, and in all where more than half have such packets or any
+/// packet may be one: in the others, too, fewer are known to be lost than were.
 fn fill(bins: &mut [Bin], points: &[Point]) {
     let mut sums = vec![Sums::default(); bins.len()];
     let mut lost_in = vec![0; bins.len()];
@@ -591,7 +594,7 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
         let sum = &mut sums[of(point.left)];
         sum.sent += point.size;
         match point.exit {
-            Exit::LostOrUnread => sum.unread += 1,
+            Exit::LostOrUnread | Exit::LostOrDropped => sum.unread += 1,
             Exit::Unknown => {}
             exit => {
                 bins[of(point.left)].packets += 1;
@@ -608,7 +611,8 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
         }
     }
     let count = |of: fn(&Sums) -> bool| sums.iter().filter(|sum| of(sum)).count();
-    let all_unknown = count(|sum| sum.unread > 0) * 2 > count(|sum| sum.sent > 0.0);
+    let all_unknown = points.iter().any(|point| point.exit == Exit::LostOrDropped)
+        || count(|sum| sum.unread > 0) * 2 > count(|sum| sum.sent > 0.0);
     for ((bin, sum), lost) in bins.iter_mut().zip(sums).zip(lost_in) {
         bin.sent = Rate::from_bps_f64(sum.sent * 8.0 / BIN_S);
         let share = if sum.known > 0.0 { sum.arrived / sum.known } else { 0.0 };
