@@ -76,7 +76,7 @@ class _Shared:
 
 
 class _Keys:
-    """A table whose keys are looked up, and of which no other may be there."""
+    """A table with a fixed set of valid keys; others are an error."""
 
     def __init__(self, path: Path, place: str, table: Table, *known: str) -> None:
         self.path, self.place, self.table = path, place, table
@@ -201,7 +201,7 @@ def statement(path: Path, table: Table) -> Statement:
 
 
 def another(path: Path, table: Table) -> Another:
-    """Read another number that a statement's words allow."""
+    """Read an alternative quantity that a statement's words also allow."""
     key = _Keys(path, f"reading {table.get('name', '')}", table, "name", "says", "take", "of", "over")
     return Another(key("name"), key("says"), _take(key))
 

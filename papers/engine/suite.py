@@ -78,9 +78,9 @@ class Part:
 
 
 def asks_little(experiment: Experiment, base: Sequence[Seen], variants: Sequence[str] = ()) -> str:
-    """Say whose rate the encoder limits, not the network, for most of the time; empty if there is none.
+    """Name the flows whose rate is limited by the encoder for most of the time; empty if there are none.
 
-    Of the variants that are named; of all without a name.
+    Only the given variants are examined, or all of them if none is given.
     """
     shares = {
         v.title: [

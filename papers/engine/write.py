@@ -274,7 +274,7 @@ def everything(result: Result) -> tuple[list[str], Rows]:
 
 
 def families(rows: Iterable[tuple[str, Verdict]]) -> tuple[list[str], Rows]:
-    """Return headings and rows of the verdicts, a paper a row; of each statement its family and its verdict."""
+    """Return headings and rows that count the verdicts, a row per paper, from pairs of family and verdict."""
     from papers.engine.registry import FAMILIES
 
     verdicts = [v for v in Verdict if v is not Verdict.REPORTED]

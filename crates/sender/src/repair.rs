@@ -37,7 +37,7 @@ pub struct RepairBudget {
 }
 
 impl RepairBudget {
-    /// Takes `size` out of the bucket, which fills at [`REPAIR_SHARE`] of `target` and holds at least two packets of
+    /// Takes `size` out of the bucket, which fills at `REPAIR_SHARE` of `target` and holds at least two packets of
     /// `packet` bytes. Returns false if it holds less than `size`.
     pub fn take(&mut self, now: Time, target: Rate, packet: Bytes, size: Bytes) -> bool {
         let most = target.scale(REPAIR_SHARE).over(BUDGET_WINDOW).max(packet + packet).as_f64();

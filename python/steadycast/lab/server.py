@@ -462,7 +462,7 @@ def serve(
 def _ready(address: str, opens: bool, told: Callable[[str], None]) -> None:
     told(address)
     if opens:
-        # In a thread: a browser in the terminal would hold the server up.
+        # In a thread, because a browser in the terminal would block the server.
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 

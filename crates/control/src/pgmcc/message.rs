@@ -63,11 +63,11 @@ impl SenderNotice {
 /// The purpose of a report, which is its APP subtype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To report a missing packet, or to answer the sender's request.
+    /// Reports a missing packet, or answers the sender's request.
     Report = 1,
-    /// To acknowledge a packet, as the acker.
+    /// Acknowledges a packet; sent by the acker.
     Ack = 2,
-    /// To leave the session.
+    /// Leaves the session.
     Leave = 3,
 }
 

@@ -576,8 +576,8 @@ impl Signals {
         self.min_queueing_delay(span, |packet| packet.delay)
     }
 
-    /// Returns the same by another delay of a packet. [`ArrivedPacket::whole`] includes the queue of the source's own
-    /// bursts.
+    /// Returns the lowest queueing delay in a window. `delay` selects the delay of a packet: [`ArrivedPacket::whole`]
+    /// includes the queue of the source's bursts.
     pub(super) fn min_queueing_delay(&self, span: f64, delay: impl Fn(&ArrivedPacket) -> f64) -> f64 {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
         (self.arrived_since(newest.at - span).map(&delay).fold(delay(newest), f64::min) - self.base).max(0.0)

@@ -16,10 +16,10 @@ const INITIAL_RTT: Span = Span::millis(500);
 /// The packets among which a receiver counts losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CountedPackets {
-    /// All.
+    /// All packets of the stream.
     #[default]
     All,
-    /// Only the marked ones, which have their own numbers ([`Mark`]).
+    /// Only the marked packets, which are numbered separately ([`Mark`]).
     Marked,
 }
 
