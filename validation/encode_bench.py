@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -20,11 +21,23 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
+from steadycast.errors import MissingError, UserError
+
 from validation import page
-from validation.plain import ffmpeg
 
 QS = range(2, 32)
 AIM = 1.3
+
+
+def ffmpeg(words: Sequence[str], out: Path) -> None:
+    """Have FFmpeg make a file of clips."""
+    command = ["ffmpeg", "-v", "error", *words, "-y", str(out)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError:
+        raise MissingError("ffmpeg", "it is not installed", "install it") from None
+    if done.returncode != 0:
+        raise UserError("ffmpeg", done.stderr.strip() or "it made nothing", "give other clips")
 
 
 def plain(clips: Sequence[Path], size: tuple[int, int], fps: str, gop: int) -> tuple[float, int]:

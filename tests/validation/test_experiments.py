@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 
 import pytest
-from steadycast.experiment import Spec
+from steadycast.experiment import Spec, run_experiment
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "docs" / "data"
@@ -37,3 +38,22 @@ def test_a_table_of_the_docs_names_the_experiment_that_writes_it() -> None:
             named.add((place.stem, Path(command.split()[2]).name))
     assert len(named) >= 8
     assert named <= written
+
+
+@pytest.mark.claim
+@pytest.mark.skipif(os.geteuid() != 0, reason="emulation needs root")
+def test_beside_the_kernels_tcp_each_side_has_its_share(tmp_path: Path) -> None:
+    """With RED the video's loss is its share's: what TCP itself sends again is the measure there."""
+    only = ["4 Mb/s, 40 ms", "asmp", "tfmcc", "tfrc"]
+    done = run_experiment(FILES[0].with_name("sharing-emulated.toml"), only=only, out=tmp_path / "out")
+    assert len(done.points) == 12
+    assert not done.runs.errors
+    for point in done.points:
+        red = dict(point.values)["queue"] == "RED"
+        bounds = [bound for bound in done.spec.bounds if bound.judges(point)]
+        judged = [bound for bound in bounds if not red or bound.measure != "loss"]
+        assert [bound.measure for bound in judged if not done.holds(bound, point)] == [], point.labels
+        lost, again = (
+            (done.spread(done.spec.measure(name), point) or {})["mean"] for name in ("loss", "TCP sent again")
+        )
+        assert 0 < lost < max(1.25 * again, 1)
