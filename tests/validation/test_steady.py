@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from validation import page, steady, steady_emulated
+from validation import page, steady
 from validation.steady import CUBIC, SHOWN, Found, Seen, cells, counts, figures, seen_of
 
 NAME = "B3 newreno 4 Mb/s 120 ms 100p"
@@ -47,21 +47,6 @@ def test_each_cell_has_a_line_with_a_column_for_each_figure() -> None:
     assert (told["used"], told["loss, %"], told["queue p95, ms"], told["video"]) == ("0.98", "0.00", "17", "")
     told = dict(zip(heads, beside, strict=True))
     assert (told["video"], told["beside"], told["used"]) == ("0.95", "0.86", "")
-
-
-def test_a_cell_in_both_worlds_has_two_lines_and_says_where_they_are_apart() -> None:
-    cell = next(c for c in cells() if c.key == "A1 1 Mb/s 20 ms")
-    seen: Seen = {"bps": 1e6, "used": 0.98, "loss": 0.0, "queue_ms": 17.0}
-    came = [
-        steady_emulated.Came(cell.key, False, seen, True),
-        steady_emulated.Came(cell.key, True, {**seen, "bps": 0.85e6}, True),
-        steady_emulated.Came(cell.key, True, {**seen, "bps": 9e6}, False),
-    ]
-    heads, simulated, emulated = page.plain(steady_emulated.table(came, [cell]))
-    assert dict(zip(heads, simulated, strict=True))["rate, emulated in simulated"] == ""
-    told = dict(zip(heads, emulated, strict=True))
-    assert (told["rate, emulated in simulated"], told["rate misses"]) == ("0.85", "yes")
-    assert told["runs left out"] == "1", "a run that is not to be trusted is no part of the mean"
 
 
 def test_a_picture_is_drawn_where_all_that_its_rows_have_was_run(monkeypatch: pytest.MonkeyPatch) -> None:
