@@ -32,7 +32,7 @@ class EncodedScores:
 
     def __init__(self, ladder: Ladder) -> None:
         self._ladder = ladder
-        # Another version of the program can give other scores. The encoder and the decoder are part of the ladder's name.
+        # Another version of the program can give other scores. The ladder's name covers the encoder and the decoder.
         self._program = core.sources()[0].encode()
         self._rungs: dict[int, F64] = {}
         self._changed: set[int] = set()
