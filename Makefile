@@ -39,7 +39,7 @@ lint: setup-test ## formatting, lints and types, Rust and Python
 claims: setup-dev ## what takes long: the claims that the tests have no time for
 	@$(RUN) scripts/claims.py
 
-integrations: setup-dev ## compile and lint what puts our controllers into other projects: they are no part of the workspace
+integrations: setup-dev ## lint and test what puts our controllers into other projects: they are no part of the workspace
 	@$(RUN) scripts/claims.py --integrations
 
 bench: setup-dev ## packet-hops per CPU second, beside ns-2; what a user waits for

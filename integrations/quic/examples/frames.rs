@@ -1,0 +1,20 @@
+//! Frames as streams over 5 Mb/s with 500 ms of queue, in virtual time: `cargo run --example frames`.
+
+#[path = "../tests/world/mod.rs"]
+mod world;
+
+use steadycast_quic::Decision;
+use world::{LONG, LOSSY, Outcome, over_noq, over_quinn};
+
+fn main() {
+    let each = |decision: &Decision| println!("  {}  {}", decision.target, decision.why.rule);
+    println!("noq, 5 Mb/s:");
+    let noq = over_noq(&LONG, 1, each);
+    println!("quinn, 5 Mb/s:");
+    let quinn = over_quinn(&LONG, 1, each);
+    for (who, Outcome { bps, delay, lost }) in
+        [("noq", noq), ("quinn", quinn), ("noq, 2 Mb/s that loses 1 %", over_noq(&LOSSY, 1, |_| ()))]
+    {
+        println!("{who}: {:.2} Mb/s in frames, {delay:.0?} for 95 of 100, {lost} packets lost", bps / 1e6);
+    }
+}

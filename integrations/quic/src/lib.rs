@@ -1,0 +1,130 @@
+//! Steadycast's rate controllers as congestion controllers of QUIC, for frames that are sent as streams: of quinn
+//! ([`quinn_proto::congestion::Controller`]), which names no packets, and of noq, which names each.
+//!
+//! ```
+//! use steadycast_quic::{Bounds, Rate, Steadycast};
+//!
+//! let controllers = Steadycast::new("steady", &[], &Bounds::new(Rate::kbps(100), Rate::mbps(20)))?;
+//! let mut transport = quinn_proto::TransportConfig::default();
+//! transport.congestion_controller_factory(controllers.clone());
+//! // Once a connection is there, this is the rate for its encoder:
+//! assert!(controllers.decision().is_none());
+//! # Ok::<(), steadycast_quic::ParamError>(())
+//! ```
+//!
+//! QUIC has no timer for a controller. Its timers are served with its next packet or acknowledgement.
+
+mod noq;
+mod quinn;
+
+pub use steadycast_remote::{Bounds, Decision, Given, ParamError, Rate};
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use steadycast_remote::{Bytes, FrameEdge, Packet, PacketArrival, PacketResult, PeerTime, Remote, Span, Time};
+
+/// Size of the IPv4 and UDP headers, which QUIC does not count.
+const HEADERS: u64 = 28;
+/// The round-trip time that is assumed before one is measured (RFC 9002, section 6.2.2).
+const INITIAL_RTT: Duration = Duration::from_millis(333);
+
+/// Makes the controllers of an endpoint's connections.
+#[derive(Debug)]
+pub struct Steadycast {
+    controller: String,
+    params: Vec<(String, Given)>,
+    bounds: Bounds,
+    /// The newest connection's decision.
+    newest: Mutex<Option<Arc<Mutex<Connection>>>>,
+}
+
+impl Steadycast {
+    /// Creates a factory of the controller called `controller`. Rates and sizes in `bounds` are those of IP packets.
+    ///
+    /// # Errors
+    /// Those of [`Remote::new`], with [`steadycast_remote::Feedback::late`]: quinn names no packet when it is sent.
+    pub fn new(controller: &str, params: &[(String, Given)], bounds: &Bounds) -> Result<Arc<Self>, ParamError> {
+        let mut bounds = bounds.clone();
+        bounds.feedback.late = true;
+        Remote::new(controller, params, &bounds)?;
+        let (controller, params) = (controller.to_owned(), params.to_vec());
+        Ok(Arc::new(Self { controller, params, bounds, newest: Mutex::default() }))
+    }
+
+    /// Returns the decision of the newest connection: its target is the rate for the encoder. `None` without one.
+    pub fn decision(&self) -> Option<Decision> {
+        let newest = locked(&self.newest).clone()?;
+        let decision = locked(&newest).remote.decision();
+        Some(decision)
+    }
+
+    /// Creates the state of a connection that starts at `now`.
+    fn connect(&self, now: Instant) -> Arc<Mutex<Connection>> {
+        let remote = Remote::new(&self.controller, &self.params, &self.bounds).expect("it was made before");
+        let (rtt, fates) = (INITIAL_RTT, Vec::new());
+        let made = Arc::new(Mutex::new(Connection { remote, start: now, rtt, data_limited: false, fates }));
+        *locked(&self.newest) = Some(Arc::clone(&made));
+        made
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection's controller, by either stack.
+#[derive(Debug)]
+struct Connection {
+    remote: Remote,
+    start: Instant,
+    rtt: Duration,
+    /// Whether the connection had nothing to send before the newest acknowledgements.
+    data_limited: bool,
+    /// The fates that the current batch of acknowledgements tells.
+    fates: Vec<PacketResult>,
+}
+
+impl Connection {
+    /// Returns a time of the connection. The first packets may have been sent before the controller was made.
+    fn time(&self, at: Instant) -> Time {
+        let since = at.saturating_duration_since(self.start);
+        Time::ZERO + Span::secs(60) + Span::nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Records a packet that left at `at`, and returns its number.
+    fn sent(&mut self, at: Instant, bytes: u64) -> u64 {
+        let size = Bytes::new(bytes + HEADERS);
+        let packet = Packet { size, edge: FrameEdge::default(), data_limited: self.data_limited };
+        self.remote.sent(self.time(at), &packet)
+    }
+
+    /// Notes that a packet was acknowledged at `now`, or lost. The time of acknowledgement is that of a batch's newest
+    /// packet (RFC 9002, section 5.1), as the controller knows.
+    fn on_fate(&mut self, now: Instant, number: u64, arrived: bool) {
+        let at = Some(PeerTime::from_nanos(i64::try_from(self.time(now).as_nanos()).unwrap_or(i64::MAX)));
+        let arrived = arrived.then_some(PacketArrival { at, ecn: None });
+        self.fates.push(PacketResult { number, arrived });
+    }
+
+    /// Ends a batch of acknowledgements.
+    fn on_batch(&mut self, now: Instant) {
+        let at = self.time(now);
+        let fates = std::mem::take(&mut self.fates);
+        self.remote.feedback(at, fates);
+        self.serve(at);
+    }
+
+    /// Serves timers that are due.
+    fn serve(&mut self, at: Time) {
+        if self.remote.wake().is_some_and(|wake| wake.at <= at) {
+            self.remote.timer(at);
+        }
+    }
+
+    /// Returns the bytes that may be in flight at the pacing rate over `rtts` round trips.
+    fn window(&self, rtts: f64) -> u64 {
+        let rtt = Span::from_secs_f64(self.rtt.as_secs_f64() * rtts);
+        // At least two packets, as RFC 9002, section 7.2, has it.
+        self.remote.decision().pacing.over(rtt).get().max(2_400)
+    }
+}

@@ -1,0 +1,86 @@
+//! noq: each packet is told of by its number, and its pacer takes a rate.
+
+use crate::{Connection, Steadycast, locked};
+use noq_proto::RttEstimator;
+use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// The packets in flight, whose numbers are kept.
+const MOST: usize = 1 << 14;
+
+#[derive(Clone, Debug)]
+struct Noq {
+    connection: Arc<Mutex<Connection>>,
+    /// The controller's numbers by QUIC's.
+    numbers: BTreeMap<u64, u64>,
+}
+
+impl ControllerFactory for Steadycast {
+    fn build(self: Arc<Self>, now: Instant, _mtu: u16) -> Box<dyn Controller> {
+        Box::new(Noq { connection: self.connect(now), numbers: BTreeMap::new() })
+    }
+}
+
+impl Controller for Noq {
+    fn on_packet_sent(&mut self, now: Instant, bytes: u16, pn: u64) {
+        let mut connection = locked(&self.connection);
+        // Packets that are never acknowledged (RFC 9000, section 13.2) would fill the map.
+        if self.numbers.len() == MOST {
+            self.numbers.pop_first();
+        }
+        self.numbers.insert(pn, connection.sent(now, bytes.into()));
+        let at = connection.time(now);
+        connection.serve(at);
+    }
+
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, pn: u64, app_limited: bool, rtt: &RttEstimator) {
+        let mut connection = locked(&self.connection);
+        (connection.rtt, connection.data_limited) = (rtt.get(), app_limited);
+        let number = self.numbers.remove(&pn).unwrap_or_else(|| connection.sent(sent, bytes));
+        connection.on_fate(now, number, true);
+    }
+
+    fn on_end_acks(&mut self, now: Instant, _in_flight: u64, _app_limited: bool, _largest: Option<u64>) {
+        locked(&self.connection).on_batch(now);
+    }
+
+    fn on_packet_lost(&mut self, _bytes: u16, pn: u64, now: Instant) {
+        if let Some(number) = self.numbers.remove(&pn) {
+            locked(&self.connection).on_fate(now, number, false);
+        }
+    }
+
+    fn on_congestion_event(&mut self, now: Instant, _: Instant, _: bool, _: bool, _: u64, _: u64) {
+        locked(&self.connection).on_batch(now);
+    }
+
+    fn on_mtu_update(&mut self, _mtu: u16) {}
+
+    // The pacer holds the rate; two round trips in flight leave it room for what waits in the network.
+    fn window(&self) -> u64 {
+        locked(&self.connection).window(2.0)
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        let mut metrics = ControllerMetrics::default();
+        metrics.congestion_window = self.window();
+        metrics.pacing_rate = Some(locked(&self.connection).remote.decision().pacing.as_bps() / 8);
+        metrics.send_quantum = Some(2_400);
+        metrics
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.window()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}

@@ -1,0 +1,67 @@
+//! quinn: packets are told of with their acknowledgements alone, and the window is all that steers.
+
+use crate::{Connection, Steadycast, locked};
+use quinn_proto::RttEstimator;
+use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
+use std::any::Any;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+struct Quinn(Arc<Mutex<Connection>>);
+
+impl ControllerFactory for Steadycast {
+    fn build(self: Arc<Self>, now: Instant, _mtu: u16) -> Box<dyn Controller> {
+        Box::new(Quinn(self.connect(now)))
+    }
+}
+
+impl Controller for Quinn {
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
+        let mut connection = locked(&self.0);
+        (connection.rtt, connection.data_limited) = (rtt.get(), app_limited);
+        let number = connection.sent(sent, bytes);
+        connection.on_fate(now, number, true);
+    }
+
+    fn on_end_acks(&mut self, now: Instant, _in_flight: u64, _app_limited: bool, _largest: Option<u64>) {
+        locked(&self.0).on_batch(now);
+    }
+
+    fn on_congestion_event(&mut self, now: Instant, sent: Instant, _persistent: bool, lost_bytes: u64) {
+        let mut connection = locked(&self.0);
+        let mut left = lost_bytes;
+        while left > 0 {
+            let size = left.min(1_200);
+            left -= size;
+            let number = connection.sent(sent, size);
+            connection.on_fate(now, number, false);
+        }
+        connection.on_batch(now);
+    }
+
+    fn on_mtu_update(&mut self, _mtu: u16) {}
+
+    // The window alone holds the rate. A quarter more lets what waits drain, where acknowledgements come late.
+    fn window(&self) -> u64 {
+        locked(&self.0).window(1.25)
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        let mut metrics = ControllerMetrics::default();
+        metrics.congestion_window = self.window();
+        metrics.pacing_rate = Some(locked(&self.0).remote.decision().pacing.as_bps());
+        metrics
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(Self(Arc::clone(&self.0)))
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.window()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
