@@ -7,7 +7,8 @@
 //! quarter.
 //!
 //! Changed after the first run: quinn's window is 1.25 times the rate's. Without that quarter, frames on the link with
-//! loss waited 1.1 s in the sender.
+//! loss waited 1.1 s in the sender. On that link the mean of six seeds counts: single ones had 0.91 to 1.80 Mb/s with
+//! quinn, and 1.33 to 1.65 with noq.
 
 mod world;
 
