@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* Bounds from a floor to a cap, in bit/s: packets of 1,200 bytes, no ECN, no probes, seed 0, calls at the send time. */
-#define STEADYCAST_BOUNDS(floor, cap) { sizeof(SteadycastBounds), (floor), (cap), 1200, 0, 0, 0, 0, 0 }
+#define STEADYCAST_BOUNDS(floor, cap) { sizeof(SteadycastBounds), (floor), (cap), 1200, 0, 0, 0, 0, 0, 0 }
 
 /* Transport-wide feedback without retransmissions, no padding, a second of backlog, 20 ms of credit. */
 #define STEADYCAST_SENDER_SETTINGS { sizeof(SteadycastSenderSettings), 1, 0, 0, 1000, 20 }
@@ -192,6 +192,9 @@ typedef struct {
   // window is clocked by acknowledgements is rejected.
   // window is clocked by acknowledgements is rejected.
   uint32_t interval_ms;
+  // 1 if packets have no arrival times of their own, but that of the feedback or of its arrival, otherwise 0. With 1
+  // a controller that measures the time between two arrivals is rejected. Without this field it is 0.
+  uint32_t acknowledged;
 } SteadycastBounds;
 
 // The feedback about one packet.

@@ -136,6 +136,9 @@ pub struct SteadycastBounds {
     /// window is clocked by acknowledgements is rejected.
     /// window is clocked by acknowledgements is rejected.
     pub interval_ms: u32,
+    /// 1 if packets have no arrival times of their own, but that of the feedback or of its arrival, otherwise 0. With 1
+    /// a controller that measures the time between two arrivals is rejected. Without this field it is 0.
+    pub acknowledged: u32,
 }
 
 /// The feedback about one packet.
@@ -286,8 +289,7 @@ pub unsafe extern "C" fn steadycast_new(
     }
 }
 
-/// Reads bounds of this version, or of the first version, which ended before `late`.
-/// Reads bounds of this version, or of the first version, which ended before `late`.
+/// Reads bounds of this version, or of an earlier one, which ended before `late` or before `acknowledged`.
 ///
 /// # Safety
 /// `bounds` is null, or points to as many bytes as its first field says.
@@ -299,8 +301,9 @@ unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBound
     // SAFETY: as the caller promises; the size is the first field.
     // SAFETY: as the caller promises; the size is the first field.
     let size = unsafe { bounds.cast::<usize>().read() };
-    let (first, whole) = (offset_of!(SteadycastBounds, late), size_of::<SteadycastBounds>());
-    if size != first && size != whole {
+    let whole = size_of::<SteadycastBounds>();
+    let earlier = [offset_of!(SteadycastBounds, late), offset_of!(SteadycastBounds, acknowledged)];
+    if size != whole && !earlier.contains(&size) {
         return Err(format!("bounds: its size is {size}, not {whole}; begin with STEADYCAST_BOUNDS(floor, cap)"));
     }
     let mut read = SteadycastBounds {
@@ -313,6 +316,7 @@ unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBound
         seed: 0,
         late: 0,
         interval_ms: 0,
+        acknowledged: 0,
     };
     // SAFETY: the caller's bounds have `size` bytes, and `read` has as many or more.
     // SAFETY: the caller's bounds have `size` bytes, and `read` has as many or more.
@@ -363,6 +367,7 @@ fn bounds_from<'a>(
     bounds.seed = Seed(given.seed);
     bounds.feedback.late = given.late != 0;
     bounds.feedback.interval = Span::millis(given.interval_ms.into());
+    bounds.feedback.acknowledged = given.acknowledged != 0;
     Ok((controller, text::params(params?.unwrap_or("{}"))?, bounds))
 }
 
@@ -714,6 +719,7 @@ mod tests {
             seed: 0,
             late: 0,
             interval_ms: 0,
+            acknowledged: 0,
         };
         let mut own = make(STEADYCAST_ABI, Ok(Some("tfrc")), Ok(None), Ok(bounds)).unwrap();
         // SAFETY: the handle is of this frame.

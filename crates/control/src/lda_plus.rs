@@ -8,8 +8,8 @@ use crate::entry::{Controller, FeedbackTiming, Receivers, Setup, Values, params}
 use crate::equation::{LossRate, throughput_full};
 use crate::fields::{ABSURD_BYTES_PER_S, amount, single, words};
 use crate::{
-    Arrival, Body, Decision, Departing, Leave, Limit, Notice, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf,
-    Sent, Slot, View, Wake, Why, Window,
+    Arrival, Body, Decision, Departing, Leave, Limit, Need, Notice, ReceiverHalf, ReceiverId, Reply, Report,
+    SenderHalf, Sent, Slot, View, Wake, Why, Window,
 };
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
@@ -22,6 +22,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Sisalem, Wolisz: LDA+ (2000)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Periodic,
+    // The bottleneck rate is measured by the time between the arrivals of two packets.
+    needs: |values| if values.rate("bottleneck").is_none() { &[Need::ArrivalTimes] } else { &[] },
     standard_reports: true,
     extension: EXTENSION,
     app: *b"LDAP",

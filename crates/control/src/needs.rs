@@ -7,6 +7,8 @@ words! {
     pub enum Need {
         /// Per-packet feedback: [`crate::Report::packets`].
         PacketReports = "packet reports",
+        /// Arrival times of single packets, measured at the receiver: [`crate::PacketArrival::at`].
+        ArrivalTimes = "arrival times",
         /// Probes and padding: [`crate::SenderHalf::probe`].
         Probes = "probes",
     }
@@ -17,6 +19,9 @@ impl Need {
     pub const fn about(self) -> &'static str {
         match self {
             Self::PacketReports => "Its receivers' reports tell which packets arrived, and when (RFC 8888).",
+            Self::ArrivalTimes => {
+                "Its feedback has the time at which each packet arrived, not that of an acknowledgement."
+            }
             Self::Probes => "Its sender can send bursts at a rate of their own, and padding.",
         }
     }

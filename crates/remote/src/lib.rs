@@ -24,6 +24,7 @@
 //! [`Joined`], [`Remote::join`], [`Replayed`], [`Departures`] and [`Shadow`] are shared with `steadycast-sender` and
 //! `steadycast-session`, and may change in any version.
 
+mod clock_offset;
 mod history;
 mod remote;
 mod replay;

@@ -1,3 +1,4 @@
+use crate::clock_offset::ClockOffset;
 use crate::{History, Joined, Replayed};
 use std::collections::VecDeque;
 use std::fmt;
@@ -38,6 +39,9 @@ pub struct Feedback {
     /// flight are then unknown. A controller with a window ([`Decision::window`]), which has to be read after each
     /// packet, is rejected.
     pub late: bool,
+    /// Whether packets have no arrival times of their own, but that of the feedback or of its arrival, as QUIC's
+    /// acknowledgements. A controller that measures the time between two arrivals is rejected.
+    pub acknowledged: bool,
     /// The longest interval between two feedback messages; zero if it is unknown. Above 100 ms a controller whose
     /// packet window is clocked by acknowledgements is rejected.
     pub interval: Span,
@@ -102,6 +106,9 @@ const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
 /// The maximum number of buffered packets that feedback does not cover. Older ones are never passed to the half.
 const MOST_UNCOVERED: usize = 1_024;
 
+/// The interval of assumed packets if the product's feedback interval is unknown or shorter.
+const ASSUMED_INTERVAL: Span = Span::millis(100);
+
 /// Runs both halves of a controller at the sender.
 ///
 /// A product calls [`Remote::sent`] for each packet that it sends and [`Remote::feedback`] for each report that
@@ -125,6 +132,12 @@ pub struct Remote {
     numbers: u64,
     media: u64,
     last_report: Time,
+    /// The difference between the product's and the receiver's clock.
+    offset: ClockOffset,
+    /// The time of the last feedback about an arrival.
+    last_feedback: Option<Time>,
+    /// The interval of assumed packets, and the time of the next one; `None` if packets are recorded when they are sent.
+    assumes: Option<(Span, Time)>,
 }
 
 impl fmt::Debug for Remote {
@@ -151,7 +164,9 @@ impl Remote {
     /// ```
     pub fn new(controller: &str, params: &[(String, Given)], bounds: &Bounds) -> Result<Self, ParamError> {
         let chosen = Chosen::new(controller, Mode::Repaired, params)?;
-        let offered: Vec<_> = [Need::PacketReports].into_iter().chain(bounds.offers.iter().copied()).collect();
+        let times = (!bounds.feedback.acknowledged).then_some(Need::ArrivalTimes);
+        let own = [Need::PacketReports].into_iter().chain(times);
+        let offered: Vec<_> = own.chain(bounds.offers.iter().copied()).collect();
         check_needs(controller, chosen.terms().needs, &offered)?;
         let slowest = chosen.terms().slowest_feedback;
         let remote = Self::around(Arc::new(chosen), bounds)?;
@@ -221,6 +236,9 @@ impl Remote {
             numbers: 0,
             media: 0,
             last_report: Time::ZERO,
+            offset: ClockOffset::default(),
+            last_feedback: None,
+            assumes: bounds.feedback.late.then_some((bounds.feedback.interval.max(ASSUMED_INTERVAL), Time::ZERO)),
         })
     }
 
@@ -237,8 +255,8 @@ impl Remote {
     /// Records a media packet that is sent, or was sent. Returns its number; packets of all streams are numbered
     /// together, from 0.
     ///
-    /// A product that learns a packet's send time only from its feedback calls this right before [`Remote::feedback`].
-    /// `at` may then be earlier than the previous call, and delays and rates are computed from it.
+    /// A product that learns a packet's send time only from its feedback ([`Feedback::late`]) calls this right before
+    /// [`Remote::feedback`]. While no feedback arrives, it is assumed to go on sending, so that the rate falls. `at` may then be earlier than the previous call, and delays and rates are computed from it.
     pub fn sent(&mut self, at: Time, packet: &Packet) -> u64 {
         let Packet { size, edge, data_limited } = *packet;
         let (number, at, left) = self.number_packet(at, Stream::Media, size);
@@ -287,6 +305,18 @@ impl Remote {
             self.history.settle(number, &mut self.unknown);
             self.flush_unknown();
         }
+    }
+
+    /// Assumes that the product goes on sending, if it only records packets with their feedback and no feedback arrives.
+    /// The half's no-feedback timer would otherwise have no packet to wait for. The assumed packet has no size and is
+    /// never in flight.
+    fn assume_packet(&mut self, now: Time) {
+        let Some((interval, _)) = self.assumes.filter(|(_, at)| *at <= now) else { return };
+        // A media packet, because a sender of other packets alone is idle (RFC 5348, section 4.4).
+        let number = self.sent(now, &Packet { size: Bytes::ZERO, edge: FrameEdge::default(), data_limited: false });
+        self.history.settle(number, &mut self.unknown);
+        self.flush_unknown();
+        self.assumes = Some((interval, now + interval));
     }
 
     /// Numbers a packet that is sent. Returns the number, the current time and the send time.
@@ -338,7 +368,8 @@ impl Remote {
     ///
     /// Returns the round-trip time that the feedback shows.
     pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = PacketResult>) -> Option<Span> {
-        self.join(at, |at, history, joined| {
+        let (mut offset, last_feedback) = (self.offset, self.last_feedback);
+        let rtt = self.join(at, |at, history, joined| {
             for PacketResult { number, arrived } in fates {
                 let known = |at: &PeerTime| at.as_nanos().unsigned_abs() <= CENTURY.as_nanos();
                 let arrived = arrived.map(|arrived| PacketArrival { at: arrived.at.filter(known), ..arrived });
@@ -346,12 +377,19 @@ impl Remote {
             }
             joined.sort();
             joined.spread();
-            // Transport-wide feedback has no time of writing, so the newest arrival is used.
             let newest = joined.packets.iter().filter_map(|packet| packet.arrived?.at).max();
             if let Some(newest) = newest {
-                joined.measure(at, newest);
+                // Transport-wide feedback has no time of writing. The newest packet has waited for it since its arrival,
+                // but not for longer than since the previous feedback.
+                offset.learn(at, newest);
+                let held = at.since(offset.local(newest)).min(last_feedback.map_or(Span::ZERO, |last| at.since(last)));
+                let held = i64::try_from(held.as_nanos()).unwrap_or(i64::MAX);
+                joined.measure(at, PeerTime::from_nanos(newest.as_nanos().saturating_add(held)));
             }
-        })
+        });
+        self.offset = offset;
+        self.last_feedback = rtt.map(|_| self.now).or(last_feedback);
+        rtt
     }
 
     /// Processes feedback that `read` joins with the history of sent packets, for callers that parse it themselves.
@@ -359,13 +397,16 @@ impl Remote {
     pub fn join(&mut self, at: Time, read: impl FnOnce(Time, &mut History, &mut Joined)) -> Option<Span> {
         let at = self.advance(at);
         self.flush_uncovered();
-        let Self { half, history, joined, unknown, .. } = self;
+        let Self { half, history, joined, unknown, assumes, .. } = self;
         joined.packets.clear();
         joined.rtt = None;
         read(at, history, joined);
         // Feedback that only repeats known fates must not restart timers.
         if joined.packets.is_empty() {
             return None;
+        }
+        if let Some((interval, next)) = assumes {
+            *next = at + *interval;
         }
         history.overtaken(joined, unknown);
         if !unknown.is_empty() {
@@ -400,12 +441,14 @@ impl Remote {
             Due::Hold => None,
         };
         // Reports and receiver timeouts only start with the first packet.
-        self.half.wake().into_iter().chain(report.filter(|_| self.media > 0)).min_by_key(|wake| wake.at)
+        let assumed = self.assumes.map(|(_, at)| Wake { at, why: "no feedback" });
+        self.half.wake().into_iter().chain(report.filter(|_| self.media > 0)).chain(assumed).min_by_key(|wake| wake.at)
     }
 
     /// Handles timers. A call before the time of [`Remote::wake`] does nothing.
     pub fn timer(&mut self, now: Time) {
         let now = self.advance(now);
+        self.assume_packet(now);
         if self.half.wake().is_some_and(|wake| wake.at <= now) {
             self.half.on_timer(now);
         }

@@ -1,15 +1,15 @@
 //! Receiver halves at the sender, for receivers that send per-packet feedback instead of the controller's own reports.
 //! The halves run on the arrivals in the feedback.
 //!
-//! A receiver's clock is mapped to the sender's by the minimum difference between a report's arrival and the newest
-//! arrival in it. The reports' delay then counts as part of the packets' delay. Delay variation is preserved, and a
-//! half computes the correct round-trip time. The time of such a half only advances with reports, so that the sender
+//! A receiver's clock is mapped to the sender's ([`ClockOffset`]). The reports' delay then counts as part of the packets'
+//! delay. Delay variation is preserved, and a half computes the correct round-trip time. The time of such a half only advances with reports, so that the sender
 //! half detects a silent receiver.
 //!
 //! A sender report reaches the half with the first packet that was sent after it. The round-trip time in the half's
 //! next reports is then that of this packet. With RTCP it is that of the sender report (RFC 3550, section 6.4.1), and
 //! halves adjust it by the delay variation since then.
 
+use crate::clock_offset::ClockOffset;
 use crate::shadow::{Departures, SHADOWS, SentMedia, Shadow};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -84,10 +84,6 @@ impl ReceiverHalf for PlainReceiver {
 const MOST_SENT: usize = 1 << 14;
 /// The maximum number of remembered packets of unknown fate.
 const MOST_UNKNOWN: usize = MOST_SENT / 2;
-/// The length of a slot in the window of the minimum clock difference. The window has two to three slots, so that it
-/// can follow clock drift.
-const OFFSET_SLOT: Span = Span::secs(10);
-
 /// The mean size of a compound packet with a report block and a body, including IP and UDP headers.
 const COMPOUND: Bytes = Bytes::new(120);
 
@@ -207,9 +203,8 @@ fn one_way(packet: &PacketReport) -> Option<OneWay> {
 /// A receiver that sends per-packet feedback.
 struct Receiver {
     shadow: Shadow,
-    /// The minimum difference between the sender's and the receiver's clock in nanoseconds, for this slot and the two
-    /// before it, and the start of this slot.
-    offsets: ([Option<i64>; 3], Time),
+    /// The difference between the sender's and the receiver's clock.
+    offset: ClockOffset,
     /// The sender reports that no later packet has overtaken yet, with their send times and announcements.
     sender_reports: VecDeque<(Time, Option<Body>)>,
     /// The delay of the last sender report that has arrived, between the two clocks.
@@ -221,7 +216,8 @@ struct Receiver {
 impl Receiver {
     fn new(half: Box<dyn ReceiverHalf>, now: Time) -> Self {
         let shadow = Shadow::new(half);
-        Self { shadow, offsets: ([None; 3], now), sender_reports: VecDeque::new(), answers: None, last_report: now }
+        let (offset, sender_reports) = (ClockOffset::default(), VecDeque::new());
+        Self { shadow, offset, sender_reports, answers: None, last_report: now }
     }
 
     /// Records that a sender report was sent.
@@ -245,27 +241,9 @@ impl Receiver {
         }
     }
 
-    /// Updates the clock difference from the newest arrival in a report.
-    fn learn(&mut self, now: Time, newest: PeerTime) {
-        let offset = (now.as_nanos() as i64).saturating_sub(newest.as_nanos());
-        let (offsets, since) = &mut self.offsets;
-        let least = offsets.iter().flatten().min();
-        if least.is_some_and(|least| offset.saturating_sub(*least) > OFFSET_SLOT.as_nanos() as i64) {
-            // No report takes that long, so the receiver's clock was set back.
-            *offsets = [None; 3];
-        }
-        if now.since(*since) > OFFSET_SLOT {
-            offsets.rotate_right(1);
-            (offsets[0], *since) = (None, now);
-        }
-        offsets[0] = Some(offsets[0].map_or(offset, |least| least.min(offset)));
-    }
-
     /// Converts an arrival time to the sender's clock. It is never earlier than the half's current time.
     fn local(&self, now: Time, at: PeerTime) -> Time {
-        let least = self.offsets.0.iter().flatten().min().copied().unwrap_or_default();
-        let nanos = at.as_nanos().saturating_add(least).max(0);
-        Time::from_nanos(nanos.unsigned_abs()).max(self.shadow.until).min(now)
+        self.offset.local(at).max(self.shadow.until).min(now)
     }
 
     /// Runs the half's timers up to `now`.
@@ -355,7 +333,7 @@ impl Replay {
         // Halves expect the order of arrival; feedback has the order of sending.
         arrivals.sort_unstable_by_key(|(at, packet)| (at.as_nanos(), packet.number));
         if let Some((newest, _)) = arrivals.last() {
-            receiver.learn(now, *newest);
+            receiver.offset.learn(now, *newest);
         }
         for (n, (at, packet)) in arrivals.iter().enumerate() {
             let (at, ecn) = (receiver.local(now, *at), packet.arrived.and_then(|a| a.ecn).unwrap_or_default());

@@ -41,10 +41,15 @@ fn what_can_t_be_made_is_told_with_place_and_remedy() {
     assert!(refusal(STEADYCAST_ABI, b"scream", "{}", &late).contains("told of with their feedback alone"));
     let rare = SteadycastBounds { interval_ms: 250, ..good };
     assert!(refusal(STEADYCAST_ABI, b"pgmcc", "{}", &rare).contains("feedback comes every 250"));
-    // A program made with the first header has bounds that end before `late`.
+    let acknowledged = SteadycastBounds { acknowledged: 1, ..good };
+    assert!(refusal(STEADYCAST_ABI, b"lda-plus", "{}", &acknowledged).contains("it needs arrival times"));
+    // A program made with an earlier header has bounds that end before `late`, or before `acknowledged`.
     let first = SteadycastBounds { size: std::mem::offset_of!(SteadycastBounds, late), ..late };
-    // SAFETY: it is not used again.
-    unsafe { steadycast_free(new(STEADYCAST_ABI, b"scream", "{}", &first).unwrap()) };
+    let second = SteadycastBounds { size: std::mem::offset_of!(SteadycastBounds, acknowledged), ..acknowledged };
+    for (controller, earlier) in [(&b"scream"[..], &first), (b"lda-plus", &second)] {
+        // SAFETY: it is not used again.
+        unsafe { steadycast_free(new(STEADYCAST_ABI, controller, "{}", earlier).unwrap()) };
+    }
     assert!(refusal(STEADYCAST_ABI, b"tfrc", "{}", &SteadycastBounds { ecn: 3, ..good }).contains("ecn: 3"));
     assert!(refusal(STEADYCAST_ABI, b"tfrc", "{}", &SteadycastBounds { packet_bytes: 0, ..good }).contains("size"));
 }

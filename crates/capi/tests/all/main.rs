@@ -20,6 +20,7 @@ fn bounds(floor: u64, cap: u64) -> SteadycastBounds {
         seed: 0,
         late: 0,
         interval_ms: 0,
+        acknowledged: 0,
     }
 }
 

@@ -1,6 +1,7 @@
 //! A packet without feedback is neither lost nor in flight, and send times are those of the product.
 #![allow(clippy::unwrap_used, reason = "a test that stops is a test that failed")]
 
+use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 use steadycast_control::registry::{ALL, Factory, Setup, Terms};
 use steadycast_control::{
@@ -125,6 +126,60 @@ fn packets_that_feedback_does_not_cover_are_no_silence_and_silence_about_all_oth
         let [answered, _, silent] = after;
         let closed = remote.decision().window.is_some_and(Window::is_closed);
         assert!(silent < answered.scale(0.6) || closed, "{}: {after:?}", controller.name);
+    }
+}
+
+/// Sends a packet every 10 ms. Feedback comes every `every` ms and stops after 20 s. Packets are recorded when they are
+/// sent, or if `late` with their feedback. Returns the target before the feedback stops, and each second after it;
+/// `None` if the controller is refused.
+fn after_feedback(name: &str, rtt: u64, every: u64, late: bool) -> Option<Vec<f64>> {
+    let mut bounds = Bounds::new(Rate::kbps(50), Rate::mbps(20));
+    (bounds.offers, bounds.feedback.late) = (vec![Need::Probes], late);
+    bounds.feedback.interval = Span::millis(every);
+    let mut remote = Remote::new(name, &[], &bounds).ok()?;
+    let (mut pending, mut targets) = (Vec::new(), Vec::new());
+    for ms in 0..32_000_u64 {
+        let now = Time::ZERO + Span::millis(ms);
+        while remote.wake().is_some_and(|wake| wake.at <= now) {
+            remote.timer(now);
+        }
+        if ms % 10 == 0 {
+            pending.push((now, (!late).then(|| remote.sent(now, &full()))));
+        }
+        if ms % every == 0 && ms < 20_000 {
+            let ready = pending.iter().take_while(|(sent, _)| *sent + Span::millis(rtt) <= now).count();
+            let fate = |(sent, number): (Time, Option<u64>)| {
+                let at = i64::try_from((sent + Span::millis(rtt / 2)).as_nanos()).unwrap();
+                PacketResult::at(number.unwrap_or_else(|| remote.sent(sent, &full())), PeerTime::from_nanos(at))
+            };
+            let fates: Vec<_> = pending.drain(..ready).map(fate).collect();
+            remote.feedback(now, fates);
+        }
+        if ms >= 19_999 && (ms + 1) % 1_000 == 0 {
+            targets.push(remote.decision().target.as_bps_f64());
+        }
+    }
+    Some(targets)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    #[test]
+    fn feedback_that_stops_lowers_the_rate_as_much_if_packets_are_only_recorded_with_it(
+        rtt in 10..300_u64, every in 20..100_u64,
+    ) {
+        for controller in ALL.iter().filter(|c| !DEAF.contains(&c.name)) {
+            let Some(late) = after_feedback(controller.name, rtt, every, true) else { continue };
+            let on_time = after_feedback(controller.name, rtt, every, false).unwrap();
+            // Each second after the feedback, the rate is at most that on time, or that of a second before. `gcc` also falls by the
+            // bytes in flight, which nobody knows here; its loss controller alone falls by a fifth per second from 3 s on.
+            for (n, target) in late.iter().enumerate().skip(1).filter(|_| controller.name != "gcc") {
+                let said = format!("{}, {n} s after the feedback: {late:?} and on time {on_time:?}", controller.name);
+                prop_assert!(*target <= 1.1 * on_time[n - 1].max(on_time[n]) * (late[0] / on_time[0]).max(1.0), "{said}");
+            }
+            prop_assert!(late[12] < 0.2 * late[0], "{}: {late:?}", controller.name);
+        }
     }
 }
 

@@ -73,6 +73,9 @@ const SIZE: Bytes = Bytes::new(1_000);
 const RTCP: Span = Span::secs(1);
 /// The offset of the receiver's clock.
 const AHEAD: Span = Span::secs(7);
+/// The time by which the CUBIC flow starts later than the controller, at most. Without it, and without random losses,
+/// all seeds would be the same run.
+const MOST_TCP_WAIT: Span = Span::secs(1);
 /// The number of packets per frame.
 const FRAME: u64 = 4;
 
@@ -155,6 +158,8 @@ struct World {
     unsaid: VecDeque<u64>,
     unreported: u64,
     link: Link,
+    /// The stream of the retransmission that is sent next.
+    repair: Option<Stream>,
     tcp: Option<Tcp>,
     expected: u64,
     arrived: u64,
@@ -196,13 +201,15 @@ pub(crate) fn shared(controller: &str, side: Side, path: &Path, seed: u64, besid
         Side::Remote(way) => {
             let mut bounds = Bounds::new(floor, cap);
             (bounds.packet, bounds.seed) = (SIZE, Seed(seed));
-            Driven::Remote(Remote::new(controller, params, &bounds).unwrap(), way, start + way.feedback)
+            let first = start + way.feedback.scale(Seed(seed).part("feedback").between(0.0, 1.0));
+            Driven::Remote(Remote::new(controller, params, &bounds).unwrap(), way, first)
         }
     };
     let tcp = beside.then(|| {
         let config = Config::new(Preset::Linux, Congestion::Cubic);
         let (sender, receiver) = (steadycast_tcp::Sender::new(&config), steadycast_tcp::Receiver::new(&config));
-        Tcp { sender, receiver, until: start, before: 0 }
+        let until = start + MOST_TCP_WAIT.scale(Seed(seed).part("tcp").between(0.0, 1.0));
+        Tcp { sender, receiver, until, before: 0 }
     });
     let mut world = World {
         driven,
@@ -213,12 +220,16 @@ pub(crate) fn shared(controller: &str, side: Side, path: &Path, seed: u64, besid
         unsaid: VecDeque::new(),
         unreported: 0,
         link: Link { path: *path, free: start, chance: Seed(seed).part("link") },
+        repair: None,
         tcp,
         expected: 0,
         arrived: 0,
         told: BTreeSet::new(),
     };
     let mut next = start;
+    // A pacer's intervals are never exact. Without jitter a full queue would drop the same packet of each frame again and
+    // again (traffic phase effects: Floyd and Jacobson, 1992).
+    let mut jitter = Seed(seed).part("pacer");
     let (from, end) = (start + path.length / 4, start + path.length);
     loop {
         let event = world.events.keys().next().map_or(Time::NEVER, |(at, _)| *at);
@@ -241,8 +252,8 @@ pub(crate) fn shared(controller: &str, side: Side, path: &Path, seed: u64, besid
         } else if now == tcp {
             world.on_tcp_timer();
         } else {
-            let packets = world.send();
-            next = now + SIZE.at(decision.pacing) * packets;
+            world.send();
+            next = now + SIZE.at(decision.pacing).scale(jitter.between(0.5, 1.5));
         }
         world.back(path.rtt / 2);
     }
@@ -291,11 +302,15 @@ impl World {
         }
     }
 
-    /// Sends the next media packet, and the retransmission that may go with it. Returns the number of packets.
-    fn send(&mut self) -> u64 {
+    /// Sends the next packet: the retransmission that the last media packet made due, or a media packet.
+    fn send(&mut self) {
         let (at, seq) = (self.now, self.packets.len() as u64);
+        if let (Some(stream), Driven::Remote(remote, ..)) = (self.repair.take(), &mut self.driven) {
+            let number = remote.sent_extra(at, stream, SIZE);
+            return self.offer(Some(number), Vec::new(), false);
+        }
         let edge = FrameEdge { first: seq.is_multiple_of(FRAME), last: seq % FRAME == FRAME - 1 };
-        let (mut notice, mut covered, mut repair) = (Vec::new(), true, None);
+        let (mut notice, mut covered) = (Vec::new(), true);
         let number = match &mut self.driven {
             Driven::Pair(pair) => {
                 notice.extend_from_slice(pair.sender.notice(&Departing { at, seq, size: SIZE, edge }).bytes());
@@ -307,22 +322,22 @@ impl World {
                 let untold = way.untold.filter(|(every, _)| seq % every == every - 1);
                 covered = untold.is_none_or(|(_, stream)| stream != Stream::Media);
                 let number = (!way.late).then(|| remote.sent(at, &Packet { size: SIZE, edge, data_limited: false }));
-                repair = untold.filter(|_| covered).map(|(_, stream)| remote.sent_extra(at, stream, SIZE));
+                self.repair = untold.filter(|_| covered).map(|(_, stream)| stream);
                 remote.queued(&MediaQueue { at, waiting: SIZE, age: Span::ZERO, frame: None });
                 number
             }
         };
-        let repairs = repair.map(|number| (Some(number), Vec::new(), false));
-        let all = [(number, notice, covered)].into_iter().chain(repairs);
-        for (number, notice, covered) in all {
-            let place = self.packets.len() as u64;
-            let (waited, arrives) = self.link.offer(at, SIZE);
-            self.packets.push(Departed { at, notice, arrived: None, waited, number, covered });
-            if let Some(arrives) = arrives {
-                self.later(arrives, Event::Arrives(place));
-            }
+        self.offer(number, notice, covered);
+    }
+
+    /// Offers a packet to the link.
+    fn offer(&mut self, number: Option<u64>, notice: Vec<u8>, covered: bool) {
+        let (at, place) = (self.now, self.packets.len() as u64);
+        let (waited, arrives) = self.link.offer(at, SIZE);
+        self.packets.push(Departed { at, notice, arrived: None, waited, number, covered });
+        if let Some(arrives) = arrives {
+            self.later(arrives, Event::Arrives(place));
         }
-        self.packets.len() as u64 - seq
     }
 
     /// Returns the time of the CUBIC flow's next event.
