@@ -4,8 +4,8 @@ use steadycast_units::{PeerTime, Span, Time};
 /// drift.
 const SLOT: Span = Span::secs(10);
 
-/// The difference between the sender's and a receiver's clock, plus the delay of feedback: the minimum difference between
-/// the arrival of feedback and the newest arrival in it.
+/// The difference between the sender's and a receiver's clock, plus the delay of feedback: the minimum difference
+/// between the arrival of feedback and the newest arrival in it.
 ///
 /// Feedback does not say when it was written. The minimum belongs to feedback that was written right after an arrival.
 #[derive(Clone, Copy, Debug, Default)]

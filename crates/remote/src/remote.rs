@@ -136,7 +136,8 @@ pub struct Remote {
     offset: ClockOffset,
     /// The time of the last feedback about an arrival.
     last_feedback: Option<Time>,
-    /// The interval of assumed packets, and the time of the next one; `None` if packets are recorded when they are sent.
+    /// The interval of assumed packets, and the time of the next one; `None` if packets are recorded when they are
+    /// sent.
     assumes: Option<(Span, Time)>,
 }
 
@@ -256,7 +257,8 @@ impl Remote {
     /// together, from 0.
     ///
     /// A product that learns a packet's send time only from its feedback ([`Feedback::late`]) calls this right before
-    /// [`Remote::feedback`]. While no feedback arrives, it is assumed to go on sending, so that the rate falls. `at` may then be earlier than the previous call, and delays and rates are computed from it.
+    /// [`Remote::feedback`]. While no feedback arrives, it is assumed to go on sending, so that the rate falls. `at`
+    /// may then be earlier than the previous call, and delays and rates are computed from it.
     pub fn sent(&mut self, at: Time, packet: &Packet) -> u64 {
         let Packet { size, edge, data_limited } = *packet;
         let (number, at, left) = self.number_packet(at, Stream::Media, size);
@@ -307,9 +309,9 @@ impl Remote {
         }
     }
 
-    /// Assumes that the product goes on sending, if it only records packets with their feedback and no feedback arrives.
-    /// The half's no-feedback timer would otherwise have no packet to wait for. The assumed packet has no size and is
-    /// never in flight.
+    /// Assumes that the product goes on sending, if it only records packets with their feedback and no feedback
+    /// arrives. The half's no-feedback timer would otherwise have no packet to wait for. The assumed packet has no size
+    /// and is never in flight.
     fn assume_packet(&mut self, now: Time) {
         let Some((interval, _)) = self.assumes.filter(|(_, at)| *at <= now) else { return };
         // A media packet, because a sender of other packets alone is idle (RFC 5348, section 4.4).
@@ -379,8 +381,8 @@ impl Remote {
             joined.spread();
             let newest = joined.packets.iter().filter_map(|packet| packet.arrived?.at).max();
             if let Some(newest) = newest {
-                // Transport-wide feedback has no time of writing. The newest packet has waited for it since its arrival,
-                // but not for longer than since the previous feedback.
+                // Transport-wide feedback has no time of writing. The newest packet has waited for it since its
+                // arrival, but not for longer than since the previous feedback.
                 offset.learn(at, newest);
                 let held = at.since(offset.local(newest)).min(last_feedback.map_or(Span::ZERO, |last| at.since(last)));
                 let held = i64::try_from(held.as_nanos()).unwrap_or(i64::MAX);

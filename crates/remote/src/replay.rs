@@ -1,9 +1,9 @@
 //! Receiver halves at the sender, for receivers that send per-packet feedback instead of the controller's own reports.
 //! The halves run on the arrivals in the feedback.
 //!
-//! A receiver's clock is mapped to the sender's ([`ClockOffset`]). The reports' delay then counts as part of the packets'
-//! delay. Delay variation is preserved, and a half computes the correct round-trip time. The time of such a half only advances with reports, so that the sender
-//! half detects a silent receiver.
+//! A receiver's clock is mapped to the sender's ([`ClockOffset`]). The reports' delay then counts as part of the
+//! packets' delay. Delay variation is preserved, and a half computes the correct round-trip time. The time of such a
+//! half only advances with reports, so that the sender half detects a silent receiver.
 //!
 //! A sender report reaches the half with the first packet that was sent after it. The round-trip time in the half's
 //! next reports is then that of this packet. With RTCP it is that of the sender report (RFC 3550, section 6.4.1), and

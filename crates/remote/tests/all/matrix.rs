@@ -21,15 +21,15 @@
 //!   natively, and 1).
 //! - Rate beside a CUBIC with a fifth of the packets never covered: at least 0.5. Of four seeds `multfrc` has 0.53 on
 //!   20 Mb/s and `lda-plus` 0.57 on 5 Mb/s.
-//! - Rate of the `tfrcp` controllers: at most 1.6. They have up to 1.47, with feedback every 250 ms and with the time of
-//!   acknowledgement. They answer after 32 round trips, rounded up to whole seconds, so that the wait for feedback makes
-//!   one interval a second longer; `-cl` counts the loss of the first such interval for the whole session.
+//! - Rate of the `tfrcp` controllers: at most 1.6. They have up to 1.47, with feedback every 250 ms and with the time
+//!   of acknowledgement. They answer after 32 round trips, rounded up to whole seconds, so that the wait for feedback
+//!   makes one interval a second longer; `-cl` counts the loss of the first such interval for the whole session.
 //! - Loss: 2.5 % more. A flow of 80 kb/s beside a CUBIC sends 400 packets in all; `gcc` lost 3.3 % of them, natively
 //!   1.2 %. `tfrcp` controllers: 5 % more, for the same reason as above.
 //!
-//! The first form of the test compared single runs. It gave `asmp` and the `tfrcp` controllers bounds of their own, up to
-//! 0.3 to 1.6 of the rate and 15 % more loss, which are gone. All seeds were the same run where no losses are drawn; a
-//! full queue dropped the repairs and not the media, since both left at once; and `asmp`, which has 6.6 to 19.5 Mb/s
+//! The first form of the test compared single runs. It gave `asmp` and the `tfrcp` controllers bounds of their own, up
+//! to 0.3 to 1.6 of the rate and 15 % more loss, which are gone. All seeds were the same run where no losses are drawn;
+//! a full queue dropped the repairs and not the media, since both left at once; and `asmp`, which has 6.6 to 19.5 Mb/s
 //! natively on 20 by where its start ends, and `tfrcp`, whose cycle takes 40 s, were judged by one cycle.
 
 use crate::model::{Outcome, Path, Side, Way, shared};
@@ -37,8 +37,8 @@ use std::collections::BTreeMap;
 use steadycast_control::registry::ALL;
 use steadycast_remote::{Bounds, Need, Rate, Remote, Span, Stream};
 
-/// The number of runs of which the mean counts. They differ in the losses, in when feedback comes, and in when the CUBIC
-/// starts.
+/// The number of runs of which the mean counts. They differ in the losses, in when feedback comes, and in when the
+/// CUBIC starts.
 const SEEDS: u64 = 4;
 
 const PAGE: &str = include_str!("../../../../docs/embedding.md");

@@ -172,11 +172,13 @@ proptest! {
         for controller in ALL.iter().filter(|c| !DEAF.contains(&c.name)) {
             let Some(late) = after_feedback(controller.name, rtt, every, true) else { continue };
             let on_time = after_feedback(controller.name, rtt, every, false).unwrap();
-            // Each second after the feedback, the rate is at most that on time, or that of a second before. `gcc` also falls by the
-            // bytes in flight, which nobody knows here; its loss controller alone falls by a fifth per second from 3 s on.
+            // Each second after the feedback, the rate is at most that on time, or that of a second before. `gcc` also
+            // falls by the bytes in flight, which nobody knows here; its loss controller alone falls by a fifth per
+            // second from 3 s on.
             for (n, target) in late.iter().enumerate().skip(1).filter(|_| controller.name != "gcc") {
                 let said = format!("{}, {n} s after the feedback: {late:?} and on time {on_time:?}", controller.name);
-                prop_assert!(*target <= 1.1 * on_time[n - 1].max(on_time[n]) * (late[0] / on_time[0]).max(1.0), "{said}");
+                let most = 1.1 * on_time[n - 1].max(on_time[n]) * (late[0] / on_time[0]).max(1.0);
+                prop_assert!(*target <= most, "{said}");
             }
             prop_assert!(late[12] < 0.2 * late[0], "{}: {late:?}", controller.name);
         }

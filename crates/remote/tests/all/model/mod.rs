@@ -227,8 +227,8 @@ pub(crate) fn shared(controller: &str, side: Side, path: &Path, seed: u64, besid
         told: BTreeSet::new(),
     };
     let mut next = start;
-    // A pacer's intervals are never exact. Without jitter a full queue would drop the same packet of each frame again and
-    // again (traffic phase effects: Floyd and Jacobson, 1992).
+    // A pacer's intervals are never exact. Without jitter a full queue would drop the same packet of each frame again
+    // and again (traffic phase effects: Floyd and Jacobson, 1992).
     let mut jitter = Seed(seed).part("pacer");
     let (from, end) = (start + path.length / 4, start + path.length);
     loop {
