@@ -206,6 +206,8 @@ tables! {
         scenario: OneOrMany<String>,
         /// The caption.
         caption: String,
+        /// A file for it, .svg, .png or .pdf, relative to this file.
+        write: String,
     }
 }
 
@@ -918,6 +920,7 @@ fn figure(table: &Spanned<FigureTable>, names: &Names<'_>, out: &mut Findings) -
         "against": against,
         "scenarios": among(&table.scenario, "scenario", names.scenarios, out),
         "caption": text(&table.caption, "caption", &table.at, "write a caption", out),
+        "write": optional(&table.write),
     })
 }
 

@@ -166,6 +166,8 @@ def write_report(done: Experiment) -> None:
         ]
         parts.append(page.section(_with_code(each.title), page.table(heads, rows, prose=prose)))
     for number, figure in enumerate(spec.figures):
+        if figure.write is not None and spec.whole:
+            canvas.save_drawing(lambda figure=figure: draw(done, figure), figure.write)  # type: ignore[misc]
         drawn = canvas.in_style(lambda figure=figure: draw(done, figure), f"f{number}")  # type: ignore[misc]
         if drawn is not None:
             parts.append(page.figure(drawn, figure.caption, command, f"figure-{number + 1}"))

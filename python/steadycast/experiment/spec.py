@@ -154,6 +154,7 @@ class FigureSpec:
     """The measure on its abscissa: a dot per point, and a panel per variant."""
     scenarios: tuple[str, ...]
     caption: str
+    write: Path | None
 
 
 @dataclass(frozen=True)
@@ -291,7 +292,7 @@ class Spec:
             tuple(_measures(told, str(path))),
             tuple(_bound(one, str(path)) for one in told["bounds"]),
             tuple(_table(one, path) for one in told["tables"]),
-            tuple(FigureSpec(**{**one, "scenarios": tuple(one["scenarios"])}) for one in told["figures"]),
+            tuple(_figure(one, path) for one in told["figures"]),
             path.parent / told["write"] if told["write"] else None,
         )
         spec.check()
@@ -463,6 +464,11 @@ def _axis(told: Mapping[str, Any]) -> Axis:
         Value(tuple(one["labels"]), tuple(one["values"]), tuple(one["sets"])) for one in told["values"]
     )
     return Axis(tuple(told["names"]), values, tuple(told["scenarios"]))
+
+
+def _figure(told: Mapping[str, Any], origin: Path) -> FigureSpec:
+    write = origin.parent / told["write"] if told["write"] else None
+    return FigureSpec(**{**told, "scenarios": tuple(told["scenarios"]), "write": write})
 
 
 def _table(told: Mapping[str, Any], origin: Path) -> TableSpec:

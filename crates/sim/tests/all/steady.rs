@@ -1,4 +1,4 @@
-//! The claims of `steady` beside TCP in virtual time. `python -m validation.steady` tests them over many more
+//! The claims of `steady` beside TCP in virtual time. `validation/experiments/steady.toml` tests them over many more
 //! networks.
 
 use crate::lab;
