@@ -62,7 +62,7 @@ def test_the_one_that_keeps_the_rule_is_taken_though_another_looks_better() -> N
         ({"tcp": 0.9}, {"tcp": 0.2}, "others_share"),
         ({"frozen": 0.0}, {"frozen": 0.3}, "frozen_frac"),
         ({"rate_score": 4.5}, {"rate_score": 1.9}, "rate_score"),
-        ({"share": 0.99}, {"share": 0.55}, "share_of_fair"),
+        ({"share": 0.99}, {"share": 0.52}, "share_of_fair"),
         ({"delay_ms": 100.0}, {"delay_ms": 300.0}, "delay_ms"),
     ],
 )
@@ -71,9 +71,6 @@ def test_each_criterion_decides_where_all_before_it_are_alike(
     better: Mapping[str, float], worse: Mapping[str, float], key: str, seeds: Any
 ) -> None:
     pair = candidate("good", seeds=seeds, **better), candidate("bad", seeds=seeds, **worse)
-    if key == "delay_ms" and len(seeds) == 1:
-        assert taken(*pair) == [], "a delay of one seed decides nothing"
-        return
     for order in (pair, pair[::-1]):
         found = verdict(order)
         assert found.take == ["good"]
@@ -262,7 +259,6 @@ def test_the_placebo_is_the_measured_table() -> None:
         key: choice.Placebo(float(middle if key in choice.MIDDLE else wide), float(most))
         for key, wide, middle, most, _ in rows
     } == choice.PLACEBO
-    assert choice.PLACEBO["delay"].most >= 2.0, "no two delays are further apart: the rule says so"
 
 
 def test_the_video_in_question_is_the_one_whose_controller_differs_and_others_are_others() -> None:

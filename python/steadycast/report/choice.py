@@ -260,8 +260,8 @@ RULE = (
     "the interval beside a single mean does not decide. Of one seed chance is what one in a thousand pairs of runs "
     f"that differ by their seed alone exceeds: {PLACEBO['score'].most:.1f} of a score, "
     f"{100 * PLACEBO['share'].most:.0f} points of the own share, {100 * PLACEBO['others_share'].most:.0f} of others', "
-    f"{100 * PLACEBO['frozen'].most:.0f} of frozen time; a delay of one seed decides nothing. A run that breaks the "
-    "first three is not recommended."
+    f"{100 * PLACEBO['frozen'].most:.0f} of frozen time, {100 * PLACEBO['delay'].most:.0f} % of the mean delay. A run "
+    "that breaks the first three is not recommended."
 )
 
 
