@@ -42,7 +42,13 @@ func link(t *testing.T, bps int, queue time.Duration, way time.Duration, lossPer
 	check(t, router.AddNet(back))
 	check(t, router.AddNet(queued))
 	check(t, router.Start())
-	t.Cleanup(func() { _ = router.Stop(); _ = queued.Close(); _ = there.Close(); _ = back.Close() })
+	t.Cleanup(func() {
+		time.Sleep(2 * time.Second) // what is under way arrives before its filters end: one that has ended takes nothing
+		_ = router.Stop()
+		_ = queued.Close()
+		_ = there.Close()
+		_ = back.Close()
+	})
 	return left, right
 }
 
