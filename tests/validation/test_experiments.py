@@ -33,8 +33,10 @@ def test_a_table_of_the_docs_names_the_experiment_that_writes_it() -> None:
     }
     named = set()
     for place in DATA.glob("*.toml"):
-        command = tomllib.loads(place.read_text(encoding="utf-8")).get("command", "")
-        if "validation/experiments/" in command:
+        origin = tomllib.loads(place.read_text(encoding="utf-8"))
+        command = origin.get("command", "")
+        # A table that is marked as older has what the command does not make any more.
+        if "validation/experiments/" in command and not origin.get("note", "").startswith("older"):
             named.add((place.stem, Path(command.split()[2]).name))
     assert len(named) >= 8
     assert named <= written
