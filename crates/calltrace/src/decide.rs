@@ -18,7 +18,7 @@ const BEGUN: Span = Span::secs(2);
 pub type Decided = (Time, Rate, Cow<'static, str>);
 
 /// Each decision with another target or rule. Probes that the controller asks for find what left at their time. Where
-/// the record begins in mid-call, a controller that has a start rate starts at that of the first [`BEGUN`].
+/// the record begins in mid-call, a controller that has a start rate starts at that of the first `BEGUN`.
 ///
 /// # Errors
 /// No controller has this name.

@@ -379,7 +379,7 @@ pub(crate) fn is(bytes: &[u8]) -> bool {
 /// The counts of a log.
 ///
 /// # Errors
-/// What [`read`] refuses.
+/// Those of [`crate::read`].
 pub fn counts(bytes: &[u8]) -> Result<Counts, Problem> {
     Log::read(bytes).map(|log| log.counts())
 }

@@ -32,69 +32,50 @@ use steadycast_remote::{
 
 /// The version of this interface, which the program passes to `steadycast_new`. A library takes programs of earlier
 /// versions: 2 has added the functions `steadycast_sender_…` to 1.
-/// versions: 2 has added the functions `steadycast_sender_…` to 1.
 pub const STEADYCAST_ABI: u32 = 2;
 
 /// The call has succeeded.
-/// The call has succeeded.
 pub const STEADYCAST_OK: c_int = 0;
-/// A handle or another required pointer is null.
 /// A handle or another required pointer is null.
 pub const STEADYCAST_NULL: c_int = -1;
 /// A fault of the library has ended this handle. Free it and continue without it.
-/// A fault of the library has ended this handle. Free it and continue without it.
 pub const STEADYCAST_BROKEN: c_int = -2;
 /// A struct's `size` is not the one of this version.
-/// A struct's `size` is not the one of this version.
 pub const STEADYCAST_SIZE: c_int = -3;
-/// A value is not valid for its field.
 /// A value is not valid for its field.
 pub const STEADYCAST_VALUE: c_int = -4;
 
 /// The packet number of an invalid call.
-/// The packet number of an invalid call.
 pub const STEADYCAST_NO_NUMBER: u64 = u64::MAX;
-/// An arrival time that is not in the feedback.
 /// An arrival time that is not in the feedback.
 pub const STEADYCAST_NO_TIME: i64 = i64::MIN;
 /// The packet had not arrived when the feedback was written.
-/// The packet had not arrived when the feedback was written.
 pub const STEADYCAST_MISSING: i64 = i64::MAX;
 /// An ECN field that is not in the feedback.
-/// An ECN field that is not in the feedback.
 pub const STEADYCAST_NO_ECN: i32 = -1;
-/// The wake time if no timer is needed.
 /// The wake time if no timer is needed.
 pub const STEADYCAST_NEVER: i64 = i64::MAX;
 
 /// Stream of `steadycast_sent_extra`: retransmissions of lost media packets (RFC 4588).
-/// Stream of `steadycast_sent_extra`: retransmissions of lost media packets (RFC 4588).
 pub const STEADYCAST_REPAIR: u32 = 1;
 /// Stream of `steadycast_sent_extra`: parity.
-/// Stream of `steadycast_sent_extra`: parity.
 pub const STEADYCAST_PARITY: u32 = 2;
-/// Stream of `steadycast_sent_extra`: packets without content, for a probe.
 /// Stream of `steadycast_sent_extra`: packets without content, for a probe.
 pub const STEADYCAST_PADDING: u32 = 3;
 
 /// Flag of `steadycast_sent`: the packet is the first of its frame.
-/// Flag of `steadycast_sent`: the packet is the first of its frame.
 pub const STEADYCAST_FRAME_FIRST: u32 = 1;
-/// Flag of `steadycast_sent`: the packet is the last of its frame.
 /// Flag of `steadycast_sent`: the packet is the last of its frame.
 pub const STEADYCAST_FRAME_LAST: u32 = 2;
 /// Flag of `steadycast_sent`: the queue is empty after the packet, so that the encoder limits the rate instead of the
-/// controller.
 /// controller.
 pub const STEADYCAST_DATA_LIMITED: u32 = 4;
 
 /// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet.
 /// Browsers leave out retransmissions in transport-wide feedback, and QUIC never acknowledges acknowledgements. No
 /// feedback is expected for it, and it is never lost.
-/// feedback is expected for it, and it is never lost.
 pub const STEADYCAST_UNCOVERED: u32 = 8;
 
-/// The handle of a controller.
 /// The handle of a controller.
 pub struct SteadycastRemote {
     remote: Remote,
@@ -103,37 +84,27 @@ pub struct SteadycastRemote {
 }
 
 /// The limits of a controller. `STEADYCAST_BOUNDS(floor, cap)` initializes them.
-/// The limits of a controller. `STEADYCAST_BOUNDS(floor, cap)` initializes them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastBounds {
     /// `sizeof(SteadycastBounds)`.
-    /// `sizeof(SteadycastBounds)`.
     pub size: usize,
-    /// The lower limit of the rate, in bit/s.
     /// The lower limit of the rate, in bit/s.
     pub floor_bps: u64,
     /// The upper limit of the rate, in bit/s.
-    /// The upper limit of the rate, in bit/s.
     pub cap_bps: u64,
-    /// The size of a full packet in bytes, including IP and UDP headers.
     /// The size of a full packet in bytes, including IP and UDP headers.
     pub packet_bytes: u32,
     /// The ECN field with which packets are sent: 0 none, 1 ECT(1), 2 ECT(0).
-    /// The ECN field with which packets are sent: 0 none, 1 ECT(1), 2 ECT(0).
     pub ecn: u32,
     /// 1 if the program sends the probes of `steadycast_probe`, otherwise 0.
-    /// 1 if the program sends the probes of `steadycast_probe`, otherwise 0.
     pub probes: u32,
-    /// The seed of the controller's random numbers.
     /// The seed of the controller's random numbers.
     pub seed: u64,
     /// 1 if `steadycast_sent` is only called with the feedback about a packet, not when it is sent, otherwise 0. With 1
     /// a controller with a window is rejected. For a program that was compiled without this field it is 0.
-    /// a controller with a window is rejected. For a program that was compiled without this field it is 0.
     pub late: u32,
     /// The longest interval between two feedback messages in ms; 0 if it is unknown. Above 100 a controller whose
-    /// window is clocked by acknowledgements is rejected.
     /// window is clocked by acknowledgements is rejected.
     pub interval_ms: u32,
     /// 1 if packets have no arrival times of their own, but that of the feedback or of its arrival, otherwise 0. With 1
@@ -142,85 +113,64 @@ pub struct SteadycastBounds {
 }
 
 /// The feedback about one packet.
-/// The feedback about one packet.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastFate {
     /// The packet's number, as returned by `steadycast_sent`.
-    /// The packet's number, as returned by `steadycast_sent`.
     pub number: u64,
     /// The arrival time on the receiver's clock, in ns. It is `STEADYCAST_MISSING` for a packet that has not arrived,
     /// and `STEADYCAST_NO_TIME` for an arrival without a known time.
-    /// and `STEADYCAST_NO_TIME` for an arrival without a known time.
     pub arrived_ns: i64,
-    /// The ECN field on arrival, 0 to 3, or `STEADYCAST_NO_ECN`.
     /// The ECN field on arrival, 0 to 3, or `STEADYCAST_NO_ECN`.
     pub ecn: i32,
 }
 
 /// A controller's decision, with its reason.
-/// A controller's decision, with its reason.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastDecision {
     /// `sizeof(SteadycastDecision)`, set by the caller.
-    /// `sizeof(SteadycastDecision)`, set by the caller.
     pub size: usize,
-    /// The target rate for the encoder, in bit/s of IP packets. Subtract the headers.
     /// The target rate for the encoder, in bit/s of IP packets. Subtract the headers.
     pub target_bps: u64,
     /// The pacing rate, in bit/s of IP packets.
-    /// The pacing rate, in bit/s of IP packets.
     pub pacing_bps: u64,
-    /// The number of IP bytes that may be sent before the next report; -1 if there is no limit.
     /// The number of IP bytes that may be sent before the next report; -1 if there is no limit.
     pub window_bytes: i64,
     /// What limits the rate: 0 the start, 1 the network, 2 the cap, 3 the floor.
-    /// What limits the rate: 0 the start, 1 the network, 2 the cap, 3 the floor.
     pub limit: u32,
-    /// The rule that set the rate, in English, truncated to the array and terminated by a NUL.
     /// The rule that set the rate, in English, truncated to the array and terminated by a NUL.
     pub why: [c_char; 64],
 }
 
 /// A burst that a controller requests. Its packets are sent at the probe's rate, queued media first and then padding.
-/// A burst that a controller requests. Its packets are sent at the probe's rate, queued media first and then padding.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastProbe {
     /// `sizeof(SteadycastProbe)`, set by the caller.
-    /// `sizeof(SteadycastProbe)`, set by the caller.
     pub size: usize,
-    /// The identifier of the probe. Each probe is sent once.
     /// The identifier of the probe. Each probe is sent once.
     pub id: u32,
     /// The minimum number of packets.
-    /// The minimum number of packets.
     pub packets: u32,
-    /// The minimum number of IP bytes.
     /// The minimum number of IP bytes.
     pub bytes: u64,
     /// The rate at which the packets are sent, in bit/s of IP packets.
-    /// The rate at which the packets are sent, in bit/s of IP packets.
     pub rate_bps: u64,
-    /// 1 if nothing is sent after the probe until the average is back at the pacing rate, otherwise 0.
     /// 1 if nothing is sent after the probe until the average is back at the pacing rate, otherwise 0.
     pub within: u32,
 }
 
-/// Converts a time from C. Times before 0 count as 0.
 /// Converts a time from C. Times before 0 count as 0.
 fn time(ns: i64) -> Time {
     Time::from_nanos(ns.max(0).unsigned_abs())
 }
 
 /// Converts a time for C.
-/// Converts a time for C.
 fn nanos(at: Time) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(STEADYCAST_NEVER)
 }
 
-/// A handle, which a panic ends.
 /// A handle, which a panic ends.
 trait Handle {
     fn broken(&mut self) -> &mut bool;
@@ -233,11 +183,9 @@ impl Handle for SteadycastRemote {
 }
 
 /// Runs a call on a handle. A panic ends the handle.
-/// Runs a call on a handle. A panic ends the handle.
 ///
 /// # Safety
 /// `handle` is null, or comes from `steadycast_new` or `steadycast_sender_new`, has not been freed, and no other thread
-/// uses it.
 /// uses it.
 unsafe fn with<H: Handle, T>(handle: *mut H, wrong: impl FnOnce(c_int) -> T, call: impl FnOnce(&mut H) -> T) -> T {
     // SAFETY: as the caller promises.
@@ -253,16 +201,13 @@ unsafe fn with<H: Handle, T>(handle: *mut H, wrong: impl FnOnce(c_int) -> T, cal
 }
 
 /// Creates a controller, by its name in `steadycast controllers`.
-/// Creates a controller, by its name in `steadycast controllers`.
 ///
 /// `abi` is `STEADYCAST_ABI`. `params` is a JSON object of parameters over the defaults, or null: `{"probes": false}`.
 /// On an error the function returns null and writes the problem and the remedy to `error`, which has `room` bytes,
 /// including the NUL.
-/// including the NUL.
 ///
 /// # Safety
 /// `controller`, `params` and `bounds` are null or point to what their types say, texts ended by a NUL; `error` is null
-/// or has `room` bytes.
 /// or has `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_new(
@@ -292,7 +237,6 @@ pub unsafe extern "C" fn steadycast_new(
 /// Reads bounds of this version, or of an earlier one, which ended before `late` or before `acknowledged`.
 ///
 /// # Safety
-/// `bounds` is null, or points to as many bytes as its first field says.
 /// `bounds` is null, or points to as many bytes as its first field says.
 unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBounds, String> {
     if bounds.is_null() {
@@ -336,10 +280,8 @@ fn make(
 }
 
 /// The name of a controller, its parameters, and its bounds.
-/// The name of a controller, its parameters, and its bounds.
 type Named<'a> = (&'a str, Vec<(String, Given)>, Bounds);
 
-/// Converts what a constructor gets from C.
 /// Converts what a constructor gets from C.
 fn bounds_from<'a>(
     abi: u32,
@@ -372,10 +314,8 @@ fn bounds_from<'a>(
 }
 
 /// Frees a controller. Null is permitted.
-/// Frees a controller. Null is permitted.
 ///
 /// # Safety
-/// `handle` is null, or comes from `steadycast_new` and is not used again.
 /// `handle` is null, or comes from `steadycast_new` and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_free(handle: *mut SteadycastRemote) {
@@ -392,14 +332,11 @@ pub unsafe extern "C" fn steadycast_free(handle: *mut SteadycastRemote) {
 /// Records a media packet that is sent, or was sent, at `at_ns`. Returns its number; packets of all streams are
 /// numbered together, from 0. The low 16 bits of the number go into a transport-wide header extension. An invalid call
 /// returns `STEADYCAST_NO_NUMBER`.
-/// returns `STEADYCAST_NO_NUMBER`.
 ///
 /// A program that learns send times only from feedback calls this right before `steadycast_feedback`. `at_ns` is then
 /// the send time, even if it is earlier than the previous call.
-/// the send time, even if it is earlier than the previous call.
 ///
 /// # Safety
-/// As for `steadycast_decision`.
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sent(
@@ -422,10 +359,8 @@ pub unsafe extern "C" fn steadycast_sent(
 
 /// Records a packet of another stream that is sent: `stream` is `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or
 /// `STEADYCAST_PADDING`. Returns its number as `steadycast_sent` does.
-/// `STEADYCAST_PADDING`. Returns its number as `steadycast_sent` does.
 ///
 /// # Safety
-/// As for `steadycast_decision`.
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sent_extra(
@@ -454,10 +389,8 @@ pub unsafe extern "C" fn steadycast_sent_extra(
 /// Declares that no feedback will cover packet `number`: it is no longer in flight, and not lost. A fate that is
 /// reported nevertheless counts. There is no need to call this for packets that feedback has skipped. If the library
 /// may be older than this function, look the function up at run time (`dlsym`).
-/// may be older than this function, look the function up at run time (`dlsym`).
 ///
 /// # Safety
-/// As for `steadycast_decision`.
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_forget(handle: *mut SteadycastRemote, number: u64) -> c_int {
@@ -472,10 +405,8 @@ pub unsafe extern "C" fn steadycast_forget(handle: *mut SteadycastRemote, number
 
 /// Finds the newest packet whose number has these low 16 bits, for feedback that refers to packets in this way. Returns
 /// `STEADYCAST_NO_NUMBER` if it is not in the history.
-/// `STEADYCAST_NO_NUMBER` if it is not in the history.
 ///
 /// # Safety
-/// As for `steadycast_decision`.
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_number(handle: *mut SteadycastRemote, low: u16) -> u64 {
@@ -487,10 +418,8 @@ pub unsafe extern "C" fn steadycast_number(handle: *mut SteadycastRemote, low: u
 
 /// Reports a change of the pacer's queue: `waiting_bytes` of frames are queued without headers, the oldest since
 /// `age_ns`. `frame_bytes` is the size of a frame that was just queued, or -1.
-/// `age_ns`. `frame_bytes` is the size of a frame that was just queued, or -1.
 ///
 /// # Safety
-/// As for `steadycast_decision`.
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_queued(
@@ -519,10 +448,8 @@ pub unsafe extern "C" fn steadycast_queued(
 /// fates of packets that were never sent, are ignored. A packet is lost if its fate is `STEADYCAST_MISSING`. A packet
 /// that is left out although later ones are covered has an unknown fate. If all packets of the feedback have the same
 /// arrival time, as with acknowledgements, the time is valid for the newest one only.
-/// arrival time, as with acknowledgements, the time is valid for the newest one only.
 ///
 /// # Safety
-/// As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
 /// As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_feedback(
@@ -547,14 +474,11 @@ pub unsafe extern "C" fn steadycast_feedback(
 }
 
 /// Reads fates.
-/// Reads fates.
 ///
 /// # Errors
 /// The code of an invalid call.
-/// The code of an invalid call.
 ///
 /// # Safety
-/// `fates` has `count` entries, or is null when `count` is 0.
 /// `fates` has `count` entries, or is null when `count` is 0.
 unsafe fn read_fates<'a>(fates: *const SteadycastFate, count: usize) -> Result<&'a [SteadycastFate], c_int> {
     if fates.is_null() && count > 0 {
@@ -577,10 +501,8 @@ fn told(fate: &SteadycastFate) -> PacketResult {
 }
 
 /// Returns the time of the next call of `steadycast_timer`; `STEADYCAST_NEVER` if none is needed.
-/// Returns the time of the next call of `steadycast_timer`; `STEADYCAST_NEVER` if none is needed.
 ///
 /// # Safety
-/// As for `steadycast_decision`.
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_wake(handle: *mut SteadycastRemote) -> i64 {
@@ -591,10 +513,8 @@ pub unsafe extern "C" fn steadycast_wake(handle: *mut SteadycastRemote) -> i64 {
 }
 
 /// Handles timers at `now_ns`. A call before the time of `steadycast_wake` does nothing.
-/// Handles timers at `now_ns`. A call before the time of `steadycast_wake` does nothing.
 ///
 /// # Safety
-/// As for `steadycast_decision`.
 /// As for `steadycast_decision`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_timer(handle: *mut SteadycastRemote, now_ns: i64) -> c_int {
@@ -609,11 +529,9 @@ pub unsafe extern "C" fn steadycast_timer(handle: *mut SteadycastRemote, now_ns:
 
 /// Reads the current decision into `decision`, whose `size` the caller has set. Read it after each call that changes
 /// the state.
-/// the state.
 ///
 /// # Safety
 /// `handle` is null, or comes from `steadycast_new`, has not been freed, and no other thread uses it; `decision` is
-/// null or points to a struct of its type.
 /// null or points to a struct of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_decision(
@@ -632,7 +550,6 @@ pub unsafe extern "C" fn steadycast_decision(
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Writes a decision of a controller whose packets have `packet` bytes.
 /// Writes a decision of a controller whose packets have `packet` bytes.
 fn write_decision(decision: &mut SteadycastDecision, wanted: &Decision, packet: u64) -> c_int {
     let window = wanted.window.map(|window| match window {
@@ -657,10 +574,8 @@ fn write_decision(decision: &mut SteadycastDecision, wanted: &Decision, packet: 
 
 /// Reads the probe that is to be sent into `probe`, whose `size` the caller has set. Returns 1 if there is one,
 /// otherwise 0.
-/// otherwise 0.
 ///
 /// # Safety
-/// As for `steadycast_decision`; `probe` is null or points to a struct of its type.
 /// As for `steadycast_decision`; `probe` is null or points to a struct of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_probe(handle: *mut SteadycastRemote, probe: *mut SteadycastProbe) -> c_int {
@@ -689,10 +604,8 @@ pub unsafe extern "C" fn steadycast_probe(handle: *mut SteadycastRemote, probe: 
 
 /// Writes the names of the controllers for `steadycast_new` into `names`, one per line, terminated by a NUL and
 /// truncated to `room` bytes. Returns the number of bytes that the whole list needs.
-/// truncated to `room` bytes. Returns the number of bytes that the whole list needs.
 ///
 /// # Safety
-/// `names` is null or has `room` bytes.
 /// `names` is null or has `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_controllers(names: *mut c_char, room: usize) -> usize {
