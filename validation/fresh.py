@@ -21,7 +21,7 @@ has | RFC 5348, 1 |
 | used | nobody elastic beside it: 0.85 of what others leave; 0.7 of it by frames, or at a policer | steady.md, A3, D2 |
 | queue | nobody elastic beside it: p95 of 25 ms, or of four packets of each flow | steady.md, A1, C1 |
 | loss | beyond chance: 0.5 % with nobody elastic beside it, else 1 %, or 1.5 times CUBIC's in its place; at a policer \
-as beside somebody | validation/situations.py |
+as beside somebody | validation/experiments/situations.toml |
 | low | from 10 s after its start, at most 5 % of the seconds below a tenth of its share, no ten in a row | own |
 | starves | of a long TCP the same, or 5 % more of the seconds than beside CUBIC in the video's place | own |
 

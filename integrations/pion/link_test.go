@@ -209,8 +209,8 @@ func made(t *testing.T, floor, limit int) *Estimator {
 
 func TestALinkWithLossAndAQueueIsFilledAndWhatIsLostComesAgain(t *testing.T) {
 	// Of 2 Mb/s a tenth is headers, and repairs take 1 %: 1.2 to 1.85 Mb/s of payload. A frame comes after 25 ms of way
-	// and at most 40 ms of pacing; `steady` keeps the queue of 100 ms below a half. (The cap was 4 Mb/s at first. In some
-	// runs, which a race in virtual time tells apart, it overshot then, and had 1.03 Mb/s.)
+	// and at most 40 ms of pacing; `steady` keeps the queue of 100 ms below a half. The cap was 4 Mb/s at first; most of
+	// twelve repeats then had 1.03 Mb/s, and the cause is not known.
 	synctest.Test(t, func(t *testing.T) {
 		left, right := link(t, 2_000_000, 100*time.Millisecond, 25*time.Millisecond, 1)
 		got := run(t, made(t, 50_000, 2_500_000), left, right, 10*time.Second, 30*time.Second)
