@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import ROOT, ran, script
 
-EMBEDDED = ("units", "settings", "control", "remote", "capi")
+EMBEDDED = ("units", "settings", "wire", "control", "remote", "sender", "capi")
 
 
 def manifest(folder: Path) -> dict[str, Any]:

@@ -33,6 +33,7 @@ PAGES = (
     "docs/audio.md",
     "docs/bufferbloat.md",
     "docs/compare.md",
+    "docs/embedding.md",
     "docs/lte.md",
     "docs/tutorial.md",
     "docs/wifi.md",

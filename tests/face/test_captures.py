@@ -45,7 +45,7 @@ def capture(place: Path, packets: Iterable[Captured], snap: int = 65_535) -> Pat
         ([*sent(1), *sent(2, 6004)], 65_535, "2 directions of media: SSRC", "--stream SSRC"),
         ([*sent(1), *sent(1, begin=90_000.0)], 65_535, "more than 24 h apart", "one call"),
         (sent(1), 24, "400 packets cut so short", "tcpdump -s 128"),
-        (sent(1)[:20], 65_535, "no source with 20 packets in sequence", "where the call passes"),
+        (sent(1)[:20], 65_535, "no source has 20 packets in sequence", "where the call passes"),
     ],
 )
 def test_a_capture_that_shows_no_single_call_says_why_and_what_helps(
