@@ -9,13 +9,17 @@ import re
 import tomllib
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from steadycast.errors import UserError
 from steadycast.experiment import run_experiment
 from steadycast.experiment.formula import Formula
+from steadycast.experiment.series import Decisions, Seconds
 from steadycast.experiment.spec import Spec, built_in
 from steadycast.experiment.tables import built
 from steadycast.experiment.verdict import FAILS, HOLDS, UNKNOWN, UNTESTED
@@ -207,6 +211,44 @@ def test_a_formula_has_the_value_that_arithmetic_gives(text: str, value: float |
 def test_what_is_no_formula_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(UserError, match="here"):
         Formula.read(text, "here")
+
+
+def test_a_column_that_seconds_do_not_have_is_named_with_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"here.*thruput_bps") as caught:
+        Formula.read("seconds(min, 1, 2, received.a.thruput_bps)", "here")
+    assert "throughput_bps" in caught.value.remedy
+
+
+class Recorded:
+    """A run with these tables."""
+
+    def __init__(self, **tables: pl.DataFrame) -> None:
+        self.__dict__ |= {
+            name: SimpleNamespace(to_polars=lambda frame=frame: frame) for name, frame in tables.items()
+        }
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1e3)), min_size=1, max_size=8))
+def test_a_second_without_a_value_is_unknown_but_for_a_throughput(values: list[float | None]) -> None:
+    rows = [
+        (float(n), "a", node, x, x) for n, each in enumerate(values) for node, x in (("s", 7.0), ("r", each))
+    ]
+    names = ["t_s", "flow", "node", "throughput_bps", "delay_ms"]
+    run: Any = Recorded(rates=pl.DataFrame(rows, schema=names, orient="row"))
+    known = [value for value in values if value is not None]
+    delay, rate = (Seconds("min", (0, 99), "received", "a", name) for name in ("delay_ms", "throughput_bps"))
+    assert delay.value(run) == (min(known) if known else None)
+    assert rate.value(run) == min(value or 0.0 for value in values)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=12))
+def test_decisions_of_several_flows_do_not_end_each_others_times(changes: list[tuple[str, bool]]) -> None:
+    rows = [(float(n), flow, "compete" if fits else "delay") for n, (flow, fits) in enumerate(changes)]
+    schema = {"t_s": pl.Float64, "flow": pl.String, "rule": pl.String}
+    run: Any = Recorded(decisions=pl.DataFrame(rows, schema=schema, orient="row"))
+    both = Decisions("longest", "compete*", 0, 20, "*").value(run)
+    each = [Decisions("longest", "compete*", 0, 20, flow).value(run) for flow in "ab"]
+    assert both == max(value or 0.0 for value in each)
 
 
 def test_several_values_need_a_function() -> None:

@@ -17,10 +17,12 @@ from __future__ import annotations
 import math
 import operator
 import re
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from steadycast import record
 from steadycast.errors import UserError, meant
 from steadycast.experiment.series import SPANS, STATISTICS, Decisions, Seconds
 
@@ -67,7 +69,7 @@ _FUNCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "sum": sum,
     "jain": _jain,
     "count": len,
-    "median": lambda values: quantile(values, 0.5),
+    "median": statistics.median,
     "quantile": lambda values: quantile(values[1:], values[0]),
     "abs": lambda values: abs(_one(values)),
     "sqrt": lambda values: math.sqrt(_one(values)),
@@ -296,6 +298,8 @@ class _Reader:
         flow, _, column = rest.rpartition(".")
         if way not in ("sent", "received") or not flow:
             raise self._wrong(f"{series} is no series: write received.FLOW.COLUMN or sent.FLOW.COLUMN")
+        if column not in (known := record.columns("rates")):
+            raise UserError(self._place, f"the table rates has no column {column}", meant(column, known))
         return self._of_series(Seconds(statistic, tuple(numbers), way, flow, column))
 
     def _of_decisions(self) -> _Values:

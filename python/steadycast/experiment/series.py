@@ -50,7 +50,8 @@ class Seconds:
     """A statistic of the seconds from FROM to TO, TO not included.
 
     The series is ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN``, with a column of the table ``rates``. ``*`` in FLOW
-    stands for any name. Rates of several flows or receivers are added, of other columns the largest counts.
+    stands for any name. Rates of several flows or receivers are added, of other columns the largest counts. A second
+    without a throughput carried nothing; of any other column it is left out, as its value is unknown.
     """
 
     statistic: str
@@ -70,16 +71,16 @@ class Seconds:
         """Return the statistic of a run's seconds; None where there is no such second."""
         *level, begin, end = self.numbers
         rates = run.rates.to_polars()
-        if self.column not in rates.columns:
-            return None
         sources: dict[str, str] = {}
         found: defaultdict[float, list[float]] = defaultdict(list)
         for at, flow, node, value in rates.select("t_s", "flow", "node", self.column).iter_rows():
             # A flow's source stands before its receivers.
             source = sources.setdefault(flow, node)
             fits = fnmatchcase(flow, self.flow) and (node == source) == (self.way == "sent")
-            if fits and begin <= at < end:
-                found[at].append(value or 0.0)
+            if value is None and self.column == "throughput_bps":
+                value = 0.0
+            if fits and begin <= at < end and value is not None:
+                found[at].append(value)
         together: Callable[[list[float]], float] = sum if self.column.endswith("_bps") else max
         values = [together(found[at]) for at in sorted(found)]
         return STATISTICS[self.statistic].of(values, level[0] if level else 0.0) if values else None
@@ -107,13 +108,23 @@ class Decisions:
     def value(self, run: Run) -> float | None:
         """Return the statistic of a run's decisions; None where no time under the rule has a begin or an end."""
         table = run.decisions.to_polars()
-        rows = [
-            (at, fnmatchcase(rule, self.rule))
-            for at, flow, rule in table.select("t_s", "flow", "rule").iter_rows()
-            if fnmatchcase(flow, self.flow) and rule != "report"
-        ]
+        flows: dict[str, list[tuple[float, bool]]] = {}
+        for at, flow, rule in table.select("t_s", "flow", "rule").iter_rows():
+            if fnmatchcase(flow, self.flow) and rule != "report":
+                flows.setdefault(flow, []).append((at, fnmatchcase(rule, self.rule)))
         if self.statistic == "count":
-            return float(sum(fits for at, fits in rows if self.begin <= at < self.end))
+            return float(
+                sum(fits for rows in flows.values() for at, fits in rows if self.begin <= at < self.end)
+            )
+        spans = [span for rows in flows.values() for span in self._spans(rows)]
+        if self.statistic == "longest":
+            return max((end - begin for begin, end in spans), default=0.0)
+        if not spans:
+            return None
+        return min(spans)[0] if self.statistic == "first" else max(end for _, end in spans)
+
+    def _spans(self, rows: Sequence[tuple[float, bool]]) -> list[tuple[float, float]]:
+        """Return the times of one flow under the rule, within the two ends."""
         spans: list[tuple[float, float]] = []
         since: float | None = None
         for at, fits in [*rows, (self.end, False)]:
@@ -122,12 +133,7 @@ class Decisions:
             elif not fits and since is not None:
                 spans.append((max(since, self.begin), min(at, self.end)))
                 since = None
-        spans = [(begin, end) for begin, end in spans if begin < end]
-        if self.statistic == "longest":
-            return max((end - begin for begin, end in spans), default=0.0)
-        if not spans:
-            return None
-        return spans[0][0] if self.statistic == "first" else spans[-1][1]
+        return [(begin, end) for begin, end in spans if begin < end]
 
 
 SPANS = ("count", "first", "last", "longest")

@@ -15,21 +15,12 @@ from steadycast.core import commit
 from steadycast.experiment.spec import Bound, Measure, Point, TableSpec
 from steadycast.experiment.verdict import HOLDS, Experiment
 from steadycast.files import write_text
-
-NOTHING = "–"
+from steadycast.report import say
 
 
 @dataclass(frozen=True)
 class Cells:
-    """A cell of a table: how it is shown, and its columns in a CSV file."""
-
-    shown: str
-    plain: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Columns:
-    """A heading of a table: how it is shown, and its columns in a CSV file."""
+    """A cell or a heading of a table: how it is shown, and its columns in a CSV file."""
 
     shown: str
     plain: tuple[str, ...]
@@ -39,7 +30,7 @@ class Columns:
 class Table:
     """A table of an experiment."""
 
-    heads: tuple[Columns, ...]
+    heads: tuple[Cells, ...]
     rows: tuple[tuple[Cells, ...], ...]
 
     def shown(self) -> tuple[list[str], list[list[str]]]:
@@ -106,9 +97,9 @@ class Labels:
         """Return the labels of a point."""
         return [_text(self._of(point, name)) for name in self.names]
 
-    def heads(self) -> list[Columns]:
+    def heads(self) -> list[Cells]:
         """Return their headings."""
-        return [Columns(name, (name,)) for name in self.names]
+        return [Cells(name, (name,)) for name in self.names]
 
 
 def _text(text: str) -> Cells:
@@ -144,11 +135,11 @@ def _points(done: Experiment, spec: TableSpec) -> Table:
     return Table((*labels.heads(), *heads), tuple(rows))
 
 
-def _heading(measure: Measure, spread: str, *, judged: bool) -> Columns:
+def _heading(measure: Measure, spread: str, *, judged: bool) -> Cells:
     unit = f", {measure.unit}" if measure.unit else ""
     parts = {"range": ("", " least", " most"), "interval": ("", " ±"), "none": ("",)}[spread]
     misses = (f"{measure.name} misses",) if judged else ()
-    return Columns(f"{measure.name}{unit}", (*(f"{measure.name}{part}{unit}" for part in parts), *misses))
+    return Cells(f"{measure.name}{unit}", (*(f"{measure.name}{part}{unit}" for part in parts), *misses))
 
 
 def _cell(done: Experiment, measure: Measure, point: Point, spread: str, judged: bool) -> Cells:
@@ -159,7 +150,7 @@ def _cell(done: Experiment, measure: Measure, point: Point, spread: str, judged:
     mark = ({True: "yes", False: "no"}[misses] if bounds else "",) if judged else ()
     parts = {"range": 3, "interval": 2, "none": 1}[spread]
     if len(known) < len(values):
-        return Cells(f"[{NOTHING}]" if misses else NOTHING, ("",) * parts + mark)
+        return Cells(f"[{say.NOTHING}]" if misses else say.NOTHING, ("",) * parts + mark)
     mean, *ends = (
         f"{value:.{measure.digits}f}" for value in (sum(known) / len(known), min(known), max(known))
     )
@@ -197,13 +188,15 @@ def _bounds(done: Experiment, spec: TableSpec) -> Table:
         kept = done.kept(point, [bound.measure])
         held = sum(run is True for run in kept.runs) if kept else 0
         verdict = HOLDS if held == len(done.spec.seeds) else f"{held} of {len(done.spec.seeds)}"
-        spread = f"{_number(measure, min(values))} … {_number(measure, max(values))}" if values else NOTHING
-        mean = _number(measure, sum(values) / len(values)) if values else NOTHING
+        spread = (
+            f"{_number(measure, min(values))} … {_number(measure, max(values))}" if values else say.NOTHING
+        )
+        mean = _number(measure, sum(values) / len(values)) if values else say.NOTHING
         why = f"{bound.why} ({bound.source})" if bound.source else bound.why
         texts = (why, measure.shown, " and ".join(ends), mean, spread, verdict)
         rows.append((*labels.of(point), *map(_text, texts)))
     heads = ("what is asked", "figure", "bound", "mean", "least … most", "verdict")
-    return Table((*labels.heads(), *(Columns(head, (head,)) for head in heads)), tuple(rows))
+    return Table((*labels.heads(), *(Cells(head, (head,)) for head in heads)), tuple(rows))
 
 
 def _number(measure: Measure, value: float) -> str:
@@ -229,7 +222,7 @@ def _counts(done: Experiment, spec: TableSpec) -> Table:
         )
     by = spec.by or "scenario"
     heads = (by, "variant", "points", "hold with each seed", "hold in the mean", "runs that hold, %")
-    return Table(tuple(Columns(head, (head,)) for head in heads), tuple(rows))
+    return Table(tuple(Cells(head, (head,)) for head in heads), tuple(rows))
 
 
 def _groups(done: Experiment, spec: TableSpec) -> Mapping[tuple[str, str], list[Point]]:
@@ -261,7 +254,7 @@ def _choice(done: Experiment, spec: TableSpec) -> Table:
             lists.append([point for point in same if point not in good and done.keeps(point, spec.but)])
         rows.append((*labels.of(same[0]), *(_text(_ordered(done, measure, each)) for each in lists)))
     heads = ["keep all bounds", *([f"keep all but {' and '.join(spec.but)}"] if spec.but else [])]
-    return Table((*labels.heads(), *(Columns(head, (head,)) for head in heads)), tuple(rows))
+    return Table((*labels.heads(), *(Cells(head, (head,)) for head in heads)), tuple(rows))
 
 
 def _ordered(done: Experiment, measure: Measure, points: Sequence[Point]) -> str:
