@@ -1020,6 +1020,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn cards_come_as_often_as_their_weights_in_each_deal() {
+        let values = "\"queue\" = { among = [\"a\", \"b\", \"c\"], weights = [3, 1, 2] }";
+        let text = format!("{SMALL}\n[draw]\ncount = 60\nseed = 7\n[draw.variables]\n{values}");
+        let read = experiment(&text, "e.toml").unwrap();
+        let drawn: Vec<&str> =
+            read["draws"].as_array().unwrap().iter().map(|one| one["variables"]["queue"].as_str().unwrap()).collect();
+        for deal in drawn.chunks(6) {
+            let count = |card| deal.iter().filter(|one| **one == card).count();
+            assert_eq!((count("a"), count("b"), count("c")), (3, 1, 2), "{deal:?}");
+        }
+        assert!(drawn.chunks(6).any(|deal| deal != &drawn[..6]), "each deal is shuffled");
+        assert!(!problems(&text.replace("[3, 1, 2]", "[3, 1]")).is_empty());
+    }
+
     fn number(change: &Json) -> f64 {
         let text = change.as_str().unwrap();
         text.split_once('=').unwrap().1.trim_end_matches("bps").parse().unwrap()
