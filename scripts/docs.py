@@ -39,7 +39,7 @@ README = ROOT / "README.md"
 WIDE = 5.8
 """Width of a page's figures in inches: at half of it, a phone's, their texts are still read."""
 STILLS = [PICTURES / f"demo-film-{number}.jpg" for number in (1, 2)]
-ABOUT = "A video under steady; a download comes at 12 s"
+ABOUT = "A video under steady; a download starts at 12 s"
 HEAD = """# Glossary
 
 The words of reports and tables. Made with the site from the lists that the reports themselves use: headings of
@@ -232,8 +232,8 @@ def demo() -> None:
         f"![{what}]({path.relative_to(ROOT)})" for what, path in zip(STILL, STILLS, strict=True)
     )
     caption = (
-        f"*{ABOUT}: `steadycast demo`. The table counts from 12 s on. The pictures, of its film at {seconds}, have the"
-        " original on the left and what the viewer saw on the right.*"
+        f"*{ABOUT}: `steadycast demo`. The table covers the time from 12 s on. The pictures show the film at {seconds}:"
+        " on the left the original, on the right what the viewer saw.*"
     )
     shown = f"![{ABOUT}]({FIGURE.relative_to(ROOT)})\n\n{pictures}\n\n```\n{table}\n```\n\n{caption}"
     page.put(README, "demo", shown)
@@ -241,11 +241,11 @@ def demo() -> None:
 
 
 STILL = (
-    "Somebody who signs, while the download takes its share",
-    "The worst picture: the download has just come",
+    "A person signing, while the download takes its share",
+    "The worst picture, just after the download started",
 )
 SIGNS = 150
-"""In so many of each 400 pictures of the drawn film somebody signs."""
+"""Of each 400 pictures of the synthetic clip, the number in which a person signs."""
 
 
 def stills(folder: Folder) -> str:
