@@ -23,8 +23,8 @@ needs_cargo = pytest.mark.skipif(shutil.which("cargo") is None, reason="needs ca
 
 
 def told() -> dict[str, set[str]]:
-    """The arrows of the text, crate by crate, in its order."""
-    block = re.search(r"All arrows[^\n]*\n\n```text\n(.*?)```", TEXT, re.DOTALL)
+    """The dependencies in the text, crate by crate, in its order."""
+    block = re.search(r"All dependencies[^\n]*\n\n```text\n(.*?)```", TEXT, re.DOTALL)
     assert block is not None
     lines = [line.split() for line in block[1].splitlines()]
     return {name: set(known) - {"-"} for name, *known in lines}

@@ -352,7 +352,7 @@ mod tests {
         assert!(FALLBACK.standard_reports && FALLBACK.receivers == Receivers::OneOrMany);
     }
 
-    /// `docs/embedding.md` promises that these names are stable.
+    /// `docs/embedding-reference.md` promises that these names are stable.
     #[test]
     fn what_can_be_set_is_little_enough_to_be_promised() {
         for controller in ALL {

@@ -1,7 +1,7 @@
 //! A sender and a receiver on two UDP sockets in a program that embeds Steadycast: `cargo run -p steadycast-session
 //! --example embed`.
 //!
-//! `docs/embedding.md` explains it step by step.
+//! `docs/embedding-reference.md` explains it step by step.
 #![allow(clippy::disallowed_methods, reason = "the program owns the clock, as an embedding program does")]
 
 use std::io::ErrorKind::WouldBlock;

@@ -1,4 +1,4 @@
-//! Every controller of the registry, called in every way that docs/embedding.md allows, over three links, by itself and
+//! Every controller of the registry, called in every way that docs/embedding-reference.md allows, over three links, by itself and
 //! beside a CUBIC, against the native pair: the same controller with its receiver half at the receiver.
 //!
 //! The bounds, written before the first run, on the means of four seeds:
@@ -41,7 +41,7 @@ use steadycast_remote::{Bounds, Need, Rate, Remote, Span, Stream};
 /// CUBIC starts.
 const SEEDS: u64 = 4;
 
-const PAGE: &str = include_str!("../../../../docs/embedding.md");
+const PAGE: &str = include_str!("../../../../docs/embedding-reference.md");
 
 const PATHS: [(&str, Path); 3] = [
     ("5 Mb/s", link(5, 100, 0.0, 500)),
@@ -193,7 +193,7 @@ fn keeps_in_every_way(law: &'static str) {
     let (row, wrong) = run(law, |_, _, _| true);
     println!("{row}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(PAGE.contains(&row), "docs/embedding.md has to have:\n{row}");
+    assert!(PAGE.contains(&row), "docs/embedding-reference.md has to have:\n{row}");
 }
 
 /// Makes a test of the whole matrix for each controller.

@@ -1,4 +1,4 @@
-//! The example of docs/embedding.md.
+//! The example of docs/embedding-reference.md.
 #![allow(dead_code, reason = "the example's own main is not called here")]
 
 #[path = "../../examples/embed.rs"]
