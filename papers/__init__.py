@@ -6,5 +6,16 @@ It is part of a checkout, not of the wheel: `steadycast reproduce` finds it ther
 from papers.engine.experiment import Experiment, Statement, Verdict
 from papers.engine.registry import EXPERIMENTS, chosen
 from papers.engine.suite import Result, main, reproduce
+from papers.engine.write import list_values
 
-__all__ = ["EXPERIMENTS", "Experiment", "Result", "Statement", "Verdict", "chosen", "main", "reproduce"]
+__all__ = [
+    "EXPERIMENTS",
+    "Experiment",
+    "Result",
+    "Statement",
+    "Verdict",
+    "chosen",
+    "list_values",
+    "main",
+    "reproduce",
+]

@@ -43,6 +43,17 @@ class Kind(Enum):
         return self in (Kind.MEASURED, Kind.CLIP, Kind.CERTAIN)
 
 
+class Way(Enum):
+    """How a change differs from the set-up."""
+
+    CHANGE = "change"
+    """Something that is none of the paper's words, or later than it: another queue discipline, today's TCP."""
+    VALUE = "value"
+    """Another value of something that the paper does not tell, in the range that it allows."""
+    READING = "reading"
+    """Another sense of the paper's sentence, which it quotes."""
+
+
 class Verdict(Enum):
     """The outcome of a statement."""
 
@@ -211,6 +222,9 @@ class Change:
     """Statements that it may be held against, by id; empty: all."""
     variants: tuple[str, ...] = ()
     """Variants that have what it changes; empty: all."""
+    way: Way = Way.CHANGE
+    experiments: tuple[str, ...] = ()
+    """Experiments that it may be held against, by id; empty: all."""
 
     def concerns(self, statement: Statement) -> bool:
         """Whether a statement means the same with this change."""
@@ -311,6 +325,9 @@ class Experiment:
     variants: tuple[Variant, ...]
     statements: tuple[Statement, ...]
     changes: tuple[Change, ...] = ()
+    """What is none of the paper's words, or later than it."""
+    alternatives: tuple[Change, ...] = ()
+    """Other values of its scenarios that the paper allows."""
     figures: tuple[Figure, ...] = ()
     sizes: Sets | None = None
     """Changes that make it run with frame sizes only; `None` when it always needs pictures."""
@@ -323,6 +340,21 @@ class Experiment:
     """How it is emulated; `None` when it is simulated only."""
     seconds: float = 0.0
     """How long all of it takes with five seeds, in seconds of one core; 0: not measured."""
+
+    @property
+    def tried(self) -> tuple[Change, ...]:
+        """Everything that its runs are tried with."""
+        return (*self.alternatives, *self.changes)
+
+    def scenario_of(self, variant: Variant) -> Path:
+        """Return the scenario file of a variant."""
+        return self.scenario.with_name(variant.scenario) if variant.scenario else self.scenario
+
+    def has(self, change: Change) -> bool:
+        """Whether a change concerns it: one of its variants' scenarios has what it changes."""
+        return (not change.experiments or self.id in change.experiments) and any(
+            change.sets_in(self.scenario_of(v)) for v in self.variants
+        )
 
     @property
     def grades(self) -> bool:
@@ -348,7 +380,7 @@ class Experiment:
         lists = (
             ("statement", [s.id for s in self.statements]),
             ("variant", [v.name for v in self.variants]),
-            ("change", [c.name for c in self.changes]),
+            ("change", [c.name for c in self.tried]),
             ("figure", [f.number for f in self.figures]),
             ("real_time.statement", [s.id for s in forms.statements] if forms else []),
         )
@@ -436,7 +468,7 @@ def in_real_time(experiment: Experiment, clips: tuple[Path, ...]) -> list[tuple[
     form = experiment.real_time
     if form is None:
         return []
-    plain = replace(experiment, changes=form.changes)
+    plain = replace(experiment, changes=form.changes, alternatives=())
     forms = [(plain, replace(m, sets={**m.sets, **form.sets}), form.seeds) for m in media_of(plain, ())]
     if clips and form.pictures is not None:
         seen = replace(plain, statements=form.statements)

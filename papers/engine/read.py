@@ -7,7 +7,7 @@ error with its place. `papers/README.md` says how such a file is written.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,6 +42,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAPERS_FOLDER = ROOT / "papers"
 SCENARIOS = Path("papers/scenarios")
 SHARED = "family.toml"
+VALUES = "values.toml"
 OPEN = "(open)"
 """What stands as published of a number that nobody has published."""
 
@@ -49,8 +50,12 @@ Table = Mapping[str, Any]
 T = TypeVar("T")
 
 
-def family(folder: Path) -> tuple[Experiment, ...]:
+def family(folder: Path, others: Sequence[Change] = ()) -> tuple[Experiment, ...]:
     """Return the experiments of a family, by their ids.
+
+    Args:
+        folder: where the family's files are.
+        others: what is tried in place of the scenarios' values.
 
     Raises:
         UserError: a file that is not TOML, or says what there is not.
@@ -58,7 +63,9 @@ def family(folder: Path) -> tuple[Experiment, ...]:
     """
     shared = _Shared(folder / SHARED)
     return tuple(
-        _Reader(path, shared).experiment() for path in sorted(folder.glob("*.toml")) if path != shared.path
+        _Reader(path, shared, others).experiment()
+        for path in sorted(folder.glob("*.toml"))
+        if path.name not in (SHARED, VALUES)
     )
 
 
@@ -68,14 +75,13 @@ class _Shared:
     def __init__(self, path: Path) -> None:
         self.path = path
         table = _toml(path)
-        reader = _Keys(path, "", table, "paper", "variant", "change", "reading")
+        reader = Keys(path, "", table, "paper", "variant", "change")
         self.paper: str = reader("paper")
         self.variants = {v.name: v for v in _list(path, table, "variant", variant)}
         self.changes = {c.name: c for c in _list(path, table, "change", change)}
-        self.readings = {c.name: c for c in _list(path, table, "reading", reading)}
 
 
-class _Keys:
+class Keys:
     """A table with a fixed set of valid keys; others are an error."""
 
     def __init__(self, path: Path, place: str, table: Table, *known: str) -> None:
@@ -85,6 +91,7 @@ class _Keys:
                 raise self.wrong(f'unknown key "{key}"', f"there are: {', '.join(known)}")
 
     def __call__(self, key: str, default: Any = None) -> Any:
+        """Return what stands at a key, or the default; without one a missing key is an error."""
         if key not in self.table and default is None:
             raise self.wrong(f'"{key}" is missing', "write it")
         return self.table.get(key, default)
@@ -117,9 +124,7 @@ def _list(path: Path, table: Table, key: str, read: Callable[[Path, Table], T]) 
 def variant(path: Path, table: Table) -> Variant:
     """Read one of the runs that an experiment compares."""
     place = f"variant {table.get('name', '')}"
-    key = _Keys(
-        path, place, table, "name", "title", "sets", "pixels", "sizes", "changed", "scenario", "seeds"
-    )
+    key = Keys(path, place, table, "name", "title", "sets", "pixels", "sizes", "changed", "scenario", "seeds")
     return Variant(
         key("name"),
         key("title"),
@@ -134,7 +139,7 @@ def variant(path: Path, table: Table) -> Variant:
 
 def change(path: Path, table: Table) -> Change:
     """Read one thing that is different."""
-    key = _Keys(path, f"change {table.get('name', '')}", table, "name", "sets", "pixels", "only", "variants")
+    key = Keys(path, f"change {table.get('name', '')}", table, "name", "sets", "pixels", "only", "variants")
     return Change(
         key("name"),
         spread(key("sets")),
@@ -142,23 +147,6 @@ def change(path: Path, table: Table) -> Change:
         only=tuple(key("only", ())),
         variants=tuple(key("variants", ())),
     )
-
-
-def reading(path: Path, table: Table) -> Change:
-    """Read another reading of the paper's words: a change with their sentence, and with networks of other names."""
-    key = _Keys(path, f"reading {table.get('name', '')}", table, *_READING)
-    return Change(
-        key("name"),
-        spread(key("sets", {})),
-        key("says"),
-        {name: spread(sets) for name, sets in key("networks", {}).items()},
-        key("pixels", False),
-        tuple(key("only", ())),
-        tuple(key("variants", ())),
-    )
-
-
-_READING = ("name", "says", "sets", "networks", "pixels", "only", "variants")
 
 
 # ---------------------------------------------------------------- statements
@@ -172,7 +160,7 @@ _STATEMENT = (
 
 def statement(path: Path, table: Table) -> Statement:
     """Read something that a paper says, and how it is checked."""
-    key = _Keys(path, f"statement {table.get('id', '')}", table, *_STATEMENT)
+    key = Keys(path, f"statement {table.get('id', '')}", table, *_STATEMENT)
     bound = _bound(key)
     bounded = bound != Bound()
     try:
@@ -202,11 +190,11 @@ def statement(path: Path, table: Table) -> Statement:
 
 def another(path: Path, table: Table) -> Another:
     """Read an alternative quantity that a statement's words also allow."""
-    key = _Keys(path, f"reading {table.get('name', '')}", table, "name", "says", "take", "of", "over")
+    key = Keys(path, f"reading {table.get('name', '')}", table, "name", "says", "take", "of", "over")
     return Another(key("name"), key("says"), _take(key))
 
 
-def _bound(key: _Keys) -> Bound:
+def _bound(key: Keys) -> Bound:
     there = [word for word in ("least", "most", "above", "below") if word in key.table]
     strict = [word in ("above", "below") for word in there]
     if (any(strict) and not all(strict)) or len(there) > 2:
@@ -216,7 +204,7 @@ def _bound(key: _Keys) -> Bound:
     return Bound(low, high, strict=any(strict))
 
 
-def _take(key: _Keys) -> Take:
+def _take(key: Keys) -> Take:
     of = key.table.get("of", [])
     name = key("take", "value" if of else "none")
     rows = [[of]] if isinstance(of, str) else of if of and isinstance(of[0], list) else [of] if of else []
@@ -231,7 +219,7 @@ def _part(said: str | float) -> Term | float:
     return term(said) if isinstance(said, str) else float(said)
 
 
-def _unit(key: _Keys, said: str) -> Unit:
+def _unit(key: Keys, said: str) -> Unit:
     name, _, digits = said.partition(":")
     if name not in UNITS or not (digits == "" or digits.isdecimal()):
         raise key.wrong(
@@ -240,7 +228,7 @@ def _unit(key: _Keys, said: str) -> Unit:
     return replace(UNITS[name], digits=int(digits)) if digits else UNITS[name]
 
 
-def _calculation(key: _Keys) -> Calculation | None:
+def _calculation(key: Keys) -> Calculation | None:
     name = key("calculation", "")
     if not name:
         return None
@@ -265,7 +253,7 @@ _FIGURE = (
 
 def figure(path: Path, table: Table) -> Figure:
     """Read a figure of the paper."""
-    key = _Keys(path, f"figure {table.get('number', '')}", table, *_FIGURE)
+    key = Keys(path, f"figure {table.get('number', '')}", table, *_FIGURE)
     first, second = key("axes", ("", ""))
     variants = tuple(key("variants", ()))
     series, lines = key("series", ""), tuple(_line(key, row) for row in key("lines", ()))
@@ -289,7 +277,7 @@ def figure(path: Path, table: Table) -> Figure:
     )
 
 
-def _line(key: _Keys, row: list[str]) -> Line:
+def _line(key: Keys, row: list[str]) -> Line:
     """Read a line over time: its label, VARIANT.FLOW.SERIES, and the receiver where it is not the first."""
     if len(row) not in (2, 3) or row[1].count(".") < 2:
         raise key.wrong(f"lines: {row}", 'write ["label", "VARIANT.FLOW.SERIES"], or with a receiver behind')
@@ -299,7 +287,7 @@ def _line(key: _Keys, row: list[str]) -> Line:
 
 def curve(path: Path, table: Table) -> Curve:
     """Read a line of a figure."""
-    key = _Keys(path, f"curve {table.get('label', '')}", table, "label", "of", "points", "scale")
+    key = Keys(path, f"curve {table.get('label', '')}", table, "label", "of", "points", "scale")
     try:
         number = quantity(key("of"))
     except UserError as error:
@@ -314,7 +302,7 @@ def curve(path: Path, table: Table) -> Curve:
 
 _EXPERIMENT = (
     *("id", "title", "section", "scenario", "source", "sizes", "ladder", "notes", "seconds"),
-    *("variants", "changes", "readings", "told", "variant", "change", "reading", "statement", "figure"),
+    *("variants", "changes", "told", "variant", "change", "statement", "figure"),
     "real_time",
 )
 
@@ -322,17 +310,17 @@ _EXPERIMENT = (
 class _Reader:
     """One experiment's file."""
 
-    def __init__(self, path: Path, shared: _Shared) -> None:
+    def __init__(self, path: Path, shared: _Shared, others: Sequence[Change]) -> None:
         self.path = path
         self.shared = shared
+        self.others = others
         self.table = crossed(_toml(path), lambda problem, remedy: UserError(_short(path), problem, remedy))
-        self.key = _Keys(path, "", self.table, *_EXPERIMENT)
+        self.key = Keys(path, "", self.table, *_EXPERIMENT)
 
     def experiment(self) -> Experiment:
         key, table = self.key, self.table
         variants = {v.name: v for v in _list(self.path, table, "variant", variant)}
         changes = {c.name: c for c in _list(self.path, table, "change", change)}
-        readings = {c.name: c for c in _list(self.path, table, "reading", reading)}
         found = Experiment(
             id=key("id"),
             title=key("title"),
@@ -341,10 +329,7 @@ class _Reader:
             scenario=SCENARIOS / key("scenario"),
             variants=self._named("variants", variants, self.shared.variants),
             statements=(*_list(self.path, table, "statement", statement), *self._told()),
-            changes=(
-                *self._named("readings", readings, self.shared.readings),
-                *self._named("changes", changes, self.shared.changes),
-            ),
+            changes=self._named("changes", changes, self.shared.changes),
             figures=tuple(_list(self.path, table, "figure", figure)),
             sizes=table.get("sizes"),
             ladder=key("ladder", "Table 2's ladder, no pictures"),
@@ -353,6 +338,7 @@ class _Reader:
             real_time=self._real_time(),
             seconds=key("seconds", 0),
         )
+        found = replace(found, alternatives=tuple(c for c in self.others if found.has(c)))
         for problem, remedy in found.mistakes():
             raise key.wrong(problem, remedy)
         return found
@@ -386,7 +372,7 @@ class _Reader:
         table = self.table.get("real_time")
         if table is None:
             return None
-        key = _Keys(self.path, "real_time", table, "sets", "seeds", "pictures", "change", "statement")
+        key = Keys(self.path, "real_time", table, "sets", "seeds", "pictures", "change", "statement")
         return RealTime(
             spread(key("sets")),
             key("seeds", 1),

@@ -9,9 +9,11 @@ from steadycast.errors import UserError
 
 from papers.engine.experiment import Experiment
 from papers.engine.read import PAPERS_FOLDER, family
+from papers.engine.values import values
 
 FAMILIES: dict[str, tuple[Experiment, ...]] = {
-    name: family(PAPERS_FOLDER / name.lower()) for name in "KMHCBQ"
+    name: family(PAPERS_FOLDER / name.lower(), [o for v in values(name) for o in v.others])
+    for name in "KMHCBQ"
 }
 """Each family's experiments."""
 

@@ -215,7 +215,7 @@ class _Plan:
         self.extended: set[tuple[str, str]] = set()
         """Pairs of a change or a reading (none: empty) and a variant that are run with all of them."""
         self.variants: list[Variant] = medium.variants(experiment)
-        self.changes = [c for c in experiment.changes if c.pixels == medium.pixels]
+        self.changes = [c for c in experiment.tried if c.pixels == medium.pixels]
 
     def statements(self) -> list[Statement]:
         """Return those that this medium tells; the others need variants that are not run with it."""

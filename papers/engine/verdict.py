@@ -261,7 +261,7 @@ def row(
     """
     found = measured(statement, base)
     others = {name: m for name, seen in changed.items() if (m := measured(statement, seen)) is not None}
-    quoted = {c.name for c in experiment.changes if c.says}
+    quoted = {c.name for c in experiment.tried if c.says}
     readings = {name: m for name, m in others.items() if name in quoted}
     for other in statement.others:
         if (m := measured(replace(statement, measure=other.measure), base)) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -13,6 +13,7 @@ from steadycast.report.markup import Html, element, joined
 
 from papers.engine.experiment import Verdict
 from papers.engine.read import ROOT
+from papers.engine.registry import chosen
 from papers.engine.sets import text
 from papers.engine.suite import Part, Result
 from papers.engine.verdict import FALLS, Row
@@ -178,7 +179,9 @@ def _settings(part: Part) -> list[str]:
     lines = [
         f"  {v.title}: {' '.join(filter(None, (v.scenario, text(v.sets)))) or 'nothing'}" for v in e.variants
     ]
-    return lines + [f"  with {c.name}: {text(c.sets)}" for c in e.changes]
+    return lines + [
+        f"  with {c.name}: {text(sets)}" for c in e.tried if (sets := c.sets_in(e.scenario_of(e.variants[0])))
+    ]
 
 
 def catalogue() -> None:
@@ -209,6 +212,36 @@ def catalogue() -> None:
             style="dim",
         )
     )
+
+
+def list_values(ids: Sequence[str]) -> None:
+    """Print each value of the families' scenarios: what stands there, and the paper's sentence or our range.
+
+    Raises:
+        UserError: no such family.
+
+    """
+    from rich.table import Table
+    from steadycast.report.terminal import console
+
+    from papers.engine.values import values
+
+    out = console()
+    for family in dict.fromkeys(e.id[0] for e in chosen(ids or ["all"])):
+        table = Table(
+            box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", width=80, title=family
+        )
+        table.add_column("value", overflow="fold", ratio=3)
+        table.add_column("here", overflow="fold", ratio=3)
+        table.add_column("whose, and in which range", overflow="fold", ratio=6)
+        for v in values(family):
+            whose = f"told: {v.told}" if v.told else f"ours: {v.ours}"
+            tried = f"Tried: {'; '.join(other.name for other in v.others)}." if v.others else ""
+            kept = f"Not varied: {v.kept}." if v.kept else ""
+            about = " ".join(filter(None, (whose, v.range and f"Range: {v.range}.", tried, kept)))
+            table.add_row(Text(v.name), Text(v.here or "–"), Text(about))
+        out.print(table)
+        out.print()
 
 
 # ---------------------------------------------------------------- Markdown
@@ -250,7 +283,7 @@ def statements(result: Result, family: str) -> tuple[list[str], Rows]:
 def quoted(result: Result, family: str) -> str:
     """List a paper's readings by their names, each with the sentence that allows it."""
     experiments = [part.experiment for part in result.parts if part.experiment.id[0] == family]
-    found = {c.name: c.says for e in experiments for c in e.changes if c.says}
+    found = {c.name: c.says for e in experiments for c in e.tried if c.says}
     found |= {other.name: other.says for e in experiments for s in e.statements for other in s.others}
     return "\n".join(f"- **{name}**: {says}" for name, says in found.items())
 

@@ -199,11 +199,13 @@ def test_packets_are_recorded_only_where_a_number_takes_their_jitter(id: str) ->
 
 def test_a_change_that_not_all_variants_are_run_with_is_held_against_none_of_theirs() -> None:
     (experiment,) = (e for e in EXPERIMENTS if e.id == "B-I")
+    own = Change("a TCP of its own", {"flow.tcp.window": "9p"}, variants=("pgmcc",))
+    experiment = replace(experiment, changes=(own,))
     plan = suite._Plan(experiment, media_of(experiment, ())[0], (1,))
-    by_change: dict[str, tuple[Mapping[str, Observed], ...]] = {c.name: () for c in experiment.changes}
+    by_change: dict[str, tuple[Mapping[str, Observed], ...]] = {c.name: () for c in experiment.tried}
     by_id = {s.id: s for s in experiment.statements}
-    assert "PGMCC not paced" in plan._for(by_id["pgmcc-tcp"], by_change)
-    assert "PGMCC not paced" not in plan._for(by_id["asmp-tcp"], by_change)
+    assert "a TCP of its own" in plan._for(by_id["pgmcc-tcp"], by_change)
+    assert "a TCP of its own" not in plan._for(by_id["asmp-tcp"], by_change)
 
 
 def test_ranges_of_paths_are_written_out_and_short_again() -> None:
@@ -429,7 +431,7 @@ def test_what_five_seeds_leave_undecided_is_run_with_twenty_and_nothing_else_is(
 
 
 def test_a_reading_sets_what_each_network_calls_its_links() -> None:
-    red = next(c for e in EXPERIMENTS if e.id == "B-K" for c in e.changes if c.name.startswith("RED"))
+    red = next(c for e in EXPERIMENTS if e.id == "B-K" for c in e.tried if c.name.startswith("RED in"))
     assert "topology.bottleneck.queue" in red.sets_in(Path("b-e.toml"))
     assert "link.l8.queue" in red.sets_in(Path("papers/scenarios/b-h.toml"))
     assert red.sets_in(Path("b-j.toml")) == {}
@@ -538,6 +540,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
             ),
             statements=tuple(s for s in experiment.statements if s.id in keep),
             changes=experiment.changes[:1],
+            alternatives=(),
         )
         patch.setattr(suite, "chosen", lambda ids: [small])
         return suite.reproduce(["K-F"], seeds=[1, 2])

@@ -101,6 +101,7 @@ def _laboratory() -> Any:
     "steadycast reproduce K-A",
     "steadycast reproduce K --seeds 1-5 -o reproduced",
     "steadycast reproduce all",
+    "steadycast reproduce B --values",
     "steadycast reproduce M H-L C-F --emulated",
 )
 def reproduce(
@@ -127,6 +128,12 @@ def reproduce(
         ),
     ] = False,
     at_once: Annotated[int, option("--at-once N", "Emulated runs at once.", min=1, max=64)] = 4,
+    values: Annotated[
+        bool,
+        option(
+            "--values", "List the values of the scenarios: told by the paper, or ours, and in which range."
+        ),
+    ] = False,
     out: base.Out = None,
     force: base.Force = False,
 ) -> None:
@@ -134,6 +141,9 @@ def reproduce(
 
     "Not reproduced" is a result: the exit code is 0. Runs are kept: a second time only what changed runs again.
     """
+    if values:
+        _laboratory().list_values(ids or ())
+        return
     try:
         _laboratory().main(
             ids or (),

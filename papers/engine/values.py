@@ -1,0 +1,220 @@
+"""Every value of a paper's scenarios: told by the paper, or ours with the range that the paper allows.
+
+    [[value]]
+    name = "size of the video's packets"
+    keys = ["flow.video.packet"]       # where it stands in the family's scenarios; * stands for any text
+    ours = "The paper tells none."     # the reason; or told = the paper's sentence
+    range = "500 to 1000 B: ns-2's examples"
+    others = [{ name = "video packets of 500 B", to = "500B" }]
+
+`others` are the values that are tried in its place: the rest of a range, or another sense of the paper's sentence,
+which `says` then quotes. `to` is what stands at each key; `sets` are changes by their paths, for a value that no
+scenario writes down. `in` names the scenarios, of all that have the key. One of ours that is not varied says in `kept`
+why.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from steadycast.errors import UserError
+
+from papers.engine.experiment import Change, Sets, Way
+from papers.engine.read import PAPERS_FOLDER, VALUES, Keys
+from papers.engine.sets import spread
+
+LABELS = ("format", "name", "seed")
+"""Keys of a scenario that are no values of the experiment."""
+_ENTRY = ("name", "keys", "told", "ours", "range", "kept", "in", "others")
+_OTHER = ("name", "to", "sets", "says", "only", "experiments")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value, its reason, and what is tried in its place."""
+
+    name: str
+    keys: tuple[str, ...]
+    told: str
+    """The paper's sentence; empty: the value is ours."""
+    ours: str
+    """Why this value was chosen."""
+    range: str
+    """What the paper's time and its sentences allow."""
+    kept: str
+    """Why no other value is tried."""
+    scenarios: tuple[str, ...]
+    """Names of the scenario files where it stands."""
+    here: str
+    """What stands there: each value once, with its scenarios where there are several."""
+    others: tuple[Change, ...]
+
+
+def flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the paths and values of a scenario; flows and links go by their names, a nameless link by its ends."""
+    for key, value in table.items():
+        path = f"{before}.{key}" if before else key
+        if isinstance(value, dict):
+            yield from flat(value, path)
+        elif isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+            for number, each in enumerate(value):
+                ends = "~".join(each.get("between", [str(number)]))
+                rest = {k: v for k, v in each.items() if k != "name"}
+                yield from flat(rest, f"{path}.{each.get('name', ends)}")
+        else:
+            yield path, value
+
+
+def scenario_keys(family: str) -> dict[str, dict[str, object]]:
+    """Return each scenario's paths and values, by the file's name."""
+    return {
+        path.name: {
+            key: value
+            for key, value in flat(tomllib.loads(path.read_text(encoding="utf-8")))
+            if key not in LABELS
+        }
+        for path in sorted((PAPERS_FOLDER / "scenarios").glob(f"{family.lower()}-*.toml"))
+    }
+
+
+def values(family: str) -> tuple[Value, ...]:
+    """Return the values of a family's scenarios; a family without a list has none.
+
+    Raises:
+        UserError: a key that stands nowhere, one that stands in two values, a value that is neither told nor ours.
+
+    """
+    path = PAPERS_FOLDER / family.lower() / VALUES
+    if not path.is_file():
+        return ()
+    known = scenario_keys(family)
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    found = tuple(_value(path, entry, known) for entry in table.get("value", []))
+    owners: dict[tuple[str, str], str] = {}
+    for value in found:
+        for scenario in value.scenarios:
+            for key in _matching(known[scenario], value.keys):
+                if (other := owners.setdefault((scenario, key), value.name)) != value.name:
+                    raise UserError(
+                        f"{path.name}: {value.name}",
+                        f'"{key}" of {scenario} stands in "{other}" too',
+                        "leave it in one",
+                    )
+    return found
+
+
+def unlisted(family: str) -> list[tuple[str, str]]:
+    """Return the scenarios' keys that no value has, with their scenarios."""
+    listed = values(family)
+    return [
+        (scenario, key)
+        for scenario, keys in scenario_keys(family).items()
+        for key in keys
+        if not any(scenario in v.scenarios and _matching({key: None}, v.keys) for v in listed)
+    ]
+
+
+def _matching(keys: Mapping[str, object], patterns: tuple[str, ...]) -> list[str]:
+    return [key for key in keys if any(fnmatchcase(key, pattern) for pattern in patterns)]
+
+
+def _value(path: Path, entry: Mapping[str, Any], known: Mapping[str, Mapping[str, object]]) -> Value:
+    key = Keys(path, f"value {entry.get('name', '')}", entry, *_ENTRY)
+    name, patterns = key("name"), tuple(key("keys", ()))
+    told, ours = key("told", ""), key("ours", "")
+    if bool(told) == bool(ours):
+        raise key.wrong("it is neither told nor ours, or both", 'write "told" or "ours"')
+    others = key("others", ())
+    if ours and not (key("range", "") or key("kept", "")):
+        raise key.wrong("one of ours without a range", 'write "range", or in "kept" why it is not varied')
+    if ours and not others and not key("kept", ""):
+        raise key.wrong("one of ours that is not varied", 'write "others", or in "kept" why not')
+    inside = tuple(key("in", tuple(known)))
+    if missing := [each for each in inside if each not in known]:
+        raise key.wrong(f'there is no scenario "{missing[0]}"', f"there are: {', '.join(known)}")
+    there = tuple(each for each in inside if _matching(known[each], patterns))
+    for pattern in patterns:
+        if not any(_matching(known[each], (pattern,)) for each in inside):
+            raise key.wrong(f'"{pattern}" stands in no scenario', "mend the key")
+    return Value(
+        *(name, patterns, told, ours, key("range", ""), key("kept", ""), there or inside),
+        _here(known, there, patterns),
+        tuple(_other(key, each, patterns, inside, known) for each in others),
+    )
+
+
+def _here(
+    known: Mapping[str, Mapping[str, object]], scenarios: tuple[str, ...], patterns: tuple[str, ...]
+) -> str:
+    """Write what stands at the keys: "1000B", or "500kbps (b-c, b-f); 150kbps (b-a)" where it differs."""
+    places: dict[str, list[str]] = {}
+    for scenario in scenarios:
+        for key in _matching(known[scenario], patterns):
+            named = places.setdefault(_text(known[scenario][key]), [])
+            if (short := scenario.removesuffix(".toml")) not in named:
+                named.append(short)
+    if len(places) == 1:
+        return next(iter(places))
+    if len(places) > 8:
+        return f"{len(places)} values"
+    return "; ".join(f"{text} ({', '.join(where)})" for text, where in places.items())
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(_text(each) for each in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _other(
+    key: Keys,
+    table: Mapping[str, Any],
+    patterns: tuple[str, ...],
+    inside: tuple[str, ...],
+    known: Mapping[str, Mapping[str, object]],
+) -> Change:
+    """Return what stands in a value's place as a change: what it sets in each scenario that has it."""
+    own = Keys(key.path, f"{key.place}: {table.get('name', '')}", table, *_OTHER)
+    if ("to" in table) == ("sets" in table):
+        raise own.wrong('it has neither "to" nor "sets", or both', "write one")
+    networks: dict[str, Sets] = {}
+    for scenario in inside:
+        if "to" in table:
+            sets: Sets = {each: table["to"] for each in _matching(known[scenario], patterns)}
+        else:
+            sets = dict(_placed(spread(own("sets")), known[scenario]))
+        if sets:
+            networks[scenario] = sets
+    if not networks:
+        raise own.wrong("it changes no scenario", "mend its keys")
+    return Change(
+        own("name"),
+        {},
+        own("says", ""),
+        networks,
+        only=tuple(own("only", ())),
+        way=Way.READING if own("says", "") else Way.VALUE,
+        experiments=tuple(own("experiments", ())),
+    )
+
+
+_PLACE = re.compile(r"^(flow|link|topology)\.([^.]+)\.")
+
+
+def _placed(sets: Sets, keys: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Yield the changes of flows, links and topology parts that a scenario has; * in a name stands for any text."""
+    there = {(m[1], m[2]) for key in keys if (m := _PLACE.match(key)) is not None}
+    for path, value in sets.items():
+        match = _PLACE.match(path)
+        if match is None:
+            yield path, value
+            continue
+        for kind, name in sorted(there):
+            if kind == match[1] and fnmatchcase(name, match[2]):
+                yield f"{kind}.{name}.{path[match.end() :]}", value
