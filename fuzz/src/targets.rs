@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
-use steadycast_calltrace::{Options, Path, read};
+use steadycast_calltrace::{Options, Path, datagrams, read};
 use steadycast_control::registry::{ALL, Chosen, Setup};
 use steadycast_control::{
     Arrival, Body, Departing, Due, FrameEdge, Leave, Mode, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent,
@@ -538,6 +538,7 @@ pub fn trace(data: &[u8]) {
 
 /// A call's event log or capture: what is read has a path with as many bins as it lasts, or says why not.
 pub fn call(data: &[u8]) {
+    let _ = datagrams(data);
     let Ok(call) = read(data, Options::default(), None) else { return };
     assert!(!call.packets.is_empty(), "a call without packets");
     let path = Path::of(&call, data.len().is_multiple_of(2));

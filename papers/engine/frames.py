@@ -39,5 +39,7 @@ def graded(run: Run) -> dict[str, Json]:
 
 
 def _rounded(seen: Quality) -> list[float]:
-    """Luma PSNR of each frame in dB, identical ones at the cap."""
-    return [round(float(x), 2) for x in seen.capped(seen.psnr_raw[:, 0])]
+    """Luma PSNR of each frame in dB, at most `PSNR_CAP_DB`."""
+    from steadycast.media.metrics import capped
+
+    return [round(float(x), 2) for x in capped(seen.psnr_raw[:, 0])]

@@ -50,6 +50,19 @@ def call(place: str, file: bytes, controllers: list[str], options: dict[str, Any
 
     """
 
+def datagrams(
+    place: str, file: bytes
+) -> tuple[list[tuple[int, str, str, int, int | None, tuple[int, int] | None, int]], list[str]]:
+    """Return the UDP datagrams of a capture, and notes on what is left out.
+
+    Each is a tuple of its time in ns since 1970, the endpoints that it is from and to, the bytes of its IP packet, its
+    IPv4 identification, its RTP source and sequence number, and a digest of its payload's first bytes.
+
+    Raises:
+        UserError: it can't be read.
+
+    """
+
 def columns() -> list[dict[str, Any]]:
     """Return all columns of all tables: dicts with table, name, unit, about, measured."""
 

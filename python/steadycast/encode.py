@@ -31,7 +31,7 @@ class Steps:
     psnr_y_db: tuple[float | None, ...]
     ssim: tuple[float | None, ...]
     frame_psnr_y_db: F64
-    """The luma PSNR of each frame in display order, one row per quantizer; identical pictures have 100 dB."""
+    """The luma PSNR of each frame in display order, one row per quantizer; at most `PSNR_CAP_DB`."""
 
 
 def steps(
@@ -48,6 +48,7 @@ def steps(
     """Encode clips at every quantizer, and measure each; ``pixels`` is the pixel format of raw files."""
     from steadycast.media.clip import Clip
     from steadycast.media.ladder import as_options, encode_ladder
+    from steadycast.media.metrics import capped
     from steadycast.media.quality import evaluate
     from steadycast.media.splice import Fates
 
@@ -64,7 +65,7 @@ def steps(
         assert seen is not None
         psnr.append(seen.mean_psnr_raw()[0])
         ssim.append(seen.mean_ssim())
-        frames.append(seen.capped(seen.psnr_raw[:, 0]))
+        frames.append(capped(seen.psnr_raw[:, 0]))
     rates = tuple(float(r) for r in table.mean_rates_bps())
     return Steps(ladder, tuple(table.qs), rates, tuple(psnr), tuple(ssim), np.stack(frames))
 

@@ -51,7 +51,7 @@ class Compared:
         return metrics.opinion_classes(self.psnr_db[:, 0])
 
     def json(self) -> Json:
-        """Return the figures; means exclude the infinite PSNR of identical frames."""
+        """Return the figures; mean PSNR is that of `metrics.mean_db`."""
         means = {plane: metrics.mean_db(self.psnr_db[:, i]) for i, plane in enumerate(PLANES)}
         count = len(self.ssim)
         share = {str(grade): int(np.count_nonzero(self.mos == grade)) / count for grade in range(1, 6)}
@@ -67,9 +67,9 @@ class Compared:
         }
 
     def frame_table(self) -> pl.DataFrame:
-        """Return a row per frame; PSNR of identical pictures is `PSNR_CAP_DB`."""
+        """Return a row per frame; PSNR is at most `PSNR_CAP_DB`."""
         number = np.arange(len(self.ssim))
-        psnr = np.where(np.isfinite(self.psnr_db), self.psnr_db, metrics.PSNR_CAP_DB)
+        psnr = metrics.capped(self.psnr_db)
         named = {f"psnr_{plane}_db": psnr[:, i] for i, plane in enumerate(PLANES)}
         times = number / float(self.fps)
         return pl.DataFrame({"frame": number, "time_s": times, **named, "ssim": self.ssim, "mos": self.mos})
@@ -194,8 +194,7 @@ def table(compared: Compared) -> Table:
     result = terminal.plain(
         "frames", "PSNR Y", "U", "V", "all", "SSIM", *(["VMAF"] if score is not None else []), "MOS"
     )
-    identical = figures["identical_frames"] == figures["frames"]
-    planes = ["identical" if identical else say.db(psnr[plane]) for plane in PLANES]
+    planes = [say.db(psnr[plane]) for plane in PLANES]
     known = [f"{score:.1f}"] if score is not None else []
     mos = say.score(figures["mos"]["mean"])
     result.add_row(str(figures["frames"]), *planes, say.plain(figures["ssim"]), *known, mos)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadycast import files
-from steadycast.errors import UserError
+from steadycast.errors import UnwrittenError, UserError
 from steadycast.film import FORMATS, OPTIONS
 from steadycast.media.metrics import Picture
 
@@ -27,6 +30,10 @@ _CONTAINERS = {
 """The container, the encoder and its options for each suffix; the first three are lossless."""
 ENDINGS = tuple(_CONTAINERS)
 _ANOTHER = "make room, or give another --save-video PATH"
+_MUCH_BYTES = 1 << 30
+"""The size from which on what will be written is said before."""
+_SAMPLE = 24
+"""The number of pictures that are coded to estimate a file's size."""
 
 
 def checked(target: Path) -> Path:
@@ -64,6 +71,7 @@ def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
     single = checked(target).suffix != ""
     files.folder(target.parent if single else target, _ANOTHER)
     paths = []
+    need_room(target, sum(_estimated_bytes(target, viewer) for _, viewer in found), len(found))
     for n, (name, viewer) in enumerate(found):
         path = target if single else target / f"{name}.mkv"
         if single and len(found) > 1:
@@ -71,6 +79,48 @@ def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
         _save(viewer, path, lambda done, n=n: progress("saving", n * 100 + done, len(found) * 100))  # type: ignore[misc]
         paths.append(path)
     return paths
+
+
+def need_room(target: Path, estimated_bytes: int, videos: int = 1) -> None:
+    """Print a warning before much is written.
+
+    Raises:
+        UnwrittenError: the disk has less room than the videos are estimated to take.
+
+    """
+    free = shutil.disk_usage(target.parent if target.suffix else target).free
+    takes = "a video takes" if videos == 1 else f"{videos} videos take"
+    if estimated_bytes > free:
+        what = f"{takes} about {_gigabytes(estimated_bytes)}, and {_gigabytes(free)} are free"
+        raise UnwrittenError(str(target), what, f"{_ANOTHER}; .mp4 takes less than .yuv, .y4m and .mkv")
+    if estimated_bytes >= _MUCH_BYTES:
+        print(f"warning: {target}: {takes} about {_gigabytes(estimated_bytes)}", file=sys.stderr)
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"
+
+
+def estimated_bytes(target: Path, pictures: Sequence[Picture], fps: Fraction, count: int) -> int:
+    """Estimate the size of a file of ``count`` pictures by the size of some of them, coded as the file will be."""
+    height, width = (int(side) for side in pictures[0].y.shape)
+    if target.suffix.lower() in (".yuv", ".y4m"):
+        return count * width * height * 3 // 2
+    ending = target.suffix.lower() or ".mkv"
+    with tempfile.TemporaryDirectory() as folder:
+        sample = Path(folder) / f"sample{ending}"
+        with writer(sample, sample, width, height, fps) as put:
+            for picture in pictures:
+                put(picture)
+        return sample.stat().st_size * count // len(pictures)
+
+
+def _estimated_bytes(target: Path, viewer: Viewer) -> int:
+    raw, slots = viewer.ladder.raw, viewer.slots
+    first = max(0, viewer.ladder.table.frames // 2 - _SAMPLE // 2)
+    last = min(first + _SAMPLE, viewer.ladder.table.frames)
+    sample = [raw.picture(place) for place in range(first, last)]
+    return estimated_bytes(target, sample, viewer.ladder.table.fps, slots)
 
 
 def _save(viewer: Viewer, path: Path, told: Callable[[int], None]) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from steadycast import record
 from steadycast.errors import UserError
 from steadycast.lazy_import import pl
+from steadycast.media.metrics import capped
 from steadycast.media.quality import OnScreen, Quality, Shown, evaluate, pictures_at, screen
 from steadycast.media.splice import NEVER, Fates, Quantizers
 from steadycast.media.table import F64, Bools
@@ -286,7 +287,7 @@ def _scored(receiver: Json, coding: float | None) -> Json:
 def _put(scores: Scores, seen: Quality, mine: npt.NDArray[np.bool_], display: npt.NDArray[Any]) -> None:
     rows = np.flatnonzero(mine & (display < len(seen.mos)))
     slots = display[rows]
-    scores.psnr_y_db[rows] = seen.capped(seen.psnr_raw[slots, 0])
+    scores.psnr_y_db[rows] = capped(seen.psnr_raw[slots, 0])
     scores.ssim[rows] = seen.ssim[slots]
     scores.mos[rows] = seen.mos[slots]
 

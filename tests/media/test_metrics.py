@@ -1,7 +1,10 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from small_clips import judged
 from steadycast.media.metrics import (
+    PSNR_CAP_DB,
     Picture,
     mean_db,
     opinion_classes,
@@ -53,11 +56,23 @@ def test_sides_that_are_no_multiple_of_four_are_measured_as_ffmpeg_does():
     assert picture_psnr_db(*pair)[0] == pytest.approx(expected, abs=0.01)
 
 
-def test_identical_pictures_are_infinite_and_stay_out_of_the_mean():
+def test_identical_pictures_are_infinite_and_count_as_the_cap_in_the_mean():
     picture = next(iter(_pairs()))[0]
     assert picture_psnr_db(picture, picture) == (np.inf, np.inf, np.inf)
-    assert mean_db(np.array([30.0, np.inf, 40.0])) == 35.0
-    assert mean_db(np.array([np.inf])) is None
+    assert mean_db(np.array([30.0, np.inf, 50.0])) == (30.0 + PSNR_CAP_DB + 50.0) / 3
+    assert mean_db(np.array([])) is None
+
+
+@given(st.lists(st.floats(0, 130) | st.just(np.inf), min_size=1), st.data())
+def test_the_mean_never_falls_when_a_picture_gets_better(psnr, data):
+    place = data.draw(st.integers(0, len(psnr) - 1))
+    better = [*psnr]
+    better[place] = data.draw(st.floats(psnr[place], allow_nan=False))
+    before, after = mean_db(np.array(psnr)), mean_db(np.array(better))
+    assert before <= after + 1e-9
+    if psnr[place] < PSNR_CAP_DB - 0.1 and better[place] >= psnr[place] + 0.1:
+        assert before < after
+    assert max(before, after) <= PSNR_CAP_DB + 1e-9
 
 
 def test_opinion_classes_close_the_gaps_of_the_paper():

@@ -8,7 +8,7 @@ from steadycast.folder import Json
 from steadycast.media import quality as quality_module
 from steadycast.media import vmaf as vmaf_module
 from steadycast.media.ladder import CODECS, encode_ladder
-from steadycast.media.metrics import opinions
+from steadycast.media.metrics import PSNR_CAP_DB, opinions
 from steadycast.media.quality import Quality, evaluate, pictures_at
 from steadycast.media.splice import NEVER, Fate, Fates, fates, shown_frames
 from steadycast.media.synthetic import Synthetic
@@ -217,7 +217,7 @@ def test_a_receiver_that_lost_nothing_sees_what_the_sender_encoded(codec):
     ladder = small(codec)
     quality = evaluate(ladder, chosen(ladder, 104), Fates(whole(104)))
     assert quality.shown.tolist() == list(range(104))
-    assert [quality.figures()[f"psnr_db.encoded.{plane}"] for plane in "yuv"] == [None] * 3
+    assert [quality.figures()[f"psnr_db.encoded.{plane}"] for plane in "yuv"] == [PSNR_CAP_DB] * 3
     assert stills(quality) == (0, 0)
     finest, coarsest = quality.psnr_raw[:12, 0].mean(), quality.psnr_raw[24:36, 0].mean()
     assert 38 < finest < 60

@@ -1,5 +1,6 @@
 """The received pictures as a file, measured by time and by index."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 import steadycast
 from small_clips import write_clip
 from steadycast import psnr, quality, received
-from steadycast.errors import UserError
+from steadycast.errors import UnwrittenError, UserError
 from steadycast.media.ladder import Ladder, encode_ladder
 from steadycast.media.metrics import picture_psnr_db
 from steadycast.media.quality import evaluate, pictures_at
@@ -130,3 +131,41 @@ def test_by_index_a_frame_that_is_not_there_moves_all_that_follow_it(how: str, l
     same = evaluate(ladder, [6] * 3, told(ladder, []))
     assert same is not None
     assert np.flatnonzero((by_time.psnr_raw != same.psnr_raw).any(axis=1)).tolist() == [slot]
+
+
+@pytest.mark.parametrize("ending", [".yuv", ".y4m", ".mkv", ".mp4"])
+def test_the_size_of_a_video_is_estimated_before_it_is_written(
+    ending: str, ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(received, "need_room", lambda _target, size, _videos: asked.append(size))
+    (path,) = received.save(ran.run.held(), tmp_path / f"seen{ending}", Silent())
+    # A lossless file is as large as its pictures; the others depend on what is in the pictures that are sampled.
+    within = 1.01 if ending in (".yuv", ".y4m") else 2.5
+    assert path.stat().st_size / within < asked[0] < path.stat().st_size * within
+
+
+def test_much_is_told_before_it_is_written_and_more_than_the_disk_has_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=20_000_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    target = tmp_path / "seen.y4m"
+    received.need_room(target, 999_999_999)
+    assert capsys.readouterr().err == ""
+    received.need_room(target, 13_700_000_000, 45)
+    assert capsys.readouterr().err == f"warning: {target}: 45 videos take about 13.7 GB\n"
+    with pytest.raises(
+        UnwrittenError, match=r"45 videos take about 20\.1 GB, and 20\.0 GB are free; make room"
+    ):
+        received.need_room(target, 20_050_000_001, 45)
+
+
+def test_nothing_is_written_where_the_disk_is_short(
+    ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(UnwrittenError, match=r"a video takes about"):
+        received.save(ran.run.held(), tmp_path / "seen.mkv", Silent())
+    assert list(tmp_path.iterdir()) == []

@@ -199,3 +199,68 @@ def test_broken_traces_never_raise_anything_but_a_users_error(tmp_path):
         read_trace(tmp_path / "absent")
     with pytest.raises(TraceError):
         read_trace(tmp_path)
+
+
+def _sender_trace(separator: str = "\t", end: str = "\n", head: str = "") -> str:
+    rows: list[tuple[object, ...]] = [(1, "H", 24, 1, 0.0)]
+    for n in range(36):
+        size, packets = (9000.5, 10) if n % 12 == 0 else (2000, 2)
+        rows.append((n + 2, "I" if n % 12 == 0 else "P", size, packets, f"{(n + 1) / 30:.3f}"))
+    return head + "".join(separator.join(map(str, row)) + end for row in rows)
+
+
+@pytest.mark.parametrize("separator", ["\t", " ", "  \t ", ",", ", "])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("head", ["", "# mp4trace\n\n", "frame\ttype\tsize\tsegments\ttime\n", "% a\n// b\n"])
+def test_a_single_rate_sender_trace_is_read_in_each_of_its_shapes(tmp_path, separator, end, head):
+    path = tmp_path / "st_a01"
+    path.write_text(_sender_trace(separator, end, head), newline="")
+    table = read_trace(path)
+    assert (table.fps, table.gop, table.frames, table.qs) == (30, 12, 36, [1])
+    # The header's bytes go with its I frame, and a part of a byte is a byte.
+    assert table.sizes[0, :2].tolist() == [9025, 2000]
+    assert table.sizes[0, 12] == 9001
+
+
+@pytest.mark.parametrize("rate", ["10", "15", "24000/1001", "25", "30000/1001", "30", "50", "60"])
+def test_the_rate_of_a_sender_trace_is_that_of_its_times_in_whole_milliseconds(tmp_path, rate):
+    path = tmp_path / "st"
+    fps = Fraction(rate)
+    path.write_text("".join(f"{n} I 100 1 {float(n / fps):.3f}\n" for n in range(300)))
+    assert read_trace(path).fps == fps
+
+
+def test_a_sender_trace_without_times_has_the_rate_that_is_given(tmp_path):
+    path = tmp_path / "st"
+    path.write_text("".join(f"{n} I 100 1 0\n" for n in range(3)))
+    assert read_trace(path, 12).fps == 12
+
+
+BAD_ST_LINES = {
+    "a column too few": lambda line: line.rsplit("\t", 1)[0],
+    "an unknown type": lambda line: line.replace("P", "X"),
+    "a negative size": lambda line: line.replace("2000", "-2000"),
+    "a word": lambda line: line.replace("2000", "many"),
+    "no number": lambda line: line.replace("2000", "nan"),
+    "a frame of no bytes": lambda line: line.replace("2000", "0"),
+    "half a packet": lambda line: line.replace("\t2\t", "\t1.5\t"),
+    "no packet": lambda line: line.replace("\t2\t", "\t0\t"),
+    "a frame left out": lambda line: line.replace("18", "19", 1),
+    "a time that goes back": lambda line: line.rsplit("\t", 1)[0] + "\t0.001",
+    "an I frame in the middle": lambda line: line.replace("P", "I"),
+    "a header before a P frame": lambda line: line.replace("P", "H"),
+}
+
+
+@pytest.mark.parametrize("change", BAD_ST_LINES.values(), ids=BAD_ST_LINES)
+def test_a_bad_line_of_a_sender_trace_is_named_with_file_line_and_remedy(tmp_path, change):
+    lines = _sender_trace().splitlines()
+    changed = change(lines[17])
+    assert changed != lines[17]
+    lines[17] = changed
+    path = tmp_path / "bad"
+    path.write_text("\n".join(lines))
+    with pytest.raises(TraceError) as caught:
+        read_trace(path)
+    assert caught.value.place == f"{path}:18"
+    assert caught.value.remedy

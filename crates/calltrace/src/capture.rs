@@ -19,7 +19,7 @@ use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::RtpHeader;
 
 /// The most packets of a file.
-const MOST_PACKETS: usize = 20_000_000;
+pub(crate) const MOST_PACKETS: usize = 20_000_000;
 /// Times of a capture are within a day of each other.
 const DAY: Duration = Duration::from_secs(86_400);
 /// The shortest RTP header (RFC 3550, section 5.1).
@@ -29,7 +29,7 @@ const FILLED: usize = 2048;
 /// RTCP that stands twice in a capture of two interfaces does so within this time.
 const COPY_OF_REPORT_WITHIN: Span = Span::millis(5);
 /// Fragments of a datagram are this close; later ones with its number are another's.
-const FRAGMENTS_WITHIN: Span = Span::secs(5);
+pub(crate) const FRAGMENTS_WITHIN: Span = Span::secs(5);
 /// STUN requests whose answer is awaited.
 const MOST_REQUESTS: usize = 100_000;
 /// An end whose answers come back within this time is where the capture was made.
@@ -399,17 +399,7 @@ impl Capture {
             let packets = counted(orphans as u64, "datagram");
             notes.push(format!("of {packets} the first fragment is not in the capture: nothing shows what they were"));
         }
-        let mut skipped: Vec<(&Skipped, &u64)> = self.skipped.iter().collect();
-        skipped.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        let all = counted(skipped.iter().map(|one| one.1).sum(), "record");
-        match &skipped[..] {
-            [] => {}
-            [(why, _)] => notes.push(format!("{all} were left out: {why}")),
-            _ => {
-                let listed: Vec<String> = skipped.iter().map(|(why, count)| format!("{count} {why}")).collect();
-                notes.push(format!("{all} were left out: {}", listed.join(", ")));
-            }
-        }
+        notes.extend(left_out(&self.skipped));
     }
 
     /// The refusal of a capture without RTP names what most of it is.
@@ -537,9 +527,24 @@ impl Capture {
     }
 }
 
+/// Lists the records that were skipped, by their reasons; `None` without any.
+pub(crate) fn left_out(skipped: &BTreeMap<Skipped, u64>) -> Option<String> {
+    let mut skipped: Vec<(&Skipped, &u64)> = skipped.iter().collect();
+    skipped.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let all = counted(skipped.iter().map(|one| one.1).sum(), "record");
+    match &skipped[..] {
+        [] => None,
+        [(why, _)] => Some(format!("{all} were left out: {why}")),
+        _ => {
+            let listed: Vec<String> = skipped.iter().map(|(why, count)| format!("{count} {why}")).collect();
+            Some(format!("{all} were left out: {}", listed.join(", ")))
+        }
+    }
+}
+
 /// Reads an RTP header and those short extension elements that were captured whole; also returns whether the header
 /// was cut.
-fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Elements, bool)> {
+pub(crate) fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Elements, bool)> {
     if payload.len() < RTP_HEADER {
         return None;
     }

@@ -26,6 +26,8 @@ pub(crate) struct Datagram<'a> {
     pub(crate) to: Endpoint,
     /// Bytes of the IP packet; of fragments as if they were one packet.
     pub(crate) size: u64,
+    /// The identification of the IPv4 header.
+    pub(crate) id: Option<u16>,
     pub(crate) payload: &'a [u8],
     /// Whether this is the first fragment of a longer datagram, and of which.
     pub(crate) fragment: Option<Fragment>,
@@ -369,7 +371,8 @@ fn network<'a>(packet: &LaxSlicedPacket<'a>, captured: usize, read_as: Option<u1
             let Some(udp) = udp else { return skipped(Skipped::CutShort) };
             let size = fragment.map_or(total, |one| head + one.all);
             let (from, to) = ((from, udp.source_port()), (to, udp.destination_port()));
-            tunnelled(&Datagram { from, to, size, payload: udp.payload(), fragment })
+            let id = from.0.is_ipv4().then_some(id as u16);
+            tunnelled(&Datagram { from, to, size, id, payload: udp.payload(), fragment })
         }
         ip_number::GRE => Inner::Layer(Layer::Gre(payload.payload)),
         ip_number::IPV4 | ip_number::IPV6 => Inner::Layer(Layer::Ip(payload.payload)),

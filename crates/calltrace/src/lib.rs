@@ -8,6 +8,7 @@ mod call;
 mod capture;
 mod capture_file;
 mod clock;
+mod datagrams;
 mod decapsulation;
 mod decide;
 mod evidence;
@@ -21,6 +22,7 @@ mod send_time;
 mod sender_clock;
 
 pub use call::{Call, Exchange, Flight, Frame, Side, Told};
+pub use datagrams::{CapturedDatagram, Datagrams, datagrams};
 pub use decide::{Decided, decisions};
 pub use evidence::{Arrival, Departure, Evidence, Fate, Unknown};
 pub use path::{Band, Bin, Losses, Path, Queue, Verdict};

@@ -9,5 +9,5 @@ mod psnr;
 mod ssim;
 
 pub use plane::{PictureError, Plane};
-pub use psnr::{PSNR_CAP_DB, mean_squared_error, psnr_db};
+pub use psnr::{mean_squared_error, psnr_db};
 pub use ssim::ssim;

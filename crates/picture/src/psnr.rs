@@ -1,10 +1,5 @@
 use crate::{PictureError, Plane};
 
-/// The value in dB that stands for the infinite PSNR of identical pictures in a list of per-frame values.
-///
-/// Means exclude such frames: included, they would make the mean depend on their number only.
-pub const PSNR_CAP_DB: f64 = 100.0;
-
 /// Number of samples that are summed in 32 bits before the sum is added to 64 bits: 2^14 · 255² is below 2^32.
 const RUN: usize = 1 << 14;
 

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
+use std::time::Duration;
 use steadycast_calltrace::{Band, Call, Opener, Options, Path, Side, Verdict, decisions, read, read_ends};
 use steadycast_live::Srtp;
 use steadycast_units::{Rate, Span, Time};
@@ -54,6 +55,23 @@ pub(crate) fn call(
     });
     let read = read.map_err(|problem| wrong(format!("{place}: byte {}", problem.at), problem.what, problem.remedy))?;
     Ok(read.to_string())
+}
+
+/// A datagram as `_core.pyi` lists its fields.
+type Captured = (u64, String, String, u64, Option<u16>, Option<(u32, u16)>, u64);
+
+/// Reads the UDP datagrams of a capture. Returns a tuple for each, and notes on what is left out.
+///
+/// Raises `UserError` for a file that can't be read.
+#[pyfunction]
+pub(crate) fn datagrams(py: Python<'_>, place: &str, file: PyBackedBytes) -> PyResult<(Vec<Captured>, Vec<String>)> {
+    let nanos = |at: Duration| u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
+    let read = py.detach(|| steadycast_calltrace::datagrams(&file));
+    let read = read.map_err(|problem| wrong(format!("{place}: byte {}", problem.at), problem.what, problem.remedy))?;
+    let all = read.all.iter();
+    let all =
+        all.map(|one| (nanos(one.at), one.from.to_string(), one.to.to_string(), one.size, one.id, one.rtp, one.digest));
+    Ok((all.collect(), read.notes))
 }
 
 /// Returns the decisions of a controller on the call's reports: times, rates and rules.

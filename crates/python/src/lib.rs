@@ -39,7 +39,7 @@ mod _core {
     use crate::emulation::{PyEmulation, refusals};
     #[cfg(all(target_os = "linux", feature = "real-time"))]
     #[pymodule_export]
-    use crate::imported::call;
+    use crate::imported::{call, datagrams};
     #[cfg(all(target_os = "linux", feature = "real-time"))]
     #[pymodule_export]
     use crate::live::{PyReceiver, PyRecord, PySender, PySession, check_sender, is_key_frame, unused_reasons};

@@ -240,7 +240,8 @@ figures! {
         PSNR_V = figure("psnr_db.raw.v", Decibels, "The same of the second colour plane.")
             .when(When::Pictures).higher();
         PSNR_ENCODED_Y = figure("psnr_db.encoded.y", Decibels, "PSNR of the luminance against the pictures as the \
-            sender encoded them: the loss that the network caused. Equal pictures are excluded; null if all are equal.")
+            sender encoded them: the loss that the network caused. The mean of the pictures' values, of which each is \
+            at most 60 dB; equal pictures have 60 dB.")
             .when(When::Pictures).higher().shown("against sent", &[(Quality, "")]);
         PSNR_ENCODED_U = figure("psnr_db.encoded.u", Decibels, "The same of the first colour plane.")
             .when(When::Pictures).higher();

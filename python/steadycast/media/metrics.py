@@ -8,8 +8,11 @@ import numpy as np
 from steadycast.core import core
 from steadycast.media.table import F64, U8
 
-PSNR_CAP_DB = 100.0
-"""Shown in place of the infinite PSNR of identical pictures, which means leave out."""
+PSNR_CAP_DB = 60.0
+"""The largest PSNR of a picture in means, tables and figures, in dB.
+
+Identical pictures, whose PSNR is infinite, have it. libvmaf has the same limit: 6 dB per bit of a sample, plus 12 dB.
+"""
 
 OPINION_BOUNDS_DB = (20.0, 25.0, 31.0, 37.0)
 """Paper 000, Table 1, its gaps closed: below 20 → 1, [20, 25] → 2, (25, 31] → 3, (31, 37] → 4, above → 5."""
@@ -50,8 +53,7 @@ class Picture:
 
 def psnr_db(a: U8, b: U8) -> float:
     """PSNR of two planes in dB; infinite when they are identical."""
-    value = float(core.picture_psnr(a, b))
-    return value if value < PSNR_CAP_DB or not np.array_equal(a, b) else np.inf
+    return float(core.picture_psnr(a, b))
 
 
 def picture_psnr_db(a: Picture, b: Picture) -> tuple[float, float, float]:
@@ -82,7 +84,7 @@ def opinions(psnr: F64) -> F64:
 
     It is 5 from 40 dB on, and 1 up to 17.5 dB.
     """
-    known = np.where(np.isnan(psnr), 0.0, np.minimum(psnr, PSNR_CAP_DB))
+    known = np.where(np.isnan(psnr), 0.0, psnr)
     return np.interp(known, (17.5, *OPINION_BOUNDS_DB, 40.0), (1.0, 1.5, 2.5, 3.5, 4.5, 5.0))
 
 
@@ -91,7 +93,7 @@ def figures(raw: F64, encoded: F64 | None, ssim: F64, classes: U8) -> dict[str, 
 
     Args:
         raw: PSNR of Y, U, V against the source in dB, a row for each picture.
-        encoded: the same against the pictures as they were sent; identical ones are left out of both means.
+        encoded: the same against the pictures as they were sent.
         ssim: SSIM of each picture.
         classes: opinion class of each picture.
 
@@ -109,7 +111,14 @@ def figures(raw: F64, encoded: F64 | None, ssim: F64, classes: U8) -> dict[str, 
     }
 
 
-def mean_db(values: F64) -> float | None:
-    """Mean of PSNR values, the infinite ones of identical pictures left out; `None` when nothing remains."""
-    kept = values[np.isfinite(values)]
-    return float(kept.mean()) if len(kept) else None
+def capped(psnr: F64) -> F64:
+    """Return PSNR values in dB of at most `PSNR_CAP_DB`."""
+    return np.minimum(psnr, PSNR_CAP_DB)
+
+
+def mean_db(psnr: F64) -> float | None:
+    """Return the mean of the pictures' PSNR values in dB, each capped at `PSNR_CAP_DB`; `None` without pictures.
+
+    It rises with each picture's quality, and is the mean of the column in the tables.
+    """
+    return float(capped(psnr).mean()) if len(psnr) else None

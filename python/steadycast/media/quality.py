@@ -90,7 +90,7 @@ class Quality:
         return metrics.figures(self.psnr_raw, self.psnr_encoded, self.ssim, self.mos)
 
     def mean_psnr_raw(self) -> Planes:
-        """Return the mean PSNR against the source, without identical pictures."""
+        """Return the mean PSNR against the source in dB, as `metrics.mean_db`."""
         y, u, v = (metrics.mean_db(self.psnr_raw[:, plane]) for plane in range(3))
         return y, u, v
 
@@ -101,10 +101,6 @@ class Quality:
     def mean_coding(self) -> float | None:
         """Return the mean opinion score, from 1 to 5, of the encoded pictures."""
         return float(metrics.opinions(self.coded).mean()) if len(self.coded) else None
-
-    def capped(self, values: F64) -> F64:
-        """Return PSNR values with infinity replaced by the cap, for tables that can't represent infinity."""
-        return np.where(np.isfinite(values), values, metrics.PSNR_CAP_DB)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Frame sizes in files: Evalvid-RA's multi-rate traces, and the same as CSV."""
+"""Frame sizes in files: Evalvid-RA's multi-rate traces, the same as CSV, and EvalVid's single-rate sender traces."""
 
 import csv
 import io
@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from steadycast.errors import UserError
 from steadycast.media.clip import parse_fps
+from steadycast.media.sender_trace import TraceError as TraceError
+from steadycast.media.sender_trace import is_single_rate, rate_of, read_sender_trace, text_of
 from steadycast.media.table import F64, U8, U32, FrameTable, Kind, coding_order
 
 _QS = list(range(2, 32))
@@ -20,10 +21,8 @@ _FRAGMENT_BYTES = 1000
 """Payload of a packet at the most, as ns-2's packets have it by default; read back it counts for nothing."""
 _COLUMNS = 4 + len(_QS) - 1
 _LARGEST = (1 << 31) - 1
-
-
-class TraceError(UserError):
-    """A trace file that cannot be used; `place` is ``file:line``."""
+_ONLY_Q = 1
+"""The quantizer of a single-rate trace, which names none; no encoder of ours has it."""
 
 
 @dataclass
@@ -34,22 +33,11 @@ class _Row:
 
 
 def read_trace(path: str | Path, fps: str | int | float | Fraction = 25) -> FrameTable:
-    """Read a trace in either format; ``fps`` is only used for CSV, which has no times."""
+    """Read a trace in one of three forms; ``fps`` is only used where it has no times, as in CSV."""
     path = Path(path)
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError as error:
-        raise TraceError(str(path), "there is no such file", "check the path") from error
-    except OSError as error:
-        raise TraceError(
-            str(path), f"the file cannot be read ({error.strerror})", "check its rights"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise TraceError(
-            str(path), "this is not a text file", 'name a trace, or use media = "clip"'
-        ) from error
-    if not text.strip():
-        raise TraceError(str(path), "the file is empty", "name a trace with at least one frame")
+    text = text_of(path)
+    if is_single_rate(text):
+        return _single_rate(path, text, fps)
     return _csv(path, text, fps) if "," in text.strip().splitlines()[0] else _evalvid(path, text)
 
 
@@ -74,6 +62,12 @@ def written(path: Path, table: FrameTable, psnr_y_db: F64) -> str:
         problem = f"Evalvid-RA's form has quantizers 2…31, not {table.qs[0]}…{table.qs[-1]}"
         raise TraceError(str(path), problem, "end the file's name in .csv")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _single_rate(path: Path, text: str, fps: str | int | float | Fraction) -> FrameTable:
+    frames = read_sender_trace(path, text)
+    rows = [_Row(frame.line, frame.kind, [frame.size_bytes]) for frame in frames]
+    return _table(path, rows, [_ONLY_Q], rate_of(frames, fps, str(path)))
 
 
 def _evalvid(path: Path, text: str) -> FrameTable:

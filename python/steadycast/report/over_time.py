@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from steadycast.media.table import F64
 
-_MOST_DB = 60.0
-"""The cap of drawn PSNR, in dB."""
 _DENSE = 200
 """The number of points above which lines are drawn without dashes."""
 
@@ -87,7 +85,7 @@ def _cumulative(folder: Folder) -> Iterator[Line]:
 def _psnr(folder: Folder) -> Iterator[Line]:
     for flow, (shown, values) in _frames(folder, "pts_s", "psnr_y_db"):
         order = np.argsort(shown)
-        yield Line(flow, shown[order], np.minimum(values[order], _MOST_DB))
+        yield Line(flow, shown[order], values[order])
 
 
 def _rates(column: str) -> Callable[[Folder], Iterator[Line]]:

@@ -1,0 +1,149 @@
+//! The UDP datagrams of a capture one by one, so that the captures of two hosts can be compared packet by packet.
+
+use crate::Problem;
+use crate::capture::{FRAGMENTS_WITHIN, MOST_PACKETS, left_out, rtp};
+use crate::capture_file::{self, Record};
+use crate::decapsulation::{Content, Datagram, Fragment, FragmentedDatagram, Skipped, decapsulate};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use steadycast_units::counted;
+use steadycast_wire::is_rtcp;
+
+/// Bytes of a payload that its digest covers: those that a capture of 96 bytes per packet has of UDP over IPv6.
+const DIGESTED: usize = 34;
+
+/// A UDP datagram of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapturedDatagram {
+    /// When it was captured, since 1970-01-01 00:00 UTC by the capturing host's clock; of fragments, the last one.
+    pub at: Duration,
+    /// The source address and port.
+    pub from: SocketAddr,
+    /// The destination address and port.
+    pub to: SocketAddr,
+    /// Bytes of the IP packet, header included; of fragments as if they were one packet.
+    pub size: u64,
+    /// The identification of the IPv4 header (RFC 791); `None` for IPv6.
+    pub id: Option<u16>,
+    /// The SSRC and the sequence number, where the payload begins as an RTP packet does (RFC 3550).
+    pub rtp: Option<(u32, u16)>,
+    /// A digest of the payload's first bytes.
+    pub digest: u64,
+}
+
+/// The datagrams of a capture, in its order, and notes on records that are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Datagrams {
+    /// Datagrams of which every fragment was captured.
+    pub all: Vec<CapturedDatagram>,
+    /// What is left out, and why.
+    pub notes: Vec<String>,
+}
+
+/// The fragments of a datagram so far: its place among the datagrams once the first was captured.
+struct Fragments {
+    last: Duration,
+    bytes: u64,
+    first: Option<(u64, usize)>,
+}
+
+#[derive(Default)]
+struct Reading {
+    /// Each datagram, and whether every fragment of it was captured.
+    all: Vec<(CapturedDatagram, bool)>,
+    fragments: BTreeMap<FragmentedDatagram, Fragments>,
+    skipped: BTreeMap<Skipped, u64>,
+    records: usize,
+}
+
+/// Reads the UDP datagrams of a capture, pcap or pcapng.
+///
+/// # Errors
+/// It is no capture, its header is damaged, or it has too many packets.
+pub fn datagrams(bytes: &[u8]) -> Result<Datagrams, Problem> {
+    if !capture_file::is(bytes) {
+        return Err(Problem::at(0, "this is not a capture", "give a file as .pcap or .pcapng"));
+    }
+    let mut reading = Reading::default();
+    let cut = capture_file::read(bytes, &mut |record| reading.record(record))?;
+    let mut notes = Vec::new();
+    if let Some(at) = cut {
+        notes.push(format!("the capture is cut or broken at byte {at}: what stands before is used"));
+    }
+    let missing = reading.all.iter().filter(|one| !one.1).count();
+    if missing > 0 {
+        notes.push(format!("{} without some of their fragments are left out", counted(missing as u64, "datagram")));
+    }
+    let orphans = reading.fragments.values().filter(|one| one.first.is_none()).count();
+    if orphans > 0 {
+        notes.push(format!("of {} the first fragment is missing", counted(orphans as u64, "datagram")));
+    }
+    notes.extend(left_out(&reading.skipped));
+    let all = reading.all.into_iter().filter(|one| one.1).map(|one| one.0).collect();
+    Ok(Datagrams { all, notes })
+}
+
+impl Reading {
+    fn record(&mut self, record: Record<'_>) -> Result<(), Problem> {
+        self.records += 1;
+        if self.records > MOST_PACKETS {
+            return Err(Problem::at(0, format!("more than {MOST_PACKETS} packets"), "cut it into parts"));
+        }
+        let skipped = match record {
+            Record::Packet { link, at, whole, bytes } => match decapsulate(link, bytes) {
+                Content::Datagram(found) => {
+                    self.datagram(at, &found, bytes.len() < whole as usize);
+                    return Ok(());
+                }
+                Content::LaterFragment(fragment) => {
+                    self.fragment(at, fragment, None);
+                    return Ok(());
+                }
+                Content::Skipped(why) => why,
+                Content::Tcp(_) => Skipped::Tcp,
+            },
+            Record::Untimed { .. } => Skipped::Timeless,
+            Record::Unreadable(why) => why,
+            Record::Dropped(_) => return Ok(()),
+        };
+        *self.skipped.entry(skipped).or_default() += 1;
+        Ok(())
+    }
+
+    fn datagram(&mut self, at: Duration, found: &Datagram<'_>, is_cut: bool) {
+        let is_media = found.payload.first().is_some_and(|head| head >> 6 == 2) && !is_rtcp(found.payload);
+        let header = if is_media { rtp(found.payload, is_cut) } else { None };
+        let one = CapturedDatagram {
+            at,
+            from: found.from.into(),
+            to: found.to.into(),
+            size: found.size,
+            id: found.id,
+            rtp: header.map(|(header, ..)| (header.ssrc, header.seq)),
+            digest: digest(&found.payload[..found.payload.len().min(DIGESTED)]),
+        };
+        self.all.push((one, found.fragment.is_none()));
+        if let Some(fragment) = found.fragment {
+            self.fragment(at, fragment, Some((fragment.all, self.all.len() - 1)));
+        }
+    }
+
+    fn fragment(&mut self, at: Duration, fragment: Fragment, first: Option<(u64, usize)>) {
+        let within = Duration::from_nanos(FRAGMENTS_WITHIN.as_nanos());
+        let known = self.fragments.remove(&fragment.of).filter(|known| at.saturating_sub(known.last) <= within);
+        let mut known = known.unwrap_or(Fragments { last: at, bytes: 0, first: None });
+        known.last = known.last.max(at);
+        known.bytes += fragment.bytes;
+        known.first = known.first.or(first);
+        match known.first.filter(|(all, _)| known.bytes >= *all).and_then(|(_, place)| self.all.get_mut(place)) {
+            Some((one, is_whole)) => (one.at, *is_whole) = (known.last, true),
+            None => _ = self.fragments.insert(fragment.of, known),
+        }
+    }
+}
+
+/// FNV-1a of 64 bits.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
