@@ -437,7 +437,10 @@ def test_a_parameter_is_explained_with_the_controllers_that_have_it_its_range_an
     every = say("check", "--explain", "gamma_down").out
     assert "number, 0 to 1" in every
     assert "in paper mode 0)" in every
-    assert "flow.params.multfrc.t_mbi, flow.params.tfrc.t_mbi" in say("check", "--explain", "t_mbi").out
+    assert (
+        "flow.params.rbuf-type1.margin, flow.params.rbuf-type2.margin"
+        in say("check", "--explain", "margin").out
+    )
     gone = say("check", "--explain", "gama_down", code=2)
     assert "gamma_down" in gone.err
 

@@ -90,6 +90,30 @@ pub struct Param {
     pub within: Within,
 }
 
+/// A former parameter that is a constant now. A document that still sets it is told the value.
+#[derive(Clone, Copy, Debug)]
+pub struct FormerParam {
+    /// The name that it had.
+    pub name: &'static str,
+    /// The constant in repaired and in paper mode.
+    pub of: [Value; 2],
+    /// The source of the value.
+    pub source: &'static str,
+}
+
+impl FormerParam {
+    /// Creates an entry whose value is the same in both modes.
+    pub const fn new(name: &'static str, value: Value, source: &'static str) -> Self {
+        Self { name, of: [value, value], source }
+    }
+
+    fn refuse(&self, mode: Mode) -> ParamError {
+        let value = self.of[usize::from(mode == Mode::Paper)];
+        let problem = format!("it is no parameter any more, but the constant {value} ({})", self.source);
+        ParamError::new(ParamErrorKind::UnknownParameter, self.name, problem, "remove it")
+    }
+}
+
 /// Declares the constructor of each parameter kind that has a range.
 macro_rules! ranged {
     ($($(#[$doc:meta])* $make:ident: $kind:ident($type:ty);)*) => {$(
@@ -226,6 +250,12 @@ impl Values {
             values[place].1 = params[place].read(given)?;
         }
         Ok(Self { mode, all: values, reading: Reading::default() })
+    }
+
+    /// Returns the values of `params`: those that are among these, and the defaults of the others.
+    pub(crate) fn of(&self, params: &[Param]) -> Self {
+        let value = |p: &Param| self.iter().find(|(name, _)| *name == p.name).map_or(p.default(self.mode), |(_, v)| *v);
+        Self { mode: self.mode, all: params.iter().map(|p| (p.name, value(p))).collect(), reading: Reading::default() }
     }
 
     /// Returns the mode whose defaults apply.
@@ -547,6 +577,8 @@ pub struct Controller {
     pub dashes: Dashes,
     /// The parameters.
     pub params: &'static [Param],
+    /// The parameters that it had, which are constants now.
+    pub former: &'static [FormerParam],
     /// The promises that its halves make and check as they run.
     pub promises: &'static [&'static Promise],
     /// Builds the sender half.
@@ -559,5 +591,16 @@ impl Controller {
     /// Returns the first of its needs, for these values of its parameters, that is not among `offered`.
     pub fn missing(&self, values: &Values, offered: &[Need]) -> Option<Need> {
         (self.needs)(values).iter().find(|need| !offered.contains(need)).copied()
+    }
+
+    /// Returns its parameters' values: the defaults in `mode`, overridden by the values in `given`.
+    ///
+    /// # Errors
+    /// The same as for [`Values::resolve`]. A name that is a constant now is answered with its value.
+    pub fn resolve(&self, mode: Mode, given: &[(String, Given)]) -> Result<Values, ParamError> {
+        match given.iter().find_map(|(name, _)| self.former.iter().find(|former| former.name == *name)) {
+            Some(former) => Err(former.refuse(mode)),
+            None => Values::resolve(self.params, mode, given),
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! computes a rate for each receiver and sends at the lowest of them. `docs/controllers/lda-plus.md` has the equations
 //! and the deviations.
 
-use crate::entry::{Controller, FeedbackTiming, Receivers, Setup, Values, params};
+use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Setup, Value, Values, params};
 use crate::equation::{LossRate, throughput_full};
 use crate::fields::{ABSURD_BYTES_PER_S, amount, single, words};
 use crate::{
@@ -29,6 +29,14 @@ pub(crate) const CONTROLLER: Controller = Controller {
     app: *b"LDAP",
     colour: "#e377c2",
     params: PARAMS,
+    former: &[
+        FormerParam::new("a_start", Value::Rate(FIRST_STEP), "LDA+: 10 kb/s"),
+        FormerParam {
+            name: "rise_on_loss",
+            of: [Value::Switch(false), Value::Switch(true)],
+            source: "LDA+ as printed in paper mode",
+        },
+    ],
     sender: |setup, values| Box::new(Sender::new(setup, values)),
     receiver: |_, _| Box::new(Receiver::default()),
     ..crate::fixed::CONTROLLER
@@ -36,11 +44,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
 
 params! { const {
     rate start: "the rate until the first report", "own; ASMP's paper starts at 150 kb/s", [Rate::kbps(150); 2], RATES;
-    rate a_start: "the additive increase at first and after a loss", "LDA+: 10 kb/s", [Rate::kbps(10); 2], RATES;
     rate bottleneck: "the bottleneck's rate; not set: measured by packet pairs",
         "own", [Rate::ZERO; 2], [Rate::kbps(1), Rate::mbps(1_000_000)];
-    switch rise_on_loss: "a loss may raise the rate, where TCP's equation gives more",
-        "LDA+ as printed; off: own", [false, true];
 } }
 
 const RATES: [Rate; 2] = [Rate::bps(1), Rate::mbps(1_000)];
@@ -54,6 +59,8 @@ const ESTIMATE: u8 = 1;
 const PAIR_INTERVAL: u64 = 16;
 /// The number of pairs over which the median is taken.
 const MEDIAN_PAIRS: usize = 21;
+/// The additive increase at first and after a loss (LDA+: 10 kb/s).
+const FIRST_STEP: Rate = Rate::kbps(10);
 /// The maximum number of receivers in the table; further ones are ignored.
 const MOST_RECEIVERS: usize = 16_384;
 /// The timeout of a receiver, in its own report intervals.
@@ -80,8 +87,8 @@ struct Sender {
     packet: Bytes,
     floor: Rate,
     cap: Rate,
-    first_step: Rate,
     bottleneck: Option<Rate>,
+    /// Whether a loss may raise the rate if TCP's equation gives more, as LDA+ is printed (paper mode).
     rise_on_loss: bool,
     members: BTreeMap<ReceiverId, Member>,
     rate: Rate,
@@ -99,9 +106,8 @@ impl Sender {
             packet: setup.packet,
             floor,
             cap: setup.cap,
-            first_step: values.rate("a_start").unwrap_or(Rate::kbps(10)),
             bottleneck: values.rate("bottleneck"),
-            rise_on_loss: values.switch("rise_on_loss"),
+            rise_on_loss: values.mode() == Mode::Paper,
             rate: values.rate("start").unwrap_or(floor).max(floor).min(setup.cap),
             rule: "start",
             ..Self::default()
@@ -132,7 +138,7 @@ impl Sender {
         };
         let left = 1.0 - r.ratio(b.max(Rate::bps(1)));
         // LDA+ does not consider r above b, where the factor could shrink A_add to zero for good.
-        member.step = member.step.scale((1.0 + left).clamp(0.0, 2.0)).min(b).max(self.first_step);
+        member.step = member.step.scale((1.0 + left).clamp(0.0, 2.0)).min(b).max(FIRST_STEP);
         let exponential = r.scale((1.0 - libm::exp(-left)).max(0.0));
         let least = member.step.min(exponential).min(tcp);
         member.rate = (r + least).min(self.cap);
@@ -156,7 +162,7 @@ impl Sender {
         let equation = throughput_full(self.packet, tau, loss, tau * 4, 1.0);
         let equation = if self.rise_on_loss { equation } else { equation.min(member.rate) };
         let root = member.rate.scale(1.0 - loss.get().sqrt());
-        member.step = self.first_step;
+        member.step = FIRST_STEP;
         member.rate = root.max(equation).max(self.floor).min(self.cap);
         if root >= equation { "loss: less by its root" } else { "loss: throughput equation" }
     }
@@ -185,7 +191,7 @@ impl SenderHalf for Sender {
         }
         let fresh = Member {
             rate: self.rate,
-            step: self.first_step,
+            step: FIRST_STEP,
             bottleneck: None,
             rtt: None,
             heard: now,

@@ -261,7 +261,7 @@ impl Chosen {
     /// # Errors
     /// A parameter is unknown or invalid.
     pub fn of(controller: &'static Controller, mode: Mode, given: &[(String, Given)]) -> Result<Self, ParamError> {
-        Ok(Self { controller, values: Values::resolve(controller.params, mode, given)? })
+        Ok(Self { controller, values: controller.resolve(mode, given)? })
     }
 
     /// Does the same as [`Chosen::new`], and returns a factory that all halves of a run share.
@@ -300,6 +300,21 @@ mod tests {
                 assert_ne!((a.colour, a.dashes), (b.colour, b.dashes), "{} and {}", a.name, b.name);
             }
         }
+    }
+
+    #[test]
+    fn a_former_parameter_is_refused_with_its_value_and_a_remedy() {
+        let given = |name: &str| [(name.to_owned(), Given::Number(1.0))];
+        for controller in ALL {
+            for former in controller.former {
+                assert!(controller.params.iter().all(|p| p.name != former.name), "{}.{}", controller.name, former.name);
+                let error = Chosen::of(controller, Mode::Repaired, &given(former.name)).unwrap_err();
+                assert_eq!(error.kind, ParamErrorKind::UnknownParameter);
+                assert!(error.problem.contains(&format!(" {} (", former.of[0])), "{error}");
+            }
+        }
+        let error = |mode| Chosen::new("lda-plus", mode, &given("rise_on_loss")).unwrap_err().problem;
+        assert!(error(Mode::Repaired).contains("constant false") && error(Mode::Paper).contains("constant true"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::name::{MAX_COUNT, Pattern};
 use crate::network::{Files, Host, Network};
 use std::collections::BTreeSet;
 use steadycast_control::registry::{FeedbackTiming, Given, Outside, Receivers, Registry, Setup};
-use steadycast_control::{FeedbackFormat, Mode, Values};
+use steadycast_control::{FeedbackFormat, Mode};
 use steadycast_media::{CodecModel, Emit, RFC8593, Vbr};
 use steadycast_settings::tree::{Item, Place, Value, quoted};
 use steadycast_settings::{Declared, Findings, FromToml, Rule, Settings, Spanned, nearest, positive, remedy};
@@ -383,7 +383,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
                 Err(error) => out.problem(&name.at, error.problem, error.remedy),
                 Ok(controller) => {
                     for one in given {
-                        if let Err(error) = Values::resolve(controller.params, mode, std::slice::from_ref(&one.value)) {
+                        if let Err(error) = controller.resolve(mode, std::slice::from_ref(&one.value)) {
                             out.problem(&one.at, error.problem, error.remedy);
                         }
                     }

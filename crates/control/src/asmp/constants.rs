@@ -8,6 +8,8 @@ pub(super) const INITIAL_RTT: Span = Span::millis(500);
 pub(super) const RAMP_DELAY: Span = Span::millis(20);
 /// The share of the lowest rates that `agg = "quantile"` skips. It is not in the paper.
 pub(super) const AGG_SHARE: f64 = 0.02;
+/// The share of its own rate within which another's rate suppresses a receiver's report (ASMP, 3.8).
+pub(super) const SIMILARITY: f64 = 0.02;
 /// The minimum interval between two reports outside the start phase (ASMP, 5.4.1). The sender uses it in its timeouts.
 pub(super) const LEAST_INTERVAL: Span = Span::secs(1);
 /// The window of the long mean delay. The paper's mean covers the whole session (ASMP, 3.7).

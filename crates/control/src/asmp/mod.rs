@@ -14,8 +14,8 @@ mod sender;
 pub(crate) mod suppress;
 
 use crate::Promise;
-use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
-use constants::AGG_SHARE;
+use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Value, params};
+use constants::{AGG_SHARE, SIMILARITY};
 use steadycast_units::{Rate, Span};
 
 /// The registry entry.
@@ -38,6 +38,10 @@ pub(crate) const CONTROLLER: Controller = Controller {
     colour: "#d62728",
     dashes: &[],
     params: PARAMS,
+    former: &[
+        FormerParam::new("similarity", Value::Number(SIMILARITY), "ASMP, 3.8"),
+        FormerParam::new("lambda", Value::Choice("ln N + 1"), "ASMP, eq. 20; NORM"),
+    ],
     promises: &[&STEP, &LEAST],
     sender: |setup, values| Box::new(sender::Sender::new(setup, values)),
     receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),
@@ -82,9 +86,6 @@ params! {
             "own; ASMP, 3.8 gives no value", [Span::secs(5); 2], [Span::ZERO, Span::secs(86_400)];
         span t_random: "least length of a suppressed round",
             "own; ASMP, 3.8 gives no value", [Span::secs(5); 2], [Span::millis(100), Span::secs(3600)];
-        let number lambda: "steepness of the timers in a round; 0: ln N + 1",
-            "ASMP, eq. 20; NORM", [0.0; 2], [0.0, 30.0];
-        number similarity: "another's rate this near to one's own suppresses it", "ASMP, 3.8", [0.02; 2], [0.0, 0.5];
         let choice agg: "the sender takes the least rate, or skips the lowest 2 %",
             "ASMP, eq. 1", ["min"; 2], &["min", "quantile"];
     } {
@@ -98,7 +99,6 @@ params! {
         loss_events: bool = loss_mode == "event",
         spaced: bool = spacing == "rtt",
         suppress: bool = suppress == "on",
-        lambda: Option<f64> = (lambda > 0.0).then_some(lambda),
         skip: Option<f64> = (agg == "quantile").then_some(AGG_SHARE),
     }
 }

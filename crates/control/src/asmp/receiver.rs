@@ -1,5 +1,5 @@
 use super::Config;
-use super::constants::{LEAST_INTERVAL, RAMP_DELAY};
+use super::constants::{LEAST_INTERVAL, RAMP_DELAY, SIMILARITY};
 use super::delay::{Indicator, State};
 use super::loss::Losses;
 use super::message::{Claim, read_announcement, read_rate};
@@ -286,7 +286,7 @@ impl Receiver {
     /// Returns whether another receiver's report makes this one redundant.
     fn says_the_same(&self, own: Rate, other: Rate) -> bool {
         let (own, other) = (own.as_bps_f64(), other.as_bps_f64());
-        let near = (other - own).abs() <= self.config.similarity * own;
+        let near = (other - own).abs() <= SIMILARITY * own;
         // In paper mode a higher rate also suppresses a lower one.
         near && (!self.config.repaired || other <= 1.02 * own)
     }
@@ -402,7 +402,7 @@ impl ReceiverHalf for Receiver {
             let round = self.rounds.next(self.config.t_random, slot.interval, slot.rtcp_share);
             let until = slot.now + round;
             if news {
-                let wait = timer(round, self.config.lambda, slot.members, &mut self.chance);
+                let wait = timer(round, slot.members, &mut self.chance);
                 self.next = NextReport::Fire { fire: slot.now + wait, until };
                 return Reply::Suppress;
             }

@@ -14,10 +14,10 @@ const MOST_DOUBLINGS: u32 = 10;
 ///         T(e − 1)
 /// ```
 ///
-/// λ = ln N + 1 unless given. Source: ASMP, equation 20. The paper prints the normalizing constant as e^−λ, with which
+/// λ = ln N + 1 (NORM; the paper gives no value). Source: ASMP, equation 20. The paper prints the normalizing constant as e^−λ, with which
 /// the density would not integrate to one.
-pub(crate) fn timer(round: Span, lambda: Option<f64>, members: u32, chance: &mut Chance) -> Span {
-    let lambda = lambda.unwrap_or_else(|| libm::log(f64::from(members.max(1))) + 1.0);
+pub(crate) fn timer(round: Span, members: u32, chance: &mut Chance) -> Span {
+    let lambda = libm::log(f64::from(members.max(1))) + 1.0;
     let share = libm::log1p(chance.unit() * libm::expm1(lambda)) / lambda;
     round.scale(share.clamp(0.0, 1.0))
 }
@@ -54,7 +54,7 @@ mod tests {
             let by_formula = 5.0 * (libm::exp(lambda) / libm::expm1(lambda) - 1.0 / lambda);
             assert!((by_formula - mean).abs() < 6e-4, "{by_formula}");
             let n = 40_000;
-            let mut drawn: Vec<f64> = (0..n).map(|_| timer(round, None, members, &mut chance).as_secs_f64()).collect();
+            let mut drawn: Vec<f64> = (0..n).map(|_| timer(round, members, &mut chance).as_secs_f64()).collect();
             drawn.sort_by(f64::total_cmp);
             let sampled = drawn.iter().sum::<f64>() / f64::from(n);
             assert!((sampled - mean).abs() < 0.02, "{sampled} for {members}");
@@ -76,7 +76,7 @@ mod tests {
             let mut messages = 0;
             for _ in 0..rounds {
                 let draws: Vec<f64> = (0..members)
-                    .map(|_| timer(Span::from_secs_f64(round), None, members, &mut chance).as_secs_f64())
+                    .map(|_| timer(Span::from_secs_f64(round), members, &mut chance).as_secs_f64())
                     .collect();
                 let first = draws.iter().copied().fold(f64::INFINITY, f64::min);
                 messages += draws.iter().filter(|z| **z <= first + echo).count();

@@ -2,6 +2,7 @@
 //! (libwebrtc, `aimd_rate_control.cc`, `link_capacity_estimator.cc`).
 
 use super::Config;
+use super::constants::{BETA, ETA};
 use super::trendline::BandwidthUsage;
 use steadycast_units::{Rate, Span, Time};
 
@@ -156,7 +157,7 @@ impl Aimd {
             self.slope() * since.unwrap_or(0.0)
         } else {
             // A pause must not raise the rate by more than a second's worth.
-            let factor = libm::pow(self.config.eta, since.unwrap_or(1.0).min(1.0));
+            let factor = libm::pow(ETA, since.unwrap_or(1.0).min(1.0));
             (rate * (factor - 1.0)).max(LEAST_STEP)
         };
         self.rate = Rate::from_bps_f64(rate + more).min(limit);
@@ -175,14 +176,14 @@ impl Aimd {
     }
 
     fn decrease(&mut self, now: Time) {
-        let mut to = self.acknowledged.scale(self.config.beta);
+        let mut to = self.acknowledged.scale(BETA);
         // libwebrtc subtracts 5 kb/s more, which drains the queue also at low rates.
         if to > BELOW {
             to = to.saturating_sub(BELOW);
         }
         // The acknowledged rate may exceed the rate after probes; a decrease then follows the link capacity.
         if to > self.rate {
-            to = self.capacity.known().map_or(to, |capacity| capacity.scale(self.config.beta));
+            to = self.capacity.known().map_or(to, |capacity| capacity.scale(BETA));
         }
         self.rate = self.rate.min(to);
         // An acknowledged rate far below the estimate means that the link's capacity has changed.

@@ -1,6 +1,6 @@
 //! Constants of libwebrtc that are not configurable, with their source files.
 
-use steadycast_units::Span;
+use steadycast_units::{Rate, Span};
 
 /// The number of packet groups in the regression of the delay (`trendline_estimator.h`).
 pub(super) const POINTS: usize = 20;
@@ -11,6 +11,15 @@ pub(super) const SMOOTHING: f64 = 0.9;
 pub(super) const GAIN: f64 = 4.0;
 /// The initial threshold (`trendline_estimator.cc`).
 pub(super) const THRESHOLD: f64 = 12.5;
+/// The gain, per millisecond, by which the threshold follows a slope above it (`trendline_estimator.cc`). The draft's
+/// 0.01 belongs to its Kalman filter: beside the trend line the threshold would hardly ever come back.
+pub(super) const K_UP: f64 = 0.0087;
+/// The gain, per millisecond, by which it follows a slope below it (`trendline_estimator.cc`; the draft: 0.00018).
+pub(super) const K_DOWN: f64 = 0.039;
+/// The share of the acknowledged rate to which overuse lowers the rate (`aimd_rate_control.cc`).
+pub(super) const BETA: f64 = 0.85;
+/// The factor of the rate per second while the capacity is unknown (`aimd_rate_control.cc`).
+pub(super) const ETA: f64 = 1.08;
 /// The minimum time above the threshold before overuse is signalled (`trendline_estimator.cc`).
 pub(super) const OVERUSE: Span = Span::millis(10);
 /// v1: the maximum loss fraction at which the rate rises (`send_side_bandwidth_estimation.cc`).
@@ -24,6 +33,8 @@ pub(super) const SILENCE: Span = Span::secs(3);
 pub(super) const FIRST_PROBE: f64 = 3.0;
 /// The second probe's rate, as a multiple of the start rate (`probe_controller.cc`).
 pub(super) const SECOND_PROBE: f64 = 6.0;
+/// The maximum rate of a probe (`probe_controller.cc`).
+pub(super) const MOST_PROBE: Rate = Rate::mbps(5);
 /// The queueing time that the pushback tolerates (`rate_control_settings.cc`, `QueueSize`).
 pub(super) const QUEUE_TIME: Span = Span::millis(350);
 /// The minimum interval between reports. Between the minimum and the maximum, 68 bytes at 5 % of the session bandwidth

@@ -23,7 +23,6 @@ pub(super) struct Outcome {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct DelayBased {
-    config: Config,
     groups: InterArrival,
     trendline: Trendline,
     aimd: Aimd,
@@ -32,7 +31,7 @@ pub(super) struct DelayBased {
 
 impl DelayBased {
     pub(super) fn new(config: &Config) -> Self {
-        Self { config: *config, trendline: Trendline::new(config), aimd: Aimd::new(config), ..Self::default() }
+        Self { trendline: Trendline::new(), aimd: Aimd::new(config), ..Self::default() }
     }
 
     pub(super) fn rate(&self) -> Rate {
@@ -60,7 +59,7 @@ impl DelayBased {
         }
         // libwebrtc resets the estimators after a stream timeout, because the path may have changed.
         if self.heard.replace(now).is_some_and(|at| now.since(at) > STREAM_TIMEOUT) {
-            (self.groups, self.trendline) = (InterArrival::default(), Trendline::new(&self.config));
+            (self.groups, self.trendline) = (InterArrival::default(), Trendline::new());
         }
         let mut recovered = false;
         for packet in packets {

@@ -17,10 +17,10 @@ mod robust_throughput;
 mod sender;
 mod trendline;
 
-use crate::entry::{Controller, FeedbackTiming, Receivers, Setup, Values, params};
+use crate::entry::{Controller, FeedbackTiming, FormerParam, Receivers, Setup, Value, Values, params};
 use crate::report_scheduler::ReportScheduler;
 use crate::{Need, ReceiverHalf, Wake};
-use constants::{FEEDBACK_MAX, FEEDBACK_MIN};
+use constants::{BETA, ETA, FEEDBACK_MAX, FEEDBACK_MIN, K_DOWN, K_UP, MOST_PROBE};
 use steadycast_units::{Bytes, PeerTime, Rate, Time};
 
 /// The registry entry.
@@ -37,6 +37,14 @@ pub(crate) const CONTROLLER: Controller = Controller {
     colour: "#b8860b",
     dashes: &[8.0, 2.0, 2.0, 2.0],
     params: PARAMS,
+    former: &[
+        FormerParam::new("k_up", Value::Number(K_UP), "libwebrtc, trendline_estimator.cc"),
+        FormerParam::new("k_down", Value::Number(K_DOWN), "libwebrtc, trendline_estimator.cc"),
+        FormerParam::new("beta", Value::Number(BETA), "libwebrtc, aimd_rate_control.cc"),
+        FormerParam::new("eta", Value::Number(ETA), "libwebrtc, aimd_rate_control.cc"),
+        FormerParam::new("most_probe", Value::Rate(MOST_PROBE), "libwebrtc, probe_controller.cc"),
+        FormerParam::new("alr_probes", Value::Switch(true), "libwebrtc, probe_controller.cc"),
+    ],
     sender: |setup, values| Box::new(sender::Sender::new(&Config::new(setup, values))),
     receiver,
     ..crate::fixed::CONTROLLER
@@ -74,23 +82,9 @@ params! {
             [Rate::kbps(300); 2], [Rate::kbps(5), Rate::mbps(1_000)];
         let choice loss: "v2: a model of loss, with v1 until it is ready; v1: by the fraction of lost packets",
             "libwebrtc, loss_based_bwe_v2.cc; send_side_bandwidth_estimation.cc", ["v2"; 2], &["v2", "v1"];
-        number k_up:
-            "how fast the threshold follows a steeper slope, \
-             per millisecond (the draft's 0.01 belongs to its own filter)",
-            "libwebrtc, trendline_estimator.cc", [0.0087; 2], [0.0, 1.0];
-        number k_down: "how fast it follows a flatter one, per millisecond (the draft: 0.00018)",
-            "libwebrtc, trendline_estimator.cc", [0.039; 2], [0.0, 1.0];
-        number beta: "the share of what came through to which overuse lowers the rate",
-            "libwebrtc, aimd_rate_control.cc", [0.85; 2], [0.5, 0.99];
-        number eta: "factor of the rise in a second while the capacity is not known",
-            "libwebrtc, aimd_rate_control.cc", [1.08; 2], [1.0, 2.0];
         switch probes:
             "short bursts at a rate of their own: at the start, \
              while the application limits the rate, after a large drop",
-            "libwebrtc, probe_controller.cc", [true; 2];
-        let rate most_probe: "no probe is faster than this, nor than the session's cap",
-            "libwebrtc, probe_controller.cc", [Rate::mbps(5); 2], [Rate::kbps(10), Rate::mbps(1_000)];
-        switch alr_probes: "while the application limits the rate, a probe at twice the estimate each 5 s",
             "libwebrtc, probe_controller.cc", [true; 2];
         number pacing: "packets leave at this multiple of the target",
             "libwebrtc, goog_cc_network_control.cc", [2.5; 2], [1.0, 20.0];
@@ -102,7 +96,7 @@ params! {
         floor: Rate = setup.floor.max(LEAST).min(cap),
         v2: bool = loss == "v2",
         start: Rate = start.unwrap_or(floor).clamp(floor, cap),
-        most_probe: Rate = most_probe.unwrap_or(cap).min(cap),
+        most_probe: Rate = MOST_PROBE.min(cap),
     }
 }
 

@@ -241,7 +241,7 @@ impl ProbeController {
         if self.asked.is_some_and(|at| now.since(at) > WAIT) {
             self.further_above = None;
         }
-        let Some(since) = alr.filter(|_| self.config.alr_probes && self.further_above.is_none()) else { return };
+        let Some(since) = alr.filter(|_| self.further_above.is_none()) else { return };
         let due = self.asked.map_or(since, |at| at.max(since)) + ALR_INTERVAL;
         if now >= due {
             self.request_probes(Some(now), &[self.estimate.scale(ALR_SCALE)], true);

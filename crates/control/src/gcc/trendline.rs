@@ -1,8 +1,7 @@
 //! Overuse detection: the slope of the smoothed delay over the last groups, compared with an adaptive threshold
 //! (libwebrtc, `trendline_estimator.cc`).
 
-use super::Config;
-use super::constants::{GAIN, OVERUSE, POINTS, SMOOTHING, THRESHOLD};
+use super::constants::{GAIN, K_DOWN, K_UP, OVERUSE, POINTS, SMOOTHING, THRESHOLD};
 use super::inter_arrival::Delta;
 use std::collections::VecDeque;
 use steadycast_units::PeerTime;
@@ -30,7 +29,6 @@ pub(super) enum BandwidthUsage {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trendline {
-    config: Config,
     deltas: u32,
     first: Option<PeerTime>,
     accumulated: f64,
@@ -46,8 +44,8 @@ pub(super) struct Trendline {
 }
 
 impl Trendline {
-    pub(super) fn new(config: &Config) -> Self {
-        Self { config: *config, threshold: THRESHOLD, ..Self::default() }
+    pub(super) fn new() -> Self {
+        Self { threshold: THRESHOLD, ..Self::default() }
     }
 
     /// Adds the difference between two groups. `arrived` is the arrival of the packet that completed it.
@@ -90,22 +88,26 @@ impl Trendline {
         self.adapt(modified, now);
     }
 
-    /// Adapts the threshold γ to the modified slope m.
-    ///
-    /// ```text
-    ///  γ += k (|m| − γ) min(Δt, 100 ms),   k = k_up where |m| ≥ γ, else k_down
-    /// ```
     fn adapt(&mut self, modified: f64, now: PeerTime) {
         let since = self.adapted.replace(now).map_or(0.0, |at| now.since(at).as_secs_f64() * 1e3);
-        let beyond = modified.abs() - self.threshold;
-        // A sudden large change, as by a route change, must not desensitize the detector (draft-ietf-rmcat-gcc-02,
-        // section 5.4).
-        if beyond > OUTLIER {
-            return;
-        }
-        let k = if beyond < 0.0 { self.config.k_down } else { self.config.k_up };
-        self.threshold = (self.threshold + k * beyond * since.clamp(0.0, LONGEST_STEP)).clamp(LEAST, MOST);
+        self.threshold = adapted(self.threshold, modified, since, [K_UP, K_DOWN]);
     }
+}
+
+/// Returns the threshold γ, adapted to the modified slope m after Δt milliseconds.
+///
+/// ```text
+///  γ += k (|m| − γ) min(Δt, 100 ms),   k = k_up where |m| ≥ γ, else k_down
+/// ```
+fn adapted(threshold: f64, modified: f64, since: f64, [k_up, k_down]: [f64; 2]) -> f64 {
+    let beyond = modified.abs() - threshold;
+    // A sudden large change, as by a route change, must not desensitize the detector (draft-ietf-rmcat-gcc-02,
+    // section 5.4).
+    if beyond > OUTLIER {
+        return threshold;
+    }
+    let k = if beyond < 0.0 { k_down } else { k_up };
+    (threshold + k * beyond * since.clamp(0.0, LONGEST_STEP)).clamp(LEAST, MOST)
 }
 
 /// Returns the slope of the least-squares line; `None` if all points have the same abscissa.
@@ -121,7 +123,6 @@ fn slope(points: &VecDeque<(f64, f64)>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::config;
     use super::*;
     use steadycast_units::{Offset, Span};
 
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_threshold_follows_slowly_upwards_quickly_downwards_and_outliers_not_at_all() {
-        let mut line = Trendline::new(&config());
+        let mut line = Trendline::new();
         line.adapt(20.0, ms(0));
         let mut at = 0;
         let mut step = |modified, dt| {
@@ -148,19 +149,15 @@ mod tests {
 
     #[test]
     fn with_the_drafts_constants_the_threshold_would_hardly_come_back() {
-        let draft = Config { k_up: 0.01, k_down: 0.000_18, ..config() };
-        let (mut draft, mut stock) = (Trendline::new(&draft), Trendline::new(&config()));
-        for line in [&mut draft, &mut stock] {
-            line.threshold = 100.0;
-            (0..20).for_each(|i| line.adapt(2.0, ms(100 * i)));
-        }
-        assert!(draft.threshold > 70.0 && stock.threshold == LEAST, "{} {}", draft.threshold, stock.threshold);
+        let after_two_seconds = |gains| (0..20).fold(100.0, |threshold, _| adapted(threshold, 2.0, 100.0, gains));
+        let (draft, stock) = (after_two_seconds([0.01, 0.000_18]), after_two_seconds([K_UP, K_DOWN]));
+        assert!(draft > 70.0 && stock == LEAST, "{draft} {stock}");
     }
 
     /// Returns the number of groups, 20 ms apart with this additional delay each, until overuse is detected. Smoothing
     /// makes the slope smaller than the growth of the delay.
     fn groups_until_over(growth: f64) -> Option<u32> {
-        let mut line = Trendline::new(&config());
+        let mut line = Trendline::new();
         let step = Span::millis(20);
         let mut at = PeerTime::from_nanos(0);
         (1..400).find(|_| {
@@ -194,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_draining_queue_is_underuse_and_a_level_one_is_neither() {
-        let mut line = Trendline::new(&config());
+        let mut line = Trendline::new();
         let mut at = 0;
         let mut feed = |line: &mut Trendline, n: usize, gap: i64| {
             for _ in 0..n {

@@ -54,7 +54,7 @@ impl Sender {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
         let mut sender = Self {
             setup: setup.clone(),
-            settings: Settings::new(values),
+            settings: Settings::of_profile(values),
             law: Law::new(values),
             open: Vec::new(),
             next_id: 0,
@@ -201,7 +201,7 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
-        Self { setup: setup.clone(), settings: Settings::new(values), connections: BTreeMap::new() }
+        Self { setup: setup.clone(), settings: Settings::of_profile(values), connections: BTreeMap::new() }
     }
 }
 

@@ -30,7 +30,8 @@ pub(crate) const MULTFRC: Controller = Controller {
     answers_marks: true,
     app: *b"MULT",
     colour: "#17becf",
-    params: &with_tfrc(&IIAD),
+    params: &IIAD,
+    former: tfrc::FORMER,
     sender: |setup, values| Box::new(many::Sender::new(setup, values)),
     receiver: |setup, values| Box::new(many::Receiver::new(setup, values)),
     ..crate::fixed::CONTROLLER
@@ -42,7 +43,7 @@ pub(crate) const E_MULTFRC: Controller = Controller {
     about: "several TFRC connections at once: a quarter less when the round-trip time grows by a quarter",
     colour: "#17becf",
     dashes: &[6.0, 2.0],
-    params: &with_tfrc(&E_IIMD),
+    params: &E_IIMD,
     ..MULTFRC
 };
 
@@ -55,7 +56,7 @@ pub(crate) const AIO_TFRC: Controller = Controller {
     app: *b"TFRC",
     colour: "#bcbd22",
     dashes: &[],
-    params: &with_tfrc(&IIAD),
+    params: &IIAD,
     sender: |setup, values| Box::new(one::Sender::new(setup, values)),
     receiver: one::receiver,
     promises: &[&MARKED],
@@ -69,7 +70,7 @@ pub(crate) const EAIO_TFRC: Controller = Controller {
             n by the law of e-multfrc",
     colour: "#bcbd22",
     dashes: &[6.0, 2.0],
-    params: &with_tfrc(&IIMD),
+    params: &IIMD,
     ..AIO_TFRC
 };
 
@@ -78,15 +79,15 @@ const MARKED: Promise = Promise {
     about: "as many packets are marked as the sum of 1/n over the packets sent, to one packet, and n is at least 1",
 };
 
-const LAW_PARAMS: usize = 7;
-const IIAD: [Param; LAW_PARAMS] = law("iiad", [1.0; 2], [1.0; 2], [0.25; 2]);
-const IIMD: [Param; LAW_PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.5, 0.5]);
+const PARAMS: usize = 8;
+const IIAD: [Param; PARAMS] = law("iiad", [1.0; 2], [1.0; 2], [0.25; 2]);
+const IIMD: [Param; PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.5, 0.5]);
 /// The law's parameters for `e-multfrc`. Section 2.3 says "exactly the same as MULTFRC except" for the law, so γ is
 /// that of MULTFRC.
-const E_IIMD: [Param; LAW_PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.25, 0.25]);
+const E_IIMD: [Param; PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.25, 0.25]);
 
-/// Declares the law's parameters, in repaired and in paper mode.
-const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 2]) -> [Param; LAW_PARAMS] {
+/// Declares the parameters, in repaired and in paper mode.
+const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 2]) -> [Param; PARAMS] {
     params! { [
         choice law:
             "how the number of connections moves: inversely up and additively or multiplicatively down, or not at all",
@@ -102,18 +103,7 @@ const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 
         choice rtt_min:
             "what the least round-trip time is the least of: single measurements, or the periods' means",
             "Chen, Zakhor, section 3: means; samples own", ["samples", "averages"], &["samples", "averages"];
+        choice profile: "the constants of each connection, as TFRC's profile",
+            "RFC 5348; ns-2.35 defaults", ["rfc5348"; 2], &["rfc5348", "ns2"];
     ] }
-}
-
-const TFRC_PARAMS: usize = tfrc::PARAMS.len();
-
-/// Concatenates a law's parameters and those of TFRC.
-const fn with_tfrc(law: &[Param; LAW_PARAMS]) -> [Param; LAW_PARAMS + TFRC_PARAMS] {
-    let mut all = [law[0]; LAW_PARAMS + TFRC_PARAMS];
-    let mut i = 0;
-    while i < all.len() {
-        all[i] = if i < LAW_PARAMS { law[i] } else { tfrc::PARAMS[i - LAW_PARAMS] };
-        i += 1;
-    }
-    all
 }

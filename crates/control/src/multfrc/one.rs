@@ -27,7 +27,7 @@ pub(super) struct Sender {
 impl Sender {
     pub(super) fn new(setup: &Setup, values: &Values) -> Self {
         let law = Law::new(values);
-        let mut tfrc = tfrc::Sender::new(setup, &Settings::new(values));
+        let mut tfrc = tfrc::Sender::new(setup, &Settings::of_profile(values));
         tfrc.set_connections(law.n);
         // The first packet is marked.
         Self { tfrc, law, credit: 1.0, vseq: u16::MAX, marked: (0, 0.0), honest: Check::new(&super::MARKED) }
@@ -98,5 +98,5 @@ pub(super) fn with_n(n: f64, rule: &str) -> Cow<'static, str> {
 
 /// Builds the receiving half, which is TFRC's and counts losses among the marked packets.
 pub(super) fn receiver(setup: &Setup, values: &Values) -> Box<dyn ReceiverHalf> {
-    Box::new(tfrc::Receiver::new(setup, &Settings::new(values), CountedPackets::Marked))
+    Box::new(tfrc::Receiver::new(setup, &Settings::of_profile(values), CountedPackets::Marked))
 }

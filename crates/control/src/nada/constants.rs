@@ -10,6 +10,9 @@ pub(super) const Q_EPS: Span = Span::millis(10);
 pub(super) const D_FILT: Span = Span::millis(120);
 /// QBOUND: the queue that a ramp-up may build.
 pub(super) const Q_BOUND: Span = Span::millis(50);
+/// `GAMMA_MAX`: the maximum ramp-up per report, as a share of the receive rate. With the RFC's other values `Q_BOUND`
+/// keeps the ramp-up below a quarter.
+pub(super) const GAMMA_MAX: f64 = 0.5;
 /// MULTILOSS: the number of loss intervals after a loss until the delay counts unchanged again.
 pub(super) const MULTI_LOSS: f64 = 7.0;
 /// QTH: the delay above which it counts less after a loss.

@@ -10,8 +10,8 @@ mod receiver;
 mod sender;
 mod signal;
 
-use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, Setup, params};
-use constants::{R_MAX, X_MAX};
+use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Setup, Value, params};
+use constants::{GAMMA_MAX, R_MAX, X_MAX};
 use steadycast_units::{Rate, Span};
 
 /// The registry entry.
@@ -27,6 +27,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     app: *b"NADA",
     colour: "#bc5090",
     params: PARAMS,
+    former: &[FormerParam::new("gamma_max", Value::Number(GAMMA_MAX), "RFC 8698, GAMMA_MAX")],
     sender: |setup, values| Box::new(sender::Sender::new(&Config::new(setup, values))),
     receiver: |setup, values| Box::new(receiver::Receiver::new(&Config::new(setup, values))),
     ..crate::fixed::CONTROLLER
@@ -50,7 +51,6 @@ params! {
             "RFC 8698, TAU", [Span::millis(500); 2], [Span::millis(50), Span::secs(10)];
         span delta: "the reports' interval",
             "RFC 8698, DELTA", [Span::millis(100); 2], [Span::millis(20), Span::millis(500)];
-        number gamma_max: "most ramp-up per report", "RFC 8698, GAMMA_MAX", [0.5; 2], [0.0, 2.0];
         secs d_loss: "the delay that a loss of 1 % counts as",
             "RFC 8698, DLOSS", [Span::millis(10); 2], [Span::ZERO, Span::secs(1)];
         secs d_mark: "the delay that marks of 1 % of the packets count as",

@@ -1,5 +1,5 @@
 use super::Config;
-use super::constants::{BETA_S, BETA_V, D_FILT, FPS, LEAST_TIMEOUT, MOST_INTERVALS, MOST_SHAPING, Q_BOUND};
+use super::constants::{BETA_S, BETA_V, D_FILT, FPS, GAMMA_MAX, LEAST_TIMEOUT, MOST_INTERVALS, MOST_SHAPING, Q_BOUND};
 use super::message::Message;
 use crate::fields::ABSURD_RTT;
 use crate::no_feedback_timer::NoFeedbackTimer;
@@ -32,7 +32,7 @@ struct Law {
 impl Law {
     fn gamma(&self, rtt: f64) -> f64 {
         let config = &self.config;
-        (Q_BOUND.as_secs_f64() / (rtt + config.delta.as_secs_f64() + D_FILT.as_secs_f64())).min(config.gamma_max)
+        (Q_BOUND.as_secs_f64() / (rtt + config.delta.as_secs_f64() + D_FILT.as_secs_f64())).min(GAMMA_MAX)
     }
 
     fn update(&mut self, message: &Message, rtt: f64, delta: Span) {

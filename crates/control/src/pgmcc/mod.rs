@@ -9,7 +9,7 @@ mod receiver;
 mod sender;
 
 use crate::Promise;
-use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
+use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Value, params};
 use steadycast_units::Span;
 
 /// The registry entry.
@@ -27,6 +27,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     app: *b"PGMC",
     colour: "#9467bd",
     params: PARAMS,
+    former: &[FormerParam::new("dupthresh", Value::Number(DUP_THRESHOLD as f64), DRAFT)],
     promises: &[&WITHIN],
     sender: |setup, values| Box::new(sender::Sender::new(setup, values)),
     receiver: |setup, values| Box::new(receiver::Receiver::new(setup, values)),
@@ -43,6 +44,8 @@ const DRAFT: &str = "draft-ietf-rmt-bb-pgmcc-03";
 
 /// The number of timeouts in a row after which the acker is dropped and the receivers are asked to report (the draft).
 const ELECT_AFTER: u32 = 2;
+/// The number of later packets acknowledged after which a missing one counts as lost (the draft).
+const DUP_THRESHOLD: u32 = 3;
 /// The minimum retransmission timeout (RFC 6298; ns-2.35).
 const RTO_MIN: Span = Span::millis(200);
 /// The maximum random delay of an answer to "report now" in a group, which lets one answer suppress the others. It is
@@ -59,7 +62,6 @@ params! {
         let choice rank: "by what receivers are compared: TCP's throughput with time-outs, or the square root law",
             "draft-ietf-rmt-bb-pgmcc-03; ASMP's paper, eq. 23", ["full"; 2], &["full", "sqrt"];
         number ssthresh: "the window up to which each acknowledgment adds one packet", DRAFT, [4.0; 2], [1.0, 64.0];
-        let number dupthresh: "later packets acknowledged that make a missing one lost", DRAFT, [3.0; 2], [1.0, 16.0];
         span nak_backoff:
             "in a group, the longest time by which a report of \
              a missing packet waits to become superfluous by another's; \
@@ -70,7 +72,6 @@ params! {
             "packets leave at this multiple of the window per round trip, at most", "own", [2.0; 2], [1.0, 64.0];
     } {
         sqrt: bool = rank == "sqrt",
-        dupthresh: u32 = dupthresh as u32,
         /// Whether the window only grows while it is used (RFC 7661). The draft lets it grow in any case.
         only_used: bool = values.mode() == Mode::Repaired,
     }

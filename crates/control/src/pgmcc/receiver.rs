@@ -73,7 +73,7 @@ impl Receiver {
         if !self.suppresses() {
             self.due = Some((Wake { at: now, why: "a packet is missing" }, Purpose::Report));
         } else if self.nak.is_none() {
-            self.nak = Some(now + suppress::timer(self.config.nak_backoff, None, CROWD, &mut self.chance));
+            self.nak = Some(now + suppress::timer(self.config.nak_backoff, CROWD, &mut self.chance));
         }
     }
 

@@ -1,5 +1,5 @@
 use super::message::{Confirmation, Purpose, ReceiverReport, SenderNotice};
-use super::{Config, ELECT_AFTER, RTO_MIN};
+use super::{Config, DUP_THRESHOLD, ELECT_AFTER, RTO_MIN};
 use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, rank};
 use crate::fields::ABSURD_RTT;
@@ -196,9 +196,8 @@ impl Sender {
         }
         self.out.retain(|f| !come(f.seq));
         let acked = before - self.out.len();
-        let dupthresh = self.config.dupthresh;
-        let lost = self.out.iter().filter(|f| f.overtaken >= dupthresh).map(|f| f.seq).max();
-        self.out.retain(|f| f.overtaken < dupthresh);
+        let lost = self.out.iter().filter(|f| f.overtaken >= DUP_THRESHOLD).map(|f| f.seq).max();
+        self.out.retain(|f| f.overtaken < DUP_THRESHOLD);
         if acked > 0 || lost.is_some() {
             (self.doublings, self.timeouts) = (0, 0);
             self.timer = (!self.out.is_empty()).then(|| now + self.rto());
@@ -248,7 +247,7 @@ impl Sender {
 impl SenderHalf for Sender {
     fn on_sent(&mut self, sent: &Sent) {
         self.out.push_back(SentPacket { seq: sent.seq, overtaken: 0 });
-        self.within.see(self.out.len() as f64 <= self.window + f64::from(self.config.dupthresh));
+        self.within.see(self.out.len() as f64 <= self.window + f64::from(DUP_THRESHOLD));
         self.highest = self.highest.max(Some(sent.seq));
         if self.out.len() as f64 + 1.0 > self.window {
             self.filled = Some(sent.seq);

@@ -8,7 +8,7 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::entry::{Controller, FeedbackTiming, Receivers, Values, params};
+use crate::entry::{Controller, FeedbackTiming, FormerParam, Receivers, Value, params};
 use crate::fixed::{CONTROLLER as CONSTANT, Constant};
 use receiver::Receiver;
 use sender::Sender;
@@ -31,6 +31,7 @@ pub(crate) const TYPE1: Controller = Controller {
     app: *b"RBUF",
     colour: COLOUR,
     params: PARAMS,
+    former: FORMER,
     sender: |setup, values| Box::new(Sender::new(setup, values, true)),
     receiver: |_, values| Box::new(Receiver::new(values.choice("cc_cap") == "tfrc")),
     ..CONSTANT
@@ -43,7 +44,8 @@ pub(crate) const TYPE2: Controller = Controller {
     when: "to repeat its paper: it steers by the buffer of a player",
     source: "Hong, Park 2011, section 4.4; its predecessor of 2009",
     dashes: &[6.0, 2.0],
-    params: PARAMS.split_at(13).0,
+    params: PARAMS.split_at(9).0,
+    former: FORMER.split_at(4).0,
     sender: |setup, values| Box::new(Sender::new(setup, values, false)),
     ..TYPE1
 };
@@ -56,9 +58,10 @@ pub(crate) const NO_CONTROL: Controller = Controller {
     source: "Hong, Park 2011, figure 11",
     colour: COLOUR,
     dashes: &[2.0, 2.0],
-    params: PARAMS.split_at(3).0,
+    params: PARAMS.split_at(1).0,
+    former: FORMER.split_at(2).0,
     sender: |setup, values| {
-        let rate = Train::read(setup.packet, values).rate(values.span("ipd_min")).min(setup.cap);
+        let rate = Train::new(setup.packet).rate(values.span("ipd_min")).min(setup.cap);
         Box::new(Constant { rate, rule: "least delay between packets" })
     },
     ..CONSTANT
@@ -68,38 +71,55 @@ pub(crate) const NO_CONTROL: Controller = Controller {
 const EXTENSION: u8 = 7;
 
 params! {
-    /// The parameters. `no-control` has the first three, and only the first type has the last four.
+    /// The parameters. `no-control` has the first, and only the first type has the last.
     const {
     span ipd_min: "least delay between packets", "section 3.3: 1 ms", [Span::millis(1); 2], IPD_RANGE;
-    span t_fixed: "time to send any packet, a in t(S) = a + b·S",
-        "eq. 11; figure 8: t(1000 B) = 5 ms", [Span::millis(1); 2], [Span::ZERO, Span::secs(1)];
-    span t_per_byte: "time to send a byte, b in t(S) = a + b·S",
-        "as t_fixed", [Span::micros(4); 2], [Span::ZERO, Span::millis(1)];
     number b_l: "share of the buffer below which it is underflow", "section 4.4: B_min, 20 %", [0.2; 2], [0.0, 0.9];
     number margin: "share of the buffer, from the top, that is overflow (margin_mode = fixed)",
         "section 4.4: α, 10 %", [0.1; 2], [0.0, 0.9];
     choice margin_mode: "fixed: as margin says; latency: what can still arrive in k_lat round trips",
         "section 3.2: B_H = B_max − k S/rtt, which is no amount", ["fixed"; 2], &["fixed", "latency"];
     number k_lat: "round trips of margin_mode = latency", "section 3.2: k ≥ 1", [1.0; 2], [1.0, 100.0];
-    number gamma_under: "factor of the rate in underflow", "eq. 14, section 4.4: γ₁", [1.2; 2], [1.0, 2.0];
-    number gamma_over: "factor of the rate in overflow", "eq. 16, section 4.4: γ₂", [0.9; 2], [0.0, 1.0];
     choice added: "the 1 of eq. 15: a packet more in each round trip, or a packet per second more in each round",
         "eq. 15, whose 1 has no unit; table 1 has rates in packets per second", ["packet"; 2], &["packet", "rate"];
     span ipd_max: "most delay between packets", "section 3.3: 20 ms", [Span::millis(20); 2], IPD_RANGE;
     span ipd_start: "delay between packets at first", "not in the paper", [Span::millis(20); 2], IPD_RANGE;
     choice cc_cap: "what bounds the rate beside the buffer: TCP's throughput at the loss event rate, or nothing",
         "not in the paper, which has no congestion control", ["tfrc", "none"], &["tfrc", "none"];
-    number gamma_under_fast: "gamma_under when ΔB calls for more", "section 4.4", [1.3; 2], [1.0, 2.0];
-    number gamma_over_fast: "gamma_over when ΔB calls for more", "section 4.4", [0.8; 2], [0.0, 1.0];
-    choice gamma_sign:
-        "when ΔB calls for more: in underflow while it empties and in overflow while it fills, or the other way round, \
-            as printed",
-        "section 4.4 against its own section 3.2", ["sane", "printed"], &["sane", "printed"];
     choice stable: "between underflow and overflow: eq. 15 as it stands, or with ΔB foreseen",
         "eq. 15; the prediction that section 4.4 claims is not printed",
         ["predictive", "literal"], &["predictive", "literal"];
     }
 }
+
+/// The time to send any packet, a in t(S) = a + b·S (equation 11). With [`PER_BYTE`] it gives figure 8's
+/// t(1000 B) = 5 ms; how that splits into the two is not in the paper.
+const PER_PACKET: Span = Span::millis(1);
+/// The time to send a byte, b in t(S) = a + b·S.
+const PER_BYTE: Span = Span::micros(4);
+/// γ₁: the factor of the rate in underflow (equation 14, section 4.4).
+const GAMMA_UNDER: f64 = 1.2;
+/// γ₂: the factor of the rate in overflow (equation 16, section 4.4).
+const GAMMA_OVER: f64 = 0.9;
+/// γ₁ if ΔB shows that the buffer moves away from its goal (section 4.4).
+const GAMMA_UNDER_FAST: f64 = 1.3;
+/// γ₂ if ΔB shows that the buffer moves away from its goal (section 4.4).
+const GAMMA_OVER_FAST: f64 = 0.8;
+
+/// The former parameters: `no-control` had the first two, and only the first type the last three.
+const FORMER: &[FormerParam] = &[
+    FormerParam::new("t_fixed", Value::Span(PER_PACKET), "eq. 11, figure 8"),
+    FormerParam::new("t_per_byte", Value::Span(PER_BYTE), "eq. 11, figure 8"),
+    FormerParam::new("gamma_under", Value::Number(GAMMA_UNDER), "section 4.4"),
+    FormerParam::new("gamma_over", Value::Number(GAMMA_OVER), "section 4.4"),
+    FormerParam::new("gamma_under_fast", Value::Number(GAMMA_UNDER_FAST), "section 4.4"),
+    FormerParam::new("gamma_over_fast", Value::Number(GAMMA_OVER_FAST), "section 4.4"),
+    FormerParam {
+        name: "gamma_sign",
+        of: [Value::Choice("sane"), Value::Choice("printed")],
+        source: "section 4.4; mode = \"paper\" has it as printed",
+    },
+];
 
 /// The number of rounds for which ΔB is extrapolated (`stable = "predictive"`). It is not in the paper.
 const HORIZON: f64 = 8.0;
@@ -118,9 +138,8 @@ struct Train {
 }
 
 impl Train {
-    fn read(packet: Bytes, values: &Values) -> Self {
-        let sending = values.span("t_fixed") + values.span("t_per_byte") * packet.get();
-        Self { packet, sending: sending.max(Span::micros(1)) }
+    fn new(packet: Bytes) -> Self {
+        Self { packet, sending: PER_PACKET + PER_BYTE * packet.get() }
     }
 
     /// Returns the rate for a delay.
@@ -139,7 +158,7 @@ mod tests {
     use super::*;
 
     fn train(bytes: u64) -> Train {
-        Train { packet: Bytes::new(bytes), sending: Span::millis(1) + Span::micros(4) * bytes }
+        Train::new(Bytes::new(bytes))
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use super::message::FeedbackReport;
-use super::{ALPHA_SRTT, EXTENSION, HORIZON, STEP, Train};
-use crate::entry::{Setup, Values};
+use super::{ALPHA_SRTT, EXTENSION, GAMMA_OVER, GAMMA_OVER_FAST, GAMMA_UNDER, GAMMA_UNDER_FAST, HORIZON, STEP, Train};
+use crate::entry::{Mode, Setup, Values};
 use crate::equation::{LossRate, throughput};
 use crate::fields::ABSURD_RTT;
 use crate::{Decision, Departing, Limit, Notice, Report, SenderHalf, Sent, Wake, Why, tfrc};
@@ -21,8 +21,8 @@ enum State {
 /// The use of the level's change ΔB, which distinguishes type I.
 #[derive(Clone, Copy, Debug)]
 struct Trend {
-    under_fast: f64,
-    over_fast: f64,
+    /// Whether ΔB counts with the signs that section 4.4 prints (paper mode). They contradict section 3.2, which takes
+    /// the faster factor while an underflow empties and while an overflow fills.
     printed: bool,
     predictive: bool,
 }
@@ -33,8 +33,6 @@ pub(super) struct Sender {
     low: f64,
     margin: f64,
     by_latency: Option<f64>,
-    under: f64,
-    over: f64,
     trend: Option<Trend>,
     /// Whether equation 15 adds one packet per second to the rate, instead of one packet to a round's amount.
     adds_rate: bool,
@@ -56,21 +54,17 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new(setup: &Setup, values: &Values, first_type: bool) -> Self {
-        let train = Train::read(setup.packet, values);
+        let train = Train::new(setup.packet);
         let most = train.rate(values.span("ipd_min")).min(setup.cap);
         let least = train.rate(values.span("ipd_max")).max(setup.floor).min(most);
         let trend = first_type.then(|| Trend {
-            under_fast: values.number("gamma_under_fast"),
-            over_fast: values.number("gamma_over_fast"),
-            printed: values.choice("gamma_sign") == "printed",
+            printed: values.mode() == Mode::Paper,
             predictive: values.choice("stable") == "predictive",
         });
         Self {
             low: values.number("b_l"),
             margin: values.number("margin"),
             by_latency: (values.choice("margin_mode") == "latency").then(|| values.number("k_lat")),
-            under: values.number("gamma_under"),
-            over: values.number("gamma_over"),
             trend,
             adds_rate: values.choice("added") == "rate",
             capped: values.choice("cc_cap") == "tfrc",
@@ -122,18 +116,18 @@ impl Sender {
         (self.rate, self.rule) = match (state, self.trend) {
             (State::Underflow, trend) => {
                 let fast = trend.filter(|t| if t.printed { change > 0.0 } else { change < 0.0 });
-                (self.rate * fast.map_or(self.under, |t| t.under_fast), "underflow")
+                (self.rate * fast.map_or(GAMMA_UNDER, |_| GAMMA_UNDER_FAST), "underflow")
             }
             (State::Overflow, trend) => {
                 let fast = trend.filter(|t| if t.printed { change < 0.0 } else { change > 0.0 });
-                (self.rate * fast.map_or(self.over, |t| t.over_fast), "overflow")
+                (self.rate * fast.map_or(GAMMA_OVER, |_| GAMMA_OVER_FAST), "overflow")
             }
             (State::Stable, Some(t)) if t.predictive => {
                 let then = level + HORIZON * self.change;
                 if self.change > 0.0 && then >= high {
-                    (self.rate * t.over_fast, "stable: filling")
+                    (self.rate * GAMMA_OVER_FAST, "stable: filling")
                 } else if self.change < 0.0 && then < low {
-                    (self.rate * self.under, "stable: emptying")
+                    (self.rate * GAMMA_UNDER, "stable: emptying")
                 } else if self.change > 0.0 {
                     (self.rate * rtt / round, "stable: rising")
                 } else {
@@ -196,7 +190,7 @@ impl SenderHalf for Sender {
 
     fn on_timer(&mut self, now: Time) {
         if self.silence.is_some_and(|at| at <= now) {
-            self.rate *= self.over;
+            self.rate *= GAMMA_OVER;
             self.rule = "no report";
             self.bound();
             let done = self.rate <= self.least.as_bytes_per_s();

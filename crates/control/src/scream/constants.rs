@@ -2,6 +2,11 @@
 
 use steadycast_units::{Bytes, Rate, Span};
 
+/// `VIRTUAL_RTT`: the round-trip time down to which flows share equally, and the minimum interval between two
+/// reductions.
+pub(super) const VIRTUAL_RTT: Span = Span::millis(25);
+/// `BETA_LOSS`: the factor of the window after a loss.
+pub(super) const BETA_LOSS: f64 = 0.7;
 /// `QDELAY_AVG_G`: the gain of the mean queueing delay.
 pub(super) const QDELAY_GAIN: f64 = 0.25;
 /// `QDELAY_MIN_MAX_AVG_G`: the gain of the minimum and the maximum queueing delay, whose difference is the variation.

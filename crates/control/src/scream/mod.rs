@@ -12,10 +12,10 @@ mod profile;
 mod sender;
 mod window;
 
-use crate::entry::{Controller, FeedbackTiming, Mode, Receivers, params};
+use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Value, params};
 use crate::report_scheduler::{ReportScheduler, SinceLastReport};
 use crate::{Need, Wake};
-use constants::{REPORT_AFTER, REPORT_PACKETS};
+use constants::{BETA_LOSS, REPORT_AFTER, REPORT_PACKETS, VIRTUAL_RTT};
 use profile::{CODE, DRAFT, Profile};
 use steadycast_units::{Ecn, Span};
 
@@ -33,6 +33,16 @@ pub(crate) const CONTROLLER: Controller = Controller {
     app: *b"SCRM",
     colour: "#003f5c",
     params: PARAMS,
+    former: &[
+        FormerParam::new("virtual_rtt", Value::Span(VIRTUAL_RTT), "draft, VIRTUAL_RTT"),
+        FormerParam::new("beta_loss", Value::Number(BETA_LOSS), "draft, BETA_LOSS"),
+        FormerParam::new("beta_ecn", Value::Number(DRAFT.beta_ecn), "draft, BETA_ECN; profile = \"code\" has its own"),
+        FormerParam::new(
+            "mul_increase",
+            Value::Number(DRAFT.mul_increase),
+            "draft, MUL_INCREASE_FACTOR; profile = \"code\" has its own",
+        ),
+    ],
     sender: |setup, values| Box::new(sender::Sender::new(setup, Config::new(setup, values))),
     receiver: |_, _| Box::new(ReportScheduler::new(report_at)),
     ..crate::fixed::CONTROLLER
@@ -48,15 +58,6 @@ params! {
             "the queueing delay at whose half the window begins to fall, by the most at the whole (code: 100 ms)",
             "draft, QDELAY_TARGET_LO", [DRAFT.qdelay_target; 2], [Span::millis(5), Span::secs(1)];
         switch compete: "raise the target delay beside flows that fill the queue", "RFC 8298, 4.1.2.3", [false; 2];
-        secs virtual_rtt:
-            "the round-trip time down to which flows share equally, and the least time between two cuts (code: for \
-                the latter 30 ms at least)",
-            "draft, VIRTUAL_RTT", [Span::millis(25); 2], [Span::millis(1), Span::secs(1)];
-        number beta_loss: "what a loss leaves of the window", "draft, BETA_LOSS", [0.7; 2], [0.1, 1.0];
-        let number beta_ecn:
-            "what a mark leaves of it without L4S (code: 0.9)", "draft, BETA_ECN", [DRAFT.beta_ecn; 2], [0.1, 1.0];
-        let number mul_increase: "share of itself by which the window grows per round trip (code: 0.05)",
-            "draft, MUL_INCREASE_FACTOR", [DRAFT.mul_increase; 2], [0.0, 1.0];
         number alpha_up: "gain of L4S alpha while it rises", "draft, L4S_AVG_G_UP", [0.125; 2], [0.0, 1.0];
         number alpha_down:
             "gain of L4S alpha while it falls", "draft, L4S_AVG_G_DOWN", [1.0 / 128.0; 2], [0.0, 1.0];
@@ -65,11 +66,9 @@ params! {
     } {
         profile: Profile = if profile == "code" { CODE } else { DRAFT },
         qdelay_target: f64 = of_profile(qdelay_target, DRAFT.qdelay_target, profile.qdelay_target).as_secs_f64(),
-        beta_ecn: f64 = of_profile(beta_ecn, DRAFT.beta_ecn, profile.beta_ecn),
-        mul_increase: f64 = of_profile(mul_increase, DRAFT.mul_increase, profile.mul_increase),
         reduce_jitter: bool = reduce_jitter || profile.reduce_jitter,
         /// The minimum interval between two reductions; a shorter round-trip time replaces it.
-        cut_interval: f64 = virtual_rtt.max(profile.cut_interval),
+        cut_interval: f64 = VIRTUAL_RTT.as_secs_f64().max(profile.cut_interval),
         l4s: bool = setup.ecn == Ecn::Ect1,
         /// Whether losses and classic marks of packets sent before the last reduction are ignored (RFC 9002, section
         /// 7.3.2). The draft allows a reduction every min(cut_interval, s_rtt).

@@ -5,9 +5,9 @@ use steadycast_units::Span;
 pub(super) struct Profile {
     /// `QDELAY_TARGET_LO`.
     pub(super) qdelay_target: Span,
-    /// `BETA_ECN`.
+    /// `BETA_ECN`: the factor of the window after a mark without L4S.
     pub(super) beta_ecn: f64,
-    /// `MUL_INCREASE_FACTOR`.
+    /// `MUL_INCREASE_FACTOR`: the share of itself by which the window grows per round trip.
     pub(super) mul_increase: f64,
     /// `REDUCE_JITTER`: whether growth always slows down with delay variation. Whether the variation covers every
     /// packet or only the newest of each report. The maximum of the variation, in seconds.
@@ -20,7 +20,7 @@ pub(super) struct Profile {
     /// again. Whether a reduction by delay counts as congestion.
     pub(super) post_congestion: f64,
     pub(super) delay_congests: bool,
-    /// The minimum interval between two reductions if `virtual_rtt` is shorter, in seconds.
+    /// The minimum interval between two reductions if `VIRTUAL_RTT` is shorter, in seconds.
     pub(super) cut_interval: f64,
     /// Whether a reduction by delay is divided a second time by the round-trip time over the interval between
     /// reductions.

@@ -1,5 +1,5 @@
 use super::Config;
-use super::constants::MIN_REF_WND;
+use super::constants::{BETA_LOSS, MIN_REF_WND, VIRTUAL_RTT};
 use steadycast_settings::words;
 use steadycast_units::{Span, Time};
 
@@ -133,15 +133,15 @@ impl ReferenceWindow {
         let spared = if input.low { LEAST_CUT } else { 1.0 };
         let long_way = (input.s_rtt / config.cut_interval).max(1.0);
         match cut {
-            Cut::Loss => self.bytes *= config.beta_loss,
-            Cut::ClassicMark => self.bytes *= config.beta_ecn,
+            Cut::Loss => self.bytes *= BETA_LOSS,
+            Cut::ClassicMark => self.bytes *= config.profile.beta_ecn,
             Cut::L4sMark => {
                 let mut by = input.alpha / 2.0 * spared / long_way;
                 // With a short queue a gentler reduction suffices near the inflection point and with delay variation.
                 if input.qdelay < input.qdelay_target / 4.0 {
                     by *= scale.max(LEAST_CUT) * input.delay_scale.max(LEAST_CUT);
                 }
-                let long = RESET_QUIET_RTTS * config.virtual_rtt.max(input.s_rtt);
+                let long = RESET_QUIET_RTTS * VIRTUAL_RTT.as_secs_f64().max(input.s_rtt);
                 // After a long growth without marks the window may exceed what the path carries by far.
                 if since > long && self.reacted.is_some() {
                     self.bytes = self.bytes.min(input.flight_before);
@@ -181,17 +181,17 @@ impl ReferenceWindow {
     /// `acked` excludes the marked bytes.
     fn grow(&mut self, scale: f64, input: &Input, config: &Config) {
         let ratio = (config.mss / self.bytes).min(1.0);
-        let rtts = input.s_rtt.max(config.virtual_rtt);
+        let rtts = input.s_rtt.max(VIRTUAL_RTT.as_secs_f64());
         // The multiplicative increase ramps up slowly after congestion.
         let post = self.congested.map_or(1.0, |at| {
             (input.now.since(at).as_secs_f64() / (config.profile.post_congestion * rtts)).clamp(0.0, 1.0)
         });
         let by = (input.acked - input.acked_marked).max(0.0)
             * ratio
-            * (input.s_rtt / config.virtual_rtt).min(1.0)
+            * (input.s_rtt / VIRTUAL_RTT.as_secs_f64()).min(1.0)
             * scale.max(LEAST_CUT)
             * input.delay_scale.max(LEAST_SCALE)
-            * (1.0 + config.mul_increase * self.bytes / config.mss * post * scale);
+            * (1.0 + config.profile.mul_increase * self.bytes / config.mss * post * scale);
         // Growth beyond the data in flight would not be tested by the source.
         if by > 0.0 && self.bytes + by <= self.room(input.flight, config) && !input.at_cap {
             self.bytes += by;

@@ -179,7 +179,7 @@ impl Receiver {
             }
             None => Span::from_secs_f64(FIRST_REPORT_SPREAD),
         };
-        let wait = suppress::timer(round, None, self.members.unwrap_or(INITIAL_GROUP_SIZE), &mut self.chance);
+        let wait = suppress::timer(round, self.members.unwrap_or(INITIAL_GROUP_SIZE), &mut self.chance);
         // At most one early report per round trip: the sender's response to the last one is not visible earlier.
         let again = self.last_report.map_or(now, |at| at + Span::from_secs_f64(self.law.signals.rtt()));
         self.early_report_at = Some((now + wait).max(again));

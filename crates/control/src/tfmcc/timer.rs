@@ -16,7 +16,7 @@ pub(super) fn draw(config: &Config, t: Span, bias: Option<f64>, chance: &mut Cha
     let (zeta, plain) = match config.profile {
         Profile::Rfc4654 => return at(t, chance.unit_open(), config.receivers),
         Profile::Sigcomm2001 => (1.0 / 3.0, at(t, chance.unit_open(), config.receivers)),
-        Profile::Norm => (0.25, suppress::timer(t, None, config.receivers as u32, chance)),
+        Profile::Norm => (0.25, suppress::timer(t, config.receivers as u32, chance)),
     };
     t.scale(zeta * bias.unwrap_or(1.0).clamp(0.0, 1.0)) + plain.scale(1.0 - zeta)
 }

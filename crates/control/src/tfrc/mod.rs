@@ -9,7 +9,7 @@ mod receiver;
 mod sender;
 
 use crate::Promise;
-use crate::entry::{Controller, FeedbackTiming, Receivers, params};
+use crate::entry::{Controller, FeedbackTiming, FormerParam, Receivers, Value, Values, params};
 use crate::loss::LossSettings;
 pub(crate) use message::{FeedbackReport, Mark, REPORT_BYTES, echo, read_rtt_notice, rtt_notice};
 pub(crate) use receiver::{CountedPackets, Receiver};
@@ -30,6 +30,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     app: *b"TFRC",
     colour: "#1f77b4",
     params: PARAMS,
+    former: &[T_MBI_PARAM],
     promises: &[&TWICE],
     sender: |setup, values| Box::new(Sender::new(setup, &Settings::new(values))),
     receiver: |setup, values| Box::new(Receiver::new(setup, &Settings::new(values), CountedPackets::All)),
@@ -42,7 +43,7 @@ const TWICE: Promise = Promise {
 };
 
 params! {
-    /// The configuration from the parameters. Controllers that build on TFRC have these parameters as well.
+    /// The configuration from the parameters.
     pub(crate) Settings(values) {
         let choice profile:
             "ns2: ns-2's constants, also of what stands at the \
@@ -54,8 +55,6 @@ params! {
             "own; RFC 5348, 5.5: 0.25; its predecessor and ns-2: 0.5", [RFC.discount, NS2.discount], [0.05, 1.0];
         switch damping: "send less while the round-trip time is above its mean: X · mean √R / √R (oscillation damping)",
             "RFC 5348, 4.5", [true; 2];
-        span t_mbi: "longest time between two packets: the rate never falls below one packet in it",
-            "RFC 5348, 4.3: t_mbi", [Span::secs(64); 2], [Span::millis(100), Span::secs(600)];
         let span start_delay:
             "queueing delay that ends slow start as a loss event would; 0: only a loss ends it (ns2: 0)",
             "own; RFC 9406 has 4 to 16 ms", [START_DELAY, Span::ZERO], [Span::ZERO, Span::secs(10)];
@@ -71,9 +70,28 @@ params! {
     }
 }
 
+impl Settings {
+    /// Returns the settings of a controller that builds on TFRC: its own `profile`, and TFRC's defaults.
+    pub(crate) fn of_profile(values: &Values) -> Self {
+        Self::new(&values.of(PARAMS))
+    }
+}
+
+/// t_mbi: the maximum time between two packets, which bounds the rate from below (RFC 5348, section 4.3).
+const T_MBI: Span = Span::secs(64);
+const T_MBI_PARAM: FormerParam = FormerParam::new("t_mbi", Value::Span(T_MBI), "RFC 5348, 4.3: t_mbi");
+
 /// The queueing delay that ends slow start in repaired mode. It is a sixth of a typical home router's queue, and longer
 /// than TCP's initial burst of ten packets at 6 Mb/s.
 const START_DELAY: Span = Span::millis(20);
+
+/// The parameters of TFRC that controllers that build on it had as well.
+pub(crate) const FORMER: &[FormerParam] = &[
+    T_MBI_PARAM,
+    FormerParam { name: "discount_threshold", of: PARAMS[1].of, source: PARAMS[1].source },
+    FormerParam { name: "damping", of: PARAMS[2].of, source: PARAMS[2].source },
+    FormerParam { name: "start_delay", of: PARAMS[3].of, source: PARAMS[3].source },
+];
 
 /// The values that a profile sets.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,5 +1,5 @@
-use super::Settings;
 use super::message::{EXTENSION, FeedbackReport, RTT_UNIT, rtt_notice};
+use super::{Settings, T_MBI};
 use crate::entry::Setup;
 use crate::equation::{self, LossRate};
 use crate::fields::ABSURD_RTT;
@@ -108,7 +108,7 @@ impl Sender {
     }
 
     fn least(&self) -> Rate {
-        self.packet.per(self.settings.t_mbi)
+        self.packet.per(T_MBI)
     }
 
     fn bounded(&self, rate: Rate) -> Rate {

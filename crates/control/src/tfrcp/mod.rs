@@ -9,7 +9,9 @@ mod message;
 mod receiver;
 mod sender;
 
-use crate::entry::{Controller, Dashes, FeedbackTiming, Mode, Param, Receivers, Setup, Values, params};
+use crate::entry::{
+    Controller, Dashes, FeedbackTiming, FormerParam, Mode, Param, Receivers, Setup, Value, Values, params,
+};
 use crate::{ReceiverHalf, SenderHalf};
 use receiver::Receiver;
 use sender::Sender;
@@ -47,6 +49,7 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
         colour: "#8c564b",
         dashes,
         params,
+        former: FORMER,
         sender: original,
         receiver: |_, values| Box::new(Receiver::new(&Settings::read(values))) as Box<dyn ReceiverHalf>,
         ..crate::fixed::CONTROLLER
@@ -96,38 +99,44 @@ params! {
         "section II.A: 32; table I: 8 … 96", [32.0; 2], [1.0, 1024.0];
     ROUND = choice interval_round: "what a control interval is a multiple of: groups of pictures, or single frames",
         "section II.A: GoP", ["gop"; 2], &["gop", "frame"];
-    SR_EVERY = number sr_every: "frames between two sender reports, each of which is answered at once",
-        "section II.B: 5", [5.0; 2], [1.0, 300.0];
     ACK = choice ack: "what is answered: sender reports, or every packet",
         "section II.B: reports; section II.A (the paper's simulation): packets",
         ["report"; 2], &["report", "packet"];
-    R0 = choice r0: "first rate: that of the quantizer q0, or the highest of the video",
+    R0 = choice r0: "first rate: that of the quantizer 60, or the highest of the video",
         "not in the paper, which says that a large one is the problem of EAI-CL",
         ["lowest"; 2], &["lowest", "highest"];
-    Q0 = number q0: "first quantizer", "section III.B: 60", [60.0; 2], [1.0, 255.0];
-    QSTEP = number qstep: "by how much the quantizer falls after an interval without loss",
-        "section III.B: 2", [2.0; 2], [1.0, 64.0];
     CL_BRANCH = choice cl_branch:
         "which loss decides whether the rate may rise: that of the session, or that of the last interval",
         "open in the paper; its figure 11 needs the session's", ["cumulative"; 2], &["cumulative", "interval"];
 }
 
-const RATE: &[Param] = &[K, ROUND, SR_EVERY, ACK, Q0, R0];
-const RATE_CL: &[Param] = &[K, ROUND, SR_EVERY, ACK, Q0, R0, CL_BRANCH];
-const STEPS: &[Param] = &[K, ROUND, SR_EVERY, ACK, Q0, QSTEP];
-const STEPS_CL: &[Param] = &[K, ROUND, SR_EVERY, ACK, Q0, QSTEP, CL_BRANCH];
+/// The number of frames between two sender reports, each of which is answered immediately (section II.B).
+const SR_FRAMES: f64 = 5.0;
+/// The first quantizer (section III.B).
+const FIRST_QUANTIZER: f64 = 60.0;
+/// The decrease of the quantizer after an interval without loss (section III.B).
+const QUANTIZER_STEP: f64 = 2.0;
+
+const FORMER: &[FormerParam] = &[
+    FormerParam::new("sr_every", Value::Number(SR_FRAMES), "section II.B"),
+    FormerParam::new("q0", Value::Number(FIRST_QUANTIZER), "section III.B"),
+    FormerParam::new("qstep", Value::Number(QUANTIZER_STEP), "section III.B"),
+];
+
+const RATE: &[Param] = &[K, ROUND, ACK, R0];
+const RATE_CL: &[Param] = &[K, ROUND, ACK, R0, CL_BRANCH];
+const STEPS: &[Param] = &[K, ROUND, ACK];
+const STEPS_CL: &[Param] = &[K, ROUND, ACK, CL_BRANCH];
 
 /// The parameters that all five variants have.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     k: f64,
     by_frame: bool,
-    sr_every: f64,
     per_packet: bool,
     /// Whether packets are counted by the receiver between two reports, as the paper prints (section II.B). Otherwise
     /// the cumulative counters of two receiver reports are used, which are robust against lost reports.
     counts: bool,
-    q0: f64,
 }
 
 impl Settings {
@@ -135,10 +144,8 @@ impl Settings {
         Self {
             k: values.number("k"),
             by_frame: values.choice("interval_round") == "frame",
-            sr_every: values.number("sr_every").round(),
             per_packet: values.choice("ack") == "packet",
             counts: values.mode() == Mode::Paper,
-            q0: values.number("q0"),
         }
     }
 }

@@ -1,5 +1,5 @@
 use super::message::Message;
-use super::{Law, PACE, RTO_MIN, Settings, Variant};
+use super::{FIRST_QUANTIZER, Law, PACE, QUANTIZER_STEP, RTO_MIN, SR_FRAMES, Settings, Variant};
 use crate::entry::{Setup, Values};
 use crate::equation::{LossRate, throughput_full};
 use crate::fields::ABSURD_RTT;
@@ -71,7 +71,6 @@ pub(super) struct Sender {
     settings: Settings,
     variant: Variant,
     by_interval: bool,
-    q_step: f64,
     packet: Bytes,
     floor: Rate,
     cap: Rate,
@@ -110,13 +109,12 @@ impl Sender {
         let floor = if setup.floor == map.lowest() { own } else { setup.floor.max(own) }.min(cap);
         let steps = variant.law == Law::Quantizer;
         let highest = !steps && values.choice("r0") == "highest";
-        let rung = if highest { map.within(cap) } else { map.at_least(settings.q0) };
+        let rung = if highest { map.within(cap) } else { map.at_least(FIRST_QUANTIZER) };
         let rate = if highest { cap } else { map.rungs[rung].rate.clamp(floor, cap) };
         Self {
             settings,
             variant,
             by_interval: variant.cumulative && values.choice("cl_branch") == "interval",
-            q_step: if steps { values.number("qstep") } else { 0.0 },
             packet: setup.packet,
             floor,
             cap,
@@ -146,7 +144,7 @@ impl Sender {
     }
 
     fn sr_period(&self) -> Span {
-        self.map.frame.max(LEAST_RTT).scale(self.settings.sr_every)
+        self.map.frame.max(LEAST_RTT).scale(SR_FRAMES)
     }
 
     fn srtt(&self) -> Option<Span> {
@@ -220,7 +218,7 @@ impl Sender {
             }
             Law::Quantizer => {
                 let now = f64::from(self.map.rungs[self.rung].quantizer);
-                let better = self.map.at_least(now - self.q_step);
+                let better = self.map.at_least(now - QUANTIZER_STEP);
                 // If the ladder's steps are wider than the configured one, the next rung is taken.
                 self.rung = if better == self.rung { self.rung.saturating_sub(1) } else { better };
                 let rung = self.map.rungs[self.rung];

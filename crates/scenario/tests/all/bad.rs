@@ -151,6 +151,7 @@ const WRONG: &[(&str, &str)] = &[
     ("controller = \"fixed\"", "controller = 7"),
     ("controller = \"fixed\"", "controller = \"fixed\"\nparams.fixed = { rate = \"4\" }"),
     ("controller = \"fixed\"", "controller = \"fixed\"\nparams.fixed = { rat = \"4Mbps\" }"),
+    ("controller = \"fixed\"", "controller = \"fixed\"\nparams.nada = { gamma_max = 0.3 }"),
     ("controller = \"fixed\"", "controller = \"fixed\"\nparams.fixd = { rate = \"4Mbps\" }"),
     ("controller = \"fixed\"", "controller = \"fixed\"\nparams = 7"),
     ("controller = \"fixed\"", "controller = \"fixed\"\nmode = \"fixed\""),
