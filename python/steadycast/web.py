@@ -1,4 +1,4 @@
-"""The web server of `serve` and `lab`: access checks, response headers, connection limits, and the server itself.
+"""The web server of `serve`, `lab` and `--metrics`: access checks, response headers, connection limits, and its loop.
 
 A request's Host header must be the address at which the request arrived, which prevents DNS rebinding. Requests of
 foreign pages are recognised by their Origin header.
@@ -13,6 +13,7 @@ import logging
 import signal
 import socket
 import sys
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,17 +62,26 @@ _LINES, _MINUTE_S, _KINDS_OF_LINES = 5, 60.0, 64
 """Rate limit of the log: lines per kind, the interval in seconds, and the number of kinds that are distinguished."""
 
 
-def application(routes: list[BaseRoute]) -> Starlette:
-    """Return an application that checks the Host header of each request, and adds security headers to each response."""
-    return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=_guarded)])
+def application(
+    routes: list[BaseRoute], refusal: Callable[[Request], Response | None] | None = None
+) -> Starlette:
+    """Return an application that adds security headers to each response.
+
+    ``refusal`` returns the response to a request that is not meant for this server. Without it, the Host header must be
+    the address at which the request arrived.
+    """
+
+    async def guarded(request: Request, answer: RequestResponseEndpoint) -> Response:
+        """Add the headers that isolate the page from other origins to every response."""
+        response = (refusal or _elsewhere)(request) or await answer(request)
+        response.headers.update(_HEADERS)
+        return response
+
+    return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=guarded)])
 
 
-async def _guarded(request: Request, answer: RequestResponseEndpoint) -> Response:
-    """Add the headers that isolate the page from other origins to every response."""
-    meant = is_here(request)
-    response = await answer(request) if meant else wrong(400, "ask for the address that was printed")
-    response.headers.update(_HEADERS)
-    return response
+def _elsewhere(request: Request) -> Response | None:
+    return None if is_here(request) else wrong(400, "ask for the address that was printed")
 
 
 def here(request: Request) -> str:
@@ -322,6 +332,37 @@ async def serve(
     places: Places | None = None,
 ) -> None:
     """Serve requests, until a signal if ``signals`` is set; ``ready`` is called before the first request."""
+    server = _server(app, places)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_on_exception)
+    if signals and sys.platform != "win32":
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(each) is not signal.SIG_IGN:
+                loop.add_signal_handler(each, setattr, server, "should_exit", True)
+    ready()
+    await server.serve(sockets=[at])
+
+
+class Background:
+    """A server in a thread, beside a session that has the main thread."""
+
+    def __init__(self, app: Starlette, at: socket.socket, places: Places | None = None) -> None:
+        self._at, self._server = at, _server(app, places)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True, name="web")
+        self._thread.start()
+
+    async def _run(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(_on_exception)
+        await self._server.serve(sockets=[self._at])
+
+    def stop(self) -> None:
+        """Close the connections and the listening socket."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._at.close()
+
+
+def _server(app: Starlette, places: Places | None) -> _Server:
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -337,12 +378,4 @@ async def serve(
     logger = logging.getLogger("uvicorn.error")
     if not any(isinstance(each, Sparing) for each in logger.filters):
         logger.addFilter(_sparing)
-    server = _Server(config)
-    asyncio.get_running_loop().set_exception_handler(_on_exception)
-    if signals and sys.platform != "win32":
-        loop = asyncio.get_running_loop()
-        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(each) is not signal.SIG_IGN:
-                loop.add_signal_handler(each, setattr, server, "should_exit", True)
-    ready()
-    await server.serve(sockets=[at])
+    return _Server(config)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -89,27 +86,11 @@ def serving(**places: int) -> Iterator[int]:
 
     listener = web.listener("127.0.0.1", 0)
     app = web.application([Route("/", answer)])
-    loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
-    ready = threading.Event()
-
-    async def run() -> None:
-        task = asyncio.create_task(
-            web.serve(app, listener, ready.set, signals=False, places=web.Places(**places))
-        )
-        loops.append((asyncio.get_running_loop(), task))
-        with suppress(asyncio.CancelledError):
-            await task
-
-    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
-    thread.start()
-    assert ready.wait(20)
+    server = web.Background(app, listener, web.Places(**places))
     try:
         yield listener.getsockname()[1]
     finally:
-        loop, task = loops[0]
-        loop.call_soon_threadsafe(task.cancel)
-        thread.join(20)
-        listener.close()
+        server.stop()
 
 
 def get(port: int) -> bytes:

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from steadycast import web
 from steadycast.errors import MissingError, UserError
 from steadycast.live import outlets
 from steadycast.live.outlets import PEERS, RECEIVER, SENDER, Options, Outlets
@@ -169,9 +170,11 @@ def test_what_is_asked_for_wrongly_is_refused_before_the_session(
             assert "sending" not in done.stderr
     run("send", "greedy", "--to", to, "--events", tmp_path / "no" / "such" / "folder", code=4)
     assert "--json has standard output" in run("receive", to, "--status", "-", "--json", code=2).stderr
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(MissingError, match=r"steadycast\[metrics\]"):
-        Outlets(Options(metrics=str(ports(1)[0])), "send", "x")
+    for package in ("prometheus_client", "starlette.routing"):
+        with monkeypatch.context() as absent:
+            absent.setitem(sys.modules, package, None)
+            with pytest.raises(MissingError, match=r"steadycast\[metrics\]"):
+                Outlets(Options(metrics=str(ports(1)[0])), "send", "x")
     with pytest.raises(UserError, match="ADDRESS:PORT"):
         outlets.address("--metrics", "127.0.0.1:99999", 9464)
 
@@ -186,7 +189,7 @@ def answers(port: int) -> bool:
 def test_readers_beyond_sixteen_are_closed_at_once_and_the_others_are_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outlets, "_SLOW_READER_S", 120.0)
+    monkeypatch.setattr(web, "_HEAD_S", 120.0)
     (port,) = ports(1)
     with Outlets(Options(metrics=str(port)), "send", "x"), ExitStack() as all_:
         readers = [
@@ -208,7 +211,7 @@ def test_readers_beyond_sixteen_are_closed_at_once_and_the_others_are_answered(
 
 
 def test_a_reader_that_goes_on_with_its_request_for_ever_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlets, "_SLOW_READER_S", 0.5)
+    monkeypatch.setattr(web, "_HEAD_S", 0.5)
     (port,) = ports(1)
     with (
         Outlets(Options(metrics=str(port)), "send", "x"),

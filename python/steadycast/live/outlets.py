@@ -11,20 +11,27 @@ import json
 import os
 import socket
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from steadycast.core import core
 from steadycast.errors import MissingError, UnwrittenError, UserError, reason
 from steadycast.live import view
 from steadycast.live.status import FATES
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import BaseRoute
+    from starlette.types import Receive, Scope, Send
+
+    from steadycast.web import Background
 
 Json = dict[str, Any]
 
@@ -40,10 +47,8 @@ EVERY_S = 1.0
 """The interval between status lines, in seconds."""
 _STILL = 2.0
 """Seconds without a packet after which a receiver's source is called silent."""
-_SLOW_READER_S = 5.0
-"""The time limit of a request for metrics, in seconds."""
 _READERS = 16
-"""The most concurrent requests for metrics: each uses a thread of the session's process."""
+"""The most connections for metrics: a session has other uses for its process's time and files."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +239,7 @@ class Outlets:
         self._told_s = -1.0
         self._events = _Events()
         self._files: dict[str, _Lines] = {}
-        self._server: Any = None
+        self._server: Background | None = None
         if options.status is not None:
             self._files["status"] = _Lines(options.status)
         if options.events is not None:
@@ -261,8 +266,7 @@ class Outlets:
 
     def _close(self) -> None:
         if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+            self._server.stop()
         for lines in self._files.values():
             lines.close()
 
@@ -328,8 +332,7 @@ def several(options: Options, sessions: Callable[[], Sequence[Outlets]]) -> Iter
     finally:
         _notify("STOPPING=1")
         if server is not None:
-            server.shutdown()
-            server.server_close()
+            server.stop()
 
 
 class _Lines:
@@ -465,16 +468,19 @@ def _meant(asked: str, host: str) -> bool:
     return False
 
 
-def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Any:
+def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Background:
     """Serve /metrics, /status.json (one line per session) and /healthz in a separate thread."""
     host, port = address("--metrics", text, 9464)
     try:
         import prometheus_client
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        from starlette.responses import Response
+        from starlette.routing import Route
+
+        from steadycast import web
     except ImportError as error:
-        raise MissingError.package(f"--metrics {text}", "prometheus_client", "steadycast[metrics]") from error
-    from socketserver import TCPServer, ThreadingMixIn
-    from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+        package = str(error.name).partition(".")[0]
+        raise MissingError.package(f"--metrics {text}", package, "steadycast[metrics]") from error
 
     kinds = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}
 
@@ -495,74 +501,35 @@ def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Any:
 
     registry = prometheus_client.CollectorRegistry()
     registry.register(Collector())
-    metrics = prometheus_client.make_wsgi_app(registry)
 
-    def app(environ: Any, start: Any) -> Any:
-        path = environ.get("PATH_INFO", "/")
-        if not _meant(environ.get("HTTP_HOST", ""), host):
-            start("421 Misdirected Request", [("Content-Type", "text/plain; charset=utf-8")])
-            return [f"ask for {host}:{port}\n".encode()]
-        if path == "/metrics":
-            return metrics(environ, start)
-        texts = {
-            "/": ("text/html", _index),
-            "/status.json": ("application/json", lambda: "\n".join(each.json() for each in sessions())),
-            "/healthz": ("text/plain", lambda: "ok\n"),
-        }
-        kind, content = texts.get(path, ("text/plain", lambda: "/metrics /status.json /healthz\n"))
-        start("200 OK" if path in texts else "404 Not Found", [("Content-Type", f"{kind}; charset=utf-8")])
-        return [content().encode()]
+    def route(path: str, kind: str, content: Callable[[], str], code: int = 200) -> Route:
+        return Route(path, lambda _: Response(content(), code, media_type=f"{kind}; charset=utf-8"))
 
-    class Quiet(WSGIRequestHandler):
-        timeout = _SLOW_READER_S
+    def refusal(request: Request) -> Response | None:
+        is_meant = _meant(request.headers.get("host", ""), host)
+        return None if is_meant else Response(f"ask for {host}:{port}\n", 421, media_type="text/plain")
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    class Server(ThreadingMixIn, WSGIServer):
-        daemon_threads = True
-        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        places = threading.BoundedSemaphore(_READERS)
-
-        def server_bind(self) -> None:
-            TCPServer.server_bind(self)  # without asking the network for this host's name
-            self.server_name, self.server_port = host, port
-            self.setup_environ()
-            self.since: dict[Any, float] = {}
-
-        def service_actions(self) -> None:
-            # A socket's timeout restarts with each byte, so that it does not limit the whole request.
-            for request, since in self.since.copy().items():
-                if time.monotonic() - since > _SLOW_READER_S:
-                    with suppress(OSError):
-                        request.shutdown(socket.SHUT_RDWR)
-
-        def process_request(self, request: Any, client_address: Any) -> None:
-            if not self.places.acquire(blocking=False):
-                self.shutdown_request(request)
-                return
-            try:
-                super().process_request(request, client_address)
-            except BaseException:  # no thread could be started
-                self.places.release()
-                raise
-
-        def process_request_thread(self, request: Any, client_address: Any) -> None:
-            self.since[request] = time.monotonic()
-            try:
-                super().process_request_thread(request, client_address)
-            finally:
-                del self.since[request]
-                self.places.release()
-
-        def handle_error(self, *_: Any) -> None:
-            pass  # client disconnects are ignored
-
+    routes: list[BaseRoute] = [
+        Route("/metrics", _Application(prometheus_client.make_asgi_app(registry))),
+        route("/", "text/html", _index),
+        route("/status.json", "application/json", lambda: "\n".join(each.json() for each in sessions())),
+        route("/healthz", "text/plain", lambda: "ok\n"),
+        route("/{path:path}", "text/plain", lambda: "/metrics /status.json /healthz\n", 404),
+    ]
     try:
-        server = make_server(host, port, app, Server, Quiet)
+        at = web.listener(host, port)
     except OSError as error:
         raise UserError(
             f"--metrics {text}", f"can't be listened at ({reason(error)})", "take another port"
         ) from None
-    threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()
-    return server
+    return web.Background(web.application(routes, refusal), at, web.Places(_READERS, _READERS))
+
+
+class _Application:
+    """An ASGI application as a route's endpoint: Starlette takes a function for a handler of requests."""
+
+    def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)

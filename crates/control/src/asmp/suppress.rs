@@ -14,8 +14,8 @@ const MOST_DOUBLINGS: u32 = 10;
 ///         T(e − 1)
 /// ```
 ///
-/// λ = ln N + 1 (NORM; the paper gives no value). Source: ASMP, equation 20. The paper prints the normalizing constant as e^−λ, with which
-/// the density would not integrate to one.
+/// λ = ln N + 1 (NORM; the paper gives no value). Source: ASMP, equation 20. The paper prints the normalizing constant
+/// as e^−λ, with which the density would not integrate to one.
 pub(crate) fn timer(round: Span, members: u32, chance: &mut Chance) -> Span {
     let lambda = libm::log(f64::from(members.max(1))) + 1.0;
     let share = libm::log1p(chance.unit() * libm::expm1(lambda)) / lambda;
