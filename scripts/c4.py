@@ -1,8 +1,9 @@
-"""Makes test cases of C4's scenarios: python scripts/c4.py DIR, a git directory of private-octopus/c4.
+"""Makes an experiment of C4's scenarios: python scripts/c4.py DIR, a git directory of private-octopus/c4.
 
 Numbers are taken, neither text nor code. What no key of a scenario can say is left out, with the reason.
 """
 
+import json
 import re
 import subprocess
 import sys
@@ -11,7 +12,26 @@ from itertools import cycle
 from operator import itemgetter
 from pathlib import Path
 
-OUT = Path(__file__).resolve().parent.parent / "python" / "steadycast" / "cases" / "c4"
+OUT = Path(__file__).resolve().parent.parent / "python" / "steadycast" / "experiments" / "c4"
+TCP, MEDIA = ("newreno", "cubic", "bbr", "bbr1"), ("steady", "gcc", "scream", "nada", "tfrc")
+HEAD = f"""
+question = "Do a file's bytes, or a call's frames, arrive by the time that C4's own simulator asks for?"
+seeds = "1-10"
+over = "each"
+
+[[variant]]
+name = {json.dumps(TCP)}
+set = {{ "flow.video*.count" = 0, "flow.tcp*.count" = 1, "flow.tcp*.congestion" = "${{variant}}" }}
+
+[[variant]]
+name = {json.dumps(MEDIA)}
+set = {{ "flow.video*.controller" = "${{variant}}" }}
+
+[[table]]
+title = "C4's scenarios, and their own targets"
+kind = "bounds"
+write = "test-cases-c4.csv"
+"""
 # Parts of a link's life, again and again: seconds, factor of the rate, and, where it is another than the file's, the
 # Wi-Fi jitter in µs (picoquic d199d45b, picohttp/picoquic_ns.c).
 LIVES: Mapping[str, list[tuple[float, ...]]] = {
@@ -137,24 +157,25 @@ def converted(name: str, text: str) -> tuple[str, str]:
         return "", reason
     sent, target, main = spec["main_scenario_text"], int(spec["main_target_time"]) / 1e6, spec["main_cc_algo"]
     if since := spec.get("media_stats_start"):
-        end, takes, flows = target, '["video"]', list(layers(sent))
-        expects, during = (
-            "all frames of the base layer are there, and not late",
-            f"[{int(since) / 1e6}, {end}]",
-        )
+        end, takes, flows = target, MEDIA, list(layers(sent))
+        why = "all frames of the base layer are there, and not late"
         average, most = (int(spec[f"media_latency_{key}"]) / 1e3 for key in ("average", "max"))
-        bounds = [f'measure = "frame_mean_ms", during = {during}, max = {average}']
-        bounds += [f'measure = "frame_max_ms", during = {during}, max = {most}']
+        span = f"{int(since) / 1e6}, {end}, video"
+        bounds = [
+            f'measure = "mean delay of frames", unit = "ms", value = "frames(mean, {span})", max = {average}',
+            f'measure = "largest delay of frames", unit = "ms", value = "frames(max, {span})", max = {most}',
+        ]
     else:
-        end, takes = 2 * target, '["video", "tcp"]' if main == "c4" else f'["{main}"]'
+        end, takes = 2 * target, (*TCP, *MEDIA) if main == "c4" else (main,)
         flows, size = list(sender(spec, "main")), amount(sent)
-        expects = f"{size / 1e6:g} MB are there {target:g} s after the run's start"
-        bounds = [f'measure = "finish_s", bytes = {wire(size)}, max = {target}']
+        why = f"{size / 1e6:g} MB are there {target:g} s after the run's start"
+        value = f"first(arrived({wire(size)}, video), arrived({wire(size)}, tcp1))"
+        bounds = [f'measure = "all is there after", unit = "s", value = "{value}", max = {target}']
     flows += sender(spec, "background") if "background_cc_algo" in spec else []
     head = f'format = 1\nname = "{name.replace("_", "-")}"\nduration = "{end:g}s"\nrecord = {{ interval = "50ms" }}\n'
     listed = "".join(f"  {{ {flow} }},\n" for flow in flows)
-    case = f'[[case]]\nid = "{name}"\ntitle = "{name.replace("_", " ")}"\nexpects = "{expects}"\ntakes = {takes}\n'
-    told = "".join(f'  {{ {bound}, why = "{expects}", source = "the file" }},\n' for bound in bounds)
+    case = f'[[scenario]]\nname = "{name}"\nfile = "c4/{name}.toml"\nvariant = {json.dumps(takes)}\n'
+    told = "".join(f'  {{ {bound}, why = "{why}", source = "the file" }},\n' for bound in bounds)
     return f"{head}{network(spec, end)}flow = [\n{listed}]\n", f"{case}bound = [\n{told}]\n"
 
 
@@ -179,7 +200,7 @@ def main(where: str) -> None:
         else:
             reasons += f"#   {Path(path).stem}: {case}\n"
     source = f"# From sim_specs of private-octopus/c4 at {commit} (MIT), by scripts/c4.py.\n# Left out:\n"
-    (OUT / "cases.toml").write_text(source + reasons + cases, encoding="utf-8")
+    OUT.with_suffix(".toml").write_text(source + reasons + HEAD + cases, encoding="utf-8")
 
 
 if __name__ == "__main__":

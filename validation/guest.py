@@ -210,16 +210,14 @@ def main(arguments: Sequence[str]) -> int:
         folder = Path(scratch)
         if "--cases" in arguments:
             [program] = built("c", folder)
-            from steadycast.cases import run_cases
+            from steadycast.experiment import run_experiment
 
             names = [f"exec:{program} stats", "tfrc"]
-            suite = run_cases(names)
-            verdicts = {case.id: [suite.verdict(case, name) for name in names] for case in suite.cases}
-            columns = zip(*verdicts.values(), strict=True)
-            verdicts["all"] = [(sum(k for k, _ in each), sum(of for _, of in each)) for each in columns]
-            for case_id, kept in verdicts.items():
-                print("  ".join(f"{cell:>10}" for cell in [case_id, *("{} of {}".format(*v) for v in kept)]))
-            return len(suite.errors)
+            done = run_experiment("rfc8867", only=names, seeds=(1,), out=folder / "cases")
+            for point in done.points:
+                held = [done.holds(bound, point) is True for bound in done.spec.bounds if bound.judges(point)]
+                print(f"{point.scenario:>24}  {point.variant[:20]:>20}  {sum(held)} of {len(held)}")
+            return len(done.runs.errors)
         programs = {name: built(name, folder) for name in BUILT}
         for row in [*exchanges(programs), *costs(programs)]:
             print("  ".join(f"{cell:>16}" for cell in row))

@@ -6,15 +6,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from steadycast.cases import run_cases
-from steadycast.cases.case import TCPS, Case, cases, sets, write_scenarios
-from steadycast.cases.suite import takes_part
-from steadycast.errors import UserError
-from steadycast.loading import load
+from steadycast.experiment import run_experiment
+from steadycast.experiment.spec import BUILT_IN, Spec
 
 from tests.conftest import script
 
-converted = script("c4").converted
+c4 = script("c4")
+converted = c4.converted
+SPEC = Spec.read("c4")
+FOLDER = Path(str(BUILT_IN)) / "c4"
 
 TRANSFER = """main_cc_algo: bbr
 main_start_time: 500000
@@ -49,10 +49,10 @@ def test_a_transfer_becomes_flows_a_link_that_changes_and_a_time_to_be_there() -
     assert (flows["tcp"]["start"], flows["tcp"]["bytes"]) == ("0.5s", "2896000B")
     assert flows["video-rival"]["bytes"] == "1500000B", "1000 segments of 1448 bytes"
     assert told["duration"] == "14s"
-    (case,) = case["case"]
+    (case,) = case["scenario"]
     (bound,) = case["bound"]
-    assert (bound["measure"], bound["bytes"], bound["max"]) == ("finish_s", 3_000_000, 7.0)
-    assert case["takes"] == ["bbr"]
+    assert (bound["value"], bound["max"]) == ("first(arrived(3000000, video), arrived(3000000, tcp1))", 7.0)
+    assert case["variant"] == ["bbr"]
 
 
 def test_frames_become_a_flow_for_each_layer_and_bounds_of_their_delay() -> None:
@@ -68,10 +68,10 @@ def test_frames_become_a_flow_for_each_layer_and_bounds_of_their_delay() -> None
     audio, video = told["flow"]
     assert (audio["rate"], audio["packet"], audio["stop"]) == ("40000bps", "100B", "2s")
     assert (video["trace"], video["encode"]["fps"], video["stop"]) == ("vlow-3.csv", 25, "3s")
-    (case,) = case["case"]
-    bounds = {bound["measure"]: (bound["max"], bound["during"]) for bound in case["bound"]}
-    assert bounds == {"frame_mean_ms": (40.0, [0.3, 8.0]), "frame_max_ms": (90.0, [0.3, 8.0])}
-    assert case["takes"] == ["video"]
+    (case,) = case["scenario"]
+    bounds = {bound["value"]: bound["max"] for bound in case["bound"]}
+    assert bounds == {"frames(mean, 0.3, 8.0, video)": 40.0, "frames(max, 0.3, 8.0, video)": 90.0}
+    assert case["variant"] == list(c4.MEDIA)
 
 
 FADES = """2000000:U0.004:D0.004:L25000:J999:Q60000:S0:W;\
@@ -105,47 +105,33 @@ def test_what_no_key_can_say_is_left_out_with_a_reason(line: str) -> None:
     assert reason.startswith("no ")
 
 
-@pytest.fixture(scope="module")
-def scenarios(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("scenarios")
-    write_scenarios(folder, "c4")
-    return folder
-
-
 @pytest.mark.parametrize(
     ("layer", "frame", "first", "group"),
     [("vlow", 3750, 37500, 30), ("vmid", 6250, 62500, 30), ("high-150", 8000, 64000, 150)],
 )
 def test_a_layer_has_a_group_of_frames_of_which_the_first_is_an_i(
-    layer: str, frame: int, first: int, group: int, scenarios: Path
+    layer: str, frame: int, first: int, group: int
 ) -> None:
     # sim_specs/c4_media.txt: groups of 30; sim_specs/repro_c4_media_wf.txt: of 150.
-    rows = [line.split(",") for line in (scenarios / f"{layer}.csv").read_text().splitlines()[1:]]
+    rows = [line.split(",") for line in (FOLDER / f"{layer}.csv").read_text().splitlines()[1:]]
     assert rows == [[str(n), "P" if n else "I", "1", str(frame if n else first)] for n in range(group)]
 
 
-@pytest.mark.parametrize("case", cases("c4"), ids=lambda case: case.id)
-def test_every_case_is_a_scenario_for_all_that_take_part(case: Case, scenarios: Path) -> None:
-    able = [name for name in (*TCPS, "steady", "gcc") if takes_part(case, name)]
-    assert able, case.takes
-    for name in able:
-        load(scenarios / f"{case.id}.toml", sets(case.variants[0], name))
+def test_every_case_is_a_scenario_for_all_that_take_part() -> None:
+    assert len(SPEC.scenarios) == 49
+    for point in SPEC.points():
+        SPEC.scenarios[point.scenario].base.load(*point.sets)
 
 
-def test_an_amount_takes_as_long_as_the_link_needs_and_what_it_takes_to_begin() -> None:
+def test_an_amount_takes_as_long_as_the_link_needs_and_what_it_takes_to_begin(tmp_path: Path) -> None:
     # 10 MB are 6907 packets of 1500 bytes: 4.144 s at 20 Mb/s. A handshake of 80 ms comes before, and after it slow
     # start, from 10 segments to the 133 of a round trip, which idles at most four round trips; the last
     # acknowledgment comes after 80 ms. A lone loss leaves the queue of 80 ms in place of half of the window.
-    suite = run_cases(["cubic", "gcc"], suite="c4", case=["c4_alone"])
-    assert not suite.errors
-    (case,) = suite.cases
-    at = {name: suite.judged(case, name)[0].values[1] for name in suite.controllers}
+    done = run_experiment("c4", only=["c4_alone", "cubic", "gcc"], seeds=(1,), out=tmp_path / "out")
+    assert not done.runs.errors
+    (bound,) = (each for each in done.spec.bounds if "c4_alone" in each.scenarios)
+    at = {point.variant: done.values(done.spec.measure(bound.measure), point)[1] for point in done.points}
     assert at["cubic"] is not None
     assert 4.144 + 0.08 + 0.08 < at["cubic"] < 4.144 + 0.08 + 4 * 0.08 + 0.08
-    assert suite.judged(case, "cubic")[0].holds
+    assert {each.variant: each.outcome for each in done.judgements} == {"cubic": "holds", "gcc": "unknown"}
     assert at["gcc"] is None, "it grows by 8 % a second and has not had 10 MB when the run ends"
-
-
-def test_a_suite_that_is_not_there_is_answered_with_those_that_are() -> None:
-    with pytest.raises(UserError, match="write rfc8867 or c4"):
-        run_cases(["gcc"], suite="c5")

@@ -1,4 +1,4 @@
-"""RFC 8867's test cases: their set-ups against the RFC's tables, the command, and what it writes."""
+"""RFC 8867's test cases: their set-ups against the RFC's tables, and the experiment that runs them."""
 
 from __future__ import annotations
 
@@ -8,47 +8,48 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from steadycast.cases import run_cases
-from steadycast.cases.case import LONGEST_S, Case, cases, chosen, lasts_s, sets, write_scenarios
-from steadycast.cases.radio import CELLS
-from steadycast.cases.suite import takes_part
 from steadycast.controllers import registry
-from steadycast.loading import load
+from steadycast.experiment import run_experiment
+from steadycast.experiment.spec import BUILT_IN, Spec
 
+from tests.conftest import ROOT
 from tests.face.test_command_line import Say
 
-CASES = {case.id: case for case in cases()}
+SPEC = Spec.read("rfc8867")
+FOLDER = Path(str(BUILT_IN)) / "rfc8867"
 
 
-@pytest.fixture(scope="module")
-def scenarios(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("scenarios")
-    write_scenarios(folder)
-    return folder
-
-
-def told(scenarios: Path, name: str) -> dict[str, Any]:
-    return tomllib.loads((scenarios / f"{name}.toml").read_text())
+def told(name: str) -> dict[str, Any]:
+    return tomllib.loads((FOLDER / f"{name}.toml").read_text())
 
 
 def test_all_of_rfc_8867_and_the_cellular_part_of_rfc_8869_is_there() -> None:
     sections = [f"5.{n}" for n in range(1, 9)] + [f"6.{n}" for n in range(1, 4)]
-    assert list(CASES) == [*sections, "8869-2.1", "8869-2.2"]
-    assert CASES["5.1"].rfc == "RFC 8867, 5.1"
-    assert CASES["8869-2.2"].rfc == "RFC 8869, 2.2"
+    cases = [scenario.about["case"] for scenario in SPEC.scenarios.values()]
+    assert list(dict.fromkeys(cases)) == [*sections, "8869-2.1", "8869-2.2"]
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
-def test_every_variant_is_a_scenario_for_every_controller_that_takes_part(
-    case: Case, scenarios: Path
-) -> None:
-    able = [entry.name for entry in registry() if takes_part(case, entry.name)]
-    assert able == ["nada"] if case.id == "6.1" else len(able) == len(registry())
-    for variant in case.variants:
-        for name in able:
-            loaded = load(scenarios / f"{variant.scenario}.toml", sets(variant, name))
-            assert {video["controller"] for video in loaded.videos()} == {name}
-            assert {video["media"] for video in loaded.videos()} == {"rfc8593"}
+def test_all_controllers_take_part_and_in_6_1_those_with_priorities() -> None:
+    everybody = {entry.name for entry in registry()}
+    assert set(SPEC.variants) == everybody
+    able = {entry.name for entry in registry() if any(param.name == "prio" for param in entry.params)}
+    for scenario in SPEC.scenarios.values():
+        assert set(scenario.variants) == (able if scenario.about["case"] == "6.1" else everybody)
+
+
+def test_every_point_is_a_scenario_with_the_controller_in_all_its_videos() -> None:
+    for point in SPEC.points():
+        loaded = SPEC.scenarios[point.scenario].base.load(*point.sets)
+        assert {video["controller"] for video in loaded.videos()} == {point.variant}
+        assert {video["media"] for video in loaded.videos()} == {"rfc8593"}
+
+
+def test_another_controller_takes_part_where_those_of_the_file_do() -> None:
+    more = SPEC.beside(["exec:mine", "gcc"])
+    assert list(more.variants) == [*SPEC.variants, "exec:mine"]
+    assert all("exec:mine" in scenario.variants for scenario in more.scenarios.values())
+    assert all("exec:mine" in bound.variants for bound in more.bounds if bound.variants)
+    assert not more.whole, "the file's tables are of the file's controllers"
 
 
 @pytest.mark.parametrize(
@@ -61,9 +62,9 @@ def test_every_variant_is_a_scenario_for_every_controller_that_takes_part(
     ],
 )
 def test_capacities_change_as_the_tables_say(
-    name: str, first: float, forward: dict[int, float], back: dict[int, float], end: int, scenarios: Path
+    name: str, first: float, forward: dict[int, float], back: dict[int, float], end: int
 ) -> None:
-    scenario = told(scenarios, name)
+    scenario = told(name)
     mbps = {"kbps": 1e-3, "Mbps": 1.0}
 
     def rate(text: str) -> float:
@@ -81,8 +82,8 @@ def test_capacities_change_as_the_tables_say(
 
 
 @pytest.mark.parametrize("name", ["5.1", "5.2", "5.3"])
-def test_background_traffic_leaves_what_the_link_has_in_the_other_variant(name: str, scenarios: Path) -> None:
-    by_link, by_udp = told(scenarios, name), told(scenarios, f"{name}-udp")
+def test_background_traffic_leaves_what_the_link_has_in_the_other_variant(name: str) -> None:
+    by_link, by_udp = told(name), told(f"{name}-udp")
     mbps = {"kbps": 1e-3, "Mbps": 1.0}
 
     def rate(text: str) -> float:
@@ -115,16 +116,6 @@ def test_background_traffic_leaves_what_the_link_has_in_the_other_variant(name: 
     assert others == by_link["flow"]
 
 
-def test_background_traffic_is_no_part_of_what_is_measured(tmp_path: Path) -> None:
-    suite = run_cases(["fixed"], case=["5.1"], out=tmp_path / "cases")
-    (case,) = suite.cases
-    # The video sends 1.5 Mb/s at a fixed rate: on 0.6 Mb/s of free capacity it uses all of it and loses the rest.
-    by_variant = {variant.name: suite.spread(case, variant, "fixed", "use") for variant in case.variants}
-    assert all(found is not None for found in by_variant.values())
-    uses = {name: found["mean"] for name, found in by_variant.items() if found is not None}
-    assert uses["UDP"] == pytest.approx(uses["50 ms"], abs=0.1), uses
-
-
 @pytest.mark.parametrize(
     ("name", "times", "audio"),
     [
@@ -137,9 +128,9 @@ def test_background_traffic_is_no_part_of_what_is_measured(tmp_path: Path) -> No
     ],
 )
 def test_media_starts_and_ends_as_the_tables_say(
-    name: str, times: dict[int, tuple[int, int]], audio: int, scenarios: Path
+    name: str, times: dict[int, tuple[int, int]], audio: int
 ) -> None:
-    flows = told(scenarios, name)["flow"]
+    flows = told(name)["flow"]
     found = {
         int(flow["name"].removeprefix("video")): (
             int(flow.get("start", "0s")[:-1]),
@@ -152,120 +143,90 @@ def test_media_starts_and_ends_as_the_tables_say(
     assert sum(flow["kind"] == "cbr" for flow in flows) == audio
 
 
-def test_delays_of_5_5_are_10_to_150_ms(scenarios: Path) -> None:
-    scenario = told(scenarios, "5.5")
+def test_delays_of_5_5_are_10_to_150_ms() -> None:
+    scenario = told("5.5")
     extra = {link["name"]: int(link["delay"][:-2]) for link in scenario["link"]}
     delays = [10 + extra.get(f"video{n}.src-left", 0) for n in range(1, 6)]
     assert delays == [10, 25, 50, 100, 150]
 
 
-def test_traces_are_the_same_every_time_and_what_their_cells_carry() -> None:
-    for name, low, high in (("load", 1.0, 2.5), ("edge", 0.5, 1.5)):
-        trace = CELLS[name].trace()
-        assert trace == CELLS[name].trace()
-        times = [int(line) for line in trace.splitlines()]
-        assert times == sorted(times)
-        assert times[-1] == 91_000
-        assert low < len(times) * 12_000 / 91 / 1e6 < high
-    holes = CELLS["edge"].rates()
-    assert max(holes[140:145]) < min(200, max(holes))
+def test_background_traffic_is_no_part_of_what_is_measured(tmp_path: Path) -> None:
+    done = run_experiment("rfc8867", only=["5.1", "fixed"], seeds=(1,), out=tmp_path / "out")
+    # The video sends 1.5 Mb/s at a fixed rate: on 0.6 Mb/s of free capacity it uses all of it and loses the rest.
+    use = done.spec.measure("use")
+    uses = {point.scenario: done.values(use, point)[1] for point in done.points}
+    assert uses["5.1 UDP"] == pytest.approx(uses["5.1 50 ms"], abs=10), uses
 
 
-def test_bounds_say_why_and_which_case_decides(scenarios: Path) -> None:
-    for case in cases():
-        assert case.expects
-        assert case.bounds
-        for bound in case.bounds:
-            assert bound.why
-            assert bound.min is not None or bound.max is not None
-            judged = [variant for variant in case.variants if case.judges(bound, variant)]
-            assert judged, f"{case.id}: {bound.measure} is judged in no variant"
-            if bound.measure in ("rate", "ratio"):
-                assert bound.during is not None
-                assert bound.of
-    references = [
-        each.name for each in CASES["6.2"].variants if not CASES["6.2"].judges(CASES["6.2"].bounds[0], each)
-    ]
-    assert references == ["without"]
+def test_every_bound_is_of_each_seed_and_a_reference_has_none() -> None:
+    assert {bound.over for bound in SPEC.bounds} == {"each"}
+    judged = {name for bound in SPEC.bounds for name in bound.scenarios}
+    assert set(SPEC.scenarios) - judged == {"5.3 reference", "6.2 without"}
 
 
 def test_a_run_of_two_controllers_has_measures_verdicts_and_a_page(tmp_path: Path) -> None:
-    suite = run_cases(["gcc", "tfrcp"], case=["5.1"], seeds=[1, 2], out=tmp_path / "out")
-    assert not suite.errors
-    assert len(suite.runs) == 2 * 3 * 2
-    case, good, bad = suite.cases[0], suite.verdict(CASES["5.1"], "gcc"), suite.verdict(CASES["5.1"], "tfrcp")
-    assert good[1] == bad[1] == 12
-    assert bad[0] < good[0]
-    assert suite.failed
-    use = suite.spread(case, case.variants[0], "gcc", "use")
+    def say(*only: str, seeds: tuple[int, ...] = (1, 2)) -> Any:
+        return run_experiment("rfc8867", only=only, seeds=seeds, out=tmp_path / "out")
+
+    done = say("5.1", "gcc", "tfrcp")
+    assert done.runs.ran == 2 * 3 * 2
+    held = {
+        name: [each.outcome == "holds" for each in done.judgements if each.variant == name]
+        for name in ("gcc", "tfrcp")
+    }
+    assert sum(held["tfrcp"]) < sum(held["gcc"])
+    assert done.failed
+    first = done.points[0]
+    use = done.spread(done.spec.measure("use"), first)
     assert use is not None
-    assert 0.5 < use["mean"] <= 1.0
-    assert use["n"] == 2
-    numbers = json.loads((tmp_path / "out" / "cases.json").read_text())
-    first = numbers["cases"][0]["controllers"][0]
-    assert (first["name"], first["held"], first["bounds"]) == ("gcc", *good)
-    assert first["variants"][0]["measures"]["fair_20s"] is None, "one video is not compared with itself"
+    assert 50 < use["mean"] <= 100
+    assert done.spread(done.spec.measure("fair in 20 s"), first) is None, (
+        "one video is not compared with itself"
+    )
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("<figure>") == 2
-    assert "5.1 Variable capacity, one flow" in page
+    assert "Rate and delay: 5.1 50 ms, gcc" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
-    again = run_cases(["gcc"], case=["5.1"], seeds=[2])
-    key = ("5.1", "50 ms", "gcc", 2)
-    shas = [
-        next(
-            done.record_sha256
-            for task, done in each.runs.items()
-            if (task.case, task.variant, task.controller, task.seed) == key and not isinstance(done, str)
-        )
-        for each in (suite, again)
-    ]
-    assert shas[0] == shas[1], "a run does not depend on those beside it"
+    assert say("5.1", "gcc", seeds=(2,)).runs.ran == 1, "only the run whose figure is missing"
+    assert say("5.1", "gcc", seeds=(2,)).runs.ran == 0
 
 
-def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
-    def stop(what: str, done: int, of: int) -> None:
-        if done == 1:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt) as ended:
-        run_cases(["gcc"], case=["5.1"], seeds=[1, 2], out=tmp_path / "out", progress=stop)
-    assert ended.value.__notes__ == ["1 of 6 runs were done; none is kept"]
-    assert not any(tmp_path.iterdir())
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "cases.json").write_text("{}")
-    with pytest.raises(KeyboardInterrupt):
-        run_cases(["gcc"], case=["5.1"], out=tmp_path / "out", force=True, progress=stop)
-    assert [(path.name, path.read_text()) for path in tmp_path.rglob("*.*")] == [("cases.json", "{}")]
+def test_a_class_of_the_users_takes_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text((ROOT / "examples" / "aimd.py").read_text())
+    done = run_experiment("rfc8867", only=["5.1 50 ms", "mine.py:Aimd"], seeds=(1,), out=tmp_path / "out")
+    assert not done.runs.errors
+    [point] = done.points
+    assert point.variant == "mine.py:Aimd"
+    use = done.values(done.spec.measure("use"), point)[1]
+    assert use is not None
+    assert 5 < use <= 100
 
 
-def test_ids_and_controllers_that_are_not_there_are_answered_with_those_that_are(say: Say) -> None:
-    for words, problem in (
-        (["rfc8868"], "write rfc8867"),
-        (["rfc8867", "--case", "5.9"], "there are: 5.1, 5.2"),
-        (["rfc8867", "--controllers", "gccc"], 'did you mean "gcc"?'),
-        (["rfc8867", "--seeds", "5-1"], "this is not a range"),
-        (["rfc8867", "--case", "6.1", "--controllers", "tfrc"], "none of these controllers takes part in it"),
-    ):
-        said = say("test-cases", *words)
-        assert said.code == 2, said
-        assert problem in said.err
-        assert not Path("runs").exists() or not any(Path("runs").iterdir())
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["test-cases", "rfc8868"], "write rfc8867"),
+        (["test-cases", "rfc8867", "--case", "5.9"], "neither a variant nor a scenario"),
+        (["experiment", "rfc8867", "--only", "5.9"], "neither a variant nor a scenario"),
+        (["experiment", "rfc8867", "--only", "gccc"], 'did you mean "gcc"?'),
+        (["experiment", "rfc8867", "--seeds", "5-1"], "this is not a range"),
+        (["experiment", "late-comers", "--with", "asmp"], "no list of controllers"),
+    ],
+)
+def test_what_is_not_there_is_answered_with_what_is(words: list[str], problem: str, say: Say) -> None:
+    said = say(*words)
+    assert said.code == 2, said
+    assert problem in said.err
+    assert not Path("runs").exists() or not any(Path("runs").iterdir())
 
 
-def test_the_command_shows_a_table_of_80_columns_and_says_by_its_code_whether_all_held(say: Say) -> None:
-    said = say("test-cases", "rfc8867", "--controllers", "gcc", "--case", "5.6", "-o", "good")
-    assert said.code == 0, said
+def test_the_older_command_runs_the_experiment_and_says_so(say: Say) -> None:
+    said = say("test-cases", "rfc8867", "--controllers", "gcc", "--case", "5.6", "-o", "good", code=0)
+    assert "steadycast experiment rfc8867 --only gcc --only 5.6" in said.err
     assert all(len(line) <= 80 for line in said.out.splitlines())
-    assert "5.6 1000 ms" in said.out
-    assert "3/3" in said.out
+    assert "9/9" in said.out
+    assert json.loads(Path("good/experiment.json").read_text())["bounds"][0]["outcome"] == "holds"
     said = say("test-cases", "rfc8867", "--controllers", "tfrcp", "--case", "5.1", "--json", code=1)
-    assert json.loads(said.out)["cases"][0]["controllers"][0]["held"] < 8
-    said = say("test-cases", "rfc8867", "--controllers", "gcc", "--case", "5.6", "-o", "good", code=2)
-    assert "--force" in said.err
-    assert len(chosen(["5.6"])) == 1
-
-
-def test_emulated_are_the_cases_of_up_to_two_minutes() -> None:
-    short = [case.id for case in cases() if lasts_s(case) <= LONGEST_S]
-    assert short == ["5.1", "5.2", "5.3", "5.4", "5.6", "5.8", "6.1", "6.2", "8869-2.1", "8869-2.2"]
+    assert any(each["outcome"] == "fails" for each in json.loads(said.out)["bounds"])

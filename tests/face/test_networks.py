@@ -14,13 +14,12 @@ import steadycast as sc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from steadycast import builtin, networks, units
-from steadycast.cases.radio import CELLS
 from steadycast.errors import Problems, UserError
 from steadycast.lab.text import Base, checked, edited, knobs
 from steadycast.loading import load
 from steadycast.toml import inline
 
-from tests.conftest import ROOT, Say
+from tests.conftest import ROOT, Say, script
 
 PAGE = ROOT / "docs" / "networks.md"
 CALL = 'duration = "{}s"\n[[flow]]\nname = "call"\nkind = "cbr"\nrate = "100kbps"\npacket = "200B"\n'
@@ -126,15 +125,10 @@ def test_each_network_is_clean_and_a_call_over_it_waits_for_its_way_at_least(
     assert least <= receiver["delay_mean_ms"] < least + 40
 
 
-def test_the_cells_are_those_of_the_ietf_s_cases() -> None:
-    for name, cell in (("cell-load", "load"), ("cell-holes", "edge")):
-        lines = (
-            Path(networks.find(name).topology["bottleneck"]["trace"]).read_text(encoding="utf-8").splitlines()
-        )
-        assert lines[0] == "t_ms kbps"
-        assert [line.split() for line in lines[1:]] == [
-            [str(100 * n), str(rate)] for n, rate in enumerate(CELLS[cell].rates())
-        ]
+def test_the_cells_are_those_that_the_recipe_makes() -> None:
+    for name, cell in script("cells").CELLS.items():
+        path = Path(networks.find(name).topology["bottleneck"]["trace"])
+        assert path.read_text(encoding="utf-8") == cell.trace()
 
 
 # ---------------------------------------------------------------- what a scenario over one is

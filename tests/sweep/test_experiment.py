@@ -12,14 +12,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
+import steadycast as sc
 from hypothesis import given
 from hypothesis import strategies as st
 from steadycast.errors import UserError
 from steadycast.experiment import run_experiment
 from steadycast.experiment.formula import Formula
-from steadycast.experiment.series import Decisions, Seconds
+from steadycast.experiment.series import Arrived, Decisions, Frames, Seconds
 from steadycast.experiment.spec import Spec, built_in
 from steadycast.experiment.tables import built
 from steadycast.experiment.verdict import FAILS, HOLDS, UNKNOWN, UNTESTED
@@ -569,3 +571,48 @@ def test_the_command_lists_explains_and_ends_with_1_where_a_bound_fails(tmp_path
     assert json.loads(told.out)["bounds"][0]["outcome"] == "fails"
     said = say("experiment", "rtt-unfarness", code=2)
     assert "rtt-unfairness" in said.err
+
+
+LOSSY = """
+duration = "6s"
+[topology]
+shape = "dumbbell"
+bottleneck = { rate = "4Mbps", delay = "20ms", queue = { limit = "100p" } }
+[[flow]]
+name = "video"
+kind = "video"
+controller = "fixed"
+params.fixed = { rate = "1Mbps" }
+media = "rfc8593"
+repair = "none"
+"""
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.02])
+def test_arrivals_and_delays_of_frames_are_those_of_the_tables(loss: float, tmp_path: Path) -> None:
+    path = tmp_path / "lossy.toml"
+    path.write_text(LOSSY)
+    kind = f'{{ kind = "bernoulli", p = {loss} }}' if loss else '{ kind = "none" }'
+    run = sc.run(path, set=[f"topology.bottleneck.loss={kind}"], quality=False)
+    frames = run.frames.to_polars().filter(pl.col("ready_s") < 5)
+    whole = frames.filter(pl.col("fate") != "lost")["delay_ms"].drop_nulls()
+    values = {
+        name: Frames.read([name, 0.0, 5.0, "vid*"]).value(run) for name in ("mean", "max", "arrived_p95")
+    }
+    if loss:
+        assert len(whole) < len(frames)
+        assert values["mean"] is values["max"] is None, "a frame is missing"
+    else:
+        assert values["mean"] == pytest.approx(whole.mean())
+        assert values["max"] == whole.max()
+    assert values["arrived_p95"] == pytest.approx(np.percentile(whole.to_numpy(), 95))
+    rates = run.rates.to_polars().filter(pl.col("node") == run.summary["flows"][0]["receivers"][0]["name"])
+    bits = rates["throughput_bps"].fill_null(0.0).cum_sum() * (rates["t_s"][1] - rates["t_s"][0])
+    for share in (0.01, 0.5, 0.99):
+        amount = float(bits[-1]) / 8 * share
+        at = Arrived.read([amount, "video"]).value(run)
+        assert at is not None
+        place = int((bits / 8 < amount).sum())
+        assert rates["t_s"][place] <= at <= rates["t_s"][place] + 1.0
+    assert Arrived.read([float(bits[-1]), "video"]).value(run) is None, "it never has eight times as much"
+    assert Arrived.read([1.0, "tcp"]).value(run) is None

@@ -12,9 +12,8 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from steadycast.cases import run_cases
 
-from validation import cases, page
+from validation import page
 
 
 def test_a_spread_is_told_where_runs_differ() -> None:
@@ -41,16 +40,6 @@ def test_a_mark_stands_once_in_its_page() -> None:
     for place, mark in marks:
         text = place.read_text()
         assert text.count(mark) == text.count(mark.replace("begin", "end")) == 1, (place, mark)
-
-
-def test_the_tables_of_the_test_cases_say_what_is_bounded_and_what_failed() -> None:
-    suite = run_cases(["tfrcp"], case=["5.1", "6.1"])
-    assert "it comes to use the capacity: use at least 70 %" in [row[-1] for row in cases.bounds(suite).rows]
-    [held] = cases.held(suite).rows
-    assert held[0] == "`tfrcp`"
-    assert re.fullmatch(r"[01]/12", held[1])
-    assert held[2:] == ("–", "0"), "a controller without priorities takes no part in 6.1"
-    assert any("converge_s" in row[-1] for row in cases.measures(suite).rows)
 
 
 def test_numbers_of_a_table_become_numbers_with_their_unit_in_the_heading() -> None:

@@ -176,13 +176,14 @@ tables! {
         /// What it shows, in one line.
         title: String,
         /// points (default): a row per point, with the mean of each measure. bounds: a row per bound. counts: how many
-        /// points keep all their bounds. choice: the variants that keep all their bounds.
+        /// points keep all their bounds. held: how many bounds each variant keeps with every seed, of all. choice: the
+        /// variants that keep all their bounds.
         kind: TableKind,
         /// points: the measures that are its columns, default all. choice: the measure that orders the variants.
         measure: OneOrMany<String>,
         /// choice: a column more, of the variants that keep all bounds but those of these measures.
         but: OneOrMany<String>,
-        /// counts: a row for each value of this axis or column of `about`; default for each scenario.
+        /// counts: a row for each value of this axis or column of `about`; held: a column; default for each scenario.
         by: String,
         /// points: range (default): the smallest and the largest seed behind a mean. interval: half of its 95 %
         /// interval. none: the mean alone.
@@ -196,6 +197,9 @@ tables! {
     }
     /// A figure.
     FigureTable {
+        /// measure (default): a measure over an axis, against another one, or as bars. time: rates and delays of all
+        /// flows over time, for each scenario and variant with the first seed.
+        kind: FigureKind,
         /// The measure that is drawn.
         measure: String,
         /// The axis on the abscissa, by its name; without it a bar per variant.
@@ -236,7 +240,13 @@ words! {
         Points = "points",
         Bounds = "bounds",
         Counts = "counts",
+        Held = "held",
         Choice = "choice",
+    }
+    /// What a figure shows.
+    pub(crate) enum FigureKind {
+        Measure = "measure",
+        Time = "time",
     }
     /// What stands behind a mean.
     pub(crate) enum TableSpread {
@@ -616,7 +626,7 @@ struct Variant {
 fn variants(file: &ExperimentFile, out: &mut Findings) -> Vec<Variant> {
     let default = file.world.as_ref().map_or(World::Simulated, |world| world.value);
     let mut all: Vec<Variant> = Vec::new();
-    for table in list(&file.variant) {
+    for (place, table) in list(&file.variant).iter().enumerate() {
         let names = table.name.as_ref().map_or(&[][..], |name| &name.value.all);
         if names.is_empty() || names.iter().any(|name| name.value.trim().is_empty()) {
             out.missing(&table.at, "name", "give it a name");
@@ -628,7 +638,9 @@ fn variants(file: &ExperimentFile, out: &mut Findings) -> Vec<Variant> {
             }
             let world = table.world.as_ref().map_or(default, |world| world.value).word();
             let judged = table.judged.as_ref().is_none_or(|judged| judged.value);
-            let json = json!({ "name": name.value, "sets": changes(&table.set), "world": world });
+            // Other controllers can stand beside those of a list, with the same changes.
+            let group = (names.len() > 1).then_some(place);
+            let json = json!({ "name": name.value, "sets": changes(&table.set), "world": world, "group": group });
             all.push(Variant { name: name.value.clone(), judged, json });
         }
     }
@@ -909,13 +921,23 @@ fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> 
 }
 
 fn figure(table: &Spanned<FigureTable>, names: &Names<'_>, out: &mut Findings) -> Json {
+    let kind = table.kind.as_ref().map_or(FigureKind::Measure, |kind| kind.value);
     let over = table.over.as_ref().map(|_| known(&table.over, "over", &names.axis_names(), &table.at, out));
     let against = table.against.as_ref().map(|_| known(&table.against, "against", names.measures, &table.at, out));
     if let (Some(_), Some(said)) = (&over, &table.against) {
         out.problem(&said.at, "it has an axis and a measure on its abscissa", "leave out over or against");
     }
+    let measure = match (kind, &table.measure) {
+        (FigureKind::Measure, _) => json!(known(&table.measure, "measure", names.measures, &table.at, out)),
+        (FigureKind::Time, None) if over.is_none() && against.is_none() => Json::Null,
+        (FigureKind::Time, _) => {
+            out.problem(&table.at, "a figure over time has no measure and no axis", "leave the keys out");
+            Json::Null
+        }
+    };
     json!({
-        "measure": known(&table.measure, "measure", names.measures, &table.at, out),
+        "kind": kind.word(),
+        "measure": measure,
         "over": over,
         "against": against,
         "scenarios": among(&table.scenario, "scenario", names.scenarios, out),

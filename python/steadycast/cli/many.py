@@ -15,7 +15,7 @@ from steadycast.errors import UserError
 from steadycast.exits import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 @base.command(
@@ -164,6 +164,7 @@ def _errors(done: Any) -> None:
     "steadycast experiment rtt-unfairness",
     "steadycast experiment mine.toml --seeds 1-10 -o mine",
     "steadycast experiment mine.toml --why",
+    "steadycast experiment rfc8867 --only 5.1 --only my.py:Mine",
 )
 def experiment(
     file: Annotated[
@@ -178,6 +179,16 @@ def experiment(
     only: Annotated[
         list[str] | None, option("--only NAME", "Run this variant or scenario alone; may be repeated.")
     ] = None,
+    beside: Annotated[
+        list[str] | None,
+        option(
+            "--with CONTROLLER",
+            "Another controller, FILE.py:Class or exec: beside those of the file; may be repeated.",
+        ),
+    ] = None,
+    emulated: Annotated[
+        bool, option("--emulated", "All runs in real time, beside the kernel's TCP; needs root.")
+    ] = False,
     why: Annotated[
         bool, option("--why", "Run nothing: print each bound with its reason and its source.")
     ] = False,
@@ -190,7 +201,6 @@ def experiment(
     Without -o the results go to runs/NAME. The same command makes only the runs that are missing. The exit code is 1
     when a bound does not hold, when its placebo keeps it as well, or when a run fails.
     """
-    experiments = base.module("steadycast.experiment")
     specs = base.module("steadycast.experiment.spec")
     if file is None:
         rows = [[name, specs.Spec.read(path).question] for name, path in specs.built_in().items()]
@@ -199,9 +209,26 @@ def experiment(
     if why:
         _explain(specs.Spec.read(file))
         return
+    _experiment(file, seeds, only or (), beside or (), emulated=emulated, jobs=jobs, out=out, as_json=as_json)
+
+
+def _experiment(
+    file: Path,
+    seeds: str | None,
+    only: Sequence[str],
+    beside: Sequence[str],
+    *,
+    emulated: bool,
+    jobs: int | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    experiments = base.module("steadycast.experiment")
     with base.interruptible():
         given = None if seeds is None else base.seed_range(seeds)
-        done = experiments.run_experiment(file, seeds=given, only=only or (), jobs=jobs, out=out)
+        done = experiments.run_experiment(
+            file, seeds=given, only=only, beside=beside, emulated=emulated, jobs=jobs, out=out
+        )
     if as_json:
         base.print_json(done.json())
     else:
@@ -218,7 +245,13 @@ def experiment(
 def _explain(spec: Any) -> None:
     base.show(spec.question, "")
     rows = [
-        [each.measure, ", ".join(each.variants) or "all", each.said(), each.why, each.source or "ours"]
+        [
+            spec.measure(each.measure).shown,
+            _named(each.variants, spec.variants),
+            each.said(),
+            each.why,
+            each.source or "ours",
+        ]
         for each in spec.bounds
     ]
     base.listed(rows, "measure", "variant", "bound", "why", "source")
@@ -226,76 +259,35 @@ def _explain(spec: Any) -> None:
         base.show(f"\nPlacebo: {spec.placebo[1]}")
 
 
+def _named(names: Sequence[str], known: Iterable[str]) -> str:
+    """Name variants in a table."""
+    return "all" if not {*known} - {*names} or not names else ", ".join(names)
+
+
 @base.command(
-    "Run the IETF's test cases, or C4's, with any controllers.",
+    "The older name of: steadycast experiment rfc8867, or c4.",
     "steadycast test-cases rfc8867 --controllers scream,gcc,nada --seeds 1-5 -o cases",
-    "steadycast test-cases rfc8867 --case 5.1 --case 5.6 --controllers tfrc",
-    "steadycast test-cases rfc8867 --controllers my.py:Mine --json > cases.json",
-    "steadycast test-cases c4 --controllers cubic,bbr,steady",
     name="test-cases",
 )
 def ietf_cases(
-    suite: Annotated[
-        str,
-        argument("SUITE", "rfc8867: its cases 5.1 to 6.3, and RFC 8869's cellular ones. c4: C4's scenarios."),
-    ],
+    suite: Annotated[str, argument("SUITE", "rfc8867 or c4.")],
     controllers: Annotated[
-        str | None,
-        option(
-            "--controllers A,B",
-            "Names, or FILE.py:Class; without it the whole registry. With c4 newreno, cubic, bbr and bbr1, too.",
-        ),
+        str | None, option("--controllers A,B", "Names, or FILE.py:Class; without it all of the file.")
     ] = None,
     seeds: Annotated[str, base.SEEDS] = "1",
     case: Annotated[list[str] | None, option("--case ID", "This case alone. Repeatable.")] = None,
     jobs: base.Jobs = None,
     emulated: Annotated[
-        bool,
-        option(
-            "--emulated",
-            "In real time, beside the kernel's TCP: those of up to 125 s, unless --case says which.",
-        ),
+        bool, option("--emulated", "In real time, beside the kernel's TCP; needs root.")
     ] = False,
     out: base.Out = None,
     as_json: base.AsJson = False,
-    force: base.Force = False,
 ) -> None:
-    """Run the IETF's test cases or C4's, and show RFC 8868's measures and which expectations hold.
-
-    Without -o the results go to runs/SUITE; with --json alone they go nowhere but to stdout. The exit code is 1 when an
-    expectation fails with any seed.
-    """
-    from steadycast.progress import Terminal
-
-    given = base.seed_range(seeds)
-    otherwise = None if as_json else Path("runs") / suite
-    suites = base.module("steadycast.cases")
-    with (
-        base.place_of(out, otherwise, force=force) as place,
-        base.interruptible(),
-        Terminal() as progress,
-    ):
-        came = suites.run_cases(
-            [name.strip() for name in controllers.split(",")] if controllers is not None else (),
-            suite=suite,
-            seeds=given,
-            case=case or (),
-            jobs=jobs,
-            emulated=emulated,
-            out=place,
-            force=force,
-            progress=progress,
-        )
-    if as_json:
-        base.print_json(came.json())
-    else:
-        for each in base.module("steadycast.cases.show").tables(came):
-            base.show(each, "")
-        # Not through the console: a path must not be wrapped.
-        print(f"report: {place}/report.html")
-    for error in came.errors[:3]:
-        base.tell(error)
-    if came.untrusted:
-        base.tell(f"the machine was too slow for these: {'; '.join(came.untrusted)}")
-    if came.failed:
-        raise typer.Exit(Exit.FAILED)
+    """Run the experiment rfc8867 or c4."""
+    if suite not in ("rfc8867", "c4"):
+        raise UserError(suite, "there are no test cases of this name", "write rfc8867 or c4")
+    names = [name.strip() for name in controllers.split(",")] if controllers is not None else []
+    only = [*names, *(case or ())]
+    words = "".join(f" --only {each}" for each in only)
+    base.tell(f"test-cases is an experiment now: steadycast experiment {suite}{words}")
+    _experiment(Path(suite), seeds, only, (), emulated=emulated, jobs=jobs, out=out, as_json=as_json)

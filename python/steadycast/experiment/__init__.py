@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from steadycast.controller import is_outside
+from steadycast.controllers import registry
 from steadycast.errors import UserError
 from steadycast.experiment.runs import run_all
 from steadycast.experiment.spec import Spec
@@ -25,6 +27,8 @@ def run_experiment(
     *,
     seeds: tuple[int, ...] | range | None = None,
     only: Sequence[str] = (),
+    beside: Sequence[str] = (),
+    emulated: bool = False,
     jobs: int | None = None,
     out: Path | str | None = None,
     progress: Progress | None = None,
@@ -34,7 +38,11 @@ def run_experiment(
     Args:
         source: an experiment file, or the name of a built-in experiment.
         seeds: in place of the file's.
-        only: variants and scenarios; without any, all are run. Tables that the file writes need all of it.
+        only: variants, scenarios, or what `about` says of scenarios; without any, all are run. Tables that the file
+            writes need all of it. A controller may be one that the file does not name.
+        beside: controllers that run besides those of the file's list of controllers: names of the registry,
+            ``FILE.py:Class``, or ``exec:`` with a program.
+        emulated: run all of it in real time, beside the kernel's TCP; needs the permissions of `steadycast emulate`.
         jobs: processes; by default one per processor.
         out: the folder of its runs, tables and page; by default runs/NAME. Runs that it holds are not made again.
         progress: called with how far it is; by default a bar, where standard error is a terminal.
@@ -50,6 +58,9 @@ def run_experiment(
     spec = Spec.read(source)
     if seeds is not None:
         spec = replace(spec, seeds=tuple(seeds_of(seeds)), whole=False)
+    spec = spec.beside([*beside, *(name for name in only if _is_controller(name, spec))])
+    if emulated:
+        spec = spec.emulated()
     if only:
         spec = spec.only(only)
     place = Path(out) if out is not None else Path("runs") / spec.name
@@ -64,6 +75,13 @@ def run_experiment(
         write_tables(done)
         write_report(done)
     return done
+
+
+def _is_controller(name: str, spec: Spec) -> bool:
+    """Whether a name is a controller that the experiment does not have."""
+    if name in spec.variants or name in spec.scenarios:
+        return False
+    return is_outside(name) or name in {entry.name for entry in registry()}
 
 
 __all__ = ["Experiment", "Spec", "run_experiment"]

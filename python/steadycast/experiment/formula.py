@@ -5,11 +5,8 @@ A formula has paths of summary.json, numbers, ``+ - * / ( )``, comparisons (whic
 their receivers. Such a path stands inside a function of several values, such as ``mean``. An operator needs a blank on
 both sides where it could be part of a name: ``a - b`` is a difference, ``a-b`` a name.
 
-Three functions look elsewhere than at the figures of the run itself:
-
-- ``in("NAME", FORMULA)`` is the formula's value in the run of another variant or scenario with the same seed.
-- ``seconds(STATISTIC, FROM, TO, SERIES)`` is a statistic of a flow's seconds; see :class:`Seconds`.
-- ``decisions(STATISTIC, "RULE", FROM, TO, FLOW)`` is one of a sender's decisions; see :class:`Decisions`.
+``in("NAME", FORMULA)`` is the formula's value in the run of another variant or scenario with the same seed. The
+functions of `FUNCTIONS` look at a run's tables: see :mod:`steadycast.experiment.series`.
 """
 
 from __future__ import annotations
@@ -22,9 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from steadycast import record
 from steadycast.errors import UserError, meant
-from steadycast.experiment.series import SPANS, STATISTICS, Decisions, Seconds
+from steadycast.experiment.series import FUNCTIONS, Argument, ArgumentError, Series, Text
 
 Figures = Mapping[str, float | None]
 """The numbers of a run by their paths in summary.json; None where a run can't know one."""
@@ -105,7 +101,7 @@ class Formula:
     """The paths that stand in it, but for those inside ``in( )``, which may be figures of other scenarios alone."""
     names: tuple[str, ...]
     """The names of other variants and scenarios that it looks at."""
-    series: tuple[Seconds | Decisions, ...]
+    series: tuple[Series, ...]
     """The statistics that it needs besides the summary."""
     _value: _Values
 
@@ -153,7 +149,7 @@ class _Reader:
         self._at = 0
         self._paths: list[str] = []
         self._names: list[str] = []
-        self._series: list[Seconds | Decisions] = []
+        self._series: list[Series] = []
 
     def formula(self) -> Formula:
         value = self._binary(0)
@@ -225,10 +221,8 @@ class _Reader:
         self._next()
         if name == "in":
             return self._elsewhere()
-        if name == "seconds":
-            return self._of_seconds()
-        if name == "decisions":
-            return self._of_decisions()
+        if name in FUNCTIONS:
+            return self._of_series(name)
         given = [self._binary(0)]
         while self._peek() == ("sign", ","):
             self._next()
@@ -240,9 +234,8 @@ class _Reader:
             return self._first(given)
         function = _FUNCTIONS.get(name)
         if function is None:
-            raise self._wrong(
-                f"there is no function {name}; there are {', '.join([*_FUNCTIONS, 'if', 'first', 'in', 'seconds'])}"
-            )
+            known = [*_FUNCTIONS, "if", "first", "in", *FUNCTIONS]
+            raise self._wrong(f"there is no function {name}; there are {', '.join(known)}")
         return lambda run: [_applied(function, [each for one in given for each in one(run)])]
 
     def _chosen(self, given: list[_Values]) -> _Values:
@@ -279,45 +272,19 @@ class _Reader:
 
         return value
 
-    def _of_seconds(self) -> _Values:
-        _, statistic = self._next("path")
-        if statistic not in STATISTICS:
-            raise self._wrong(f"there is no statistic {statistic}; there are {', '.join(STATISTICS)}")
-        numbers: list[float] = []
-        while self._peek() == ("sign", ","):
-            self._next()
-            if self._peek()[0] == "path":
+    def _of_series(self, name: str) -> _Values:
+        arguments: list[Argument] = []
+        while True:
+            kind, word = self._next("number", "path", "text")
+            arguments.append(float(word) if kind == "number" else Text(word) if kind == "text" else word)
+            if self._next() != ("sign", ","):
+                self._at -= 1
                 break
-            numbers.append(float(self._next("number")[1]))
-        _, series = self._next("path")
         self._sign(")")
-        if len(numbers) != 2 + STATISTICS[statistic].level:
-            level = "a level, " if STATISTICS[statistic].level else ""
-            raise self._wrong(f"seconds({statistic}, …) has {level}a first and a last second, and a series")
-        way, _, rest = series.partition(".")
-        flow, _, column = rest.rpartition(".")
-        if way not in ("sent", "received") or not flow:
-            raise self._wrong(f"{series} is no series: write received.FLOW.COLUMN or sent.FLOW.COLUMN")
-        if column not in (known := record.columns("rates")):
-            raise UserError(self._place, f"the table rates has no column {column}", meant(column, known))
-        return self._of_series(Seconds(statistic, tuple(numbers), way, flow, column))
-
-    def _of_decisions(self) -> _Values:
-        _, statistic = self._next("path")
-        if statistic not in SPANS:
-            raise self._wrong(f"there is no statistic {statistic}; there are {', '.join(SPANS)}")
-        self._sign(",")
-        _, rule = self._next("text")
-        self._sign(",")
-        begin = float(self._next("number")[1])
-        self._sign(",")
-        end = float(self._next("number")[1])
-        self._sign(",")
-        _, flow = self._next("path")
-        self._sign(")")
-        return self._of_series(Decisions(statistic, rule, begin, end, flow))
-
-    def _of_series(self, one: Seconds | Decisions) -> _Values:
+        try:
+            one = FUNCTIONS[name].read(arguments)
+        except ArgumentError as error:
+            raise self._wrong(str(error)) from None
         self._series.append(one)
         return lambda run: [_known(run.figures.get(one.text))]
 

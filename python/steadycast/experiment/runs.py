@@ -12,7 +12,8 @@ from typing import Any
 
 from steadycast.core import core
 from steadycast.errors import UserError
-from steadycast.experiment.series import Decisions, Seconds
+from steadycast.experiment import timeline
+from steadycast.experiment.series import Series
 from steadycast.experiment.spec import Point, Spec
 from steadycast.progress import Progress, Silent
 from steadycast.result import Run
@@ -32,6 +33,8 @@ class Job:
     scenario: str
     task: Task
     emulated: bool = False
+    timed: bool = False
+    """Whether its series are kept, for a figure over time."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class Runs:
     errors: Mapping[tuple[Point, int], str]
     ran: int
     """The number of runs that this call executed; earlier calls executed the others."""
+    times: Mapping[Point, Path]
+    """The series of the runs that figures over time show, where they are there."""
 
 
 @dataclass(frozen=True)
@@ -50,23 +55,32 @@ class Shared:
     """What all runs share: it is passed to each worker process once."""
 
     bases: Mapping[str, Base]
-    series: tuple[Seconds | Decisions, ...]
+    series: tuple[Series, ...]
+    place: Path
+    """The folder of the experiment."""
 
 
 def begin(shared: Shared) -> Callable[[Job], bytes]:
     """Return what runs a job, as a line of JSON; a worker process calls it once."""
-    works: dict[str, Callable[[Task], bytes]] = {}
+    works: dict[tuple[str, bool], Callable[[Task], bytes]] = {}
+    now: list[Job] = []
 
     def more(run: Run) -> Mapping[str, float | None]:
+        if now[0].timed:
+            timeline.write(run, timeline.path(shared.place, now[0].task.key))
         return {each.text: each.value(run) for each in shared.series}
 
     def one(job: Job) -> bytes:
+        now[:] = [job]
+        base = shared.bases[job.scenario]
         if job.emulated:
-            return _emulated(shared.bases[job.scenario], job.task, more)
-        if job.scenario not in works:
-            setup = Setup(shared.bases[job.scenario], pixels=False, more=more if shared.series else None)
-            works[job.scenario] = begin_sweep(setup)
-        return works[job.scenario](job.task)
+            return _emulated(base, job.task, more)
+        # Tables are kept where something besides the summary is wanted alone: a run without them is faster.
+        tables = bool(shared.series) or job.timed
+        kind = job.scenario, tables
+        if kind not in works:
+            works[kind] = begin_sweep(Setup(base, pixels=False, more=more if tables else None))
+        return works[kind](job.task)
 
     return one
 
@@ -109,7 +123,11 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
     needed = {each.text for each in spec.series}
     # A run that an older version of the file made lacks the statistics that a newer one asks for.
     known = {row["key"] for row in store.rows(place) if row["complete"] and needed <= row["figures"].keys()}
-    todo = [job for job in dict.fromkeys(planned.values()) if job.task.key not in known]
+    todo = [
+        job
+        for job in dict.fromkeys(planned.values())
+        if job.task.key not in known or (job.timed and not timeline.path(place, job.task.key).exists())
+    ]
     # One run of each scenario shows which figures there are, before the others take their time. Emulated runs are last,
     # so that they have the processors for themselves.
     lead = list({job.scenario: job for job in reversed(todo) if not job.emulated}.values())
@@ -119,7 +137,9 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
             _work(spec, place, batch, jobs or (EMULATED_AT_ONCE if batch[0].emulated else None), progress)
         figures, errors = _found(planned, place)
         _check(spec, figures)
-    return Runs(figures, errors, len(todo))
+    times = {point: timeline.path(place, job.task.key) for (point, _), job in planned.items() if job.timed}
+    there = {point: path for point, path in times.items() if path.exists()}
+    return Runs(figures, errors, len(todo), there)
 
 
 def _found(
@@ -147,6 +167,7 @@ def _planned(spec: Spec) -> tuple[dict[tuple[Point, int], Job], list[core.Scenar
     """Return the job of each point and seed, and the scenarios, whose clips have to be encoded first."""
     planned: dict[tuple[Point, int], Job] = {}
     scenarios: list[core.Scenario] = []
+    timed = {name for figure in spec.figures if figure.kind == "time" for name in figure.scenarios}
     for point in spec.points():
         base = spec.scenarios[point.scenario].base
         try:
@@ -159,14 +180,15 @@ def _planned(spec: Spec) -> tuple[dict[tuple[Point, int], Job], list[core.Scenar
         for seed in spec.seeds:
             world = "-emulated" if point.emulated else ""
             task = Task(run_key(key, seed) + world, (*point.sets, f"seed={seed}"), seed)
-            planned[point, seed] = Job(point.scenario, task, point.emulated)
+            drawn = seed == spec.seeds[0] and point.scenario in timed and not point.placebo
+            planned[point, seed] = Job(point.scenario, task, point.emulated, drawn)
     return planned, scenarios
 
 
 def _work(spec: Spec, place: Path, todo: Sequence[Job], jobs: int | None, progress: Progress) -> None:
     from steadycast.workers import Workers, cores
 
-    shared = Shared({name: each.base for name, each in spec.scenarios.items()}, spec.series)
+    shared = Shared({name: each.base for name, each in spec.scenarios.items()}, spec.series, place)
     processes = min(jobs or cores(), len(todo))
     part = store.Part(place)
     progress("runs", 0, len(todo))

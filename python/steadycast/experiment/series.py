@@ -1,13 +1,79 @@
-"""Numbers of a run that its summary lacks: statistics of a flow's seconds, and of a controller's decisions."""
+"""Numbers of a run that its summary lacks, which are computed from its tables.
+
+Each is a function of formulas (`FUNCTIONS`): a class that reads the function's arguments, and takes its value from a
+run.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Protocol, Self
 
+import numpy as np
+
+from steadycast import record
+from steadycast.errors import meant
+from steadycast.experiment import rfc8868
 from steadycast.result import Run
+
+
+class Text(str):
+    """A text between quotation marks."""
+
+
+Argument = str | float
+"""An argument of a function: a name, a text or a number."""
+
+
+class ArgumentError(ValueError):
+    """The arguments of a function are wrong; the text says how."""
+
+
+class Series(Protocol):
+    """A number that is computed from a run's tables."""
+
+    @property
+    def text(self) -> str:
+        """The name of its value among a run's figures."""
+
+    @classmethod
+    def read(cls, arguments: Sequence[Argument]) -> Self:
+        """Read the function's arguments.
+
+        Raises:
+            ArgumentError: they are wrong.
+
+        """
+
+    def value(self, run: Run) -> float | None:
+        """Return the number of a run; None where the run can't know it."""
+
+
+def _split(arguments: Sequence[Argument], usage: str, *kinds: type) -> list[Argument]:
+    """Check the number and the kinds of arguments.
+
+    Raises:
+        ArgumentError: they are others.
+
+    """
+    if len(arguments) != len(kinds) or not all(map(isinstance, arguments, kinds)):
+        raise ArgumentError(f"write {usage}")
+    return list(arguments)
+
+
+def _known(name: Argument, what: str, known: Iterable[str]) -> str:
+    """Check a name.
+
+    Raises:
+        ArgumentError: there is no such name.
+
+    """
+    if name not in (all_ := list(known)):
+        raise ArgumentError(f"there is no {what} {name}; {meant(str(name), all_)}")
+    return str(name)
 
 
 @dataclass(frozen=True)
@@ -61,6 +127,20 @@ class Seconds:
     flow: str
     column: str
 
+    @classmethod
+    def read(cls, arguments: Sequence[Argument]) -> Self:
+        """Read STATISTIC, a level where it has one, FROM, TO, and the series."""
+        statistic = _known(arguments[0], "statistic", STATISTICS)
+        level = STATISTICS[statistic].level
+        usage = f"seconds({statistic}, {'LEVEL, ' * level}FROM, TO, received.FLOW.COLUMN)"
+        _, *numbers, series = _split(arguments, usage, str, *[float] * (2 + level), str)
+        way, _, rest = str(series).partition(".")
+        flow, _, column = rest.rpartition(".")
+        if way not in ("sent", "received") or not flow:
+            raise ArgumentError(f"{series} is no series: write received.FLOW.COLUMN or sent.FLOW.COLUMN")
+        _known(column, "column of rates", record.columns("rates"))
+        return cls(statistic, tuple(map(float, numbers)), way, flow, column)
+
     @property
     def text(self) -> str:
         """The name of its value among a run's figures."""
@@ -100,6 +180,14 @@ class Decisions:
     end: float
     flow: str
 
+    @classmethod
+    def read(cls, arguments: Sequence[Argument]) -> Self:
+        """Read STATISTIC, "RULE", FROM, TO and FLOW."""
+        usage = 'decisions(STATISTIC, "RULE", FROM, TO, FLOW)'
+        statistic, rule, begin, end, flow = _split(arguments, usage, str, Text, float, float, str)
+        known = _known(statistic, "statistic", SPANS)
+        return cls(known, str(rule), float(begin), float(end), str(flow))
+
     @property
     def text(self) -> str:
         """The name of its value among a run's figures."""
@@ -138,3 +226,128 @@ class Decisions:
 
 SPANS = ("count", "first", "last", "longest")
 """The statistics of decisions."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """The time in seconds since the run's start at which a flow's receivers have this many bytes of IP packets.
+
+    It is interpolated within the steps of the record. A TCP with an amount of its own (`bytes`) is there when all of it
+    is acknowledged.
+    """
+
+    amount: float
+    flow: str
+
+    @classmethod
+    def read(cls, arguments: Sequence[Argument]) -> Self:
+        """Read BYTES and FLOW."""
+        amount, flow = _split(arguments, "arrived(BYTES, FLOW)", float, str)
+        return cls(float(amount), str(flow))
+
+    @property
+    def text(self) -> str:
+        """The name of its value among a run's figures."""
+        return f"arrived({self.amount:g}, {self.flow})"
+
+    def value(self, run: Run) -> float | None:
+        """Return the time of the first such flow; None where it does not come to it."""
+        flow = next((each for each in run.summary["flows"] if fnmatchcase(each["name"], self.flow)), None)
+        if flow is None or flow.get("completed_s") is not None:
+            return None if flow is None else float(flow["completed_s"])
+        rates = run.rates.to_polars()
+        there = before = begin = 0.0
+        nodes = [each["name"] for each in flow.get("receivers") or ()]
+        found: defaultdict[float, float] = defaultdict(float)
+        for at, name, node, bps in rates.select("t_s", "flow", "node", "throughput_bps").iter_rows():
+            if name == flow["name"] and node in nodes:
+                found[at] += bps or 0.0
+        times = sorted(found)
+        step = times[1] - times[0] if len(times) > 1 else 0.0
+        for begin in times:
+            before, there = there, there + found[begin] * step / 8
+            if there >= self.amount:
+                return begin + step * (self.amount - before) / (there - before)
+        return None
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The delay in milliseconds of a video's frames that were ready from FROM to TO seconds: a statistic of it.
+
+    A frame's delay is from its encoding to the arrival of its last packet. ``mean`` and ``max`` are of all frames,
+    ``arrived_p95`` is the 95th percentile of those that arrived.
+    """
+
+    statistic: str
+    begin: float
+    end: float
+    flow: str
+
+    @classmethod
+    def read(cls, arguments: Sequence[Argument]) -> Self:
+        """Read the statistic, FROM, TO and FLOW."""
+        statistic, *ends, flow = _split(arguments, "frames(mean, FROM, TO, FLOW)", str, float, float, str)
+        begin, end = map(float, ends)
+        return cls(_known(statistic, "statistic", ("mean", "max", "arrived_p95")), begin, end, str(flow))
+
+    @property
+    def text(self) -> str:
+        """The name of its value among a run's figures."""
+        return f"frames({self.statistic}, {self.begin:g}, {self.end:g}, {self.flow})"
+
+    def value(self, run: Run) -> float | None:
+        """Return the delay of the first such flow's frames; None where one that counts did not arrive."""
+        rows = run.frames.to_polars().select("flow", "ready_s", "delay_ms", "fate").rows()
+        first = next((flow for flow, *_ in rows if fnmatchcase(flow, self.flow)), None)
+        # A lost frame has the delay of those of its packets that arrived.
+        delays = [
+            None if fate == "lost" else delay
+            for flow, at, delay, fate in rows
+            if flow == first and self.begin <= at < self.end
+        ]
+        if self.statistic == "arrived_p95":
+            there = [delay for delay in delays if delay is not None]
+            return float(np.percentile(there, 95)) if there else None
+        if not delays or None in delays:
+            return None
+        return float(max(delays) if self.statistic == "max" else sum(delays) / len(delays))
+
+
+@dataclass(frozen=True)
+class Rfc8868:
+    """A measure of RFC 8868 of all videos of a run: see :mod:`steadycast.experiment.rfc8868`."""
+
+    measure: str
+    arguments: tuple[str | float, ...]
+    """For use the bottlenecks, for a measure over windows their length in seconds."""
+
+    @classmethod
+    def read(cls, arguments: Sequence[Argument]) -> Self:
+        """Read the measure, and its bottlenecks or the length of its windows."""
+        measure = _known(arguments[0], "measure of RFC 8868", rfc8868.MEASURES)
+        usage = f"rfc8868({measure}{rfc8868.MEASURES[measure].usage})"
+        # A use has one bottleneck or more.
+        kinds = [str] * (len(arguments) - 1 or 1) if measure == "use" else rfc8868.MEASURES[measure].kinds
+        return cls(measure, tuple(_split(arguments, usage, str, *kinds)[1:]))
+
+    @property
+    def text(self) -> str:
+        """The name of its value among a run's figures."""
+        told = (each if isinstance(each, str) else f"{each:g}" for each in self.arguments)
+        return f"rfc8868({', '.join([self.measure, *told])})"
+
+    def value(self, run: Run) -> float | None:
+        """Return the measure of a run; None without a video."""
+        facts = rfc8868.facts(run)
+        return rfc8868.MEASURES[self.measure].of(facts, *self.arguments) if facts.videos else None
+
+
+FUNCTIONS: Mapping[str, type[Series]] = {
+    "seconds": Seconds,
+    "decisions": Decisions,
+    "arrived": Arrived,
+    "frames": Frames,
+    "rfc8868": Rfc8868,
+}
+"""The functions of formulas that look at a run's tables, by their names."""

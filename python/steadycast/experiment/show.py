@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from steadycast import style
+from steadycast.experiment import timeline
 from steadycast.experiment.spec import FigureSpec, Measure, Point
 from steadycast.experiment.tables import Labels, built, csv_text, write
 from steadycast.experiment.verdict import FAILS, HOLDS, UNKNOWN, UNTESTED, Experiment, Judgement
@@ -74,17 +76,25 @@ def bounds(done: Experiment) -> tuple[list[str], list[list[str]]]:
     return ["measure", *where, "variant", "bound", "points", "", "why"], rows
 
 
-def tables(done: Experiment) -> list[Table]:
+def tables(done: Experiment) -> list[Table | terminal.Fitted]:
     """Return the tables for a terminal: the file's own, or the means and the bounds."""
-    shown = [built(done, each).shown() for each in done.spec.tables] or [measured(done)]
-    found = []
-    for heads, rows in shown:
-        found.append(terminal.filled(heads, rows[:_MOST_ROWS]))
+    found: list[Table | terminal.Fitted] = []
+
+    def add(heads: Sequence[str], rows: Sequence[Sequence[str]], labels: int) -> None:
+        few = rows[:_MOST_ROWS]
+        found.append(terminal.Fitted(heads, few, labels=labels) if labels else terminal.filled(heads, few))
         if len(rows) > _MOST_ROWS:
-            found[-1].caption = f"{len(rows) - _MOST_ROWS} more: {done.folder / 'report.html'}"
-    if done.judgements and not done.spec.tables:
-        heads, rows = bounds(done)
-        found.append(terminal.filled(heads[:-1], [row[:-1] for row in rows]))
+            more = f"{len(rows) - _MOST_ROWS} more: {done.folder / 'report.html'}"
+            found.append(terminal.plain(more))
+
+    for table in (built(done, each) for each in done.spec.tables):
+        add(*table.shown(), table.labels)
+    if not done.spec.tables:
+        heads, rows = measured(done)
+        add(heads, rows, len(heads) - sum(measure.name == measure.shown for measure in done.spec.measures))
+        if done.judgements:
+            heads, rows = bounds(done)
+            add(heads[:-1], [row[:-1] for row in rows], 0)
     return found
 
 
@@ -128,7 +138,7 @@ def write_tables(done: Experiment) -> None:
     for name, rows in (("results", means), ("seeds", seeds), ("bounds", [bound_heads, *judged])):
         write_text(done.folder / f"{name}.csv", csv_text(rows))
     if spec.write is not None and spec.whole:
-        write_text(spec.write, csv_text(means))
+        write_text(done.folder / spec.write, csv_text(means))
     for table in spec.tables if spec.whole else ():
         write(done, table)
 
@@ -166,8 +176,11 @@ def write_report(done: Experiment) -> None:
         ]
         parts.append(page.section(_with_code(each.title), page.table(heads, rows, prose=prose)))
     for number, figure in enumerate(spec.figures):
+        if figure.kind == "time":
+            parts += _times(done, figure, f"figure-{number + 1}")
+            continue
         if figure.write is not None and spec.whole:
-            canvas.save_drawing(lambda figure=figure: draw(done, figure), figure.write)  # type: ignore[misc]
+            canvas.save_drawing(lambda figure=figure: draw(done, figure), done.folder / figure.write)  # type: ignore[misc]
         drawn = canvas.in_style(lambda figure=figure: draw(done, figure), f"f{number}")  # type: ignore[misc]
         if drawn is not None:
             parts.append(page.figure(drawn, figure.caption, command, f"figure-{number + 1}"))
@@ -179,6 +192,24 @@ def write_report(done: Experiment) -> None:
         parts.append(page.section("The same without the event", told + page.table(heads, rows)))
     parts.append(page.section("The experiment", element("pre", element("code", spec.text))))
     write_text(done.folder / "report.html", page.wrap(f"{spec.question} · Steadycast", joined(parts, "\n")))
+
+
+def _times(done: Experiment, figure: FigureSpec, name: str) -> Iterator[Html]:
+    """Yield the figures over time, of each scenario and variant; many variants are folded."""
+    several = len(done.spec.variants) > 3
+    for number, (point, path) in enumerate(done.runs.times.items()):
+        if point.scenario not in figure.scenarios:
+            continue
+        label = f"{name}-{number + 1}"
+        drawn = canvas.in_style(lambda path=path: timeline.draw(path), label)  # type: ignore[misc]
+        # Coordinates are rounded to 0.01 points, because the page has many figures.
+        drawn = re.sub(r"(\d\.\d\d)\d+", r"\1", str(drawn))
+        words = ["steadycast", "run", str(done.spec.scenarios[point.scenario].base.scenario)]
+        for change in [*point.sets, f"seed={done.spec.seeds[0]}"]:
+            words += ["--set", change]
+        title = f"{figure.caption}: {', '.join(filter(None, point.labels))}"
+        shown = page.figure(drawn, title, shlex.join(words), label)
+        yield page.folded(title, shown) if several else shown
 
 
 def _with_code(text: str) -> Html:

@@ -20,7 +20,7 @@ from steadycast.builtin import scenario_at
 from steadycast.core import core
 from steadycast.errors import UserError, meant
 from steadycast.experiment.formula import Formula
-from steadycast.experiment.series import Decisions, Seconds
+from steadycast.experiment.series import Series
 from steadycast.files import readable
 from steadycast.sweep.plan import Base
 from steadycast.sweep.show import number_of
@@ -130,12 +130,12 @@ class TableSpec:
 
     title: str
     kind: str
-    """points, bounds, counts or choice: what its rows are."""
+    """points, bounds, counts, held or choice: what its rows are."""
     measures: tuple[str, ...]
     but: tuple[str, ...]
     """choice: the measures whose bounds do not count for a second list."""
     by: str
-    """counts: the axis or the column of ``about`` whose values are the rows; empty: the scenarios."""
+    """counts, held: the axis or the column of ``about`` whose values are rows or columns; empty: the scenarios."""
     spread: str
     """range, interval or none: what stands behind a mean."""
     scenarios: tuple[str, ...]
@@ -147,7 +147,10 @@ class TableSpec:
 class FigureSpec:
     """A figure."""
 
+    kind: str
+    """measure, or time: rates and delays over time, for each scenario and variant."""
     measure: str
+    """Empty in a figure over time."""
     over: str | None
     """The axis on its abscissa; None: a bar per variant."""
     against: str | None
@@ -200,6 +203,8 @@ class Variant:
     sets: tuple[str, ...]
     emulated: bool
     """Whether it runs in real time, beside the kernel's TCP."""
+    group: int | None
+    """The number of the list that it is one of, if it is one of several names with the same changes."""
 
 
 @dataclass(frozen=True)
@@ -275,8 +280,9 @@ class Spec:
             text = path.read_text(encoding="utf-8")
         told: dict[str, Any] = json.loads(core.experiment(text, str(path)))
         variants = {
-            one["name"]: Variant(tuple(one["sets"]), one["world"] == "emulated") for one in told["variants"]
-        } or {ALONE: Variant((), told["world"] == "emulated")}
+            one["name"]: Variant(tuple(one["sets"]), one["world"] == "emulated", one["group"])
+            for one in told["variants"]
+        } or {ALONE: Variant((), told["world"] == "emulated", None)}
         spec = cls(
             path.stem,
             str(source),
@@ -293,7 +299,7 @@ class Spec:
             tuple(_bound(one, str(path)) for one in told["bounds"]),
             tuple(_table(one, path) for one in told["tables"]),
             tuple(_figure(one, path) for one in told["figures"]),
-            path.parent / told["write"] if told["write"] else None,
+            _written(told, path),
         )
         spec.check()
         return spec
@@ -315,17 +321,70 @@ class Spec:
         for bound in self.bounds:
             bound.check(points)
 
+    def beside(self, names: Sequence[str]) -> Spec:
+        """Return it with other controllers beside those of its list of controllers, with the same changes.
+
+        Args:
+            names: names of the registry, ``FILE.py:Class``, or ``exec:`` with a program.
+
+        Raises:
+            UserError: the file has no such list.
+
+        """
+        new = [name for name in names if name not in self.variants]
+        if not new:
+            return self
+        like = next(
+            (
+                (name, variant)
+                for name, variant in self.variants.items()
+                if variant.group is not None
+                and any(each.endswith(".controller=${variant}") for each in variant.sets)
+            ),
+            None,
+        )
+        if like is None:
+            problem = "this file has no list of controllers, so that no other can stand beside them"
+            remedy = 'write name = ["steady", "gcc"] and set = { "flow.video.controller" = "${variant}" }'
+            raise UserError(self.path, problem, remedy)
+        mates = {name for name, variant in self.variants.items() if variant.group == like[1].group}
+
+        def joined(all_: tuple[str, ...]) -> tuple[str, ...]:
+            return (*all_, *new) if mates & set(all_) else all_
+
+        return replace(
+            self,
+            variants={**self.variants, **dict.fromkeys(new, like[1])},
+            scenarios={
+                name: replace(each, variants=joined(each.variants)) for name, each in self.scenarios.items()
+            },
+            bounds=tuple(replace(each, variants=joined(each.variants)) for each in self.bounds),
+            tables=tuple(replace(each, variants=joined(each.variants)) for each in self.tables),
+            whole=False,
+        )
+
+    def emulated(self) -> Spec:
+        """Return it with all runs in real time, beside the kernel's TCP."""
+        variants = {name: replace(each, emulated=True) for name, each in self.variants.items()}
+        return replace(self, variants=variants, whole=False)
+
     def only(self, names: Sequence[str]) -> Spec:
         """Return the part of it with these variants and scenarios, and those that their measures look at.
 
+        Args:
+            names: variants, scenarios, or what ``about`` says of scenarios.
+
         Raises:
-            UserError: a name is neither.
+            UserError: a name is none of these.
 
         """
+        about = {name: [*each.about.values()] for name, each in self.scenarios.items()}
+        told = {text for texts in about.values() for text in texts}
         for name in names:
-            if name not in (known := [*self.variants, *self.scenarios]):
+            if name not in (known := [*self.variants, *self.scenarios, *told]):
                 problem = f"{name} is neither a variant nor a scenario of this file"
                 raise UserError(self.path, problem, meant(name, known))
+        names = [*names, *(name for name, texts in about.items() if {*texts} & {*names})]
         looked: dict[str, set[str]] = {name: set() for name in self.scenarios}
         for measure, formula in self.formulas():
             bounds = [bound for bound in self.bounds if bound.measure == measure.name]
@@ -373,7 +432,7 @@ class Spec:
                 yield measure, formula
 
     @cached_property
-    def series(self) -> tuple[Seconds | Decisions, ...]:
+    def series(self) -> tuple[Series, ...]:
         """All statistics that the measures need besides the summary."""
         return tuple(dict.fromkeys(each for _, formula in self.formulas() for each in formula.series))
 
@@ -454,6 +513,14 @@ def _at(path: Path) -> Path:
     return known[path.name]
 
 
+def _written(told: Mapping[str, Any], origin: Path) -> Path | None:
+    """Return where a table or a figure is written: beside its file, or for a built-in file beside the results."""
+    if not told["write"]:
+        return None
+    own = origin in built_in().values()
+    return Path(told["write"]) if own else (origin.parent / told["write"]).absolute()
+
+
 def _scenario(told: Mapping[str, Any], origin: Path, variants: Mapping[str, object]) -> Scenario:
     own = tuple(told["variants"]) or tuple(variants)
     return Scenario(_base(told, origin), tuple(told["sets"]), told["variables"], told["about"], own)
@@ -467,13 +534,14 @@ def _axis(told: Mapping[str, Any]) -> Axis:
 
 
 def _figure(told: Mapping[str, Any], origin: Path) -> FigureSpec:
-    write = origin.parent / told["write"] if told["write"] else None
-    return FigureSpec(**{**told, "scenarios": tuple(told["scenarios"]), "write": write})
+    write = _written(told, origin)
+    lists = {"scenarios": tuple(told["scenarios"]), "measure": told["measure"] or ""}
+    return FigureSpec(**{**told, **lists, "write": write})
 
 
 def _table(told: Mapping[str, Any], origin: Path) -> TableSpec:
     lists = {key: tuple(told[key]) for key in ("measures", "but", "scenarios", "variants")}
-    write = origin.parent / told["write"] if told["write"] else None
+    write = _written(told, origin)
     return TableSpec(**{**told, **lists, "write": write})
 
 

@@ -32,6 +32,8 @@ class Table:
 
     heads: tuple[Cells, ...]
     rows: tuple[tuple[Cells, ...], ...]
+    labels: int = 0
+    """The number of columns that say what a row is of; 0: all columns are texts."""
 
     def shown(self) -> tuple[list[str], list[list[str]]]:
         """Return its headings and rows as a page or a terminal shows them."""
@@ -45,7 +47,9 @@ class Table:
 
 def built(done: Experiment, spec: TableSpec) -> Table:
     """Build a table that an experiment's file asks for."""
-    return {"points": _points, "bounds": _bounds, "counts": _counts, "choice": _choice}[spec.kind](done, spec)
+    return {"points": _points, "bounds": _bounds, "counts": _counts, "held": _held, "choice": _choice}[
+        spec.kind
+    ](done, spec)
 
 
 def write(done: Experiment, spec: TableSpec) -> None:
@@ -60,9 +64,10 @@ def write(done: Experiment, spec: TableSpec) -> None:
         "command": shlex.join(["steadycast", "experiment", done.spec.path]),
         "note": f"seeds {seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}",
     }
-    write_text(spec.write, built(done, spec).csv())
+    path = done.folder / spec.write
+    write_text(path, built(done, spec).csv())
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in told.items() if value]
-    write_text(spec.write.with_suffix(".toml"), "".join(lines))
+    write_text(path.with_suffix(".toml"), "".join(lines))
 
 
 # ---------------------------------------------------------------- labels
@@ -132,7 +137,7 @@ def _points(done: Experiment, spec: TableSpec) -> Table:
         )
         for point in points
     )
-    return Table((*labels.heads(), *heads), tuple(rows))
+    return Table((*labels.heads(), *heads), tuple(rows), len(labels.names))
 
 
 def _heading(measure: Measure, spread: str, *, judged: bool) -> Cells:
@@ -222,7 +227,27 @@ def _counts(done: Experiment, spec: TableSpec) -> Table:
         )
     by = spec.by or "scenario"
     heads = (by, "variant", "points", "hold with each seed", "hold in the mean", "runs that hold, %")
-    return Table(tuple(Cells(head, (head,)) for head in heads), tuple(rows))
+    return Table(tuple(Cells(head, (head,)) for head in heads), tuple(rows), 2)
+
+
+def _held(done: Experiment, spec: TableSpec) -> Table:
+    """Build a row per variant: how many bounds it keeps, of all, in each group and in all of them."""
+    groups = _groups(done, spec)
+    names = list(dict.fromkeys(group for group, _ in groups))
+    rows = []
+    for variant in dict.fromkeys(variant for _, variant in groups):
+        row = [variant]
+        for name in names:
+            points = groups.get((name, variant), [])
+            held = [
+                done.holds(bound, point) is True
+                for point in points
+                for bound in done.spec.bounds
+                if bound.judges(point)
+            ]
+            row.append(f"{sum(held)}/{len(held)}" if held else say.NOTHING)
+        rows.append(tuple(map(_text, row)))
+    return Table(tuple(Cells(head, (head,)) for head in ("variant", *names)), tuple(rows), 1)
 
 
 def _groups(done: Experiment, spec: TableSpec) -> Mapping[tuple[str, str], list[Point]]:

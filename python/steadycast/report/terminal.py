@@ -27,13 +27,14 @@ def text(cell: str | Text) -> Text:
 
 
 class Fitted:
-    """A table that is divided into parts to fit the width; each part repeats the first column.
+    """A table that is divided into parts to fit the width; each part repeats the first columns.
 
     Args:
         heads: the column headings.
         rows: the cells, as text or HTML.
         title: a line above the first part.
-        wraps: wrap the first column at blanks before dividing the table.
+        wraps: wrap the first columns at blanks before dividing the table.
+        labels: the number of columns that each part repeats.
 
     """
 
@@ -44,18 +45,18 @@ class Fitted:
         *,
         title: str = "",
         wraps: bool = False,
+        labels: int = 1,
     ) -> None:
-        self._heads, self._title, self._wraps = heads, title, wraps
+        self._heads, self._title, self._wraps, self._labels = heads, title, wraps, labels
         self._rows = [[text(cell) for cell in row] for row in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Divide the table, and render the parts below each other."""
         heads = [markup.plain(head) for head in self._heads]
-        named = [heads[0], *(row[0].plain for row in self._rows)]
-        room = max(len(word) for name in named for word in (name.split() or [""] if self._wraps else [name]))
+        room = sum(self._room(heads, place) + 2 for place in range(self._labels)) - 2
         parts: list[list[int]] = []
         used = options.max_width
-        for place in range(1, len(heads)):
+        for place in range(self._labels, len(heads)):
             need = 2 + max(len(heads[place]), *(len(row[place]) for row in self._rows), 0)
             if used + need > options.max_width - room:
                 parts.append([])
@@ -67,10 +68,16 @@ class Fitted:
         for n, columns in enumerate(parts):
             if n:
                 yield ""
-            part = plain(*(heads[i] for i in (0, *columns)))
+            shown = (*range(self._labels), *columns)
+            part = plain(*(heads[i] for i in shown), labels=self._labels)
             for row in self._rows:
-                part.add_row(*(row[i] for i in (0, *columns)))
+                part.add_row(*(row[i] for i in shown))
             yield part
+
+    def _room(self, heads: Sequence[str], place: int) -> int:
+        """Return the width of a column that each part repeats, in characters."""
+        cells = [heads[place], *(row[place].plain for row in self._rows)]
+        return max(len(word) for cell in cells for word in (cell.split() or [""] if self._wraps else [cell]))
 
 
 def flows(summary: Mapping[str, Any]) -> Fitted:
@@ -138,11 +145,12 @@ def filled(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     return table
 
 
-def plain(first: str, *others: str) -> Table:
-    """Build a table without a frame, with text in the first column and numbers in the others."""
+def plain(*heads: str, labels: int = 1) -> Table:
+    """Build a table without a frame, with texts in the first columns and numbers in the others."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(first, overflow="fold")
-    for name in others:
+    for name in heads[:labels]:
+        table.add_column(name, overflow="fold")
+    for name in heads[labels:]:
         table.add_column(name, justify="right", no_wrap=True)
     return table
 

@@ -24,7 +24,8 @@ use steadycast_sim::{Inputs, Simulation};
 const SECONDS: u32 = 8;
 
 /// The folders of scenarios, read recursively.
-const FOLDERS: [&str; 4] = ["scenarios", "papers/scenarios", "validation/scenarios", "python/steadycast/cases/rfc8867"];
+const FOLDERS: [&str; 4] =
+    ["scenarios", "papers/scenarios", "validation/scenarios", "python/steadycast/experiments/rfc8867"];
 
 /// Returns all scenario files in and below a folder, sorted by name, the folder's files first.
 fn scenarios(folder: &Path) -> Vec<PathBuf> {

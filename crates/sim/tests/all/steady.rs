@@ -212,7 +212,7 @@ fn in_a_group_one_member_behind_a_cubic_is_shared_with_and_the_others_queues_are
 }
 
 /// RFC 8867's case 5.5: five flows with round trips of 20 to 300 ms that begin 10 s apart, each with sound.
-const ROUND_TRIPS: &str = include_str!("../../../../python/steadycast/cases/rfc8867/5.5.toml");
+const ROUND_TRIPS: &str = include_str!("../../../../python/steadycast/experiments/rfc8867/5.5.toml");
 
 #[test]
 fn whoever_of_its_kind_begins_over_a_long_round_trip_is_taken_for_no_tcp() {

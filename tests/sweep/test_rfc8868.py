@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from steadycast.cases import measure
-from steadycast.cases.case import Bound
-from steadycast.cases.measure import Facts, Flow
+from steadycast.experiment import rfc8868 as measure
+from steadycast.experiment.rfc8868 import Facts, Flow
 
 STEP = 0.2
 
@@ -32,25 +31,13 @@ def facts(
     flows = tuple(Flow(name, "video", most, whole[name]) for name in rates)
     can = np.asarray([capacity(t) if callable(capacity) else capacity for t in at], dtype=np.float64)
     carried = np.sum(list(received.values()), axis=0)
-    summary: dict[str, Any] = {"flows": [], "links": []}
-    return Facts(
-        STEP,
-        100.0,
-        flows,
-        received,
-        {name: np.full(steps, 60.0) for name in rates},
-        {"bottleneck": carried},
-        {"bottleneck": can},
-        changes,
-        summary,
-        np.array([]),
-    )
+    return Facts(STEP, flows, received, {"bottleneck": carried}, {"bottleneck": can}, changes)
 
 
 def test_use_counts_what_the_flows_could_have_sent_where_the_link_could_carry_more() -> None:
-    assert measure.use(facts({"a": 1e6}, capacity=2e6)) == pytest.approx(1e6 / 1.5e6)
-    assert measure.use(facts({"a": 1e6}, capacity=1.25e6)) == pytest.approx(0.8)
-    assert measure.use(facts({"a": 0.5e6, "b": 0.5e6}, capacity=2e6)) == pytest.approx(0.5)
+    assert measure.use(facts({"a": 1e6}, capacity=2e6), "bottleneck") == pytest.approx(1e6 / 1.5e6)
+    assert measure.use(facts({"a": 1e6}, capacity=1.25e6), "bottleneck") == pytest.approx(0.8)
+    assert measure.use(facts({"a": 0.5e6, "b": 0.5e6}, capacity=2e6), "bottleneck") == pytest.approx(0.5)
 
 
 def test_the_time_to_a_steady_rate_is_told_for_each_change() -> None:
@@ -97,17 +84,3 @@ def test_swings_are_told_from_a_steady_rate() -> None:
     assert measure.variation(facts({"a": 1e6})) == pytest.approx(0.0)
     swing = measure.variation(facts({"a": lambda t: 1e6 if int(t) % 2 else 0.5e6}))
     assert swing == pytest.approx(1 / 3, abs=0.01)
-
-
-def test_rates_and_ratios_are_those_of_their_flows_and_times() -> None:
-    seen = facts({"a": lambda t: 1e6 if t < 50 else 0.4e6, "b": 0.2e6, "c": 0.6e6})
-    rate = Bound("rate", "", of=("a", "b"), during=(0, 50))
-    assert measure.value(rate, seen, {}) == pytest.approx(0.2e6)
-    ratio = Bound("ratio", "", of=("a",), than=("b", "c"), during=(60, 90))
-    assert measure.value(ratio, seen, {}) == pytest.approx(1.0)
-    assert measure.value(Bound("use", ""), seen, {"use": 0.7}) == 0.7
-
-
-def test_bounds_hold_on_both_sides_and_never_for_what_is_missing() -> None:
-    bound = Bound("ratio", "", min=0.5, max=2.0)
-    assert [bound.holds(value) for value in (0.4, 0.5, 2.0, 2.1, None)] == [False, True, True, False, False]

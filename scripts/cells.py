@@ -7,16 +7,15 @@ integers, so that traces are identical on all machines.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-
 from steadycast.media.splitmix import mixed
 
+TRACES = Path(__file__).resolve().parent.parent / "scenarios" / "traces"
 _STEP_MS = 100
 _FADES = (25, 35, 50, 70, 100, 130, 160, 200)
 """The levels of fading in per cent of the mean; the fading moves by one level at a time."""
-_BITS = 12_000
-"""The size of a transmission opportunity in a Mahimahi trace in bits: 1500 bytes."""
 
 
 @dataclass(frozen=True)
@@ -52,20 +51,23 @@ class Cell:
         return rates
 
     def trace(self) -> str:
-        """Return a Mahimahi trace: one line per opportunity of 1500 bytes, in milliseconds since the start."""
-        lines, credit = [], 0
-        for step, kbps in enumerate(self.rates()):
-            for ms in range(step * _STEP_MS, (step + 1) * _STEP_MS):
-                credit += kbps
-                while credit >= _BITS:
-                    credit -= _BITS
-                    lines.append(ms + 1)
-        # The last line is the period.
-        return "\n".join(map(str, [*lines, self.duration_s * 1000])) + "\n"
+        """Return the rates as a table of milliseconds and kb/s."""
+        step = _STEP_MS
+        return "".join(["t_ms kbps\n", *(f"{n * step} {rate}\n" for n, rate in enumerate(self.rates()))])
 
 
 CELLS = {
-    "load": Cell(seed=1, kbps=10_000, users=(2, 10)),
-    "edge": Cell(seed=2, kbps=2_000, users=(1, 3), holes=(14, 33, 52, 71)),
+    "cell-load": Cell(seed=1, kbps=10_000, users=(2, 10)),
+    "cell-holes": Cell(seed=2, kbps=2_000, users=(1, 3), holes=(14, 33, 52, 71)),
 }
-"""The cells, by the names of their traces."""
+"""The cells, by the names of their traces in scenarios/traces."""
+
+
+def main() -> None:
+    """Write the traces."""
+    for name, cell in CELLS.items():
+        (TRACES / f"{name}.txt").write_text(cell.trace(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

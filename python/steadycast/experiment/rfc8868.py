@@ -1,0 +1,316 @@
+"""RFC 8868's measures of the videos of a run: use of the bottlenecks, convergence, variation and fairness.
+
+Times are in seconds since the run's start, rates in bit/s of IP packets, in the steps of the record, which RFC 8867's
+cases set to 200 ms (section 4.1). A bottleneck is a link with a capacity, in the direction in which the flows send.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from steadycast import units
+from steadycast.lazy_import import pl
+
+if TYPE_CHECKING:
+    from steadycast.result import Run
+
+Series = npt.NDArray[np.float64]
+
+SETTLING_S = 10.0
+"""The time in seconds after a flow's start or return in which fairness and minimum rates are not judged."""
+BACKGROUND = "udp"
+"""The name prefix of background flows, which reduce the capacity of the others (RFC 8867, 4.2)."""
+FACTOR = 3.0
+"""The largest ratio between the rates of flows with the same priority (RFC 8868, 4.1)."""
+NEAR = 0.2
+"""The relative difference from the steady rate below which a rate counts as converged."""
+_SHORTEST_S = 10.0
+"""The shortest segment in seconds in which convergence is judged."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A flow of a run."""
+
+    name: str
+    kind: str
+    most_bps: float
+    """The highest rate that the source can use."""
+    active: tuple[tuple[float, float], ...]
+    """The intervals in which it sends."""
+    back: bool = False
+    """Whether its direction is opposite to the measured bottlenecks."""
+
+    def sends(self, at: Series) -> npt.NDArray[np.bool_]:
+        """Return for each of these times whether the flow sends."""
+        within = np.zeros(len(at), dtype=bool)
+        for low, high in self.active:
+            within |= (at >= low - 1e-9) & (at < high - 1e-9)
+        return within
+
+
+@dataclass
+class Facts:
+    """The data of a run for the measures."""
+
+    step: float
+    """The length of a step, in seconds."""
+    flows: tuple[Flow, ...]
+    received: Mapping[str, Series]
+    """The received rate of each flow per step, summed over its receivers."""
+    carried: Mapping[str, Series]
+    """The rate that each bottleneck carries."""
+    capacity: Mapping[str, Series]
+    """The capacity of each bottleneck for these flows."""
+    changes: tuple[float, ...]
+    """The times at which a bottleneck's rate changes."""
+
+    @cached_property
+    def at(self) -> Series:
+        """The beginning of each step."""
+        steps = len(next(iter(self.received.values())))
+        return np.arange(steps, dtype=np.float64) * self.step
+
+    @cached_property
+    def videos(self) -> tuple[Flow, ...]:
+        """The videos, or the TCPs in their place."""
+        kind = "video" if any(flow.kind == "video" for flow in self.flows) else "tcp"
+        return tuple(flow for flow in self.flows if flow.kind == kind)
+
+    @cached_property
+    def judged(self) -> tuple[float, float]:
+        """The judged interval: from the end of the videos' first seconds until the first of them stops."""
+        start = min(flow.active[0][0] for flow in self.videos)
+        return start + SETTLING_S, min(flow.active[-1][1] for flow in self.videos)
+
+    @cached_property
+    def segments(self) -> list[tuple[float, float]]:
+        """The intervals in which neither the capacity nor the set of sending flows changes."""
+        low, high = min(flow.active[0][0] for flow in self.videos), self.judged[1]
+        marks = {low, high, *self.changes, *(t for flow in self.videos for each in flow.active for t in each)}
+        inside = sorted(t for t in marks if low <= t <= high)
+        return [(a, b) for a, b in itertools.pairwise(inside) if b - a >= _SHORTEST_S - 1e-9]
+
+    @cached_property
+    def together(self) -> Series:
+        """The total received rate of all videos in the measured direction."""
+        all_ = [self.received[flow.name] for flow in self.videos if not flow.back]
+        return np.asarray(np.sum(all_, axis=0), dtype=np.float64)
+
+    def windows(self, length: float, flows: Sequence[Flow]) -> Series:
+        """Return the mean rates of flows over windows of this length in which all send, one row per window."""
+        size = round(length / self.step)
+        settled = np.ones(len(self.at), dtype=bool)
+        for flow in flows:
+            settled &= flow.sends(self.at)
+            for start, _ in flow.active:
+                settled &= ~((self.at >= start - 1e-9) & (self.at < start + SETTLING_S - 1e-9))
+        rows, first = [], 0
+        while first + size <= len(self.at):
+            if settled[first : first + size].all():
+                rows.append([self.received[flow.name][first : first + size].mean() for flow in flows])
+                first += size
+            else:
+                first += 1
+        return np.array(rows, dtype=np.float64).reshape(len(rows), len(flows))
+
+
+def facts(run: Run) -> Facts:
+    """Extract the data of a run."""
+    told = tomllib.loads(run.scenario)
+    events = told.get("event", [])
+    end = _read(told["duration"], units.SPAN)
+    rates, links = run.rates.to_polars(), run.links.to_polars()
+    times = rates["t_s"].unique().sort()
+    step = float(times[1] - times[0])
+    steps = round(end / step)
+    received: dict[str, Series] = {}
+    for flow in run.summary["flows"]:
+        nodes = [each["name"] for each in flow.get("receivers") or []]
+        mine = rates.filter((pl.col("flow") == flow["name"]) & pl.col("node").is_in(nodes))
+        summed = mine.group_by("t_s").agg(pl.col("throughput_bps").sum())
+        received[flow["name"]] = _steps(summed, "throughput_bps", step, steps, 0.0)
+    flows = [_flow(each, events, end) for each in _each_flow(told["flow"]) if each["name"] in received]
+    forward = links.filter((pl.col("direction") == "forward") & pl.col("capacity_bps").is_finite())
+    carried, capacity = {}, {}
+    for name in forward["link"].unique(maintain_order=True):
+        mine = forward.filter(pl.col("link") == name)
+        carried[name] = _steps(mine, "throughput_bps", step, steps, 0.0)
+        capacity[name] = _steps(mine, "capacity_bps", step, steps, np.nan)
+    changes = [
+        _read(event["at"], units.SPAN)
+        for event in events
+        if isinstance(event.get("set"), dict) and event["set"].get("direction", "both") != "back"
+    ]
+    # Background flows are not measured: their rate is subtracted from the capacity, whose changes include theirs.
+    behind = [flow for flow in flows if flow.name.startswith(BACKGROUND)]
+    for flow in (flow for flow in behind if not flow.back):
+        for name in capacity:
+            carried[name] = np.maximum(carried[name] - received[flow.name], 0.0)
+            capacity[name] = np.maximum(capacity[name] - received[flow.name], 0.0)
+        changes += [at for each in flow.active for at in each if 0.0 < at < end]
+    measured = tuple(flow for flow in flows if flow not in behind)
+    return Facts(step, measured, received, carried, capacity, tuple(changes))
+
+
+def _each_flow(told: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the flows of a scenario, those with a count one by one."""
+    for flow in told:
+        if "count" not in flow:
+            yield flow
+            continue
+        for number in range(1, int(flow["count"]) + 1):
+            yield {**flow, "name": f"{flow['name']}{number}"}
+
+
+def _flow(told: Mapping[str, Any], events: Sequence[Mapping[str, Any]], end: float) -> Flow:
+    name = str(told["name"])
+    start = told.get("start")
+    turns = [(_read(start, units.SPAN), True)] if isinstance(start, str) else []
+    if "stop" in told:
+        turns.append((_read(told["stop"], units.SPAN), False))
+    for event in events:
+        turns += [
+            (_read(event["at"], units.SPAN), key == "start")
+            for key in ("start", "stop")
+            if name in event.get(key, ())
+        ]
+    active, since = [], None
+    for at, on in sorted(turns):
+        if on and since is None:
+            since = at
+        elif not on and since is not None:
+            active.append((since, at))
+            since = None
+    if since is not None:
+        active.append((since, end))
+    most = np.inf
+    if told["kind"] == "video" and "rfc8593" in told:
+        most = _read(told["rfc8593"]["r_max"], units.RATE)
+    elif told["kind"] == "cbr":
+        most = _read(told["rate"], units.RATE)
+    back = ".dst" in str(told.get("from", ""))
+    return Flow(name, str(told["kind"]), most, tuple(active) or ((0.0, end),), back)
+
+
+def _read(text: str, kind: dict[str, float]) -> float:
+    found = units.read(text, kind)
+    assert found is not None, text
+    return found
+
+
+def _steps(table: pl.DataFrame, column: str, step: float, steps: int, missing: float) -> Series:
+    values = np.full(steps, missing)
+    places = np.rint(table["t_s"].to_numpy() / step).astype(int)
+    found = table[column].to_numpy().astype(np.float64)
+    fits = (places >= 0) & (places < steps) & np.isfinite(found)
+    values[places[fits]] = found[fits]
+    return values
+
+
+# ---------------------------------------------------------------- measures
+
+
+def use(facts: Facts, *bottlenecks: str) -> float | None:
+    """Return the utilisation of these links by the flows, from 0 to 1; the lowest of several links.
+
+    The usable capacity is limited to the sum of the flows' highest rates.
+    """
+    low, high = facts.judged
+    within = (facts.at >= low) & (facts.at < high)
+    forward = [flow for flow in facts.flows if not flow.back]
+    wanted = np.sum([flow.sends(facts.at) * 1.0 * min(flow.most_bps, 1e12) for flow in forward], axis=0)
+    shares = []
+    for name in bottlenecks:
+        if name not in facts.capacity:
+            return None
+        could = np.minimum(facts.capacity[name], wanted)[within].sum()
+        shares.append(float(facts.carried[name][within].sum() / could) if could > 0 else np.nan)
+    known = [share for share in shares if np.isfinite(share)]
+    return min(known) if known else None
+
+
+def convergence(facts: Facts) -> list[tuple[float, float | None]]:
+    """Return the begin of each segment, and the time until the videos' total rate converged; `None` if it did not.
+
+    The steady rate is the mean over the segment's second half. The rate has converged when its means over 1 s and over
+    5 s differ from the steady rate by less than a fifth.
+    """
+    second, five = round(1 / facts.step), round(5 / facts.step)
+    found: list[tuple[float, float | None]] = []
+    for low, high in facts.segments:
+        first, last = round(low / facts.step), round(high / facts.step)
+        steady = facts.together[(first + last) // 2 : last].mean()
+
+        def near(place: int, length: int, last: int = last, steady: float = steady) -> bool:
+            part = facts.together[place : min(place + length, last)]
+            return bool(abs(part.mean() - steady) <= NEAR * steady)
+
+        reached = next((n for n in range(first, last - second) if near(n, second) and near(n, five)), None)
+        found.append((low, None if reached is None else (reached - first) * facts.step))
+    return found
+
+
+def slowest(facts: Facts) -> float | None:
+    """Return the longest time of `convergence`; `None` if a segment did not converge."""
+    found = [after for _, after in convergence(facts)]
+    return None if not found or None in found else max(after for after in found if after is not None)
+
+
+def variation(facts: Facts) -> float | None:
+    """Return the coefficient of variation of rates over 1 s in segments' second halves, averaged over all videos."""
+    second = round(1 / facts.step)
+    found = []
+    for low, high in facts.segments:
+        first, last = round((low + high) / 2 / facts.step), round(high / facts.step)
+        for flow in facts.videos:
+            if flow.sends(facts.at[first:last]).all():
+                part = facts.received[flow.name][first:last]
+                bins = part[: len(part) // second * second].reshape(-1, second).mean(axis=1)
+                if len(bins) > 1 and bins.mean() > 0:
+                    found.append(float(bins.std() / bins.mean()))
+    return float(np.mean(found)) if found else None
+
+
+def fairness(facts: Facts, length: float) -> float | None:
+    """Return the share of windows in which no video's rate exceeds three times another's."""
+    rivals = [flow for flow in facts.videos if not flow.back]
+    if len(rivals) < 2:
+        return None
+    rows = facts.windows(length, rivals)
+    if not len(rows):
+        return None
+    return float((rows.max(axis=1) <= FACTOR * rows.min(axis=1)).mean())
+
+
+def least(facts: Facts, length: float) -> float | None:
+    """Return the lowest mean rate of a video over a window of this length."""
+    found = [rows.min() for flow in facts.videos if len(rows := facts.windows(length, (flow,)))]
+    return float(min(found)) if found else None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure, and its arguments."""
+
+    of: Callable[..., float | None]
+    usage: str = ""
+    kinds: tuple[type, ...] = ()
+
+
+MEASURES: Mapping[str, Measure] = {
+    "use": Measure(use, ", LINK", (str,)),
+    "convergence": Measure(slowest),
+    "variation": Measure(variation),
+    "fair": Measure(fairness, ", SECONDS", (float,)),
+    "least": Measure(least, ", SECONDS", (float,)),
+}
+"""The measures by their names."""
