@@ -54,7 +54,7 @@ papers-live: setup-release ## the papers' testbeds in real time: half an hour, a
 	@$(RUN) scripts/reproduction.py --emulated $(CLIPS)
 
 reproduction: setup-release ## the papers' experiments: build/reproduction, and docs/data/reproduction*.csv
-	@$(RUN) scripts/reproduction.py
+	@$(RUN) scripts/reproduction.py $(CLIPS)
 
 validate: setup-dev ## TCP and TFRC beside ns-2 and their equations
 	@$(RUN) -m validation.validate

@@ -2,10 +2,13 @@
 
     .venv/bin/python scripts/reproduction.py         # a quarter of an hour on two cores, unless the runs are kept
     .venv/bin/python scripts/reproduction.py B       # of one paper, by its family; the others' rows stay as they are
+    .venv/bin/python scripts/reproduction.py K FILE…     # with pictures of these clips in place of the drawn film
+    .venv/bin/python scripts/reproduction.py --sweep H   # what its statements hang on: docs/data/papers-*-sweep.csv
     .venv/bin/python scripts/reproduction.py --emulated [CLIP…]   # the testbeds in real time: docs/papers-live.md
 
 The tables are docs/data/papers-*.csv and reproduction*.csv, the pictures docs/pictures/papers; the text of the pages is
-written by hand, but for what stands between the marks `answer`, `readings`, `figures` and `headline`.
+written by hand, but for what stands between the marks `answer`, `world`, `statements`, `tables`, `figures`, `values`
+and `headline`.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from papers.engine.experiment import Figure
+    from papers.engine.experiment import Figure, Verdict
     from papers.engine.suite import Part, Result
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +45,9 @@ SHOWN = (
     ("C-F", "EAIO-TFRC's throughput over TFRC's"),
 )
 """Statements of docs/papers-live.md's own table."""
+SWEPT = {"K": 16, "M": 24, "H": 24, "C": 8, "B": 16}
+"""Rows of each paper's design."""
+SWEEP_SEEDS = (1, 2, 3)
 _DPI, _COLOURS = 104, 40
 _WIDTH = 5.8
 """Inches: two pictures stand side by side, each 400 pixels wide, where a letter still has eight."""
@@ -55,7 +61,13 @@ def main(words: list[str]) -> None:
         clips = [Path(word) for word in words[1:]]
         _live(_made(ROOT / "runs" / "papers-live", REAL_TIME, emulated=True, clips=clips))
         return
-    result = _made(BUILD, words or ["all"])
+    if words[:1] == ["--sweep"]:
+        for family in words[1:] or list(PAGES):
+            _sweep(family)
+        return
+    clips = [Path(word) for word in words if Path(word).is_file()]
+    ids = [word for word in words if not Path(word).is_file()]
+    result = _made(BUILD, ids or ["all"], clips=clips)
     ran = [family for family in PAGES if any(part.experiment.id[0] == family for part in result.parts)]
     for family in ran:
         _paper(result, family)
@@ -98,8 +110,8 @@ def _live(result: Result) -> None:
 
 
 def _paper(result: Result, family: str) -> None:
-    """Write what the page of a paper shows beside its outcome: its readings, its table, its pictures."""
-    from papers.engine import write
+    """Write what the page of a paper shows beside its outcome: its world, statements, tables and pictures."""
+    from papers.engine import tables, write
     from validation import page
 
     parts = [part for part in result.parts if part.experiment.id[0] == family]
@@ -107,7 +119,10 @@ def _paper(result: Result, family: str) -> None:
     title = f"{parts[0].experiment.paper}: its statements"
     made = page.table(*write.statements(result, family))
     page.save(f"papers-{PAGES[family]}", title, made, result.command, write.note(result))
-    page.put(text, "readings", write.quoted(result, family))
+    page.put(text, "world", write.world(family))
+    page.put(text, "statements", write.brief(result, family))
+    made_tables = [tables.markdown(t, part) for part in parts for t in part.experiment.tables]
+    page.put(text, "tables", "\n\n".join(made_tables))
     page.put(text, "figures", "\n".join(_galleries(parts)).strip())
 
 
@@ -121,22 +136,49 @@ def _together(result: Result, ran: list[str]) -> None:
     with (page.DATA / "reproduction.csv").open(encoding="utf-8", newline="") as file:
         rows += [row for row in list(csv.reader(file))[1:] if row[0][0] not in ran]
     rows.sort(key=lambda row: list(PAGES).index(row[0][0]))
-    told = [(row[0][0], row[-2], row[-1]) for row in rows]
-    counted = write.families((family, Verdict.of(words)) for family, words, _ in told)
+    at = heads.index("as printed")
+    told = [(row[0][0], Verdict.of(row[-2]), _printed(row[at], Verdict.of(row[-2]))) for row in rows]
+    counted = write.families((family, verdict) for family, verdict, _ in told)
     note = f"{write.note(result)} The other papers' rows are of the commits that their own tables name."
     for name, title, made in (
         ("reproduction", "The papers' statements, published and measured", (heads, rows)),
-        ("reproduction-families", "The verdicts, by paper", counted),
+        ("reproduction-families", "The verdicts in one world, by paper", counted),
         ("reproduction-numbers", "The papers' figures and tables by their numbers", write.places()),
     ):
         page.save(name, title, page.table(*made), result.command, note)
-    page.put(DOCS / "reproduction.md", "headline", write.counted((words, why) for _, words, why in told))
+    page.put(DOCS / "reproduction.md", "headline", write.counted((v, p) for _, v, p in told))
     for family, name in PAGES.items():
         of = tomllib.loads((page.DATA / f"papers-{name}.toml").read_text(encoding="utf-8"))
-        outcome = write.counted((words, why) for whose, words, why in told if whose == family)
+        outcome = write.counted((v, p) for whose, v, p in told if whose == family)
         said = f"Commit {of['commit']}, `{of['command']}`. {outcome}"
         table = f"Table: [every statement](../data/papers-{name}.csv)."
         page.put(DOCS / "papers" / f"{name}.md", "answer", f"{said}\n\n{table}")
+
+
+def _printed(cell: str, verdict: Verdict) -> Verdict:
+    """Return the verdict as printed: it stands behind the number where it is another than in the one world."""
+    from papers.engine.experiment import Verdict
+
+    _, _, other = cell.partition(": ")
+    return Verdict.of(other) if other else verdict
+
+
+def _sweep(family: str) -> None:
+    """Vary a paper's values one at a time and by the design, and write what each of them turns."""
+    from steadycast.progress import Terminal
+
+    from papers.engine import sweep
+    from validation import page
+
+    with Terminal() as progress:
+        found = sweep.run(family, sweep.settings(family, rows=SWEPT[family]), SWEEP_SEEDS, progress)
+    command = f".venv/bin/python scripts/reproduction.py --sweep {family}"
+    note = "Means of seeds 1 to 3, on which the one world was chosen; a statement holds where its mean keeps the bound."
+    name = PAGES[family]
+    made = page.table(sweep.HEADS, list(sweep.table(found)))
+    page.save(f"papers-{name}-sweep", "What the statements hang on", made, command, note)
+    text = DOCS / "papers" / f"{name}.md"
+    page.put(text, "values", sweep.summary(found, f"../data/papers-{name}-sweep.csv"))
 
 
 def _galleries(parts: list[Part]) -> Iterator[str]:
@@ -153,7 +195,8 @@ def _galleries(parts: list[Part]) -> Iterator[str]:
         if cells:
             cells += [""] * (len(cells) % 2)
             rows = [f"| {a} | {b} |" for a, b in zip(cells[::2], cells[1::2], strict=True)]
-            yield from (f"**{e.id}**, {e.section}: {e.title}", "", "| | |", "|---|---|", *rows, "")
+            what = f"**{e.id}**, {e.section}: {e.title}. `steadycast reproduce {e.id}`"
+            yield from (what, "", "| | |", "|---|---|", *rows, "")
 
 
 def picture(part: Part, figure: Figure) -> str:

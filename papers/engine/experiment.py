@@ -46,6 +46,8 @@ class Kind(Enum):
 class Way(Enum):
     """How a change differs from the set-up."""
 
+    PLACEBO = "placebo"
+    """The same run without its event."""
     CHANGE = "change"
     """Something that is none of the paper's words, or later than it: another queue discipline, today's TCP."""
     VALUE = "value"
@@ -58,11 +60,11 @@ class Verdict(Enum):
     """The outcome of a statement."""
 
     COMES_OUT = "comes out"
-    READING = "comes out with the reading"
-    """Not as printed, but by another reading of the paper's words."""
-    LEFT_OPEN = "depends on what the paper leaves open"
-    """By no reading, but with a value of something that the paper does not tell."""
     FAILS = "does not come out"
+    WOULD = "does not come out, but would with"
+    """With something that is none of the paper's words, or later than it."""
+    UNTESTED = "can't be tested this way"
+    """The bound is kept without the event as well."""
     UNJUDGED = "can't be judged"
     """The seeds scatter across the bound, the runs ask too little, or people and hardware are lost."""
     REPORTED = "reported"
@@ -96,6 +98,16 @@ class Bound:
         below = self.least is not None and not (high > self.least if self.strict else high >= self.least)
         above = self.most is not None and not (low < self.most if self.strict else low <= self.most)
         return below or above
+
+
+WITHIN = 0.15
+"""Share of a published number within which ours is taken as the same (`about`)."""
+
+
+def about(number: float) -> Bound:
+    """Return the bound of a published number."""
+    low, high = sorted(((1 - WITHIN) * number, (1 + WITHIN) * number))
+    return Bound(low, high)
 
 
 @dataclass(frozen=True)
@@ -235,6 +247,15 @@ class Change:
         return {**self.sets, **self.networks.get(scenario.name, {})}
 
 
+@dataclass(frozen=True)
+class World:
+    """The joint setting, allowed by a paper's words, in which most of its statements hold."""
+
+    takes: tuple[str, ...]
+    """Names of values and readings; everything else is as set up."""
+    why: str
+
+
 DRAWINGS = (
     *("rates", "delay", "cj", "ji", "psnr", "sizes", "mos", "sweep", "series", "ranks"),
     *("psnr by index", "mos by index", "ladder"),
@@ -298,6 +319,30 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Cell:
+    """A cell of a paper's table."""
+
+    published: str
+    measure: Take | None = None
+    """Our number beside it."""
+    unit: Unit = UNITS[""]
+    ours: str = ""
+    """What stands beside it where no run has it."""
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of the paper, cell by cell."""
+
+    number: str
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...] = ()
+    made: str = ""
+    """Which of `tables.MADE` has its rows, where no run has them."""
+
+
+@dataclass(frozen=True)
 class RealTime:
     """The part of an experiment that is run in real time: its emulated form."""
 
@@ -328,7 +373,13 @@ class Experiment:
     """What is none of the paper's words, or later than it."""
     alternatives: tuple[Change, ...] = ()
     """Other values of its scenarios that the paper allows."""
+    placebos: tuple[Change, ...] = ()
+    """The same runs without their event, for the statements that `only` names."""
+    world: World | None = None
+    """Its paper's joint setting; `None`: it has none."""
     figures: tuple[Figure, ...] = ()
+    tables: tuple[PaperTable, ...] = ()
+    """Those of the paper's tables that it has the numbers of."""
     sizes: Sets | None = None
     """Changes that make it run with frame sizes only; `None` when it always needs pictures."""
     ladder: str = "Table 2's ladder, no pictures"
@@ -344,7 +395,13 @@ class Experiment:
     @property
     def tried(self) -> tuple[Change, ...]:
         """Everything that its runs are tried with."""
-        return (*self.alternatives, *self.changes)
+        return (*self.alternatives, *self.changes, *self.placebos)
+
+    @property
+    def in_world(self) -> tuple[Change, ...]:
+        """What the one world sets in its scenarios."""
+        taken = self.world.takes if self.world is not None else ()
+        return tuple(c for c in self.alternatives if c.name in taken)
 
     def scenario_of(self, variant: Variant) -> Path:
         """Return the scenario file of a variant."""
@@ -391,7 +448,7 @@ class Experiment:
         figures = [(f"figure {f.number}", f) for f in self.figures]
         named = (
             *((where, "variant", used, variants) for where, used in self._named_variants()),
-            *((f"change {c.name}", "statement", c.only, statements) for c in self.changes),
+            *((f"change {c.name}", "statement", c.only, statements) for c in (*self.changes, *self.placebos)),
             *((where, "statement", [id for _, id, _ in f.ranks], statements) for where, f in figures),
             *((where, "drawing", [f.kind], DRAWINGS) for where, f in figures),
             *((where, "series", [line.series for line in f.lines], DRAWN) for where, f in figures),
@@ -412,7 +469,7 @@ class Experiment:
         for s in (*self.statements, *(forms.statements if forms else ())):
             for measure in (s.measure, *(other.measure for other in s.others)):
                 yield f"statement {s.id}", measure.variants
-        for c in (*self.changes, *(forms.changes if forms else ())):
+        for c in (*self.changes, *self.placebos, *(forms.changes if forms else ())):
             yield f"change {c.name}", c.variants
         for f in self.figures:
             yield f"figure {f.number}", f.variants
@@ -435,11 +492,9 @@ class Medium:
         return [v for v in experiment.variants if (v.pixels if self.pixels else v.sizes)]
 
     def statements(self, experiment: Experiment) -> list[Statement]:
-        """Statements about it; for a user's clip those about sizes as well."""
+        """Statements about it."""
         if not self.pixels:
             return [s for s in experiment.statements if not s.pixels]
-        if self.name == "clip":
-            return list(experiment.statements)
         return [s for s in experiment.statements if s.pixels or experiment.sizes is None]
 
     def tells(self, experiment: Experiment, statement: Statement) -> bool:
@@ -449,17 +504,15 @@ class Medium:
 
 
 def media_of(experiment: Experiment, clips: tuple[Path, ...]) -> list[Medium]:
-    """Media an experiment runs with: frame sizes, and pictures where a statement needs them or a clip is given."""
+    """Return the media of an experiment: frame sizes, and pictures where it needs them, of clips or drawn."""
     if experiment.source:
         return [Medium("source", experiment.source, {}, pixels=False)]
     media = []
     if experiment.sizes is not None:
         media.append(Medium("table2", experiment.ladder, experiment.sizes, pixels=False))
-    # An experiment whose sizes stand in its scenario sends what the paper's controllers were fed with.
-    if clips and experiment.sizes != {}:
-        media.append(_clip(clips, {}, experiment.scenario))
-    elif any(s.pixels for s in experiment.statements):
-        media.append(Medium("synthetic", "synthetic clip", {"flow.video.media": "synthetic"}, pixels=True))
+    if any(s.pixels for s in experiment.statements):
+        drawn = Medium("synthetic", "synthetic clip", {"flow.video.media": "synthetic"}, pixels=True)
+        media.append(_clip(clips, {}, experiment.scenario) if clips else drawn)
     return media
 
 
@@ -468,7 +521,7 @@ def in_real_time(experiment: Experiment, clips: tuple[Path, ...]) -> list[tuple[
     form = experiment.real_time
     if form is None:
         return []
-    plain = replace(experiment, changes=form.changes, alternatives=())
+    plain = replace(experiment, changes=form.changes, alternatives=(), placebos=(), world=None)
     forms = [(plain, replace(m, sets={**m.sets, **form.sets}), form.seeds) for m in media_of(plain, ())]
     if clips and form.pictures is not None:
         seen = replace(plain, statements=form.statements)

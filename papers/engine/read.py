@@ -21,16 +21,21 @@ from papers.engine.experiment import (
     Another,
     Bound,
     Calculation,
+    Cell,
     Change,
     Curve,
     Experiment,
     Figure,
     Kind,
     Line,
+    PaperTable,
     RealTime,
     Statement,
     Unit,
     Variant,
+    Way,
+    World,
+    about,
 )
 from papers.engine.matrix import crossed
 from papers.engine.quantity import Term, quantity, term
@@ -62,11 +67,31 @@ def family(folder: Path, others: Sequence[Change] = ()) -> tuple[Experiment, ...
 
     """
     shared = _Shared(folder / SHARED)
-    return tuple(
+    found = tuple(
         _Reader(path, shared, others).experiment()
         for path in sorted(folder.glob("*.toml"))
         if path.name not in (SHARED, VALUES)
     )
+    if shared.world is not None:
+        _check_world(shared, found, others)
+    return found
+
+
+def _check_world(shared: _Shared, experiments: Sequence[Experiment], others: Sequence[Change]) -> None:
+    """Raise an error where the one world takes what there is not, or two things that exclude each other."""
+    assert shared.world is not None
+    read = {o.name for e in experiments for s in e.statements for o in s.others}
+    known = {c.name: c for c in others}
+    place = f"{_short(shared.path)}: world"
+    owner: dict[tuple[str, str], str] = {}
+    for name in shared.world.takes:
+        if name not in known and name not in read:
+            raise UserError(place, f'there is no value or reading "{name}"', "name one of values.toml")
+        for scenario, sets in known[name].networks.items() if name in known else ():
+            for path in sets:
+                first = owner.setdefault((scenario, path), name)
+                if first != name:
+                    raise UserError(place, f'"{first}" and "{name}" exclude each other', "take one")
 
 
 class _Shared:
@@ -75,8 +100,9 @@ class _Shared:
     def __init__(self, path: Path) -> None:
         self.path = path
         table = _toml(path)
-        reader = Keys(path, "", table, "paper", "variant", "change")
+        reader = Keys(path, "", table, "paper", "world", "variant", "change")
         self.paper: str = reader("paper")
+        self.world = world(path, table["world"]) if "world" in table else None
         self.variants = {v.name: v for v in _list(path, table, "variant", variant)}
         self.changes = {c.name: c for c in _list(path, table, "change", change)}
 
@@ -149,11 +175,29 @@ def change(path: Path, table: Table) -> Change:
     )
 
 
+def placebo(path: Path, table: Table) -> Change:
+    """Read the runs of an experiment without their event, and the statements that are about it."""
+    key = Keys(path, f"placebo {table.get('without', '')}", table, "without", "of", "sets", "variants")
+    return Change(
+        f"without {key('without')}",
+        spread(key("sets")),
+        only=tuple(key("of")),
+        variants=tuple(key("variants", ())),
+        way=Way.PLACEBO,
+    )
+
+
+def world(path: Path, table: Table) -> World:
+    """Read a paper's joint setting: the names of the values and readings that it takes."""
+    key = Keys(path, "world", table, "takes", "why")
+    return World(tuple(key("takes")), key("why"))
+
+
 # ---------------------------------------------------------------- statements
 
 
 _STATEMENT = (
-    *("id", "text", "says", "published", "take", "of", "over", "least", "most", "above", "below"),
+    *("id", "text", "says", "published", "take", "of", "over", "least", "most", "above", "below", "about"),
     *("unit", "kind", "pixels", "why", "calculation", "reading"),
 )
 
@@ -196,6 +240,10 @@ def another(path: Path, table: Table) -> Another:
 
 def _bound(key: Keys) -> Bound:
     there = [word for word in ("least", "most", "above", "below") if word in key.table]
+    if "about" in key.table:
+        if there:
+            raise key.wrong(f"a bound of about, {_all(there)}", "write one")
+        return about(key("about"))
     strict = [word in ("above", "below") for word in there]
     if (any(strict) and not all(strict)) or len(there) > 2:
         raise key.wrong(f"a bound of {_all(there)}", "write least and most, or above and below")
@@ -297,12 +345,29 @@ def curve(path: Path, table: Table) -> Curve:
     )
 
 
+def paper_table(path: Path, given: Table) -> PaperTable:
+    """Read a table of the paper: its cells are texts, or what is published with the number that is ours."""
+    key = Keys(path, f"table {given.get('number', '')}", given, "number", "title", "heads", "rows", "made")
+    heads = tuple(key("heads"))
+    rows = tuple(tuple(_cell(key, each) for each in row) for row in key("rows", ()))
+    if wrong := [row for row in rows if len(row) != len(heads)]:
+        raise key.wrong(f"a row of {len(wrong[0])} cells", f"write {len(heads)}, as there are heads")
+    return PaperTable(key("number"), key("title"), heads, rows, key("made", ""))
+
+
+def _cell(whole: Keys, given: str | Table) -> Cell:
+    if isinstance(given, str):
+        return Cell(given)
+    key = Keys(whole.path, whole.place, given, "published", "take", "of", "over", "unit")
+    return Cell(key("published"), _take(key), _unit(key, key("unit", "")))
+
+
 # ---------------------------------------------------------------- experiments
 
 
 _EXPERIMENT = (
     *("id", "title", "section", "scenario", "source", "sizes", "ladder", "notes", "seconds"),
-    *("variants", "changes", "told", "variant", "change", "statement", "figure"),
+    *("variants", "changes", "told", "variant", "change", "placebo", "statement", "figure", "table"),
     "real_time",
 )
 
@@ -331,6 +396,7 @@ class _Reader:
             statements=(*_list(self.path, table, "statement", statement), *self._told()),
             changes=self._named("changes", changes, self.shared.changes),
             figures=tuple(_list(self.path, table, "figure", figure)),
+            tables=tuple(_list(self.path, table, "table", paper_table)),
             sizes=table.get("sizes"),
             ladder=key("ladder", "Table 2's ladder, no pictures"),
             source=key("source", ""),
@@ -338,7 +404,12 @@ class _Reader:
             real_time=self._real_time(),
             seconds=key("seconds", 0),
         )
-        found = replace(found, alternatives=tuple(c for c in self.others if found.has(c)))
+        found = replace(
+            found,
+            alternatives=tuple(c for c in self.others if found.has(c)),
+            placebos=tuple(_list(self.path, table, "placebo", placebo)),
+            world=self.shared.world,
+        )
         for problem, remedy in found.mistakes():
             raise key.wrong(problem, remedy)
         return found

@@ -14,12 +14,14 @@ from steadycast.folder import Claim, Draft
 from steadycast.progress import Progress, Silent
 
 from papers.engine.experiment import (
+    Change,
     Experiment,
     Medium,
     Sets,
     Statement,
     Variant,
     Verdict,
+    Way,
     in_real_time,
     media_of,
 )
@@ -28,9 +30,11 @@ from papers.engine.quantity import Seen
 from papers.engine.read import ROOT
 from papers.engine.registry import EXPERIMENTS, chosen
 from papers.engine.runs import Job, run_all
-from papers.engine.verdict import Row, row
+from papers.engine.verdict import Judged, Measured, Row, as_read, judge, measured
 
 MARK = "reproduction.json"
+CHOOSING, JUDGED = (1, 2, 3, 4, 5), (6, 7, 8, 9, 10)
+"""Seeds on which a paper's one world was chosen, and those on which it is judged."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,9 @@ class Part:
     medium: Medium
     seeds: tuple[int, ...]
     base: tuple[Seen, ...]
-    """What each seed's runs showed, in the order of `seeds`."""
+    """What each seed's runs showed in the setting that is judged, in the order of `seeds`."""
     changed: dict[str, tuple[Seen, ...]]
+    """The same with each change that was run."""
     rows: tuple[Row, ...]
 
     def runs(self, variant: str) -> list[Observed]:
@@ -128,7 +133,7 @@ class Result:
 def reproduce(
     ids: Sequence[str],
     *,
-    seeds: Sequence[int] = range(1, 6),
+    seeds: Sequence[int] = (),
     clips: Sequence[Path] = (),
     emulated: bool = False,
     at_once: int = 4,
@@ -138,7 +143,7 @@ def reproduce(
 
     Args:
         ids: "K-A", "K" for a family, "all"; either case.
-        seeds: one run each.
+        seeds: one run each; without any 6 to 10 where a paper's one world was chosen on 1 to 5, and else 1 to 5.
         clips: videos for the parts that need pictures; without them a synthetic clip, named so.
         emulated: in real time, across the kernel's TCP, and simulated in the same form.
         at_once: so many runs in real time.
@@ -157,24 +162,30 @@ def reproduce(
     worlds = (False, True) if emulated else (False,)
     jobs = dict.fromkeys(job for plan in plans for world in worlds for job in plan.jobs(world))
     seen = run_all(list(jobs), progress or Silent(), at_once)
-    if not emulated and len(seeds) >= _ENOUGH:
+    if not emulated:
         for plan in plans:
-            plan.ask_more(plan.part(seen).rows)
+            rows = plan.part(seen).rows
+            plan.ask_more(rows)
+            plan.ask_changes(rows)
         more = [job for plan in plans for job in plan.jobs() if job not in jobs]
         jobs |= dict.fromkeys(more)
         seen |= run_all(more, progress or Silent(), at_once)
     parts = tuple(plan.both(seen) if emulated else plan.part(seen) for plan in plans)
-    used = tuple(s for s in seeds if any(s in plan.asked for plan in plans))
+    used = tuple(sorted({s for plan in plans for s in plan.asked}))
     return Result(tuple(p for p in parts if p.rows), tuple(ids), used, clips, len(jobs), emulated)
 
 
-def _simulated(ids: Sequence[str], clips: tuple[Path, ...], seeds: tuple[int, ...]) -> list[_Plan]:
-    return [_Plan(e, m, seeds) for e in chosen(ids) for m in media_of(_placed(e), clips)]
+def _simulated(ids: Sequence[str], clips: tuple[Path, ...], seeds: tuple[int, ...]) -> list[Plan]:
+    return [
+        Plan(e, m, seeds or (JUDGED if e.world is not None else CHOOSING))
+        for e in chosen(ids)
+        for m in media_of(_placed(e), clips)
+    ]
 
 
-def _emulated(ids: Sequence[str], clips: tuple[Path, ...], seeds: tuple[int, ...]) -> list[_Plan]:
+def _emulated(ids: Sequence[str], clips: tuple[Path, ...], seeds: tuple[int, ...]) -> list[Plan]:
     plans = [
-        _Plan(e, medium, seeds[:number])
+        Plan(e, medium, (seeds or CHOOSING)[:number])
         for experiment in chosen(ids)
         for e, medium, number in in_real_time(experiment, clips)
     ]
@@ -199,11 +210,25 @@ def _placed(experiment: Experiment) -> Experiment:
 
 _ENOUGH, _TIMES = 5, 4
 """With how many seeds more are taken where they leave a statement undecided, and how many times as many."""
-_OPEN = (Verdict.UNJUDGED, Verdict.FAILS, Verdict.LEFT_OPEN)
-"""Verdicts that a reading which more seeds decide may turn."""
+WORLD = "one world"
+"""The setting in which all of a paper's statements are judged together."""
 
 
-class _Plan:
+@dataclass(frozen=True)
+class Setting:
+    """What is set besides in some of an experiment's runs, and for which statements."""
+
+    changes: tuple[Change, ...] = ()
+    statements: frozenset[str] = frozenset()
+    """Ids of those that it is for; empty: all."""
+
+    def has(self, variant: Variant) -> bool:
+        """Whether a variant is run with it."""
+        changes = [c for c in self.changes if c.way is Way.CHANGE]
+        return all(variant.changed and (not c.variants or variant.name in c.variants) for c in changes)
+
+
+class Plan:
     """The runs that an experiment needs with one medium."""
 
     def __init__(self, experiment: Experiment, medium: Medium, seeds: tuple[int, ...]) -> None:
@@ -213,50 +238,101 @@ class _Plan:
         self.seeds = seeds
         """Those asked for, and behind them more where they leave a statement undecided."""
         self.extended: set[tuple[str, str]] = set()
-        """Pairs of a change or a reading (none: empty) and a variant that are run with all of them."""
+        """Pairs of a setting and a variant that are run with all of them."""
         self.variants: list[Variant] = medium.variants(experiment)
-        self.changes = [c for c in experiment.tried if c.pixels == medium.pixels]
+        self.settings = self._settings()
+        self.judged = WORLD if experiment.world is not None else ""
+
+    def _settings(self) -> dict[str, Setting]:
+        e = self.experiment
+        made = {"": Setting()}
+        if e.world is not None:
+            made[WORLD] = Setting(e.in_world)
+        for name, setting in list(made.items()):
+            for each in e.placebos:
+                made[_named(name, each)] = Setting((*setting.changes, each), frozenset(each.only))
+        if e.world is None:
+            for each in self._changes():
+                made[each.name] = Setting((each,), frozenset(each.only))
+        return made
+
+    def _changes(self) -> list[Change]:
+        return [c for c in self.experiment.changes if c.pixels == self.medium.pixels]
 
     def statements(self) -> list[Statement]:
         """Return those that this medium tells; the others need variants that are not run with it."""
         return [s for s in self.experiment.statements if self.medium.tells(self.experiment, s)]
 
-    def job(self, variant: Variant, seed: int, change: str, emulated: bool) -> Job:
+    def read(self, statement: Statement) -> Statement:
+        """Return a statement with the number that the one world takes it for."""
+        return as_read(statement, self.experiment.world.takes if self.experiment.world else ())
+
+    def job(self, variant: Variant, seed: int, setting: str, emulated: bool) -> Job:
+        """Return a run."""
         e = self.experiment
-        scenario = e.scenario.with_name(variant.scenario) if variant.scenario else e.scenario
-        changed = [c.sets_in(scenario) for c in self.changes if c.name == change]
+        scenario = e.scenario_of(variant)
+        changed = [c.sets_in(scenario) for c in self.settings[setting].changes]
         recorded: Sets = {} if e.jitters else {"record.packets": []}
         all_sets = (recorded, self.medium.sets, variant.sets, *changed)
         graded = self.medium.pixels and not emulated and e.grades
         return Job.of(scenario, all_sets, seed, pixels=self.medium.pixels, emulated=emulated, graded=graded)
 
-    def ways(self) -> list[str]:
-        return ["", *(c.name for c in self.changes)]
-
     def ask_more(self, rows: Sequence[Row]) -> None:
-        """Take more seeds of what these leave undecided: as printed, and by each reading that does not decide it."""
+        """Take more seeds of what these leave undecided, in the setting that does, and of its placebo."""
+        if len(self.asked) < _ENOUGH:
+            return
         for r in rows:
-            if r.little or r.measured is None or r.verdict not in _OPEN:
-                continue
-            undecided = {"": r.measured, **r.readings}
-            # Another number of the same runs takes more of the runs as printed.
-            ways = {n if n in self.ways() else "" for n, m in undecided.items() if m.open}
-            self.extended |= {(way, v) for way in ways for v in r.statement.measure.variants}
+            for setting, judged in ((self.judged, r.judged), ("", r.printed)):
+                if judged is None or judged.little or judged.measured is None:
+                    continue
+                if judged.verdict is Verdict.UNJUDGED and judged.measured.open:
+                    needed = (self.read(r.statement) if setting else r.statement).measure.variants
+                    ways = (setting, *self._without(r.statement, setting))
+                    self.extended |= {(way, v) for way in ways for v in needed}
         if self.extended:
             last = self.asked[-1]
             self.seeds = (*self.asked, *range(last + 1, last + 1 + (_TIMES - 1) * len(self.asked)))
 
-    def seeds_of(self, change: str, variant: Variant) -> tuple[int, ...]:
-        taken = self.seeds if (change, variant.name) in self.extended else self.asked
+    def ask_changes(self, rows: Sequence[Row]) -> None:
+        """Run what does not come out in the one world with what is none of the paper's words."""
+        if not self.judged:
+            return
+        failed = frozenset(r.statement.id for r in rows if r.verdict is Verdict.FAILS)
+        for each in self._changes():
+            concerned = failed & frozenset(each.only) if each.only else failed
+            if concerned:
+                world = self.settings[WORLD]
+                self.settings[each.name] = Setting((*world.changes, each), concerned)
+
+    def _without(self, statement: Statement, setting: str) -> list[str]:
+        placebos = [p for p in self.experiment.placebos if statement.id in p.only]
+        return [_named(setting, p) for p in placebos]
+
+    def _run_in(self, setting: str) -> list[Variant]:
+        """Return the variants that a setting is run with: all, or those that its statements take."""
+        made = self.settings[setting]
+        needed = {
+            v
+            for s in self.statements()
+            if s.id in made.statements
+            for each in (s, self.read(s))
+            for v in each.measure.variants
+        }
+        return [v for v in self.variants if made.has(v) and (not made.statements or v.name in needed)]
+
+    def seeds_of(self, setting: str, variant: Variant) -> tuple[int, ...]:
+        """Return the seeds that a variant is run with."""
+        taken = self.seeds if (setting, variant.name) in self.extended else self.asked
         return taken[: variant.seeds]
 
     def jobs(self, emulated: bool = False) -> list[Job]:
+        """Return all runs."""
         if not self.statements():
             return []
         return [
             self.job(v, s, name, emulated)
-            for name in self.ways()
-            for v in self._run_with(name)
+            for name in self.settings
+            for v in self._run_in(name)
             for s in self.seeds_of(name, v)
         ]
 
@@ -267,50 +343,62 @@ class _Plan:
         return replace(part, rows=tuple(replace(r, simulated=beside[r.statement.id]) for r in part.rows))
 
     def part(self, seen: dict[Job, Observed], emulated: bool = False) -> Part:
+        """Judge the statements by what the runs showed."""
         if not self.statements():
             return Part(self.experiment, self.medium, self.seeds, (), {}, ())
-        by_change: dict[str, tuple[Seen, ...]] = {
+        by = self.runs_by(seen, emulated)
+        rows = tuple(self._row(statement, by) for statement in self.statements())
+        changed = {c.name: by[c.name] for c in self.experiment.changes if c.name in by}
+        return Part(self.experiment, self.medium, self.seeds, by[self.judged], changed, rows)
+
+    def runs_by(self, seen: dict[Job, Observed], emulated: bool = False) -> dict[str, tuple[Seen, ...]]:
+        """Return what each seed's runs showed, by the name of their setting."""
+        return {
             name: tuple(
                 {
                     v.name: seen[self.job(v, s, name, emulated)]
-                    for v in self._run_with(name)
+                    for v in self._run_in(name)
                     if s in self.seeds_of(name, v)
                 }
                 for s in self.seeds
             )
-            for name in self.ways()
+            for name in self.settings
         }
-        base = by_change.pop("")
-        rows = tuple(self._row(statement, base, by_change) for statement in self.statements())
-        return Part(self.experiment, self.medium, self.seeds, base, by_change, rows)
 
-    def _row(
-        self, statement: Statement, base: tuple[Seen, ...], by_change: dict[str, tuple[Seen, ...]]
-    ) -> Row:
+    def _row(self, statement: Statement, by: dict[str, tuple[Seen, ...]]) -> Row:
         """Judge a statement by those runs that ask enough of the network."""
-        e, needed = self.experiment, statement.measure.variants
-        changed = self._for(statement, by_change)
-        asked = {name: asks_little(e, seen, needed) for name, seen in changed.items()}
-        asked |= {other.name: asks_little(e, base, other.measure.variants) for other in statement.others}
-        poor = frozenset(name for name, little in asked.items() if little)
-        return row(e, statement, self.medium, base, changed, asks_little(e, base, needed), poor)
-
-    def _run_with(self, change: str) -> list[Variant]:
-        if not change:
-            return self.variants
-        which = next(c.variants for c in self.changes if c.name == change)
-        return [v for v in self.variants if v.changed and (not which or v.name in which)]
-
-    def _for(
-        self, statement: Statement, by_change: dict[str, tuple[Seen, ...]]
-    ) -> dict[str, tuple[Seen, ...]]:
-        """Return the runs with each change that concerns the statement and has all its variants."""
-        needed = set(statement.measure.variants)
-        return {
-            c.name: by_change[c.name]
-            for c in self.changes
-            if c.concerns(statement) and needed <= {v.name for v in self._run_with(c.name)}
+        e, read = self.experiment, self.read(statement)
+        tried = {
+            c.name: m
+            for c in e.changes
+            if c.name in by and self.concerns(c, statement, c.name)
+            if (m := measured(read, by[c.name])) is not None
         }
+        poor = frozenset(n for n in tried if asks_little(e, by[n], read.measure.variants))
+        able = {name: m for name, m in tried.items() if name not in poor}
+        judged = self._judge(read, self.judged, by, able)
+        printed = self._judge(statement, "", by, {}) if self.judged else None
+        return Row(e, statement, self.medium, judged, printed, tried, poor=poor)
+
+    def _judge(
+        self,
+        statement: Statement,
+        setting: str,
+        by: dict[str, tuple[Seen, ...]],
+        changed: dict[str, Measured],
+    ) -> Judged:
+        little = asks_little(self.experiment, by[setting], statement.measure.variants)
+        without = self._without(statement, setting)
+        return judge(statement, by[setting], by[without[0]] if without else None, changed, little)
+
+    def concerns(self, change: Change, statement: Statement, setting: str) -> bool:
+        """Whether a statement means the same with a change, and all its variants are run in the change's setting."""
+        needed = set(self.read(statement).measure.variants)
+        return change.concerns(statement) and needed <= {v.name for v in self._run_in(setting)}
+
+
+def _named(setting: str, placebo: Change) -> str:
+    return f"{setting}, {placebo.name}" if setting else placebo.name
 
 
 def main(

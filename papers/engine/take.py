@@ -118,9 +118,14 @@ TABLE_1 = {5: (21.4, 313.47), 10: (22.05, 215.12), 15: (23.75, 163.07), 20: (29.
 """Paper 002's table 1: error rate in per cent to round trip in ms and packets per second."""
 
 
-def table_1_rate(p: int, rtt_ms: float) -> float:
+def eq_2(rtt_ms: float, p: float) -> float:
     """Paper 002's eq. 2 in packets per second, with k = 1.5 (the paper prints 1,502)."""
-    return 1.5 / (rtt_ms / 1e3 * math.sqrt(p / 100))
+    return 1.5 / (rtt_ms / 1e3 * math.sqrt(p))
+
+
+def table_1_rate(p: int, rtt_ms: float) -> float:
+    """Return the rate of table 1 in packets per second, by its error rate in per cent."""
+    return eq_2(rtt_ms, p / 100)
 
 
 def _table_1() -> float:
@@ -135,6 +140,7 @@ _ALL = (
     Combinator("value", lambda r, x: r[0][0], length=1),
     Combinator("ratio", lambda r, x: _ratio(*r[0]), length=2),
     Combinator("difference", lambda r, x: r[0][0] - r[0][1], length=2),
+    Combinator("rate by eq. 2", lambda r, x: eq_2(r[0][0], r[0][1]), length=2),
     Combinator("ratio of ratios", lambda r, x: _ratio(r[0][0] / r[0][1], r[0][2] / r[0][3]), length=4),
     Combinator("excess over three times", lambda r, x: r[0][0] - 3.0 * r[0][1], length=2),
     Combinator("excess over five times", lambda r, x: r[0][0] - 5.0 * r[0][1], length=2),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from steadycast.folder import Json, spread
 
 from papers.engine.experiment import Bound, Experiment, Kind, Medium, Statement, Verdict
 from papers.engine.quantity import Seen
-
-FALLS = "No longer with"
-"""What begins the list of changes with which a statement that comes out does not."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +47,25 @@ class Measured:
         ci = self.spread["ci95"]
         return ci is None or not self.bound.decides(self.mean - ci, self.mean + ci)
 
+    def apart(self, other: Measured) -> bool:
+        """Whether the 95 % interval of the difference, seed by seed, leaves out zero."""
+        if len(self.values) != len(other.values):
+            return False
+        found = spread([a - b for a, b in zip(self.values, other.values, strict=True)])
+        return found["ci95"] is not None and abs(float(found["mean"])) > found["ci95"]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a statement comes to in one setting: its number, that without its event, and the verdict."""
+
+    measured: Measured | None
+    verdict: Verdict
+    placebo: Measured | None = None
+    """The number without the event that the statement is about; `None`: it is about none."""
+    little: str = ""
+    """Why the runs ask too little to judge by; empty: they don't."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -57,57 +74,53 @@ class Row:
     experiment: Experiment
     statement: Statement
     medium: Medium
-    measured: Measured | None
+    judged: Judged
+    """In the one world; as set up where the experiment has none."""
+    printed: Judged | None
+    """As printed, where there is one world too."""
     changed: Mapping[str, Measured]
-    """The same with one thing different, by the change's name."""
-    readings: Mapping[str, Measured]
-    """The same by other readings of the paper's words, by their names."""
-    verdict: Verdict
-    little: str = ""
-    """Why the runs ask too little to judge by; empty: they don't."""
+    """The same with something that is none of the paper's words, by the change's name."""
     simulated: Row | None = None
     """The same in simulation, where this was emulated."""
     poor: frozenset[str] = frozenset()
-    """Readings and changes whose own runs ask too little to decide anything."""
+    """Changes whose own runs ask too little to decide anything."""
 
     @property
-    def turns(self) -> list[str]:
-        """Changes with which the mean is on the bound's other side."""
-        if self.measured is None or not self.statement.kind.judged:
-            return []
-        return [name for name, m in self.changed.items() if m.holds != self.measured.holds]
+    def verdict(self) -> Verdict:
+        """The verdict that counts."""
+        return self.judged.verdict
+
+    @property
+    def measured(self) -> Measured | None:
+        """The number that is judged."""
+        return self.judged.measured
 
     @property
     def words(self) -> str:
-        """The verdict, with the readings, the changes or the reason that it rests on."""
-        whose = ""
-        if self.verdict is Verdict.READING:
-            whose = f" “{'” or “'.join(self._keep(self.readings))}”"
-        elif self.verdict is Verdict.LEFT_OPEN:
-            whose = f" ({'; '.join(self._keep(self.changed))})"
-        elif self.verdict is Verdict.UNJUDGED:
+        """The verdict, with the changes or the reason that it rests on."""
+        j, whose = self.judged, ""
+        if j.verdict is Verdict.WOULD:
+            kept = [name for name, m in self.changed.items() if m.keeps and name not in self.poor]
+            whose = f" {'; '.join(kept)}"
+        elif j.verdict is Verdict.UNTESTED:
+            whose = f" (without its event {self.said(j.placebo)})"
+        elif j.verdict is Verdict.UNJUDGED:
             whose = f" ({self._unjudged()})"
-        elif self.verdict is Verdict.FAILS and self._refuted:
+        elif j.verdict is Verdict.FAILS and self._refuted:
             whose = " (a calculation without our simulator contradicts it too)"
-        elif self.verdict is Verdict.COMES_OUT:
-            lost = [name for name, m in self.readings.items() if not m.holds and not m.open]
-            whose = f" (not with the reading “{'”, “'.join(lost)}”)" if lost else ""
-        return f"{self.verdict.value}{whose}"
+        return f"{j.verdict.value}{whose}"
 
     @property
     def _refuted(self) -> bool:
-        calculation, tried = self.statement.calculation, {**self.changed, **self.readings}
-        kept = any(m.holds for m in tried.values())
+        calculation = self.statement.calculation
+        kept = any(m.holds for m in self.changed.values())
         return calculation is not None and not kept and calculation.contradicts(self.statement.bound)
-
-    def _keep(self, others: Mapping[str, Measured]) -> list[str]:
-        return [name for name, m in others.items() if m.keeps and name not in self.poor]
 
     def _unjudged(self) -> str:
         if self.statement.kind is Kind.IMPOSSIBLE:
             return "people or hardware are lost"
-        if self.little or self.measured is None:
-            return self.little or "the runs don't have it"
+        if self.judged.little or self.measured is None:
+            return self.judged.little or "the runs don't have it"
         seeds = len(self.measured.values)
         return "one seed" if seeds == 1 else f"the interval of {seeds} seeds reaches across the bound"
 
@@ -156,30 +169,14 @@ class Row:
             return " ".join(parts)
         if len(m.values) < m.runs:
             parts.append(f"{m.runs - len(m.values)} of {m.runs} seeds have no value.")
-        if self.verdict in (Verdict.FAILS, Verdict.LEFT_OPEN):
-            parts += [*self._calculated(), self._turned()]
+        if self.verdict in (Verdict.FAILS, Verdict.WOULD):
+            parts += [*self._calculated(), *self._tried()]
         elif self.verdict is Verdict.UNJUDGED and m.open:
-            parts += self._undecided(m)
-        elif self.verdict is Verdict.COMES_OUT and self.turns:
-            parts.append(f"{FALLS}: {self._values(self.turns)}.")
+            keeps = "keeps" if m.holds else "misses"
+            parts.append(f"The mean {keeps} the bound, its interval reaches across it.")
         if self.simulated is not None and self.simulated.verdict is not self.verdict:
             parts.append(f"In simulation it {self.simulated.verdict.value}.")
         return " ".join(parts)
-
-    def _values(self, names: Iterable[str]) -> str:
-        return "; ".join(f"{n} ({self.said(self.changed[n])})" for n in names)
-
-    def _undecided(self, m: Measured) -> list[str]:
-        keeps = "keeps" if m.holds else "misses"
-        if len(m.values) == 1:
-            told = [f"One value gives no interval; it {keeps} the bound."]
-        else:
-            told = [f"The mean {keeps} the bound, its interval reaches across it."]
-        for word, holds in (("Kept", True), ("Missed", False)):
-            names = [n for n, c in self.changed.items() if not c.open and c.holds is holds]
-            if names:
-                told.append(f"{word} with: {self._values(names)}.")
-        return told
 
     def _calculated(self) -> list[str]:
         calculation = self.statement.calculation
@@ -190,22 +187,9 @@ class Row:
         span = f"{unit.text(values[0])} to {unit.text(values[-1])}{unit.suffix}"
         return [f'{word} calculation "{calculation.name}": {span} under the conditions tried.']
 
-    def _turned(self) -> str:
-        if self.turns:
-            return f"Turned by: {self._values(self.turns)}."
-        if not self.changed:
-            return "No change was tried."
-        nearest = min(self.changed, key=lambda name: _gap(self.changed[name]))
-        return (
-            f"None of {len(self.changed)} changes turns it; nearest: {nearest} "
-            f"({self.said(self.changed[nearest])})."
-        )
-
-
-def _gap(m: Measured) -> float:
-    below = 0.0 if m.bound.least is None else max(0.0, m.bound.least - m.mean)
-    above = 0.0 if m.bound.most is None else max(0.0, m.mean - m.bound.most)
-    return below + above
+    def _tried(self) -> list[str]:
+        told = "; ".join(f"{name} ({self.said(m)})" for name, m in self.changed.items())
+        return [f"With what is not the paper's: {told}."] if told else []
 
 
 def measured(statement: Statement, seeds: Sequence[Seen]) -> Measured | None:
@@ -219,7 +203,7 @@ def measured(statement: Statement, seeds: Sequence[Seen]) -> Measured | None:
 def _verdict(
     statement: Statement,
     found: Measured | None,
-    readings: Mapping[str, Measured],
+    placebo: Measured | None,
     changed: Mapping[str, Measured],
     little: str,
 ) -> Verdict:
@@ -229,44 +213,39 @@ def _verdict(
         return Verdict.REPORTED
     if statement.kind is Kind.CERTAIN and found is not None and found.holds:
         return Verdict.CERTAIN
-    if not little and found is not None and found.keeps:
-        return Verdict.COMES_OUT
-    if any(m.keeps for m in readings.values()):
-        return Verdict.READING
-    if little or found is None or found.open:
+    if little or found is None:
         return Verdict.UNJUDGED
-    return Verdict.LEFT_OPEN if any(m.keeps for m in changed.values()) else Verdict.FAILS
+    if found.keeps:
+        blind = placebo is not None and (placebo.keeps or not found.apart(placebo))
+        return Verdict.UNTESTED if blind else Verdict.COMES_OUT
+    if found.open:
+        return Verdict.UNJUDGED
+    return Verdict.WOULD if any(m.keeps for m in changed.values()) else Verdict.FAILS
 
 
-def row(
-    experiment: Experiment,
+def judge(
     statement: Statement,
-    medium: Medium,
-    base: Sequence[Seen],
-    changed: Mapping[str, Sequence[Seen]],
+    runs: Sequence[Seen],
+    without: Sequence[Seen] | None = None,
+    changed: Mapping[str, Measured] = MappingProxyType({}),
     little: str = "",
-    poor: frozenset[str] = frozenset(),
-) -> Row:
-    """Verdict on a statement, from the runs of all seeds, as they are and with each change.
+) -> Judged:
+    """Judge a statement by the runs of all seeds in one setting.
 
     Args:
-        experiment: whose it is.
         statement: what the paper says.
-        medium: what the video flow sent.
-        base: the runs as they are, a seed each.
-        changed: the runs with each change and each reading that concerns the statement.
+        runs: the runs, a seed each.
+        without: the same without the event that the statement is about; `None`: it is about none.
+        changed: its numbers with what is none of the paper's words.
         little: why the runs ask too little of the network to judge by.
-        poor: readings and changes whose own runs do.
 
     """
-    found = measured(statement, base)
-    others = {name: m for name, seen in changed.items() if (m := measured(statement, seen)) is not None}
-    quoted = {c.name for c in experiment.tried if c.says}
-    readings = {name: m for name, m in others.items() if name in quoted}
-    for other in statement.others:
-        if (m := measured(replace(statement, measure=other.measure), base)) is not None:
-            readings[other.name] = m
-    tried = {name: m for name, m in others.items() if name not in quoted}
-    able, tried_by = ({n: m for n, m in each.items() if n not in poor} for each in (readings, tried))
-    verdict = _verdict(statement, found, able, tried_by, little)
-    return Row(experiment, statement, medium, found, tried, readings, verdict, little, poor=poor)
+    found = measured(statement, runs)
+    placebo = measured(statement, without) if without is not None else None
+    return Judged(found, _verdict(statement, found, placebo, changed, little), placebo, little)
+
+
+def as_read(statement: Statement, takes: Sequence[str]) -> Statement:
+    """Return the statement with the number that one of the names stands for, where it has such a reading."""
+    other = next((each for each in statement.others if each.name in takes), None)
+    return statement if other is None else replace(statement, measure=other.measure)

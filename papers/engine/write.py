@@ -16,60 +16,58 @@ from papers.engine.read import ROOT
 from papers.engine.registry import chosen
 from papers.engine.sets import text
 from papers.engine.suite import Part, Result
-from papers.engine.verdict import FALLS, Row
+from papers.engine.verdict import Row
 
 _STYLE = {
     Verdict.COMES_OUT: "green",
-    Verdict.READING: "green",
-    Verdict.LEFT_OPEN: "yellow",
     Verdict.FAILS: "bold red",
+    Verdict.WOULD: "bold red",
+    Verdict.UNTESTED: "yellow",
     Verdict.UNJUDGED: "yellow",
     Verdict.REPORTED: "dim",
     Verdict.CERTAIN: "dim",
 }
 _COUNTED = {
-    Verdict.COMES_OUT: ("comes out as printed", "come out as printed"),
-    Verdict.READING: (
-        "comes out by another reading of its words",
-        "come out by another reading of its words",
-    ),
-    Verdict.LEFT_OPEN: ("depends on what the paper leaves open", "depend on what the paper leaves open"),
-    Verdict.FAILS: ("does not come out", "do not come out"),
+    Verdict.COMES_OUT: ("comes out", "come out"),
+    Verdict.FAILS: ("does not", "do not"),
+    Verdict.WOULD: ("would with what is not the paper's", "would with what is not the paper's"),
+    Verdict.UNTESTED: ("can't be tested", "can't be tested"),
     Verdict.UNJUDGED: ("can't be judged", "can't be judged"),
 }
 """Verdicts on statements that are counted, of one and of many."""
-_CLASS = {Verdict.COMES_OUT: "ok", Verdict.READING: "ok", Verdict.FAILS: "bad"}
+_CLASS = {Verdict.COMES_OUT: "ok", Verdict.FAILS: "bad", Verdict.WOULD: "bad"}
 _BY_NUMBER = "The papers' figures and tables by their numbers"
 _NOTE = (
     "Mean over the seeds ± half of its 95 % interval. It decides where the whole interval is on one side of the bound; "
-    "what five seeds leave undecided is run with twenty. As printed is the paper's letter where it has one, and our "
-    "set-up where it has none; a reading is another sense of its words."
+    "what five seeds leave undecided is run with twenty. One world is the joint setting, allowed by the paper's words, "
+    "in which most of its statements hold: chosen on seeds 1 to 5, judged on others. As printed is the paper's letter "
+    "where it has one, and our set-up where it has none."
 )
 
 
 def answer(result: Result) -> str:
     """Say the outcome in a sentence or two."""
-    return counted((r.words, r.why) for r in result.rows)
+    return counted((r.verdict, r.printed.verdict if r.printed else None) for r in result.rows)
 
 
-def counted(rows: Iterable[tuple[str, str]]) -> str:
+def counted(rows: Iterable[tuple[Verdict, Verdict | None]]) -> str:
     """Count verdicts in a sentence or two.
 
     Args:
-        rows: each statement's verdict in words and its reason, as the tables have them.
+        rows: each statement's verdict in the one world, and as printed where there is one world.
 
     """
-    found = [(Verdict.of(words), why) for words, why in rows]
+    found = list(rows)
     counts = Counter(verdict for verdict, _ in found)
     checked = sum(n for v, n in counts.items() if v in _COUNTED)
     said = [_number(counts[v], *forms) for v, forms in _COUNTED.items() if counts[v]]
     said = [*said[:-2], ", and ".join(said[-2:])] if len(said) > 2 else said
-    whole = f"Of {_number(checked, 'statement', 'statements')} {', '.join(said) or 'none is judged'}"
-    fall = sum(v is Verdict.COMES_OUT and FALLS in why for v, why in found)
-    if fall:
-        whole += (
-            f"; of those that come out {_number(fall, 'falls', 'fall')} with one of the other set-ups tried"
-        )
+    worlds = any(printed is not None for _, printed in found)
+    where = " in one world" if worlds else ""
+    whole = f"Of {_number(checked, 'statement', 'statements')}{where} {', '.join(said) or 'none is judged'}"
+    if worlds:
+        printed = sum(p is Verdict.COMES_OUT for v, p in found if v in _COUNTED)
+        whole += f"; as printed {_number(printed, 'comes', 'come')} out"
     aside = (
         _number(counts[Verdict.CERTAIN], "that holds by construction", "that hold by construction"),
         _number(counts[Verdict.REPORTED], "number without a bound", "numbers without a bound"),
@@ -110,20 +108,23 @@ def remarks(part: Part) -> list[str]:
 
 def heads(result: Result) -> tuple[str, ...]:
     """Return what the columns are called."""
-    worlds = ("simulated", "emulated") if result.emulated else ("as printed",)
-    return ("statement", "published", "asked", *worlds, "other readings", "verdict", "why")
+    worlds = ("simulated", "emulated") if result.emulated else ("one world", "as printed")
+    return ("statement", "published", "asked", *worlds, "verdict", "why")
 
 
 def cells(r: Row) -> tuple[str, ...]:
     """Return a statement's columns."""
-    worlds = (r.said(),) if r.simulated is None else (r.simulated.said(), r.said())
+    worlds = (r.said(), as_printed(r)) if r.simulated is None else (r.simulated.said(), r.said())
     s = r.statement
-    return (s.text, s.published, r.asked, *worlds, read_otherwise(r), r.words, r.why)
+    return (s.text, s.published, r.asked, *worlds, r.words, r.why)
 
 
-def read_otherwise(r: Row) -> str:
-    """Return what a statement comes to by each other reading."""
-    return "; ".join(f"{name}: {r.said(m)}" for name, m in r.readings.items())
+def as_printed(r: Row) -> str:
+    """Return a statement's number as printed, and its verdict where it is another than in the one world."""
+    if r.printed is None:
+        return ""
+    other = f": {r.printed.verdict.value}" if r.printed.verdict is not r.verdict else ""
+    return f"{r.said(r.printed.measured)}{other}"
 
 
 def heading(part: Part) -> str:
@@ -150,7 +151,7 @@ def show(result: Result) -> None:
         table.add_column("statement", overflow="fold", ratio=5)
         table.add_column("published", overflow="fold", ratio=3)
         table.add_column("asked", overflow="fold", ratio=3)
-        table.add_column("as printed", justify="right", overflow="fold", min_width=15)
+        table.add_column("one world", justify="right", overflow="fold", min_width=15)
         table.add_column("verdict", overflow="fold", min_width=12, max_width=12)
         for r in part.rows:
             table.add_row(
@@ -163,7 +164,8 @@ def show(result: Result) -> None:
         out.print(table)
         for r in part.rows:
             if r.verdict not in (Verdict.COMES_OUT, Verdict.CERTAIN, Verdict.REPORTED):
-                told = ". ".join(filter(None, (r.words, read_otherwise(r), r.why)))
+                printed = f"as printed {as_printed(r)}" if r.printed else ""
+                told = ". ".join(filter(None, (r.words, printed, r.why)))
                 out.print(Text(f"  {r.statement.text}: {told}"), style="dim")
         out.print()
     if len({part.experiment.id for part in result.parts}) == 1:
@@ -179,8 +181,14 @@ def _settings(part: Part) -> list[str]:
     lines = [
         f"  {v.title}: {' '.join(filter(None, (v.scenario, text(v.sets)))) or 'nothing'}" for v in e.variants
     ]
+    scenario = e.scenario_of(e.variants[0])
+    world = {key: value for c in e.in_world for key, value in c.sets_in(scenario).items()}
+    if e.world is not None:
+        lines.append(f"  in the one world besides: {text(world) or 'nothing'}")
     return lines + [
-        f"  with {c.name}: {text(sets)}" for c in e.tried if (sets := c.sets_in(e.scenario_of(e.variants[0])))
+        f"  {'' if c in e.placebos else 'with '}{c.name}: {text(sets)}"
+        for c in (*e.placebos, *e.changes)
+        if (sets := c.sets_in(scenario))
     ]
 
 
@@ -266,26 +274,81 @@ Rows = list[list[str]]
 
 
 def statements(result: Result, family: str) -> tuple[list[str], Rows]:
-    """Return headings and rows of a paper's statements that are judged: a column for each reading of its words."""
+    """Return headings and rows of a paper's statements that are judged."""
     rows = [r for r in result.rows if r.experiment.id[0] == family and r.verdict is not Verdict.REPORTED]
-    names = list(dict.fromkeys(name for r in rows for name in r.readings))
     told = ["experiment", "statement", "in the paper's words", "published", "asked", "room of the bound"]
-    return [*told, "as printed", *names, "verdict", "why"], [
+    return [*told, "one world", "as printed", "as printed it", "without its event", "verdict", "why"], [
         [
             *(r.experiment.id, r.statement.text, r.statement.says, r.statement.published, r.asked, r.width),
-            *(r.said(), *(r.said(r.readings[name]) if name in r.readings else "" for name in names)),
+            *(r.said(), r.said(r.printed.measured) if r.printed else ""),
+            *(
+                r.printed.verdict.value if r.printed else "",
+                r.said(r.judged.placebo) if r.judged.placebo else "",
+            ),
             *(r.words, r.why),
         ]
         for r in rows
     ]
 
 
-def quoted(result: Result, family: str) -> str:
-    """List a paper's readings by their names, each with the sentence that allows it."""
-    experiments = [part.experiment for part in result.parts if part.experiment.id[0] == family]
-    found = {c.name: c.says for e in experiments for c in e.tried if c.says}
-    found |= {other.name: other.says for e in experiments for s in e.statements for other in s.others}
-    return "\n".join(f"- **{name}**: {says}" for name, says in found.items())
+_BRIEF = {
+    Verdict.COMES_OUT: "comes out",
+    Verdict.FAILS: "does not",
+    Verdict.UNTESTED: "can't be tested",
+    Verdict.UNJUDGED: "can't be judged",
+    Verdict.CERTAIN: "by construction",
+}
+
+
+def brief(result: Result, family: str) -> str:
+    """Return a paper's statements as its page shows them: a table for each experiment."""
+    lines: list[str] = []
+    for part in result.parts:
+        rows = [r for r in part.rows if r.verdict is not Verdict.REPORTED]
+        if part.experiment.id[0] != family or not rows:
+            continue
+        lines += [f"**{part.experiment.id}**, {part.experiment.section}: {part.experiment.title}", ""]
+        lines += ["| statement | published | one world | as printed | verdict |", "|---|---|---|---|---|"]
+        for r in rows:
+            said = f": “{r.statement.says}”" if r.statement.says else ""
+            told = (
+                f"{r.statement.text}{said}",
+                r.statement.published,
+                r.said(),
+                as_printed(r),
+                verdict_of(r),
+            )
+            lines.append(
+                "| " + " | ".join(" ".join(c.split()).replace("|", "\\|") or " " for c in told) + " |"
+            )
+        lines.append("")
+    return "\n".join(lines).strip()
+
+
+def verdict_of(r: Row) -> str:
+    """Return a verdict in a few words, with what it would come out with."""
+    return _BRIEF.get(r.verdict) or f"would with {r.words.partition(' with ')[2]}"
+
+
+def world(family: str) -> str:
+    """Say what a paper's one world takes: each with the sentence that allows it, or the reason and the range."""
+    from papers.engine.registry import FAMILIES
+    from papers.engine.values import values
+
+    chosen_world = FAMILIES[family][0].world
+    if chosen_world is None:
+        return ""
+    listed = {o.name: (v, o) for v in values(family) for o in v.others}
+    read = {o.name: o.says for e in FAMILIES[family] for s in e.statements for o in s.others}
+    lines = [" ".join(chosen_world.why.split()), ""]
+    for name in chosen_world.takes:
+        if name in read:
+            lines.append(f"- **{name}**: {' '.join(read[name].split())}")
+            continue
+        value, other = listed[name]
+        why = other.says or f"{value.ours} Range: {value.range}."
+        lines.append(f"- **{name}**: {' '.join(why.split())}")
+    return "\n".join(lines).strip()
 
 
 def everything(result: Result) -> tuple[list[str], Rows]:
@@ -442,7 +505,7 @@ def page(result: Result) -> str:
                     pages.figure(drawing, caption, f"steadycast reproduce {e.id}", f"{e.id}-{figure.number}")
                 )
         if part.changed:
-            content.append(pages.folded("What each open parameter changes", _sensitivity(part)))
+            content.append(pages.folded("With what is none of the paper's words", _sensitivity(part)))
         content.append(pages.folded("What each run sets", _listed(_settings(part))))
         body.append(pages.section(heading(part), joined(content, "\n")))
     if aside := left_aside(result):
@@ -521,7 +584,8 @@ def _entry(r: Row) -> dict[str, Any]:
         "max": bound.most,
         "measured": None if m is None else m.spread,
         "simulated": None if beside is None else beside.spread,
-        "readings": {name: m.spread for name, m in r.readings.items()},
+        "as_printed": r.printed.measured.spread if r.printed and r.printed.measured else None,
+        "without_event": r.judged.placebo.spread if r.judged.placebo else None,
         "verdict": r.words,
         "why": r.why,
         "seeds_without_value": 0 if m is None else m.runs - len(m.values),

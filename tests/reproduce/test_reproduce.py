@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from papers.engine.read import family
 from papers.engine.runs import Job, key_of, run_all
 from papers.engine.suite import Part, Result
 from papers.engine.take import Take
-from papers.engine.verdict import Row, row
+from papers.engine.verdict import Row, as_read, judge, measured
 
 ROOT = Path(__file__).resolve().parents[2]
 K_F = ROOT / "papers/scenarios/k-f.toml"
@@ -180,7 +179,7 @@ def test_a_statement_is_told_whenever_its_variants_are_run(monkeypatch: pytest.M
     """A statement whose quantity fails is still reported."""
     (experiment,) = (e for e in EXPERIMENTS if e.id == "K-F")
     medium = media_of(experiment, ())[0]
-    plan = suite._Plan(experiment, medium, (1,))
+    plan = suite.Plan(experiment, medium, (1,))
     runs_of = {job: Observed({"flows": {}, "to_s": 1.0}) for job in plan.jobs()}
     with pytest.raises(KeyError, match="video"):
         plan.part(runs_of)
@@ -192,7 +191,7 @@ def test_packets_are_recorded_only_where_a_number_takes_their_jitter(id: str) ->
     recorded = {
         str(tomllib.loads(job.load().toml()).get("record", {}).get("packets", []))
         for medium in media_of(experiment, ())
-        for job in suite._Plan(experiment, medium, (1,)).jobs()
+        for job in suite.Plan(experiment, medium, (1,)).jobs()
     }
     assert recorded == {"['video']" if id == "B-A" else "[]"}
 
@@ -200,12 +199,11 @@ def test_packets_are_recorded_only_where_a_number_takes_their_jitter(id: str) ->
 def test_a_change_that_not_all_variants_are_run_with_is_held_against_none_of_theirs() -> None:
     (experiment,) = (e for e in EXPERIMENTS if e.id == "B-I")
     own = Change("a TCP of its own", {"flow.tcp.window": "9p"}, variants=("pgmcc",))
-    experiment = replace(experiment, changes=(own,))
-    plan = suite._Plan(experiment, media_of(experiment, ())[0], (1,))
-    by_change: dict[str, tuple[Mapping[str, Observed], ...]] = {c.name: () for c in experiment.tried}
+    experiment = replace(experiment, changes=(own,), world=None)
+    plan = suite.Plan(experiment, media_of(experiment, ())[0], (1,))
     by_id = {s.id: s for s in experiment.statements}
-    assert "a TCP of its own" in plan._for(by_id["pgmcc-tcp"], by_change)
-    assert "a TCP of its own" not in plan._for(by_id["asmp-tcp"], by_change)
+    assert plan.concerns(own, by_id["pgmcc-tcp"], own.name)
+    assert not plan.concerns(own, by_id["asmp-tcp"], own.name)
 
 
 def test_ranges_of_paths_are_written_out_and_short_again() -> None:
@@ -219,7 +217,7 @@ def test_ranges_of_paths_are_written_out_and_short_again() -> None:
 def test_every_flow_that_a_statement_names_is_in_its_scenario(experiment: Experiment) -> None:
     flows = {}
     for medium in media_of(experiment, ()):
-        plan = suite._Plan(experiment, medium, (1,))
+        plan = suite.Plan(experiment, medium, (1,))
         for v in plan.variants:
             job = plan.job(v, 1, "", False)
             flows[v.name] = {f["name"] for f in tomllib.loads(job.load().toml())["flow"]}
@@ -232,7 +230,7 @@ def test_every_flow_that_a_statement_names_is_in_its_scenario(experiment: Experi
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.id)
 def test_every_run_of_an_experiment_is_a_scenario_that_can_be_read(experiment: Experiment) -> None:
     for medium in media_of(experiment, ()):
-        plan = suite._Plan(experiment, medium, (1,))
+        plan = suite.Plan(experiment, medium, (1,))
         for job in plan.jobs():
             job.load()
 
@@ -248,17 +246,22 @@ def judged(
     values: list[float],
     bound: Bound,
     changed: dict[str, list[float]] | None = None,
-    experiment: Experiment = EXPERIMENTS[0],
+    placebo: list[float] | None = None,
     little: str = "",
-    poor: frozenset[str] = frozenset(),
     **other: Any,
 ) -> Row:
     statement = Statement(
         "s", "delay", "", "below 10 ms", Take("value", ((term("x.jain"),),)), bound, UNITS["ms"], **other
     )
+    tried = {
+        name: m
+        for name, them in (changed or {}).items()
+        if (m := measured(statement, [seen(v) for v in them])) is not None
+    }
+    without = None if placebo is None else [seen(v) for v in placebo]
+    found = judge(statement, [seen(v) for v in values], without, tried, little)
     medium = Medium("table2", "sizes", {}, pixels=False)
-    others = {name: [seen(v) for v in them] for name, them in (changed or {}).items()}
-    return row(experiment, statement, medium, [seen(v) for v in values], others, little, poor)
+    return Row(EXPERIMENTS[0], statement, medium, found, None, tried)
 
 
 def test_a_statement_is_decided_where_the_whole_interval_is_on_one_side_of_its_bound() -> None:
@@ -271,7 +274,6 @@ def test_a_statement_is_decided_where_the_whole_interval_is_on_one_side_of_its_b
     assert "The mean misses the bound, its interval reaches across it." in missed.why
     assert judged([8, 8, 8], Bound(most=8)).verdict is Verdict.COMES_OUT
     assert judged([5], Bound(most=10)).verdict is Verdict.UNJUDGED
-    assert "One value gives no interval; it keeps the bound." in judged([5], Bound(most=10)).why
 
 
 @pytest.mark.parametrize(
@@ -282,15 +284,11 @@ def test_an_interval_around_a_two_sided_bound_decides_nothing(low: float, high: 
     assert Bound(0.5, 1.0).decides(low, high) is decided
 
 
-def test_an_undecided_statement_names_the_changes_that_decide_it() -> None:
-    row = judged([8, 9, 13.1], Bound(most=10), {"short": [5, 5], "long": [20, 20], "else": [5, 15]})
-    assert row.why.endswith("Kept with: short (5 ± 0 ms). Missed with: long (20 ± 0 ms).")
-
-
 def test_seeds_without_a_value_are_said() -> None:
     statement = Statement("s", "s", "", "s", Take("ratio", ((term("x.jain"), term("y.jain")),)), Bound(0.1))
     runs_ = [{"x": seen(1.0)["x"], "y": seen(y)["x"]} for y in (2.0, 2.0, 0.0)]
-    found = row(EXPERIMENTS[0], statement, Medium("table2", "sizes", {}, pixels=False), runs_, {})
+    medium = Medium("table2", "sizes", {}, pixels=False)
+    found = Row(EXPERIMENTS[0], statement, medium, judge(statement, runs_), None, {})
     assert found.verdict is Verdict.COMES_OUT
     assert found.why == "1 of 3 seeds have no value."
 
@@ -304,19 +302,29 @@ def test_what_holds_by_construction_is_shown_and_not_counted() -> None:
 @pytest.mark.parametrize("verdict", Verdict)
 @pytest.mark.parametrize("count", [1, 2, 11])
 def test_counted_verdicts_agree_with_their_number(verdict: Verdict, count: int) -> None:
-    said = write.counted([(f"{verdict.value} (why)", "")] * count)
+    said = write.counted([(verdict, verdict)] * count)
     assert Verdict.of(f"{verdict.value} (why)") is verdict
-    many = re.search(rf"\b{count} (come|depend|fall|do|numbers|statements|that hold)\b", said)
-    one = re.search(rf"\b{count} (comes|depends|falls|does|number|statement|that holds)\b", said)
+    many = re.search(rf"\b{count} (come|do|numbers|statements|that hold)\b", said)
+    one = re.search(rf"\b{count} (comes|does|number|statement|that holds)\b", said)
     assert (many is None, one is None) == (count == 1, count != 1), said
-    assert not re.search(r"\b1 (come|depend|fall|do|numbers|statements|that hold)\b", said), said
+    assert not re.search(r"\b1 (come|do|numbers|statements|that hold)\b", said), said
 
 
-def test_what_falls_with_a_change_is_counted_as_the_row_says_it() -> None:
-    falls = judged([8, 8.1], Bound(most=10), {"longer queue": [30, 30]})
-    stays = judged([8, 8.1], Bound(most=10), {"longer queue": [9, 9]})
-    told = write.counted((r.words, r.why) for r in (falls, stays, stays))
-    assert told.startswith("Of 3 statements 3 come out as printed; of those that come out 1 falls with")
+def test_the_one_world_and_what_is_printed_are_counted_apart() -> None:
+    out, fails, untested = Verdict.COMES_OUT, Verdict.FAILS, Verdict.UNTESTED
+    said = write.counted([(out, fails), (out, out), (fails, out), (untested, out)])
+    assert said.startswith("Of 4 statements in one world 2 come out, 1 does not, and 1 can't be tested")
+    assert "; as printed 3 come out." in said
+
+
+def test_what_its_placebo_keeps_does_not_come_out() -> None:
+    assert judged([8, 8.1, 7.9], Bound(most=10), placebo=[20, 21, 22]).verdict is Verdict.COMES_OUT
+    kept = judged([8, 8.1, 7.9], Bound(most=10), placebo=[9, 9.1, 9])
+    assert kept.words == "can't be tested this way (without its event 9 ± 0 ms)"
+    # The placebo reaches across the bound, and the runs do not differ from it.
+    assert judged([8, 8.1, 7.9], Bound(most=10), placebo=[2, 8, 14]).verdict is Verdict.UNTESTED
+    # What misses its bound fails, whatever the placebo does.
+    assert judged([12, 12.1, 12], Bound(most=10), placebo=[9, 9.1, 9]).verdict is Verdict.FAILS
 
 
 def test_a_strict_bound_excludes_its_ends() -> None:
@@ -326,62 +334,43 @@ def test_a_strict_bound_excludes_its_ends() -> None:
     assert not Bound(0.5, 0.8).holds(0.81)
 
 
-def test_a_failure_names_the_change_that_turns_it_or_the_nearest() -> None:
-    failed = judged([20, 20], Bound(most=10), {"longer queue": [30, 30], "shorter queue": [9, 9]})
-    assert failed.turns == ["shorter queue"]
-    assert "Turned by: shorter queue (9 ± 0 ms)" in failed.why
-    stuck = judged([20, 20], Bound(most=10), {"longer queue": [30, 30], "paced": [12, 12]})
-    assert "None of 2 changes turns it; nearest: paced (12 ± 0 ms)" in stuck.why
-
-
-def test_what_comes_out_in_another_set_up_depends_on_what_the_paper_leaves_open() -> None:
-    row = judged([20, 20], Bound(most=10), {"half as long": [9, 9], "longer": [30, 30]})
-    assert row.words == "depends on what the paper leaves open (half as long)"
-    assert judged([20, 20], Bound(most=10), {"longer": [30, 30]}).words == "does not come out"
+def test_what_comes_out_with_what_is_not_the_papers_does_not_come_out() -> None:
+    row = judged([20, 20], Bound(most=10), {"CoDel": [9, 9], "RED": [30, 30]})
+    assert row.words == "does not come out, but would with CoDel"
+    assert "With what is not the paper's: CoDel (9 ± 0 ms); RED (30 ± 0 ms)." in row.why
+    assert judged([20, 20], Bound(most=10), {"RED": [30, 30]}).words == "does not come out"
     # A change whose interval reaches across the bound shows nothing.
-    assert judged([20, 20], Bound(most=10), {"half as long": [5, 12]}).words == "does not come out"
+    assert judged([20, 20], Bound(most=10), {"CoDel": [5, 12]}).words == "does not come out"
 
 
-READ = replace(EXPERIMENTS[0], changes=(Change("γ", {}, says='"the increase" (3.7)'), Change("CoDel", {})))
-
-
-@pytest.mark.parametrize(
-    ("values", "gamma", "codel", "words"),
-    [
-        ([20, 20], [9, 9], [9, 9], "comes out with the reading “γ”"),
-        ([8, 13], [9, 9], [20, 20], "comes out with the reading “γ”"),
-        ([20, 20], [30, 30], [9, 9], "depends on what the paper leaves open (CoDel)"),
-        ([9, 9], [30, 30], [30, 30], "comes out (not with the reading “γ”)"),
-        ([20, 20], [30, 30], [30, 30], "does not come out"),
-    ],
-)
-def test_a_statement_is_judged_as_printed_and_by_each_reading_of_the_papers_words(
-    values: list[float], gamma: list[float], codel: list[float], words: str
-) -> None:
-    row = judged(values, Bound(most=10), {"γ": gamma, "CoDel": codel}, experiment=READ)
-    assert row.words == words
-    assert row.measured is not None
-    assert row.measured.values == tuple(values)
-    assert list(row.readings) == ["γ"]
-
-
-def test_another_number_of_the_same_runs_may_be_what_the_words_mean() -> None:
+def test_another_number_of_the_same_runs_may_be_what_the_world_takes_the_words_for() -> None:
     other = Another("twice", '"twice" (1)', Take("ratio", ((term("x.jain"), 2.0),)))
-    row = judged([12, 12.2], Bound(most=10), others=(other,))
-    assert row.words == "comes out with the reading “twice”"
-    assert write.read_otherwise(row) == "twice: 6 ± 1 ms"
+    statement = replace(judged([1, 1], Bound(most=10)).statement, others=(other,))
+    assert as_read(statement, ["γ", "twice"]).measure == other.measure
+    assert as_read(statement, ["γ"]) == statement
 
 
 def test_what_asks_too_little_of_the_network_is_not_judged() -> None:
     row = judged([8, 8], Bound(most=10), little="the encoder limits the rate")
     assert row.words == "can't be judged (the encoder limits the rate)"
-    kept = {"a larger film": [8.0, 8.1]}
-    other = Another("twice", '"twice" (1)', Take("ratio", ((term("x.jain"), 2.0),)))
-    little: dict[str, Any] = {"little": "the encoder limits the rate", "others": (other,)}
-    row = judged([12, 12.2], Bound(most=10), kept, **little)
-    assert row.words == "comes out with the reading “twice”"
-    row = judged([12, 12.2], Bound(most=10), kept, poor=frozenset({"twice"}), **little)
-    assert row.words == "can't be judged (the encoder limits the rate)"
+
+
+@pytest.mark.parametrize("family", "KMHCB")
+def test_a_world_takes_what_excludes_nothing_else_of_it(family: str) -> None:
+    experiments = [e for e in EXPERIMENTS if e.id[0] == family]
+    (world,) = {e.world for e in experiments}
+    assert world is not None
+    taken = [name for e in experiments for name in (c.name for c in e.in_world)]
+    read = [o.name for e in experiments for s in e.statements for o in s.others]
+    assert set(world.takes) <= {*taken, *read}
+
+
+def test_a_statement_about_an_event_has_a_run_without_it() -> None:
+    for e in EXPERIMENTS:
+        ids = [id for p in e.placebos for id in p.only]
+        assert len(ids) == len(set(ids)), f"{e.id}: a statement has two placebos"
+        for p in e.placebos:
+            assert all(p.sets_in(e.scenario_of(v)) for v in e.variants)
 
 
 def test_grades_by_index_and_of_what_was_sent_are_taken_where_a_statement_asks_for_them(cache: Path) -> None:
@@ -417,17 +406,29 @@ def test_a_bound_says_how_wide_it_is(bound: Bound, width: str) -> None:
 
 def test_what_five_seeds_leave_undecided_is_run_with_twenty_and_nothing_else_is() -> None:
     (experiment,) = (e for e in EXPERIMENTS if e.id == "B-I")
-    plan = suite._Plan(experiment, media_of(experiment, ())[0], (1, 2, 3, 4, 5))
+    plan = suite.Plan(experiment, media_of(experiment, ())[0], (6, 7, 8, 9, 10))
     before = set(plan.jobs())
     by_id = {s.id: s for s in experiment.statements}
-    open_ = replace(judged([8, 9, 13.1], Bound(most=10)), statement=by_id["asmp-tcp"])
+    open_ = replace(judged([8, 9, 13.1], Bound(most=10)), statement=by_id["asmp-gradual"])
     decided = replace(judged([8, 8, 8], Bound(most=10)), statement=by_id["pgmcc-tcp"])
     plan.ask_more([open_, decided])
     more = set(plan.jobs()) - before
-    assert {job.seed for job in more} == set(range(6, 21))
-    assert {job.sets for job in more} == {
-        plan.job(v, 6, "", False).sets for v in plan.variants if v.name == "asmp"
-    }
+    assert {job.seed for job in more} == set(range(11, 26))
+    (asmp,) = (v for v in plan.variants if v.name == "asmp")
+    ways = ("one world", "one world, without the end of TCP")
+    assert {job.sets for job in more} == {plan.job(asmp, 6, way, False).sets for way in ways}
+
+
+def test_what_does_not_come_out_is_run_with_what_is_not_the_papers_and_nothing_else_is() -> None:
+    (experiment,) = (e for e in EXPERIMENTS if e.id == "B-I")
+    plan = suite.Plan(experiment, media_of(experiment, ())[0], (6, 7))
+    before = set(plan.jobs())
+    by_id = {s.id: s for s in experiment.statements}
+    fails = replace(judged([20, 20], Bound(most=10)), statement=by_id["asmp-tcp"])
+    plan.ask_changes([fails, replace(judged([8, 8], Bound(most=10)), statement=by_id["pgmcc-tcp"])])
+    more = set(plan.jobs()) - before
+    assert len(more) == 2 * len(experiment.changes)
+    assert {job.scenario.name for job in more} == {"b-i-asmp.toml"}
 
 
 def test_a_reading_sets_what_each_network_calls_its_links() -> None:
@@ -540,7 +541,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
             ),
             statements=tuple(s for s in experiment.statements if s.id in keep),
             changes=experiment.changes[:1],
-            alternatives=(),
+            placebos=(),
         )
         patch.setattr(suite, "chosen", lambda ids: [small])
         return suite.reproduce(["K-F"], seeds=[1, 2])

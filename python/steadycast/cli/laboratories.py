@@ -113,7 +113,13 @@ def reproduce(
             show_default=False,
         ),
     ] = None,
-    seeds: Annotated[str, base.SEEDS] = "1-5",
+    seeds: Annotated[
+        str,
+        option(
+            "--seeds A-B",
+            "Several seeds, both ends included; without: 6-10, and 1-5 of what has no one world.",
+        ),
+    ] = "",
     clip: Annotated[
         list[Path] | None,
         option(
@@ -147,7 +153,7 @@ def reproduce(
     try:
         _laboratory().main(
             ids or (),
-            base.seed_range(seeds),
+            base.seed_range(seeds) if seeds else (),
             out,
             clip or (),
             emulated=emulated,
