@@ -328,6 +328,8 @@ class Cell:
     unit: Unit = UNITS[""]
     ours: str = ""
     """What stands beside it where no run has it."""
+    statement: str = ""
+    """Id of the statement whose number stands beside it."""
 
 
 @dataclass(frozen=True)
@@ -450,6 +452,11 @@ class Experiment:
             *((where, "variant", used, variants) for where, used in self._named_variants()),
             *((f"change {c.name}", "statement", c.only, statements) for c in (*self.changes, *self.placebos)),
             *((where, "statement", [id for _, id, _ in f.ranks], statements) for where, f in figures),
+            *(
+                (f"table {t.number}", "statement", [c.statement for c in row if c.statement], statements)
+                for t in self.tables
+                for row in t.rows
+            ),
             *((where, "drawing", [f.kind], DRAWINGS) for where, f in figures),
             *((where, "series", [line.series for line in f.lines], DRAWN) for where, f in figures),
         )

@@ -358,7 +358,9 @@ def paper_table(path: Path, given: Table) -> PaperTable:
 def _cell(whole: Keys, given: str | Table) -> Cell:
     if isinstance(given, str):
         return Cell(given)
-    key = Keys(whole.path, whole.place, given, "published", "take", "of", "over", "unit")
+    key = Keys(whole.path, whole.place, given, "published", "take", "of", "over", "unit", "statement")
+    if "statement" in given:
+        return Cell(key("published"), statement=key("statement"))
     return Cell(key("published"), _take(key), _unit(key, key("unit", "")))
 
 

@@ -56,6 +56,8 @@ def markdown(table: PaperTable, part: Part) -> str:
 
 def _text(cell: Cell, part: Part) -> str:
     ours = cell.ours
+    if cell.statement:
+        ours = next(r.said() for r in part.rows if r.statement.id == cell.statement)
     if cell.measure is not None:
         needed = set(cell.measure.variants)
         run = [seen for seen in part.base if needed <= seen.keys()]
