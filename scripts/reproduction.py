@@ -134,7 +134,9 @@ def _together(result: Result, ran: list[str]) -> None:
 
     heads, rows = write.everything(result)
     with (page.DATA / "reproduction.csv").open(encoding="utf-8", newline="") as file:
-        rows += [row for row in list(csv.reader(file))[1:] if row[0][0] not in ran]
+        kept = list(csv.reader(file))
+    # A table of another form holds verdicts of another meaning.
+    rows += [row for row in kept[1:] if kept[0] == list(heads) and row[0][0] not in ran]
     rows.sort(key=lambda row: list(PAGES).index(row[0][0]))
     at = heads.index("as printed")
     told = [(row[0][0], Verdict.of(row[-2]), _printed(row[at], Verdict.of(row[-2]))) for row in rows]
@@ -148,6 +150,8 @@ def _together(result: Result, ran: list[str]) -> None:
         page.save(name, title, page.table(*made), result.command, note)
     page.put(DOCS / "reproduction.md", "headline", write.counted((v, p) for _, v, p in told))
     for family, name in PAGES.items():
+        if family not in {whose for whose, _, _ in told}:
+            continue
         of = tomllib.loads((page.DATA / f"papers-{name}.toml").read_text(encoding="utf-8"))
         outcome = write.counted((v, p) for whose, v, p in told if whose == family)
         said = f"Commit {of['commit']}, `{of['command']}`. {outcome}"
