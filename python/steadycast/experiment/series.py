@@ -301,17 +301,17 @@ class Frames:
         rows = run.frames.to_polars().select("flow", "ready_s", "delay_ms", "fate").rows()
         first = next((flow for flow, *_ in rows if fnmatchcase(flow, self.flow)), None)
         # A lost frame has the delay of those of its packets that arrived.
-        delays = [
+        delays: list[float | None] = [
             None if fate == "lost" else delay
             for flow, at, delay, fate in rows
             if flow == first and self.begin <= at < self.end
         ]
+        there = [delay for delay in delays if delay is not None]
         if self.statistic == "arrived_p95":
-            there = [delay for delay in delays if delay is not None]
             return float(np.percentile(there, 95)) if there else None
-        if not delays or None in delays:
+        if not there or len(there) < len(delays):
             return None
-        return float(max(delays) if self.statistic == "max" else sum(delays) / len(delays))
+        return max(there) if self.statistic == "max" else sum(there) / len(there)
 
 
 @dataclass(frozen=True)

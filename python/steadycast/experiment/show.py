@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 60
 """The number of rows of a table in the terminal."""
+_FEW = 20
+"""The number of bounds up to which a page shows them unfolded."""
 _SAID = {
     FAILS: "fails",
     UNTESTED: "untested: the placebo keeps it",
@@ -166,15 +168,14 @@ def write_report(done: Experiment) -> None:
         ),
         *(element("p", error, class_="nothing") for error in dict.fromkeys(done.runs.errors.values())),
     ]
-    if done.judgements and not any(each.kind == "bounds" for each in spec.tables):
-        heads, rows = bounds(done)
-        parts.append(page.section("Bounds", page.table(heads, rows, prose=[len(heads) - 4, len(heads) - 1])))
     for each in spec.tables:
         heads, rows = built(done, each).shown()
         prose = [
             n for n, head in enumerate(heads) if head in ("scenario", "what is asked", "keep all bounds")
         ]
         parts.append(page.section(_with_code(each.title), page.table(heads, rows, prose=prose)))
+    if done.judgements and not any(each.kind == "bounds" for each in spec.tables):
+        parts.append(_bounds_section(done))
     for number, figure in enumerate(spec.figures):
         if figure.kind == "time":
             parts += _times(done, figure, f"figure-{number + 1}")
@@ -184,8 +185,9 @@ def write_report(done: Experiment) -> None:
         drawn = canvas.in_style(lambda figure=figure: draw(done, figure), f"f{number}")  # type: ignore[misc]
         if drawn is not None:
             parts.append(page.figure(drawn, figure.caption, command, f"figure-{number + 1}"))
-    heads, rows = measured(done)
-    parts.append(page.section("Measures", page.table(heads, rows)))
+    if not any(each.kind == "points" for each in spec.tables):
+        heads, rows = measured(done)
+        parts.append(page.section("Measures", page.table(heads, rows)))
     if spec.placebo is not None:
         heads, rows = measured(done, placebo=True)
         told = element("p", f"Placebo: {spec.placebo[1]}")
@@ -194,9 +196,17 @@ def write_report(done: Experiment) -> None:
     write_text(done.folder / "report.html", page.wrap(f"{spec.question} · Steadycast", joined(parts, "\n")))
 
 
+def _bounds_section(done: Experiment) -> Html:
+    """Build the section of all bounds; many are folded."""
+    heads, rows = bounds(done)
+    prose = [n for n, head in enumerate(heads) if head in ("measure", "scenario", "bound", "why")]
+    table = page.table(heads, rows, prose=prose)
+    return page.section("Bounds", page.folded(f"all {len(rows)}", table) if len(rows) > _FEW else table)
+
+
 def _times(done: Experiment, figure: FigureSpec, name: str) -> Iterator[Html]:
     """Yield the figures over time, of each scenario and variant; many variants are folded."""
-    several = len(done.spec.variants) > 3
+    several = len({point.variant for point in done.runs.times}) > 3
     for number, (point, path) in enumerate(done.runs.times.items()):
         if point.scenario not in figure.scenarios:
             continue
