@@ -214,11 +214,12 @@ def grades(compared: Compared) -> str:
 
 def save(compared: Compared, path: Path) -> Path:
     """Write a row per frame, as CSV or Parquet by the file's suffix."""
-    frames = compared.frame_table()
-    writers: dict[str, Callable[[Path], object]] = {
-        ".csv": frames.write_csv,
-        ".parquet": frames.write_parquet,
-    }
+    return save_table(compared.frame_table(), path)
+
+
+def save_table(table: pl.DataFrame, path: Path) -> Path:
+    """Write a table as CSV or Parquet, by the file's suffix."""
+    writers: dict[str, Callable[[Path], object]] = {".csv": table.write_csv, ".parquet": table.write_parquet}
     if path.suffix not in writers:
         raise UserError(f"--out {path}", "a table can't be saved so", "end its name in .csv or .parquet")
     with whole(path, "give another --out FILE") as new:

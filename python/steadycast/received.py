@@ -29,10 +29,10 @@ _CONTAINERS = {
 }
 """The container, the encoder and its options for each suffix; the first three are lossless."""
 ENDINGS = tuple(_CONTAINERS)
-_ANOTHER = "make room, or give another --save-video PATH"
+ANOTHER = "make room, or give another --save-video PATH"
 _MUCH_BYTES = 1 << 30
 """The size from which on what will be written is said before."""
-_SAMPLE = 24
+SAMPLE = 24
 """The number of pictures that are coded to estimate a file's size."""
 
 
@@ -69,7 +69,7 @@ def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
     if not found:
         raise UserError(str(folder.path), "no frame of a video was recorded", "run it for longer")
     single = checked(target).suffix != ""
-    files.folder(target.parent if single else target, _ANOTHER)
+    files.folder(target.parent if single else target, ANOTHER)
     paths = []
     need_room(target, sum(_estimated_bytes(target, viewer) for _, viewer in found), len(found))
     for n, (name, viewer) in enumerate(found):
@@ -92,7 +92,7 @@ def need_room(target: Path, estimated_bytes: int, videos: int = 1) -> None:
     takes = "a video takes" if videos == 1 else f"{videos} videos take"
     if estimated_bytes > free:
         what = f"{takes} about {_gigabytes(estimated_bytes)}, and {_gigabytes(free)} are free"
-        raise UnwrittenError(str(target), what, f"{_ANOTHER}; .mp4 takes less than .yuv, .y4m and .mkv")
+        raise UnwrittenError(str(target), what, f"{ANOTHER}; .mp4 takes less than .yuv, .y4m and .mkv")
     if estimated_bytes >= _MUCH_BYTES:
         print(f"warning: {target}: {takes} about {_gigabytes(estimated_bytes)}", file=sys.stderr)
 
@@ -117,8 +117,8 @@ def estimated_bytes(target: Path, pictures: Sequence[Picture], fps: Fraction, co
 
 def _estimated_bytes(target: Path, viewer: Viewer) -> int:
     raw, slots = viewer.ladder.raw, viewer.slots
-    first = max(0, viewer.ladder.table.frames // 2 - _SAMPLE // 2)
-    last = min(first + _SAMPLE, viewer.ladder.table.frames)
+    first = max(0, viewer.ladder.table.frames // 2 - SAMPLE // 2)
+    last = min(first + SAMPLE, viewer.ladder.table.frames)
     sample = [raw.picture(place) for place in range(first, last)]
     return estimated_bytes(target, sample, viewer.ladder.table.fps, slots)
 
@@ -126,7 +126,7 @@ def _estimated_bytes(target: Path, viewer: Viewer) -> int:
 def _save(viewer: Viewer, path: Path, told: Callable[[int], None]) -> None:
     ladder = viewer.ladder
     with (
-        files.whole(path, _ANOTHER) as new,
+        files.whole(path, ANOTHER) as new,
         writer(path, new, ladder.width, ladder.height, ladder.table.fps) as put,
     ):
         for slot, seen in enumerate(viewer.pictures()):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from steadycast.cli import base
 from steadycast.cli.base import argument, option
+from steadycast.errors import UserError
 
 
 @base.command(
@@ -48,3 +49,114 @@ def psnr(
         written = comparing.save(compared, out)
         if not as_json:
             print(written)
+
+
+@base.command(
+    "Measure what a receiver saw over another network, from packet traces.",
+    "steadycast received clip.mp4 --trace st --sent sd --received rd --original clip_cif.yuv --fps 25",
+    "steadycast received clip.mp4 --trace st --sent out.tr --flow 'fid 1' --playout 150ms --save-video seen.y4m",
+    "steadycast received clip.mp4 --payload 1024 --sent sender.pcap --received receiver.pcap --hist hist.csv",
+)
+def received(
+    clip: Annotated[Path, argument("CLIP", "The encoded video that was sent.")],
+    sent: Annotated[
+        Path,
+        option(
+            "--sent FILE",
+            "The sender's packets: EvalVid's sd, ns-2, ns-3, tcpdump -tt -n -v, a capture, or a table.",
+        ),
+    ],
+    came: Annotated[
+        Path | None,
+        option("--received FILE", "The receiver's; not where the first has both ends (ns-2, ns-3)."),
+    ] = None,
+    trace: Annotated[
+        Path | None, option("--trace FILE", "EvalVid's st: each frame's type, bytes, packets and time.")
+    ] = None,
+    payload: Annotated[
+        int | None,
+        option("--payload BYTES", "Without one: the most bytes of a frame in a packet.", min=1, max=65_507),
+    ] = None,
+    original: Annotated[Path | None, option("--original FILE", "The video before it was encoded.")] = None,
+    flow: Annotated[
+        str | None, option("--flow PART", "Of several flows, that with this in its name.")
+    ] = None,
+    receiver: Annotated[str | None, option("--receiver NODE", "Of several receivers, this node.")] = None,
+    playout: Annotated[
+        str | None,
+        option("--playout SPAN", "A frame that takes longer is late, such as 150ms; else none is."),
+    ] = None,
+    clock_offset: Annotated[
+        float, option("--clock-offset SECONDS", "The receiver's clock less the sender's.")
+    ] = 0.0,
+    by: base.By = "time",
+    fps: base.Fps = "clip",
+    pixels: base.Pixels = None,
+    interval: Annotated[
+        int | None, option("--interval FRAMES", "The interval of miv; without it a second's.", min=1)
+    ] = None,
+    video: Annotated[
+        Path | None, option("--save-video FILE", "Save what was seen: .yuv, .y4m, .mkv, .mp4 or .webm.")
+    ] = None,
+    hist: Annotated[
+        Path | None, option("--hist FILE", "Save histograms of PSNR and opinion: .csv or .parquet.")
+    ] = None,
+    out: Annotated[
+        Path | None, option("-o --out FILE", "Save each frame's fate and figures: .csv or .parquet.")
+    ] = None,
+    as_json: base.AsJson = False,
+) -> None:
+    """Join a sender's packets with a receiver's, decode the frames that arrived, and measure what was on screen."""
+    from steadycast.evalvid import clip as clips
+    from steadycast.evalvid import evaluation, matching, packets
+    from steadycast.media import sender_trace
+    from steadycast.media.ladder import as_options
+    from steadycast.progress import Terminal
+    from steadycast.psnr import save_table
+    from steadycast.units import SPAN, read
+
+    if (trace is None) == (payload is None):
+        raise UserError(
+            "--trace", "nothing or two things say which packets a frame has", "give it, or --payload"
+        )
+    limit_s = None if playout is None else read(playout, SPAN)
+    if playout is not None and limit_s is None:
+        raise UserError(f"--playout {playout}", "this is no time", "write for example 150ms")
+    joined = matching.exchange(
+        packets.read_packets(sent),
+        None if came is None else packets.read_packets(came),
+        flow=flow,
+        receiver=receiver,
+        clock_offset_ns=round(clock_offset * 1e9),
+    )
+    with as_options(), Terminal() as progress:
+        encoded = clips.EncodedClip.read(clip, fps)
+        doubts: list[str] = []
+        if trace is not None:
+            traced = sender_trace.read_sender_trace(trace, sender_trace.text_of(trace))
+            doubts = evaluation.check_trace(encoded, traced, trace)
+        else:
+            traced = evaluation.by_payload(encoded, payload or 1)
+        seen = evaluation.evaluate(
+            encoded,
+            traced,
+            joined,
+            original=original,
+            pixels=pixels,
+            playout_ns=None if limit_s is None else round(limit_s * 1e9),
+            by=by,
+            interval=interval,
+            video=video,
+            progress=progress,
+        )
+    base.warn([*doubts, *seen.warnings])
+    if as_json:
+        base.print_json(seen.json())
+    else:
+        base.show(evaluation.table(seen))
+        print("\n".join(evaluation.sentences(seen)))
+    saved = [(out, seen.frame_table), (hist, seen.histogram)]
+    written = [save_table(table(), path) for path, table in saved if path is not None]
+    if not as_json:
+        for path in written:
+            print(path)

@@ -1,6 +1,7 @@
 """Decodes access units, whole or damaged, to pictures with their display slots."""
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any, cast
 
@@ -40,29 +41,32 @@ def decode_units(
     """Pictures by display slot; without those for which the decoder gave nothing that fits on the screen.
 
     With ``scale`` pictures of other sizes are made to fit.
+    """
+    return {
+        slot: picture for slot, picture, _ in decoded(codec, given, extradata, width, height, scale=scale)
+    }
+
+
+def decoded(
+    codec: Codec, given: Iterable[Unit], extradata: bytes, width: int, height: int, *, scale: bool = False
+) -> Iterator[tuple[int, Picture, int]]:
+    """Yield slots, pictures and their types (FFmpeg's AVPictureType) as the decoder gives them out.
 
     Damage never raises: decoders hide what they can, and refuse the rest unit by unit.
     """
     decoder = decoder_of(codec, extradata)
-    pictures: dict[int, Picture] = {}
-
-    def take(unit: Unit | None) -> None:
+    for unit in itertools.chain(given, [None]):
         packet = None if unit is None else packet_of(unit.data, unit.slot, Fraction(1, 25))
         try:
             frames = decoder.decode(packet)
         except (av.error.FFmpegError, EOFError, ValueError, MemoryError):
-            return
+            continue
         for frame in frames:
             if scale and (frame.width, frame.height) != (width, height):
                 frame = frame.reformat(width=width, height=height, format="yuv420p", interpolation="BICUBIC")
             fits = frame.width == width and frame.height == height and frame.format.name == "yuv420p"
             if fits and frame.pts is not None:
-                pictures[frame.pts] = _copied(frame, width, height)
-
-    for unit in given:
-        take(unit)
-    take(None)
-    return pictures
+                yield frame.pts, _copied(frame, width, height), int(frame.pict_type)
 
 
 def _copied(frame: av.VideoFrame, width: int, height: int) -> Picture:

@@ -1,0 +1,208 @@
+"""Joins what was sent with what arrived, packet by packet, and counts what has no partner by its reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from steadycast.errors import UserError
+from steadycast.evalvid.packets import Event, PacketTrace, Step
+
+NOT_RECEIVED = "not received"
+_MOST_HOPS = 16
+"""The most lines that a trace has for the sending of one packet."""
+
+
+class SentPacket(NamedTuple):
+    """A packet that was sent, and its arrival."""
+
+    time_ns: int
+    size: int | None
+    arrival_ns: int | None
+    lost: str
+    """Why it has no arrival; empty if it has one."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """The packets of a flow from its sender to one receiver, in the order of sending."""
+
+    packets: list[SentPacket]
+    matched_by: str
+    """What identifies a packet in both traces."""
+    unmatched: Counter[str] = field(default_factory=Counter)
+    """Packets of the traces that are not among `packets`, or are there already, by reason."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def lost(self) -> Counter[str]:
+        """The number of lost packets by reason."""
+        return Counter(packet.lost for packet in self.packets if packet.lost)
+
+    @property
+    def delays_ns(self) -> list[int]:
+        """The delay of each packet that arrived; negative where the clocks of the two ends differ."""
+        return [p.arrival_ns - p.time_ns for p in self.packets if p.arrival_ns is not None]
+
+
+def exchange(
+    sent: PacketTrace,
+    received: PacketTrace | None,
+    *,
+    flow: str | None = None,
+    receiver: str | None = None,
+    clock_offset_ns: int = 0,
+) -> Exchange:
+    """Join two traces, or the two ends in one.
+
+    Args:
+        sent: the sender's trace, or that of the whole network.
+        received: the receiver's trace; `None` if ``sent`` has both.
+        flow: a part of the flow's name, if there are several.
+        receiver: the node at which the receiver is, if there are several.
+        clock_offset_ns: the receiver's clock less the sender's.
+
+    Raises:
+        UserError: the flow, the receiver or the packets can't be told apart.
+
+    """
+    if received is None and not sent.has_steps:
+        what = f"a trace of the form {sent.form} has one end"
+        raise UserError(str(sent.path), what, "give the receiver's as well: --received FILE")
+    first = _of_flow(sent, flow, "--sent")
+    departures = [event for event in first if event.step in (None, Step.SENT)]
+    if received is None:
+        last, where = first, sent
+    else:
+        last, where = _of_flow(received, flow, "--received"), received
+    arrivals = _arrivals(last, where, receiver)
+    if not departures:
+        raise UserError(str(sent.path), "nothing of the flow is sent in it", "give the sender's trace")
+    drops = [event for event in first if event.step is Step.DROPPED]
+    unmatched: Counter[str] = Counter()
+    departures, arrivals = _of_one_source(departures, arrivals, unmatched)
+    matched_by, keys = _identity((departures, arrivals, drops), sent)
+    order = sorted(range(len(departures)), key=lambda n: departures[n].time_ns)
+    place: dict[Hashable, int] = {}
+    for n in order:
+        first_at = place.setdefault(keys[0][n], n)
+        # A trace of a network has a packet at each of its hops.
+        unmatched["sent again"] += first_at != n and departures[first_at].node == departures[n].node
+    dropped = {key: event.node for key, event in zip(keys[2], drops, strict=True)}
+    came: dict[Hashable, int] = {}
+    for n in sorted(range(len(arrivals)), key=lambda n: arrivals[n].time_ns):
+        key = keys[1][n]
+        if key not in place:
+            unmatched["received and never sent"] += 1
+        elif key in came:
+            unmatched["received again"] += 1
+        else:
+            came[key] = arrivals[n].time_ns - clock_offset_ns
+    packets = []
+    for key, n in place.items():
+        at_node = dropped.get(key)
+        why = NOT_RECEIVED if at_node is None else f"dropped at node {at_node}" if at_node else "dropped"
+        event = departures[n]
+        packets.append(SentPacket(event.time_ns, event.size, came.get(key), "" if key in came else why))
+    notes = [f"{t.path}: {note}" for t in {id(t): t for t in (sent, where)}.values() for note in _notes(t)]
+    return Exchange(packets, matched_by, +unmatched, tuple(notes))
+
+
+def _notes(trace: PacketTrace) -> list[str]:
+    left = [f"left out: {count} {why}" for why, count in trace.skipped.most_common()]
+    return [*trace.notes, *left]
+
+
+def _of_flow(trace: PacketTrace, flow: str | None, option: str) -> list[Event]:
+    """Return the events of the flow that is meant, or of the only one."""
+    known = Counter(event.flow for event in trace.events)
+    # Behind a translator of addresses a flow has another name; where it is the only one there is no doubt.
+    chosen = [name for name in known if len(known) == 1 or flow is None or flow in name]
+    if len(chosen) != 1:
+        several = "; ".join(f"{name or 'without a name'} ({n} lines)" for name, n in known.most_common(8))
+        what = f"of its flows {len(chosen)} are meant by {flow!r}" if flow else f"it has {len(known)} flows"
+        raise UserError(
+            f"{option} {trace.path}", f"{what}: {several}", "name one by a part of its name: --flow PART"
+        )
+    return [event for event in trace.events if event.flow == chosen[0]]
+
+
+def _arrivals(events: Sequence[Event], trace: PacketTrace, receiver: str | None) -> list[Event]:
+    """Return the arrivals at the receiver: the node that receives the flow and does not forward it."""
+    if not trace.has_steps:
+        return list(events)
+    arrivals = [event for event in events if event.step is Step.RECEIVED]
+    nodes = dict.fromkeys(event.node for event in arrivals)
+    forward = {event.node for event in events if event.step is Step.SENT}
+    if receiver is not None:
+        ends = [node for node in nodes if node == receiver]
+    else:
+        ends = [node for node in nodes if node not in forward or not node]
+    if not arrivals and receiver is None:
+        return []
+    if len(ends) != 1:
+        listed = ", ".join(nodes) or "none"
+        what = f"{len(ends)} receivers are possible; nodes that receive the flow: {listed}"
+        raise UserError(str(trace.path), what, "name one: --receiver NODE")
+    return [event for event in arrivals if event.node == ends[0]]
+
+
+def _of_one_source(
+    departures: list[Event], arrivals: list[Event], unmatched: Counter[str]
+) -> tuple[list[Event], list[Event]]:
+    """Leave out the RTCP and the other sources beside an RTP stream, which share its ports (RFC 5761)."""
+    sources = Counter(event.rtp[0] for event in departures if event.rtp)
+    if not sources or sources.total() * 2 < len(departures):
+        return departures, arrivals
+    (main, _), *_others = sources.most_common(1)
+    ends = []
+    for end in (departures, arrivals):
+        kept = [event for event in end if event.rtp and event.rtp[0] == main]
+        unmatched["RTCP, or of another RTP source"] += len(end) - len(kept)
+        ends.append(kept)
+    return ends[0], ends[1]
+
+
+def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, list[list[Hashable]]]:
+    """Return the key of each departure, arrival and drop, and what it is.
+
+    Packets are told apart by their RTP numbers, their numbers in the trace or in the IP header, or their payloads: by
+    what all packets have and the most of those that were sent differ in.
+    """
+    rtp = [[None if event.rtp is None else event.rtp[1] for event in end] for end in ends]
+    ids = [[event.id for event in end] for end in ends]
+    digests: list[list[Hashable]] = [[event.digest for event in end] for end in ends]
+    number = "packet number" if sent.wraps is None else "IP identification"
+    candidates: dict[str, list[list[Hashable]]] = {}
+    for name, numbers, wraps in (("RTP sequence number", rtp, 1 << 16), (number, ids, sent.wraps)):
+        if all(value is not None for end in numbers for value in end):
+            candidates[name] = _unwrapped(numbers, wraps)
+    if all(value is not None for end in digests for value in end):
+        candidates["payload"] = digests
+    # Of equally many the first is taken: `max` keeps it.
+    best = max(candidates, key=lambda name: len(set(candidates[name][0])), default=None)
+    if best is None or len(set(candidates[best][0])) * _MOST_HOPS < len(ends[0]):
+        what = "nothing tells its packets apart: neither RTP numbers nor IP identifications nor payloads"
+        raise UserError(
+            str(sent.path), what, "give two captures (.pcap), or traces with the packets' numbers"
+        )
+    return best, candidates[best]
+
+
+def _unwrapped(ends: Sequence[Sequence[int | None]], wraps: int | None) -> list[list[Hashable]]:
+    """Continue numbers that start again after ``wraps``; those of the receiver begin near the sender's."""
+    known = [[number for number in end if number is not None] for end in ends]
+    # Numbers that all differ are taken as they are: some hosts draw them.
+    if wraps is None or len(set(known[0])) == len(known[0]):
+        return [list(end) for end in known]
+    unwrapped: list[list[Hashable]] = []
+    for numbers in known:
+        last, keys = known[0][0], list[Hashable]()
+        for number in numbers:
+            key = last + (number - last + wraps // 2) % wraps - wraps // 2
+            keys.append(key)
+            last = max(last, key)
+        unwrapped.append(keys)
+    return unwrapped
