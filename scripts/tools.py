@@ -36,6 +36,8 @@ TOOLS = (
     Tool("g++", "g++", "the C library in C++"),
     Tool("go", "golang-go pkg-config", "the C library and a controller in Go"),
     Tool("chromium", "chromium", "the lab's page in a browser"),
+    Tool("nginx", "nginx", "serve behind a proxy"),
+    Tool("openssl", "openssl", "serve by HTTPS"),
     Tool("cc", "gcc", "a controller in C"),
     Tool("shellcheck", "shellcheck", "the action's shell"),
 )

@@ -556,6 +556,7 @@ pub fn web_offer(data: &[u8]) {
                 let answer = agreed.answer(&LocalParameters {
                     session: 1,
                     address,
+                    others: &[],
                     credentials: &own,
                     fingerprint: [0; 32],
                     feedback: if agreed.congestion { Feedback::Congestion } else { Feedback::Transport },

@@ -432,6 +432,15 @@ class Session:
     def finish(self) -> LiveRecord: ...
 
 @final
+class MediaPort:
+    """A UDP port for the media of all browsers."""
+
+    def __init__(self, addresses: Sequence[str], port: int) -> None: ...
+    @property
+    def port(self) -> int: ...
+    def dropped(self) -> dict[str, int]: ...
+
+@final
 class Sender(Session):
     """A live session that sends, in a separate thread."""
 

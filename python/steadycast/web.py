@@ -1,7 +1,6 @@
 """The web server of `serve`, `lab` and `--metrics`: access checks, response headers, connection limits, and its loop.
 
-A request's Host header must be the address at which the request arrived, which prevents DNS rebinding. Requests of
-foreign pages are recognised by their Origin header.
+`Access` judges the Host and Origin headers of requests.
 """
 
 from __future__ import annotations
@@ -12,15 +11,19 @@ import ipaddress
 import logging
 import signal
 import socket
+import ssl
 import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
@@ -31,7 +34,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from steadycast.errors import reason
+from steadycast.errors import UserError, reason
 
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -62,26 +65,120 @@ _LINES, _MINUTE_S, _KINDS_OF_LINES = 5, 60.0, 64
 """Rate limit of the log: lines per kind, the interval in seconds, and the number of kinds that are distinguished."""
 
 
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def origin_and_path(option: str, text: str) -> tuple[str, str]:
+    """Split a URL into its origin as browsers write it (RFC 6454, section 6.1) and its path, which ends in a slash.
+
+    Raises:
+        UserError: the text is no URL of a page.
+
+    """
+    remedy = f"write for example {option} https://video.example.net"
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+        host = (parts.hostname or "").encode("idna").decode()
+    except ValueError as error:  # a UnicodeError is one, too
+        raise UserError(f"{option} {text}", f"this is no URL ({error})", remedy) from None
+    if parts.scheme not in _DEFAULT_PORTS or not host or parts.query or parts.fragment or "@" in parts.netloc:
+        raise UserError(f"{option} {text}", "this is no URL of a page", remedy)
+    host = f"[{host}]" if ":" in host else host
+    shown = "" if port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{port}"
+    return f"{parts.scheme}://{host}{shown}", f"{parts.path.rstrip('/')}/"
+
+
+@dataclass(frozen=True)
+class Access:
+    """The requests that are answered, by their Host and Origin headers.
+
+    The Host header must be the address at which a request arrived, or that of the public URL. This prevents DNS
+    rebinding. Pages of other origins can neither send requests nor read answers, except those of ``origins``.
+    """
+
+    public: str | None = None
+    """The origin of the public URL; `None` if the server is reached by its address."""
+    origins: frozenset[str] = frozenset()
+    """Other origins whose pages may embed the page, and use the API."""
+
+    def is_here(self, request: Request) -> bool:
+        """Whether a request's Host header names this server."""
+        if self.public is not None:
+            scheme, _, authority = self.public.partition("://")
+            return request.headers.get("host", "").lower() in (
+                authority,
+                f"{authority}:{_DEFAULT_PORTS[scheme]}",
+            )
+        name, address = (request.url.hostname or "").strip("[]"), here(request)
+        return name == address or (name == "localhost" and address in ("127.0.0.1", "::1"))
+
+    def is_own(self, request: Request) -> bool:
+        """Whether a request has this server's Origin, or none."""
+        origin = request.headers.get("origin")
+        own = self.public or f"{request.url.scheme}://{request.headers.get('host')}"
+        return origin is None or origin == own
+
+    def is_allowed(self, request: Request) -> bool:
+        """Whether a request comes from this server's page, from a page of a named origin, or from no page."""
+        return self.is_own(request) or request.headers.get("origin") in self.origins
+
+    def headers(self, request: Request) -> dict[str, str]:
+        """Return the headers of every response: they isolate the page from all origins that are not named."""
+        found = dict(_HEADERS)
+        if self.origins:
+            ancestors = f"frame-ancestors {' '.join(sorted(self.origins))}"
+            policy = found["content-security-policy"].replace("frame-ancestors 'none'", ancestors)
+            found |= {"content-security-policy": policy, "vary": "origin"}
+        origin = request.headers.get("origin")
+        if origin in self.origins:
+            found["access-control-allow-origin"] = origin
+            found["access-control-expose-headers"] = "location, etag, retry-after"
+        return found
+
+    def refusal(self, request: Request) -> Response | None:
+        """Return the response to a request that does not name this server."""
+        if self.is_here(request):
+            return None
+        return wrong(
+            400, f"its Host is not {self.public}" if self.public else "ask for the address that was printed"
+        )
+
+    def preflight(self, request: Request) -> Response | None:
+        """Return the response to a browser that asks whether a page of a named origin may send a request (CORS)."""
+        asks = request.method == "OPTIONS" and "access-control-request-method" in request.headers
+        is_named = request.headers.get("origin") in self.origins
+        return Response(status_code=204, headers=_PREFLIGHT) if asks and is_named else None
+
+
+_PREFLIGHT = {
+    "access-control-allow-methods": "GET, POST, DELETE",
+    "access-control-allow-headers": "authorization, content-type",
+    "access-control-max-age": "600",
+}
+
+
+BY_ADDRESS = Access()
+"""The access rules of a server that is reached by its address alone."""
+
+
 def application(
-    routes: list[BaseRoute], refusal: Callable[[Request], Response | None] | None = None
+    routes: list[BaseRoute],
+    access: Access = BY_ADDRESS,
+    refusal: Callable[[Request], Response | None] | None = None,
 ) -> Starlette:
     """Return an application that adds security headers to each response.
 
-    ``refusal`` returns the response to a request that is not meant for this server. Without it, the Host header must be
-    the address at which the request arrived.
+    ``refusal`` returns the response to a request that is not meant for this server. Without it, ``access`` decides.
     """
 
     async def guarded(request: Request, answer: RequestResponseEndpoint) -> Response:
         """Add the headers that isolate the page from other origins to every response."""
-        response = (refusal or _elsewhere)(request) or await answer(request)
-        response.headers.update(_HEADERS)
+        response = (refusal or access.refusal)(request) or access.preflight(request) or await answer(request)
+        response.headers.update(access.headers(request))
         return response
 
     return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=guarded)])
-
-
-def _elsewhere(request: Request) -> Response | None:
-    return None if is_here(request) else wrong(400, "ask for the address that was printed")
 
 
 def here(request: Request) -> str:
@@ -93,18 +190,6 @@ def here(request: Request) -> str:
         return text
     # A dual-stack socket reports IPv4 addresses as IPv4-mapped IPv6 addresses.
     return str(getattr(found, "ipv4_mapped", None) or found)
-
-
-def is_here(request: Request) -> bool:
-    """Whether a request's Host header is the address at which it arrived."""
-    name, address = (request.url.hostname or "").strip("[]"), here(request)
-    return name == address or (name == "localhost" and address in ("127.0.0.1", "::1"))
-
-
-def is_own(request: Request) -> bool:
-    """Whether a request has this server's Origin, or none."""
-    origin = request.headers.get("origin")
-    return origin is None or origin.partition("://")[2] == request.headers.get("host")
 
 
 def is_token(given: str, token: str) -> bool:
@@ -169,11 +254,11 @@ class Places:
     def __init__(self, total: int | None = None, of_one: int = _OF_ONE) -> None:
         self.total = _descriptors() // 4 if total is None else total
         self.of_one = of_one
-        self._all: dict[_Timed, str] = {}
+        self._all: dict[_Timed | _Handshake, str] = {}
         self.closed = 0
         """The number of connections that were closed because of the limits."""
 
-    def take(self, one: _Timed, address: str) -> None:
+    def take(self, one: _Timed | _Handshake, address: str) -> None:
         """Add a connection, and close the one that it replaces."""
         self._all[one] = address
         own = [each for each, its in self._all.items() if its == address]
@@ -182,11 +267,11 @@ class Places:
         elif len(self._all) > self.total:
             self._close([*self._all])
 
-    def leave(self, one: _Timed) -> None:
+    def leave(self, one: _Timed | _Handshake) -> None:
         """Remove a connection that has ended."""
         self._all.pop(one, None)
 
-    def _close(self, among: Sequence[_Timed]) -> None:
+    def _close(self, among: Sequence[_Timed | _Handshake]) -> None:
         """Close the oldest idle connection of these, or the newest one if none is idle."""
         one = next((each for each in among if each.is_idle), among[-1])
         self.leave(one)
@@ -237,6 +322,85 @@ class _Timed(H11Protocol):
         self.places.leave(self)
         if self._limit is not None:
             self._limit.cancel()
+
+
+class _Handshake(asyncio.Protocol):
+    """A TLS connection until its handshake is complete: it counts against the limits, and has a time limit."""
+
+    is_idle = True
+    transport: asyncio.Transport
+
+    def __init__(self, protocol: _Timed, context: ssl.SSLContext) -> None:
+        self._protocol, self._context = protocol, context
+        self._task: asyncio.Task[None] | None = None
+        self._early = b""
+        self._lost = False
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        # The handshake reads the first bytes.
+        transport.pause_reading()
+        self._protocol.places.take(self, (transport.get_extra_info("peername") or ("",))[0])
+        self._task = asyncio.get_running_loop().create_task(self._encrypt())
+
+    async def _encrypt(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            encrypted = await loop.start_tls(
+                self.transport, self, self._context, server_side=True, ssl_handshake_timeout=_HEAD_S
+            )
+        except (OSError, ssl.SSLError):
+            # A client that rejects the certificate, speaks no TLS or leaves is not this server's error.
+            self.transport.abort()
+            return
+        finally:
+            self._protocol.places.leave(self)
+        if encrypted is None or self._lost:
+            return
+        encrypted.set_protocol(self._protocol)
+        self._protocol.connection_made(encrypted)
+        if self._early:
+            self._protocol.data_received(self._early)
+
+    def data_received(self, data: bytes) -> None:
+        # A client may send its request together with the end of the handshake.
+        self._early += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        self._protocol.places.leave(self)
+
+
+def tls(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return the TLS parameters of a server with this certificate chain and this private key, both PEM files.
+
+    Raises:
+        UserError: a file can't be used.
+
+    """
+
+    def no_password() -> str:
+        raise UserError(
+            f"--key {key}", "it has a password", "write it without: openssl pkey -in KEY -out PLAIN"
+        )
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    remedy = "give the PEM files of a certificate and of its private key"
+    for option, path in (("--certificate", certificate), ("--key", key)):
+        try:
+            path.read_bytes()
+        except OSError as error:
+            raise UserError(f"{option} {path}", f"it can't be read ({reason(error)})", remedy) from None
+    if key.stat().st_mode & 0o007:
+        raise UserError(
+            f"--key {key}", "everybody on this machine may read it", f"take that away: chmod o= {key}"
+        )
+    try:
+        context.load_cert_chain(certificate, key, no_password)
+    except ssl.SSLError as error:
+        what = f"they are no certificate with its key ({reason(error)})"
+        raise UserError(f"--certificate {certificate} --key {key}", what, remedy) from None
+    return context
 
 
 class Sparing(logging.Filter):
@@ -330,9 +494,10 @@ async def serve(
     *,
     signals: bool = True,
     places: Places | None = None,
+    encrypted: ssl.SSLContext | None = None,
 ) -> None:
     """Serve requests, until a signal if ``signals`` is set; ``ready`` is called before the first request."""
-    server = _server(app, places)
+    server = _server(app, places, encrypted)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_on_exception)
     if signals and sys.platform != "win32":
@@ -362,7 +527,13 @@ class Background:
         self._at.close()
 
 
-def _server(app: Starlette, places: Places | None) -> _Server:
+def _server(app: Starlette, places: Places | None, encrypted: ssl.SSLContext | None = None) -> _Server:
+    protocol = type("_Timed", (_Timed,), {"places": places or Places()})
+
+    def connection(**how: Any) -> asyncio.Protocol:
+        made = protocol(**how)
+        return made if encrypted is None else _Handshake(made, encrypted)
+
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -373,7 +544,7 @@ def _server(app: Starlette, places: Places | None) -> _Server:
         timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=_MOST_HEAD,
         backlog=_BACKLOG,
-        http=type("_Timed", (_Timed,), {"places": places or Places()}),
+        http=connection,  # type: ignore[arg-type]  # any callable that returns a protocol
     )
     logger = logging.getLogger("uvicorn.error")
     if not any(isinstance(each, Sparing) for each in logger.filters):

@@ -54,7 +54,7 @@ def serving(host: str, folder: Path, *more: str) -> Iterator[Served]:
     pytest.importorskip("starlette", reason="the extra serve is not installed")
     listen, media = ports(2)
     words = steadycast("serve", "testsrc", "--size", "320x180", "--viewers", "2", "-o", folder, *more)
-    words += ["--listen", f"{host}:{listen}", "--media-ports", f"{media}-{media + 9}"]
+    words += ["--listen", f"{host}:{listen}", "--media-port", str(media)]
     with started(words) as process:
         assert process.stdout is not None
         yield Served(process, process.stdout.readline().strip(), folder)

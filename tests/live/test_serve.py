@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from steadycast.live import outlets, send
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 from starlette.requests import Request
 from steadycast import web
-from steadycast.serve import server, viewers
+from steadycast.serve import capacity, server, viewers
 
 from tests.conftest import until
 
@@ -26,8 +28,19 @@ OFFER = b"v=0\r\n"
 REFUSED = {
     "no codec": UserError("offer.codec", "a browser plays vp8", "take --codec vp8"),
     "no ice": UserError("offer.ice-ufrag", "there is none", "send a whole offer"),
-    "no port": UserError("media", "all ports are taken", "give more of them"),
 }
+
+
+class Port:
+    """A core media port as far as the server knows it."""
+
+    port = 40_000
+
+    def dropped(self) -> dict[str, int]:
+        return {"unknown_user": 3}
+
+
+PORT = Port()
 
 
 class Session:
@@ -77,6 +90,7 @@ class Answer:
 class Served:
     app: Any
     all: viewers.Viewers
+    scheme: str = "http"
 
     def ask(self, method: str, path: str = server.STREAM, body: bytes = b"", **headers: str | None) -> Answer:
         """Sends a request as a browser does; a header of `None` is left out."""
@@ -91,7 +105,7 @@ class Served:
             "type": "http",
             "http_version": "1.1",
             "method": method,
-            "scheme": "http",
+            "scheme": self.scheme,
             "path": path,
             "query_string": query.encode(),
             "server": HOST,
@@ -126,7 +140,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     monkeypatch.setattr(server, "_POSTS", 1_000)
     options = viewers.Options(source="testsrc", viewers=2, flow={"size": "64x64"})
     all_of_them = viewers.Viewers(options)
-    yield Served(server.Serving(all_of_them, "40000-40099", TOKEN).app(), all_of_them)
+    yield Served(server.Serving(all_of_them, PORT, TOKEN).app(), all_of_them)
     all_of_them.close()
 
 
@@ -141,12 +155,13 @@ def test_an_offer_is_answered_and_its_session_ends_by_delete(served: Served) -> 
     # 128 bits, and of the address that the browser has reached.
     assert len(viewer.id) == 22
     assert place.endswith(viewer.id)
-    assert viewer.core.settings["media"] == "192.0.2.1:40000-40099"
+    assert viewer.core.settings["media"] == (PORT, ["192.0.2.1"])
     assert viewer.core.settings["offer"] == OFFER.decode()
     assert "to" not in viewer.core.settings
     assert viewer.core.flow["controller"] == "gcc"
-    shown = json.loads(served.ask("GET", "/api/viewers").body)["viewers"]
-    assert [(each["name"], each["state"]) for each in shown] == [("viewer-1", "checking")]
+    told = json.loads(served.ask("GET", "/api/viewers").body)
+    assert [(each["name"], each["state"]) for each in told["viewers"]] == [("viewer-1", "checking")]
+    assert told["media"] == {"port": 40_000, "dropped": {"unknown_user": 3}}
     assert served.ask("DELETE", place).code == 200
     assert viewer.core.done
     assert viewer.thread is not None
@@ -220,23 +235,22 @@ def test_what_is_no_offer_of_a_viewer_of_ours_has_the_codes_of_whep(served: Serv
 def test_who_asks_has_to_name_the_address_that_was_reached(reached: str, host: str, answered: bool) -> None:
     scope = {"type": "http", "scheme": "http", "path": "/", "query_string": b"", "server": (reached, 9)}
     request = Request({**scope, "headers": [(b"host", host.encode())]})
-    assert web.is_here(request) == answered
+    assert web.BY_ADDRESS.is_here(request) == answered
 
 
-def test_more_viewers_than_places_and_no_free_port_are_told_to_come_later(served: Served) -> None:
+def test_more_viewers_than_places_are_told_to_come_later(served: Served) -> None:
     assert [served.offer().code for _ in range(2)] == [201, 201]
     full = served.offer()
     assert (full.code, full.headers["retry-after"]) == (503, "5")
     assert b"places are taken" in full.body
     first = next(iter(served.all))
     first.core.stop()
-    assert served.offer(body=b"no port").code == 503
     assert served.offer().code == 201
 
 
 def test_ten_offers_a_second_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     serving = server.Serving(
-        viewers.Viewers(viewers.Options(source="testsrc", flow={"size": "64x64"})), "1-2", None
+        viewers.Viewers(viewers.Options(source="testsrc", flow={"size": "64x64"})), PORT, None
     )
     now = [0.0]
     monkeypatch.setattr("steadycast.serve.server.time.monotonic", lambda: now[0])
@@ -245,6 +259,134 @@ def test_ten_offers_a_second_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
     assert asked == [415] * 10 + [429] * 2
     now[0] = 1.0
     assert served.offer(content_type="text/plain").code == 415
+
+
+@dataclass
+class Named:
+    """A served source with a public URL and an origin that may embed it."""
+
+    served: Served
+    origin: str = "https://video.example.net"
+    friend: str = "https://ops.example.org:8443"
+
+
+@pytest.fixture
+def named(served: Served) -> Named:
+    url, friend = "https://Video.Example.net:443/cam", "https://ops.example.org:8443/page"
+    options = viewers.Options(
+        source="testsrc", public_url=url, allow_origin=[friend], media_address=["203.0.113.5"]
+    )
+    public = server._public(options)
+    assert (public.access.public, public.path, public.media) == (
+        "https://video.example.net",
+        "/cam/",
+        ("203.0.113.5",),
+    )
+    app = server.Serving(served.all, PORT, TOKEN, public).app()
+    # A proxy asks by HTTP, and passes on the name that the browser asked for.
+    return Named(Served(app, served.all))
+
+
+def test_behind_a_proxy_host_and_origin_are_those_of_the_public_url(named: Named) -> None:
+    ask = named.served
+    codes = {
+        host: ask.ask("GET", "/", host=host, authorization=None).code
+        for host in ("video.example.net", "VIDEO.example.net:443", "192.0.2.1:8080", "video.example.net:80")
+    }
+    codes |= {"evil": ask.ask("GET", "/", host="video.example.net.evil.org").code}
+    assert codes == {
+        "video.example.net": 200,
+        "VIDEO.example.net:443": 200,
+        "192.0.2.1:8080": 400,
+        "video.example.net:80": 400,
+        "evil": 400,
+    }
+    made = ask.offer(host="video.example.net", origin=named.origin)
+    assert made.code == 201
+    assert made.headers["location"].startswith("/cam/whep/video/")
+    (viewer,) = ask.all
+    assert viewer.core.settings["media"] == (PORT, ["203.0.113.5"])
+    for origin in (
+        "http://video.example.net",
+        "https://video.example.net:8443",
+        "https://example.net",
+        "null",
+    ):
+        assert ask.offer(host="video.example.net", origin=origin).code == 403, origin
+
+
+def test_a_page_of_a_named_origin_may_ask_and_embed_and_no_other_one(named: Named) -> None:
+    ask, host = named.served, "video.example.net"
+    wants = {"access_control_request_method": "POST", "access_control_request_headers": "authorization"}
+    asked = ask.ask("OPTIONS", host=host, authorization=None, origin=named.friend, **wants)
+    assert asked.code == 204
+    assert asked.headers["access-control-allow-origin"] == named.friend
+    assert "authorization" in asked.headers["access-control-allow-headers"]
+    made = ask.offer(host=host, origin=named.friend)
+    assert (made.code, made.headers["access-control-allow-origin"]) == (201, named.friend)
+    assert "location" in made.headers["access-control-expose-headers"]
+    assert made.headers["vary"] == "origin"
+    page = ask.ask("GET", "/", host=host, authorization=None)
+    assert f"frame-ancestors {named.friend}" in page.headers["content-security-policy"]
+    assert "access-control-allow-origin" not in page.headers
+    for origin in ("https://ops.example.org", "http://ops.example.org:8443", "https://evil.example.org"):
+        refused = ask.ask("OPTIONS", host=host, authorization=None, origin=origin, **wants)
+        assert not any(name.startswith("access-control") for name in refused.headers)
+        assert ask.offer(host=host, origin=origin).code == 403
+    # The token is needed as well.
+    assert ask.offer(host=host, origin=named.friend, authorization=None).code == 401
+
+
+def test_of_its_own_https_server_the_origin_has_the_scheme(served: Served) -> None:
+    served.scheme = "https"
+    host = "192.0.2.1:8080"
+    codes = [
+        served.offer(origin=f"{scheme}://{host}", content_type="text/plain").code
+        for scheme in ("https", "http")
+    ]
+    assert codes == [415, 403]
+
+
+def test_the_media_of_a_name_are_at_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"video.example.net": ["2001:db8::5", "203.0.113.5", "203.0.113.5"]}
+
+    def getaddrinfo(name: str, *_: object, **__: object) -> list[Any]:
+        if name not in found:
+            raise socket.gaierror(-2, "Name or service not known")
+        return [(0, 0, 0, "", (each, 0)) for each in found[name]]
+
+    monkeypatch.setattr(server.socket, "getaddrinfo", getaddrinfo)
+    options = viewers.Options(source="testsrc", public_url="https://video.example.net")
+    assert server._public(options).media == ("203.0.113.5", "2001:db8::5")
+    with pytest.raises(UserError) as told:
+        server._public(viewers.Options(source="testsrc", public_url="https://other.example.net"))
+    assert (told.value.place, "--media-address" in told.value.remedy) == ("--public-url", True)
+
+
+@pytest.mark.parametrize(
+    ("host", "media", "bound"),
+    [
+        ("127.0.0.1", (), ["127.0.0.1"]),
+        ("::1", (), ["::1"]),
+        ("0.0.0.0", (), ["0.0.0.0"]),
+        ("::", (), ["0.0.0.0", "::"]),
+        ("127.0.0.1", ("127.0.0.1",), ["127.0.0.1"]),
+        ("127.0.0.1", ("203.0.113.5",), ["0.0.0.0"]),
+        ("127.0.0.1", ("203.0.113.5", "2001:db8::5"), ["0.0.0.0", "::"]),
+        ("::1", ("127.0.0.1", "127.0.0.2"), ["0.0.0.0"]),
+    ],
+)
+def test_media_are_at_the_address_of_this_machine_that_browsers_are_told(
+    host: str, media: tuple[str, ...], bound: list[str]
+) -> None:
+    assert server._bound(host, media) == bound
+
+
+def test_the_former_range_of_ports_gives_its_first_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert server._media_port(viewers.Options(source="testsrc", media_port=41_000)) == 41_000
+    assert capsys.readouterr().err == ""
+    assert server._media_port(viewers.Options(source="testsrc", media_ports="40010-40099")) == 40_010
+    assert "--media-port, one for all viewers: 40010 is used" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -257,6 +399,17 @@ def test_ten_offers_a_second_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
         ({"listen": "0.0.0.0:8080", "no_token": True}, "--no-token"),
         ({"media_ports": "40000"}, "--media-ports"),
         ({"media_ports": "40099-40000"}, "--media-ports"),
+        ({"certificate": Path("/nosuch")}, "--certificate"),
+        ({"key": Path("/nosuch")}, "--key"),
+        ({"certificate": Path("/nosuch"), "key": Path("/nosuch")}, "--certificate /nosuch"),
+        ({"public_url": "video.example.net"}, "--public-url"),
+        ({"public_url": "https://"}, "--public-url"),
+        ({"public_url": "https://video.example.net:port"}, "--public-url"),
+        ({"public_url": "https://video.example.net?a=1"}, "--public-url"),
+        ({"public_url": "https://a@video.example.net"}, "--public-url"),
+        ({"public_url": "https://127.0.0.1", "no_token": True}, "--no-token"),
+        ({"allow_origin": ["*"]}, "--allow-origin"),
+        ({"media_address": ["video.example.net"]}, "--media-address"),
         ({"flow": {"codec": "mpeg4"}}, "--codec"),
         ({"source": "greedy"}, "greedy"),
         ({"source": "-"}, "-"),
@@ -338,3 +491,35 @@ def test_a_new_viewer_has_the_place_of_the_one_that_is_silent_for_longest_and_of
     assert other.why == "it was silent for 9 s, and its place was wanted"
     # Without a newcomer a silent viewer stays until its consent has expired.
     assert one.is_silent
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.2, 0.7, 1.5])
+@pytest.mark.parametrize("count", [1.0, 2.0, 16.0])
+def test_as_many_viewers_are_expected_as_have_their_share_of_the_cores(count: float, share: float) -> None:
+    expected = capacity.Capacity(count, share)
+    one = share + capacity.SENDING_CORES
+    assert expected.viewers is not None
+    assert expected.viewers * one <= capacity.USED * count < (expected.viewers + 1) * one
+    assert f"carry {expected.viewers} viewer" in expected.told(1)
+    for admitted in (max(expected.viewers, 1), expected.viewers + 1):
+        assert ("--ladder" in expected.told(admitted)) == (admitted > expected.viewers)
+
+
+def test_one_encoder_for_all_leaves_sending_and_an_unmeasured_one_is_unknown() -> None:
+    done = capacity.Capacity(2.0, 0.0)
+    assert done.viewers == int(capacity.USED * 2.0 / capacity.SENDING_CORES)
+    assert "--ladder" not in done.told(100)
+    unknown = capacity.of_encoder(None, 25.0)
+    assert unknown.viewers is None
+    assert "unknown" in unknown.told(4)
+
+
+def test_the_encoder_is_measured_at_the_start(served: Served) -> None:
+    small = served.all.capacity
+    large = viewers.Viewers(viewers.Options(source="testsrc", flow={"size": "640x360"})).capacity
+    assert small.encoding is not None
+    assert large.encoding is not None
+    # 56 times the samples.
+    assert 0 < small.encoding < large.encoding
+    told = json.loads(served.ask("GET", "/api/viewers").body)
+    assert told["expected_viewers"] == small.viewers

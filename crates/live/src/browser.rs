@@ -1,12 +1,11 @@
 //! A browser as the receiver of a live sender: answers its offer, and sends media over ICE and DTLS-SRTP.
 
 use crate::flow::{FLOW, FlowKeys, SOURCE};
-use crate::{Clock, LiveError, MasterKey, Medium, Outbox, Srtp, SrtpProfile, Which, entropy};
+use crate::{Clock, LiveError, MasterKey, MediaPort, Medium, Outbox, Pair, Srtp, SrtpProfile, Which, entropy};
 use serde_json::{Value, json};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use steadycast_control::FeedbackFormat;
 use steadycast_endpoints::{RemotePeer, VideoPlan};
 use steadycast_session::{HeaderIds, SendTime};
@@ -25,10 +24,12 @@ pub enum Destination {
     Browser {
         /// The browser's offer, a session description.
         offer: String,
-        /// This machine's address, as the browser reaches it.
-        media: IpAddr,
-        /// UDP ports of which the first free one is used.
-        ports: RangeInclusive<u16>,
+        /// The port for its media.
+        port: Arc<MediaPort>,
+        /// The address at which the browser reaches the port.
+        address: IpAddr,
+        /// Further addresses of the port.
+        others: Vec<IpAddr>,
     },
 }
 
@@ -37,7 +38,7 @@ impl Destination {
     pub(crate) const fn ip(&self) -> IpAddr {
         match self {
             Self::Address(at) => at.ip(),
-            Self::Browser { media, .. } => *media,
+            Self::Browser { address, .. } => *address,
         }
     }
 }
@@ -124,12 +125,25 @@ impl NegotiatedOffer {
         HeaderIds { transport: self.negotiated.transport.unwrap_or(HeaderIds::default().transport), send_time }
     }
 
-    /// Returns the answer of a sender at this address with this plan.
-    pub(crate) fn answer(&self, at: SocketAddr, plan: &VideoPlan, session: u64, key_frames: bool) -> String {
+    /// Creates the session's part of the port, at which the browser's checks are expected from now on.
+    pub(crate) fn attach(&self, port: &MediaPort, local: IpAddr) -> Result<Pair, LiveError> {
+        port.attach(self.own.clone(), self.negotiated.peer.ufrag.clone(), local)
+    }
+
+    /// Returns the answer of a sender at this address, and at `others`, with this plan.
+    pub(crate) fn answer(
+        &self,
+        address: SocketAddr,
+        others: &[SocketAddr],
+        plan: &VideoPlan,
+        session: u64,
+        key_frames: bool,
+    ) -> String {
         let media = plan.sender(SOURCE).identity;
         self.negotiated.answer(&LocalParameters {
             session,
-            address: at,
+            address,
+            others,
             credentials: &self.own,
             fingerprint: self.certificate.fingerprint,
             feedback: match plan.feedback() {

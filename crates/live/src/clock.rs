@@ -37,6 +37,17 @@ impl Clock {
         self.start
     }
 
+    /// Converts a time to an instant.
+    pub fn instant(&self, time: Time) -> Instant {
+        self.start + Duration::from_nanos(time.as_nanos())
+    }
+
+    /// Converts an instant, such as a time of another clock, to this clock. An instant before its zero becomes zero.
+    pub fn time(&self, instant: Instant) -> Time {
+        let since = instant.saturating_duration_since(self.start).as_nanos();
+        Time::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))
+    }
+
     /// Returns the wall-clock time of the clock's zero, for the NTP timestamps of sender reports.
     pub fn epoch(&self) -> NtpEpoch {
         let fraction = (u64::from(self.wall.subsec_nanos()) << 32) / 1_000_000_000;

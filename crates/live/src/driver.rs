@@ -3,7 +3,7 @@
 use crate::net::Buffers;
 use crate::{Clock, Meta, Pair, Which};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -111,10 +111,27 @@ pub struct EndIx(pub usize);
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    }
+
     /// Has [`End::on_wake`] of every end called as soon as possible.
     pub fn wake(&self) {
         // The write fails only if the counter would exceed 2⁶⁴ − 2, in which case the loop wakes anyway.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    /// Revokes all calls of [`Waker::wake`] so far.
+    pub(crate) fn reset(&self) {
+        // One read resets the counter, so that several calls count as one.
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.0, &mut count);
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -159,8 +176,8 @@ impl<E: End> Loop<E> {
     /// The system is out of descriptors.
     pub fn new(clock: Clock) -> io::Result<Self> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let waker = Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
-        epoll::add(&poll, &waker.0, epoll::EventData::new_u64(WAKER), epoll::EventFlags::IN)?;
+        let waker = Waker::new()?;
+        epoll::add(&poll, &waker, epoll::EventData::new_u64(WAKER), epoll::EventFlags::IN)?;
         Ok(Self {
             clock,
             poll,
@@ -297,9 +314,7 @@ impl<E: End> Loop<E> {
     }
 
     fn woken(&mut self) {
-        // One read resets the counter, so that several calls of the waker count as one.
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.waker.0, &mut count);
+        self.waker.reset();
         for place in &mut self.places {
             place.on_wake(self.clock.now(), &mut self.out);
         }

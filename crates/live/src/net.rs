@@ -1,12 +1,11 @@
 //! Sockets for RTP and RTCP: unicast, any-source and source-specific multicast, IPv4 and IPv6.
 
-use crate::{Clock, LiveError, entropy};
+use crate::{Clock, LiveError, SharedPort, entropy};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::netdevice::name_to_index;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::str::FromStr;
 use steadycast_rtcp::Origin;
@@ -121,7 +120,7 @@ impl Buffers {
 }
 
 impl Port {
-    fn open(bind: SocketAddr, options: &PairOptions, shared: bool) -> Result<Self, LiveError> {
+    pub(crate) fn open(bind: SocketAddr, options: &PairOptions, shared: bool) -> Result<Self, LiveError> {
         let make = || -> io::Result<(Socket, UdpSocketState, SocketAddr)> {
             let socket = Socket::new(Domain::for_address(bind), Type::DGRAM, Some(Protocol::UDP))?;
             if bind.is_ipv6() {
@@ -160,6 +159,18 @@ impl Port {
         let port = Self { socket, state, local, connected: false, refused: 0, unsent: 0 };
         port.configure(options).map_err(|e| LiveError::new(bind, e, "leave --ttl and --interface away"))?;
         Ok(port)
+    }
+
+    /// Returns another handle of the same socket.
+    pub(crate) fn duplicate(&self) -> io::Result<Self> {
+        let socket = self.socket.try_clone()?;
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        Ok(Self { socket, state, local: self.local, connected: self.connected, refused: 0, unsent: 0 })
+    }
+
+    /// Sets the size of the send buffer in bytes, which the kernel caps to its limit.
+    pub(crate) fn set_send_buffer_size(&self, size: usize) -> io::Result<()> {
+        self.socket.set_send_buffer_size(size)
     }
 
     fn configure(&self, options: &PairOptions) -> io::Result<()> {
@@ -251,7 +262,7 @@ impl Port {
         // A pending ICMP error of an earlier datagram fails the next send once, and the repetition succeeds.
         for _ in 0..2 {
             let sent = if ecn.is_capable() {
-                self.send_capable(bytes, to, ecn)
+                self.send_from(None, bytes, to, ecn)
             } else if self.connected {
                 self.socket.send(bytes).map(|_| ())
             } else {
@@ -267,10 +278,11 @@ impl Port {
         false
     }
 
-    /// Sends a datagram whose ECN field is set by a control message (`IP_TOS` or `IPV6_TCLASS`).
-    fn send_capable(&self, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> io::Result<()> {
+    /// Sends a datagram with this source address and ECN field, which control messages set (`IP_PKTINFO` and `IP_TOS`,
+    /// or `IPV6_PKTINFO` and `IPV6_TCLASS`). Without a source address the routing table decides.
+    pub(crate) fn send_from(&self, source: Option<IpAddr>, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> io::Result<()> {
         let ecn = EcnCodepoint::from_bits(ecn.bits());
-        let transmit = Transmit { destination: to, ecn, contents: bytes, segment_size: None, src_ip: None };
+        let transmit = Transmit { destination: to, ecn, contents: bytes, segment_size: None, src_ip: source };
         self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
     }
 
@@ -317,11 +329,63 @@ fn index(socket: &Socket, name: &str) -> io::Result<u32> {
     Ok(name_to_index(socket, name)?)
 }
 
+/// A port of a session: a socket, or a part of a port that several sessions share.
+pub enum PairPort {
+    /// A socket of the session alone.
+    Own(Port),
+    /// A part of a [`MediaPort`](crate::MediaPort).
+    Shared(SharedPort),
+}
+
+impl PairPort {
+    /// Returns the local address.
+    pub const fn local(&self) -> SocketAddr {
+        match self {
+            Self::Own(port) => port.local(),
+            Self::Shared(port) => port.local(),
+        }
+    }
+
+    /// Returns the number of datagrams that the peer refused, and of those that this machine could not send.
+    pub const fn failures(&self) -> (u64, u64) {
+        match self {
+            Self::Own(port) => port.failures(),
+            // Only a connected socket gets refusals.
+            Self::Shared(port) => (0, port.unsent()),
+        }
+    }
+
+    /// See [`Port::send`].
+    pub(crate) fn send(&mut self, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> bool {
+        match self {
+            Self::Own(port) => port.send(bytes, to, ecn),
+            Self::Shared(port) => port.send(bytes, to, ecn),
+        }
+    }
+
+    /// See [`Port::receive`].
+    pub(crate) fn receive(&mut self, clock: &Clock, buffers: &mut Buffers, each: impl FnMut(&[u8], &Meta)) -> bool {
+        match self {
+            Self::Own(port) => port.receive(clock, buffers, each),
+            Self::Shared(port) => port.receive(clock, each),
+        }
+    }
+}
+
+impl AsFd for PairPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Own(port) => port.as_fd(),
+            Self::Shared(port) => port.as_fd(),
+        }
+    }
+}
+
 /// The sockets of one end of a session.
 pub struct Pair {
-    rtp: Port,
+    rtp: PairPort,
     /// The RTCP socket, or `None` if RTCP shares the port of RTP.
-    rtcp: Option<Port>,
+    rtcp: Option<PairPort>,
     /// The destination of a sender's media, or the address at which a receiver gets it.
     pub(crate) address: SocketAddr,
     /// The destination of a group's reports and of a sender's own.
@@ -374,23 +438,23 @@ impl Pair {
             rtp.connected = true;
             rtp.local = rtp.socket.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(rtp.local);
         }
-        Ok(Self { rtp, rtcp, address: to, reports })
+        Ok(Self { rtp: PairPort::Own(rtp), rtcp: rtcp.map(PairPort::Own), address: to, reports })
     }
 
-    /// Opens the socket of a sender whose peer is not known yet, on the first free port of the range. Nothing is sent
-    /// before `Pair::redirect`.
-    ///
-    /// # Errors
-    /// None of the ports is free.
-    pub fn waiting(own: IpAddr, ports: RangeInclusive<u16>) -> Result<Self, LiveError> {
-        let mut last = LiveError::new("", "there is no such range of ports", "write the lower one first");
-        for at in ports.map(|port| SocketAddr::new(own, port)) {
-            match Port::open(at, &PairOptions::default(), false) {
-                Ok(rtp) => return Ok(Self { rtp, rtcp: None, address: at, reports: at }),
-                Err(error) => last = error,
-            }
-        }
-        Err(LiveError { place: "media".into(), ..last })
+    /// Creates the pair of a port whose peer is not known yet. Nothing is sent before `Pair::redirect`.
+    fn waiting(rtp: PairPort) -> Self {
+        let at = rtp.local();
+        Self { rtp, rtcp: None, address: at, reports: at }
+    }
+
+    /// Creates the pair of a socket that no session owns.
+    pub(crate) fn of_port(port: Port) -> Self {
+        Self::waiting(PairPort::Own(port))
+    }
+
+    /// Creates the pair of a browser's session.
+    pub(crate) fn shared(port: SharedPort) -> Self {
+        Self::waiting(PairPort::Shared(port))
     }
 
     /// Sets the peer's address for media and reports.
@@ -410,16 +474,16 @@ impl Pair {
         };
         let rtp = open(at)?;
         let rtcp = if options.mux { None } else { Some(open(reports)?) };
-        Ok(Self { rtp, rtcp, address: at, reports })
+        Ok(Self { rtp: PairPort::Own(rtp), rtcp: rtcp.map(PairPort::Own), address: at, reports })
     }
 
     /// Returns the socket for media.
-    pub const fn rtp(&self) -> &Port {
+    pub const fn rtp(&self) -> &PairPort {
         &self.rtp
     }
 
     /// Returns the socket for reports, which may be the one for media.
-    pub fn rtcp(&self) -> &Port {
+    pub fn rtcp(&self) -> &PairPort {
         self.rtcp.as_ref().unwrap_or(&self.rtp)
     }
 
@@ -428,7 +492,7 @@ impl Pair {
         if which == Which::Rtcp { self.reports } else { self.address }
     }
 
-    pub(crate) fn port_mut(&mut self, which: Which) -> &mut Port {
+    pub(crate) fn port_mut(&mut self, which: Which) -> &mut PairPort {
         match (which, &mut self.rtcp) {
             (Which::Rtcp, Some(port)) => port,
             _ => &mut self.rtp,
@@ -436,7 +500,7 @@ impl Pair {
     }
 
     /// Returns each socket once, with its kind.
-    pub(crate) fn ports(&self) -> impl Iterator<Item = (Which, &Port)> {
+    pub(crate) fn ports(&self) -> impl Iterator<Item = (Which, &PairPort)> {
         std::iter::once((Which::Rtp, &self.rtp)).chain(self.rtcp.iter().map(|p| (Which::Rtcp, p)))
     }
 }

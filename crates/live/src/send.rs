@@ -202,10 +202,11 @@ impl Sending {
         // The NTP seconds of the start make the session number of the description unique (RFC 8866, section 5.2).
         let session = clock.epoch().0 >> 32;
         let (pair, sdp, browser) = match (&options.to, negotiated) {
-            (Destination::Browser { media, ports, .. }, Some(negotiated)) => {
-                let pair = Pair::waiting(*media, ports.clone())?;
+            (Destination::Browser { port, address, others, .. }, Some(negotiated)) => {
+                let pair = negotiated.attach(port, *address)?;
                 let local = pair.rtp().local();
-                let sdp = negotiated.answer(local, &plan, session, makes_key_frames(video, &medium));
+                let others: Vec<SocketAddr> = others.iter().map(|ip| SocketAddr::new(*ip, port.port())).collect();
+                let sdp = negotiated.answer(local, &others, &plan, session, makes_key_frames(video, &medium));
                 (pair, sdp, Some(negotiated.connection(&clock, local)?))
             }
             (Destination::Browser { .. }, None) => return Err(LiveError::unwritten("the offer is gone")),

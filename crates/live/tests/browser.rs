@@ -7,10 +7,13 @@ mod browsers;
 
 use browsers::{Browser, EPOCH, offer};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 use steadycast_live::{
-    Destination, EncodedFrame, FlowKeys, LiveError, Medium, NextJob, PairOptions, SendOptions, Sending, Steering,
+    Destination, EncodedFrame, FlowKeys, LiveError, MediaPort, Medium, NextJob, PairOptions, SendOptions, Sending,
+    Steering,
 };
 use steadycast_media::{FrameKind, Scale};
 use steadycast_wire::payload::PayloadFormat;
@@ -20,11 +23,22 @@ use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 /// The SSRC of the receiver, as in Chromium.
 const RECEIVER: u32 = 1;
 
-fn begun(offer: String, ports: std::ops::RangeInclusive<u16>) -> Result<Sending, LiveError> {
+/// Opens a free port for media.
+fn media_port() -> Arc<MediaPort> {
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    Arc::new(MediaPort::open(&[Ipv4Addr::LOCALHOST.into()], free).unwrap())
+}
+
+fn begun(offer: String, port: &Arc<MediaPort>) -> Result<Sending, LiveError> {
     let Value::Object(keys) = json!({ "controller": "steady", "cap": "1Mbps" }) else { panic!() };
     let options = SendOptions {
         flow: FlowKeys::new(keys),
-        to: Destination::Browser { offer, media: Ipv4Addr::LOCALHOST.into(), ports },
+        to: Destination::Browser {
+            offer,
+            port: Arc::clone(port),
+            address: Ipv4Addr::LOCALHOST.into(),
+            others: Vec::new(),
+        },
         pair: PairOptions::default(),
         cname: "it".into(),
         buffer: None,
@@ -105,7 +119,7 @@ impl Viewer {
 
 #[test]
 fn a_browser_gets_media_with_its_payload_types_and_its_first_report_counts() {
-    let sending = begun(offer(), 41_000..=41_099).unwrap();
+    let sending = begun(offer(), &media_port()).unwrap();
     encode(&sending);
     let mut viewer = Viewer::of(&sending.sdp);
     viewer.until(|viewer| viewer.media.len() > 10);
@@ -129,12 +143,106 @@ fn a_browser_gets_media_with_its_payload_types_and_its_first_report_counts() {
     assert!(sending.handle.finish().is_ok());
 }
 
+/// Returns the counts of a port by reason.
+fn dropped(port: &MediaPort) -> BTreeMap<&'static str, u64> {
+    port.dropped().into_iter().map(|(reason, count)| (reason.name(), count)).collect()
+}
+
+#[test]
+fn viewers_share_a_port_and_one_that_leaves_does_not_change_another() {
+    let port = media_port();
+    let sessions: Vec<Sending> = (0..4).map(|_| begun(offer(), &port).unwrap()).collect();
+    sessions.iter().for_each(encode);
+    let mut viewers: Vec<Viewer> = sessions.iter().map(|sending| Viewer::of(&sending.sdp)).collect();
+    let mut sources = BTreeSet::new();
+    for viewer in &mut viewers {
+        assert_eq!(viewer.browser.socket.peer_addr().unwrap().port(), port.port());
+        viewer.until(|viewer| viewer.media.len() > 10);
+        let own: BTreeSet<u32> = viewer.media.iter().map(|header| header.ssrc).collect();
+        assert_eq!(own.len(), 1, "the media of one session");
+        sources.extend(own);
+    }
+    assert_eq!(sources.len(), 4);
+    // A stranger's datagrams reach no session.
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.connect(("127.0.0.1", port.port())).unwrap();
+    for datagram in [&[0x80, 201, 0, 1, 0, 0, 0, 1][..], &[22, 254, 253, 0], &[99], &[0, 1, 0, 0]] {
+        stranger.send(datagram).unwrap();
+    }
+    sessions[0].handle.stop();
+    viewers[0].until(|viewer| viewer.browser.client.closed);
+    assert!(sessions[0].handle.finish().is_ok());
+    let before = viewers[1].media.len();
+    viewers[1].until(|viewer| viewer.media.len() > before + 30);
+    let counts = dropped(&port);
+    assert_eq!((counts["unknown_address"], counts["other_protocol"]), (2, 2), "{counts:?}");
+    assert_eq!((counts["failed_integrity"], counts["foreign_address"], counts["full_queue"]), (0, 0, 0));
+}
+
+/// Serves all viewers for this long.
+fn watch(viewers: &mut [Viewer], span: Duration) {
+    let from = EPOCH.elapsed();
+    while EPOCH.elapsed() - from < span {
+        for viewer in &mut *viewers {
+            let mut datagram = [0; 2_048];
+            while let Some(len) = viewer.browser.turn(&mut datagram) {
+                viewer.take(&datagram[..len]);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Returns the number of frames that arrived since packet `from`, and the number of packets that are missing between
+/// the first and the last one.
+fn arrived(viewer: &Viewer, from: usize) -> (usize, usize) {
+    let headers = &viewer.media[from..];
+    let seqs: BTreeSet<u16> = headers.iter().map(|header| header.seq.wrapping_sub(headers[0].seq)).collect();
+    let missing = seqs.last().map_or(0, |last| usize::from(*last) + 1 - seqs.len());
+    (headers.iter().filter(|header| header.marker).count(), missing)
+}
+
+#[test]
+fn a_second_and_a_tenth_viewer_on_the_port_change_nothing_of_what_reaches_the_first() {
+    let port = media_port();
+    let (mut sessions, mut viewers) = (Vec::<Sending>::new(), Vec::<Viewer>::new());
+    let mut frames = Vec::new();
+    for count in [1, 2, 10] {
+        while viewers.len() < count {
+            let sending = begun(offer(), &port).unwrap();
+            encode(&sending);
+            let mut viewer = Viewer::of(&sending.sdp);
+            viewer.until(|viewer| !viewer.media.is_empty());
+            viewer.browser.socket.set_nonblocking(true).unwrap();
+            viewers.push(viewer);
+            sessions.push(sending);
+            watch(&mut viewers, Duration::from_millis(50));
+        }
+        let from = viewers[0].media.len() - 1;
+        watch(&mut viewers, Duration::from_secs(2));
+        let (came, missing) = arrived(&viewers[0], from);
+        assert_eq!(missing, 0, "beside {count}");
+        frames.push(came);
+    }
+    // A frame more or less is due to the times at which counting starts and ends; the rest is for a busy machine.
+    assert!(frames.iter().all(|came| *came * 10 >= frames[0] * 8), "{frames:?}");
+    for (session, viewer) in sessions.iter().zip(&viewers) {
+        let own: BTreeSet<u32> = viewer.media.iter().map(|header| header.ssrc).collect();
+        assert_eq!((own.len(), arrived(viewer, 0).1), (1, 0));
+        assert_eq!(session.handle.status(Duration::from_secs(1))["unsent"], 0);
+    }
+    assert_eq!(dropped(&port).values().sum::<u64>(), 0);
+}
+
 #[test]
 fn an_unacceptable_offer_is_an_error_with_its_place() {
-    let place = |offer: String, ports| begun(offer, ports).err().map(|error| error.place);
-    let busy = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let port = busy.local_addr().unwrap().port();
-    assert_eq!(place(offer(), port..=port).as_deref(), Some("media"));
-    assert_eq!(place(offer().replace("VP8", "XYZ"), 41_000..=41_099).as_deref(), Some("offer.codec"));
-    assert_eq!(place("no offer".into(), 41_000..=41_099).as_deref(), Some("offer.text"));
+    let port = media_port();
+    let place = |offer: String| begun(offer, &port).err().map(|error| error.place);
+    assert_eq!(place(offer().replace("VP8", "XYZ")).as_deref(), Some("offer.codec"));
+    assert_eq!(place("no offer".into()).as_deref(), Some("offer.text"));
+    let busy = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let _bound = UdpSocket::bind(busy).unwrap();
+    let error = MediaPort::open(&[busy.ip()], busy.port()).unwrap_err();
+    assert_eq!(error.place, busy.to_string());
+    assert!(error.remedy.contains("another port"), "{error}");
 }

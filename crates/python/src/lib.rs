@@ -42,7 +42,9 @@ mod _core {
     use crate::imported::{call, datagrams};
     #[cfg(all(target_os = "linux", feature = "real-time"))]
     #[pymodule_export]
-    use crate::live::{PyReceiver, PyRecord, PySender, PySession, check_sender, is_key_frame, unused_reasons};
+    use crate::live::{
+        PyMediaPort, PyReceiver, PyRecord, PySender, PySession, check_sender, is_key_frame, unused_reasons,
+    };
     #[pymodule_export]
     use crate::picture::{picture_psnr, picture_ssim};
     #[pymodule_export]

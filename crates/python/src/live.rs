@@ -12,7 +12,7 @@ use std::time::Duration;
 use steadycast_live::sdp::{self, Description};
 use steadycast_live::{
     Destination, EncodedFrame, EncoderQueue, FlowKeys, FrameQueue, Handle, Interface, LiveError, LiveRecord, MasterKey,
-    Medium, NextJob, PairOptions, ReceiveOptions, Receiving, RungData, SendOptions, Sending, Steering,
+    MediaPort, Medium, NextJob, PairOptions, ReceiveOptions, Receiving, RungData, SendOptions, Sending, Steering,
 };
 use steadycast_session::UnusedReason;
 use steadycast_units::{Bytes, Ecn, Rate, Span};
@@ -52,21 +52,43 @@ fn socket(text: &str) -> PyResult<SocketAddr> {
     text.parse().map_err(|_| wrong(text, "not ADDRESS:PORT", remedy))
 }
 
-/// Reads the destination: a browser's offer with the address and the ports for media, or an address.
+/// Reads the destination: a browser's offer with the port and the addresses for its media, or an address.
 fn to(options: &Bound<'_, PyDict>) -> PyResult<Destination> {
     if !options.contains("offer")? {
         return Ok(Destination::Address(socket(&want::<String>(options, "to")?)?));
     }
-    let text: String = want(options, "media")?;
-    let read = || {
-        let (own, ports) = text.rsplit_once(':')?;
-        let (first, last) = ports.split_once('-')?;
-        let own = own.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok()?;
-        Some((own, first.parse::<u16>().ok().filter(|port| *port > 0)?..=last.parse().ok()?))
+    let (port, addresses): (PyRef<'_, PyMediaPort>, Vec<String>) = want(options, "media")?;
+    let mut others = addresses.iter().map(|text| address(text)).collect::<PyResult<Vec<_>>>()?.into_iter();
+    let Some(address) = others.next() else {
+        return Err(wrong("media", "there is no address for media", "give one that the browser reaches"));
     };
-    let remedy = "write an address of this machine and UDP ports, as 192.0.2.1:40000-40099";
-    let (media, ports) = read().ok_or_else(|| wrong("media", format!("{text} is no address with ports"), remedy))?;
-    Ok(Destination::Browser { offer: want(options, "offer")?, media, ports })
+    let port = Arc::clone(&port.0);
+    Ok(Destination::Browser { offer: want(options, "offer")?, port, address, others: others.collect() })
+}
+
+/// A UDP port for the media of all browsers. `addresses` are those of this machine, at most one IPv4 and one IPv6.
+#[pyclass(frozen, name = "MediaPort", module = "steadycast._core")]
+pub(crate) struct PyMediaPort(Arc<MediaPort>);
+
+#[pymethods]
+impl PyMediaPort {
+    /// Opens the port. Raises UserError.
+    #[new]
+    fn new(addresses: Vec<String>, port: u16) -> PyResult<Self> {
+        let addresses = addresses.iter().map(|text| address(text)).collect::<PyResult<Vec<_>>>()?;
+        Ok(Self(Arc::new(MediaPort::open(&addresses, port).map_err(refused)?)))
+    }
+
+    /// The number of the port.
+    #[getter]
+    fn port(&self) -> u16 {
+        self.0.port()
+    }
+
+    /// The number of datagrams that were delivered to no session, by reason.
+    fn dropped(&self) -> BTreeMap<&'static str, u64> {
+        self.0.dropped().into_iter().map(|(reason, count)| (reason.name(), count)).collect()
+    }
 }
 
 fn format(codec: &str) -> PyResult<PayloadFormat> {

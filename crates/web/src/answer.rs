@@ -20,6 +20,9 @@ const SEND_TIME: &str = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-t
 /// Maximum length of an offer in bytes. A browser's offer with all its codecs has a tenth of it.
 const LONGEST: usize = 1 << 16;
 
+/// Maximum number of candidates in an answer. Browsers check each of them for seconds.
+const MAX_CANDIDATES: usize = 8;
+
 /// Maximum length of a user name or a password (RFC 8839, section 5.4).
 const LONGEST_CREDENTIAL: usize = 256;
 
@@ -66,6 +69,8 @@ pub struct LocalParameters<'a> {
     pub session: u64,
     /// The address at which the browser reaches this end.
     pub address: SocketAddr,
+    /// Further addresses of this end, in order of preference.
+    pub others: &'a [SocketAddr],
     /// The ICE credentials of this end.
     pub credentials: &'a Credentials,
     /// The fingerprint of this end's certificate.
@@ -391,15 +396,19 @@ impl NegotiatedParameters {
         if self.small_reports {
             flag("rtcp-rsize");
         }
-        let (ip, port) = (own.address.ip(), own.address.port());
         let pt = self.payload_type;
         let mut add_attribute = |name: &str, value: String| add_attribute(media, name, value);
         add_attribute("ice-ufrag", ufrag.clone());
         add_attribute("ice-pwd", password.clone());
         add_attribute("fingerprint", format!("sha-256 {}", digits.join(":")));
         add_attribute("setup", "passive".into());
-        // The priority of a single host candidate (RFC 8445, section 5.1.2.1).
-        add_attribute("candidate", format!("1 1 udp 2130706431 {ip} {port} typ host"));
+        for (n, address) in [own.address].iter().chain(own.others).take(MAX_CANDIDATES).enumerate() {
+            let (foundation, ip, port) = (n + 1, address.ip(), address.port());
+            // The priority of host candidates, of which the first has the highest local preference (RFC 8445, section
+            // 5.1.2.1).
+            let priority = (126 << 24) + ((65_535 - n) << 8) + 255;
+            add_attribute("candidate", format!("{foundation} 1 udp {priority} {ip} {port} typ host"));
+        }
         add_attribute("rtpmap", format!("{pt} {}/90000", self.format.encoding()));
         if !self.fmtp.is_empty() {
             add_attribute("fmtp", format!("{pt} {}", self.fmtp));

@@ -1,11 +1,13 @@
 //! A web browser as the receiver of a live sender: offer and answer, and the ICE and DTLS connection.
 //!
-//! Both parts are sans-IO. [`agree`] negotiates an offer's text. A [`Tunnel`] receives the time and the datagrams that
-//! arrived. Neither opens a socket or reads a clock. The cryptographic libraries take their random numbers from the
+//! All parts are sans-IO. [`agree`] negotiates an offer's text. A [`Tunnel`] receives the time and the datagrams that
+//! arrived. A [`Demultiplexer`] attributes the datagrams of a shared port to tunnels. None opens a socket or reads a
+//! clock. The cryptographic libraries take their random numbers from the
 //! system.
 
 mod answer;
 mod certificate;
+mod demultiplexer;
 pub mod lines;
 mod tunnel;
 
@@ -14,6 +16,7 @@ use num_traits as _;
 
 pub use answer::{Feedback, LocalParameters, NegotiatedParameters, OfferError, Stream, agree};
 pub use certificate::{Certificate, Fingerprint};
+pub use demultiplexer::{Demultiplexer, DropReason};
 pub use dimpl::SrtpProfile;
 pub use tunnel::{
     CONNECT_TIMEOUT, CONSENT_TIMEOUT, Keys, MIN_SILENCE, Output, Protocol, State, Tunnel, TunnelParameters,

@@ -29,9 +29,12 @@ pub const CONSENT_TIMEOUT: Span = Span::secs(30);
 /// every 2.5 s. At 50 % loss, four seconds without any of them have a probability below 10⁻⁶, because about twenty
 /// consecutive datagrams must be lost.
 pub const MIN_SILENCE: Span = Span::secs(4);
-/// A browser counts as silent only after this multiple of its longest gap so far. So a player that reports every 5 s
-/// does not count as silent.
+/// A browser counts as silent only after this multiple of its usual gap. So a player that reports every 5 s does not
+/// count as silent.
 const SILENCE_GAPS: u64 = 2;
+/// Number of recent gaps of which the second longest is the usual one. The longest may be an outage of the network,
+/// after which a browser that died would otherwise keep its place for twice the outage.
+const RECENT_GAPS: usize = 32;
 /// The browser is not moved to another address while packets have arrived from the present one within this time.
 const MIGRATION_HOLD: Span = Span::secs(1);
 /// Amplification limit for an address that is not validated (RFC 9000, section 8.1).
@@ -173,9 +176,9 @@ pub struct Tunnel {
     checked: Time,
     /// The arrival time of the last authentic packet from the browser's address.
     heard: Time,
-    /// The arrival time of the last authentic packet from any address, and the longest time between two of them.
+    /// The arrival time of the last authentic packet from any address, and the recent times between two of them.
     last: Time,
-    longest_gap: Span,
+    gaps: VecDeque<Span>,
     /// The addresses from which valid checks arrived, in the order of their first check.
     paths: Vec<Path>,
     /// The number of paths so far, and the secret from which their transaction IDs are derived.
@@ -226,7 +229,7 @@ impl Tunnel {
             checked: now,
             heard: now,
             last: now,
-            longest_gap: Span::ZERO,
+            gaps: VecDeque::new(),
             paths: Vec::new(),
             path_count: 0,
             secret,
@@ -263,7 +266,15 @@ impl Tunnel {
 
     /// Returns true if a connected browser has sent nothing for longer than a running one would, see [`MIN_SILENCE`].
     pub fn is_silent(&self, now: Time) -> bool {
-        self.state == State::Connected && self.silent_for(now) >= MIN_SILENCE.max(self.longest_gap * SILENCE_GAPS)
+        self.state == State::Connected && self.silent_for(now) >= MIN_SILENCE.max(self.usual_gap() * SILENCE_GAPS)
+    }
+
+    /// Returns the second longest of the recent gaps.
+    fn usual_gap(&self) -> Span {
+        let longer = |(first, second): (Span, Span), gap: &Span| {
+            if *gap > first { (*gap, first) } else { (first, second.max(*gap)) }
+        };
+        self.gaps.iter().fold((Span::ZERO, Span::ZERO), longer).1
     }
 
     /// Returns the time at which [`Tunnel::on_wake`] is due.
@@ -343,7 +354,10 @@ impl Tunnel {
     /// Updates the silence timer for a packet that only the browser can have sent.
     fn arrived(&mut self, now: Time) {
         if self.state == State::Connected {
-            self.longest_gap = self.longest_gap.max(now.since(self.last));
+            self.gaps.push_back(now.since(self.last));
+            if self.gaps.len() > RECENT_GAPS {
+                self.gaps.pop_front();
+            }
         }
         self.last = now;
     }
@@ -367,17 +381,10 @@ impl Tunnel {
 
     /// Responds to a check with the browser's credentials.
     fn on_check(&mut self, now: Time, from: SocketAddr, len: usize, message: &StunMessage<'_>) -> Option<()> {
-        if !message.is_binding_request() {
+        if !is_authentic_check(message, &self.ends.own, &self.ends.peer.ufrag) {
             return None;
         }
-        let (own, peer) = message.split_username()?;
-        let TunnelParameters { own: credentials, peer: theirs, .. } = &self.ends;
-        let password = credentials.password.as_bytes();
-        // An ICE-lite end is always controlled, so that a check must not contain ICE-CONTROLLED.
-        let named = own == credentials.ufrag && peer == theirs.ufrag && message.ice_controlled().is_none();
-        if !named || !message.verify(password, hmac) {
-            return None;
-        }
+        let password = self.ends.own.password.as_bytes();
         let mut reply = [0; 128];
         let written = StunMessage::binding_reply(message.trans_id(), from).to_bytes(Some(password), &mut reply, hmac);
         let reply = reply.get(..written.ok()?)?;
@@ -575,6 +582,15 @@ impl Tunnel {
             self.why = Some(why);
         }
     }
+}
+
+/// Returns true if a STUN message is a check for the end with the credentials `own`, from the peer with this user name.
+pub(crate) fn is_authentic_check(message: &StunMessage<'_>, own: &Credentials, peer_ufrag: &str) -> bool {
+    // An ICE-lite end is always controlled, so that a check must not contain ICE-CONTROLLED.
+    message.is_binding_request()
+        && message.split_username() == Some((&own.ufrag, peer_ufrag))
+        && message.ice_controlled().is_none()
+        && message.verify(own.password.as_bytes(), hmac)
 }
 
 /// Converts a time to an instant.

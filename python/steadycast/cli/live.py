@@ -155,9 +155,28 @@ def serve(
     listen: Annotated[
         str, option("--listen A:P", "Where the page is; the address is also the media's.")
     ] = "127.0.0.1:8080",
+    media_port: Annotated[
+        int, option("--media-port P", "The UDP port of the media of all viewers.", min=1, max=65535)
+    ] = 40_000,
     media_ports: Annotated[
-        str, option("--media-ports A-B", "UDP ports of the media, one for each viewer.")
-    ] = "40000-40099",
+        str | None, option("--media-ports A-B", "The former name of --media-port; its first port is used.")
+    ] = None,
+    media_address: Annotated[
+        list[str] | None,
+        option("--media-address ADDR", "The media's address, if it is not that of the page. Repeatable."),
+    ] = None,
+    certificate: Annotated[
+        Path | None, option("--certificate FILE", "Serve by HTTPS with this certificate (PEM).")
+    ] = None,
+    key: Annotated[Path | None, option("--key FILE", "The private key of the certificate (PEM).")] = None,
+    public_url: Annotated[
+        str | None,
+        option("--public-url URL", "The page's address by name, behind a proxy or with --certificate."),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        option("--allow-origin URL", "Another site whose pages may embed the player. Repeatable."),
+    ] = None,
     viewers: Annotated[
         int, option("--viewers N", "At most so many at once; each takes an encoder.", min=1, max=100)
     ] = 4,

@@ -184,7 +184,7 @@ class Lab:
         self, answer: Callable[[Json], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def guarded(request: Request) -> Response:
-            if not web.is_own(request):
+            if not web.BY_ADDRESS.is_own(request):
                 return web.wrong(403, "this request comes from another page")
             if not web.is_token(request.headers.get("x-steadycast-token", ""), self.token):
                 return web.wrong(403, "the token is not this lab's")

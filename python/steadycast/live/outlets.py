@@ -522,7 +522,7 @@ def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Background:
         raise UserError(
             f"--metrics {text}", f"can't be listened at ({reason(error)})", "take another port"
         ) from None
-    return web.Background(web.application(routes, refusal), at, web.Places(_READERS, _READERS))
+    return web.Background(web.application(routes, refusal=refusal), at, web.Places(_READERS, _READERS))
 
 
 class _Application:

@@ -266,12 +266,32 @@ def encoded(pictures: Pictures, encoder: Encoder, clip: str | None) -> Plan:
     return Plan(medium, clip, Work(encoder, pictures), pictures.warnings)
 
 
+_MEASURED = 24
+"""The most pictures by which an encoder's cost is measured."""
+
+
 class Work:
     """The encoder's loop: takes jobs from the core `Sender`, and returns access units."""
 
     def __init__(self, encoder: Any, pictures: Pictures) -> None:
         self._encoder, self._pictures = encoder, pictures
         self.failed: BaseException | None = None
+
+    def cost_s(self) -> float | None:
+        """Encode some pictures, which are consumed, and return the processor time per picture in seconds.
+
+        Returns `None` if the source has too few pictures.
+        """
+        kind = self._encoder.codec
+        middle = kind.quantizers[len(kind.quantizers) // 2]
+        count: int = min(self._encoder.gop, _MEASURED)
+        began = time.process_time()
+        for number in range(count):
+            taken = self._pictures.picture(number)
+            if taken is None:
+                return None
+            self._encoder.unit(taken[1], first=number == 0, quantizer=middle)
+        return (time.process_time() - began) / count
 
     def __call__(self, sender: Any) -> None:
         """Execute jobs until the session ends."""

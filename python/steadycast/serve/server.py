@@ -11,17 +11,20 @@ import ipaddress
 import re
 import secrets
 import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from steadycast.errors import MissingError, UserError, reason
 from steadycast.folder import Json
 from steadycast.live import outlets, session
 from steadycast.progress import Progress
-from steadycast.serve.viewers import FullError, Options, Viewers
+from steadycast.serve.viewers import FullError, Options, Viewers, say
 
 try:
     from starlette.applications import Starlette
@@ -33,6 +36,9 @@ try:
 except ImportError as error:
     name = (error.name or "starlette").partition(".")[0]
     raise MissingError.package("serve", name, "steadycast[serve]") from None
+
+if TYPE_CHECKING:
+    import ssl
 
 STREAM = "/whep/video"
 _SDP = "application/sdp"
@@ -52,11 +58,24 @@ _FILES = {
 _PORTS = re.compile(r"(\d+)-(\d+)")
 
 
+@dataclass(frozen=True)
+class Public:
+    """How browsers reach the page and the media."""
+
+    access: web.Access = web.BY_ADDRESS
+    path: str = "/"
+    """The path of the page, of the public URL."""
+    media: tuple[str, ...] = ()
+    """The addresses of the media; if empty, the one at which a request arrived."""
+
+
 class Serving:
     """The HTTP handlers for pages and players."""
 
-    def __init__(self, viewers: Viewers, ports: str, token: str | None) -> None:
-        self.viewers, self.ports, self.token = viewers, ports, token
+    def __init__(self, viewers: Viewers, port: Any, token: str | None, public: Public | None = None) -> None:
+        self.viewers, self.token, self.public = viewers, token, public or Public()
+        self.port = port
+        """The core's `MediaPort`."""
         self._posts: deque[float] = deque(maxlen=_POSTS)
 
     def app(self) -> Starlette:
@@ -69,10 +88,10 @@ class Serving:
             Route(STREAM + "/{viewer}", _told("DELETE, GET, HEAD, OPTIONS"), methods=["GET", "OPTIONS"]),
             Route("/api/viewers", self.shown, methods=["GET"]),
         ]
-        return web.application(routes)
+        return web.application(routes, self.public.access)
 
     def _refused(self, request: Request) -> Response | None:
-        if not web.is_own(request):
+        if not self.public.access.is_allowed(request):
             return web.wrong(403, "this request comes from another page")
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         if self.token is not None and not (kind.lower() == "bearer" and web.is_token(given, self.token)):
@@ -95,7 +114,7 @@ class Serving:
         controller = request.query_params.get("controller")
         try:
             # The browser can reach the address at which its request arrived, so media use it, too.
-            media = f"{_bracketed(web.here(request))}:{self.ports}"
+            media = self.port, list(self.public.media) or [web.here(request)]
             viewer = await asyncio.to_thread(self.viewers.offer, body.decode(), media, controller)
         except UnicodeDecodeError:
             return web.wrong(400, "an offer is a text in UTF-8")
@@ -103,7 +122,8 @@ class Serving:
             return web.wrong(503, str(error), _LATER)
         except UserError as error:
             return web.wrong(406 if error.place == "offer.codec" else 400, str(error))
-        headers = {"location": f"{STREAM}/{viewer.id}", "etag": f'"{viewer.id}"', "content-type": _SDP}
+        place = f"{self.public.path}{STREAM.removeprefix('/')}/{viewer.id}"
+        headers = {"location": place, "etag": f'"{viewer.id}"', "content-type": _SDP}
         return Response(viewer.core.sdp, 201, headers=headers)
 
     async def end(self, request: Request) -> Response:
@@ -123,9 +143,12 @@ class Serving:
             "source": viewers.options.source,
             "codec": viewers.options.flow["codec"],
             "places": viewers.options.viewers,
+            "expected_viewers": viewers.capacity.viewers,
             "controller": viewers.default,
             "controllers": viewers.controllers,
             "viewers": [viewer.shown() for viewer in viewers],
+            # Datagrams that were delivered to no session.
+            "media": {"port": self.port.port, "dropped": self.port.dropped()},
         }
         return JSONResponse(told)
 
@@ -145,11 +168,89 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _media_ports(text: str) -> str:
-    found = _PORTS.fullmatch(text)
+def _media_port(options: Options) -> int:
+    """Return the port of the media: the first one of a range that an older version used."""
+    if options.media_ports is None:
+        return options.media_port
+    found = _PORTS.fullmatch(options.media_ports)
     if found is None or not 0 < int(found[1]) <= int(found[2]) < 65536:
-        raise UserError(f"--media-ports {text}", "this is no range of ports", "write for example 40000-40099")
-    return text
+        remedy = "write one port for all viewers: --media-port 40000"
+        raise UserError(f"--media-ports {options.media_ports}", "this is no range of ports", remedy)
+    print(
+        f"--media-ports is now --media-port, one for all viewers: {found[1]} is used",
+        file=sys.stderr,
+    )
+    return int(found[1])
+
+
+def _resolved(option: str, name: str) -> tuple[str, ...]:
+    """Return the addresses of a name, IPv4 first, because fewer networks carry IPv6."""
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError) as error:
+        remedy = "check the name, or give the media's address by --media-address"
+        raise UserError(option, f"{name} has no address ({reason(error)})", remedy) from None
+    addresses = dict.fromkeys(str(each[4][0]) for each in found)
+    return tuple(sorted(addresses, key=lambda each: ":" in each))
+
+
+def _public(options: Options) -> Public:
+    """Return how browsers reach the page and the media, by the options."""
+    origins = frozenset(web.origin_and_path("--allow-origin", each)[0] for each in options.allow_origin or ())
+    media = []
+    for text in options.media_address or ():
+        try:
+            media.append(str(ipaddress.ip_address(text)))
+        except ValueError:
+            remedy = "write for example 203.0.113.5"
+            raise UserError(f"--media-address {text}", "this is no address", remedy) from None
+    if options.public_url is None:
+        return Public(web.Access(None, origins), "/", tuple(media))
+    origin, path = web.origin_and_path("--public-url", options.public_url)
+    name = urlsplit(origin).hostname or ""
+    return Public(web.Access(origin, origins), path, tuple(media) or _resolved("--public-url", name))
+
+
+def _is_local(address: str) -> bool:
+    """Whether this machine has an address."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
+def _bound(host: str, media: tuple[str, ...]) -> list[str]:
+    """Return the local addresses of the media's sockets, one per family at most."""
+    found = []
+    for family, every in (("4", "0.0.0.0"), ("6", "::")):
+        # A socket at [::] that listens for HTTP accepts IPv4, too.
+        of_host = [host] if host != "::" else ["::", every]
+        own = [each for each in media or of_host if (":" in each) == (family == "6")]
+        # An address of this machine is taken alone. A router may translate another one (NAT).
+        found += own if len(own) == 1 and _is_local(own[0]) else [every] if own else []
+    return found
+
+
+def _opened(host: str, port: int, media: tuple[str, ...]) -> Any:
+    """Open the port of the media."""
+    try:
+        return session.live_core().MediaPort(_bound(host, media), port)
+    except UserError as error:
+        remedy = "take another port by --media-port"
+        raise UserError(f"--media-port {port}", f"{error.place}: {error.problem}", remedy) from None
+
+
+def _encryption(options: Options) -> ssl.SSLContext | None:
+    if options.certificate is None and options.key is None:
+        return None
+    if options.certificate is None or options.key is None:
+        given, missing = (
+            ("--key", "--certificate") if options.certificate is None else ("--certificate", "--key")
+        )
+        raise UserError(given, f"{missing} is missing", "give both: --certificate FILE --key FILE")
+    return web.tls(options.certificate, options.key)
 
 
 def serve(options: Options, progress: Progress | None = None, told: Callable[[str], None] = print) -> None:
@@ -164,12 +265,12 @@ def serve(options: Options, progress: Progress | None = None, told: Callable[[st
     try:
         loopback = ipaddress.ip_address(host).is_loopback
     except ValueError:
-        remedy = "browsers ask for an address: write for example 127.0.0.1:8080"
+        remedy = "give an address, for example 127.0.0.1:8080; --public-url takes a name"
         raise UserError(f"--listen {options.listen}", f"{host} is a name", remedy) from None
-    ports = _media_ports(options.media_ports)
-    if options.no_token and not loopback:
+    number, encrypted, public = _media_port(options), _encryption(options), _public(options)
+    if options.no_token and not (loopback and public.access.public is None):
         what = "whoever reaches this address could watch"
-        raise UserError("--no-token", what, "leave it away, or listen at 127.0.0.1")
+        raise UserError("--no-token", what, "leave it away, or listen at 127.0.0.1 without --public-url")
     token = None if options.no_token else secrets.token_urlsafe(24)
     with ExitStack() as stack:
         try:
@@ -180,18 +281,35 @@ def serve(options: Options, progress: Progress | None = None, told: Callable[[st
                 f"--listen {options.listen}", f"can't be listened at ({reason(error)})", remedy
             ) from None
         viewers = Viewers(options, progress)
+        media = _opened(host, number, public.media)
         stack.callback(viewers.close)
         stack.enter_context(outlets.several(options.outlets, viewers.told))
-        app = Serving(viewers, ports, token).app()
-        asyncio.run(web.serve(app, listener, lambda: _ready(host, port, loopback, token, told)))
+        app = Serving(viewers, media, token, public).app()
+        # All requests of a proxy come from one address.
+        proxied = public.access.public is not None and encrypted is None
+        places = web.Places(of_one=sys.maxsize) if proxied else web.Places()
+        shown = _shown(public, host, port, encrypted is not None)
+
+        def ready() -> None:
+            told(f"{shown}#token={token}" if token else shown)
+            if not (loopback and public.access.public is None):
+                told(_reach(shown))
+            say(viewers.capacity.told(viewers.options.viewers))
+
+        asyncio.run(web.serve(app, listener, ready, places=places, encrypted=encrypted))
 
 
-def _ready(host: str, port: int, loopback: bool, token: str | None, told: Callable[[str], None]) -> None:
+def _shown(public: Public, host: str, port: int, encrypted: bool) -> str:
+    """Return the URL of the page."""
+    if public.access.public is not None:
+        return f"{public.access.public}{public.path}"
     reached = _reached(host) if ipaddress.ip_address(host).is_unspecified else host
-    shown = _bracketed(reached)
-    told(f"http://{shown}:{port}/" + (f"#token={token}" if token else ""))
-    if not loopback:
-        told(f"whoever has this address and reaches {shown} can watch; the page itself is not encrypted")
+    return f"http{'s' if encrypted else ''}://{_bracketed(reached)}:{port}/"
+
+
+def _reach(shown: str) -> str:
+    what = f"whoever has this address and reaches {urlsplit(shown).hostname} can watch"
+    return what if shown.startswith("https:") else f"{what}; the page itself is not encrypted"
 
 
 def _reached(host: str) -> str:

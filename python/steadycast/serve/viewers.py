@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from steadycast.live import outlets, send, view
 from steadycast.live.flow import Flow, encoding
 from steadycast.live.source import Plan, plan
 from steadycast.progress import Progress
+from steadycast.serve.capacity import Capacity, cores, of_encoder
 
 CODECS = ("vp8", "h264", "vp9", "av1")
 """The codecs that both browsers and this sender support."""
@@ -46,7 +47,14 @@ class Options:
     flow: Flow = field(default_factory=dict)
     """The options that are keys of a viewer's flow (`flow.OPTIONS`)."""
     listen: str = "127.0.0.1:8080"
-    media_ports: str = "40000-40099"
+    media_port: int = 40_000
+    media_ports: str | None = None
+    """The former option, a range of ports, of which the first one is used."""
+    media_address: Sequence[str] | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    public_url: str | None = None
+    allow_origin: Sequence[str] | None = None
     viewers: int = 4
     no_token: bool = False
     loop: bool = False
@@ -58,7 +66,7 @@ class Options:
 
 
 class FullError(UserError):
-    """The error when all places are taken or no port is free; the client may retry."""
+    """The error when all places are taken; the client may retry."""
 
 
 class Viewer:
@@ -151,7 +159,7 @@ class Viewers:
         self.default = str(flow.get("controller") or send.default_controller("127.0.0.1:1", flow.get("mode")))
         self.controllers = [each.name for each in registry() if each.cast != "multicast"]
         self._coded = self._planned(progress) if options.ladder else None
-        self._check()
+        self.capacity = self._check()
 
     def _planned(
         self, progress: Progress | None = None, profile: str = "", of: Options | None = None
@@ -167,8 +175,11 @@ class Viewers:
             progress=progress,
         )
 
-    def _check(self) -> None:
-        """Check the source and the options at the start, with the code that begins a session for a viewer."""
+    def _check(self) -> Capacity:
+        """Check the source and the options at the start, with the code that begins a session for a viewer.
+
+        Returns how many viewers the machine is expected to carry.
+        """
         # A camera can be opened only once, by its viewer: the test pattern replaces it here.
         camera = self.options.source.startswith("/dev/video")
         tried = replace(self.options, source="testsrc") if camera else self.options
@@ -178,6 +189,13 @@ class Viewers:
             send.settings_of(send.Options(source=tried.source, to="127.0.0.1:1", mux=True)), flow, planned
         )
         self._named(self.default)
+        if planned.work is None:
+            return Capacity(cores(), 0.0)
+        if camera:
+            # The test pattern is smaller than a camera's pictures.
+            return Capacity(cores(), None)
+        numerator, denominator = planned.medium["fps"]
+        return of_encoder(planned.work.cost_s(), numerator / denominator)
 
     def __iter__(self) -> Iterator[Viewer]:
         with self._lock:
@@ -188,8 +206,8 @@ class Viewers:
         with self._lock:
             return [each.told for each in self._all.values() if each.told is not None]
 
-    def offer(self, sdp: str, media: str, controller: str | None = None) -> Viewer:
-        """Begin a session for a browser's offer; ``media`` is the local ADDRESS:FIRST-LAST of its packets.
+    def offer(self, sdp: str, media: tuple[Any, list[str]], controller: str | None = None) -> Viewer:
+        """Begin a session for a browser's offer; ``media`` is the core's `MediaPort`, and its addresses.
 
         Raises:
             FullError: all places are taken.
@@ -237,8 +255,6 @@ class Viewers:
             try:
                 return planned, send.begun(settings, flow, planned)
             except UserError as error:
-                if error.place == "media":
-                    raise FullError(error.place, error.problem, error.remedy) from None
                 if error.place != "offer.codec" or profile == profiles[-1]:
                     raise
         raise AssertionError("there is a profile at least")

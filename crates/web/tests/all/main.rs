@@ -3,6 +3,7 @@
 
 mod answers;
 mod client;
+mod demultiplexers;
 mod generated;
 mod tunnels;
 mod world;

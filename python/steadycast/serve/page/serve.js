@@ -3,7 +3,7 @@
 import { freezes } from './freezes.js';
 import { $, css, figures, given, make, rate, remember, tokenIn } from './shared.js';
 
-const STREAM = '/whep/video';
+const STREAM = 'whep/video'; // relative, because a proxy may serve the page below a path
 const WINDOW = 60; // seconds
 const RECENT = 5;
 const EVERY = 500; // ms
@@ -131,7 +131,7 @@ $('video').addEventListener('play', apart);
 
 async function look() {
   try {
-    const [answer, stats] = await Promise.all([ask('/api/viewers'), state.pc ? state.pc.getStats() : new Map()]);
+    const [answer, stats] = await Promise.all([ask('api/viewers'), state.pc ? state.pc.getStats() : new Map()]);
     state.about = await answer.json();
     const inbound = [...stats.values()].find((each) => each.type === 'inbound-rtp' && each.kind === 'video') || {};
     const viewer = own(), now = performance.now() / 1000;
@@ -247,7 +247,7 @@ function begin() {
     remember(printed);
     history.replaceState(null, '', location.pathname + location.search);
   }
-  const known = ask('/api/viewers').then(learn);
+  const known = ask('api/viewers').then(learn);
   start(known);
   known.then(() => {
     if (!state.looking) look();

@@ -1,0 +1,181 @@
+//! Demultiplexing of one UDP port that several browsers share.
+//!
+//! A STUN request names its session by the ICE user name (RFC 8445, section 7.2.2). If its integrity is valid, the
+//! source address is bound to the session. DTLS, RTP and RTCP are attributed to a session by their source address
+//! alone, so that an address is never bound by anything else.
+
+use crate::tunnel::is_authentic_check;
+use crate::{Credentials, Protocol};
+use is::stun::StunMessage;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use steadycast_units::{Span, Time};
+
+/// Time without a valid check after which an address may be bound to another session.
+///
+/// Chromium checks every 2.5 s, Firefox every 5 s (RFC 7675, section 5.1, allows 4 to 6 s). So one browser can't take
+/// over the address of another that is active by a check with a forged source. A NAT may assign the port of a browser
+/// that has died to another one, whose checks are repeated for longer than this.
+const ADDRESS_HOLD: Span = Span::secs(10);
+/// Maximum number of addresses bound to a session. The address with the oldest check is released first.
+const MAX_ADDRESSES: usize = 4;
+
+/// The reason for which a datagram was attributed to no session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DropReason {
+    /// A STUN request with a user name of no session.
+    UnknownUser,
+    /// A STUN request whose peer name or integrity is wrong.
+    FailedIntegrity,
+    /// A valid STUN request from an address at which another session is active.
+    ForeignAddress,
+    /// A datagram other than a STUN request, from an address that is not bound.
+    UnknownAddress,
+    /// Neither STUN, DTLS, RTP nor RTCP, or STUN that can't be parsed.
+    OtherProtocol,
+    /// The session of the datagram has not read the previous ones yet, and its queue is full.
+    FullQueue,
+}
+
+impl DropReason {
+    /// All reasons, in the order in which they are listed.
+    pub const ALL: [Self; 6] = [
+        Self::UnknownUser,
+        Self::FailedIntegrity,
+        Self::ForeignAddress,
+        Self::UnknownAddress,
+        Self::OtherProtocol,
+        Self::FullQueue,
+    ];
+
+    /// Returns the name in a status.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::UnknownUser => "unknown_user",
+            Self::FailedIntegrity => "failed_integrity",
+            Self::ForeignAddress => "foreign_address",
+            Self::UnknownAddress => "unknown_address",
+            Self::OtherProtocol => "other_protocol",
+            Self::FullQueue => "full_queue",
+        }
+    }
+}
+
+/// A session: its place, the credentials that authenticate its browser's checks, and its bound addresses.
+struct Entry<T> {
+    place: T,
+    own: Credentials,
+    peer_ufrag: String,
+    addresses: Vec<SocketAddr>,
+}
+
+/// An address that is bound to a session, named by its user name.
+struct Binding {
+    ufrag: String,
+    /// The arrival time of the last valid check.
+    checked: Time,
+}
+
+/// Attributes the datagrams of a port to sessions. `T` is the place to which a session's datagrams are delivered.
+///
+/// Its memory is bounded by the number of sessions: a datagram without a valid check changes only the counters.
+pub struct Demultiplexer<T> {
+    sessions: BTreeMap<String, Entry<T>>,
+    bindings: BTreeMap<SocketAddr, Binding>,
+    dropped: [u64; DropReason::ALL.len()],
+}
+
+impl<T> Default for Demultiplexer<T> {
+    fn default() -> Self {
+        Self { sessions: BTreeMap::new(), bindings: BTreeMap::new(), dropped: [0; DropReason::ALL.len()] }
+    }
+}
+
+impl<T> Demultiplexer<T> {
+    /// Adds a session with the credentials of this end, which must be unique, and the browser's user name.
+    pub fn add(&mut self, own: Credentials, peer_ufrag: String, place: T) {
+        self.remove(&own.ufrag);
+        let ufrag = own.ufrag.clone();
+        self.sessions.insert(ufrag, Entry { place, own, peer_ufrag, addresses: Vec::new() });
+    }
+
+    /// Removes the session with this user name of this end, and releases its addresses.
+    pub fn remove(&mut self, ufrag: &str) {
+        for address in self.sessions.remove(ufrag).into_iter().flat_map(|entry| entry.addresses) {
+            self.bindings.remove(&address);
+        }
+    }
+
+    /// Returns the place of the session that a datagram belongs to.
+    ///
+    /// # Errors
+    /// The datagram belongs to no session. The caller counts the reason with [`Demultiplexer::count`].
+    pub fn route(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Result<&T, DropReason> {
+        let ufrag = match Protocol::of(datagram) {
+            Protocol::Other => return Err(DropReason::OtherProtocol),
+            Protocol::Dtls | Protocol::Rtp => None,
+            Protocol::Stun => {
+                let message = StunMessage::parse(datagram).map_err(|_| DropReason::OtherProtocol)?;
+                if message.is_binding_request() { Some(self.checked(now, from, &message)?) } else { None }
+            }
+        };
+        let bound = || self.bindings.get(&from).map(|binding| binding.ufrag.clone());
+        let ufrag = ufrag.or_else(bound).ok_or(DropReason::UnknownAddress)?;
+        self.sessions.get(&ufrag).map(|entry| &entry.place).ok_or(DropReason::UnknownAddress)
+    }
+
+    /// Returns the user name of a valid check's session, and binds the source address to it.
+    fn checked(&mut self, now: Time, from: SocketAddr, message: &StunMessage<'_>) -> Result<String, DropReason> {
+        let named = message.split_username().and_then(|(ufrag, _)| self.sessions.get(ufrag));
+        let entry = named.ok_or(DropReason::UnknownUser)?;
+        if !is_authentic_check(message, &entry.own, &entry.peer_ufrag) {
+            return Err(DropReason::FailedIntegrity);
+        }
+        let ufrag = entry.own.ufrag.clone();
+        let former = self.bindings.get(&from).filter(|binding| binding.ufrag != ufrag);
+        if former.is_some_and(|binding| now.since(binding.checked) < ADDRESS_HOLD) {
+            return Err(DropReason::ForeignAddress);
+        }
+        self.bind(now, from, &ufrag);
+        Ok(ufrag)
+    }
+
+    /// Binds an address to the session with this user name, and releases it from another one.
+    fn bind(&mut self, now: Time, from: SocketAddr, ufrag: &str) {
+        let binding = Binding { ufrag: ufrag.to_owned(), checked: now };
+        let former = self.bindings.insert(from, binding).map(|former| former.ufrag);
+        if former.as_deref() == Some(ufrag) {
+            return;
+        }
+        if let Some(entry) = former.and_then(|former| self.sessions.get_mut(&former)) {
+            entry.addresses.retain(|address| *address != from);
+        }
+        let Some(entry) = self.sessions.get_mut(ufrag) else { return };
+        entry.addresses.push(from);
+        if entry.addresses.len() > MAX_ADDRESSES {
+            let checked = |address: &SocketAddr| self.bindings.get(address).map(|binding| binding.checked);
+            // The new address has the latest check, so that it is not the one released.
+            if let Some(oldest) = entry.addresses.iter().copied().min_by_key(checked) {
+                entry.addresses.retain(|address| *address != oldest);
+                self.bindings.remove(&oldest);
+            }
+        }
+    }
+
+    /// Counts a datagram that was not delivered.
+    pub fn count(&mut self, reason: DropReason) {
+        if let Some(count) = self.dropped.get_mut(reason as usize) {
+            *count += 1;
+        }
+    }
+
+    /// Returns the number of datagrams that were not delivered, by reason.
+    pub fn dropped(&self) -> [(DropReason, u64); DropReason::ALL.len()] {
+        DropReason::ALL.map(|reason| (reason, self.dropped.get(reason as usize).copied().unwrap_or(0)))
+    }
+
+    /// Returns the number of bound addresses.
+    pub fn bound(&self) -> usize {
+        self.bindings.len()
+    }
+}
