@@ -124,6 +124,7 @@ impl Kind<LinkProperties> for Red {
                 return out.refuse(&item.at, "RED's ns2 parameters derive from a rate, and there is none", remedy);
             }
             (RedPreset::Ns2, rate) => {
+                // Without a rate all derived values are set explicitly, so the assumed rate has no effect.
                 Self::ns2(rate.unwrap_or(Rate::mbps(1)), line.delay, mean_packet.unwrap_or(NS2_MEAN_PACKET))
             }
         };
@@ -169,6 +170,7 @@ struct State {
 
 impl EnqueueAqm for State {
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop> {
+        // The average covers every arrival, including packets that do not fit.
         let early = self.early(packet, chance);
         if !packet.room {
             self.since = Some(0);

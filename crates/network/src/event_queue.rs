@@ -46,7 +46,10 @@ impl Key {
             EventKind::MembershipChange(i) => (5, i),
         };
         debug_assert!(index < 1 << INDEX_BITS && sequence < 1 << 40);
+        // 56 bits of nanoseconds are more than two years. `Time::NEVER` is cut to the largest of them.
         let at = at.as_nanos().min((1 << 56) - 1);
+        // The time is in the highest bits, followed by the order of creation. Comparing keys as numbers then gives the
+        // order of events.
         Self { high: at << 8 | sequence >> 32, low: sequence << 32 | u64::from(kind << INDEX_BITS | index) }
     }
 
@@ -123,6 +126,7 @@ impl EventQueue {
     #[inline]
     pub(crate) fn put(&mut self, key: Key) {
         if !self.taken {
+            // `replace` overwrites the last place, so one is added first.
             self.near.push(key);
         }
         self.replace(key);

@@ -473,6 +473,7 @@ impl Net {
             self.put_in_flight(now, legs, together, packet, size);
         }
         self.groups[group as usize].tree.give_branches_back(node, branches);
+        // The packet's own copy ends here. Each member and each branch has one of its own.
         self.pool.release(packet);
     }
 
@@ -552,6 +553,7 @@ impl Net {
                 Fate::Dropped(_) | Fate::Held(_) => self.pool.release(held.packet),
             }
         }
+        // Keys can't be removed from the event queue. A later key of this link stays there, and finds nothing to do.
         if let (Some(due), Some(hold)) = (self.links[l as usize].link.due(), self.holds.links.get_mut(&l))
             && due < hold.armed
         {

@@ -48,6 +48,8 @@ impl IntervalInputs {
     /// ```
     pub fn deterministic(&self) -> Span {
         let (mut n, mut share) = (self.members, 1.0);
+        // Senders get a quarter of the bandwidth while they are few, so that a receiver that joins soon learns their
+        // CNAMEs (RFC 3550, section 6.2).
         if f64::from(self.senders) <= SENDER_SHARE * f64::from(self.members) {
             (n, share) = if self.we_sent {
                 (self.senders, SENDER_SHARE)
@@ -243,6 +245,8 @@ impl Timer {
         if now < self.tn {
             return Expiry::Rearm(self.next());
         }
+        // Timer reconsideration: the interval is drawn again with the current group size. Otherwise the members of a
+        // group that joins all together would report at the pace of a small one (RFC 3550, section 6.3.6).
         let census = self.counted(census);
         self.pmembers = census.members;
         let reconsidered = self.tp + self.draw(&census);
@@ -285,6 +289,8 @@ impl Timer {
     /// group (reverse reconsideration; RFC 3550, section 6.3.4).
     pub fn on_departures(&mut self, now: Time, census: &Census) {
         let census = self.counted(census);
+        // The size at the last draw is the reference, because the interval was drawn for that size. A group that has
+        // grown since then needs no correction here; the reconsideration lengthens its interval.
         if self.leaving.is_some() || census.members >= self.pmembers {
             return;
         }
@@ -318,6 +324,8 @@ impl Timer {
             self.early = None;
             return Leave::Now;
         }
+        // A leaving member behaves as if it had just joined and counts only BYEs, so that a mass departure sends its
+        // BYEs within RTCP's bandwidth (RFC 3550, section 6.3.7).
         self.tp = now;
         self.pmembers = 1;
         self.initial = true;
@@ -355,10 +363,14 @@ impl Timer {
         let is_avpf = matches!(self.config.profile, Profile::Avpf { .. });
         let longest = if self.config.point_to_point { Span::ZERO } else { self.t_rr / 2 };
         let dither = dither.unwrap_or(longest);
+        // If the regular packet is due before the dithering ends, early feedback brings no gain (RFC 4585, section
+        // 3.5.2).
         if !is_avpf || now + dither > self.tn {
             self.feedback_waits = true;
             return Early::WithRegular(self.tn);
         }
+        // One early packet per regular interval. Until the next regular packet, further feedback waits for that one, or
+        // is dropped if it would then be useless (RFC 4585, section 3.5.2).
         if !self.allow_early {
             if self.tn.since(now) >= useful {
                 return Early::TooLate;
@@ -452,6 +464,7 @@ impl Timer {
     }
 
     fn on_regular(&mut self, now: Time, census: &Census) -> Expiry {
+        // The due time is compared, not the time of the call: a late wake-up must not count as spacing.
         let due = self.tn;
         let too_recent = match (self.config.profile, self.t_rr_last) {
             (Profile::Avpf { t_rr_interval }, Some(last)) if !t_rr_interval.is_zero() => {
@@ -469,6 +482,7 @@ impl Timer {
             self.t_rr_last = Some(due);
         }
         self.sent |= expiry != Expiry::Suppress;
+        // A regular packet, even a suppressed one, allows the next early packet (RFC 4585, section 3.5.3).
         self.allow_early = true;
         self.initial = false;
         self.tp = now;

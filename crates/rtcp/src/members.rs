@@ -301,6 +301,8 @@ impl Members {
                 self.uncounted.remove(&(member.last_packet, ssrc));
             }
         }
+        // The SSRC stays in the table for a time-out. Otherwise a packet that the network delayed past the BYE would
+        // make it a member again (RFC 3550, section 6.2.1).
         member.state = State::Gone;
         member.sent = None;
         member.last_packet = now;
@@ -317,6 +319,7 @@ impl Members {
         let silent = |last: Time, limit: Span| now.since(last) > limit;
         let (uncounted, mut departed, mut retired) = (&mut self.uncounted, 0, 0);
         if silent(self.earliest.0, member) || silent(self.earliest.1, sender) {
+            // The pass over the table also finds the new lower bounds, so that the next calls need none.
             let (mut heard, mut sent) = (now, now);
             let addresses = &mut self.addresses;
             self.table.retain(|&ssrc, it| {
@@ -361,6 +364,7 @@ impl Members {
         let we_sent = self.own_sent.is_some();
         let bits = self.sample.map_or(0, |sample| sample.bits);
         let counted = (self.proven - self.senders).saturating_sub(self.addresses.beyond);
+        // Each sampled member represents 2^bits members. Senders are all in the table, so each counts once.
         let others = self.senders + (counted << bits);
         let held = self.sample.and_then(|sample| sample.held).map_or(0, |(members, _)| members);
         let told = self.reported_receivers.map_or(0, |receivers| receivers.saturating_add(self.senders));
@@ -411,6 +415,8 @@ impl Members {
             return self.admit(now, ssrc, from, kind, proves);
         };
         let media = matches!(kind, PacketKind::Rtp);
+        // The media's address is kept. Following an RTCP packet or a second media address would let anyone who knows
+        // the SSRC take the source over (RFC 3550, section 8.2).
         if member.from != from {
             if !media || member.has_media {
                 return SourceStatus::Conflict(Conflict::WithMember);
@@ -530,6 +536,7 @@ impl Members {
         let others = u64::from(self.proven - self.senders) << sample.bits;
         let room = self.capacity as u64 * 3 / 4;
         let fitting = (0..sample.bits).find(|&bits| others <= room << bits);
+        // While the old count is held, the sample is not enlarged again: its census is not complete yet.
         if let (Some(bits), None) = (fitting, sample.held) {
             // The time-out is five intervals. After two, the members of the larger sample have sent a report.
             sample.held = Some((before, now + member_timeout * 2 / 5));
@@ -559,6 +566,7 @@ impl Members {
             *at = now;
             return Conflict::Loop;
         }
+        // The list is bounded, because an attacker can forge any number of addresses.
         if self.conflicts.len() >= MAX_CONFLICTS {
             let oldest = self.conflicts.iter().min_by_key(|(_, at)| **at).map(|(&from, _)| from);
             oldest.map(|from| self.conflicts.remove(&from));

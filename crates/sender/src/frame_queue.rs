@@ -78,6 +78,7 @@ impl<T> FrameQueue<T> {
         let mut dropped = Vec::new();
         match role {
             FrameRole::Key => {
+                // A key frame does not depend on skipped frames, so decoding can resume.
                 self.broken = false;
                 if full {
                     // A frame whose first packets were sent is completed, as its rest is small and receivers wait for

@@ -207,6 +207,7 @@ impl MediaSender {
         // Without this, an encoder that makes one per cent too much would fill the queue.
         let excess = self.backlog().bytes.at(pacing).saturating_sub(FRAME_BACKLOG);
         let drain = (1.0 - excess.ratio(DRAIN_TIME)).max(MIN_DRAIN_SHARE);
+        // Repair's recent share is subtracted first: media and repair together have to fit the target.
         let mut left = self.share.left(now, target).scale(drain);
         let mut rate = Rate::ZERO;
         let mut first = true;
@@ -246,6 +247,7 @@ impl MediaSender {
     pub fn frame(&mut self, now: Time, stream: StreamId, role: FrameRole) -> bool {
         let (pacing, all) = (self.remote.decision().pacing, self.backlog().bytes);
         let Some(state) = self.stream(stream) else { return false };
+        // The other streams' packets wait for the same pacer, so they count in the backlog of this one.
         let others = all.saturating_sub(state.queue.backlog().bytes);
         let dropped = state.queue.admit(role, others, pacing);
         state.role = dropped.is_some().then_some(role);
@@ -276,6 +278,8 @@ impl MediaSender {
         match packet.edge.first {
             false if state.queue.head().is_some() => {
                 if let Some(packets) = state.queue.extend(packet.size) {
+                    // All packets of a frame have the time of its first one, because a retransmission's deadline is
+                    // that of the frame.
                     let ready = packets.front().map_or(now, |first: &Queued| first.ready);
                     packets.push_back(Queued { ready, ..queued });
                 }
@@ -283,6 +287,7 @@ impl MediaSender {
             _ => state.queue.add(now, packet.size, VecDeque::from([queued])),
         }
         state.frame_size = if packet.edge.first { packet.size } else { state.frame_size + packet.size };
+        // The controller is told once per frame, when the frame's size is known.
         if packet.edge.last && state.settings.kind == StreamKind::Video {
             let frame = state.frame_size;
             self.report_queue(now, Some(frame));
@@ -304,6 +309,7 @@ impl MediaSender {
     /// for the sequence numbers of retransmissions (RFC 8888), and for numbers of another protocol.
     pub fn sent_as(&mut self, number: u64, name: PacketName) {
         self.own_transport |= matches!(name, PacketName::Transport(_));
+        // The oldest name is removed only if no newer packet has taken it over: 16-bit numbers wrap.
         if self.named.len() == NAMED_PACKETS
             && let Some((name, number)) = self.named.pop_front()
             && self.names.get(&name) == Some(&number)
@@ -437,6 +443,7 @@ impl MediaSender {
             self.remote.timer(now);
             self.prober.request(self.remote.probe());
         }
+        // Audio is not paced. Behind a video frame it would wait for as long as the frame takes at the pacing rate.
         if let Some(stream) = self.oldest(StreamKind::Audio) {
             return self.send_head(now, stream);
         }
@@ -447,6 +454,7 @@ impl MediaSender {
                 Some(stream) => self.send_repair(now, stream),
                 None => None,
             };
+            // Parity covers packets that were sent already, so its deadline is earlier than that of waiting video.
             let next = || self.oldest(StreamKind::Parity).or_else(|| self.oldest(StreamKind::Video));
             if let Some(departure) = sent {
                 return Output::Send(departure);
@@ -544,6 +552,8 @@ impl MediaSender {
 
     /// Sends the next retransmission of a stream.
     fn send_repair(&mut self, now: Time, stream: StreamId) -> Option<Departure> {
+        // The cache gets the number before the packet is registered under it, to match a later loss of this
+        // retransmission.
         let number = self.next;
         let cache = self.streams.get_mut(stream.0 as usize)?.cache.as_mut()?;
         let Retransmission { packet, .. } = cache.next(now, number)?;
@@ -575,6 +585,7 @@ impl MediaSender {
 
     /// Sends the newest packet again as padding.
     fn send_padding(&mut self, now: Time) -> Output {
+        // Padding repeats the newest packet, so that it can also replace a lost original.
         let newest = self.newest.and_then(|stream| {
             let cache = self.streams.get(stream.0 as usize)?.cache.as_ref()?;
             Some((stream, cache.newest()?.packet))

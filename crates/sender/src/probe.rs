@@ -63,6 +63,7 @@ impl Prober {
     /// Counts a sent packet, which starts the requested probe if none is in progress. Padding starts none. If the
     /// packet ends a probe within the pacing rate, returns the number of bytes that were sent too early.
     pub fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) -> Bytes {
+        // A probe starts with a packet that is sent anyway, so that a probe without media never begins.
         if self.running.is_none() {
             self.running = wanted
                 .filter(|probe| self.begun != Some(probe.id) && probe.rate > Rate::ZERO)
@@ -76,6 +77,7 @@ impl Prober {
         running.bytes += size;
         if running.packets >= running.probe.packets && running.bytes >= running.probe.bytes {
             self.counts.whole += 1;
+            // The pacer charges the last packet itself; only those before it were sent early.
             let early = if running.probe.within { running.bytes.saturating_sub(size) } else { Bytes::ZERO };
             self.running = None;
             return early;

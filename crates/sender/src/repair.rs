@@ -40,6 +40,7 @@ impl RepairBudget {
     /// Takes `size` out of the bucket, which fills at `REPAIR_SHARE` of `target` and holds at least two packets of
     /// `packet` bytes. Returns false if it holds less than `size`.
     pub fn take(&mut self, now: Time, target: Rate, packet: Bytes, size: Bytes) -> bool {
+        // Two packets fit at any rate. With 15 % of a low rate alone, a full packet could never be repaired.
         let most = target.scale(REPAIR_SHARE).over(BUDGET_WINDOW).max(packet + packet).as_f64();
         let saved =
             self.refilled.map_or(most, |at| target.scale(REPAIR_SHARE).as_bytes_per_s() * now.since(at).as_secs_f64());

@@ -42,6 +42,8 @@ impl RepairShare {
     /// mean, whichever is larger.
     pub fn left(&mut self, now: Time, rate: Rate) -> Rate {
         self.pass(now);
+        // The short mean follows a burst of repairs immediately, and the long one keeps the share after it. The maximum
+        // leaves the encoder two thirds.
         let share = self.long.max(self.short()).min(MAX_REPAIR_SHARE);
         if share > 0.0 { rate.scale(1.0 - share) } else { rate }
     }
@@ -58,6 +60,7 @@ impl RepairShare {
             self.steps.push_back(Step::default());
         }
         while now.since(self.began) >= STEP {
+            // A step without packets says nothing about the share.
             if let Some(step) = self.steps.back().filter(|step| step.all > 0.0) {
                 self.long += (step.repair / step.all - self.long) * STEP.as_secs_f64() / LONG_TIME_CONSTANT;
             }

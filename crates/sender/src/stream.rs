@@ -136,6 +136,7 @@ impl StreamState {
 
     /// Returns true if the next frame has to be a key frame; `full`: it would not be sent soon.
     pub(crate) fn take_key_frame(&mut self, now: Time, full: bool) -> bool {
+        // A key frame that joins a full queue would reach the receiver late.
         let wanted = (self.requested || self.queue.is_broken()) && !full;
         let due = wanted && self.last_key.is_none_or(|last| now.since(last) >= MIN_KEY_FRAME_INTERVAL);
         if due {

@@ -37,8 +37,10 @@ impl Law {
 
     fn update(&mut self, message: &Message, rtt: f64, delta: Span) {
         let config = &self.config;
+        // The message is network input. A value above the maximum of our own receiver must not reduce the rate further.
         let x = message.x.as_secs_f64().min(config.x_max);
         if message.gradual {
+            // Both terms are multiplied by the rate, which avoids a division by it (RFC 8698, section 4.3).
             let offset = self.rate * x - config.prio * config.x_ref * config.r_max;
             let change = self.rate * (x - self.x_prev);
             let by = delta.as_secs_f64() / config.tau * offset / config.tau + config.eta * change / config.tau;

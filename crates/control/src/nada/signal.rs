@@ -73,6 +73,7 @@ impl Signal {
             let received = ReceivedPacket { seq: number, at: packet.at, ce: false, rtt: self.config.delta };
             self.history.on_packet(&received, || so_far);
         }
+        // An arrival without a time repeats the last delay, so that the minimum filter keeps its length in packets.
         let queue = packet.delay.map_or_else(
             || self.queues.back().copied().unwrap_or_default(),
             |delay| self.base.queueing(packet.at, delay),

@@ -115,10 +115,13 @@ impl Delay {
         let variance = squares / self.history.len() as f64;
         // The target covers the mean and one standard deviation of the competing flows' queue.
         let new = (mean(MEAN_OVER) + variance.sqrt()) * config.qdelay_target;
+        // Losses mean that a flow fills the queue. The target rises above that flow's queue.
         let target = if self.loss_events > COMPETING_LOSS {
             1.5 * new
+        // A queue with little variation stands for a while, so the target follows it.
         } else if variance < 0.2 {
             new
+        // The target falls again, so that it is not locked at a high value: fast if the queue is short, else slowly.
         } else if new < config.qdelay_target {
             new.max(self.target / 2.0)
         } else {

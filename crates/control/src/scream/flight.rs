@@ -79,6 +79,7 @@ impl InFlight {
             let out = &mut self.out[place];
             self.bytes -= if out.unknown { 0 } else { out.size };
             out.unknown = true;
+        // A packet that was declared lost stays lost, because the window was already reduced for it.
         } else if let Some(missing) = self.missing.get_mut(&number).filter(|missing| !missing.lost) {
             missing.unknown = true;
         }
@@ -120,6 +121,7 @@ impl InFlight {
             summary.lost += 1;
             summary.latest_lost = summary.latest_lost.max(Some(missing.sent));
         }
+        // Lost packets are kept for a while, to recognise one that arrives late and to learn the reordering from it.
         self.missing.retain(|_, m| !(m.lost || m.unknown) || now.since(m.passed) < MISSING_MAX_AGE);
         summary
     }

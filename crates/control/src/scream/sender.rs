@@ -247,6 +247,7 @@ impl SenderHalf for Sender {
     }
 
     fn on_extra_sent(&mut self, sent: &ExtraSent) {
+        // Retransmissions and parity use the window as media does.
         self.sent(sent.at, sent.left, sent.number, sent.size);
     }
 

@@ -131,6 +131,8 @@ impl ReferenceWindow {
         };
         let before = self.bytes;
         let spared = if input.low { LEAST_CUT } else { 1.0 };
+        // Reductions come every `cut_interval`. Divided by the intervals per round trip, their sum over a round trip
+        // does not depend on the path's length.
         let long_way = (input.s_rtt / config.cut_interval).max(1.0);
         match cut {
             Cut::Loss => self.bytes *= BETA_LOSS,
@@ -164,6 +166,8 @@ impl ReferenceWindow {
         }
         self.bytes = self.bytes.max(MIN_REF_WND.as_f64());
         (self.lost, self.marked, self.reacted) = (false, false, Some(input.now));
+        // L4S and delay reductions are proportional and may be repeated. Losses and classic marks cost a fixed share,
+        // once per round trip.
         if matches!(cut, Cut::Loss | Cut::ClassicMark) {
             self.episode = Some(input.now);
         }
@@ -214,6 +218,7 @@ impl ReferenceWindow {
         self.bytes = (self.bytes / 2.0).max(MIN_REF_WND.as_f64());
         self.congested = Some(now);
         self.reacted = Some(now);
+        // Losses that are reported after the timeout belong to the same episode.
         self.episode = Some(now);
     }
 }

@@ -36,6 +36,7 @@ impl Echoes {
         fb_nr: u8,
         rate: Rate,
     ) {
+        // A receiver's newer report replaces the older one, so that its echo gives the current round-trip time.
         self.waiting.retain(|p| p.id != id);
         if self.clr.is_some_and(|(clr, ..)| clr == id) {
             self.clr = Some((id, stamp, arrived));

@@ -202,6 +202,7 @@ impl Sender {
     /// With the quick start this limit only applies above the receive rate at the end of slow start. The queue that
     /// ended slow start lowers the rate until it has drained, and rates below are known to be safe.
     fn rise(&mut self, target: Rate, now: Time) {
+        // The time during which the rate was held gives no allowance afterwards.
         let since = self.raised_at.replace(now).map_or(Span::ZERO, |at| now.since(at));
         if self.hold.is_some_and(|until| now < until) {
             self.rule = "held for a round";
@@ -259,16 +260,20 @@ impl Sender {
                 let leaving = back.leave;
                 self.clr =
                     Some(Clr { rtt: patience, heard: now, rate, loss: back.loss, leaving, halved: false, ..clr });
+                // The limiting receiver of the past must not raise the rate with its last report.
                 if leaving && rate >= self.x {
                     return;
                 }
             }
+            // A receiver that leaves limits no more.
             _ if back.leave => return,
             None => self.elect(id, back, patience, rate, now),
             Some(clr) if clr.leaving => {
                 self.elect(id, back, patience, rate, now);
                 self.hold = Some(now + self.round());
             }
+            // While the rate is held, or grows in slow start, it is below the limiting receiver's rate. Then rates are
+            // compared with that one.
             Some(clr) if rate < self.x || ((held || self.slow_start) && rate < clr.rate) => {
                 self.elect(id, back, patience, rate, now);
             }
