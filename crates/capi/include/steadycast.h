@@ -18,178 +18,133 @@
 
 // The version of this interface, which the program passes to `steadycast_new`. A library takes programs of earlier
 // versions: 2 has added the functions `steadycast_sender_…` to 1.
-// versions: 2 has added the functions `steadycast_sender_…` to 1.
 #define STEADYCAST_ABI 2
 
-// The call has succeeded.
 // The call has succeeded.
 #define STEADYCAST_OK 0
 
 // A handle or another required pointer is null.
-// A handle or another required pointer is null.
 #define STEADYCAST_NULL -1
 
-// A fault of the library has ended this handle. Free it and continue without it.
 // A fault of the library has ended this handle. Free it and continue without it.
 #define STEADYCAST_BROKEN -2
 
 // A struct's `size` is not the one of this version.
-// A struct's `size` is not the one of this version.
 #define STEADYCAST_SIZE -3
 
-// A value is not valid for its field.
 // A value is not valid for its field.
 #define STEADYCAST_VALUE -4
 
 // The packet number of an invalid call.
-// The packet number of an invalid call.
 #define STEADYCAST_NO_NUMBER UINT64_MAX
 
-// An arrival time that is not in the feedback.
 // An arrival time that is not in the feedback.
 #define STEADYCAST_NO_TIME INT64_MIN
 
 // The packet had not arrived when the feedback was written.
-// The packet had not arrived when the feedback was written.
 #define STEADYCAST_MISSING INT64_MAX
 
-// An ECN field that is not in the feedback.
 // An ECN field that is not in the feedback.
 #define STEADYCAST_NO_ECN -1
 
 // The wake time if no timer is needed.
-// The wake time if no timer is needed.
 #define STEADYCAST_NEVER INT64_MAX
 
-// Stream of `steadycast_sent_extra`: retransmissions of lost media packets (RFC 4588).
 // Stream of `steadycast_sent_extra`: retransmissions of lost media packets (RFC 4588).
 #define STEADYCAST_REPAIR 1
 
 // Stream of `steadycast_sent_extra`: parity.
-// Stream of `steadycast_sent_extra`: parity.
 #define STEADYCAST_PARITY 2
 
-// Stream of `steadycast_sent_extra`: packets without content, for a probe.
 // Stream of `steadycast_sent_extra`: packets without content, for a probe.
 #define STEADYCAST_PADDING 3
 
 // Flag of `steadycast_sent`: the packet is the first of its frame.
-// Flag of `steadycast_sent`: the packet is the first of its frame.
 #define STEADYCAST_FRAME_FIRST 1
 
-// Flag of `steadycast_sent`: the packet is the last of its frame.
 // Flag of `steadycast_sent`: the packet is the last of its frame.
 #define STEADYCAST_FRAME_LAST 2
 
 // Flag of `steadycast_sent`: the queue is empty after the packet, so that the encoder limits the rate instead of the
-// controller.
 // controller.
 #define STEADYCAST_DATA_LIMITED 4
 
 // Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: feedback does not cover the packet.
 // Browsers leave out retransmissions in transport-wide feedback, and QUIC never acknowledges acknowledgements. No
 // feedback is expected for it, and it is never lost.
-// feedback is expected for it, and it is never lost.
 #define STEADYCAST_UNCOVERED 8
 
-// Feedback format: it is handed over by `steadycast_sender_feedback` alone.
 // Feedback format: it is handed over by `steadycast_sender_feedback` alone.
 #define STEADYCAST_JOINED 0
 
 // Feedback format of `steadycast_sender_rtcp`: transport-wide.
-// Feedback format of `steadycast_sender_rtcp`: transport-wide.
 #define STEADYCAST_TRANSPORT_WIDE 1
 
-// Feedback format of `steadycast_sender_rtcp`: RFC 8888.
 // Feedback format of `steadycast_sender_rtcp`: RFC 8888.
 #define STEADYCAST_RFC8888 2
 
 // Kind of a stream: audio, which is sent at once.
-// Kind of a stream: audio, which is sent at once.
 #define STEADYCAST_AUDIO 1
 
-// Kind of a stream: video, which is sent at the pacing rate.
 // Kind of a stream: video, which is sent at the pacing rate.
 #define STEADYCAST_VIDEO 2
 
 // Kind of a stream: parity that the program makes, which is sent at the pacing rate before video.
-// Kind of a stream: parity that the program makes, which is sent at the pacing rate before video.
 #define STEADYCAST_PARITY_STREAM 3
 
-// Role of a frame: a key frame.
 // Role of a frame: a key frame.
 #define STEADYCAST_FRAME_KEY 1
 
 // Role of a frame: later frames depend on it.
-// Role of a frame: later frames depend on it.
 #define STEADYCAST_FRAME_REFERENCE 2
 
-// Role of a frame: no frame depends on it.
 // Role of a frame: no frame depends on it.
 #define STEADYCAST_FRAME_DISPOSABLE 3
 
 // Result of `steadycast_sender_poll`: wait until `at_ns` or the next event.
-// Result of `steadycast_sender_poll`: wait until `at_ns` or the next event.
 #define STEADYCAST_WAIT 0
 
-// Result of `steadycast_sender_poll`: send the packet `id` now.
 // Result of `steadycast_sender_poll`: send the packet `id` now.
 #define STEADYCAST_SEND 1
 
 // Result of `steadycast_sender_poll`: the packet `id` is not sent; free it.
-// Result of `steadycast_sender_poll`: the packet `id` is not sent; free it.
 #define STEADYCAST_DROPPED 2
 
-// Name of a packet in feedback: a transport-wide sequence number.
 // Name of a packet in feedback: a transport-wide sequence number.
 #define STEADYCAST_NAME_TRANSPORT 1
 
 // Name of a packet in feedback: a sequence number of RTP, of the source `ssrc`.
-// Name of a packet in feedback: a sequence number of RTP, of the source `ssrc`.
 #define STEADYCAST_NAME_RTP 2
 
-// Name of a packet in feedback: a number of the program's own, for example QUIC's packet number.
 // Name of a packet in feedback: a number of the program's own, for example QUIC's packet number.
 #define STEADYCAST_NAME_OWN 3
 
 // The handle of a controller.
-// The handle of a controller.
 typedef struct SteadycastRemote SteadycastRemote;
 
-// The handle of a sender's kit.
 // The handle of a sender's kit.
 typedef struct SteadycastSender SteadycastSender;
 
 // The limits of a controller. `STEADYCAST_BOUNDS(floor, cap)` initializes them.
-// The limits of a controller. `STEADYCAST_BOUNDS(floor, cap)` initializes them.
 typedef struct {
-  // `sizeof(SteadycastBounds)`.
   // `sizeof(SteadycastBounds)`.
   size_t size;
   // The lower limit of the rate, in bit/s.
-  // The lower limit of the rate, in bit/s.
   uint64_t floor_bps;
-  // The upper limit of the rate, in bit/s.
   // The upper limit of the rate, in bit/s.
   uint64_t cap_bps;
   // The size of a full packet in bytes, including IP and UDP headers.
-  // The size of a full packet in bytes, including IP and UDP headers.
   uint32_t packet_bytes;
-  // The ECN field with which packets are sent: 0 none, 1 ECT(1), 2 ECT(0).
   // The ECN field with which packets are sent: 0 none, 1 ECT(1), 2 ECT(0).
   uint32_t ecn;
   // 1 if the program sends the probes of `steadycast_probe`, otherwise 0.
-  // 1 if the program sends the probes of `steadycast_probe`, otherwise 0.
   uint32_t probes;
-  // The seed of the controller's random numbers.
   // The seed of the controller's random numbers.
   uint64_t seed;
   // 1 if `steadycast_sent` is only called with the feedback about a packet, not when it is sent, otherwise 0. With 1
   // a controller with a window is rejected. For a program that was compiled without this field it is 0.
-  // a controller with a window is rejected. For a program that was compiled without this field it is 0.
   uint32_t late;
   // The longest interval between two feedback messages in ms; 0 if it is unknown. Above 100 a controller whose
-  // window is clocked by acknowledgements is rejected.
   // window is clocked by acknowledgements is rejected.
   uint32_t interval_ms;
   // 1 if packets have no arrival times of their own, but that of the feedback or of its arrival, otherwise 0. With 1
@@ -198,171 +153,120 @@ typedef struct {
 } SteadycastBounds;
 
 // The feedback about one packet.
-// The feedback about one packet.
 typedef struct {
-  // The packet's number, as returned by `steadycast_sent`.
   // The packet's number, as returned by `steadycast_sent`.
   uint64_t number;
   // The arrival time on the receiver's clock, in ns. It is `STEADYCAST_MISSING` for a packet that has not arrived,
   // and `STEADYCAST_NO_TIME` for an arrival without a known time.
-  // and `STEADYCAST_NO_TIME` for an arrival without a known time.
   int64_t arrived_ns;
-  // The ECN field on arrival, 0 to 3, or `STEADYCAST_NO_ECN`.
   // The ECN field on arrival, 0 to 3, or `STEADYCAST_NO_ECN`.
   int32_t ecn;
 } SteadycastFate;
 
 // A controller's decision, with its reason.
-// A controller's decision, with its reason.
 typedef struct {
-  // `sizeof(SteadycastDecision)`, set by the caller.
   // `sizeof(SteadycastDecision)`, set by the caller.
   size_t size;
   // The target rate for the encoder, in bit/s of IP packets. Subtract the headers.
-  // The target rate for the encoder, in bit/s of IP packets. Subtract the headers.
   uint64_t target_bps;
-  // The pacing rate, in bit/s of IP packets.
   // The pacing rate, in bit/s of IP packets.
   uint64_t pacing_bps;
   // The number of IP bytes that may be sent before the next report; -1 if there is no limit.
-  // The number of IP bytes that may be sent before the next report; -1 if there is no limit.
   int64_t window_bytes;
   // What limits the rate: 0 the start, 1 the network, 2 the cap, 3 the floor.
-  // What limits the rate: 0 the start, 1 the network, 2 the cap, 3 the floor.
   uint32_t limit;
-  // The rule that set the rate, in English, truncated to the array and terminated by a NUL.
   // The rule that set the rate, in English, truncated to the array and terminated by a NUL.
   char why[64];
 } SteadycastDecision;
 
 // A burst that a controller requests. Its packets are sent at the probe's rate, queued media first and then padding.
-// A burst that a controller requests. Its packets are sent at the probe's rate, queued media first and then padding.
 typedef struct {
-  // `sizeof(SteadycastProbe)`, set by the caller.
   // `sizeof(SteadycastProbe)`, set by the caller.
   size_t size;
   // The identifier of the probe. Each probe is sent once.
-  // The identifier of the probe. Each probe is sent once.
   uint32_t id;
-  // The minimum number of packets.
   // The minimum number of packets.
   uint32_t packets;
   // The minimum number of IP bytes.
-  // The minimum number of IP bytes.
   uint64_t bytes;
   // The rate at which the packets are sent, in bit/s of IP packets.
-  // The rate at which the packets are sent, in bit/s of IP packets.
   uint64_t rate_bps;
-  // 1 if nothing is sent after the probe until the average is back at the pacing rate, otherwise 0.
   // 1 if nothing is sent after the probe until the average is back at the pacing rate, otherwise 0.
   uint32_t within;
 } SteadycastProbe;
 
 // The settings of a sender's kit. `STEADYCAST_SENDER_SETTINGS` initializes them for transport-wide feedback.
-// The settings of a sender's kit. `STEADYCAST_SENDER_SETTINGS` initializes them for transport-wide feedback.
 typedef struct {
-  // `sizeof(SteadycastSenderSettings)`.
   // `sizeof(SteadycastSenderSettings)`.
   size_t size;
   // The format of feedback: `STEADYCAST_JOINED`, `STEADYCAST_TRANSPORT_WIDE` or `STEADYCAST_RFC8888`.
-  // The format of feedback: `STEADYCAST_JOINED`, `STEADYCAST_TRANSPORT_WIDE` or `STEADYCAST_RFC8888`.
   uint32_t format;
-  // 1 if feedback covers retransmissions, otherwise 0. Pion's and libwebrtc's receivers leave most of them out.
   // 1 if feedback covers retransmissions, otherwise 0. Pion's and libwebrtc's receivers leave most of them out.
   uint32_t retransmissions_covered;
   // 1 if the program can send padding, otherwise 0.
-  // 1 if the program can send padding, otherwise 0.
   uint32_t padding;
   // The time at the pacing rate for which packets may wait, in ms. Beyond it frames are skipped.
-  // The time at the pacing rate for which packets may wait, in ms. Beyond it frames are skipped.
   uint32_t max_backlog_ms;
-  // The delay of a late call of `steadycast_sender_poll` that is caught up, in ms.
   // The delay of a late call of `steadycast_sender_poll` that is caught up, in ms.
   uint32_t credit_ms;
 } SteadycastSenderSettings;
 
 // A stream of a sender's kit.
-// A stream of a sender's kit.
 typedef struct {
-  // `sizeof(SteadycastStream)`.
   // `sizeof(SteadycastStream)`.
   size_t size;
   // `STEADYCAST_AUDIO`, `STEADYCAST_VIDEO` or `STEADYCAST_PARITY_STREAM`.
-  // `STEADYCAST_AUDIO`, `STEADYCAST_VIDEO` or `STEADYCAST_PARITY_STREAM`.
   uint32_t kind;
-  // The RTP SSRC.
   // The RTP SSRC.
   uint32_t ssrc;
   // 1 if lost packets are retransmitted on NACK, otherwise 0.
-  // 1 if lost packets are retransmitted on NACK, otherwise 0.
   uint32_t retransmission;
-  // 1 if feedback does not cover the stream's packets, otherwise 0.
   // 1 if feedback does not cover the stream's packets, otherwise 0.
   uint32_t uncovered;
   // The rate below which a layer of video is paused, in bit/s; 0: never.
-  // The rate below which a layer of video is paused, in bit/s; 0: never.
   uint64_t least_bps;
-  // The rate that is reserved for audio or parity, or the maximum of video, in bit/s; 0: no maximum of video.
   // The rate that is reserved for audio or parity, or the maximum of video, in bit/s; 0: no maximum of video.
   uint64_t most_bps;
 } SteadycastStream;
 
 // What an encoder has to do with its next frame.
-// What an encoder has to do with its next frame.
 typedef struct {
-  // `sizeof(SteadycastEncoder)`, set by the caller.
   // `sizeof(SteadycastEncoder)`, set by the caller.
   size_t size;
   // The rate of the stream, in bit/s of IP packets. Subtract the headers.
-  // The rate of the stream, in bit/s of IP packets. Subtract the headers.
   uint64_t rate_bps;
   // 1 if the next frame should not be encoded, because too much waits, otherwise 0.
-  // 1 if the next frame should not be encoded, because too much waits, otherwise 0.
   uint32_t skip;
-  // 1 if the next frame has to be a key frame, otherwise 0.
   // 1 if the next frame has to be a key frame, otherwise 0.
   uint32_t key_frame;
 } SteadycastEncoder;
 
 // A packet for the queue. The program keeps its bytes.
-// A packet for the queue. The program keeps its bytes.
 typedef struct {
-  // The program's name of the packet, for example a pointer.
   // The program's name of the packet, for example a pointer.
   uint64_t id;
   // The IP size in bytes.
-  // The IP size in bytes.
   uint32_t size_bytes;
   // `STEADYCAST_FRAME_FIRST` and `STEADYCAST_FRAME_LAST`.
-  // `STEADYCAST_FRAME_FIRST` and `STEADYCAST_FRAME_LAST`.
   uint32_t flags;
-  // The RTP sequence number. Packets of a stream are added in its order.
   // The RTP sequence number. Packets of a stream are added in its order.
   uint16_t seq;
 } SteadycastPacket;
 
 // What `steadycast_sender_poll` returns.
-// What `steadycast_sender_poll` returns.
 typedef struct {
-  // `sizeof(SteadycastOutput)`, set by the caller.
   // `sizeof(SteadycastOutput)`, set by the caller.
   size_t size;
   // The program's name of the packet. A retransmission, and padding, have the name of their original.
-  // The program's name of the packet. A retransmission, and padding, have the name of their original.
   uint64_t id;
-  // The packet's number. Its low 16 bits go into a transport-wide header extension.
   // The packet's number. Its low 16 bits go into a transport-wide header extension.
   uint64_t number;
   // The time of the next call; `STEADYCAST_NEVER` if none is needed.
-  // The time of the next call; `STEADYCAST_NEVER` if none is needed.
   int64_t at_ns;
-  // The stream.
   // The stream.
   uint32_t stream;
   // 0 for media, otherwise `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
-  // 0 for media, otherwise `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
   uint32_t kind;
-  // The RTP sequence number of the packet or of its original.
   // The RTP sequence number of the packet or of its original.
   uint16_t seq;
 } SteadycastOutput;
@@ -372,16 +276,13 @@ extern "C" {
 #endif // __cplusplus
 
 // Creates a controller, by its name in `steadycast controllers`.
-// Creates a controller, by its name in `steadycast controllers`.
 //
 // `abi` is `STEADYCAST_ABI`. `params` is a JSON object of parameters over the defaults, or null: `{"probes": false}`.
 // On an error the function returns null and writes the problem and the remedy to `error`, which has `room` bytes,
 // including the NUL.
-// including the NUL.
 //
 // # Safety
 // `controller`, `params` and `bounds` are null or point to what their types say, texts ended by a NUL; `error` is null
-// or has `room` bytes.
 // or has `room` bytes.
 SteadycastRemote *steadycast_new(uint32_t abi,
                                  const char *controller,
@@ -391,24 +292,19 @@ SteadycastRemote *steadycast_new(uint32_t abi,
                                  size_t room);
 
 // Frees a controller. Null is permitted.
-// Frees a controller. Null is permitted.
 //
 // # Safety
-// `handle` is null, or comes from `steadycast_new` and is not used again.
 // `handle` is null, or comes from `steadycast_new` and is not used again.
 void steadycast_free(SteadycastRemote *handle);
 
 // Records a media packet that is sent, or was sent, at `at_ns`. Returns its number; packets of all streams are
 // numbered together, from 0. The low 16 bits of the number go into a transport-wide header extension. An invalid call
 // returns `STEADYCAST_NO_NUMBER`.
-// returns `STEADYCAST_NO_NUMBER`.
 //
 // A program that learns send times only from feedback calls this right before `steadycast_feedback`. `at_ns` is then
 // the send time, even if it is earlier than the previous call.
-// the send time, even if it is earlier than the previous call.
 //
 // # Safety
-// As for `steadycast_decision`.
 // As for `steadycast_decision`.
 uint64_t steadycast_sent(SteadycastRemote *handle,
                          int64_t at_ns,
@@ -417,40 +313,32 @@ uint64_t steadycast_sent(SteadycastRemote *handle,
 
 // Records a packet of another stream that is sent: `stream` is `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or
 // `STEADYCAST_PADDING`. Returns its number as `steadycast_sent` does.
-// `STEADYCAST_PADDING`. Returns its number as `steadycast_sent` does.
 //
 // # Safety
-// As for `steadycast_decision`.
 // As for `steadycast_decision`.
 uint64_t steadycast_sent_extra(SteadycastRemote *handle, int64_t at_ns, uint32_t size_bytes, uint32_t stream);
 
 // Declares that no feedback will cover packet `number`: it is no longer in flight, and not lost. A fate that is
 // reported nevertheless counts. There is no need to call this for packets that feedback has skipped. If the library
 // may be older than this function, look the function up at run time (`dlsym`).
-// may be older than this function, look the function up at run time (`dlsym`).
 //
 // # Safety
-// As for `steadycast_decision`.
 // As for `steadycast_decision`.
 int steadycast_forget(SteadycastRemote *handle,
                       uint64_t number);
 
 // Finds the newest packet whose number has these low 16 bits, for feedback that refers to packets in this way. Returns
 // `STEADYCAST_NO_NUMBER` if it is not in the history.
-// `STEADYCAST_NO_NUMBER` if it is not in the history.
 //
 // # Safety
-// As for `steadycast_decision`.
 // As for `steadycast_decision`.
 uint64_t steadycast_number(SteadycastRemote *handle,
                            uint16_t low);
 
 // Reports a change of the pacer's queue: `waiting_bytes` of frames are queued without headers, the oldest since
 // `age_ns`. `frame_bytes` is the size of a frame that was just queued, or -1.
-// `age_ns`. `frame_bytes` is the size of a frame that was just queued, or -1.
 //
 // # Safety
-// As for `steadycast_decision`.
 // As for `steadycast_decision`.
 int steadycast_queued(SteadycastRemote *handle,
                       int64_t at_ns,
@@ -462,10 +350,8 @@ int steadycast_queued(SteadycastRemote *handle,
 // fates of packets that were never sent, are ignored. A packet is lost if its fate is `STEADYCAST_MISSING`. A packet
 // that is left out although later ones are covered has an unknown fate. If all packets of the feedback have the same
 // arrival time, as with acknowledgements, the time is valid for the newest one only.
-// arrival time, as with acknowledgements, the time is valid for the newest one only.
 //
 // # Safety
-// As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
 // As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
 int steadycast_feedback(SteadycastRemote *handle,
                         int64_t at_ns,
@@ -473,58 +359,46 @@ int steadycast_feedback(SteadycastRemote *handle,
                         size_t count);
 
 // Returns the time of the next call of `steadycast_timer`; `STEADYCAST_NEVER` if none is needed.
-// Returns the time of the next call of `steadycast_timer`; `STEADYCAST_NEVER` if none is needed.
 //
 // # Safety
-// As for `steadycast_decision`.
 // As for `steadycast_decision`.
 int64_t steadycast_wake(SteadycastRemote *handle);
 
 // Handles timers at `now_ns`. A call before the time of `steadycast_wake` does nothing.
-// Handles timers at `now_ns`. A call before the time of `steadycast_wake` does nothing.
 //
 // # Safety
-// As for `steadycast_decision`.
 // As for `steadycast_decision`.
 int steadycast_timer(SteadycastRemote *handle, int64_t now_ns);
 
 // Reads the current decision into `decision`, whose `size` the caller has set. Read it after each call that changes
 // the state.
-// the state.
 //
 // # Safety
 // `handle` is null, or comes from `steadycast_new`, has not been freed, and no other thread uses it; `decision` is
-// null or points to a struct of its type.
 // null or points to a struct of its type.
 int steadycast_decision(SteadycastRemote *handle,
                         SteadycastDecision *decision);
 
 // Reads the probe that is to be sent into `probe`, whose `size` the caller has set. Returns 1 if there is one,
 // otherwise 0.
-// otherwise 0.
 //
 // # Safety
-// As for `steadycast_decision`; `probe` is null or points to a struct of its type.
 // As for `steadycast_decision`; `probe` is null or points to a struct of its type.
 int steadycast_probe(SteadycastRemote *handle,
                      SteadycastProbe *probe);
 
 // Writes the names of the controllers for `steadycast_new` into `names`, one per line, terminated by a NUL and
 // truncated to `room` bytes. Returns the number of bytes that the whole list needs.
-// truncated to `room` bytes. Returns the number of bytes that the whole list needs.
 //
 // # Safety
-// `names` is null or has `room` bytes.
 // `names` is null or has `room` bytes.
 size_t steadycast_controllers(char *names,
                               size_t room);
 
 // Creates a sender's kit around a controller. `settings` may be null: transport-wide feedback without retransmissions,
 // no padding, a second of backlog and 20 ms of credit. All else is as for `steadycast_new`.
-// no padding, a second of backlog and 20 ms of credit. All else is as for `steadycast_new`.
 //
 // # Safety
-// As for `steadycast_new`; `settings` is null or points to as many bytes as its first field says.
 // As for `steadycast_new`; `settings` is null or points to as many bytes as its first field says.
 SteadycastSender *steadycast_sender_new(uint32_t abi,
                                         const char *controller,
@@ -535,29 +409,23 @@ SteadycastSender *steadycast_sender_new(uint32_t abi,
                                         size_t room);
 
 // Frees a sender's kit. Null is permitted.
-// Frees a sender's kit. Null is permitted.
 //
 // # Safety
-// `handle` is null, or comes from `steadycast_sender_new` and is not used again.
 // `handle` is null, or comes from `steadycast_sender_new` and is not used again.
 void steadycast_sender_free(SteadycastSender *handle);
 
 // Adds a stream. Returns its number, from 0, or a code below zero. Video streams get rate in their order: the base
 // layer first.
-// layer first.
 //
 // # Safety
-// As for `steadycast_sender_poll`; `stream` is null or points to a struct of its type.
 // As for `steadycast_sender_poll`; `stream` is null or points to a struct of its type.
 int steadycast_sender_stream(SteadycastSender *handle,
                              const SteadycastStream *stream);
 
 // Reads what the encoder of a stream has to do with its next frame into `encoder`, whose `size` the caller has set. A
 // request for a key frame is returned once.
-// request for a key frame is returned once.
 //
 // # Safety
-// As for `steadycast_sender_poll`; `encoder` is null or points to a struct of its type.
 // As for `steadycast_sender_poll`; `encoder` is null or points to a struct of its type.
 int steadycast_sender_encoder(SteadycastSender *handle,
                               int64_t now_ns,
@@ -567,10 +435,8 @@ int steadycast_sender_encoder(SteadycastSender *handle,
 // Begins a frame that was encoded, of the role `STEADYCAST_FRAME_KEY`, `STEADYCAST_FRAME_REFERENCE` or
 // `STEADYCAST_FRAME_DISPOSABLE`. Returns 1 if its packets may be added, and 0 if it has to be skipped. A program that
 // does not know frames need not call it.
-// does not know frames need not call it.
 //
 // # Safety
-// As for `steadycast_sender_poll`.
 // As for `steadycast_sender_poll`.
 int steadycast_sender_frame(SteadycastSender *handle,
                             int64_t now_ns,
@@ -582,7 +448,6 @@ int steadycast_sender_frame(SteadycastSender *handle,
 // is no such stream. Poll afterwards.
 //
 // # Safety
-// As for `steadycast_sender_poll`; `packet` is null or points to a struct of its type.
 // As for `steadycast_sender_poll`; `packet` is null or points to a struct of its type.
 int steadycast_sender_push(SteadycastSender *handle,
                            int64_t now_ns,
@@ -604,10 +469,8 @@ int steadycast_sender_poll(SteadycastSender *handle,
 
 // Reads an RTCP compound without its SRTCP trailer: feedback in the agreed format, NACKs and requests for key frames.
 // Returns `STEADYCAST_VALUE` if it is not RTCP. Poll afterwards.
-// Returns `STEADYCAST_VALUE` if it is not RTCP. Poll afterwards.
 //
 // # Safety
-// As for `steadycast_sender_poll`; `bytes` has `len` bytes, or is null when `len` is 0.
 // As for `steadycast_sender_poll`; `bytes` has `len` bytes, or is null when `len` is 0.
 int steadycast_sender_rtcp(SteadycastSender *handle,
                            int64_t now_ns,
@@ -615,10 +478,8 @@ int steadycast_sender_rtcp(SteadycastSender *handle,
                            size_t len);
 
 // Processes feedback that the program has joined, as `steadycast_feedback` does. Poll afterwards.
-// Processes feedback that the program has joined, as `steadycast_feedback` does. Poll afterwards.
 //
 // # Safety
-// As for `steadycast_sender_poll`; `fates` has `count` entries, or is null when `count` is 0.
 // As for `steadycast_sender_poll`; `fates` has `count` entries, or is null when `count` is 0.
 int steadycast_sender_feedback(SteadycastSender *handle,
                                int64_t now_ns,
@@ -632,17 +493,14 @@ int steadycast_sender_feedback(SteadycastSender *handle,
 //
 // # Safety
 // As for `steadycast_sender_poll`.
-// As for `steadycast_sender_poll`.
 int steadycast_sender_resend(SteadycastSender *handle,
                              int64_t now_ns,
                              uint32_t stream,
                              uint16_t seq);
 
 // Requests a key frame of a stream, for a program that reads PLI and FIR itself.
-// Requests a key frame of a stream, for a program that reads PLI and FIR itself.
 //
 // # Safety
-// As for `steadycast_sender_poll`.
 // As for `steadycast_sender_poll`.
 int steadycast_sender_key_frame(SteadycastSender *handle, uint32_t stream);
 
@@ -653,7 +511,6 @@ int steadycast_sender_key_frame(SteadycastSender *handle, uint32_t stream);
 //
 // # Safety
 // As for `steadycast_sender_poll`.
-// As for `steadycast_sender_poll`.
 int steadycast_sender_sent_as(SteadycastSender *handle,
                               uint64_t number,
                               uint32_t kind,
@@ -661,18 +518,14 @@ int steadycast_sender_sent_as(SteadycastSender *handle,
                               uint64_t name);
 
 // Finds the number of the packet with this name; `STEADYCAST_NO_NUMBER` if it is unknown.
-// Finds the number of the packet with this name; `STEADYCAST_NO_NUMBER` if it is unknown.
 //
 // # Safety
-// As for `steadycast_sender_poll`.
 // As for `steadycast_sender_poll`.
 uint64_t steadycast_sender_number(SteadycastSender *handle, uint32_t kind, uint32_t ssrc, uint64_t name);
 
 // Reads the current decision into `decision`, whose `size` the caller has set.
-// Reads the current decision into `decision`, whose `size` the caller has set.
 //
 // # Safety
-// As for `steadycast_sender_poll`; `decision` is null or points to a struct of its type.
 // As for `steadycast_sender_poll`; `decision` is null or points to a struct of its type.
 int steadycast_sender_decision(SteadycastSender *handle, SteadycastDecision *decision);
 

@@ -1,17 +1,14 @@
 //! The C library: both halves of a rate controller at the sender, on per-packet feedback. It is for products in C, C++,
 //! Go, Swift or any language that calls C.
-//! Go, Swift or any language that calls C.
 //!
 //! It is [`steadycast_remote::Remote`] behind a handle, and [`steadycast_sender::MediaSender`], a sender's kit with a
 //! pacer, behind another. A product calls it for each packet that it sends and each
 //! report that arrives, and reads the rates for its encoder and its pacer. The library sends nothing, reads no clock,
 //! starts no thread and has no callbacks. Times are nanoseconds of one clock of the product; rates are bit/s of IP
 //! packets; sizes are bytes of IP packets. A handle may be used by one thread at a time.
-//! packets; sizes are bytes of IP packets. A handle may be used by one thread at a time.
 //!
 //! Each function rejects an invalid call (no handle, a struct of another size, a value out of range) with a code below
 //! zero, and changes nothing. A fault of the library ends the handle, not the program: every later call returns
-//! [`STEADYCAST_BROKEN`].
 //! [`STEADYCAST_BROKEN`].
 
 #![allow(unsafe_code, reason = "C hands over pointers: each use says what the caller promises")]
@@ -189,7 +186,6 @@ impl Handle for SteadycastRemote {
 /// uses it.
 unsafe fn with<H: Handle, T>(handle: *mut H, wrong: impl FnOnce(c_int) -> T, call: impl FnOnce(&mut H) -> T) -> T {
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     let Some(handle) = (unsafe { handle.as_mut() }) else { return wrong(STEADYCAST_NULL) };
     if *handle.broken() {
         return wrong(STEADYCAST_BROKEN);
@@ -219,14 +215,12 @@ pub unsafe extern "C" fn steadycast_new(
     room: usize,
 ) -> *mut SteadycastRemote {
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     let (controller, params, bounds) = unsafe { (text::read(controller), text::read(params), read_bounds(bounds)) };
     let made = catch_unwind(AssertUnwindSafe(|| make(abi, controller, params, bounds)))
         .unwrap_or_else(|_| Err("a fault of the library; please report it".into()));
     match made {
         Ok(handle) => Box::into_raw(Box::new(handle)),
         Err(problem) => {
-            // SAFETY: as the caller promises.
             // SAFETY: as the caller promises.
             unsafe { text::write(&problem, error, room) };
             ptr::null_mut()
@@ -242,7 +236,6 @@ unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBound
     if bounds.is_null() {
         return Err("bounds: it is null; give STEADYCAST_BOUNDS(floor, cap)".into());
     }
-    // SAFETY: as the caller promises; the size is the first field.
     // SAFETY: as the caller promises; the size is the first field.
     let size = unsafe { bounds.cast::<usize>().read() };
     let whole = size_of::<SteadycastBounds>();
@@ -262,7 +255,6 @@ unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBound
         interval_ms: 0,
         acknowledged: 0,
     };
-    // SAFETY: the caller's bounds have `size` bytes, and `read` has as many or more.
     // SAFETY: the caller's bounds have `size` bytes, and `read` has as many or more.
     unsafe { ptr::copy_nonoverlapping(bounds.cast::<u8>(), ptr::from_mut(&mut read).cast::<u8>(), size) };
     Ok(read)
@@ -321,9 +313,7 @@ fn bounds_from<'a>(
 pub unsafe extern "C" fn steadycast_free(handle: *mut SteadycastRemote) {
     if !handle.is_null() {
         // SAFETY: it came from `Box::into_raw`, and is not used again.
-        // SAFETY: it came from `Box::into_raw`, and is not used again.
         let handle = unsafe { Box::from_raw(handle) };
-        // A panic in the destructor would otherwise end the program.
         // A panic in the destructor would otherwise end the program.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
     }
@@ -353,7 +343,6 @@ pub unsafe extern "C" fn steadycast_sent(
         _ => own.remote.sent_uncovered(time(at_ns), Stream::Media, packet.size),
     };
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
 }
 
@@ -382,7 +371,6 @@ pub unsafe extern "C" fn steadycast_sent_extra(
         true => own.remote.sent_uncovered(time(at_ns), stream, size),
     };
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
 }
 
@@ -399,7 +387,6 @@ pub unsafe extern "C" fn steadycast_forget(handle: *mut SteadycastRemote, number
         STEADYCAST_OK
     };
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
 }
 
@@ -411,7 +398,6 @@ pub unsafe extern "C" fn steadycast_forget(handle: *mut SteadycastRemote, number
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_number(handle: *mut SteadycastRemote, low: u16) -> u64 {
     let find = |own: &mut SteadycastRemote| own.remote.number(low).unwrap_or(STEADYCAST_NO_NUMBER);
-    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, find) }
 }
@@ -440,7 +426,6 @@ pub unsafe extern "C" fn steadycast_queued(
         STEADYCAST_OK
     };
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
 }
 
@@ -459,7 +444,6 @@ pub unsafe extern "C" fn steadycast_feedback(
     count: usize,
 ) -> c_int {
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     let fates = match unsafe { read_fates(fates, count) } {
         Ok(fates) => fates,
         Err(code) => return code,
@@ -468,7 +452,6 @@ pub unsafe extern "C" fn steadycast_feedback(
         own.remote.feedback(time(at_ns), fates.iter().map(told));
         STEADYCAST_OK
     };
-    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
 }
@@ -484,7 +467,6 @@ unsafe fn read_fates<'a>(fates: *const SteadycastFate, count: usize) -> Result<&
     if fates.is_null() && count > 0 {
         return Err(STEADYCAST_NULL);
     }
-    // SAFETY: as the caller promises; an empty slice needs no memory.
     // SAFETY: as the caller promises; an empty slice needs no memory.
     let fates = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(fates, count) } };
     match fates.iter().all(|fate| (STEADYCAST_NO_ECN..=3).contains(&fate.ecn)) {
@@ -508,7 +490,6 @@ fn told(fate: &SteadycastFate) -> PacketResult {
 pub unsafe extern "C" fn steadycast_wake(handle: *mut SteadycastRemote) -> i64 {
     let ask = |own: &mut SteadycastRemote| own.remote.wake().map_or(STEADYCAST_NEVER, |wake| nanos(wake.at));
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     unsafe { with(handle, |_| STEADYCAST_NEVER, ask) }
 }
 
@@ -522,7 +503,6 @@ pub unsafe extern "C" fn steadycast_timer(handle: *mut SteadycastRemote, now_ns:
         own.remote.timer(time(now_ns));
         STEADYCAST_OK
     };
-    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
 }
@@ -539,13 +519,11 @@ pub unsafe extern "C" fn steadycast_decision(
     decision: *mut SteadycastDecision,
 ) -> c_int {
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     let Some(decision) = (unsafe { decision.as_mut() }) else { return STEADYCAST_NULL };
     if decision.size != size_of::<SteadycastDecision>() {
         return STEADYCAST_SIZE;
     }
     let tell = |own: &mut SteadycastRemote| write_decision(decision, &own.remote.decision(), own.packet);
-    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
 }
@@ -567,7 +545,6 @@ fn write_decision(decision: &mut SteadycastDecision, wanted: &Decision, packet: 
     };
     let room = decision.why.len();
     // SAFETY: the array has this room.
-    // SAFETY: the array has this room.
     unsafe { text::write(&wanted.why.rule, decision.why.as_mut_ptr(), room) };
     STEADYCAST_OK
 }
@@ -579,7 +556,6 @@ fn write_decision(decision: &mut SteadycastDecision, wanted: &Decision, packet: 
 /// As for `steadycast_decision`; `probe` is null or points to a struct of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_probe(handle: *mut SteadycastRemote, probe: *mut SteadycastProbe) -> c_int {
-    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     let Some(probe) = (unsafe { probe.as_mut() }) else { return STEADYCAST_NULL };
     if probe.size != size_of::<SteadycastProbe>() {
@@ -598,7 +574,6 @@ pub unsafe extern "C" fn steadycast_probe(handle: *mut SteadycastRemote, probe: 
         1
     };
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
 }
 
@@ -610,7 +585,6 @@ pub unsafe extern "C" fn steadycast_probe(handle: *mut SteadycastRemote, probe: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_controllers(names: *mut c_char, room: usize) -> usize {
     let all = text::names();
-    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     unsafe { text::write(&all, names, room) };
     all.len() + 1
@@ -635,7 +609,6 @@ mod tests {
             acknowledged: 0,
         };
         let mut own = make(STEADYCAST_ABI, Ok(Some("tfrc")), Ok(None), Ok(bounds)).unwrap();
-        // SAFETY: the handle is of this frame.
         // SAFETY: the handle is of this frame.
         unsafe {
             assert_eq!(with(&mut own, |code| code, |_| panic!("a fault")), STEADYCAST_BROKEN);

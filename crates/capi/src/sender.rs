@@ -1,5 +1,4 @@
 //! The sender's kit for C.
-//! The sender's kit for C.
 
 use crate::{
     Handle, STEADYCAST_NEVER, STEADYCAST_NO_NUMBER, STEADYCAST_NULL, STEADYCAST_OK, STEADYCAST_SIZE, STEADYCAST_VALUE,
@@ -17,56 +16,40 @@ use steadycast_sender::{
 };
 
 /// Feedback format: it is handed over by `steadycast_sender_feedback` alone.
-/// Feedback format: it is handed over by `steadycast_sender_feedback` alone.
 pub const STEADYCAST_JOINED: u32 = 0;
 /// Feedback format of `steadycast_sender_rtcp`: transport-wide.
-/// Feedback format of `steadycast_sender_rtcp`: transport-wide.
 pub const STEADYCAST_TRANSPORT_WIDE: u32 = 1;
-/// Feedback format of `steadycast_sender_rtcp`: RFC 8888.
 /// Feedback format of `steadycast_sender_rtcp`: RFC 8888.
 pub const STEADYCAST_RFC8888: u32 = 2;
 
 /// Kind of a stream: audio, which is sent at once.
-/// Kind of a stream: audio, which is sent at once.
 pub const STEADYCAST_AUDIO: u32 = 1;
 /// Kind of a stream: video, which is sent at the pacing rate.
-/// Kind of a stream: video, which is sent at the pacing rate.
 pub const STEADYCAST_VIDEO: u32 = 2;
-/// Kind of a stream: parity that the program makes, which is sent at the pacing rate before video.
 /// Kind of a stream: parity that the program makes, which is sent at the pacing rate before video.
 pub const STEADYCAST_PARITY_STREAM: u32 = 3;
 
 /// Role of a frame: a key frame.
-/// Role of a frame: a key frame.
 pub const STEADYCAST_FRAME_KEY: u32 = 1;
 /// Role of a frame: later frames depend on it.
-/// Role of a frame: later frames depend on it.
 pub const STEADYCAST_FRAME_REFERENCE: u32 = 2;
-/// Role of a frame: no frame depends on it.
 /// Role of a frame: no frame depends on it.
 pub const STEADYCAST_FRAME_DISPOSABLE: u32 = 3;
 
 /// Result of `steadycast_sender_poll`: wait until `at_ns` or the next event.
-/// Result of `steadycast_sender_poll`: wait until `at_ns` or the next event.
 pub const STEADYCAST_WAIT: c_int = 0;
 /// Result of `steadycast_sender_poll`: send the packet `id` now.
-/// Result of `steadycast_sender_poll`: send the packet `id` now.
 pub const STEADYCAST_SEND: c_int = 1;
-/// Result of `steadycast_sender_poll`: the packet `id` is not sent; free it.
 /// Result of `steadycast_sender_poll`: the packet `id` is not sent; free it.
 pub const STEADYCAST_DROPPED: c_int = 2;
 
 /// Name of a packet in feedback: a transport-wide sequence number.
-/// Name of a packet in feedback: a transport-wide sequence number.
 pub const STEADYCAST_NAME_TRANSPORT: u32 = 1;
-/// Name of a packet in feedback: a sequence number of RTP, of the source `ssrc`.
 /// Name of a packet in feedback: a sequence number of RTP, of the source `ssrc`.
 pub const STEADYCAST_NAME_RTP: u32 = 2;
 /// Name of a packet in feedback: a number of the program's own, for example QUIC's packet number.
-/// Name of a packet in feedback: a number of the program's own, for example QUIC's packet number.
 pub const STEADYCAST_NAME_OWN: u32 = 3;
 
-/// The handle of a sender's kit.
 /// The handle of a sender's kit.
 pub struct SteadycastSender {
     sender: MediaSender,
@@ -81,73 +64,53 @@ impl Handle for SteadycastSender {
 }
 
 /// The settings of a sender's kit. `STEADYCAST_SENDER_SETTINGS` initializes them for transport-wide feedback.
-/// The settings of a sender's kit. `STEADYCAST_SENDER_SETTINGS` initializes them for transport-wide feedback.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastSenderSettings {
     /// `sizeof(SteadycastSenderSettings)`.
-    /// `sizeof(SteadycastSenderSettings)`.
     pub size: usize,
-    /// The format of feedback: `STEADYCAST_JOINED`, `STEADYCAST_TRANSPORT_WIDE` or `STEADYCAST_RFC8888`.
     /// The format of feedback: `STEADYCAST_JOINED`, `STEADYCAST_TRANSPORT_WIDE` or `STEADYCAST_RFC8888`.
     pub format: u32,
     /// 1 if feedback covers retransmissions, otherwise 0. Pion's and libwebrtc's receivers leave most of them out.
-    /// 1 if feedback covers retransmissions, otherwise 0. Pion's and libwebrtc's receivers leave most of them out.
     pub retransmissions_covered: u32,
-    /// 1 if the program can send padding, otherwise 0.
     /// 1 if the program can send padding, otherwise 0.
     pub padding: u32,
     /// The time at the pacing rate for which packets may wait, in ms. Beyond it frames are skipped.
-    /// The time at the pacing rate for which packets may wait, in ms. Beyond it frames are skipped.
     pub max_backlog_ms: u32,
-    /// The delay of a late call of `steadycast_sender_poll` that is caught up, in ms.
     /// The delay of a late call of `steadycast_sender_poll` that is caught up, in ms.
     pub credit_ms: u32,
 }
 
 /// A stream of a sender's kit.
-/// A stream of a sender's kit.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastStream {
     /// `sizeof(SteadycastStream)`.
-    /// `sizeof(SteadycastStream)`.
     pub size: usize,
-    /// `STEADYCAST_AUDIO`, `STEADYCAST_VIDEO` or `STEADYCAST_PARITY_STREAM`.
     /// `STEADYCAST_AUDIO`, `STEADYCAST_VIDEO` or `STEADYCAST_PARITY_STREAM`.
     pub kind: u32,
     /// The RTP SSRC.
-    /// The RTP SSRC.
     pub ssrc: u32,
-    /// 1 if lost packets are retransmitted on NACK, otherwise 0.
     /// 1 if lost packets are retransmitted on NACK, otherwise 0.
     pub retransmission: u32,
     /// 1 if feedback does not cover the stream's packets, otherwise 0.
-    /// 1 if feedback does not cover the stream's packets, otherwise 0.
     pub uncovered: u32,
     /// The rate below which a layer of video is paused, in bit/s; 0: never.
-    /// The rate below which a layer of video is paused, in bit/s; 0: never.
     pub least_bps: u64,
-    /// The rate that is reserved for audio or parity, or the maximum of video, in bit/s; 0: no maximum of video.
     /// The rate that is reserved for audio or parity, or the maximum of video, in bit/s; 0: no maximum of video.
     pub most_bps: u64,
 }
 
 /// A packet for the queue. The program keeps its bytes.
-/// A packet for the queue. The program keeps its bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastPacket {
     /// The program's name of the packet, for example a pointer.
-    /// The program's name of the packet, for example a pointer.
     pub id: u64,
-    /// The IP size in bytes.
     /// The IP size in bytes.
     pub size_bytes: u32,
     /// `STEADYCAST_FRAME_FIRST` and `STEADYCAST_FRAME_LAST`.
-    /// `STEADYCAST_FRAME_FIRST` and `STEADYCAST_FRAME_LAST`.
     pub flags: u32,
-    /// The RTP sequence number. Packets of a stream are added in its order.
     /// The RTP sequence number. Packets of a stream are added in its order.
     pub seq: u16,
 }
@@ -158,15 +121,11 @@ pub struct SteadycastPacket {
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastEncoder {
     /// `sizeof(SteadycastEncoder)`, set by the caller.
-    /// `sizeof(SteadycastEncoder)`, set by the caller.
     pub size: usize,
-    /// The rate of the stream, in bit/s of IP packets. Subtract the headers.
     /// The rate of the stream, in bit/s of IP packets. Subtract the headers.
     pub rate_bps: u64,
     /// 1 if the next frame should not be encoded, because too much waits, otherwise 0.
-    /// 1 if the next frame should not be encoded, because too much waits, otherwise 0.
     pub skip: u32,
-    /// 1 if the next frame has to be a key frame, otherwise 0.
     /// 1 if the next frame has to be a key frame, otherwise 0.
     pub key_frame: u32,
 }
@@ -177,34 +136,25 @@ pub struct SteadycastEncoder {
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastOutput {
     /// `sizeof(SteadycastOutput)`, set by the caller.
-    /// `sizeof(SteadycastOutput)`, set by the caller.
     pub size: usize,
-    /// The program's name of the packet. A retransmission, and padding, have the name of their original.
     /// The program's name of the packet. A retransmission, and padding, have the name of their original.
     pub id: u64,
     /// The packet's number. Its low 16 bits go into a transport-wide header extension.
-    /// The packet's number. Its low 16 bits go into a transport-wide header extension.
     pub number: u64,
-    /// The time of the next call; `STEADYCAST_NEVER` if none is needed.
     /// The time of the next call; `STEADYCAST_NEVER` if none is needed.
     pub at_ns: i64,
     /// The stream.
-    /// The stream.
     pub stream: u32,
     /// 0 for media, otherwise `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
-    /// 0 for media, otherwise `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
     pub kind: u32,
-    /// The RTP sequence number of the packet or of its original.
     /// The RTP sequence number of the packet or of its original.
     pub seq: u16,
 }
 
 /// Creates a sender's kit around a controller. `settings` may be null: transport-wide feedback without retransmissions,
 /// no padding, a second of backlog and 20 ms of credit. All else is as for `steadycast_new`.
-/// no padding, a second of backlog and 20 ms of credit. All else is as for `steadycast_new`.
 ///
 /// # Safety
-/// As for `steadycast_new`; `settings` is null or points to as many bytes as its first field says.
 /// As for `steadycast_new`; `settings` is null or points to as many bytes as its first field says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_new(
@@ -217,9 +167,7 @@ pub unsafe extern "C" fn steadycast_sender_new(
     room: usize,
 ) -> *mut SteadycastSender {
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     let (controller, params) = unsafe { (text::read(controller), text::read(params)) };
-    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     let (bounds, settings) = unsafe { (read_bounds(bounds), read_settings(settings)) };
     let make = || {
@@ -247,7 +195,6 @@ pub unsafe extern "C" fn steadycast_sender_new(
         Ok(handle) => Box::into_raw(Box::new(handle)),
         Err(problem) => {
             // SAFETY: as the caller promises.
-            // SAFETY: as the caller promises.
             unsafe { text::write(&problem, error, room) };
             ptr::null_mut()
         }
@@ -255,39 +202,31 @@ pub unsafe extern "C" fn steadycast_sender_new(
 }
 
 /// Reads settings.
-/// Reads settings.
 ///
 /// # Safety
-/// `settings` is null, or points to as many bytes as its first field says.
 /// `settings` is null, or points to as many bytes as its first field says.
 unsafe fn read_settings(settings: *const SteadycastSenderSettings) -> Result<Option<SteadycastSenderSettings>, String> {
     if settings.is_null() {
         return Ok(None);
     }
     // SAFETY: as the caller promises; the size is the first field.
-    // SAFETY: as the caller promises; the size is the first field.
     let (size, whole) = (unsafe { settings.cast::<usize>().read() }, size_of::<SteadycastSenderSettings>());
     if size != whole {
         return Err(format!("settings: its size is {size}, not {whole}; begin with STEADYCAST_SENDER_SETTINGS"));
     }
     // SAFETY: it has this size.
-    // SAFETY: it has this size.
     Ok(Some(unsafe { settings.read() }))
 }
 
 /// Frees a sender's kit. Null is permitted.
-/// Frees a sender's kit. Null is permitted.
 ///
 /// # Safety
-/// `handle` is null, or comes from `steadycast_sender_new` and is not used again.
 /// `handle` is null, or comes from `steadycast_sender_new` and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_free(handle: *mut SteadycastSender) {
     if !handle.is_null() {
         // SAFETY: it came from `Box::into_raw`, and is not used again.
-        // SAFETY: it came from `Box::into_raw`, and is not used again.
         let handle = unsafe { Box::from_raw(handle) };
-        // A panic in the destructor would otherwise end the program.
         // A panic in the destructor would otherwise end the program.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
     }
@@ -295,17 +234,14 @@ pub unsafe extern "C" fn steadycast_sender_free(handle: *mut SteadycastSender) {
 
 /// Adds a stream. Returns its number, from 0, or a code below zero. Video streams get rate in their order: the base
 /// layer first.
-/// layer first.
 ///
 /// # Safety
-/// As for `steadycast_sender_poll`; `stream` is null or points to a struct of its type.
 /// As for `steadycast_sender_poll`; `stream` is null or points to a struct of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_stream(
     handle: *mut SteadycastSender,
     stream: *const SteadycastStream,
 ) -> c_int {
-    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     let Some(given) = (unsafe { stream.as_ref() }) else { return STEADYCAST_NULL };
     if given.size != size_of::<SteadycastStream>() {
@@ -327,16 +263,13 @@ pub unsafe extern "C" fn steadycast_sender_stream(
     let add =
         |own: &mut SteadycastSender| c_int::try_from(own.sender.add_stream(settings).0).unwrap_or(STEADYCAST_VALUE);
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, add) }
 }
 
 /// Reads what the encoder of a stream has to do with its next frame into `encoder`, whose `size` the caller has set. A
 /// request for a key frame is returned once.
-/// request for a key frame is returned once.
 ///
 /// # Safety
-/// As for `steadycast_sender_poll`; `encoder` is null or points to a struct of its type.
 /// As for `steadycast_sender_poll`; `encoder` is null or points to a struct of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_encoder(
@@ -345,7 +278,6 @@ pub unsafe extern "C" fn steadycast_sender_encoder(
     stream: u32,
     encoder: *mut SteadycastEncoder,
 ) -> c_int {
-    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     let Some(encoder) = (unsafe { encoder.as_mut() }) else { return STEADYCAST_NULL };
     if encoder.size != size_of::<SteadycastEncoder>() {
@@ -358,17 +290,14 @@ pub unsafe extern "C" fn steadycast_sender_encoder(
         STEADYCAST_OK
     };
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, read) }
 }
 
 /// Begins a frame that was encoded, of the role `STEADYCAST_FRAME_KEY`, `STEADYCAST_FRAME_REFERENCE` or
 /// `STEADYCAST_FRAME_DISPOSABLE`. Returns 1 if its packets may be added, and 0 if it has to be skipped. A program that
 /// does not know frames need not call it.
-/// does not know frames need not call it.
 ///
 /// # Safety
-/// As for `steadycast_sender_poll`.
 /// As for `steadycast_sender_poll`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_frame(
@@ -385,7 +314,6 @@ pub unsafe extern "C" fn steadycast_sender_frame(
     };
     let begin = |own: &mut SteadycastSender| own.sender.frame(time(now_ns), StreamId(stream), role).into();
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, begin) }
 }
 
@@ -395,7 +323,6 @@ pub unsafe extern "C" fn steadycast_sender_frame(
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `packet` is null or points to a struct of its type.
-/// As for `steadycast_sender_poll`; `packet` is null or points to a struct of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_push(
     handle: *mut SteadycastSender,
@@ -404,7 +331,6 @@ pub unsafe extern "C" fn steadycast_sender_push(
     packet: *const SteadycastPacket,
 ) -> c_int {
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     let Some(given) = (unsafe { packet.as_ref() }) else { return STEADYCAST_NULL };
     let edge = FrameEdge {
         first: given.flags & crate::STEADYCAST_FRAME_FIRST != 0,
@@ -412,7 +338,6 @@ pub unsafe extern "C" fn steadycast_sender_push(
     };
     let packet = MediaPacket { id: given.id, size: Bytes::new(given.size_bytes.into()), edge, seq: given.seq };
     let push = |own: &mut SteadycastSender| own.sender.push(time(now_ns), StreamId(stream), &packet).into();
-    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, push) }
 }
@@ -432,7 +357,6 @@ pub unsafe extern "C" fn steadycast_sender_poll(
     now_ns: i64,
     output: *mut SteadycastOutput,
 ) -> c_int {
-    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     let Some(output) = (unsafe { output.as_mut() }) else { return STEADYCAST_NULL };
     if output.size != size_of::<SteadycastOutput>() {
@@ -459,16 +383,13 @@ pub unsafe extern "C" fn steadycast_sender_poll(
         }
     };
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, poll) }
 }
 
 /// Reads an RTCP compound without its SRTCP trailer: feedback in the agreed format, NACKs and requests for key frames.
 /// Returns `STEADYCAST_VALUE` if it is not RTCP. Poll afterwards.
-/// Returns `STEADYCAST_VALUE` if it is not RTCP. Poll afterwards.
 ///
 /// # Safety
-/// As for `steadycast_sender_poll`; `bytes` has `len` bytes, or is null when `len` is 0.
 /// As for `steadycast_sender_poll`; `bytes` has `len` bytes, or is null when `len` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_rtcp(
@@ -481,22 +402,18 @@ pub unsafe extern "C" fn steadycast_sender_rtcp(
         return STEADYCAST_NULL;
     }
     // SAFETY: as the caller promises; an empty slice needs no memory.
-    // SAFETY: as the caller promises; an empty slice needs no memory.
     let bytes = if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(bytes, len) } };
     let read = |own: &mut SteadycastSender| match own.sender.on_rtcp(time(now_ns), bytes) {
         Ok(_) => STEADYCAST_OK,
         Err(_) => STEADYCAST_VALUE,
     };
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, read) }
 }
 
 /// Processes feedback that the program has joined, as `steadycast_feedback` does. Poll afterwards.
-/// Processes feedback that the program has joined, as `steadycast_feedback` does. Poll afterwards.
 ///
 /// # Safety
-/// As for `steadycast_sender_poll`; `fates` has `count` entries, or is null when `count` is 0.
 /// As for `steadycast_sender_poll`; `fates` has `count` entries, or is null when `count` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_feedback(
@@ -506,7 +423,6 @@ pub unsafe extern "C" fn steadycast_sender_feedback(
     count: usize,
 ) -> c_int {
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     let fates = match unsafe { crate::read_fates(fates, count) } {
         Ok(fates) => fates,
         Err(code) => return code,
@@ -515,7 +431,6 @@ pub unsafe extern "C" fn steadycast_sender_feedback(
         own.sender.feedback(time(now_ns), fates.iter().map(told));
         STEADYCAST_OK
     };
-    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
 }
@@ -527,7 +442,6 @@ pub unsafe extern "C" fn steadycast_sender_feedback(
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.
-/// As for `steadycast_sender_poll`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_resend(
     handle: *mut SteadycastSender,
@@ -537,15 +451,12 @@ pub unsafe extern "C" fn steadycast_sender_resend(
 ) -> c_int {
     let resend = |own: &mut SteadycastSender| own.sender.resend(time(now_ns), StreamId(stream), seq).into();
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, resend) }
 }
 
 /// Requests a key frame of a stream, for a program that reads PLI and FIR itself.
-/// Requests a key frame of a stream, for a program that reads PLI and FIR itself.
 ///
 /// # Safety
-/// As for `steadycast_sender_poll`.
 /// As for `steadycast_sender_poll`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_key_frame(handle: *mut SteadycastSender, stream: u32) -> c_int {
@@ -554,11 +465,9 @@ pub unsafe extern "C" fn steadycast_sender_key_frame(handle: *mut SteadycastSend
         STEADYCAST_OK
     };
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, request) }
 }
 
-/// Converts a name from C.
 /// Converts a name from C.
 fn packet_name(kind: u32, ssrc: u32, name: u64) -> Option<PacketName> {
     match kind {
@@ -576,7 +485,6 @@ fn packet_name(kind: u32, ssrc: u32, name: u64) -> Option<PacketName> {
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.
-/// As for `steadycast_sender_poll`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_sent_as(
     handle: *mut SteadycastSender,
@@ -591,15 +499,12 @@ pub unsafe extern "C" fn steadycast_sender_sent_as(
         STEADYCAST_OK
     };
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
 }
 
 /// Finds the number of the packet with this name; `STEADYCAST_NO_NUMBER` if it is unknown.
-/// Finds the number of the packet with this name; `STEADYCAST_NO_NUMBER` if it is unknown.
 ///
 /// # Safety
-/// As for `steadycast_sender_poll`.
 /// As for `steadycast_sender_poll`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_number(
@@ -611,15 +516,12 @@ pub unsafe extern "C" fn steadycast_sender_number(
     let Some(name) = packet_name(kind, ssrc, name) else { return STEADYCAST_NO_NUMBER };
     let find = |own: &mut SteadycastSender| own.sender.number(name).unwrap_or(STEADYCAST_NO_NUMBER);
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, find) }
 }
 
 /// Reads the current decision into `decision`, whose `size` the caller has set.
-/// Reads the current decision into `decision`, whose `size` the caller has set.
 ///
 /// # Safety
-/// As for `steadycast_sender_poll`; `decision` is null or points to a struct of its type.
 /// As for `steadycast_sender_poll`; `decision` is null or points to a struct of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_decision(
@@ -627,13 +529,11 @@ pub unsafe extern "C" fn steadycast_sender_decision(
     decision: *mut SteadycastDecision,
 ) -> c_int {
     // SAFETY: as the caller promises.
-    // SAFETY: as the caller promises.
     let Some(decision) = (unsafe { decision.as_mut() }) else { return STEADYCAST_NULL };
     if decision.size != size_of::<SteadycastDecision>() {
         return STEADYCAST_SIZE;
     }
     let tell = |own: &mut SteadycastSender| write_decision(decision, &own.sender.decision(), own.packet);
-    // SAFETY: as the caller promises.
     // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, tell) }
 }

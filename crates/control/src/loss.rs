@@ -35,7 +35,7 @@ impl Default for LossSettings {
 /// An arrival for [`LossHistory::on_packet`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedPacket {
-    /// The extended sequence number, in any space that counts by one.
+    /// The extended sequence number. Consecutive packets differ by one.
     pub seq: u64,
     /// The arrival time.
     pub at: Time,

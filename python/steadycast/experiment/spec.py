@@ -137,7 +137,7 @@ class TableSpec:
     by: str
     """counts, held: the axis or the column of ``about`` whose values are rows or columns; empty: the scenarios."""
     spread: str
-    """range, interval or none: what stands behind a mean."""
+    """The spread that a table shows after a mean: range, interval or none."""
     scenarios: tuple[str, ...]
     variants: tuple[str, ...]
     write: Path | None

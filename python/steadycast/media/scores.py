@@ -38,7 +38,7 @@ class EncodedScores:
         self._changed: set[int] = set()
 
     def need(self, qs: Iterable[int]) -> None:
-        """Read what is known of these rungs."""
+        """Read the stored scores of these quantizers."""
         for q in qs:
             if q not in self._rungs:
                 kept = self._read(q)

@@ -1,4 +1,4 @@
-"""Frame sizes at every quantizer: what the simulator sends, whether pixels stand behind it or not."""
+"""Frame sizes at every quantizer. The simulator sends these sizes, with or without pictures."""
 
 from dataclasses import dataclass
 from enum import IntEnum

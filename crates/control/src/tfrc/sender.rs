@@ -207,8 +207,8 @@ impl Sender {
             self.changed = now;
             self.lossy = true;
         } else if now.since(self.doubled) + RTT_UNIT >= rtt {
-            // The tolerance of one unit keeps the doubling in step with the reports, whose interval is R as the
-            // receiver has it, rounded.
+            // The receiver gets R rounded to units and reports at this interval. Without the tolerance of one unit, a
+            // report could arrive just before R has passed, and the doubling would wait for the next.
             let twice = self.allowed.scale(2.0);
             self.rule = if twice <= limit { "slow start" } else { "slow start: twice the received rate" };
             self.allowed = twice.min(limit).max(equation::initial_window(self.packet).per(rtt));

@@ -83,7 +83,7 @@ const SECOND: Span = Span::secs(1);
 pub struct LimitShares {
     /// The time of limitation by the network.
     pub network: Span,
-    /// The time of limitation by the encoder, whose best quality needs no more.
+    /// The time of limitation by the encoder: its best quality needs less than the rate.
     pub encoder: Span,
     /// The time of limitation by the start phase.
     pub start: Span,
