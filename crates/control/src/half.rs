@@ -249,7 +249,7 @@ pub struct Decision {
     pub pacing: Rate,
     /// The send window; `None` for controllers without one.
     pub window: Option<Window>,
-    /// What limits the rate.
+    /// The limit that determines the rate.
     pub limit: Limit,
     /// The rule that set the target, with its inputs.
     pub why: Why,

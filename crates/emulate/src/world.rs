@@ -97,9 +97,9 @@ pub struct Options {
 pub struct Host {
     /// The name of its node.
     pub name: String,
-    /// Its node.
+    /// The host's node in the scenario.
     pub node: NodeIx,
-    /// Its network namespace.
+    /// The host's network namespace.
     pub namespace: Arc<Namespace>,
 }
 
@@ -114,7 +114,7 @@ struct Ready {
 /// A scenario in real time: prepared, running, or finished.
 pub struct Emulation {
     scenario: Scenario,
-    /// Its hosts.
+    /// The emulation's hosts.
     pub hosts: Vec<Host>,
     agents: Vec<Agent>,
     flows: Vec<FlowEnds>,

@@ -14,9 +14,9 @@ use steadycast_units::{Ecn, Span, Spread, Time};
 pub struct Datagram<'a> {
     /// The port that it arrived at.
     pub which: Which,
-    /// Its bytes.
+    /// The datagram's bytes.
     pub bytes: &'a [u8],
-    /// Its source address and arrival time.
+    /// The datagram's source address and arrival time.
     pub meta: Meta,
 }
 

@@ -68,11 +68,11 @@ pub struct Port {
 /// The metadata of a received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta {
-    /// Its source address.
+    /// The datagram's source address.
     pub from: SocketAddr,
-    /// Its destination address, if the system provides it.
+    /// The datagram's destination address, if the system provides it.
     pub to: Option<IpAddr>,
-    /// Its ECN field on arrival.
+    /// The datagram's ECN field on arrival.
     pub ecn: Ecn,
     /// The time at which the kernel received it.
     pub at: Time,

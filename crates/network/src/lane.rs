@@ -12,7 +12,7 @@ pub(crate) struct InFlight {
     pub(crate) key: Key,
     pub(crate) packet: PacketIx,
     pub(crate) size: u32,
-    /// What follows the link: the position on the unicast path, or a marked link of a tree.
+    /// The next step after the link: the position on the unicast path, or a marked link of a tree.
     pub(crate) place: u32,
     pub(crate) ecn: Ecn,
 }

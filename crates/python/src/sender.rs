@@ -221,7 +221,7 @@ impl PyRemote {
     }
 }
 
-/// What an encoder has to do with its next frame.
+/// Instructions to the encoder for its next frame.
 #[pyclass(frozen, get_all, name = "EncoderTarget", module = "steadycast._core")]
 pub(crate) struct PyEncoderTarget {
     rate_bps: f64,

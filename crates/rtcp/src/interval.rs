@@ -132,7 +132,7 @@ impl TimerConfig {
     }
 }
 
-/// What to do at [`Timer::next`].
+/// The action at [`Timer::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// Send a regular compound, with the feedback that waits.

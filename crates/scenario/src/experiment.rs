@@ -15,7 +15,7 @@ use steadycast_units::{Bytes, Chance, Rate, Seed, Span};
 const MOST: u64 = 100_000;
 
 tables! {
-    /// An experiment: a question, the runs that answer it, and the bounds that the answer is held to.
+    /// An experiment: a question, the runs that answer it, and bounds on the answer.
     ExperimentFile {
         /// The format's number, now 1; a newer one is refused.
         format: u64,
@@ -23,7 +23,7 @@ tables! {
         question: String,
         /// The seeds of the runs: a range such as "1-10", or a list of numbers; default "1-5".
         seeds: Seeds,
-        /// Where the runs happen: simulated (default), or emulated in real time, with the kernel's TCP; needs root.
+        /// The world of the runs: simulated (default), or emulated in real time with the kernel's TCP, which needs root.
         world: World,
         /// The scenarios in which the question is asked.
         scenario: Vec<Spanned<ScenarioTable>>,
@@ -31,15 +31,15 @@ tables! {
         draw: DrawTable,
         /// Axes: every combination of their values is a point.
         axis: Vec<Spanned<AxisTable>>,
-        /// What is compared at each point, for example one controller each.
+        /// The variants that are compared at each point, for example one controller each.
         variant: Vec<Spanned<VariantTable>>,
         /// The same runs without the event under test. A bound that the placebo keeps as well tests nothing.
         placebo: PlaceboTable,
         /// The numbers that are taken from each run.
         measure: Vec<Spanned<MeasureTable>>,
-        /// What the measures have to keep to, written before the run.
+        /// The bounds of the measures, written before the run.
         bound: Vec<Spanned<BoundTable>>,
-        /// What of the seeds' values a bound is of that does not say so itself; default mean.
+        /// The default `over` of bounds: mean (default), each or interval.
         over: Over,
         /// Tables with their titles.
         table: Vec<Spanned<TableTable>>,
@@ -54,14 +54,14 @@ tables! {
         name: String,
         /// A scenario file, relative to this one, or the name of a built-in scenario.
         file: String,
-        /// The scenario itself, in place of a file.
+        /// The scenario's text, instead of a file.
         text: String,
         /// Changes, each "PATH" = VALUE as `--set` takes them. `${ }` in a value holds an expression over the axes and
         /// drawn variables, by their names.
         set: Changes,
         /// Variables of this scenario, each NAME = VALUE; they are used in `${ }`.
         variables: Changes,
-        /// What tables say of it, each COLUMN = TEXT.
+        /// Its texts in tables, each COLUMN = TEXT.
         about: Changes,
         /// The variants that run it; default all.
         variant: OneOrMany<String>,
@@ -72,9 +72,9 @@ tables! {
     VariantTable {
         /// Its name in tables and in `${variant}`; a list is a variant for each of its names.
         name: OneOrMany<String>,
-        /// Where it runs; by default where the file says.
+        /// The world of its runs; by default the file's.
         world: World,
-        /// false: a reference, which bounds do not judge unless they name it. Default true.
+        /// false: a reference, to which bounds apply only if they name it. Default true.
         judged: bool,
         /// Changes, each "PATH" = VALUE as `--set` takes them.
         set: Changes,
@@ -87,20 +87,20 @@ tables! {
         path: String,
         /// Its values: a list, or each LABEL = VALUE.
         values: Labelled,
-        /// In place of values: changes, each LABEL = { "PATH" = VALUE, … }.
+        /// Changes, each LABEL = { "PATH" = VALUE, … }; they replace `values`.
         sets: LabelledChanges,
-        /// In place of a name and values: the names of several variables that change together.
+        /// The names of several variables that change together; they replace `name` and `values`.
         columns: Vec<String>,
-        /// With columns: the values, each a list with one for each column.
+        /// The values of `columns`: one list per point, with a value for each column.
         rows: Vec<Vec<Literal>>,
         /// The scenarios that have this axis; default all.
         scenario: OneOrMany<String>,
     }
     /// Distributions from which scenarios are drawn.
     DrawTable {
-        /// How many draws.
+        /// The number of draws.
         count: u64,
-        /// The seed of the draws; it has nothing to do with the seeds of the runs.
+        /// The seed of the draws, independent of the seeds of the runs.
         seed: u64,
         /// The drawn keys, each "PATH" = { from, to, scale } or { among }.
         values: Distributions,
@@ -115,16 +115,17 @@ tables! {
         to: Literal,
         /// linear (default): uniform over the range. log: uniform over its logarithm.
         scale: Scale,
-        /// Values of which one is drawn, in place of a range.
+        /// A list of values, one of which is drawn; it replaces the range.
         among: Vec<Literal>,
-        /// How often each of these values comes in a row of draws that is as long as their sum; default: by chance.
+        /// How often each value of `among` occurs in as many consecutive draws as the sum of the weights; default: at
+        /// random.
         weights: Vec<u64>,
     }
     /// The same runs without their event.
     PlaceboTable {
-        /// Changes that take the event away.
+        /// Changes that remove the event.
         set: Changes,
-        /// What the placebo leaves out, in one sentence.
+        /// The event that the placebo leaves out, in one sentence.
         why: String,
     }
     /// A number of a run.
@@ -139,7 +140,7 @@ tables! {
         /// Digits behind the decimal point; default 2.
         digits: u64,
     }
-    /// What a measure has to keep to.
+    /// A bound on a measure.
     BoundTable {
         /// The measure's name.
         measure: String,
@@ -149,9 +150,9 @@ tables! {
         unit: String,
         /// Digits behind the decimal point of such a measure; default 2.
         digits: u64,
-        /// The smallest value that is allowed.
+        /// The minimum value.
         min: f64,
-        /// The largest value that is allowed.
+        /// The maximum value.
         max: f64,
         /// mean (default): of the mean over the seeds. each: of every seed. interval: of the whole 95 % interval of the
         /// mean.
@@ -166,14 +167,14 @@ tables! {
         when: String,
         /// The share of these points, draws included, at which it has to hold; default 1.
         fraction: f64,
-        /// What the bound stands for, in one sentence.
+        /// The reason for the bound, in one sentence.
         why: String,
-        /// Where its value comes from: an RFC, a paper or an earlier measurement. Without it the value is ours.
+        /// The source of its value: an RFC, a paper or an earlier measurement. Without a source the value is ours.
         source: String,
     }
     /// A table.
     TableTable {
-        /// What it shows, in one line.
+        /// Its content, in one line.
         title: String,
         /// points (default): a row per point, with the mean of each measure. bounds: a row per bound. counts: how many
         /// points keep all their bounds. held: how many bounds each variant keeps with every seed, of all. choice: the
@@ -181,12 +182,12 @@ tables! {
         kind: TableKind,
         /// points: the measures that are its columns, default all. choice: the measure that orders the variants.
         measure: OneOrMany<String>,
-        /// choice: a column more, of the variants that keep all bounds but those of these measures.
+        /// choice: adds a column of the variants that keep all bounds except those of these measures.
         but: OneOrMany<String>,
         /// counts: a row for each value of this axis or column of `about`; held: a column; default for each scenario.
         by: String,
-        /// points: range (default): the smallest and the largest seed behind a mean. interval: half of its 95 %
-        /// interval. none: the mean alone.
+        /// points: what follows a mean. range (default): the minimum and maximum over the seeds. interval: half of its
+        /// 95 % interval. none: nothing.
         spread: TableSpread,
         /// The scenarios that it shows; default all.
         scenario: OneOrMany<String>,
@@ -204,7 +205,7 @@ tables! {
         measure: String,
         /// The axis on the abscissa, by its name; without it a bar per variant.
         over: String,
-        /// In place of an axis: the measure on the abscissa, with a dot per point and a panel per variant.
+        /// The measure on the abscissa, with a dot per point and a panel per variant; it replaces the axis.
         against: String,
         /// The scenarios that it shows; default all.
         scenario: OneOrMany<String>,
@@ -216,17 +217,17 @@ tables! {
 }
 
 words! {
-    /// Where a run happens.
+    /// The world of a run.
     pub(crate) enum World {
         Simulated = "simulated",
         Emulated = "emulated",
     }
-    /// How a range is drawn from.
+    /// The distribution over a range.
     pub(crate) enum Scale {
         Linear = "linear",
         Log = "log",
     }
-    /// What of the seeds' values a bound is of.
+    /// The value of the seeds to which a bound applies.
     pub(crate) enum Over {
         Mean = "mean",
         Each = "each",
@@ -235,7 +236,7 @@ words! {
 }
 
 words! {
-    /// What the rows of a table are.
+    /// The kind of a table's rows.
     pub(crate) enum TableKind {
         Points = "points",
         Bounds = "bounds",
@@ -243,12 +244,12 @@ words! {
         Held = "held",
         Choice = "choice",
     }
-    /// What a figure shows.
+    /// The kind of a figure.
     pub(crate) enum FigureKind {
         Measure = "measure",
         Time = "time",
     }
-    /// What stands behind a mean.
+    /// The spread that is shown after a mean.
     pub(crate) enum TableSpread {
         Range = "range",
         Interval = "interval",
@@ -704,7 +705,7 @@ struct Names<'a> {
     judged: &'a [&'a str],
     scenarios: &'a [String],
     axes: &'a [Json],
-    /// What of the seeds' values a bound is of by default.
+    /// The value of the seeds to which a bound applies by default.
     over: Over,
 }
 

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// What depends on a frame.
+/// The dependence of other frames on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameRole {
     /// The frame needs no other, and all later frames depend on it.

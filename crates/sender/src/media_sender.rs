@@ -63,7 +63,7 @@ pub struct Departure {
     pub size: Bytes,
 }
 
-/// What a caller has to do.
+/// An instruction to the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Send this packet now.
@@ -74,7 +74,7 @@ pub enum Output {
     Wait(Option<Wake>),
 }
 
-/// What [`MediaSender::on_rtcp`] found.
+/// The counts of [`MediaSender::on_rtcp`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RtcpCounts {
     /// Packets whose fates were reported for the first time.

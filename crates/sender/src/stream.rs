@@ -3,10 +3,10 @@ use std::collections::VecDeque;
 use steadycast_control::FrameEdge;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// What a stream carries, which decides when its packets are sent.
+/// The content of a stream, which decides when its packets are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamKind {
-    /// Audio: sent at once, before all else. It takes its part of the rate, and waits for nothing.
+    /// Audio: sent immediately, before all other packets. It takes its part of the rate.
     Audio,
     /// Video: sent at the pacing rate.
     #[default]
@@ -19,7 +19,7 @@ pub enum StreamKind {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct StreamSettings {
-    /// What the stream carries.
+    /// The content of the stream.
     pub kind: StreamKind,
     /// The RTP SSRC, by which NACKs, key-frame requests and RFC 8888 name the stream; any number without RTP.
     pub ssrc: u32,
@@ -64,7 +64,7 @@ pub struct MediaPacket {
     pub seq: u16,
 }
 
-/// What the encoder of a stream has to do with its next frame.
+/// Instructions to a stream's encoder for its next frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EncoderTarget {
     /// The rate of the stream, as a rate of IP packets: its part of the controller's target, without what repair takes.

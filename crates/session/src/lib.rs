@@ -49,7 +49,7 @@ pub use unused::{UnusedCounts, UnusedReason};
 
 use steadycast_control::Wake;
 
-/// What a session's driver has to do.
+/// An instruction to a session's driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Send this RTP packet now, in the stream that it names.

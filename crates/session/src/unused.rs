@@ -38,7 +38,7 @@ reasons! {
     Malformed = "malformed",
     /// A packet that fails authentication by the session's key, or a replayed one (RFC 3711).
     FailedAuthentication = "failed_authentication",
-    /// Its payload type is none that the session takes.
+    /// Its payload type is not one of the session's.
     UnknownPayloadType = "unknown_payload_type",
     /// A packet of another source than the followed one.
     OtherSource = "other_source",
@@ -60,9 +60,9 @@ reasons! {
     TooLate = "too_late",
     /// A packet without payload.
     NoPayload = "no_payload",
-    /// Its payload is packed in a way that is not taken apart.
+    /// Its packetisation is not supported.
     UnsupportedPacketisation = "unsupported_packetisation",
-    /// Its payload is of a layer that is not taken.
+    /// Its payload belongs to a layer that is not supported.
     UnsupportedLayer = "unsupported_layer",
     /// Its payload contradicts its format.
     MalformedPayload = "malformed_payload",

@@ -54,7 +54,7 @@ words! {
     }
 }
 
-/// What the current acknowledgments are feedback on (BBR.ack_phase).
+/// The phase to which the current acknowledgments are feedback (BBR.ack_phase).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AckPhase {
     Init,

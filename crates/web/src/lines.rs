@@ -38,7 +38,7 @@ impl<'a> Lines<'a> {
 
 /// A payload type of the m= line.
 pub struct Format {
-    /// Its number.
+    /// The payload type's number.
     pub payload_type: u8,
     /// Its encoding name in the description.
     pub name: String,

@@ -52,7 +52,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Shared:
-    """What all runs share: it is passed to each worker process once."""
+    """The data that all runs share. It is passed to each worker process once."""
 
     bases: Mapping[str, Base]
     series: tuple[Series, ...]

@@ -50,7 +50,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Kept:
-    """What became of all bounds of a point together."""
+    """The result of all bounds of a point together."""
 
     runs: tuple[bool | None, ...]
     """Whether each seed keeps all bounds; None where a value is unknown."""
