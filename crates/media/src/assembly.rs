@@ -99,6 +99,7 @@ impl SentFrames {
 
     /// Adds a frame that is ready.
     pub fn ready(&mut self, now: Time, coded: Coded) {
+        // Half of the list is removed at a time, so that the cost per frame is constant.
         if self.lean && self.frames.len() == 2 * LEAN_FRAMES {
             self.frames.drain(..LEAN_FRAMES);
             self.gone += LEAN_FRAMES as u32;
@@ -109,6 +110,7 @@ impl SentFrames {
     /// Resumes after a pause with frame number `index`. The numbers that were skipped are filled with gaps.
     pub fn skip_to(&mut self, index: u32) {
         for index in self.count()..index {
+            // A gap is a B frame, on which no frame depends, so that it does not break the decode chain.
             let (kind, size) = (FrameKind::B, Bytes::ZERO);
             let coded = Coded { index, clip: 0, display: index, kind, quantizer: 0, size };
             let first_packet = self.packets.len() as u32;

@@ -78,7 +78,7 @@ impl PlayBuffer {
             return false;
         }
         if matches!(self.consume, Consume::Frames(_)) {
-            // Its frame has been played already.
+            // A frame that was played is not shown again, so its packet would only take space.
             if self.playing.is_some() && frame < self.next.0 {
                 return false;
             }

@@ -1015,6 +1015,7 @@ impl Receiver {
     fn parity_request(&mut self, now: Time) -> Option<Packet> {
         let (media, group) = (self.stream.as_ref().filter(|s| !s.ended)?.ssrc, self.group());
         let parity = self.parity.as_mut()?;
+        // The early packet of RTCP's timer may be shared with a key-frame request, which then still needs it.
         if std::mem::take(&mut parity.scheduled)
             && !self.pending_key_frame.is_some_and(|pending_key_frame| pending_key_frame.scheduled)
         {
@@ -1117,6 +1118,7 @@ impl Receiver {
     fn nack_packet(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
         let repair = self.repair.as_mut()?;
+        // This packet carries the request, so the early packet that was scheduled for it is not needed.
         if std::mem::take(&mut repair.scheduled) {
             self.participant.timer.cancel_early();
         }

@@ -178,6 +178,8 @@ impl Batch {
                 sink.done |= bit;
             }
             let Some(sink) = sinks.next_if(|sink| sink.link == leg.direction()) else { return true };
+            // A batch has one ECN field per arrival, so a copy with another one is delivered individually. So is a copy
+            // to an agent whose timer is due, because the timer comes first.
             let waits = leg.ecn() == ecn
                 && armed[sink.agent.0 as usize] > now
                 && sink.batchable.as_mut().is_some_and(|batchable| batchable.accepts(batch_key));

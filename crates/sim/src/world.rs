@@ -431,6 +431,7 @@ impl Simulation {
             self.arm(agent, wake);
             return self.deliver();
         }
+        // The alarm may have been set for a packet that the port held back, and not for the agent.
         if self.agents[ix].wake() <= at {
             self.agents[ix].on_wake(at, &mut Out { packets: &mut self.outgoing });
         }
@@ -546,6 +547,7 @@ impl Simulation {
         let wake = wake.min(self.ports[ix].wake());
         // A later alarm stays in the event queue, and is ignored if an earlier one has replaced it.
         if wake < self.armed[ix] {
+            // A wake-up that is already due happens now, after the events of this time that were scheduled before it.
             let at = wake.max(self.now);
             self.armed[ix] = at;
             self.network.set_alarm(at, Alarm::Agent(agent));
