@@ -55,6 +55,7 @@ impl Bbr1 {
             chance,
             initial_cwnd,
             state: State::Startup,
+            // Before the first RTT sample the draft assumes 1 ms.
             pacing: HIGH_GAIN * initial_cwnd / 0.001,
             rounds: Rounds::default(),
             max_bw: MaxFilter::default(),
@@ -95,6 +96,8 @@ impl Bbr1 {
         self.aggregation.restart(now);
         match self.state {
             State::ProbeBw(_) => {
+                // After an idle time the flow is paced at the estimated bandwidth, without the gain of the phase
+                // (BBRHandleRestartFromIdle).
                 self.pacing = PACING_MARGIN * self.bw();
                 None
             }
@@ -203,6 +206,8 @@ impl Bbr1 {
 
     /// Enters ProbeBW in a random phase other than the one with the low gain.
     fn enter_probe_bw(&mut self, now: Time) {
+        // A random phase keeps flows at one bottleneck from probing together. The draining phase is excluded, because
+        // it only makes sense after probing.
         let drawn = (self.chance.unit() * 7.0) as usize % 7;
         self.state = State::ProbeBw(if drawn == 0 { 0 } else { drawn + 1 });
         self.cycle_stamp = now;

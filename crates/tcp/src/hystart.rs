@@ -61,6 +61,7 @@ impl HystartState {
     /// applies HyStart to each.
     pub(crate) fn on_congestion(&mut self) {
         let kind = if self.kind == Hystart::PlusPlus { Hystart::Off } else { self.kind };
+        // The minimum RTT of the connection stays valid; the state of the round does not.
         *self = Self { min_rtt: self.min_rtt, ..Self::new(kind) };
     }
 

@@ -243,6 +243,8 @@ impl Compound {
             let is_last = reader.rest.is_empty();
             if flags & 0x20 != 0 {
                 let count = usize::from(body.last().copied().unwrap_or(0));
+                // Padding is allowed in the last packet only, and in whole words (RFC 3550, section 6.4.1). libwebrtc's
+                // transport-wide feedback ends in less than a word of padding, anywhere in a compound.
                 let aligned = count % 4 == 0 && is_last || fills_up(packet_type, flags & 0x1f);
                 if count == 0 || count > body.len() || !aligned {
                     return Err(ParseError::Padding { count, len: body.len() });

@@ -249,6 +249,7 @@ fn chunks(mut symbols: &[u8], out: &mut Vec<u8>) {
         // One-bit symbols only distinguish "not received" and "small delta".
         let narrow = symbols.iter().take(14).all(|symbol| *symbol < 2);
         let most = symbols.len().min(if narrow { 14 } else { 7 });
+        // A run-length chunk is written if it covers at least as many packets as a vector chunk.
         let (chunk, taken) = if run >= most {
             (u16::from(*first) << 13 | run as u16, run)
         } else if narrow {
