@@ -23,7 +23,7 @@ tables! {
         question: String,
         /// The seeds of the runs: a range such as "1-10", or a list of numbers; default "1-5".
         seeds: Seeds,
-        /// The world of the runs: simulated (default), or emulated in real time with the kernel's TCP, which needs root.
+        /// The world of the runs: simulated (default), or emulated in real time with the kernel's TCP (as root).
         world: World,
         /// The scenarios in which the question is asked.
         scenario: Vec<Spanned<ScenarioTable>>,
