@@ -30,7 +30,7 @@ pub struct Inputs {
 pub struct BuildError {
     /// The scenario's key.
     pub key: String,
-    /// The problem with it.
+    /// The problem with the key or its value.
     pub what: String,
 }
 

@@ -183,9 +183,8 @@ impl State {
             }
             let control = &mut queue.control;
             control.dropping = true;
-            // If the last dropping state ended less than 16 intervals ago, resume near its drop rate (RFC 8289,
-            // section 5.5).
-            // The drops of the last dropping state.
+            // If the last dropping state ended less than 16 intervals ago, its rate of drops was near the right one:
+            // dropping resumes with the count of that state's drops (RFC 8289, section 5.5).
             let more = control.count - control.last_count;
             let lately = now.since(control.drop_next) < codel.interval * 16;
             control.count = if more > 1 && lately { more } else { 1 };

@@ -185,8 +185,8 @@ impl State {
     fn dequeue_classic(&mut self, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let (mut head, _) = self.classic.waiting.pop_front()?;
         let (p_c, _) = self.probabilities();
-        // Above this p_C the coupled probability has reached 1 (overload), and ECN can't be relied on: drop.
         if self.classic.recur(p_c) {
+            // Above this p_C the coupled probability has reached 1 (overload), and ECN can't be relied on: drop.
             let most = (1.0 / (self.dual.k * self.dual.k)).min(1.0);
             if !head.ecn.is_capable() || p_c >= most {
                 out.drop(&head, Drop::Early);

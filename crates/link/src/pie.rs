@@ -72,6 +72,7 @@ impl State {
     /// each update is known: the time left until `free`.
     fn catch_up(&mut self, now: Time, free: Time) {
         while self.update <= now {
+            // RFC 8033, section 5.2 leaves the estimate open. This one is exact and needs no measured departure rate.
             let qdelay = free.since(self.update);
             self.update(qdelay);
             self.update += self.pie.t_update;
@@ -106,7 +107,8 @@ impl State {
         }
         self.drop_prob += change;
         if qdelay.is_zero() && self.qdelay_old.is_zero() {
-            // An empty queue lets the probability decay exponentially.
+            // An empty queue lets the probability decay exponentially. The condition is that of section 4.2; the
+            // pseudo-code of appendix A already has the decay below half of the target.
             self.drop_prob *= 0.98;
         }
         self.drop_prob = self.drop_prob.clamp(0.0, 1.0);

@@ -141,9 +141,9 @@ impl Transmitter {
                     self.last = (size, size.at(self.rate));
                 }
                 let done = start + self.last.1;
+                // A rate change during the transmission splits it into parts.
                 if done <= self.valid { done } else { end_across_rate_changes(steps, start, size) }
             }
-            // A rate change during the transmission splits it into parts.
             Service::Trace(trace) => {
                 let mut n = trace.first_from(start, self.opportunity);
                 // Unused bytes of an opportunity are lost, as in Mahimahi.

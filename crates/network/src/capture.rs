@@ -204,6 +204,7 @@ impl TcpShape {
     /// Returns the sequence number of a segment's first byte. The SYN has number 0.
     fn byte(self, segment: u32) -> u32 {
         let data = if self.handshake { segment.saturating_sub(1) } else { segment };
+        // A connection without a handshake in the model is shown as one whose SYN was sent before.
         let syn = u32::from(!self.handshake || segment > 0);
         data.wrapping_mul(self.payload()).wrapping_add(syn)
     }
@@ -216,6 +217,7 @@ impl TcpShape {
         let syn = self.handshake && segment.seq == 0;
         TcpHeader {
             seq: self.byte(segment.seq),
+            // No data flows in the other direction, so only the peer's SYN is acknowledged.
             ack: u32::from(!syn),
             flags: Flags { syn, ack: !syn, ece: false, cwr: segment.cwr, psh: segment.push },
             window: u16::MAX,

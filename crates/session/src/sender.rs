@@ -158,7 +158,8 @@ pub struct Sender {
     peers: Peers,
     /// The receiver of a unicast session; other reporters are ignored.
     sole_receiver: Option<SoleReceiver>,
-    /// The address, other than the described one, from which a sender report was echoed, and that report's LSR.
+    /// The last report block that echoed a sender report from another address than the configured one: its address and
+    /// its LSR. A second, different LSR from there proves that the receiver has moved.
     elsewhere: Option<(Origin, u32)>,
     /// The sender reports that receivers may echo, as a proof that they receive the stream.
     sent_reports: SentReports,

@@ -93,7 +93,7 @@ class Board:
         return ticket
 
     def tell(self, place: int, ticket: int, what: str, done: int, of: int) -> None:
-        """Write down how far the work on a ticket is."""
+        """Write the progress of the work on a ticket."""
         start = place * self._SIZE + 8
         told = b"".join(min(each, 2**31).to_bytes(8, "little") for each in (ticket, done, of))
         self._map[start : start + 24 + self._TEXT] = told + what.encode()[: self._TEXT].ljust(
@@ -116,12 +116,12 @@ class Board:
 
 
 def begin(setup: Setup) -> Callable[[Task], bytes]:
-    """Return what does a task: JSON of a run, a film's bytes, or a report's HTML."""
+    """Return the function that does a task; its result is a run as JSON, a film's bytes, or a report's HTML."""
     board = Board(setup.board)
     kept = MediaKept(_KEPT)
 
     def made(task: Task, sets: Sequence[str], pictures: bool) -> Done:
-        """Run what the page wants, unless a newer one is wanted; nothing is captured."""
+        """Run the page's scenario without a record; a newer request from the page cancels it."""
 
         def told(what: str, done: int, of: int) -> None:
             if board.newest(task.place) != task.ticket:

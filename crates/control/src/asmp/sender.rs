@@ -273,7 +273,7 @@ impl SenderHalf for Sender {
             (_, Some((_, claim))) if claim.rate <= self.floor => Limit::Floor,
             (_, Some((_, claim))) if claim.start => Limit::Start,
             _ if self.rate <= self.floor => Limit::Floor,
-            // The network's share is as unknown as at the start.
+            // Without receivers no report limits the rate: the path's rate is as unknown as at the start.
             (Basis::Deserted, _) => Limit::Start,
             _ => Limit::Network,
         };

@@ -269,6 +269,7 @@ fn parities(packets: u8, loss: f64, residual: f64) -> u8 {
 fn left(packets: u8, parities: u8, loss: f64) -> f64 {
     let others = u32::from(packets) + u32::from(parities) - 1;
     // `one` is the binomial probability of `lost` losses among the others, `fewer` the sum of those so far.
+    // A product instead of `powi`, which differs between machines.
     let mut one = (0..others).fold(1.0, |p, _| p * (1.0 - loss));
     let mut fewer = 0.0;
     for lost in 0..u32::from(parities) {
