@@ -364,7 +364,5 @@ def _ladder(figure: Figure, part: Part) -> Drawing | None:
         (known[-1], "media map001", theirs),
         (rates[-1] * 0.7, "drawn film", ours.colour),
     ):
-        canvas.note(
-            upper, text, (64, y), (5, 0), va="center", color=colour, fontsize=8.5, annotation_clip=False
-        )
+        canvas.note(upper, text, (64, y), (5, 0), color=colour, fontsize=8.5)
     return drawing
