@@ -30,8 +30,8 @@ LONG = "a" * 300
 COMMANDS = [
     *("run", "demo", "scenarios", "networks", "clips", "doctor", "sweep", "experiment", "test-cases"),
     *("emulate", "agree"),
-    *("judge", "report", "compare", "encode", "quality", "export", "call", "psnr", "controllers", "check"),
-    *("schema", "lab", "reproduce", "send", "serve", "receive"),
+    *("judge", "report", "compare", "encode", "quality", "export", "call", "psnr", "received"),
+    *("controllers", "check", "schema", "lab", "reproduce", "send", "serve", "receive"),
 ]
 
 
