@@ -319,7 +319,6 @@ pub unsafe extern "C" fn steadycast_sender_frame(
 
 /// Adds a packet. Returns 1 if it is taken, otherwise 0: its frame was skipped, too much waits, it has no size, or
 /// there is no such stream. Poll afterwards.
-/// is no such stream. Poll afterwards.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `packet` is null or points to a struct of its type.
@@ -345,12 +344,10 @@ pub unsafe extern "C" fn steadycast_sender_push(
 /// Says what the program has to do now, in `output`, whose `size` the caller has set: `STEADYCAST_SEND`,
 /// `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`. Call it until it returns `STEADYCAST_WAIT`, after each other call and
 /// when the time has come. A call that comes late is caught up (`credit_ms`).
-/// the time has come. A call that comes late is caught up (`credit_ms`).
 ///
 /// # Safety
 /// `handle` is null, or comes from `steadycast_sender_new`, has not been freed, and no other thread uses it; `output`
 /// is null or points to a struct of its type.
-/// null or points to a struct of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_poll(
     handle: *mut SteadycastSender,
@@ -438,7 +435,6 @@ pub unsafe extern "C" fn steadycast_sender_feedback(
 /// Requests that a packet is retransmitted, for a program that reads NACKs itself. Returns 1 if it will be, otherwise
 /// 0: it waits already, was sent less than a round trip ago, is not known, or retransmissions have had their share of
 /// the rate. Poll afterwards.
-/// rate. Poll afterwards.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.
@@ -481,7 +477,6 @@ fn packet_name(kind: u32, ssrc: u32, name: u64) -> Option<PacketName> {
 /// Names a packet that was sent, as feedback will name it: `kind` is `STEADYCAST_NAME_TRANSPORT`, `STEADYCAST_NAME_RTP`
 /// or `STEADYCAST_NAME_OWN`. It is for programs that assign transport-wide sequence numbers themselves, for the
 /// sequence numbers of retransmissions (RFC 8888), and for numbers of another protocol.
-/// numbers of retransmissions (RFC 8888), and for numbers of another protocol.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.
