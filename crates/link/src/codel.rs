@@ -281,8 +281,8 @@ impl Flow {
             self.control.first_above = None;
             return None;
         };
-        // A queue of at most one MTU is never too long: it can't be shorter without idling the link.
         self.bytes -= head.size.get();
+        // A queue of at most one MTU is never too long: it can't be shorter without idling the link.
         if now.since(head.since) < codel.target || self.bytes <= mtu.get() {
             self.control.first_above = None;
             return Some((head, false));

@@ -78,7 +78,6 @@ pub struct LinkProperties {
 
 /// Whether a limit is defined on this link: a limit in time needs a rate. Problems are added to `out`.
 pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &LinkProperties, out: &mut Findings) -> bool {
-    // Without a rate a limit in time has no number of bytes.
     let fine = line.rate.is_some() || !matches!(limit, Limit::Time(_));
     if !fine {
         let remedy = "give the link a rate, or write for example \"50p\" (packets) or \"64kB\"";

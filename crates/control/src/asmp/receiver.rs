@@ -273,6 +273,7 @@ impl Receiver {
             State::Congested => config.gamma_congested,
             State::Unloaded => config.gamma_unloaded,
         };
+        // The paper's 0.2 would take only a fifth of a decrease, exactly when the queue overflows.
         if inst < old {
             gamma = config.gamma_down.unwrap_or(gamma);
         }
@@ -287,7 +288,8 @@ impl Receiver {
     fn says_the_same(&self, own: Rate, other: Rate) -> bool {
         let (own, other) = (own.as_bps_f64(), other.as_bps_f64());
         let near = (other - own).abs() <= SIMILARITY * own;
-        // In paper mode a higher rate also suppresses a lower one.
+        // In paper mode a higher rate also suppresses a lower one. But the sender takes the minimum, so a receiver must
+        // not be suppressed by one that can take more.
         near && (!self.config.repaired || other <= 1.02 * own)
     }
 

@@ -89,6 +89,8 @@ impl RoundTrip {
 
     /// Records that a report is sent, which answers the last announcement.
     pub(super) fn on_report(&mut self) {
+        // The sender's result belongs to this announcement and arrives a second after it. With the delay at the result,
+        // a queue that changes in between would be part of the difference: at RED, 20 ms were taken for 1 ms.
         self.answered = self.announced.or(self.answered);
     }
 
@@ -124,6 +126,7 @@ impl RoundTrip {
         if self.additive {
             let anchor = self.anchor?;
             let drifted = Offset::from_secs_f64(drift * now.since(anchor.at).as_secs_f64());
+            // A queue that has drained since the reference would leave next to nothing, hence the lower bound.
             return Some(anchor.rtt.moved(one_way.variation_since(anchor.reference) - drifted).max(self.least / 2));
         }
         // The printed form treats the difference of two clocks as a delay, which is wrong if they have an offset.

@@ -157,8 +157,8 @@ impl LossV1 {
         }
     }
 
-    // A deque whose rates rise from front to back has the window's minimum at the front.
     fn remember(&mut self, now: Time) {
+        // A deque whose rates rise from front to back has the window's minimum at the front.
         while self.least.front().is_some_and(|(at, _)| now.since(*at) + Span::millis(1) > MIN_HISTORY) {
             self.least.pop_front();
         }

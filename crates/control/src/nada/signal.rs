@@ -70,6 +70,7 @@ impl Signal {
             missing = self.highest.map_or(0, |highest| number.saturating_sub(highest).saturating_sub(1));
             self.highest = self.highest.max(Some(number));
             let so_far = self.packets as f64;
+            // The receiver does not know the round-trip time, so losses within DELTA are one loss event.
             let received = ReceivedPacket { seq: number, at: packet.at, ce: false, rtt: self.config.delta };
             self.history.on_packet(&received, || so_far);
         }

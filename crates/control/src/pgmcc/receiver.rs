@@ -79,6 +79,7 @@ impl Receiver {
 
     /// Suppresses the pending report by another receiver's, unless the loss is higher here.
     fn suppress_by(&mut self, loss: f64) {
+        // Repairs are not sent, so it does not matter which packets are missing.
         if self.loss <= loss {
             self.nak = None;
         }
