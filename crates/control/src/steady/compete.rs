@@ -56,6 +56,10 @@ const GRANT_SPAN: f64 = 2.0;
 const FAIR_SHARE_MAX: f64 = 0.5;
 /// The time constant of the loss rate of TCP's equation, in seconds.
 const LOSS_RATE_MEMORY: f64 = 20.0;
+/// Of packets lost in a row, at most this many count as lost in the loss rate of TCP's equation. A full queue drops a few
+/// packets in a row, while a silence of the path drops all that was sent in it, to which a TCP responds once (RFC 5348,
+/// 5.2: one loss event per round trip). Set by `crates/sim/tests/all/handover.rs`.
+const LOSS_RUN_PACKETS_MAX: f64 = 3.0;
 /// The retransmission timeout of TCP's equation, in round trips (RFC 5348, 3.1).
 const TIMEOUT_RTTS: f64 = 4.0;
 /// The least retransmission timeout, in seconds (Linux).
@@ -384,7 +388,8 @@ impl CompeteLaw {
         let LawInput { dt, rtt, feedback, .. } = *input;
         let gain = (dt / LOSS_RATE_MEMORY).min(1.0);
         self.packets += gain * (f64::from(feedback.arrived + feedback.lost) - self.packets);
-        self.lost += gain * (f64::from(feedback.lost) - self.lost);
+        let lost = f64::from(feedback.lost).min(LOSS_RUN_PACKETS_MAX * f64::from(feedback.loss_runs));
+        self.lost += gain * (lost - self.lost);
         let loss = LossRate::new(self.lost / self.packets).filter(|_| is_reno_friendly)?;
         let timeout = (TIMEOUT_RTTS * rtt).max(TIMEOUT_MIN);
         Some(config.equation * rtt / time_per_packet(loss, rtt, timeout, 1.0))

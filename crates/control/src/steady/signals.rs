@@ -454,7 +454,9 @@ impl Signals {
         self.arrived_bytes += packet.size;
         self.delays.add(now, delay);
         let whole = delay;
-        if self.arrivals.back().is_some_and(|before| whole - before.whole > PATH_SILENCE_MIN) {
+        // A packet that others overtook is late, but the path was not silent: they arrived in that time.
+        let is_silence = |before: &ArrivedPacket| packet.sent > before.sent && whole - before.whole > PATH_SILENCE_MIN;
+        if self.arrivals.back().is_some_and(is_silence) {
             self.resumed_at = Some(came);
         }
         // The burst's own queue is taken off, but never more than there is: a fast path delays no burst.

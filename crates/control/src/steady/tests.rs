@@ -531,6 +531,38 @@ fn packets_that_come_late_are_lost_until_it_is_known_how_late_they_come() {
 }
 
 #[test]
+fn a_packet_that_others_overtook_shows_no_silence_of_the_path_and_a_pause_of_all_packets_does() {
+    let at = |packets: u64| Time::ZERO + Span::from_secs_f64(0.0024 * packets as f64);
+    // Returns whether a silence is seen if each packet arrives `delay` packets after it is sent, and reports cover the
+    // arrivals of 24 ms, in the order of their numbers.
+    let shows_silence = |delay: &dyn Fn(u64) -> u64| {
+        let mut signals = Signals::new();
+        let mut has_silence = false;
+        for number in 0..500u64 {
+            signals.on_sent(at(number), number, 1_000, None);
+            if !number.is_multiple_of(10) {
+                continue;
+            }
+            let arrives = |n: &u64| (number.saturating_sub(10)..number).contains(&(n + delay(*n)));
+            let report = |n: u64| {
+                let came = PeerTime::from_nanos(at(n + delay(n)).as_nanos() as i64);
+                let arrived = Some(PacketArrival { at: Some(came), ecn: None });
+                PacketReport { number: n, sent: at(n), size: Bytes::new(1_000), stream: Stream::Media, arrived }
+            };
+            let reports: Vec<_> = (0..number).filter(arrives).map(report).collect();
+            signals.on_feedback(at(number + 8), RttSource::Measured(Some(Span::millis(40))), &reports, (3e6, 20));
+            has_silence |= signals.time_since_silence().is_some();
+        }
+        has_silence
+    };
+    for late in [20, 25, 40, 80] {
+        assert!(!shows_silence(&|n| 8 + if n.is_multiple_of(10) { late } else { 0 }), "each tenth, {late} late");
+        assert!(!shows_silence(&|n| 8 + if n % 3 == 1 { late } else { 0 }), "each third, {late} late");
+        assert!(shows_silence(&|n| 8 + if n > 250 { late } else { 0 }), "all, {late} late");
+    }
+}
+
+#[test]
 fn what_chance_hardly_ever_loses_is_more_than_chance() {
     // The tail of the binomial distribution itself: P(X ≥ 8 of 12) = 3.4e-6, P(X ≥ 5 of 12) = 4.3e-3, P(X ≥ 150 of
     // 1000) = 3e-7, P(X ≥ 115 of 1000) = 0.065, at a tenth each.
@@ -552,7 +584,7 @@ fn where_renos_growth_rules_the_window_stays_within_tcps_equation_with_its_time_
     compete.begin(3.0, 4e6, signals.rtt());
     let mut rates = Vec::new();
     for n in 0..1_200u32 {
-        let feedback = FeedbackSummary { arrived: 9, lost: 1, ..FeedbackSummary::default() };
+        let feedback = FeedbackSummary { arrived: 9, lost: 1, loss_runs: 1, ..FeedbackSummary::default() };
         let now = 3.0 + 0.1 * f64::from(n);
         let loss = n.is_multiple_of(10).then_some(Loss { sent: now, q: 0.01, rank: 0.9 });
         let step = LawInput { loss, ..step(signals, &feedback, now, 1e6) };
@@ -567,6 +599,41 @@ fn where_renos_growth_rules_the_window_stays_within_tcps_equation_with_its_time_
     // No less than two segments per round trip.
     let most = (1.3 * fair).max(1.05 * 2.0 * 12_000.0 / signals.rtt());
     assert!((0.2 * fair..=most).contains(&late), "{late} of {fair}");
+}
+
+#[test]
+fn a_silence_of_the_path_costs_the_window_the_same_at_any_number_of_lost_packets() {
+    let mut driver = LawDriver::new(Rate::mbps(50));
+    driver.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.1, 0.25) }));
+    let (signals, config) = (&driver.law.signals, config());
+    // Returns the mean rate of the 5 s after `lost` packets, in `loss_runs` runs.
+    let after = |lost: u32, loss_runs: u32| {
+        let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
+        compete.left = true;
+        compete.begin(3.0, 4e6, signals.rtt());
+        let mut sum = 0.0;
+        for n in 0..150u32 {
+            let now = 3.0 + 0.1 * f64::from(n);
+            // A single loss each second keeps the window where Reno's growth rules.
+            let is_silent = n == 100;
+            let (lost, loss_runs) = if is_silent { (lost, loss_runs) } else { (n % 10 / 9, n % 10 / 9) };
+            let feedback = FeedbackSummary { arrived: 40, lost, loss_runs, ..FeedbackSummary::default() };
+            let loss = (lost > 0).then_some(Loss { sent: now, q: 0.1, rank: 0.9 });
+            let step = LawInput { loss, ..step(signals, &feedback, now, 4e6) };
+            let (Transition::Stay(rate, _) | Transition::Switch(rate, _)) =
+                compete.update(&step, &mut losses, 0.003, &config);
+            sum += if n > 100 { rate / 49.0 } else { 0.0 };
+        }
+        sum
+    };
+    let few = after(3, 1);
+    for lost in [4, 10, 40, 150, 400] {
+        let many = after(lost, 1);
+        assert!((0.97 * few..=1.03 * few).contains(&many), "{lost}: {many} of {few}");
+    }
+    // The same packets, lost one by one, are as many losses of a queue.
+    let single = after(400, 400);
+    assert!(single < 0.5 * few, "{single} of {few}");
 }
 
 /// Returns the delay of a packet sent at `at` to a machine that stalls for 50 ms each 5 s. It receives packets of that
