@@ -56,8 +56,8 @@ const GRANT_SPAN: f64 = 2.0;
 const FAIR_SHARE_MAX: f64 = 0.5;
 /// The time constant of the loss rate of TCP's equation, in seconds.
 const LOSS_RATE_MEMORY: f64 = 20.0;
-/// Of packets lost in a row, at most this many count as lost in the loss rate of TCP's equation. A full queue drops a few
-/// packets in a row, while a silence of the path drops all that was sent in it, to which a TCP responds once (RFC 5348,
+/// Of packets lost in a row, at most this many count as lost in the loss rate of TCP's equation. A full queue drops a
+/// few packets in a row. A silence of the path drops all that was sent in it, to which a TCP responds once (RFC 5348,
 /// 5.2: one loss event per round trip). Set by `crates/sim/tests/all/handover.rs`.
 const LOSS_RUN_PACKETS_MAX: f64 = 3.0;
 /// The retransmission timeout of TCP's equation, in round trips (RFC 5348, 3.1).
