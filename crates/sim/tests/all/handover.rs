@@ -8,8 +8,8 @@
 //! | what arrives from 3 to 8 s after the path's return | 0.8 of what the run without the handover has then, at least |
 //! | what is lost of the packets that leave in these 8 s | 2 % at most |
 //!
-//! Alone each run keeps both. Beside a CUBIC the sums over the seeds 1 to 8 keep them up to a silence of 200 ms, and less
-//! of the rate ([`LEAST_AFTER_LOSS`]) beyond. Single seeds do not count there, since any change moves the two
+//! Alone each run keeps both. Beside a CUBIC the sums over the seeds 1 to 8 keep them up to a silence of 200 ms, and
+//! less of the rate ([`LEAST_AFTER_LOSS`]) beyond. Single seeds do not count there, since any change moves the two
 //! flows' windows to another place of their cycles: with three seeds the share of runs that differ by nothing else
 //! varies by a fifth.
 
@@ -28,7 +28,7 @@ const LEAST: f64 = 0.8;
 const MOST_LOST: f64 = 0.02;
 /// The least share beside a CUBIC after a silence of more than 200 ms. The bound was 0.8, and 0.76 to 1.09 were seen:
 /// without feedback the video sends on for half a second, loses in the full queue and cuts its window once, while the
-/// CUBIC's window stops it before it loses. Before a run of lost packets counted as three at most in COMPETE's equation,
+/// CUBIC's window stops it before it loses. Before COMPETE's equation counted a run of lost packets as three at most,
 /// 0.52 were seen, and this bound was 0.45 from 100 ms on.
 const LEAST_AFTER_LOSS: f64 = 0.7;
 
