@@ -93,7 +93,7 @@ pub struct Param {
 /// A former parameter that is a constant now. A document that still sets it is told the value.
 #[derive(Clone, Copy, Debug)]
 pub struct FormerParam {
-    /// The name that it had.
+    /// The former parameter's name.
     pub name: &'static str,
     /// The constant in repaired and in paper mode.
     pub of: [Value; 2],

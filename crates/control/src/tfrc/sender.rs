@@ -232,6 +232,7 @@ impl Sender {
         // "No limit" is valid for two round trips from here.
         self.received = vec![(Rate::MAX, now)];
         if let Some(loss) = self.loss {
+            // The RFC takes the initial window even if the first report has a loss; here the equation bounds it.
             let fair = self.equation(rtt, loss);
             if fair < self.allowed {
                 self.allowed = fair.max(self.least());
