@@ -15,6 +15,8 @@ LOSSY = 0.01
 """The loss rate from which losses are visible in pictures."""
 UNCOUNTED = 0.1
 """The share of a call above which unknown losses keep the network from being cleared."""
+LIMITED = 0.1
+"""The share of the time from which a limit of the encoder counts as the cause."""
 SLOW_MS = 50.0
 """The queueing delay from which it is noticeable in addition to the path's delay, in milliseconds."""
 
@@ -48,7 +50,8 @@ def sentence(call: Json) -> str:
     delay = sum(each["delay_ms"] * each["packets"] for each in weighed) / weight if weight else None
     where = f"{say.seconds(worst['from_s'])} to {say.seconds(worst['to_s'])}"
     if "limited" in seen:
-        return _averaged(seen, where, lost, delay)
+        least = min((each["delay_ms"] for each in bins if each["delay_ms"] is not None), default=None)
+        return _averaged(seen, where, lost, delay, least)
     gone = "losses are unknown" if lost is None else f"{say.frac(lost)} lost"
     if delay is None:
         return f"Cause: unknown, as no packet of the worst seconds ({where}) has a known delay; {gone}."
@@ -128,18 +131,26 @@ def _unsent(seen: Json) -> str:
     return f"; pictures paused for {say.seconds(paused)} in all, of which {sent}"
 
 
-def _averaged(seen: Json, where: str, lost: float | None, delay: float | None) -> str:
+def _averaged(seen: Json, where: str, lost: float | None, delay: float | None, least: float | None) -> str:
+    """Name the cause as far as averages show it. ``least`` is the call's shortest delay, in milliseconds."""
     held = {
         "bandwidth": "the network held the encoder back",
         "cpu": "the sender's computer was too slow to encode",
     }
-    if limited := seen["limited"]:
+    # Each encoder is limited by bandwidth for the seconds in which the first estimate grows.
+    limited = {key: share for key, share in seen["limited"].items() if share >= LIMITED}
+    if limited:
         reason = max(limited, key=lambda key: limited[key])
         why = f"{held.get(reason, f'{reason} held the encoder back')} for {say.frac(limited[reason])} of the time"
+    elif (lost or 0.0) >= LOSSY:
+        why = "packets were lost"
+    elif delay is not None and least is not None and delay - least >= SLOW_MS:
+        grew = f"the {seen['delay_is']} grew from {say.ms(least)} to {say.ms(delay)}"
+        why = f"{grew}: a queue stood or the route changed, and averages don't show which"
     elif lost is None:
         why = "unknown, as nothing in it counts losses"
     else:
-        why = "packets were lost" if lost >= LOSSY else "none that its averages show"
+        why = "none that its averages show"
     trip = f"no {seen['delay_is']} is known" if delay is None else f"{say.ms(delay)} of {seen['delay_is']}"
     gone = "losses are unknown" if lost is None else f"{say.frac(lost)} lost"
     return f"Cause: {why}. Worst from {where}: {trip}, {gone}."

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from steadycast import call
+from steadycast import call, call_diagnosis
 from steadycast.errors import UserError
 
 from tests.conftest import ROOT, Say
@@ -414,3 +414,35 @@ def test_a_damaged_or_foreign_file_is_one_line_or_is_read_as_far_as_it_goes(
         refused += said is not None
         assert said is None or ("\n" not in said and str(file) in said)
     assert refused >= (1 if kind == "flipped" else 25)
+
+
+@pytest.mark.parametrize("form", ["old", "series"])
+@pytest.mark.parametrize("limited", ["none", "cpu", "bandwidth", "other"])
+@pytest.mark.parametrize("seconds_limited", [2, 20])
+@pytest.mark.parametrize("lost", [0, 2])
+@pytest.mark.parametrize("trip_s", [0.05, 0.4])
+def test_averages_name_no_cause_that_they_do_not_show(
+    tmp_path: Path, form: str, limited: str, seconds_limited: int, lost: int, trip_s: float
+) -> None:
+    reports = statistics(1)
+    for t, report in enumerate(reports):
+        by_type = {each["type"]: each for each in report if each["id"] != "OA/2"}
+        is_limited = 20 <= t < 20 + seconds_limited
+        by_type["outbound-rtp"]["qualityLimitationReason"] = limited if is_limited else "none"
+        by_type["remote-inbound-rtp"]["packetsLost"] = lost * min(max(t - 20, 0), 20)
+        by_type["remote-inbound-rtp"]["roundTripTime"] = trip_s if 20 < t <= 40 else 0.05
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(old_form(reports) if form == "old" else reports))
+    said = call_diagnosis.sentence(call.read(file))
+    reason = {"cpu": "too slow to encode", "bandwidth": "the network held", "other": "other held"}.get(
+        limited
+    )
+    if reason and seconds_limited == 20:
+        assert reason in said
+    elif lost:
+        assert "packets were lost" in said
+    elif trip_s > 0.1:
+        assert "a queue stood or the route changed" in said
+    else:
+        assert "none that its averages show" in said
+    assert (reason is not None and reason in said) == (reason is not None and seconds_limited == 20)
