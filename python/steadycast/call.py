@@ -334,8 +334,9 @@ def _path_said(path: Json) -> list[str]:
             f"{say.plain(path['loss_run_packets'])} in a row as a mean."
         )
     if path["route_changes_s"]:
+        times = say.listed([say.seconds(at) for at in path["route_changes_s"]])
         said.append(
-            f"The route changed near {say.listed([say.seconds(at) for at in path['route_changes_s']])}."
+            f"The delay of an empty queue changed near {times}: the route changed, or a clock was set."
         )
     return said
 

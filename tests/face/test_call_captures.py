@@ -674,6 +674,112 @@ def test_a_clock_that_is_set_near_an_end_of_the_capture_is_set_right(
     is_right(call.read(written(tmp_path, Way(), changed), controllers=[]), Way())
 
 
+CLOCKS = {
+    "receiver": Way(),
+    "sender": Way(side="sender", reports="feedback"),
+    "sender without stamps": Way(side="sender", reports="feedback", stamps="none"),
+    "receiver alone": Way(reports="absent"),
+}
+"""Captures whose clock is tried, with send times and without."""
+
+
+def is_right_with_its_cause(file: Path, way: Way) -> dict[str, Any]:
+    """Check what is read, and that the cause is the true one."""
+    read = call.read(file, controllers=[])
+    is_right(read, way)
+    assert call_diagnosis.sentence(read).startswith("Cause: the link fell from 2.00 Mb/s to 1.00 Mb/s")
+    return read
+
+
+@pytest.mark.parametrize("step", [-0.3, -0.06, 0.06, 0.15])
+@pytest.mark.parametrize("base", CLOCKS)
+def test_a_clock_that_is_set_by_less_than_a_second_is_set_right(
+    tmp_path: Path, base: str, step: float
+) -> None:
+    way = CLOCKS[base]
+    for at in (5.0, 9.0, 15.0):
+        changed = [(when + step * (when > at), frame) for when, frame in records(way)]
+        read = is_right_with_its_cause(written(tmp_path, way, changed), way)
+        found = re.findall(r"clock was set by ([-+\d.]+) s", " ".join(read["seen"]["notes"]))
+        # Without send times a clock that is set back shows by the packets' numbers, to the interval between two.
+        assert [float(each) for each in found] == [pytest.approx(step, abs=0.02)]
+
+
+@pytest.mark.parametrize("is_back", [False, True], ids=["ahead", "ahead and back"])
+@pytest.mark.parametrize(("step", "every"), [(0.06, 4.0), (-0.06, 4.0), (0.15, 4.0), (0.1, 6.5)])
+def test_a_clock_that_is_set_again_and_again_is_set_right(
+    tmp_path: Path, step: float, every: float, is_back: bool
+) -> None:
+    way = Way()
+    changed = [
+        (when + step * (int(when // every) % 2 if is_back else when // every), frame)
+        for when, frame in records(way)
+    ]
+    read = is_right_with_its_cause(written(tmp_path, way, changed), way)
+    notes = " ".join(read["seen"]["notes"])
+    assert notes.count("clock was set by") == int(SECONDS / every)
+
+
+@pytest.mark.parametrize("step", [-0.06, 0.06, 0.15])
+@pytest.mark.parametrize("base", CLOCKS)
+def test_a_route_that_changes_is_no_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str, step: float
+) -> None:
+    way, packets = CLOCKS[base], simulated()
+    for at in (5.0, 9.0, 15.0):
+        moved = tuple(
+            replace(one, arrived=None if one.arrived is None else one.arrived + step * (one.left > at))
+            for one in packets
+        )
+        with monkeypatch.context() as patch:
+            patch.setitem(globals(), "numbered", lambda _, moved=moved: moved)
+            file = written(tmp_path, way)
+        read = is_right_with_its_cause(file, way)
+        # Where one way's packets alone are in the record, a route and a clock look alike, and the note says so.
+        told = read["path"]["route_changes_s"] or "or the route changed by as much" in " ".join(
+            read["seen"]["notes"]
+        )
+        assert told, at
+
+
+@pytest.mark.parametrize("interval_ms", [10, 17, 30, 50, 100])
+@pytest.mark.parametrize("kind", ["one time", "near one time", "at the end"])
+@pytest.mark.parametrize("base", ["receiver", "receiver alone", "sender without stamps"])
+def test_a_capture_whose_clock_makes_batches_is_refused(
+    tmp_path: Path, base: str, kind: str, interval_ms: int
+) -> None:
+    way, interval = CLOCKS[base], interval_ms / 1000
+    into: Callable[[float, int], float] = {
+        "one time": lambda at, _: at // interval * interval,
+        "near one time": lambda at, _: at // interval * interval + at % interval * 0.01,
+        "at the end": lambda at, k: (at // interval + 1) * interval + k * 1e-6 % 1e-3,
+    }[kind]
+    batched = [(into(at, k), frame) for k, (at, frame) in enumerate(records(way))]
+    reason = {"one time": "in steps of", "at the end": "in batches of up to"}.get(kind, "in batches|in steps")
+    with pytest.raises(UserError, match=reason) as told:
+        call.read(written(tmp_path, way, batched), controllers=[])
+    assert "stamps" in told.value.remedy or "microsecond" in told.value.remedy
+    if base == "receiver alone" and kind == "at the end":
+        assert "whether the link or the capture's clock" in told.value.problem
+
+
+@pytest.mark.parametrize("interval_ms", [10, 17, 30, 50, 100])
+def test_a_link_that_sends_in_batches_is_read_and_blames_nobody(tmp_path: Path, interval_ms: int) -> None:
+    way, interval = Way(), interval_ms / 1000
+    back = bytes([198, 51, 100, 9, 192, 0, 2, 1])
+    batched = [
+        (at if back in frame else (at // interval + 1) * interval + at % interval * 0.003 + 0.0123, frame)
+        for at, frame in records(way)
+    ]
+    read = call.read(written(tmp_path, way, sorted(batched)), controllers=[])
+    lost, delay = truth(way)
+    assert read["seen"]["lost_frac"] == pytest.approx(lost, abs=0.002)
+    assert read["seen"]["delay_p95_ms"] == pytest.approx(delay, abs=2 + interval_ms + 0.05 * delay)
+    assert "a link sends them together" in " ".join(read["seen"]["notes"])
+    assert "in batches" in read["path"]["refusals"][0]
+    assert "nothing shows whether its own" in call_diagnosis.sentence(read)
+
+
 def test_the_sound_alone_does_not_say_who_filled_the_queue(tmp_path: Path) -> None:
     source = SOUND.to_bytes(4)
     sound = [one for one in records(Way(reports="absent")) if source in one[1][42:60]]

@@ -5,7 +5,9 @@
 //! A call without evidence of both times is refused.
 
 use crate::Problem;
+use crate::batches::{Batches, Cause};
 use crate::clock;
+use crate::delay_steps::{Axis, lasting_steps};
 use crate::evidence::{Arrival, Departure, Evidence, Fate, Unknown};
 use crate::reported::{Arrivals, Reported};
 use crate::send_time::BEFORE;
@@ -147,6 +149,8 @@ pub(crate) struct Direction {
     pub(crate) unread: Unread,
     /// How finely its clock tells times.
     pub(crate) every: Span,
+    /// Batches in which its packets stand.
+    pub(crate) batches: Option<Batches>,
 }
 
 /// What a record lacks though it may have happened where it was made: a gap there is no certain loss.
@@ -276,6 +280,8 @@ impl Direction {
         packets.sort_by_key(|flight| flight.departure.near());
         let by_record = clocks.departures == DepartureClock::Record;
         let reported = clocks.by_reports.then_some(arrivals.resolution).flatten();
+        // Short batches make the clock as coarse.
+        let own = self.batches.map_or(self.every, |batches| self.every.max(batches.interval.min(clock::COARSEST)));
         let call = Call {
             source: String::new(),
             packets,
@@ -289,7 +295,7 @@ impl Direction {
             },
             estimates: Vec::new(),
             frames,
-            every: (if by_record { self.every } else { SEND_TIME_RESOLUTION }, reported.unwrap_or(self.every)),
+            every: (if by_record { own } else { SEND_TIME_RESOLUTION }, reported.unwrap_or(own)),
             notes,
         };
         Ok((call.without_implausible_delays()?, if by_record { Span::ZERO } else { BEFORE }))
@@ -332,12 +338,47 @@ impl Direction {
             }
             DepartureClock::Stamps
         };
+        if departures == DepartureClock::Record || !by_reports {
+            self.check_batches(notes)?;
+        }
         if departures == DepartureClock::Stamps {
             self.note_unstamped(&stamps, notes)?;
         } else if self.side.is_none() && self.vantage != Vantage::Sender {
             notes.push("packets left as captured: what happened before the capture is not in it".to_owned());
         }
         Ok(Clocks { departures, by_reports })
+    }
+
+    /// Checks that the record's own times are not put together into batches.
+    ///
+    /// # Errors
+    /// They are, for longer than delays may be wrong, and it is not the link that does so.
+    fn check_batches(&self, notes: &mut Vec<String>) -> Result<(), Problem> {
+        let Some(Batches { interval, cause }) = self.batches.filter(|one| one.interval > clock::COARSEST) else {
+            return Ok(());
+        };
+        let within = format!("its packets stand in batches of up to {:.0} ms", interval.as_millis_f64());
+        let remedy = "capture with the kernel's or the card's time stamps, on the host itself and not in a virtual \
+                      machine; an event log of the browser has the arrivals";
+        match cause {
+            Cause::Link => {
+                notes.push(format!(
+                    "{within}, and the other direction's do not: a link sends them together, and the delays contain \
+                     what they waited for that"
+                ));
+                Ok(())
+            }
+            Cause::Clock => {
+                let what = format!("{within}, in both directions: the capture's clock is as coarse, and hides delays");
+                Err(Problem::at(0, what, remedy))
+            }
+            Cause::Unknown => {
+                let what = format!(
+                    "{within}, and nothing in it shows whether the link or the capture's clock puts them together"
+                );
+                Err(Problem::at(0, what, format!("{remedy}; or capture both directions")))
+            }
+        }
     }
 
     /// When each packet left.
@@ -537,12 +578,60 @@ impl Direction {
                 packet.seen = Time::from_nanos(packet.seen.as_nanos().saturating_add_signed(step.nanos));
             });
         }
-        for step in clock::steps(&points) {
+        for step in clock::long_steps(&points) {
             let (from, by) = (timed[step.place].0, step.nanos);
             let at = self.packets[from].seen;
             let moved = |time: &mut Time| *time = Time::from_nanos(time.as_nanos().saturating_add_signed(by));
             told.reports.iter_mut().filter(|report| report.0 >= at).for_each(|report| moved(&mut report.0));
             self.packets[from..].iter_mut().for_each(|packet| moved(&mut packet.seen));
+            notes.push(clock::set_note(-by));
+        }
+        self.set_right_short(told, notes);
+    }
+
+    /// Takes out steps of less than a second. A clock that is set makes one way longer and the other shorter by as much.
+    /// A route that changes does not: its steps are left to [`crate::path`].
+    fn set_right_short(&mut self, told: &mut Arrivals, notes: &mut Vec<String>) {
+        let timed = self.packets.iter().zip(&told.reported);
+        let mut timed: Vec<(i64, i64)> = timed
+            .filter_map(|(packet, reported)| match reported {
+                Some(Reported::At(at)) if packet.is_recorded => Some((at.as_nanos(), packet.seen.as_nanos() as i64)),
+                _ => None,
+            })
+            .collect();
+        // The receiver's clock is not the one that is suspected.
+        timed.sort_by_key(|one| one.0);
+        let points: Vec<(f64, f64)> =
+            timed.iter().map(|(at, seen)| (*at as f64 * 1e-9, (at - seen) as f64 * 1e-9)).collect();
+        let resolution = told.resolution.unwrap_or(Span::ZERO).as_secs_f64() + self.every.as_secs_f64();
+        let steps = lasting_steps(&points, Axis::Arrivals, resolution);
+        // A route that gets shorter has packets overtake each other, and one step in the order of departures is several
+        // in the order of arrivals.
+        let mut by_departure: Vec<(f64, f64)> = points.iter().map(|(at, delay)| (at - delay, *delay)).collect();
+        by_departure.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let of_route = lasting_steps(&by_departure, Axis::Departures, resolution);
+        if !of_route.is_empty() && of_route.len() < steps.len() {
+            return;
+        }
+        for step in steps {
+            let by = (step.seconds * 1e9) as i64;
+            let (arrived, seen) = timed[step.index];
+            let back = told.way_back_changed(arrived).filter(|(_, spread)| *spread < by.abs() / 2);
+            if back.is_some_and(|(back, _)| (back + by).abs() > by.abs() / 2) {
+                continue;
+            }
+            let moved = |time: &mut Time| *time = Time::from_nanos(time.as_nanos().saturating_add_signed(by));
+            let is_after = |at: Time| at.as_nanos() as i64 >= seen;
+            told.reports.iter_mut().filter(|report| is_after(report.0)).for_each(|report| moved(&mut report.0));
+            for (packet, reported) in self.packets.iter_mut().zip(&told.reported) {
+                let is_behind = match reported {
+                    Some(Reported::At(at)) => at.as_nanos() >= arrived,
+                    _ => is_after(packet.seen),
+                };
+                if is_behind {
+                    moved(&mut packet.seen);
+                }
+            }
             notes.push(clock::set_note(-by));
         }
     }

@@ -183,6 +183,7 @@ fn direction(
         let what = format!("its times are in steps of {:.1} ms, which hide its delays", every.as_millis_f64());
         return Err(Problem::at(0, what, "capture with times to a microsecond: tcpdump --time-stamp-precision=micro"));
     }
+    let batches = flow.batches(&times, &reports.iter().map(|one| one.at).collect::<Vec<_>>());
     let unplaced = capture.dropped + capture.skipped.get(&Skipped::NoInterface).copied().unwrap_or(0);
     if capture.dropped > 0 {
         let packets = counted(capture.dropped, "packet");
@@ -206,6 +207,7 @@ fn direction(
             silences: clock::silences(&times_of(capture, &times), clock::LEAST_SILENCE, clock::SILENCE_INTERVALS),
         },
         every: every.max(Span::micros(1)),
+        batches,
     };
     Ok(Recording { direction, estimates: Vec::new(), source: "a capture", notes })
 }

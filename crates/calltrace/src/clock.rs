@@ -4,9 +4,8 @@ use steadycast_units::{Span, Time};
 
 /// Times of a longer step than this do not show delays.
 pub(crate) const COARSEST: Span = Span::millis(5);
-/// A clock that goes back by this much was set, and a forward step of this much that stays is one.
-const LEAST_BACK_NS: i64 = 10_000_000;
-const LEAST_STEP_NS: i64 = 100_000_000;
+/// The shortest of the long steps, which need not last: a queue does not change by as much between two packets.
+const LEAST_LONG_STEP_NS: i64 = 1_000_000_000;
 /// A queue changes by less than this between two packets of a call, which are rarely further apart.
 const QUEUE_CHANGE_NS: i64 = 40_000_000;
 /// A step counts where the times on either side of it last this long.
@@ -49,19 +48,18 @@ pub(crate) fn set_note(nanos: i64) -> String {
     )
 }
 
-/// Finds where a record's clock was set, by delays against another clock.
+/// Finds where a record's clock was set by at least a second, by delays against another clock.
 ///
 /// `points` are the record's times and delays in nanoseconds, in the order in which the packets were recorded. A queue
 /// drains and a late packet is alone, but what a set clock adds to delays stays: the least delay of the whole part
-/// behind a step differs by it from that of the part before.
-pub(crate) fn steps(points: &[(i64, i64)]) -> Vec<Step> {
+/// behind a step differs by it from that of the part before. `delay_steps` finds shorter steps.
+pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     let jumps: Vec<usize> = (1..points.len())
         .filter(|&k| {
             let (before, after) = (points[k - 1], points[k]);
-            let jump = after.1 - before.1;
             // Records out of order go back on both clocks.
             let advances = after.0 - after.1 >= before.0 - before.1;
-            advances && (jump.abs() >= LEAST_STEP_NS || jump <= -LEAST_BACK_NS && after.0 < before.0)
+            advances && (after.1 - before.1).abs() >= LEAST_LONG_STEP_NS
         })
         .collect();
     let mut found: Vec<Step> = Vec::new();
@@ -77,7 +75,7 @@ pub(crate) fn steps(points: &[(i64, i64)]) -> Vec<Step> {
         }
         // The least queues of the two parts may differ.
         let moved = least(after).zip(least(before)).map(|(after, before)| after - before);
-        let Some(moved) = moved.filter(|moved| (moved - jump).abs() <= jump.abs() / 4 + LEAST_BACK_NS / 2) else {
+        let Some(moved) = moved.filter(|moved| (moved - jump).abs() <= jump.abs() / 4) else {
             continue;
         };
         // The jump has the queue's change between the two packets in it. Where the least delays agree with it, the
@@ -89,15 +87,14 @@ pub(crate) fn steps(points: &[(i64, i64)]) -> Vec<Step> {
     found
 }
 
-/// Whether delays stay where they are beside a step of more than a second: those of a stall fall as its queue drains.
+/// Whether delays stay where they are beside a step: those of a stall fall as its queue drains.
 fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
-    const LEAST_JUMP_NS: i64 = 1_000_000_000;
     const LEAST_NS: i64 = 300_000_000;
     const LEAST_PACKETS: usize = 10;
     let delays = part.iter().map(|point| point.1);
     let range = delays.clone().max().zip(delays.min()).map_or(0, |(most, least)| most - least);
     let passed = part.last().zip(part.first()).map_or(0, |(last, first)| last.0 - first.0);
-    jump.abs() >= LEAST_JUMP_NS && part.len() >= LEAST_PACKETS && range <= jump.abs() / 4 && passed >= LEAST_NS
+    part.len() >= LEAST_PACKETS && range <= jump.abs() / 4 && passed >= LEAST_NS
 }
 
 /// Returns how much of a step is left behind `place`, where another clock showed that there is one: the least delays of
@@ -192,18 +189,18 @@ mod tests {
             let delay = |k: i64| queue(k) + set(k);
             (0..2000).map(|k| (k * 10_000_000 + delay(k), delay(k))).collect()
         };
-        for by in [-2_000_000_000, -130_000_000, -20_000_000, 150_000_000, 3_600_000_000_000_i64] {
-            let found = steps(&record(&|k| if k >= 900 { by } else { 0 }));
+        for by in [-2_000_000_000, 1_500_000_000, 3_600_000_000_000_i64] {
+            let found = long_steps(&record(&|k| if k >= 900 { by } else { 0 }));
             assert_eq!(found.len(), 1, "{by}: {found:?}");
             assert_eq!(found[0].place, 900);
             assert!((found[0].nanos - by).abs() <= 1_000_000, "{found:?}");
         }
         let stall = |k: i64| if (900..940).contains(&k) { (940 - k) * 10_000_000 } else { 0 };
-        assert_eq!(steps(&record(&stall)), Vec::new());
-        assert_eq!(steps(&record(&|k| if k % 500 == 0 { 300_000_000 } else { 0 })), Vec::new());
-        assert_eq!(steps(&record(&|_| 0)), Vec::new());
+        assert_eq!(long_steps(&record(&stall)), Vec::new());
+        assert_eq!(long_steps(&record(&|k| if k % 500 == 0 { 300_000_000 } else { 0 })), Vec::new());
+        assert_eq!(long_steps(&record(&|_| 0)), Vec::new());
         let mut late = record(&|_| 0);
         late.chunks_mut(40).for_each(<[_]>::reverse);
-        assert_eq!(steps(&late), Vec::new(), "records out of order");
+        assert_eq!(long_steps(&late), Vec::new(), "records out of order");
     }
 }

@@ -1,9 +1,11 @@
 //! The RTP packets of a capture as flows: those that one sender sent to one receiver.
 
 use crate::Problem;
+use crate::batches::{self, Batches};
 use crate::call::PacketRecord;
 use crate::clock;
 use crate::decapsulation::Endpoint;
+use crate::delay_steps::{Axis, lasting_steps};
 use crate::send_time::{self, Elements, Kind, SendTimes};
 use crate::sender_clock::{Stamped, senders};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +22,8 @@ const COPY_WITHIN: Span = Span::secs(2);
 const COPY_WITHIN_BARE: Span = Span::millis(5);
 /// Two interfaces of one host, or a mirror port, have a packet at times that differ by nearly the same for all.
 const LONGEST_COPY_SPREAD_NS: i64 = 10_000_000;
+/// A gap in all records that belongs to a step of the capture's clock has at least this share of its size.
+const GAP_OF_STEP: f64 = 0.8;
 /// A queue changes by less than this between two packets; a larger difference of two clocks is a step of one of them.
 const LONGEST_QUEUE_CHANGE_NS: i64 = 2_000_000_000;
 
@@ -300,7 +304,7 @@ impl Flow {
     /// Finds steps of the capture's clock by the send times; without these, only where it was set back. `times` are
     /// those of all records, in the order of the file.
     pub(crate) fn clock_steps(&self, times: &[Time]) -> Vec<clock::Step> {
-        let steps = if self.send_times.is_empty() { self.set_back() } else { self.steps_by_send_times() };
+        // Places count from one.
         let gap = |place: usize| {
             let pair = place.checked_sub(2).and_then(|before| Some((times.get(before)?, times.get(before + 1)?)));
             pair.map_or(0, |(before, after)| after.as_nanos() as i64 - before.as_nanos() as i64)
@@ -308,6 +312,7 @@ impl Flow {
         let mut gaps: Vec<i64> = (2..=times.len()).map(gap).collect();
         gaps.sort_unstable();
         let usual = gaps.get(gaps.len() / 2).copied().unwrap_or(0);
+        let steps = if self.send_times.is_empty() { self.set_back() } else { self.steps_by_send_times(&gap) };
         // The first record by the new clock is that of another packet, if one stands before.
         let first = |(before, step): (usize, clock::Step)| {
             let places = before + 1..=step.place;
@@ -318,8 +323,9 @@ impl Flow {
         steps.into_iter().map(first).collect()
     }
 
-    /// The steps, each with the place of the packet before.
-    fn steps_by_send_times(&self) -> Vec<(usize, clock::Step)> {
+    /// The steps, each with the place of the packet before. `gap` is the time from the record before a place to the one
+    /// at it.
+    fn steps_by_send_times(&self, gap: &impl Fn(usize) -> i64) -> Vec<(usize, clock::Step)> {
         let bits = self.bits();
         let stamped: Vec<(&CapturedPacket, u32)> =
             self.packets.iter().filter_map(|one| Some((one, self.send_time(one)?))).collect();
@@ -336,10 +342,47 @@ impl Flow {
             before = Some((one, raw));
             points.push((one.record.seen.as_nanos() as i64, delay));
         }
-        let steps = clock::steps(&points);
         let place = |i: usize| stamped[i].0.place;
-        let placed = |step: clock::Step| (place(step.place - 1), clock::Step { place: place(step.place), ..step });
-        steps.into_iter().map(placed).collect()
+        let long = clock::long_steps(&points);
+        let mut steps: Vec<(usize, clock::Step)> = long
+            .iter()
+            .map(|step| (place(step.place - 1), clock::Step { place: place(step.place), ..*step }))
+            .collect();
+        let mut left: Vec<(i64, i64, usize)> =
+            points.iter().enumerate().map(|(i, (seen, delay))| (seen - delay, *delay, i)).collect();
+        for point in &mut left {
+            point.1 -= long.iter().filter(|step| step.place <= point.2).map(|step| step.nanos).sum::<i64>();
+        }
+        left.sort_by_key(|point| point.0);
+        let seconds = |nanos: i64| nanos as f64 * 1e-9;
+        let by_departure: Vec<(f64, f64)> = left.iter().map(|point| (seconds(point.0), seconds(point.1))).collect();
+        let times: Vec<Time> = stamped.iter().map(|one| one.0.record.seen).collect();
+        let resolution = clock::resolution(&times).map_or(0.0, Span::as_secs_f64);
+        for step in lasting_steps(&by_departure, Axis::Departures, resolution) {
+            let (before, after) = (place(left[step.index - 1].2), place(left[step.index].2));
+            let nanos = (step.seconds * 1e9) as i64;
+            // A clock that is set ahead leaves a gap in all records, and one that is set back leaves them in order.
+            // Otherwise the path's delay has changed.
+            let longest = (before + 1..=after).map(gap).max().unwrap_or(0);
+            if before < after && (nanos < 0 || longest as f64 >= GAP_OF_STEP * nanos as f64) {
+                steps.push((before, clock::Step { place: after, nanos }));
+            }
+        }
+        steps.sort_by_key(|step| step.0);
+        steps
+    }
+
+    /// Finds batches of records: `times` are the packets', `others` those of the other direction.
+    pub(crate) fn batches(&self, times: &[Time], others: &[Time]) -> Option<Batches> {
+        if self.send_times.is_empty() {
+            return batches::find_by_times(times, others);
+        }
+        let mut unwrapped = SendTimes::new(self.bits());
+        let stamped = self.packets.iter().filter_map(|one| {
+            let left = unwrapped.unwrap(self.send_time(one)?, one.record.seen);
+            Some((one.record.seen.as_nanos() as i64, left.as_nanos() as i64))
+        });
+        batches::find(&stamped.collect::<Vec<_>>(), others)
     }
 
     /// Finds where a clock was set back, where no packet says when it left: the numbers go on, and the times repeat.

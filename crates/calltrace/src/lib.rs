@@ -4,6 +4,7 @@
 //! and its fate. [`Path::of`] says what the network was, where the call shows it, and else why it can't be known.
 //! Neither addresses nor payloads are kept.
 
+mod batches;
 mod call;
 mod capture;
 mod capture_file;
@@ -11,6 +12,7 @@ mod clock;
 mod datagrams;
 mod decapsulation;
 mod decide;
+mod delay_steps;
 mod evidence;
 mod flow;
 mod missing;

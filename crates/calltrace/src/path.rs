@@ -5,7 +5,10 @@
 //! Ramanathan, Moore: Packet-dispersion techniques and a capacity-estimation methodology, ToN 12(6), 2004), unless
 //! others' packets stand between them.
 
+use crate::batches;
 use crate::call::Call;
+use crate::clock;
+use crate::delay_steps::{Axis, lasting_steps};
 use crate::evidence::{Fate, Unknown};
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
@@ -205,6 +208,15 @@ impl Path {
             // Unseen packets of its own look like others'.
             (verdict, shared) = (Verdict::Unseen, None);
         }
+        let changed = level_change(&points).filter(|_| verdict == Verdict::Shared && !beside);
+        if changed.is_some() {
+            (verdict, shared) = (Verdict::Unseen, None);
+        }
+        let batch = batch(&points);
+        if batch.is_some() {
+            // The times between arrivals are those of the batches.
+            (verdict, shared) = (Verdict::Unseen, None);
+        }
         let least = if verdict == Verdict::Jittered { LEAST_JITTERED_S } else { LEAST_S };
         let seconds = points.last().map_or(0.0, |point| point.left);
         let mut bins = vec![Bin::default(); (seconds / BIN_S) as usize + 1];
@@ -212,7 +224,7 @@ impl Path {
         let named = beside && verdict == Verdict::Shared;
         if named {
             between_others(&mut bins, &windows);
-        } else if verdict != Verdict::Shared && unknown <= MOST_UNKNOWN {
+        } else if verdict != Verdict::Shared && unknown <= MOST_UNKNOWN && batch.is_none() && changed.is_none() {
             capacities(&mut bins, &trains, least, every, verdict == Verdict::Jittered);
         }
         let active = bins.iter().filter(|bin| bin.packets > 0).count();
@@ -239,11 +251,13 @@ impl Path {
             late: late(&points),
             refusals: Vec::new(),
         };
-        path.refusals = path.refused(managed, named, unknown);
+        let refused = Refused { managed, named, unknown, batch, changed };
+        path.refusals = path.refused(&refused);
         path
     }
 
-    fn refused(&self, managed: Option<f64>, named: bool, unknown: f64) -> Vec<String> {
+    fn refused(&self, found: &Refused) -> Vec<String> {
+        let &Refused { managed, named, unknown, batch, changed } = found;
         let mut all = Vec::new();
         // Each of the first three leaves nothing to say of trains.
         if unknown > MOST_UNKNOWN {
@@ -251,6 +265,18 @@ impl Path {
                 "of {:.0} % of its packets it is not known when they arrived: what they waited for, or others for \
                  them, can't be told",
                 unknown * 100.0
+            ));
+        } else if let Some(batch) = batch {
+            all.push(format!(
+                "its packets arrived in batches of up to {:.0} ms: what they waited for, or others for them, can't be \
+                 told",
+                batch * 1e3
+            ));
+        } else if let Some((second, by)) = changed {
+            all.push(format!(
+                "from {second} s on the least delay was {:+.0} ms for good: the route changed, a clock was set, or \
+                 others' packets stayed in the queue",
+                by * 1e3
             ));
         } else if self.drift.is_none() && !named {
             all.push(
@@ -295,6 +321,50 @@ impl Path {
     }
 }
 
+/// What else keeps the path from being known.
+struct Refused {
+    managed: Option<f64>,
+    named: bool,
+    unknown: f64,
+    batch: Option<f64>,
+    changed: Option<(usize, f64)>,
+}
+
+/// The second from which on the least delay is another, by more than 3 ms, and by how much: for eight seconds on either
+/// side at least three have nearly the same.
+fn level_change(points: &[Point]) -> Option<(usize, f64)> {
+    const SIDE_S: usize = 8;
+    const LEVEL_S: f64 = 2e-3;
+    const LEAST_CHANGE_S: f64 = 3e-3;
+    let seconds = points.last().map_or(0, |point| point.left as usize) + 1;
+    let mut least = vec![f64::INFINITY; seconds];
+    for point in points {
+        if let Some(delay) = point.delay() {
+            let second = &mut least[(point.left as usize).min(seconds - 1)];
+            *second = second.min(delay);
+        }
+    }
+    let level = |part: &[f64]| {
+        let mut sorted = part.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        (sorted[2] - sorted[0] < LEVEL_S).then_some(sorted[0])
+    };
+    (SIDE_S..seconds.saturating_sub(SIDE_S - 1)).find_map(|k| {
+        let by = level(&least[k..k + SIDE_S])? - level(&least[k - SIDE_S..k])?;
+        (by.abs() > LEAST_CHANGE_S).then_some((k, by))
+    })
+}
+
+/// How long packets waited for those that arrived together with them, if that is longer than times may be coarse.
+fn batch(points: &[Point]) -> Option<f64> {
+    let nanos = |seconds: f64| (seconds * 1e9) as i64;
+    let times: Vec<(i64, i64)> = points
+        .iter()
+        .filter_map(|point| point.delay().map(|delay| (nanos(point.left + delay), nanos(point.left))))
+        .collect();
+    batches::held(&times).filter(|held| *held > clock::COARSEST.as_nanos() as i64).map(|held| held as f64 * 1e-9)
+}
+
 /// The packets on one clock; the drift that was taken out, `None` where more was seen than any
 /// clock's, and where the route changed.
 fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, Vec<u32>) {
@@ -316,14 +386,29 @@ fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, V
             Point { left, size: packet.size.get() as f64, exit }
         })
         .collect();
-    let delays: Vec<(f64, f64)> = raw.iter().filter_map(|point| Some((point.left, point.delay()?))).collect();
-    let drift = drift(&delays, call.every.0.as_secs_f64() + call.every.1.as_secs_f64());
+    let resolution = call.every.0.as_secs_f64() + call.every.1.as_secs_f64();
+    let delays_of = |raw: &[Point]| -> Vec<(f64, f64)> {
+        raw.iter().filter_map(|point| Some((point.left, point.delay()?))).collect()
+    };
+    let mut delays = delays_of(&raw);
+    let steps: Vec<(f64, f64)> = lasting_steps(&delays, Axis::Departures, resolution)
+        .iter()
+        .map(|step| (delays[step.index].0, step.seconds))
+        .collect();
+    if !steps.is_empty() {
+        for point in &mut raw {
+            let moved = steps.iter().filter(|step| step.0 <= point.left).map(|step| step.1).sum();
+            point.arrives_earlier(moved);
+        }
+        delays = delays_of(&raw);
+    }
+    let drift = drift(&delays, resolution);
     // A queue that others fill grows faster than clocks drift apart.
     let Some(slope) = drift.or(beside.then_some(0.0)) else {
         // Without a line below them delays are those above the least of all.
         let least = delays.iter().map(|one| one.1).min_by(f64::total_cmp).unwrap_or(0.0);
         raw.iter_mut().for_each(|point| point.arrives_earlier(least));
-        return (raw, None, Vec::new());
+        return (raw, None, steps.iter().map(|step| step.0.round() as u32).collect());
     };
     for point in &mut raw {
         point.arrives_earlier(slope * point.left);
@@ -346,7 +431,10 @@ fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, V
             None => {}
         }
     }
-    (raw, drift, routes)
+    let mut changes: Vec<u32> = steps.iter().map(|step| step.0.round() as u32).chain(routes).collect();
+    changes.sort_unstable();
+    changes.dedup();
+    (raw, drift, changes)
 }
 
 /// The least delay around a second, on the same route; `None` where none is known.

@@ -28,6 +28,32 @@ pub(crate) struct Arrivals {
     pub(crate) resolution: Option<Span>,
 }
 
+impl Arrivals {
+    /// By how many nanoseconds the way back got longer at an arrival, and how far its times spread: the times from the
+    /// newest arrival of a report to that report, as medians of the ten seconds before and behind it. `None` where there
+    /// are few reports on one side.
+    pub(crate) fn way_back_changed(&self, arrived: i64) -> Option<(i64, i64)> {
+        const SIDE_NS: i64 = 10_000_000_000;
+        const LEAST_REPORTS: usize = 5;
+        let mut sides = [Vec::new(), Vec::new()];
+        for (at, results) in &self.reports {
+            let Some(newest) = results.iter().filter_map(|one| one.1).max() else { continue };
+            let newest = newest.as_nanos();
+            if (newest - arrived).abs() <= SIDE_NS {
+                sides[usize::from(newest >= arrived)].push(at.as_nanos() as i64 - newest);
+            }
+        }
+        sides.iter_mut().for_each(|side| side.sort_unstable());
+        let [before, after] = &sides;
+        if before.len().min(after.len()) < LEAST_REPORTS {
+            return None;
+        }
+        let at = |side: &[i64], percent: usize| side[side.len() * percent / 100];
+        let spread = |side: &[i64]| at(side, 90) - at(side, 10);
+        Some((at(after, 50) - at(before, 50), spread(before).max(spread(after))))
+    }
+}
+
 impl Direction {
     /// What the reports say of each packet: of several with one number the newest that had left before the report.
     pub(crate) fn arrivals(&self) -> Arrivals {

@@ -446,6 +446,7 @@ pub(crate) fn read(bytes: &[u8], options: Options) -> Result<Recording, Problem>
             ..Unread::default()
         },
         every: Span::millis(1),
+        batches: None,
     };
     let estimates = estimates.iter().map(|(ms, bps)| (at(*ms), Rate::bps(*bps))).collect();
     let source = match side {

@@ -1,0 +1,188 @@
+//! Records in batches: packets that left one after the other have nearly the same time.
+//!
+//! A capture has batches if its clock is coarse, or if the host takes packets from the interface at intervals. A link
+//! makes batches if it sends at intervals, as Wi-Fi and mobile networks do. Within a batch times show no delays. A clock
+//! puts the records of both directions into the same batches; a link does so with its own direction alone.
+
+use crate::clock;
+use steadycast_units::{Span, Time};
+
+/// Records that follow each other within this time are of one batch, in nanoseconds.
+const TOGETHER_NS: i64 = 500_000;
+/// Packets of a batch left at least this much farther apart than they were recorded, in nanoseconds.
+const LEAST_HELD_NS: i64 = 2_000_000;
+/// The share of the packets that stand in such batches, where times within them show nothing.
+const BATCHED_SHARE: f64 = 0.3;
+/// From this share on, times are as coarse as the batches.
+const COARSE_SHARE: f64 = 0.1;
+/// The share of the batches' intervals that are shorter than the one that is given.
+const SHORTER_PERCENT: usize = 5;
+/// From chance (0) to what a clock explains (1): records of the other direction in the batches from which the clock makes
+/// them, and up to which a link does.
+const OF_CLOCK: f64 = 0.6;
+const OF_LINK: f64 = 0.3;
+/// Where a clock explains hardly more such records than chance, nothing shows what makes the batches.
+const LEAST_DIFFERENCE: f64 = 0.3;
+/// Fewer records of the other direction show nothing.
+const LEAST_OTHERS: usize = 10;
+
+/// What makes the batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The record's clock.
+    Clock,
+    /// A link: the other direction's records are in no batches.
+    Link,
+    /// Nothing shows which of them.
+    Unknown,
+}
+
+/// Batches of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Batches {
+    /// The time over which packets are put together.
+    pub(crate) interval: Span,
+    pub(crate) cause: Cause,
+}
+
+/// Finds batches of packets. `points` are recorded times and departures in nanoseconds; `others` are the recorded times
+/// of the other direction.
+pub(crate) fn find(points: &[(i64, i64)], others: &[Time]) -> Option<Batches> {
+    let (longest, share) = longest(points)?;
+    if share < COARSE_SHARE {
+        return None;
+    }
+    let most = if share < BATCHED_SHARE { clock::COARSEST.as_nanos() as i64 } else { i64::MAX };
+    let times = points.iter().map(|point| point.0).collect();
+    Some(Batches { interval: Span::nanos(longest.min(most) as u64), cause: cause(times, longest, others) })
+}
+
+/// Finds batches of packets that do not say when they left: those of the clock alone, which hold both directions.
+pub(crate) fn find_by_times(times: &[Time], others: &[Time]) -> Option<Batches> {
+    let times: Vec<i64> = times.iter().map(|at| at.as_nanos() as i64).collect();
+    let groups = groups(times.clone());
+    let mut intervals: Vec<i64> = groups.windows(2).map(|two| two[1].0 - two[0].0).collect();
+    intervals.sort_unstable();
+    let shortest = *intervals.get(intervals.len() * SHORTER_PERCENT / 100)?;
+    // Packets that leave one by one are in no batches.
+    let is_batched = groups.len() as f64 <= (1.0 - BATCHED_SHARE) * times.len() as f64;
+    let is_clock = is_batched && cause(times, shortest, others) == Cause::Clock;
+    (shortest >= LEAST_HELD_NS && is_clock)
+        .then_some(Batches { interval: Span::nanos(shortest as u64), cause: Cause::Clock })
+}
+
+/// Returns for how long packets are held for their batch, in nanoseconds: nine of ten batches for no longer. `None`
+/// where few packets are in batches.
+pub(crate) fn held(points: &[(i64, i64)]) -> Option<i64> {
+    longest(points).filter(|(_, share)| *share >= BATCHED_SHARE).map(|one| one.0)
+}
+
+/// As [`held`], with the share of the packets that are in batches.
+fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
+    let mut sorted = points.to_vec();
+    sorted.sort_unstable();
+    let (mut batches, mut packets): (Vec<i64>, usize) = (Vec::new(), 0);
+    for batch in sorted.chunk_by(|a, b| b.0 - a.0 <= TOGETHER_NS) {
+        let left = || batch.iter().map(|point| point.1);
+        let apart = left().max().zip(left().min()).map_or(0, |(last, first)| last - first);
+        let lasts = batch[batch.len() - 1].0 - batch[0].0;
+        if apart - lasts >= LEAST_HELD_NS {
+            batches.push(apart - lasts);
+            packets += batch.len();
+        }
+    }
+    batches.sort_unstable();
+    let longest = batches.get(batches.len() * 9 / 10)?;
+    Some((*longest, packets as f64 / points.len() as f64))
+}
+
+/// The first and the last time of each group of times that follow each other.
+fn groups(mut times: Vec<i64>) -> Vec<(i64, i64)> {
+    times.sort_unstable();
+    times.chunk_by(|a, b| b - a <= TOGETHER_NS).map(|group| (group[0], group[group.len() - 1])).collect()
+}
+
+/// What makes batches: how many records of the other direction are in them, beside chance and what a clock explains.
+fn cause(times: Vec<i64>, interval: i64, others: &[Time]) -> Cause {
+    let groups = groups(times);
+    let is_within = |at: &&i64| {
+        let next = groups.partition_point(|group| group.1 + TOGETHER_NS < **at);
+        groups.get(next).is_some_and(|group| group.0 - TOGETHER_NS <= **at)
+    };
+    let Some((first, last)) = groups.first().zip(groups.last()) else { return Cause::Unknown };
+    let all: Vec<i64> =
+        others.iter().map(|at| at.as_nanos() as i64).filter(|at| (first.0..=last.1).contains(at)).collect();
+    let lasts = (last.1 - first.0).max(1) as f64;
+    let covered: i64 = groups.iter().map(|group| group.1 - group.0 + 2 * TOGETHER_NS).sum();
+    let by_chance = covered as f64 / lasts;
+    // A clock puts each record into one of its intervals, of which not all have a packet.
+    let by_clock = (groups.len() as f64 * interval as f64 / lasts).min(1.0);
+    if all.len() < LEAST_OTHERS || by_clock - by_chance < LEAST_DIFFERENCE {
+        return Cause::Unknown;
+    }
+    let share = all.iter().filter(is_within).count() as f64 / all.len() as f64;
+    match (share - by_chance) / (by_clock - by_chance) {
+        of if of >= OF_CLOCK => Cause::Clock,
+        of if of <= OF_LINK => Cause::Link,
+        _ => Cause::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn chance(k: i64) -> i64 {
+        (k.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407) >> 20) & 0xf_ffff
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        #[test]
+        fn batches_are_found_with_what_makes_them(
+            interval_ms in 6..100_i64,
+            every_us in 1_500..9_000_i64,
+            within_ns in 0..20_000_i64,
+            by_clock: bool,
+        ) {
+            let (interval, every) = (interval_ms * 1_000_000, every_us * 1000);
+            prop_assume!(interval >= 2 * every);
+            let into_batch = |at: i64| (at / interval + 1) * interval + at % interval * within_ns / interval;
+            let left = |k: i64| k * every + chance(k) / 2;
+            let points: Vec<(i64, i64)> = (0..4000).map(|k| (into_batch(left(k) + 20_000_000), left(k))).collect();
+            let back = |k: i64| k * 50_000_000 + chance(k) * 40;
+            let others: Vec<Time> = (1..4000 * every / 50_000_000)
+                .map(|k| Time::from_nanos(if by_clock { into_batch(back(k)) } else { back(k) } as u64))
+                .collect();
+            let found = find(&points, &others).unwrap();
+            let known = others.len() > 40 && interval > 12_000_000;
+            if known {
+                prop_assert_eq!(found.cause, if by_clock { Cause::Clock } else { Cause::Link });
+            }
+            let most = (interval + every) as u64;
+            prop_assert!((interval as u64 / 3..=most).contains(&found.interval.as_nanos()), "{:?}", found);
+            let times: Vec<Time> = points.iter().map(|point| Time::from_nanos(point.0 as u64)).collect();
+            let by_times = find_by_times(&times, &others);
+            prop_assert!(by_times.is_none() || by_clock);
+            prop_assert!(by_times.is_some() || !known || !by_clock);
+        }
+
+        #[test]
+        fn frames_that_are_sent_together_and_queues_are_no_batches(
+            packets in 1..12_i64,
+            byte_ns in 50..8_000_i64,
+        ) {
+            let mut free = 0;
+            let points: Vec<(i64, i64)> = (0..3000)
+                .map(|k| {
+                    let left = k / packets * 33_333_333 + chance(k / packets) + k % packets * 10_000;
+                    free = left.max(free) + 1200 * byte_ns;
+                    (free + 20_000_000, left)
+                })
+                .collect();
+            prop_assert_eq!(held(&points), None);
+        }
+    }
+}

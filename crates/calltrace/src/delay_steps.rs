@@ -1,0 +1,373 @@
+//! Steps of the delay that stay: one of the two clocks was set, or the route changed.
+//!
+//! A queue that grows in one step drains again. After a step that stays, the delay never returns to its former least
+//! value, and the least values on both sides differ by the step. Steps are therefore chosen so that, once they are
+//! taken out, the delay above that of an empty queue is as short as possible over the whole record.
+
+/// The shortest step that is looked for, in seconds, on clocks that are exact.
+const LEAST_STEP_S: f64 = 3e-3;
+/// A step is longer than this many times the changes that 98 % of the packets have.
+const OVER_USUAL: f64 = 1.25;
+const USUAL_PERCENT: usize = 98;
+/// Packets on either side of a step whose delays all differ by it: a single late packet is no step.
+const PACKETS_BESIDE: usize = 3;
+/// A queue drains by no more than this between two packets of a call, which seldom leave farther apart.
+const LONGEST_DRAIN_S: f64 = 0.04;
+/// The length of the parts whose least delays are compared, in seconds.
+const CELL_S: f64 = 0.25;
+/// A step has at least this share of the change that shows it.
+const LEAST_OF_CHANGE: f64 = 0.5;
+/// Time over which a step is judged, on either side, in seconds.
+const SIDE_S: f64 = 60.0;
+/// A step has to shorten the delays of at least this time by its own size, in seconds.
+const LEAST_GAIN_S: f64 = 0.6;
+/// The least delays of this time on either side give the exact size of a step, in seconds.
+const EXACT_SIDE_S: f64 = 10.0;
+/// Two clocks drift apart by no more than this.
+const MOST_DRIFT: f64 = 1e-3;
+/// The largest number of changes that may be steps. More are no single events.
+const MOST_CANDIDATES: usize = 64;
+
+/// A step of the delay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct DelayStep {
+    /// The index of the first packet behind the step, in the order of departures.
+    pub(crate) index: usize,
+    /// By how many seconds the delay is longer from there on.
+    pub(crate) seconds: f64,
+}
+
+/// A change of the delay that may be a step.
+#[derive(Clone, Copy)]
+struct Candidate {
+    index: usize,
+    /// The change from the packet before, and the range within which the step can be: a queue may have drained or grown
+    /// between the two packets.
+    change: f64,
+    range: (f64, f64),
+    /// Its size, where it is taken for a step.
+    step: Option<f64>,
+}
+
+/// A part of the record between two candidates, of at most [`CELL_S`].
+struct Cell {
+    at: f64,
+    lasts: f64,
+    least: f64,
+    /// How many candidates stand before it.
+    segment: usize,
+}
+
+/// The clock that is known to run evenly.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Axis {
+    /// The sender's.
+    Departures,
+    /// The receiver's.
+    Arrivals,
+}
+
+/// Finds steps that stay. `points` are times on the axis and delays in seconds, in the order of these times;
+/// `resolution` is that of the delays.
+pub(crate) fn lasting_steps(points: &[(f64, f64)], axis: Axis, resolution: f64) -> Vec<DelayStep> {
+    let mut candidates = candidates(points, axis, resolution);
+    if candidates.is_empty() {
+        return Vec::new();
+    }
+    let cells = cells(points, &candidates);
+    // Each round makes the one change that shortens the delays most. A step up and the step back that follows it have
+    // to be found together: one of them alone explains nothing.
+    loop {
+        let mut best: Option<(f64, Vec<Candidate>)> = None;
+        for which in moves(&candidates) {
+            let Some(other) = toggled(&cells, &candidates, &which) else { continue };
+            let gain = gain(&cells, &candidates, &other, &which);
+            if gain > best.as_ref().map_or(1e-9, |best| best.0) {
+                best = Some((gain, other));
+            }
+        }
+        let Some((_, better)) = best else { break };
+        candidates = better;
+    }
+    // The size of each depends on those of its neighbours.
+    for i in (0..candidates.len()).chain(0..candidates.len()) {
+        candidates[i].step = candidates[i].step.map(|_| exact(&cells, &candidates, i));
+    }
+    if is_drift(&cells, &candidates) {
+        return Vec::new();
+    }
+    let step = |one: &Candidate| one.step.map(|seconds| DelayStep { index: one.index, seconds });
+    candidates.iter().filter_map(step).collect()
+}
+
+/// The candidates that may be chosen or dropped together: each alone, and each with the next one of the other sign.
+fn moves(candidates: &[Candidate]) -> Vec<Vec<usize>> {
+    let returns = |i: usize| {
+        let is_back = |j: &usize| candidates[i].change * candidates[*j].change < 0.0;
+        (i + 1..candidates.len()).find(is_back).map(|next| vec![i, next])
+    };
+    (0..candidates.len()).map(|i| vec![i]).chain((0..candidates.len()).filter_map(returns)).collect()
+}
+
+/// Changes of the delay that are longer than usual, and stay for a few packets.
+fn candidates(points: &[(f64, f64)], axis: Axis, resolution: f64) -> Vec<Candidate> {
+    let least = |part: &[(f64, f64)]| part.iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
+    let most = |part: &[(f64, f64)]| part.iter().map(|point| point.1).fold(f64::NEG_INFINITY, f64::max);
+    let n = PACKETS_BESIDE;
+    let mut changes = Vec::new();
+    for k in n..points.len().saturating_sub(n) {
+        let (before, after) = (&points[k - n..k], &points[k..k + n]);
+        let passed = points[k].0 - points[k - 1].0;
+        let up = least(after) - most(before);
+        let up = if up >= (points[k].1 - points[k - 1].1) / 2.0 { up } else { 0.0 };
+        // A queue drains no faster than time passes. A late packet changes the delay for itself alone.
+        let (fall, lasts) = (points[k - 1].1 - points[k].1, least(before) - most(after));
+        let down = if fall > passed + resolution && lasts >= fall / 2.0 { lasts } else { 0.0 };
+        changes.push((k, up, down));
+    }
+    let usual = |values: &mut dyn Iterator<Item = f64>| {
+        let mut sorted: Vec<f64> = values.map(|value| value.max(0.0)).collect();
+        sorted.sort_by(f64::total_cmp);
+        sorted.get(sorted.len() * USUAL_PERCENT / 100).copied().unwrap_or(0.0)
+    };
+    let floor = LEAST_STEP_S + 2.0 * resolution;
+    let growth = usual(&mut points.windows(2).map(|two| two[1].1 - two[0].1));
+    let (up, down) = (usual(&mut changes.iter().map(|one| one.1)), usual(&mut changes.iter().map(|one| one.2)));
+    let is_long = |&(_, rises, falls): &(usize, f64, f64)| {
+        rises > floor.max(OVER_USUAL * up) || falls > floor.max(OVER_USUAL * down)
+    };
+    let mut found: Vec<(usize, f64, f64)> = changes.into_iter().filter(is_long).collect();
+    found.sort_by(|a, b| b.1.max(b.2).total_cmp(&a.1.max(a.2)));
+    found.truncate(MOST_CANDIDATES);
+    found.sort_by_key(|one| one.0);
+    let candidate = |(index, ..): (usize, f64, f64)| {
+        let (before, after) = (points[index - 1], points[index]);
+        let change = after.1 - before.1;
+        let drained = if axis == Axis::Departures { after.0 - before.0 } else { LONGEST_DRAIN_S };
+        let range = (change - growth, change + drained);
+        Candidate { index, change, range, step: None }
+    };
+    found.into_iter().map(candidate).collect()
+}
+
+fn cells(points: &[(f64, f64)], candidates: &[Candidate]) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    let mut segment = 0;
+    for (k, &(left, delay)) in points.iter().enumerate() {
+        while candidates.get(segment).is_some_and(|one| one.index <= k) {
+            segment += 1;
+        }
+        match cells.last_mut().filter(|cell| cell.segment == segment && left - cell.at < CELL_S) {
+            Some(cell) => cell.least = cell.least.min(delay),
+            None => {
+                if let Some(last) = cells.last_mut() {
+                    last.lasts = (left - last.at).min(CELL_S);
+                }
+                cells.push(Cell { at: left, lasts: CELL_S / 10.0, least: delay, segment });
+            }
+        }
+    }
+    cells
+}
+
+/// The candidates with some taken for steps that were not, or the reverse; `None` where that contradicts their changes.
+fn toggled(cells: &[Cell], candidates: &[Candidate], which: &[usize]) -> Option<Vec<Candidate>> {
+    let mut other = candidates.to_vec();
+    for &i in which {
+        other[i].step = if other[i].step.is_none() { Some(exact(cells, &other, i)) } else { None };
+    }
+    // A change that the queue explains for the most part is no step.
+    let is_plausible = |one: &Candidate| one.step.is_none_or(|size| size / one.change >= LEAST_OF_CHANGE);
+    other.iter().all(is_plausible).then_some(other)
+}
+
+/// By how much the delays get shorter if `which` are toggled, less what each step has to explain at least.
+fn gain(cells: &[Cell], candidates: &[Candidate], other: &[Candidate], which: &[usize]) -> f64 {
+    let (Some(&first), Some(&last)) = (which.first(), which.last()) else { return 0.0 };
+    let at = |i: usize| cells.get(start_of(cells, i + 1)).map_or(0.0, |cell| cell.at);
+    let from = cells.partition_point(|cell| cell.at < at(first) - SIDE_S);
+    let to = cells.partition_point(|cell| cell.at <= at(last) + SIDE_S);
+    let cost = |all: &[Candidate]| {
+        let price: f64 = which.iter().filter_map(|&i| all[i].step).map(|size| LEAST_GAIN_S * size.abs()).sum();
+        standing(&cells[from..to], all) + price
+    };
+    cost(candidates) - cost(other)
+}
+
+/// The first cell of a segment.
+fn start_of(cells: &[Cell], segment: usize) -> usize {
+    cells.partition_point(|cell| cell.segment < segment)
+}
+
+/// The integral of the least delays above the line below all of them, without the steps that are chosen: in seconds
+/// squared. The line is the drift of the clocks.
+fn standing(cells: &[Cell], candidates: &[Candidate]) -> f64 {
+    let mut offset = 0.0;
+    let mut next = 0;
+    let points: Vec<(f64, f64, f64)> = cells
+        .iter()
+        .map(|cell| {
+            while next < cell.segment {
+                offset += candidates[next].step.unwrap_or(0.0);
+                next += 1;
+            }
+            (cell.at, cell.least - offset, cell.lasts)
+        })
+        .collect();
+    let line = line_below(&points);
+    points.iter().map(|(at, delay, lasts)| (delay - line(*at)) * lasts).sum()
+}
+
+/// Whether the delays between several steps nearly all grow, or all fall, faster than clocks drift apart: then a drift
+/// that is too large, or others' packets in the queue, was cut into steps.
+fn is_drift(cells: &[Cell], candidates: &[Candidate]) -> bool {
+    const SEVERAL: usize = 3;
+    const NEARLY_ALL: f64 = 0.8;
+    let steps: Vec<usize> = candidates
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| one.step.is_some())
+        .map(|(i, _)| start_of(cells, i + 1))
+        .collect();
+    if steps.len() < SEVERAL {
+        return false;
+    }
+    let starts = [0].into_iter().chain(steps.iter().copied());
+    let slopes: Vec<f64> = starts
+        .zip(steps.iter().copied().chain([cells.len()]))
+        .map(|(from, to)| {
+            let points: Vec<(f64, f64, f64)> =
+                cells[from..to].iter().map(|cell| (cell.at, cell.least, cell.lasts)).collect();
+            slope_below(&points).1
+        })
+        .collect();
+    let grow = slopes.iter().filter(|slope| **slope > MOST_DRIFT).count();
+    let fall = slopes.iter().filter(|slope| **slope < -MOST_DRIFT).count();
+    grow.max(fall) as f64 >= NEARLY_ALL * slopes.len() as f64
+}
+
+/// The line below all points that is nearest to them, no steeper than clocks drift apart.
+fn line_below(points: &[(f64, f64, f64)]) -> impl Fn(f64) -> f64 + use<> {
+    let (hull, slope) = slope_below(points);
+    let slope = slope.clamp(-MOST_DRIFT, MOST_DRIFT);
+    let base = hull.iter().map(|point| point.1 - slope * point.0).fold(f64::INFINITY, f64::min);
+    move |at| base + slope * at
+}
+
+/// The lower hull of points, and the slope of its edge at their middle (Moon, Skelly, Towsley, INFOCOM 1999).
+fn slope_below(points: &[(f64, f64, f64)]) -> (Vec<(f64, f64)>, f64) {
+    let mut hull: Vec<(f64, f64)> = Vec::new();
+    for &(at, delay, _) in points {
+        while let [.., a, b] = hull[..] {
+            if (b.0 - a.0) * (delay - a.1) > (b.1 - a.1) * (at - a.0) {
+                break;
+            }
+            hull.pop();
+        }
+        hull.push((at, delay));
+    }
+    let weight: f64 = points.iter().map(|point| point.2).sum();
+    let middle = points.iter().map(|point| point.0 * point.2).sum::<f64>() / weight.max(1e-12);
+    let edge = hull.windows(2).find(|edge| edge[0].0 <= middle && middle <= edge[1].0);
+    let slope = edge.map_or(0.0, |edge| (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0).max(1e-9));
+    (hull, slope)
+}
+
+/// The size of a step: by the least delays on either side without the other steps, where these agree with the change.
+/// The change itself contains what the queue grew or drained between the two packets.
+fn exact(cells: &[Cell], candidates: &[Candidate], i: usize) -> f64 {
+    let one = &candidates[i];
+    let middle = start_of(cells, i + 1);
+    let Some(at) = cells.get(middle).map(|cell| cell.at) else { return one.change };
+    let from = cells.partition_point(|cell| cell.at < at - EXACT_SIDE_S);
+    let to = cells.partition_point(|cell| cell.at <= at + EXACT_SIDE_S);
+    // Other steps between a cell and this one.
+    let others =
+        |segments: std::ops::Range<usize>| -> f64 { candidates[segments].iter().filter_map(|other| other.step).sum() };
+    let before = cells[from..middle].iter().map(|cell| cell.least + others(cell.segment..i));
+    let after = cells[middle..to].iter().map(|cell| cell.least - others(i + 1..cell.segment));
+    let moved = after.min_by(f64::total_cmp).zip(before.min_by(f64::total_cmp)).map(|(a, b)| a - b);
+    moved.filter(|moved| (one.range.0..=one.range.1).contains(moved)).unwrap_or(one.change)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A call of 200 packets a second whose queue grows and drains, with steps of the delay: (s, s).
+    fn call(seconds: f64, period: f64, top: f64, drift: f64, steps: &[(f64, f64)]) -> Vec<(f64, f64)> {
+        let mut chance = 1_u64;
+        let mut unit = || {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (chance >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        let count = (seconds * 200.0) as usize;
+        (0..count)
+            .map(|k| {
+                let left = k as f64 * 0.005;
+                let queue = (((left / period).fract() - 0.5).abs() * 4.0 - 1.0).max(0.0) * top + unit() * 1e-3;
+                let moved: f64 = steps.iter().filter(|step| step.0 <= left).map(|step| step.1).sum();
+                (left, 0.02 + queue + drift * left + moved)
+            })
+            .collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(80))]
+
+        #[test]
+        fn a_step_is_found_with_its_place_and_size(
+            size in prop_oneof![0.015..0.9_f64, -0.9..-0.015_f64],
+            at in 3.0..36.0_f64,
+            period in 2.0..7.0_f64,
+            steepness in 0.0..0.3_f64,
+            drift in -3e-4..3e-4_f64,
+        ) {
+            let top = steepness * period / 4.0;
+            let found = lasting_steps(&call(40.0, period, top, drift, &[(at, size)]), Axis::Departures, 0.0);
+            prop_assert_eq!(found.len(), 1, "{:?}", found);
+            prop_assert!((found[0].index as f64 * 0.005 - at).abs() <= 0.006, "{:?}", found);
+            prop_assert!((found[0].seconds - size).abs() <= 0.008, "{:?}", found);
+        }
+
+        #[test]
+        fn steps_that_follow_each_other_are_found(
+            size in prop_oneof![0.04..0.3_f64, -0.3..-0.04_f64],
+            every in 3.0..9.0_f64,
+            alternates: bool,
+            period in 2.0..7.0_f64,
+            steepness in 0.0..0.3_f64,
+        ) {
+            let top = steepness * period / 4.0;
+            let count = (36.0 / every) as usize;
+            let steps: Vec<(f64, f64)> = (1..=count)
+                .map(|k| (k as f64 * every, if alternates && k % 2 == 0 { -size } else { size }))
+                .collect();
+            let found = lasting_steps(&call(40.0, period, top, 0.0, &steps), Axis::Departures, 0.0);
+            prop_assert_eq!(found.len(), count, "{:?}", found);
+            for (step, truth) in found.iter().zip(&steps) {
+                prop_assert!((step.index as f64 * 0.005 - truth.0).abs() <= 0.006, "{:?}", found);
+                prop_assert!((step.seconds - truth.1).abs() <= 0.008, "{:?}", found);
+            }
+        }
+
+        #[test]
+        fn a_queue_a_stall_and_late_packets_are_no_steps(
+            period in 2.0..20.0_f64,
+            top in 0.0..0.5_f64,
+            drift in -9e-4..9e-4_f64,
+            stall in 0.0..1.0_f64,
+            late in prop::collection::vec(0..7999_usize, 0..40),
+        ) {
+            let mut points = call(40.0, period, top, drift, &[]);
+            for point in &mut points {
+                point.1 += (stall - (point.0 - 15.0)).max(0.0) * f64::from(u8::from(point.0 >= 15.0));
+            }
+            for place in late {
+                points[place].1 += 0.08;
+            }
+            prop_assert_eq!(lasting_steps(&points, Axis::Departures, 0.0), Vec::new());
+        }
+    }
+}
