@@ -1,8 +1,9 @@
 //! Records in batches: packets that left one after the other have nearly the same time.
 //!
 //! A capture has batches if its clock is coarse, or if the host takes packets from the interface at intervals. A link
-//! makes batches if it sends at intervals, as Wi-Fi and mobile networks do. Within a batch times show no delays. A clock
-//! puts the records of both directions into the same batches; a link does so with its own direction alone.
+//! makes batches if it sends at intervals, as Wi-Fi and mobile networks do. Within a batch times show no delays.
+//!
+//! A clock puts the records of both directions into the same batches; a link does so with its own direction alone.
 
 use crate::clock;
 use steadycast_units::{Span, Time};
@@ -17,8 +18,8 @@ const BATCHED_SHARE: f64 = 0.3;
 const COARSE_SHARE: f64 = 0.1;
 /// The share of the batches' intervals that are shorter than the one that is given.
 const SHORTER_PERCENT: usize = 5;
-/// From chance (0) to what a clock explains (1): records of the other direction in the batches from which the clock makes
-/// them, and up to which a link does.
+/// The share of the other direction's records that are in batches, scaled from chance (0) to what a clock causes (1): at
+/// least this for a clock, and at most this for a link.
 const OF_CLOCK: f64 = 0.6;
 const OF_LINK: f64 = 0.3;
 /// Where a clock explains hardly more such records than chance, nothing shows what makes the batches.
