@@ -18,8 +18,8 @@ const BATCHED_SHARE: f64 = 0.3;
 const COARSE_SHARE: f64 = 0.1;
 /// The share of the batches' intervals that are shorter than the one that is given.
 const SHORTER_PERCENT: usize = 5;
-/// The share of the other direction's records that are in batches, scaled from chance (0) to what a clock causes (1): at
-/// least this for a clock, and at most this for a link.
+/// The share of the other direction's records that are in batches, scaled from chance (0) to what a clock causes (1):
+/// at least this for a clock, and at most this for a link.
 const OF_CLOCK: f64 = 0.6;
 const OF_LINK: f64 = 0.3;
 /// Where a clock explains hardly more such records than chance, nothing shows what makes the batches.

@@ -1,8 +1,7 @@
-//! One direction of a call: what left, how it arrived, and what its sender believed.
+//! One direction of a call: its packets with their departures, arrivals and fates, and the sender's estimates.
 //!
-//! Each packet has a departure, an arrival and a fate that are known by stated evidence, or unknown for a stated
-//! reason.
-//! A call without evidence of both times is refused.
+//! Each of these three is known by stated evidence, or unknown for a stated reason. A call without evidence of
+//! departures and arrivals is refused.
 
 use crate::Problem;
 use crate::batches::{Batches, Cause};
@@ -14,7 +13,7 @@ use crate::send_time::BEFORE;
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Time, counted};
 
-/// One packet on its way.
+/// A packet with its departure, arrival and fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flight {
     /// When it left.
@@ -23,59 +22,61 @@ pub struct Flight {
     pub arrival: Arrival,
     /// What became of it.
     pub fate: Fate,
-    /// The IP packet; of one that is not in the record, that of its neighbour.
+    /// The size of the IP packet. One that is not in the record has the size of its neighbour.
     pub size: Bytes,
-    /// Its source.
+    /// Its SSRC.
     pub ssrc: u32,
 }
 
-/// A frame of the stream that carried most.
+/// A frame of the stream with the most bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// When its first packet left.
     pub left: Time,
-    /// Its RTP timestamp, counted on from the first frame's over its wraps: ticks of the stream's clock.
+    /// Its RTP timestamp relative to the first frame's, without wraps, in ticks of the stream's clock.
     pub ticks: i64,
-    /// When its last packet arrived; `None` where one is missing, or nobody says.
+    /// When its last packet arrived; `None` if one is missing or an arrival is unknown.
     pub arrived: Option<PeerTime>,
-    /// Its IP packets.
+    /// The size of its IP packets.
     pub size: Bytes,
 }
 
-/// A report: when it came, and of each packet that it tells of its place among those sent and its arrival, if it did.
-pub type Told = (Time, Vec<(u32, Option<PeerTime>)>);
+/// A report on single packets: the time at which it came and, for each packet, its index in [`Exchange::sent`] and its
+/// arrival, or `None` if it is reported as missing.
+pub type PacketReport = (Time, Vec<(u32, Option<PeerTime>)>);
 
-/// What left and what came back at the sender, in the order of its clock: what its controller was told.
+/// The input of the sender's controller: packets that left and reports that came, on the sender's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exchange {
-    /// Packets that left: when, their IP bytes, and whether they are of the stream that carried most.
+    /// Packets that left: the time, the size of the IP packet, and whether it is of the stream with the most bytes.
     pub sent: Vec<(Time, Bytes, bool)>,
     /// Reports that came.
-    pub reports: Vec<Told>,
+    pub reports: Vec<PacketReport>,
 }
 
-/// What a file tells of one direction.
+/// One direction of a call, as a file has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// What it was read from, in words.
+    /// The kind of file, in words.
     pub source: String,
-    /// In the order of departures.
+    /// The packets in the order of their departures.
     pub packets: Vec<Flight>,
-    /// Reports on single packets.
+    /// The number of reports on single packets.
     pub reports: usize,
-    /// What its controller was told; empty where the record was not made at the sender.
+    /// The controller's input; empty if the record was not made at the sender.
     pub exchange: Exchange,
-    /// Whether its first packets are in the record: no report came sooner than one on them could.
+    /// Whether the record has the call's first packets. It has not if a report came sooner than a round trip after the
+    /// first packet.
     pub begins: bool,
-    /// The sender's estimate, each time that it was logged.
+    /// The sender's bandwidth estimates, as logged.
     pub estimates: Vec<(Time, Rate)>,
-    /// Frames in the order of departures.
+    /// The frames in the order of their departures.
     pub frames: Vec<Frame>,
-    /// The least time from a departure to the report on it; `None` where the record was not made at the sender.
+    /// The least time from a departure to the report on it; `None` if the record was not made at the sender.
     pub round_trip: Option<Span>,
-    /// How finely departures and arrivals are told.
+    /// The resolution of departures and of arrivals.
     pub every: (Span, Span),
-    /// What a reader has to know of the record.
+    /// Notes on the record for the user.
     pub notes: Vec<String>,
 }
 
@@ -92,7 +93,7 @@ pub enum Side {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketRecord {
     pub(crate) seen: Time,
-    /// When it left by its own stamp, on a clock that begins near the record's.
+    /// The send time that it carries, on a clock that begins near the record's.
     pub(crate) stamp: Option<Time>,
     pub(crate) size: Bytes,
     pub(crate) ssrc: u32,
@@ -100,7 +101,8 @@ pub(crate) struct PacketRecord {
     pub(crate) transport: Option<u16>,
     pub(crate) timestamp: u32,
     pub(crate) marker: bool,
-    /// False for a packet that only the numbers around it show: its time and size are its neighbours'.
+    /// False for a packet that is missing in the record and that the numbers around it show. Its time and size are
+    /// those of its neighbours.
     pub(crate) is_recorded: bool,
 }
 
@@ -117,7 +119,7 @@ pub(crate) enum Vantage {
     Unknown,
 }
 
-/// Why the reports of the receiver do not speak of single packets, where none does.
+/// Why no report of the receiver names single packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hidden {
     /// No RTCP goes back.
@@ -126,47 +128,47 @@ pub(crate) enum Hidden {
     Sealed,
     /// It was cut when it was captured.
     Cut,
-    /// It is readable, and gives sums.
+    /// It is readable, and has cumulative counts.
     Summary,
 }
 
-/// One direction as a record has it: packets and reports in the order of their times.
+/// One direction as a record has it, with packets and reports in the order of their times.
 pub(crate) struct Direction {
     pub(crate) packets: Vec<PacketRecord>,
-    /// RTCP about it: when it was seen, and its bytes.
+    /// RTCP from the receiver: the record's time and its bytes.
     pub(crate) reports: Vec<(Time, Vec<u8>)>,
-    /// Where it was recorded, as the user says or a log's kind; `None` where the record has to show it.
+    /// Where it was recorded, by the user's word or a log's kind; `None` if the record has to show it.
     pub(crate) side: Option<Side>,
     /// Where it was recorded, by the record's evidence.
     pub(crate) vantage: Vantage,
     pub(crate) hidden: Hidden,
-    /// When the record's clock was set, to a few milliseconds.
+    /// The times at which the record's clock was set, to a few milliseconds.
     pub(crate) set_at: Vec<Time>,
-    /// How many packets have a header extension that was cut off.
+    /// The number of packets whose header extension was cut off.
     pub(crate) cut_extensions: usize,
-    /// How many reports were cut off.
+    /// The number of reports that were cut off.
     pub(crate) cut_reports: usize,
     pub(crate) unread: Unread,
-    /// How finely its clock tells times.
+    /// The resolution of its clock.
     pub(crate) every: Span,
-    /// Batches in which its packets stand.
+    /// The batches of its packets.
     pub(crate) batches: Option<Batches>,
 }
 
-/// What a record lacks though it may have happened where it was made: a gap there is no certain loss.
+/// Gaps of the record itself: a packet that is missing there may have passed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unread {
-    /// Times near which a record stands that can't be read.
+    /// The times of records that can't be read.
     pub(crate) times: Vec<Time>,
-    /// By source and number the packets whose record has no time.
+    /// The packets whose record has no time, by SSRC and sequence number.
     pub(crate) untimed: BTreeSet<(u32, u16)>,
-    /// How many packets it lacks at unknown times.
+    /// The number of packets that it lacks at unknown times.
     pub(crate) unplaced: u64,
-    /// When nothing was recorded at all.
+    /// The spans in which nothing was recorded at all.
     pub(crate) silences: Vec<(Time, Time)>,
 }
 
-/// What a file holds, before departures and arrivals are joined.
+/// The content of a file, before departures and arrivals are joined.
 pub(crate) struct Recording {
     pub(crate) direction: Direction,
     pub(crate) estimates: Vec<(Time, Rate)>,
@@ -175,7 +177,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// The call, by what its own end says of arrivals.
+    /// Returns the call with the arrivals that this file shows.
     pub(crate) fn alone(self) -> Result<Call, Problem> {
         let (mut call, later) = self.direction.joined(self.notes)?;
         call.exchange.sent.iter_mut().for_each(|packet| packet.0 += later);
@@ -184,7 +186,7 @@ impl Recording {
         Ok(Call { estimates, source: self.source.to_owned(), ..call })
     }
 
-    /// The call, by departures of this end and arrivals at the other.
+    /// Returns the call with departures from this file and arrivals from the receiver's.
     pub(crate) fn with(mut self, other: Self) -> Result<Call, Problem> {
         self.notes.extend(other.notes);
         let later = if self.direction.all_stamped() { BEFORE } else { Span::ZERO };
@@ -195,7 +197,7 @@ impl Recording {
     }
 }
 
-/// Whose clock says when packets left.
+/// The clock of the departures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DepartureClock {
     /// The packets' own stamps.
@@ -204,22 +206,22 @@ enum DepartureClock {
     Record,
 }
 
-/// Delays that spread by less than this show no queue: both clocks may stand at one place.
+/// Delays that spread by less than this show no queue: the two times may be taken at the same place.
 const SAME_PLACE_NS: i64 = 1_000_000;
-/// The share of a stream's packets that carry a stamp where a stream does.
+/// The least share of packets with a send time in a stream that has send times.
 const STAMPED_SHARE: f64 = 0.9;
-/// The share of all bytes that the streams with evidence carry, at the least.
+/// The least share of the bytes in streams with evidence.
 const LEAST_SHARE: f64 = 0.5;
-/// Where reports tell of less than this share, a record's own arrivals are preferred to them.
+/// Below this share of reported packets, the record's own times are preferred as arrivals.
 const ENOUGH_REPORTED: f64 = 0.9;
-/// Unknown fates are noted from this share of the packets on.
+/// The least share of packets with unknown fates that is noted.
 const NOTED_SHARE: f64 = 0.01;
 
 /// The resolution of abs-send-time.
 const SEND_TIME_RESOLUTION: Span = Span::micros(4);
-/// No network holds packets for longer: half of the time after which send times repeat.
+/// The longest plausible delay: half of the time after which send times wrap.
 const LONGEST_DELAY: Span = Span::secs(32);
-/// The share of the packets that may have such delays, in a file that is otherwise well.
+/// The largest share of packets with implausible delays in a file that is used.
 const MOST_IMPLAUSIBLE: f64 = 0.02;
 
 const WHOLE_PACKETS: &str = "capture whole packets: tcpdump -s 0";
@@ -230,11 +232,11 @@ const SENDER_REMEDY: &str = "record at the sender with its reports (TWCC or RFC 
 #[derive(Clone, Copy)]
 struct Clocks {
     departures: DepartureClock,
-    /// Arrivals are reported; else they are the record's own.
+    /// Whether arrivals are those that the receiver reports; otherwise they are the record's times.
     by_reports: bool,
 }
 
-/// The streams whose packets carry send times, and their shares of the bytes.
+/// The streams whose packets carry send times, and their share of the bytes.
 struct Stamps {
     streams: BTreeSet<u32>,
     share: f64,
@@ -243,7 +245,7 @@ struct Stamps {
 }
 
 impl Direction {
-    /// Joins departures with arrivals; also returns how much later than the record's clock its departures are.
+    /// Joins departures with arrivals. Also returns by how much departures are later than on the record's clock.
     ///
     /// # Errors
     /// Nothing says when packets left, or when they arrived.
@@ -280,7 +282,7 @@ impl Direction {
         packets.sort_by_key(|flight| flight.departure.near());
         let by_record = clocks.departures == DepartureClock::Record;
         let reported = clocks.by_reports.then_some(arrivals.resolution).flatten();
-        // Short batches make the clock as coarse.
+        // The resolution within batches is their interval.
         let own = self.batches.map_or(self.every, |batches| self.every.max(batches.interval.min(clock::COARSEST)));
         let call = Call {
             source: String::new(),
@@ -301,7 +303,7 @@ impl Direction {
         Ok((call.without_implausible_delays()?, if by_record { Span::ZERO } else { BEFORE }))
     }
 
-    /// Decides by whose clocks packets left and arrived.
+    /// Decides which clocks give departures and arrivals.
     ///
     /// # Errors
     /// One of these is unknown.
@@ -317,7 +319,7 @@ impl Direction {
         let serves_itself = stamps.share > LEAST_SHARE && self.arrives_here(&stamps, timed > 0).is_ok();
         let by_reports = !is_at_receiver && timed_share > LEAST_SHARE && !(is_partial && serves_itself);
         if by_reports && is_partial && self.cut_reports * 100 > self.reports.len() {
-            // The longest reports are cut, which are those of the busiest times: the others stand for less.
+            // The longest reports are cut, and these are about the busiest times: the others are not representative.
             let what = format!(
                 "{} were cut when they were captured, and of {:.0} % of its bytes nothing else says when they arrived",
                 counted(self.cut_reports as u64, "report"),
@@ -349,10 +351,10 @@ impl Direction {
         Ok(Clocks { departures, by_reports })
     }
 
-    /// Checks that the record's own times are not put together into batches.
+    /// Checks that the record's clock does not put packets into batches.
     ///
     /// # Errors
-    /// They are, for longer than delays may be wrong, and it is not the link that does so.
+    /// Batches are longer than [`clock::COARSEST`], and the link does not make them.
     fn check_batches(&self, notes: &mut Vec<String>) -> Result<(), Problem> {
         let Some(Batches { interval, cause }) = self.batches.filter(|one| one.interval > clock::COARSEST) else {
             return Ok(());
@@ -381,14 +383,14 @@ impl Direction {
         }
     }
 
-    /// When each packet left.
+    /// Returns each packet's departure.
     fn departures(&self, clock: DepartureClock) -> Vec<Departure> {
         let by_record = clock == DepartureClock::Record;
         let mut before = self.packets.iter().find_map(|packet| packet.stamp).unwrap_or(Time::ZERO);
         let departure = |packet: &PacketRecord| match packet.stamp {
             _ if by_record && packet.is_recorded => Departure::Recorded(packet.seen),
             _ if by_record => Departure::Unknown(packet.seen),
-            // Packets keep their order in most queues.
+            // Most queues keep the order, so that it left soon after the packet recorded before.
             None => Departure::Unknown(before),
             Some(at) => {
                 before = at;
@@ -398,7 +400,7 @@ impl Direction {
         self.packets.iter().map(departure).collect()
     }
 
-    /// When each packet arrived, and what became of it.
+    /// Returns each packet's arrival and fate.
     fn fates(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>, by_reports: bool) -> Vec<(Arrival, Fate)> {
         let by_receiver_reports = self.by_receiver_reports(arrivals, restarted);
         let is_untimed = |packet: &PacketRecord| self.unread.untimed.contains(&(packet.ssrc, packet.seq));
@@ -426,7 +428,7 @@ impl Direction {
             (_, false, None) => match by_receiver_reports.get(&i) {
                 Some(fate @ Fate::Arrived(_)) => (Arrival::Unknown(Unknown::Unrecorded), *fate),
                 Some(fate) => (Arrival::Unknown(Unknown::Lost), *fate),
-                // Where packets leave, a gap is the record's own.
+                // Packets are not lost before they leave: at the sender a gap is the record's own.
                 None if by_reports => (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded)),
                 None if is_untimed(packet) => (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record)),
                 None if unread.is_none() => {
@@ -449,7 +451,7 @@ impl Direction {
         Ok(())
     }
 
-    /// The streams whose packets say when they left.
+    /// Finds the streams whose packets carry send times.
     fn stamps(&self) -> Stamps {
         let mut counts: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
         for packet in self.packets.iter().filter(|packet| packet.is_recorded) {
@@ -466,7 +468,7 @@ impl Direction {
         Stamps { streams, share, packets: stamped as f64 / all.max(1) as f64 }
     }
 
-    /// Why its packets do not say when they left, and what helps.
+    /// Returns the reason why its packets have no send times, and the remedy.
     fn without_stamps(&self, stamps: &Stamps) -> (String, &'static str) {
         if self.cut_extensions * 10 > self.packets.len() {
             let share = 100.0 * self.cut_extensions as f64 / self.packets.len() as f64;
@@ -481,15 +483,15 @@ impl Direction {
         }
     }
 
-    /// Whether each packet says when it left.
+    /// Whether each packet carries its send time.
     fn all_stamped(&self) -> bool {
         !self.packets.is_empty() && self.packets.iter().all(|packet| packet.stamp.is_some())
     }
 
-    /// Notes the streams that do not say when their packets left.
+    /// Notes the streams without send times.
     ///
     /// # Errors
-    /// These carry most of the call.
+    /// They carry most of the call's bytes.
     fn note_unstamped(&self, stamps: &Stamps, notes: &mut Vec<String>) -> Result<(), Problem> {
         let mut others: BTreeMap<u32, u64> = BTreeMap::new();
         for packet in self.packets.iter().filter(|packet| packet.is_recorded && !stamps.streams.contains(&packet.ssrc))
@@ -513,10 +515,10 @@ impl Direction {
         Ok(())
     }
 
-    /// By whose clock packets left, where reports say when they arrived.
+    /// Decides which clock gives departures, if reports give arrivals.
     ///
     /// # Errors
-    /// The capture was made where packets arrived, or nothing shows that it was not.
+    /// The capture was made at the receiver, or may have been.
     fn departure_clock(&self, told: &Arrivals, stamped: &BTreeSet<u32>) -> Result<DepartureClock, Problem> {
         let recorded = || self.packets.iter().filter(|packet| packet.is_recorded);
         if recorded().all(|packet| stamped.contains(&packet.ssrc)) {
@@ -557,7 +559,7 @@ impl Direction {
         Ok(if by_stamp.is_empty() { DepartureClock::Record } else { DepartureClock::Stamps })
     }
 
-    /// Takes out steps of the record's clock, which the reported arrivals show.
+    /// Removes steps of the record's clock, which the reported arrivals show.
     fn set_right(&mut self, told: &mut Arrivals, notes: &mut Vec<String>) {
         let seen = |packet: &PacketRecord| packet.seen.as_nanos() as i64;
         let timed = self.packets.iter().zip(&told.reported).enumerate();
@@ -589,8 +591,8 @@ impl Direction {
         self.set_right_short(told, notes);
     }
 
-    /// Takes out steps of less than a second. A clock that is set makes one way longer and the other shorter by as much.
-    /// A route that changes does not: its steps are left to [`crate::path`].
+    /// Removes steps of less than a second. If a clock is set, the delays of the two directions change by the same
+    /// amount with opposite signs. If the route changes, they do not: [`crate::path`] removes such steps.
     fn set_right_short(&mut self, told: &mut Arrivals, notes: &mut Vec<String>) {
         let timed = self.packets.iter().zip(&told.reported);
         let mut timed: Vec<(i64, i64)> = timed
@@ -599,14 +601,14 @@ impl Direction {
                 _ => None,
             })
             .collect();
-        // The receiver's clock is not the one that is suspected.
+        // Reported arrivals are on another clock, which puts packets into their true order.
         timed.sort_by_key(|one| one.0);
         let points: Vec<(f64, f64)> =
             timed.iter().map(|(at, seen)| (*at as f64 * 1e-9, (at - seen) as f64 * 1e-9)).collect();
         let resolution = told.resolution.unwrap_or(Span::ZERO).as_secs_f64() + self.every.as_secs_f64();
         let steps = lasting_steps(&points, Axis::Arrivals, resolution);
-        // A route that gets shorter has packets overtake each other, and one step in the order of departures is several
-        // in the order of arrivals.
+        // Packets on a shorter route overtake those on the former one. Such a change is one step in the order of
+        // departures, and several in the order of arrivals.
         let mut by_departure: Vec<(f64, f64)> = points.iter().map(|(at, delay)| (at - delay, *delay)).collect();
         by_departure.sort_by(|a, b| a.0.total_cmp(&b.0));
         let of_route = lasting_steps(&by_departure, Axis::Departures, resolution);
@@ -636,10 +638,10 @@ impl Direction {
         }
     }
 
-    /// Checks that the record's own times are arrivals, and that packets say when they left.
+    /// Checks that the record's times are arrivals, and that packets carry send times.
     ///
     /// # Errors
-    /// The true reason why one of these is unknown.
+    /// One of these is not so; the error gives the reason.
     fn arrives_here(&self, stamps: &Stamps, any_report: bool) -> Result<(), Problem> {
         let is_cut = self.hidden == Hidden::Summary && self.cut_reports * 10 > self.reports.len();
         let hidden = if is_cut { Hidden::Cut } else { self.hidden };
@@ -694,10 +696,10 @@ impl Direction {
         Ok(())
     }
 
-    /// Joins departures here with arrivals at the other end, by source and number.
+    /// Joins departures of this record with arrivals of the receiver's, by SSRC, sequence number and timestamp.
     ///
     /// # Errors
-    /// The two have less than half of this end's packets in common.
+    /// Less than half of this record's packets are in the other one.
     fn across(mut self, mut other: Self, mut notes: Vec<String>) -> Result<Call, Problem> {
         self.packets.sort_by_key(|packet| packet.seen);
         self.reports.sort_by_key(|report| report.0);
@@ -706,7 +708,7 @@ impl Direction {
         other.has_times()?;
         let arrivals = self.arrivals();
         let stamped = self.all_stamped();
-        // A number and a timestamp of a source come again after hours at the earliest.
+        // The same sequence number and timestamp recur after hours at the earliest.
         let key = |packet: &PacketRecord| (packet.ssrc, packet.seq, packet.timestamp);
         let mut seen_there: BTreeMap<(u32, u16, u32), Time> = BTreeMap::new();
         for packet in &other.packets {
@@ -781,13 +783,13 @@ impl Direction {
     }
 }
 
-/// The record's time of a packet, and by how much it is later than the packet's stamp.
+/// Returns the record's time of a packet, and its difference to the send time in the packet, in nanoseconds.
 fn since_stamp(packet: &PacketRecord) -> Option<(i64, i64)> {
     let seen = packet.seen.as_nanos() as i64;
     packet.stamp.filter(|_| packet.is_recorded).map(|stamp| (seen, seen - stamp.as_nanos() as i64))
 }
 
-/// Notes streams whose numbers began anew, as after a restart of the sender.
+/// Notes streams whose sequence numbers began anew, as after a restart of the sender.
 fn note_restarts(restarted: &BTreeSet<u32>, notes: &mut Vec<String>) {
     if !restarted.is_empty() {
         let listed: Vec<String> = restarted.iter().map(u32::to_string).collect();
@@ -798,7 +800,7 @@ fn note_restarts(restarted: &BTreeSet<u32>, notes: &mut Vec<String>) {
     }
 }
 
-/// Notes how much the record itself missed, and of how much no report speaks.
+/// Notes how many packets are missing in the record itself, and how many have an unknown fate.
 fn note_missed(all: &[(PacketRecord, Flight)], notes: &mut Vec<String>) {
     let percent = |count: usize| 100.0 * count as f64 / all.len().max(1) as f64;
     let own = all.iter().filter(|(packet, flight)| {
@@ -830,10 +832,10 @@ fn note_missed(all: &[(PacketRecord, Flight)], notes: &mut Vec<String>) {
 }
 
 impl Call {
-    /// Removes arrivals that no network explains: a packet would have been held for longer than [`LONGEST_DELAY`].
+    /// Removes arrivals whose delays differ from the median by more than [`LONGEST_DELAY`].
     ///
     /// # Errors
-    /// These are more than [`MOST_IMPLAUSIBLE`].
+    /// Their share is more than [`MOST_IMPLAUSIBLE`].
     fn without_implausible_delays(mut self) -> Result<Self, Problem> {
         let times = self.packets.iter().filter_map(|packet| {
             Some((packet.departure.known()?.as_nanos() as i64, packet.arrival.known()?.as_nanos()))
@@ -842,7 +844,7 @@ impl Call {
         let mut delays: Vec<i64> = times.iter().map(|(left, arrived)| arrived - left).collect();
         delays.sort_unstable();
         let Some(&median) = delays.get(delays.len() / 2) else { return Ok(self) };
-        // Two clocks drift apart by less than a thousandth.
+        // Two clocks drift apart by less than 1000 ppm.
         let lasted = times.last().zip(times.first()).map_or(0, |(last, first)| last.0.saturating_sub(first.0));
         let most = LONGEST_DELAY.as_nanos() as i64 + lasted / 1000;
         let (mut removed, mut farthest) = (0_u64, 0);
@@ -872,7 +874,7 @@ impl Call {
     }
 }
 
-/// The source that carried most.
+/// Returns the SSRC with the most bytes.
 fn main_source(packets: &[PacketRecord]) -> Option<u32> {
     let mut carried: BTreeMap<u32, u64> = BTreeMap::new();
     for packet in packets {
@@ -881,7 +883,7 @@ fn main_source(packets: &[PacketRecord]) -> Option<u32> {
     carried.iter().max_by_key(|(_, bytes)| **bytes).map(|(ssrc, _)| *ssrc)
 }
 
-/// The frames of a source, by their timestamps; an end without a marker is a missing packet.
+/// Returns the frames of a source, by their timestamps. If the last packet of a frame has no marker, one is missing.
 fn frames(all: &[(PacketRecord, Flight)], main: Option<u32>) -> Vec<Frame> {
     let Some(main) = main else { return Vec::new() };
     let mine = || all.iter().filter(|(packet, _)| packet.ssrc == main);

@@ -1,4 +1,4 @@
-//! What a controller would have decided on a call's reports, while packets left as recorded: an open loop.
+//! Replays a call's reports into a controller in open loop: packets leave as recorded, whatever it decides.
 
 use crate::Call;
 use std::borrow::Cow;
@@ -6,19 +6,21 @@ use steadycast_remote::{
     Bounds, Bytes, FrameEdge, Given, Need, Packet, PacketResult, ParamError, Rate, Remote, Span, Stream, Time,
 };
 
-/// No call has a rate beyond these.
+/// The limits of the target rate. Calls stay within them.
 const FLOOR: Rate = Rate::kbps(30);
 const CAP: Rate = Rate::mbps(30);
-/// Packets that follow each other faster than this leave one behind the other from the pacer's queue.
+/// The longest interval between two packets while the pacer's queue is not empty.
 const PACED: Span = Span::millis(10);
-/// What is sent within this time says the rate at which a record begins.
+/// The time over which the initial rate of a record is measured.
 const BEGUN: Span = Span::secs(2);
 
-/// A decision, and the rule behind it.
+/// A decision: its time, the target rate, and the rule.
 pub type Decided = (Time, Rate, Cow<'static, str>);
 
-/// Each decision with another target or rule. Probes that the controller asks for find what left at their time. Where
-/// the record begins in mid-call, a controller that has a start rate starts at that of the first `BEGUN`.
+/// Returns each decision whose target or rule differs from the previous one.
+///
+/// Probes of the controller are not sent: it gets reports on the packets that left at that time. If the record begins
+/// in mid-call, a controller with a start rate starts at the rate of the first `BEGUN`.
 ///
 /// # Errors
 /// No controller has this name.
@@ -64,9 +66,9 @@ pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
     Ok(all)
 }
 
-/// Calls the timer as often as the controller wants before a time.
+/// Calls the controller's timer at each of its wake-ups before a time.
 fn until(remote: &mut Remote, at: Time, note: &mut impl FnMut(Time, &Remote)) {
-    // One that does not move on would keep time from going on.
+    // A controller that returns the same wake-up again would cause an endless loop.
     let mut last = None;
     while let Some(wake) = remote.wake().filter(|wake| wake.at < at && Some(wake.at) > last) {
         last = Some(wake.at);

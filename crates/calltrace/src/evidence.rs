@@ -1,4 +1,4 @@
-//! What is known of a packet's departure, arrival and fate, by which evidence; or why it is unknown.
+//! A packet's departure, arrival and fate: known by stated evidence, or unknown for a stated reason.
 
 use steadycast_units::{PeerTime, Time};
 
@@ -9,19 +9,19 @@ pub enum Departure {
     Stamped(Time),
     /// The record was made where packets left, and this is its time.
     Recorded(Time),
-    /// Nothing shows it: the packet is not in the record, or carries no send time. Those around it left near this time.
+    /// Unknown: the packet is not in the record, or carries no send time. The packets around it left near this time.
     Unknown(Time),
 }
 
 impl Departure {
-    /// Returns the time, or the one that the packets around it give.
+    /// Returns the time, or that of the packets around it if it is unknown.
     pub fn near(self) -> Time {
         match self {
             Self::Stamped(at) | Self::Recorded(at) | Self::Unknown(at) => at,
         }
     }
 
-    /// Returns the time, where it is known.
+    /// Returns the time if it is known.
     pub fn known(self) -> Option<Time> {
         match self {
             Self::Stamped(at) | Self::Recorded(at) => Some(at),
@@ -37,12 +37,12 @@ pub enum Arrival {
     Recorded(PeerTime),
     /// The receiver reported it: transport-wide feedback or RFC 8888.
     Reported(PeerTime),
-    /// Nothing shows it.
+    /// It is unknown.
     Unknown(Unknown),
 }
 
 impl Arrival {
-    /// Returns the time, where it is known.
+    /// Returns the time if it is known.
     pub fn known(self) -> Option<PeerTime> {
         match self {
             Self::Recorded(at) | Self::Reported(at) => Some(at),
@@ -51,27 +51,27 @@ impl Arrival {
     }
 }
 
-/// What became of a packet.
+/// Whether a packet arrived or was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It arrived.
     Arrived(Evidence),
     /// It was lost on its way.
     Lost(Evidence),
-    /// Nothing shows whether it arrived.
+    /// It is unknown whether it arrived.
     Unknown(Unknown),
 }
 
-/// What shows a packet's fate. The receiver's reports outrank a record.
+/// The evidence of a packet's fate. The receiver's reports take precedence over a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// Reports on single packets: transport-wide feedback or RFC 8888.
     Feedback,
     /// The cumulative loss of receiver reports (RFC 3550, section 6.4.1).
     ReceiverReport,
-    /// The record where packets arrived has it.
+    /// It is in the record that was made at the receiver.
     Record,
-    /// The record where packets arrived has those around it, by their numbers.
+    /// The record that was made at the receiver has its neighbours by number, but not the packet.
     Gap,
 }
 
@@ -80,18 +80,18 @@ pub enum Evidence {
 pub enum Unknown {
     /// The packet did not arrive.
     Lost,
-    /// No report that is in the record speaks of the packet.
+    /// No report in the record is about the packet.
     NotReported,
-    /// The reports say that it arrived, and not when.
+    /// It is reported as arrived, without a time.
     TimeNotReported,
-    /// The packet is not in the record, and nothing else shows it.
+    /// The packet is not in the record, and there is no other evidence of it.
     Unrecorded,
-    /// The record has the packet, without a time.
+    /// The packet is in the record, without a time.
     Untimed,
-    /// Its time is not that of any network, beside those of the other packets.
+    /// Beside the other packets' times, its time would be an impossible delay.
     Contradictory,
-    /// The packet was lost, or the record lacks it for another reason: a part of it can't be read or was not made.
+    /// The packet was lost, or it is missing in the record because a part of that can't be read or was not recorded.
     LostOrUnread,
-    /// As [`Unknown::LostOrUnread`], where nothing shows which packets the record lacks: it may be any.
+    /// As [`Unknown::LostOrUnread`], but the record may lack any packet: it is unknown which ones it dropped.
     LostOrDropped,
 }

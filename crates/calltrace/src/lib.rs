@@ -1,8 +1,8 @@
-//! What a call left behind, and the path that it shows.
+//! Reads recordings of calls, and estimates the network path from them.
 //!
-//! [`read`] takes an event log of libwebrtc's or a capture, and makes a [`Call`] of it: each packet with its departure
-//! and its fate. [`Path::of`] says what the network was, where the call shows it, and else why it can't be known.
-//! Neither addresses nor payloads are kept.
+//! [`read`] reads an event log of libwebrtc or a capture into a [`Call`]: each packet with its departure, arrival and
+//! fate. [`Path::of`] estimates the path from it, or gives the reasons why it is unknown. Addresses and payloads are
+//! not kept.
 
 mod batches;
 mod call;
@@ -23,7 +23,7 @@ mod rtclog;
 mod send_time;
 mod sender_clock;
 
-pub use call::{Call, Exchange, Flight, Frame, Side, Told};
+pub use call::{Call, Exchange, Flight, Frame, PacketReport, Side};
 pub use datagrams::{CapturedDatagram, Datagrams, datagrams};
 pub use decide::{Decided, decisions};
 pub use evidence::{Arrival, Departure, Evidence, Fate, Unknown};
@@ -36,11 +36,11 @@ pub const MOST_BYTES: u64 = 1 << 30;
 /// Why a file can't be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The byte at which it shows.
+    /// The byte offset of the problem.
     pub at: u64,
     /// What is wrong.
     pub what: String,
-    /// What mends it.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -50,31 +50,31 @@ impl Problem {
     }
 }
 
-/// What opens the SRTCP in a capture; `None` for a datagram that the key is not of.
+/// Decrypts SRTCP of a capture. Returns `None` for a datagram of another key.
 pub type Opener<'a> = &'a mut dyn FnMut(&[u8]) -> Option<Vec<u8>>;
 
-/// What a user says of a file.
+/// What the user specifies about a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Of the calls in a capture, the one with this source.
+    /// The SSRC of the call to read, if a capture has several calls.
     pub stream: Option<u32>,
-    /// Which of a log's two directions, or at which end a capture was made.
+    /// The direction to read of a log, or the end at which a capture was made.
     pub side: Option<Side>,
     /// The id of the header extension abs-send-time, as the session description's `a=extmap` says.
     pub send_time_id: Option<u8>,
 }
 
-/// Reads a file's bytes. `opener` opens a capture's SRTCP.
+/// Reads a file's bytes. `opener` decrypts a capture's SRTCP.
 ///
 /// # Errors
-/// It is neither a log nor a capture, contradicts itself, or does not say how packets arrived.
+/// It is neither a log nor a capture, contradicts itself, or has no evidence of departures and arrivals.
 pub fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<Call, Problem> {
     record(bytes, options, opener)?.alone()
 }
 
-/// Reads both ends of a call: departures from the sender's file, arrivals from the receiver's. What each alone does not
-/// say, as two captures of an encrypted call don't, both say together. `opener` opens the sender's SRTCP, which tells
-/// the round trip.
+/// Reads both ends of a call: departures from the sender's file, arrivals from the receiver's. Two captures of an
+/// encrypted call have both, though neither has alone. `opener` decrypts the sender's SRTCP, which shows the round
+/// trip.
 ///
 /// # Errors
 /// As [`read`]; or they are not of one call.
@@ -88,7 +88,7 @@ pub fn read_ends(
     record(sender, at(Side::Sender), opener)?.with(record(receiver, at(Side::Receiver), None)?)
 }
 
-/// The beginnings of capture formats that are not read, and their names.
+/// Magic bytes of formats that are not read, and their names.
 const FOREIGN: [(&[u8], &str); 7] = [
     (b"snoop\0\0\0", "a Solaris snoop capture"),
     (b"btsnoop\0", "a Bluetooth capture"),

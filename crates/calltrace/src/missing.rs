@@ -1,4 +1,4 @@
-//! Packets that are not in a record though the numbers around them show that they were sent, and what became of them.
+//! Packets that are missing in a record though the numbers around them show that they were sent, and their fates.
 
 use crate::call::{Direction, PacketRecord};
 use crate::evidence::{Evidence, Fate};
@@ -8,22 +8,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// Records that stand this near to a gap may be of its packets.
+/// A record that can't be read, this near to a gap, may be one of its packets.
 const NEAR_GAP: Span = Span::millis(100);
-/// If fewer than one in so many missing packets can be due to the capture, the others' share of losses is right to 2 %.
+/// If at most one in this many missing packets can be due to the capture, the number of losses is right to 2 %.
 const NEGLIGIBLE: u64 = 50;
 
-/// Fewer missing packets that arrived by the reports show nothing of others.
+/// The least number of missing packets that arrived, by the reports, from which the capture counts as unreliable.
 const LEAST_REPORTED: usize = 20;
 
-/// A packet that is not in the record, and the transport-wide numbers of its stream's packets around it.
+/// A packet that is missing in the record, and the transport-wide numbers of its neighbours in the stream.
 type Missing = (PacketRecord, Option<(i64, i64)>);
 
 impl Direction {
     /// Adds the packets that the numbers around them show to be missing in the record. Returns the streams whose
     /// numbers began anew.
     ///
-    /// Each gets a transport-wide number that no packet of the record has, between those of its stream's neighbours.
+    /// Each gets an unused transport-wide number between those of its neighbours in the stream.
     pub(crate) fn add_missing(&mut self) -> BTreeSet<u32> {
         // In the order in which packets left, if they say when.
         self.packets.sort_by_key(|packet| packet.stamp.unwrap_or(packet.seen));
@@ -69,7 +69,8 @@ impl Direction {
                 }
             }
         }
-        // The one whose last possible number comes first chooses first: then each finds one, if there is one.
+        // Earliest deadline first: the packet with the lowest upper bound chooses first, so that each finds a number if
+        // that is possible.
         missing.sort_by_key(|(packet, within)| (within.map(|within| within.1), packet.stamp, packet.seen));
         for (packet, within) in &mut missing {
             let free = within.and_then(|(from, to)| (from + 1..to).find(|number| !numbers.contains(number)));
@@ -99,7 +100,7 @@ impl Direction {
             counts.dedup_by_key(|count| count.0);
             let mine = || self.packets.iter().enumerate().filter(move |(_, packet)| packet.ssrc == ssrc);
             let Some((_, first)) = mine().next() else { continue };
-            // The receiver counts cycles from its own beginning: numbers are compared from the first one here.
+            // The receiver's cycle count has another origin: extended numbers are relative to the first packet here.
             let base = i64::from(first.seq);
             let place = |high: u32| base + i64::from(high.wrapping_sub(u32::from(first.seq)) as u16);
             let mut last = base;
@@ -121,7 +122,7 @@ impl Direction {
                     Some(at + *cycle)
                 })
                 .collect();
-            // Losses before the record are in the first report's sum, unless that is nothing.
+            // The first report's count includes losses before the record, unless it is zero.
             let begin = counts.first().filter(|count| count.1 <= 0).map(|_| (base - 1, 0));
             let known = begin.into_iter().chain(cycles.into_iter().zip(counts.iter().map(|count| count.1)));
             let known: Vec<(i64, i32)> = known.collect();
@@ -129,7 +130,7 @@ impl Direction {
                 let within: Vec<usize> =
                     gaps.range(pair[0].0 + 1..=pair[1].0.max(pair[0].0)).map(|(_, place)| *place).collect();
                 let lost = usize::try_from(i64::from(pair[1].1) - i64::from(pair[0].1)).unwrap_or(0).min(within.len());
-                // The reports do not say which of them were lost: these are spread evenly.
+                // The reports do not show which of them were lost: losses are spread evenly.
                 for (k, place) in within.iter().enumerate() {
                     let is_lost = (k + 1) * lost / within.len() > k * lost / within.len();
                     let evidence = Evidence::ReceiverReport;
@@ -140,11 +141,11 @@ impl Direction {
         fates
     }
 
-    /// Which missing packets the record may have missed itself, of those whose arrival `fates` leaves open: a record
-    /// beside them was not read, or nothing at all was recorded then.
+    /// Returns the missing packets of unknown fate that the record itself may lack: a record near them could not be
+    /// read, or nothing at all was recorded at the time.
     ///
-    /// `None` if it may be all: the capture dropped packets at unknown times, or the reports show that most of what is
-    /// missing elsewhere arrived.
+    /// `None` if it may lack any: the capture dropped packets at unknown times, or most missing packets on which there
+    /// are reports arrived.
     pub(crate) fn may_be_unread(&self, fates: &[Option<bool>]) -> Option<BTreeSet<usize>> {
         let missing = || (0..self.packets.len()).filter(|&i| !self.packets[i].is_recorded);
         let open: Vec<usize> = missing().filter(|i| fates[*i].is_none()).collect();

@@ -1,9 +1,10 @@
-//! The path that a call shows: capacity where packets waited for each other, queue, losses; or why it can't be known.
+//! Estimates the network path from a call: capacity, queue and losses, or the reason why they are unknown.
 //!
-//! A packet that left before the one ahead of it was through waited behind it, and the time between their arrivals is
-//! what the bottleneck needed for it. Trains of such packets show the capacity whatever the sender did (Dovrolis,
-//! Ramanathan, Moore: Packet-dispersion techniques and a capacity-estimation methodology, ToN 12(6), 2004), unless
-//! others' packets stand between them.
+//!
+//! A packet that leaves before the previous one has left the bottleneck waits behind it. The time between the arrivals
+//! of two such packets is the bottleneck's service time of the second. Trains of them show the capacity at any sending
+//! rate (Dovrolis, Ramanathan, Moore: Packet-dispersion techniques and a capacity-estimation methodology, ToN 12(6),
+//! 2004). If cross traffic stands between them, they show the call's share of the capacity.
 
 use crate::batches;
 use crate::call::Call;
@@ -15,26 +16,26 @@ use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 
 /// The length of a bin, in seconds.
 pub(crate) const BIN_S: f64 = 0.5;
-/// Seconds of trains without which a bin is unknown.
+/// The least length of all trains in a bin whose capacity is known, in seconds.
 const LEAST_TRAINS_S: f64 = 0.010;
-/// A train has this many packets and seconds, or more where arrivals are jittered.
+/// The least number of packets in a train, and its least length in seconds: without and with jitter behind the queue.
 const LEAST_PACKETS: usize = 4;
 const LEAST_S: f64 = 0.004;
 const LEAST_JITTERED_S: f64 = 0.020;
-/// Half of the time, in seconds, over which the least delay counts as that of an empty queue.
+/// Half of the window whose least delay is the delay of an empty queue, in seconds.
 const BASE_S: usize = 15;
-/// Seconds over which it is judged whether others shared the queue.
+/// The length of the windows in which cross traffic is looked for, in seconds.
 const WINDOW_S: f64 = 5.0;
-/// A mean rate of this share of the highest mode is a queue of one's own.
+/// The least ratio of the trains' mean rate to their highest mode without cross traffic.
 const ALONE: f64 = 0.9;
-/// Drifts above this are no clock's.
+/// The largest drift between two clocks. A larger one is a queue that grows.
 const MOST_DRIFT: f64 = 1e-3;
-/// Where more packets than this share have unknown arrivals, trains and queues are not those of all packets.
+/// The largest share of packets with unknown arrivals at which trains and queues are analysed.
 const MOST_UNKNOWN: f64 = 0.1;
-/// Below this share of the bins a path is not known.
+/// The least share of the bins whose capacity is known, for the path to be known.
 const LEAST_KNOWN: f64 = 0.4;
 
-/// A rate, with what it can be within: from the 5th to the 95th percentile of a bootstrap.
+/// A rate with its confidence interval: the 5th to the 95th percentile of a bootstrap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Band {
     /// The lower end.
@@ -48,104 +49,105 @@ pub struct Band {
 /// Half a second of the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bin {
-    /// What left.
+    /// The rate at which packets left.
     pub sent: Rate,
-    /// What arrived, by when it left.
+    /// The rate of those packets that arrived, by their departures.
     pub arrived: Rate,
-    /// Packets that left and whose fate is known.
+    /// The number of packets that left and whose fate is known.
     pub packets: u32,
-    /// Of these, how many did not arrive; `None` where a part of the record is missing, so that losses are unknown.
+    /// The number of these that were lost; `None` if a part of the record is missing.
     pub lost: Option<u32>,
-    /// Mean and longest delay above that of an empty queue; `None` where nothing arrived.
+    /// The mean and the longest queueing delay; `None` if no packet arrived.
     pub delay: Option<(Span, Span)>,
-    /// The path's capacity; `None` where its packets did not wait.
+    /// The path's capacity; `None` if packets did not wait for each other.
     pub capacity: Option<Band>,
-    /// A rate that went through without the queue growing.
+    /// The highest rate at which the queue did not grow: a lower bound of the capacity.
     pub at_least: Option<Rate>,
 }
 
-/// Whose the queue was.
+/// Whose packets were in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The call's own.
+    /// The call's alone.
     Alone,
-    /// The call's own, and delays vary behind it.
+    /// The call's alone, and delays vary behind the queue.
     Jittered,
-    /// Others' packets were between its own, or the capacity changed faster than trains can tell.
+    /// Cross traffic was in the queue, or the capacity changed faster than trains can show.
     Shared,
-    /// Too few packets waited to tell.
+    /// Unknown: too few packets waited, or their times do not show it.
     Unseen,
 }
 
-/// How much the queue held.
+/// The size of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// The most that was seen in it.
+    /// The largest backlog.
     pub holds: Bytes,
-    /// Whether losses show that no more fits.
+    /// Whether losses show that this is its limit.
     pub full: bool,
 }
 
-/// Losses that no full queue explains.
+/// Random losses: those that no full queue explains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Losses {
     /// Their share of the packets.
     pub chance: f64,
-    /// How many in a row, as a mean.
+    /// The mean length of a loss burst, in packets.
     pub run: f64,
 }
 
-/// What a call shows of its path.
+/// The path of a call, as far as it is known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
-    /// When the first bin begins.
+    /// The beginning of the first bin.
     pub begin: Time,
-    /// One after the other, of half a second each.
+    /// The bins, half a second each.
     pub bins: Vec<Bin>,
-    /// The delay above that of an empty queue which 95 % of the packets that arrived kept.
+    /// The 95th percentile of the queueing delay, over the packets that arrived.
     pub delay: Option<Span>,
-    /// How far delays vary behind the queue, as the median; nothing where the verdict is not that they do.
+    /// The median jitter behind the queue; 0 unless the verdict is [`Verdict::Jittered`].
     pub jitter: Span,
-    /// Whose the queue was.
+    /// Whose packets were in the queue.
     pub verdict: Verdict,
-    /// The capacity and the call's share of it, where the queue was shared and packets of the call followed each other.
+    /// The capacity and the call's share of it, if there was cross traffic and packets of the call followed each other.
     pub shared: Option<(Rate, Rate)>,
-    /// The share of the bins in which something was sent whose capacity is known.
+    /// The share of the bins with packets whose capacity is known.
     pub known: f64,
-    /// How much faster the receiver's clock runs than the sender's; `None` where that was not found.
+    /// By how much the receiver's clock runs faster than the sender's, as a fraction; `None` if it is unknown.
     pub drift: Option<f64>,
-    /// What the queue held.
+    /// The size of the queue.
     pub queue: Queue,
-    /// Losses by chance.
+    /// Random losses.
     pub losses: Losses,
-    /// Seconds at which the delay of an empty queue changed.
+    /// The seconds at which the delay of an empty queue changed: the route changed, or a clock was set.
     pub routes: Vec<u32>,
     /// The share of the packets that arrived more than three places late.
     pub late: f64,
-    /// Why the path is not known; empty where it is.
+    /// The reasons why the path is unknown; empty if it is known.
     pub refusals: Vec<String>,
 }
 
-/// When a packet left the path, on the sender's clock as if an empty queue took no time.
+/// When a packet left the bottleneck, on the sender's clock, without the delay of an empty queue.
 #[derive(Clone, Copy, PartialEq)]
 enum Exit {
     /// In seconds.
     At(f64),
-    /// In seconds, of a packet whose departure is unknown: it has no delay, and shows what others waited for.
+    /// In seconds, for a packet whose departure is unknown. It has no delay, but others may have waited for it.
     Undated(f64),
     /// It was lost.
     Lost,
-    /// It arrived, and its times are not both known.
+    /// It arrived, but one of its times is unknown.
     Untimed,
-    /// Nothing shows whether it arrived: it is in no count, and ends a train.
+    /// Its fate is unknown: it is not counted, and ends a train.
     Unknown,
-    /// As [`Exit::Unknown`]; packets that arrived are known, so that the others are more often lost than these.
+    /// As [`Exit::Unknown`], but every packet that arrived is in the record or near a record that could not be read.
+    /// Among such packets losses are more frequent than in the whole call.
     LostOrUnread,
     /// As [`Exit::LostOrUnread`], where any packet may be one of these.
     LostOrDropped,
 }
 
-/// A packet with its times in seconds; the delay is above that of an empty queue.
+/// A packet with its times in seconds.
 #[derive(Clone, Copy)]
 struct Point {
     left: f64,
@@ -161,7 +163,7 @@ impl Point {
         }
     }
 
-    /// Whether it may have stood in the queue at an unknown time.
+    /// Whether it may have been in the queue at an unknown time.
     fn is_unknown(&self) -> bool {
         matches!(self.exit, Exit::Untimed | Exit::Unknown | Exit::LostOrUnread | Exit::LostOrDropped)
     }
@@ -180,7 +182,8 @@ impl Point {
     }
 }
 
-/// A packet that waited behind the one before: when it was through, its bytes, and its seconds at the bottleneck.
+/// A packet that waited behind the previous one: when it left the bottleneck, its bytes, and its service time in
+/// seconds.
 #[derive(Clone, Copy)]
 struct Pair {
     at: f64,
@@ -189,8 +192,10 @@ struct Pair {
 }
 
 impl Path {
-    /// The path that a call shows; with `beside` somebody has named the others in its queue, and where they are seen
-    /// the capacity is the rate at which its own packets follow each other.
+    /// Estimates the path of a call.
+    ///
+    /// With `beside` the user has named the cross traffic. Where it is found, the capacity is the rate at which the
+    /// call's own packets follow each other.
     pub fn of(call: &Call, beside: bool) -> Self {
         let begin = call.packets.first().map_or(Time::from_nanos(0), |packet| packet.departure.near());
         let (mut points, drift, routes) = placed(call, begin, beside);
@@ -205,7 +210,7 @@ impl Path {
         }
         let unknown = points.iter().filter(|point| point.is_unknown()).count() as f64 / points.len().max(1) as f64;
         if unknown > MOST_UNKNOWN {
-            // Unseen packets of its own look like others'.
+            // Packets of the call that are missing in the record look like cross traffic.
             (verdict, shared) = (Verdict::Unseen, None);
         }
         let changed = level_change(&points).filter(|_| verdict == Verdict::Shared && !beside);
@@ -230,7 +235,7 @@ impl Path {
         let active = bins.iter().filter(|bin| bin.packets > 0).count();
         let known = bins.iter().filter(|bin| bin.capacity.is_some()).count() as f64 / active.max(1) as f64;
         let (mut queue, losses, managed) = queue(&points, &bins);
-        // A TCP fills a queue to its end, and loses packets there: what it held is what it holds.
+        // A TCP fills the queue up to its limit, so that the largest backlog is that limit.
         queue.full |= named;
         let managed = managed.filter(|_| !named);
         let mut delays: Vec<f64> = points.iter().filter_map(|point| Some(point.delay()?.max(0.0))).collect();
@@ -259,7 +264,7 @@ impl Path {
     fn refused(&self, found: &Refused) -> Vec<String> {
         let &Refused { managed, named, unknown, batch, changed } = found;
         let mut all = Vec::new();
-        // Each of the first three leaves nothing to say of trains.
+        // Only the first of these is given: each of them makes trains useless.
         if unknown > MOST_UNKNOWN {
             all.push(format!(
                 "of {:.0} % of its packets it is not known when they arrived: what they waited for, or others for \
@@ -321,7 +326,7 @@ impl Path {
     }
 }
 
-/// What else keeps the path from being known.
+/// Findings that make the path unknown.
 struct Refused {
     managed: Option<f64>,
     named: bool,
@@ -330,8 +335,8 @@ struct Refused {
     changed: Option<(usize, f64)>,
 }
 
-/// The second from which on the least delay is another, by more than 3 ms, and by how much: for eight seconds on either
-/// side at least three have nearly the same.
+/// Finds a lasting change of the least delay by more than 3 ms: its second, and its size in seconds. In the eight
+/// seconds on either side at least three have nearly the same least delay.
 fn level_change(points: &[Point]) -> Option<(usize, f64)> {
     const SIDE_S: usize = 8;
     const LEVEL_S: f64 = 2e-3;
@@ -355,7 +360,7 @@ fn level_change(points: &[Point]) -> Option<(usize, f64)> {
     })
 }
 
-/// How long packets waited for those that arrived together with them, if that is longer than times may be coarse.
+/// Returns for how many seconds packets were held for a batch, if that is longer than the coarsest clock's resolution.
 fn batch(points: &[Point]) -> Option<f64> {
     let nanos = |seconds: f64| (seconds * 1e9) as i64;
     let times: Vec<(i64, i64)> = points
@@ -365,8 +370,8 @@ fn batch(points: &[Point]) -> Option<f64> {
     batches::held(&times).filter(|held| *held > clock::COARSEST.as_nanos() as i64).map(|held| held as f64 * 1e-9)
 }
 
-/// The packets on one clock; the drift that was taken out, `None` where more was seen than any
-/// clock's, and where the route changed.
+/// Converts packets to one clock. Also returns the drift that was removed, `None` if it is larger than a clock's, and
+/// the seconds at which the delay of an empty queue changed.
 fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, Vec<u32>) {
     let mut raw: Vec<Point> = call
         .packets
@@ -403,9 +408,9 @@ fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, V
         delays = delays_of(&raw);
     }
     let drift = drift(&delays, resolution);
-    // A queue that others fill grows faster than clocks drift apart.
+    // A larger slope is a queue that cross traffic fills.
     let Some(slope) = drift.or(beside.then_some(0.0)) else {
-        // Without a line below them delays are those above the least of all.
+        // Without a line below them delays are counted from the least of all.
         let least = delays.iter().map(|one| one.1).min_by(f64::total_cmp).unwrap_or(0.0);
         raw.iter_mut().for_each(|point| point.arrives_earlier(least));
         return (raw, None, steps.iter().map(|step| step.0.round() as u32).collect());
@@ -426,7 +431,7 @@ fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, V
     for point in &mut raw {
         match base.get(point.left as usize).copied().flatten() {
             Some(floor) => point.arrives_earlier(floor),
-            // Without an empty queue's delay nothing is known of when it was through.
+            // Without an empty queue's delay the time at which it left the bottleneck is unknown.
             None if point.out().is_some() => point.exit = Exit::Untimed,
             None => {}
         }
@@ -437,7 +442,7 @@ fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, V
     (raw, drift, changes)
 }
 
-/// The least delay around a second, on the same route; `None` where none is known.
+/// Returns the delay of an empty queue in a second: the least delay around it on the same route.
 fn floor(least: &[f64], routes: &[u32], second: usize) -> Option<f64> {
     let from = routes.iter().rev().find(|at| **at as usize <= second).map_or(0, |at| *at as usize);
     let to = routes.iter().find(|at| **at as usize > second).map_or(least.len(), |at| *at as usize);
@@ -446,8 +451,8 @@ fn floor(least: &[f64], routes: &[u32], second: usize) -> Option<f64> {
     least[from..to].iter().copied().filter(|delay| delay.is_finite()).min_by(f64::total_cmp)
 }
 
-/// Seconds at which the least delay steps by more than 3 ms, and is level for five seconds on either side: no queue
-/// that stands is.
+/// Returns the seconds at which the least delay changes by more than 3 ms, and is constant to 1 ms for five seconds on
+/// either side. A standing queue is never as constant.
 fn routes(least: &[f64]) -> Vec<u32> {
     let level = |part: &[f64]| {
         let low = part.iter().copied().fold(f64::INFINITY, f64::min);
@@ -464,9 +469,9 @@ fn routes(least: &[f64]) -> Vec<u32> {
     found
 }
 
-/// The drift of the receiver's clock against the sender's: the slope of the line below all delays that is nearest to
-/// them (Moon, Skelly, Towsley, INFOCOM 1999). 0 where delays don't touch such a line often enough to tell; `None` for
-/// more than any clock's. `every` is the resolution of the delays.
+/// Estimates the drift of the receiver's clock against the sender's: the slope of the line below all delays that is
+/// nearest to them (Moon, Skelly, Towsley, INFOCOM 1999). Returns 0 if too few delays touch such a line, and `None` if
+/// the slope is larger than a clock's drift. `every` is the resolution of the delays in seconds.
 fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     let mut sorted = delays.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -485,7 +490,7 @@ fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     let edge = hull.windows(2).find(|edge| edge[0].0 <= mean && mean <= edge[1].0);
     let slope = edge.map_or(0.0, |edge| (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0).max(1e-9));
     let touches = edge.is_some_and(|edge| touches(&sorted, edge[0], slope, every));
-    // Corners at the ends stand on whatever came first and last: a line needs one between them on either side.
+    // The corners at both ends are the first and the last packet, which may have waited: they do not count.
     let span = last.0 - first.0;
     let inner: Vec<f64> = hull
         .iter()
@@ -499,8 +504,8 @@ fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     Some(if wide && inner.len() >= 3 || touches { slope } else { 0.0 })
 }
 
-/// Whether delays come close to a line in a tenth of the seconds, three at least, over more than half of the call: a
-/// queue that grows does not grow by a straight line for so long.
+/// Whether delays touch a line in a tenth of the seconds, at least in three, over more than half of the call. A queue
+/// does not grow linearly over such a time.
 fn touches(delays: &[(f64, f64)], point: (f64, f64), slope: f64, every: f64) -> bool {
     const CLOSE_S: f64 = 0.5e-3;
     let close = delays.iter().filter(|one| one.1 - point.1 - slope * (one.0 - point.0) <= CLOSE_S + every);
@@ -510,7 +515,7 @@ fn touches(delays: &[(f64, f64)], point: (f64, f64), slope: f64, every: f64) -> 
     seconds.len() as f64 >= (span / 10.0).max(3.0) && reach as f64 > span / 2.0
 }
 
-/// Trains: packets that waited behind each other; a loss, or one that overtakes, ends a train.
+/// Finds trains of packets that waited behind each other. A lost or an overtaking packet ends a train.
 fn trains(points: &[Point], margin: f64) -> Vec<Vec<Pair>> {
     let mut all = Vec::new();
     let mut train: Vec<Pair> = Vec::new();
@@ -518,12 +523,12 @@ fn trains(points: &[Point], margin: f64) -> Vec<Vec<Pair>> {
     for point in points {
         let pair = before.zip(point.out()).filter(|(ahead, out)| point.left + margin < *ahead && out >= ahead);
         match pair {
-            // Others waited for it, and whether it waited is unknown.
+            // Later packets waited for it. Whether it waited itself is unknown.
             _ if matches!(point.exit, Exit::Undated(_)) => {}
             Some((ahead, out)) => train.push(Pair { at: out, size: point.size, took: out - ahead }),
             None => all.push(std::mem::take(&mut train)),
         }
-        // Where it stands among the others is a guess.
+        // Its place among the other packets is a guess, so that the later of the two exits counts.
         before = match point.exit {
             Exit::Undated(out) => Some(before.map_or(out, |ahead| ahead.max(out))),
             _ => point.out(),
@@ -534,18 +539,19 @@ fn trains(points: &[Point], margin: f64) -> Vec<Vec<Pair>> {
     all
 }
 
-/// What trains showed within a few seconds.
+/// The trains within [`WINDOW_S`].
 struct Window {
-    /// Which one it is.
+    /// Its index in the call.
     place: usize,
     verdict: Verdict,
     mode: f64,
     mean: f64,
-    /// How many pairs have the mode's rate.
+    /// The number of pairs whose rate is within 10 % of the mode.
     at_mode: usize,
 }
 
-/// Judges each [`WINDOW_S`] by the rates of its large packets, or of so many together that the clock tells them.
+/// Looks for cross traffic in each [`WINDOW_S`], by the rates of large packets. Successive packets are taken together
+/// until the clock's resolution is small beside their service time.
 fn windows(trains: &[Vec<Pair>], every: f64) -> Vec<Window> {
     let mut all: BTreeMap<usize, (Vec<Pair>, Vec<Pair>)> = BTreeMap::new();
     for train in trains {
@@ -572,7 +578,8 @@ fn window(place: usize, groups: &[Pair], pairs: &[Pair], every: f64) -> Window {
     let sum = groups.iter().fold((0.0, 0.0), |sum, group| (sum.0 + group.size, sum.1 + group.took));
     let mean = sum.0 * 8.0 / sum.1;
     let mode = mode(&groups.iter().map(|group| group.size * 8.0 / group.took).collect::<Vec<_>>());
-    // Others' packets make a pair take longer. What takes less than its bytes at the capacity was moved behind it.
+    // Cross traffic makes a pair longer. One that is shorter than its service time was moved by jitter behind the
+    // queue.
     let short = pairs.iter().filter(|pair| pair.took + every < pair.size * 8.0 / (1.15 * mode)).count();
     let at_mode = pairs.iter().filter(|pair| (pair.size * 8.0 / pair.took / mode - 1.0).abs() < 0.1).count();
     let verdict = if short * 10 > pairs.len() {
@@ -585,7 +592,8 @@ fn window(place: usize, groups: &[Pair], pairs: &[Pair], every: f64) -> Window {
     Window { place, verdict, mode, mean, at_mode }
 }
 
-/// The highest rate around which (a tenth below or above) a twentieth of all is: the peak of a kernel of 5 % there.
+/// Returns the highest mode of the rates: a peak of their kernel density (5 % wide) with at least a twentieth of all
+/// rates within 10 %.
 fn mode(rates: &[f64]) -> f64 {
     const STEP: f64 = 0.01;
     let logs: Vec<f64> = rates.iter().map(|rate| libm::log(*rate)).collect();
@@ -614,7 +622,8 @@ fn mode(rates: &[f64]) -> f64 {
     libm::exp(low + (peak.unwrap_or_else(best) as f64 + 0.5) * STEP)
 }
 
-/// The whole call's verdict. Up to a quarter of the windows may hold a step of the capacity, which looks like sharing.
+/// Returns the verdict on the whole call. Up to a quarter of the windows may contain a step of the capacity, which
+/// looks like cross traffic.
 fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
     let count = |of: Verdict| windows.iter().filter(|window| window.verdict == of).count();
     let verdict = if windows.is_empty() {
@@ -634,10 +643,10 @@ fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
     (verdict, shared)
 }
 
-/// Whether a tenth of the packets that found the queue without any of their own waited all the same, by 3 ms: behind
-/// others', which a burst of one's own keeps out of its trains.
+/// Whether a tenth of the packets that found no packet of the call in the queue waited for more than 3 ms nevertheless.
+/// They waited for cross traffic, which does not get into trains that leave as one burst.
 fn waited(points: &[Point], trains: &[Vec<Pair>], margin: f64) -> bool {
-    // What a byte takes, by the train before.
+    // The service time of a byte, by the previous train.
     let byte: Vec<(f64, f64)> = trains
         .iter()
         .map(|train| {
@@ -658,7 +667,7 @@ fn waited(points: &[Point], trains: &[Vec<Pair>], margin: f64) -> bool {
     idle >= 20 && late * 10 > idle
 }
 
-/// What one bin's packets add up to.
+/// Sums over the packets of a bin: bytes, seconds of delay, and counts.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     sent: f64,
@@ -670,10 +679,11 @@ struct Sums {
     unread: u32,
 }
 
-/// What was sent, lost and delayed in each bin, and the rates that went through without waiting.
+/// Fills in rates, losses and delays of each bin, and the highest rate at which the queue did not grow.
 ///
-/// Losses are unknown in bins with packets that may be unread, and in all where more than half have such packets or any
-/// packet may be one: in the others, too, fewer are known to be lost than were.
+/// Losses are unknown in bins with packets that may only be missing in the record. If such packets are in more than
+/// half of the bins, or if any missing packet may be one, losses are unknown in all bins: their number would be too
+/// low.
 fn fill(bins: &mut [Bin], points: &[Point]) {
     let mut sums = vec![Sums::default(); bins.len()];
     let mut lost_in = vec![0; bins.len()];
@@ -728,7 +738,7 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
     }
 }
 
-/// The capacity of each bin by its trains, with its band by those of its neighbours too.
+/// Estimates the capacity of each bin by its trains, and its confidence interval by those of its neighbours as well.
 fn capacities(bins: &mut [Bin], trains: &[Vec<Pair>], least: f64, every: f64, jittered: bool) {
     let mut pieces: Vec<Vec<(f64, f64)>> = vec![Vec::new(); bins.len()];
     for train in trains.iter().filter(|train| train.iter().map(|pair| pair.took).sum::<f64>() >= least) {
@@ -738,7 +748,7 @@ fn capacities(bins: &mut [Bin], trains: &[Vec<Pair>], least: f64, every: f64, ji
             pieces[place(&part[0])].push(sum);
         }
     }
-    // What varies behind the queue and keeps the order makes all trains longer, by as much as it varies at most.
+    // Jitter behind the queue that keeps the order makes trains longer, by at most the jitter.
     let (start, unsure) = if jittered { (0.0, jitter(trains)) } else { start(&pieces, every) };
     let mut chance = Seed(1).part("bands");
     for (k, bin) in bins.iter_mut().enumerate() {
@@ -760,7 +770,7 @@ fn capacities(bins: &mut [Bin], trains: &[Vec<Pair>], least: f64, every: f64, ji
     }
 }
 
-/// The capacity of each bin as the mode of its window, to the width of the mode's kernel.
+/// Sets the capacity of each bin to the mode of its window, with the width of the mode's kernel as its interval.
 fn between_others(bins: &mut [Bin], windows: &[Window]) {
     const BINS: usize = (WINDOW_S / BIN_S) as usize;
     for window in windows.iter().filter(|window| window.at_mode >= 20) {
@@ -771,13 +781,13 @@ fn between_others(bins: &mut [Bin], windows: &[Window]) {
     }
 }
 
-/// How many seconds all trains are too long by, and the standard deviation of that.
+/// Estimates by how many seconds all trains are too long, and the standard deviation of this error.
 ///
-/// Frames that leave by a clock meet the steps of the receiver's clock at one phase: rounding the first arrival of each
-/// train errs by the same time, which no mean over trains takes away and no bootstrap sees. It shows in the trains'
-/// lengths: in a bin with capacity C each takes its bytes over C, and that time. Least squares over all bins, with the
-/// rounding's own variance (a step squared over 12) as what is known before. Rounding the last arrival has as
-/// much; what of that the trains' scatter does not have is common to them, and unknown.
+/// If frames leave by a clock, the first arrival of each train has the same phase to the ticks of the receiver's clock.
+/// Rounding it causes an error that all trains share: averaging does not remove it, and the bootstrap does not show it.
+/// Trains of different lengths do. In a bin with capacity C a train takes its bytes divided by C, plus the common
+/// error. This is a least-squares estimate over all bins, with the variance of rounding (a squared tick over 12) as the
+/// prior. The last arrival is rounded as well: the part of its variance that is not in the trains' scatter is added.
 fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     let (mut along, mut weight, mut square, mut n) = (0.0, 0.0, 0.0, 0.0);
     let mut sizes = BTreeSet::new();
@@ -793,7 +803,7 @@ fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
             sizes.insert(*size as u64);
         }
     }
-    // Trains of one size end at one phase: together they say as much as one.
+    // Trains of one size end at the same phase, so that they count as one observation.
     let again = n / sizes.len().max(1) as f64;
     let before = every * every / 12.0;
     if n < 2.0 || before <= 0.0 {
@@ -805,7 +815,7 @@ fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     if weight > 0.0 { (along / weight, (noise / weight + ends).sqrt()) } else { (0.0, 0.0) }
 }
 
-/// The median difference, in seconds, of a packet's time from what its train's rate gives it.
+/// Returns the median difference between a packet's service time and the one by its train's rate, in seconds.
 fn jitter(trains: &[Vec<Pair>]) -> f64 {
     let mut all = Vec::new();
     for train in trains {
@@ -815,7 +825,7 @@ fn jitter(trains: &[Vec<Pair>]) -> f64 {
     steadycast_record::median(&all).unwrap_or(0.0)
 }
 
-/// The 5th and the 95th percentile of the rate of as many pieces, drawn anew.
+/// Returns the 5th and the 95th percentile of the rate over bootstrap samples of the pieces.
 fn resampled(pieces: &[(f64, f64)], chance: &mut Chance) -> (f64, f64) {
     const DRAWS: usize = 100;
     let mut rates: Vec<f64> = (0..DRAWS)
@@ -830,14 +840,15 @@ fn resampled(pieces: &[(f64, f64)], chance: &mut Chance) -> (f64, f64) {
     (rates[DRAWS / 20], rates[DRAWS - 1 - DRAWS / 20])
 }
 
-/// A loss with the queue just before it, in seconds and in bytes.
+/// A loss burst, with the queue before it in seconds and in bytes.
 struct Loss {
     delay: f64,
     held: f64,
     run: usize,
 }
 
-/// What the queue held and which losses it does not explain; the delay at which a managed queue drops, if it is one.
+/// Estimates the queue's size and the random losses. Also returns the delay at which a managed queue drops, if it is
+/// one.
 fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     let capacity = nearest(bins);
     let held = |left: f64, delay: f64| capacity[((left / BIN_S) as usize).min(capacity.len() - 1)] / 8.0 * delay;
@@ -868,10 +879,10 @@ fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     let at_high = losses.iter().filter(|loss| loss.held >= 0.8 * most).count();
     let below = losses.len() - at_high;
     let deep = losses.iter().filter(|loss| loss.held >= 0.3 * most).count();
-    // Losses by chance come at any depth; those of a full queue where it is deepest, three of them or more.
+    // Random losses occur at any depth. Those of a full queue occur where it is deepest; fewer than three show nothing.
     let base = below as f64 / (all.len() - high).max(1) as f64;
     let full = at_high >= 3 && at_high * 2 > deep && at_high as f64 / high.max(1) as f64 > (5.0 * base).max(0.01);
-    // Where the queue is short, no full one explains a loss.
+    // A loss at a short queue is a random one.
     let short = |held: f64| held < 0.3 * most;
     let chance = losses.iter().filter(|loss| short(loss.held));
     let (events, lost) = chance.fold((0, 0), |(events, lost), loss| (events + 1, lost + loss.run));
@@ -882,8 +893,8 @@ fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     (Queue { holds: Bytes::new(most as u64), full }, found, managed)
 }
 
-/// The median delay at losses, where they come with the queue though it was never full: where more of them than chance
-/// allows (three standard deviations) stand above one of the quartiles of all delays.
+/// Returns the median delay at losses, if losses are more frequent at a longer queue though it was never full. The test
+/// is whether more losses than by chance (three standard deviations) are above one of the quartiles of all delays.
 fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     let at: Vec<f64> = losses.iter().map(|loss| loss.delay).collect();
     let mut delays: Vec<f64> = all.iter().map(|one| one.0).collect();
@@ -897,7 +908,8 @@ fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     steadycast_record::median(&at).filter(|_| losses.len() >= 5 && with_queue)
 }
 
-/// Each bin's capacity in bit/s; of unknown ones the nearest known one's, or what was sent at most.
+/// Returns each bin's capacity in bit/s. An unknown one is that of the nearest known bin, or the highest rate that
+/// arrived.
 fn nearest(bins: &[Bin]) -> Vec<f64> {
     let most = bins.iter().map(|bin| bin.arrived.as_bps_f64()).fold(0.0, f64::max);
     let known: Vec<(usize, f64)> =
@@ -910,7 +922,7 @@ fn nearest(bins: &[Bin]) -> Vec<f64> {
     (0..bins.len()).map(at).collect()
 }
 
-/// The share of the packets that arrived after more than three that had left later.
+/// Returns the share of the packets that arrived after more than three packets that had left later.
 fn late(points: &[Point]) -> f64 {
     let arrived: Vec<f64> = points.iter().filter_map(|point| point.delay().and(point.out())).collect();
     let behind = |i: usize| arrived[i + 1..(i + 65).min(arrived.len())].iter().filter(|at| **at < arrived[i]).count();

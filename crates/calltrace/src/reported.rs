@@ -1,12 +1,12 @@
-//! What the receiver's reports on single packets say: transport-wide feedback
+//! Arrivals by the receiver's reports on single packets: transport-wide feedback
 //! (draft-holmer-rmcat-transport-wide-cc-extensions-01) and RFC 8888.
 
-use crate::call::{Direction, Told};
+use crate::call::{Direction, PacketReport};
 use std::collections::BTreeMap;
 use steadycast_units::{PeerTime, Span};
 use steadycast_wire::rtcp::{Acknowledged, Compound, CongestionFeedback, TransportFeedback};
 
-/// What reports on single packets say of one.
+/// What is reported of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reported {
     At(PeerTime),
@@ -18,9 +18,9 @@ pub(crate) enum Reported {
 /// Arrivals by the receiver's reports.
 #[derive(Default)]
 pub(crate) struct Arrivals {
-    /// For each packet what is reported of it.
+    /// The result for each packet; `None` if no report is about it.
     pub(crate) reported: Vec<Option<Reported>>,
-    pub(crate) reports: Vec<Told>,
+    pub(crate) reports: Vec<PacketReport>,
     pub(crate) round_trip: Option<Span>,
     /// Whether the record has the call's first packets.
     pub(crate) begins: bool,
@@ -29,9 +29,9 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// By how many nanoseconds the way back got longer at an arrival, and how far its times spread: the times from the
-    /// newest arrival of a report to that report, as medians of the ten seconds before and behind it. `None` where there
-    /// are few reports on one side.
+    /// Returns by how many nanoseconds the return delay increased at an arrival, and its spread. The return delay is
+    /// the time from the newest arrival in a report to that report. The increase is that of the median, from the ten
+    /// seconds before to the ten seconds after. `None` if one of these has few reports.
     pub(crate) fn way_back_changed(&self, arrived: i64) -> Option<(i64, i64)> {
         const SIDE_NS: i64 = 10_000_000_000;
         const LEAST_REPORTS: usize = 5;
@@ -55,7 +55,8 @@ impl Arrivals {
 }
 
 impl Direction {
-    /// What the reports say of each packet: of several with one number the newest that had left before the report.
+    /// Joins reports with packets. If several packets have the same number, a report is about the newest one that had
+    /// left before the report came.
     pub(crate) fn arrivals(&self) -> Arrivals {
         let mut told = Arrivals { reported: vec![None; self.packets.len()], ..Arrivals::default() };
         let mut newest: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();

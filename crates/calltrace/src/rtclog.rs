@@ -1,7 +1,8 @@
-//! libwebrtc's RTC event log, version 2: batches of columns, of which all values but the first are packed as deltas.
+//! Reads libwebrtc's RTC event log, version 2: batches of columns with a base value and delta-encoded others.
 //!
-//! Decoded by hand: protobuf gives only the frame, and what is in it packs bits (libwebrtc's
-//! `logging/rtc_event_log/encoder/delta_encoding.cc`). Fields that are not known are skipped and counted.
+//! The columns are bit-packed within protobuf's byte fields (libwebrtc's
+//! `logging/rtc_event_log/encoder/delta_encoding.cc`), so that no protobuf library decodes them. Unknown fields are
+//! skipped and counted.
 
 use crate::call::{Direction, Hidden, PacketRecord, Recording, Side, Unread, Vantage};
 use crate::clock;
@@ -12,13 +13,13 @@ use std::collections::BTreeSet;
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_wire::IP_UDP_OVERHEAD;
 
-/// The most deltas of one batch: an empty column costs nothing, and could claim 2³² values.
+/// The largest number of deltas in a batch. An empty column of a few bytes could claim 2³² values.
 const MOST_DELTAS: u64 = 1 << 20;
-/// The most packets of a file.
+/// The largest number of packets in a file.
 const MOST_PACKETS: usize = 20_000_000;
 /// Times of a log are within a day of each other.
 const DAY_MS: i64 = 86_400_000;
-/// What SRTP adds to each packet: its authentication tag, which the log leaves out.
+/// The size of the SRTP authentication tag, which is not part of the logged sizes.
 const SRTP_TAG: u64 = 10;
 
 const VERSION_1: u64 = 1;
@@ -30,10 +31,10 @@ const BEGIN: u64 = 16;
 const LOSS_BASED: u64 = 18;
 const DELAY_BASED: u64 = 19;
 const SCREAM: u64 = 35;
-/// Fields of the stream that are known, and of no use here.
+/// Fields of the stream that are known and ignored.
 const UNUSED: [u64; 22] = [6, 7, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 101, 102, 103, 104];
 
-/// How many of each kind a log holds.
+/// The number of events of each kind in a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// RTP packets that arrived.
@@ -46,7 +47,7 @@ pub struct Counts {
     pub rtcp_out: usize,
     /// Estimates of the sender's controller.
     pub estimates: usize,
-    /// Fields that are not known, in the stream and in its batches of packets.
+    /// Unknown fields, in the stream and in its batches of packets.
     pub unknown: usize,
 }
 
@@ -56,7 +57,7 @@ enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Protobuf's fields, one after the other: where each begins, its number and its value.
+/// An iterator over protobuf fields: the offset of each, its number and its value.
 struct Fields<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -83,7 +84,7 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
-    /// The next field; `None` where it is cut or is none.
+    /// Returns the next field; `None` if it is cut or invalid.
     fn field(&mut self) -> Option<(u64, Value<'a>)> {
         let key = self.varint()?;
         let value = match key & 7 {
@@ -100,7 +101,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Bits of a column, most significant first.
+/// A bit reader, most significant bit first.
 struct Bits<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -134,7 +135,8 @@ fn mask(width: u32) -> u64 {
     u64::MAX >> (64 - width)
 }
 
-/// A column's `n` values behind its base; `None` where its bits are none. Deltas count from the last value that exists.
+/// Decodes the `n` values after a column's base; `None` if its bits are invalid. Deltas are relative to the last
+/// existing value.
 pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<Option<u64>>> {
     if packed.is_empty() {
         return Some(vec![base; n]);
@@ -147,7 +149,7 @@ pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<O
         1 => (bits.take(1)? == 1, bits.take(1)? == 1, bits.take(6)? as u32 + 1),
         _ => return None,
     };
-    // Bits say which exist, or each has a delta: no batch holds more values than bits.
+    // Each value has at least one bit: one that says whether it exists, or its delta.
     if n > packed.len() * 8 {
         return None;
     }
@@ -173,7 +175,7 @@ pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<O
     exist.into_iter().map(&mut next).collect()
 }
 
-/// One batch: its fields by their numbers, the last of each.
+/// A batch: its fields by number. Of repeated fields the last one counts, as in protobuf.
 struct Batch<'a> {
     fields: Vec<(u64, Value<'a>)>,
     begin: usize,
@@ -215,7 +217,7 @@ impl<'a> Batch<'a> {
         found.unwrap_or(&[])
     }
 
-    /// All values of a column: the base, and what its deltas make of it.
+    /// Returns all values of a column: the base and those that the deltas give.
     fn column(&self, base: u64, packed: u64) -> Result<Vec<Option<u64>>, Problem> {
         let first = self.number(base);
         let mut all = vec![first];
@@ -225,7 +227,7 @@ impl<'a> Batch<'a> {
         Ok(all)
     }
 
-    /// Times in milliseconds.
+    /// Returns the times of a column that is in milliseconds.
     fn times(&self, packed: u64) -> Result<Vec<i64>, Problem> {
         let all = self.column(1, packed)?;
         all.into_iter()
@@ -233,7 +235,7 @@ impl<'a> Batch<'a> {
             .collect()
     }
 
-    /// Datagrams: the first, and the blobs of the others, which are lengths and then bytes.
+    /// Returns the datagrams: the first one, and the others from a blob of their lengths and bytes.
     fn datagrams(&self) -> Result<Vec<&'a [u8]>, Problem> {
         let mut fields = Fields { bytes: self.bytes(102), at: 0 };
         let cut = || broken(self.begin, "its packets are cut");
@@ -294,7 +296,7 @@ fn rtp(batch: &Batch<'_>, into: &mut Vec<Packet>, unknown: &mut usize) -> Result
     Ok(())
 }
 
-/// All that is read of a log.
+/// The events of a log that are used.
 #[derive(Default)]
 struct Log<'a> {
     incoming: Vec<Packet>,
@@ -305,7 +307,7 @@ struct Log<'a> {
     delay_based: Vec<(i64, u64)>,
     scream: Vec<(i64, u64)>,
     unknown: usize,
-    /// When logs begin.
+    /// The begin times of the logs in the file.
     begins: BTreeSet<i64>,
     cut: Option<usize>,
 }
@@ -369,14 +371,14 @@ fn rates(batch: &Batch<'_>, base: u64, packed: u64, unit: u64, into: &mut Vec<(i
     Ok(())
 }
 
-/// Whether bytes begin as an event log does: with a field that one has, whole or cut.
+/// Whether bytes begin as an event log: with one of its fields, complete or cut.
 pub(crate) fn is(bytes: &[u8]) -> bool {
     let mut fields = Fields { bytes, at: 0 };
     let Some(key) = fields.varint() else { return false };
     key & 7 == 2 && (matches!(key >> 3, 1..=7 | 16..=35 | 101..=104)) && fields.varint().is_some()
 }
 
-/// The counts of a log.
+/// Counts the events of a log.
 ///
 /// # Errors
 /// Those of [`crate::read`].
@@ -387,7 +389,7 @@ pub fn counts(bytes: &[u8]) -> Result<Counts, Problem> {
 /// Reads a log: the call in the direction that carried more bytes.
 ///
 /// # Errors
-/// No log of version 2, a part that contradicts itself, more than is read, no packets, packets of several senders.
+/// It is no log of version 2, contradicts itself, is too large, or has packets of no sender or of several.
 pub(crate) fn read(bytes: &[u8], options: Options) -> Result<Recording, Problem> {
     let mut log = Log::read(bytes)?;
     let mut notes = Vec::new();
@@ -457,7 +459,7 @@ pub(crate) fn read(bytes: &[u8], options: Options) -> Result<Recording, Problem>
 }
 
 impl Log<'_> {
-    /// Notes what is missing in the log.
+    /// Notes what the log lacks.
     ///
     /// # Errors
     /// It holds no packet, or several logs.
@@ -483,7 +485,7 @@ impl Log<'_> {
         Ok(())
     }
 
-    /// The named side, or the one whose packets carried more bytes.
+    /// Returns the side that is named, or the one with more bytes.
     fn side(&self, named: Option<Side>) -> Result<Side, Problem> {
         let total = |packets: &[Packet]| packets.iter().map(|packet| packet.size).sum::<u64>();
         let more = if total(&self.outgoing) >= total(&self.incoming) { Side::Sender } else { Side::Receiver };
@@ -498,14 +500,14 @@ impl Log<'_> {
         Ok(side)
     }
 
-    /// The estimates of the controller that decided.
+    /// Returns the estimates of the controller that set the rate.
     fn estimates(&mut self) -> Vec<(i64, u64)> {
         let all = [&mut self.scream, &mut self.loss_based, &mut self.delay_based];
         all.into_iter().find(|each| !each.is_empty()).map(std::mem::take).unwrap_or_default()
     }
 }
 
-/// Sorts packets by their times, and those of one millisecond by their numbers. Returns how many stood twice.
+/// Sorts packets by time, and those of one millisecond by number. Removes copies, and returns their number.
 fn in_order(packets: &mut Vec<Packet>) -> usize {
     packets.sort_by_key(|packet| packet.ms);
     let mut sorted = Vec::with_capacity(packets.len());
@@ -525,20 +527,20 @@ fn in_order(packets: &mut Vec<Packet>) -> usize {
     copies
 }
 
-/// Sorts events by their times. Returns how many stood twice.
+/// Sorts events by time. Removes copies, and returns their number.
 fn without_copies<T: Ord + Copy>(events: &mut Vec<(i64, T)>) -> usize {
     let all = events.len();
-    // Not by what they hold: those of one millisecond keep their order.
+    // A stable sort by time alone: events of one millisecond keep their order.
     events.sort_by_key(|event| event.0);
     let mut seen = BTreeSet::new();
     events.retain(|event| seen.insert(*event));
     all - events.len()
 }
 
-/// Keeps the packets of one sender; a server may forward those of several.
+/// Keeps the packets of one sender. A server may forward those of several.
 ///
 /// # Errors
-/// `stream` names none of them, or is needed.
+/// `stream` names none of them, or is missing though there are several senders.
 fn of_one_sender(packets: &mut Vec<Packet>, stream: Option<u32>, notes: &mut Vec<String>) -> Result<(), Problem> {
     let at = |ms: i64| Time::from_nanos(ms.max(0) as u64 * 1_000_000);
     let stamped = packets.iter().enumerate().filter_map(|(place, packet)| {
@@ -598,7 +600,7 @@ mod tests {
         }
     }
 
-    /// A column with the general header; where none of its values is absent and `short`, with the short one.
+    /// Encodes a column with the general header, or with the short one if `short` and no value is absent.
     fn packed(base: Option<u64>, values: &[Option<u64>], width: u32, signed: bool, short: bool) -> Vec<u8> {
         let mut out = Writer(Vec::new());
         let optional = values.iter().any(Option::is_none);
