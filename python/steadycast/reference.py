@@ -58,10 +58,10 @@ def _explained() -> tuple[Key, ...]:
 
 
 _MEANT = {
-    "audio": "a call's sound is a flow of kind cbr: --explain flow.rate",
     "bandwidth": "it is a link's rate: --explain link.rate",
     "bufferbloat": "it is a long queue: --explain link.queue",
     "latency": "it is a link's delay: --explain link.delay",
+    "sound": "a video's is flow.audio, another program's a flow of kind cbr: --explain flow.audio, flow.rate",
     "wifi": "it is a link with jitter, loss and retransmission: --explain link.jitter, link.loss, link.arq",
 }
 """Search terms for keys with another name, and for concepts of several keys."""

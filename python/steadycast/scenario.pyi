@@ -446,6 +446,10 @@ class Flow(Part):
     """
     kind: str
     """video, tcp, cbr or onoff."""
+    audio: str | None = None
+    """video: the codec rate of an audio stream beside the video, for example "48kbps": Opus packets of 20
+    ms, which are sent before all others. Their rate is part of the controlled one. Default: no audio.
+    """
     bucket: float | None = None
     """video: vbr = bucket, vbr = evalvid: The bucket's size, in groups of pictures at the target rate;
     default 1.5.

@@ -97,16 +97,18 @@ def emulate(
     loss: float | Sequence[int] = 0.0,
     link: str = 'queue = { kind = "droptail", limit = "50p" }',
     delay: str = "20ms",
+    events: str = "",
 ) -> Emulated:
     """Run a shell script on the sender's host.
 
     `record` keeps what the link has seen; `beside` are flows of a scenario; `loss` is independent, of both ways,
-    or of just these packets of each; `link` are further keys of the link; `delay` is that of one way.
+    or of just these packets of each; `link` are further keys of the link; `delay` is that of one way;
+    `events` are what changes it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     scenario = folder / "link.toml"
     lost = f'"bernoulli", p = {loss}' if isinstance(loss, float) else f'"list", packets = {list(loss)}'
-    scenario.write_text(LINK % (rate, delay, link, f"{{ kind = {lost} }}") + beside)
+    scenario.write_text(LINK % (rate, delay, link, f"{{ kind = {lost} }}") + events + beside)
     only = [] if beside else ["--only"]
     words = ["emulate", scenario, *only, "--in", "s", *(["-o", folder / "net"] if record else [])]
     shell = steadycast()

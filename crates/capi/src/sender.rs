@@ -363,7 +363,8 @@ pub unsafe extern "C" fn steadycast_sender_poll(
         Output::Send(Departure { stream, id, seq, number, kind, .. }) => {
             (output.id, output.number, output.stream, output.seq) = (id, number, stream.0, seq);
             output.kind = match kind {
-                Stream::Media => 0,
+                // A packet names its stream, which says whether it is audio.
+                Stream::Media | Stream::Audio => 0,
                 Stream::Repair => crate::STEADYCAST_REPAIR,
                 Stream::Parity => crate::STEADYCAST_PARITY,
                 Stream::Padding => crate::STEADYCAST_PADDING,

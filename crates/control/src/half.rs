@@ -33,6 +33,8 @@ pub enum Stream {
     Parity,
     /// Packets without content, which fill a probe when no media is queued.
     Padding,
+    /// The audio beside the video.
+    Audio,
 }
 
 /// A packet that is about to be sent, for [`SenderHalf::notice`].
@@ -306,8 +308,8 @@ pub trait SenderHalf: Send {
     /// Records that a media packet was sent.
     fn on_sent(&mut self, sent: &Sent);
 
-    /// Records that a packet of another stream was sent: a retransmission, parity or padding. It counts against the
-    /// decided rate.
+    /// Records that a packet of another stream was sent: audio, a retransmission, parity or padding. It counts against
+    /// the decided rate.
     fn on_extra_sent(&mut self, sent: &ExtraSent) {
         if let Some(half) = self.inner_mut() {
             half.on_extra_sent(sent);

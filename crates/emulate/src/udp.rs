@@ -213,7 +213,7 @@ impl UdpEnd {
     fn send(&mut self, now: Time, size: Bytes, ecn: Ecn, body: &Body, out: &mut Outbox) {
         match body {
             Body::Rtp(media) => {
-                let keeps = media.repairs.is_none() && self.first_kept().is_some();
+                let keeps = media.is_video() && self.first_kept().is_some();
                 let len = media.payload_len();
                 if self.zeros.len() < len {
                     self.zeros.resize(len, 0);

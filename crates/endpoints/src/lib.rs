@@ -41,5 +41,5 @@ pub use plan::{Action, End, Transition, plan, transitions_of};
 pub use record::{FlowEnds, LinkPoint, LinkRecord, PacketRow, Record};
 pub use skew::Skew;
 pub use steadycast_record::{Fields, Row, Rows, Store, StoredRows, Table, Values};
-pub use video_plan::{HostContext, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, Supply, VideoPlan};
+pub use video_plan::{AUDIO_PAYLOAD_TYPE, HostContext, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, Supply, VideoPlan};
 pub use viewer::Viewer;

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use steadycast_control::registry::Factory;
 use steadycast_control::{FeedbackFormat, Mode, Pictures, ReceiverId, Rung, Setup};
 use steadycast_media::{
-    BacklogRule, CodecModel, CodecSettings, Consume, Encoder, Feed, Ladder, PerFrame, PlayBuffer, SyntheticCodec, Vbr,
+    AudioFeed, BacklogRule, CodecModel, CodecSettings, ConstantAudio, Consume, Encoder, Feed, Ladder, PerFrame,
+    PlayBuffer, SyntheticCodec, Vbr, packet_rate,
 };
 use steadycast_scenario as sc;
 use steadycast_session::{
-    CircuitBreaker, FeedbackDefence, HeaderIds, Identity, OperatorControls, Origin, PARITY_MORE, ParitySettings,
-    Profile, Receiver, RepairSettings, Replayed, RtcpSettings, SenderSettings, Siblings, StandardReports,
+    AudioSettings, CircuitBreaker, FeedbackDefence, HeaderIds, Identity, OperatorControls, Origin, PARITY_MORE,
+    ParitySettings, Profile, Receiver, RepairSettings, Replayed, RtcpSettings, SenderSettings, Siblings,
+    StandardReports,
 };
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
@@ -30,6 +32,8 @@ const MEDIA_PAYLOAD_TYPE: u8 = 96;
 pub const RETRANSMISSION_PAYLOAD_TYPE: u8 = 97;
 /// RTP payload type of parity.
 const PARITY_PAYLOAD_TYPE: u8 = 98;
+/// RTP payload type of audio, unless another one is negotiated: libwebrtc's for Opus.
+pub const AUDIO_PAYLOAD_TYPE: u8 = 111;
 
 /// The context in which a flow's ends run, which adds to the flow's settings.
 #[derive(Clone, Debug)]
@@ -68,6 +72,8 @@ pub struct RemotePeer {
     pub payload_type: u8,
     /// The RTP payload type of retransmissions.
     pub again: u8,
+    /// The RTP payload type of audio.
+    pub audio: u8,
     /// The ids of the RTP header extensions.
     pub ids: HeaderIds,
     /// Whether the receiver is authenticated by a key, as browsers are by DTLS.
@@ -201,6 +207,8 @@ pub struct VideoPlan {
     payload: u64,
     headers: u64,
     repairs: Repairs,
+    /// The rate of the audio stream's IP packets; zero without audio.
+    audio: Rate,
 }
 
 impl VideoPlan {
@@ -336,6 +344,18 @@ impl VideoPlan {
         })
     }
 
+    /// Returns the settings of the audio stream in the session with this name, if there is one.
+    pub fn audio(&self, session: &str) -> Option<AudioSettings> {
+        let drawn = |what: &str| self.place.seed.part(&format!("{session}.audio.{what}")).bits32();
+        self.video.audio.map(|_| AudioSettings {
+            ssrc: drawn("ssrc"),
+            payload_type: self.place.apart.as_ref().map_or(AUDIO_PAYLOAD_TYPE, |apart| apart.audio),
+            rate: self.audio,
+            first_seq: drawn("seq") as u16,
+            first_timestamp: drawn("timestamp"),
+        })
+    }
+
     /// Returns the settings of the sender with this name.
     pub fn sender(&self, name: &str) -> SenderSettings {
         let (video, seed) = (&self.video, self.place.seed);
@@ -379,6 +399,7 @@ impl VideoPlan {
             // late.
             parity_on_word: repair.is_some() && self.place.apart.is_some(),
             repair,
+            audio: self.audio(session),
             siblings,
             ..self.sender(&name)
         };
@@ -388,6 +409,7 @@ impl VideoPlan {
         let feed = feed.or_else(|| self.sized_feed(&name));
         let senders = Arc::clone(&self.senders);
         let mut source = VideoSource::new(settings, senders, setup, feed, by_ladder, chance, from);
+        source.audio = video.audio.map(|rate| Box::new(ConstantAudio::new(rate)) as Box<dyn AudioFeed>);
         source.amount = if let Supply::Endless(amount) = self.supply { amount } else { None };
         source
     }
@@ -396,7 +418,7 @@ impl VideoPlan {
     pub fn receiver(self: &Arc<Self>, n: usize, session: &str, chosen: bool) -> MakeReceiver {
         let plan = Arc::clone(self);
         let name = format!("{session}.dst{}", n + 1);
-        let (repair, parity) = (plan.repair(session), plan.parity(session));
+        let (repair, parity, audio) = (plan.repair(session), plan.parity(session), plan.audio(session));
         Box::new(move |now, times| {
             let (receiver, name) = plan.bare_receiver(&name, now, times);
             let receiver = match repair {
@@ -405,6 +427,10 @@ impl VideoPlan {
             };
             let receiver = match parity {
                 Some(parity) => receiver.with_parity(parity, plan.place.seed.part(&format!("{name}.parity"))),
+                None => receiver,
+            };
+            let receiver = match audio {
+                Some(audio) => receiver.with_audio(audio.payload_type),
                 None => receiver,
             };
             if chosen { receiver.in_simulcast(now) } else { receiver }
@@ -475,7 +501,13 @@ impl ControllerChoice {
             Some(apart) => HEADER_BYTES + self.elements(feedback) + apart.tag + repairs.more(),
         };
         let payload = payload(video.packet, headers, place.apart.is_some());
-        let range = supply.range(payload, headers);
+        let audio = video.audio.map_or(Rate::ZERO, |rate| {
+            let number = if feedback == FeedbackFormat::TransportWide { TRANSPORT_NUMBER_BYTES } else { 0 };
+            let tag = place.apart.as_ref().map_or(0, |apart| apart.tag);
+            packet_rate(rate, Bytes::new(HEADER_BYTES + number + tag))
+        });
+        // Audio comes on top of what the pictures need, so that both bounds contain it.
+        let range = supply.range(payload, headers).map(|(low, high)| (low + audio, high + audio));
         VideoPlan {
             flow: flow.name.clone(),
             senders: self.senders(video, feedback, &place),
@@ -488,12 +520,13 @@ impl ControllerChoice {
             },
             setup: Setup {
                 pictures: supply.pictures(video.encode.gop, payload, headers).map(Arc::new),
-                ..setup(video, self.group, range, place.apart.as_ref())
+                ..setup(video, self.group, range, place.apart.as_ref(), audio)
             },
             top: range.map(|range| range.1),
             payload,
             headers,
             repairs,
+            audio,
             supply,
             place,
             video: video.clone(),
@@ -559,15 +592,23 @@ fn rtcp(video: &sc::Video, group: bool, mtu: Bytes) -> RtcpSettings {
 }
 
 /// Returns the setup of the halves without the pictures. The rate stays within the flow's limits and what the media
-/// needs. A floor that an operator may lower is applied outside of the controller.
-fn setup(video: &sc::Video, group: bool, range: Option<(Rate, Rate)>, apart: Option<&RemotePeer>) -> Setup {
+/// needs. A floor that an operator may lower is applied outside of the controller. Audio, which is sent at the rate
+/// `audio` whatever the controller decides, is above the pictures' floor.
+fn setup(
+    video: &sc::Video,
+    group: bool,
+    range: Option<(Rate, Rate)>,
+    apart: Option<&RemotePeer>,
+    audio: Rate,
+) -> Setup {
     let cap = video.cap.unwrap_or(Rate::MAX).min(range.map_or(Setup::NO_CAP, |range| range.1));
-    let lowest = range.map_or(apart.map_or(Rate::ZERO, |apart| apart.floor), |range| range.0);
-    let mut floor = video.floor.unwrap_or(lowest).min(cap);
+    let own = apart.map_or(Rate::ZERO, |apart| apart.floor) + audio;
+    let lowest = range.map_or(own, |range| range.0);
+    let mut floor = video.floor.map_or(lowest, |floor| floor + audio).min(cap);
     // With defences the operator's floor is enforced outside, so the controller itself may go lower.
     if let Some(apart) = apart.filter(|_| video.defences) {
         apart.operator.limit(Some(floor), None);
-        floor = floor.min(range.map_or(apart.floor, |range| range.0.max(apart.floor)));
+        floor = floor.min(range.map_or(own, |range| range.0.max(own)));
     }
     Setup {
         packet: video.packet,

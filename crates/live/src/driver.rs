@@ -55,7 +55,7 @@ impl Outbox {
             // The peer is resolved when the datagram is sent, because a browser may have moved since it was pushed.
             let to = to.unwrap_or_else(|| pair.peer(which));
             // Only RTCP is recorded, because senders ignore media that is looped back.
-            if which == Which::Rtcp && to.ip().is_multicast() {
+            if matches!(which, Which::Rtcp | Which::AudioRtcp) && to.ip().is_multicast() {
                 echo.wrote(&self.bytes[from..until]);
             }
             pair.port_mut(which).send(&self.bytes[from..until], to, ecn);
@@ -158,6 +158,9 @@ pub struct Loop<E> {
 }
 
 const WAKER: u64 = u64::MAX;
+/// Bits of a token that name one of an end's ports ([`Which`]), and their mask.
+const PORT_BITS: u32 = 2;
+const PORT_MASK: u64 = 3;
 
 /// Maximum number of batches read from a socket before other sockets and timers are served. Epoll is level-triggered,
 /// so that a socket with remaining datagrams is reported again.
@@ -201,7 +204,7 @@ impl<E: End> Loop<E> {
     pub fn add(&mut self, end: E, pair: Pair) -> io::Result<EndIx> {
         let ix = self.places.len();
         for (which, port) in pair.ports() {
-            let token = (ix as u64) << 1 | u64::from(which == Which::Rtcp);
+            let token = (ix as u64) << PORT_BITS | which as u64;
             epoll::add(&self.poll, port, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
         }
         let wake = end.wake();
@@ -271,8 +274,8 @@ impl<E: End> Loop<E> {
             let tokens = || events.iter().map(|event| event.data.u64());
             // Datagrams are delivered before wakes and timers, see above.
             for token in tokens().filter(|token| *token != WAKER) {
-                let which = if token & 1 == 0 { Which::Rtp } else { Which::Rtcp };
-                self.readable((token >> 1) as usize, which);
+                let which = [Which::Rtp, Which::Rtcp, Which::Audio, Which::AudioRtcp][(token & PORT_MASK) as usize];
+                self.readable((token >> PORT_BITS) as usize, which);
             }
             if tokens().any(|token| token == WAKER) {
                 self.woken();

@@ -167,6 +167,10 @@ impl Consumer for JitterBuffer {
         self.release(now);
     }
 
+    fn ticks_of(&self, timestamp: u32) -> Option<i64> {
+        self.assembler.ticks_of(timestamp)
+    }
+
     fn take_repaired(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
         // Frames that were finished without this packet are not reassembled again.
         if self.next.is_none_or(|next| seq >= next) {

@@ -4,6 +4,7 @@
 //! ends that are due, and sends the datagrams that they emit. It drives one end or hundreds. The sockets of an [`End`]
 //! may be opened in another thread and in another network namespace.
 
+mod audio;
 mod browser;
 mod clock;
 mod driver;
@@ -26,6 +27,7 @@ mod srtp;
 mod temp_store;
 mod unused;
 
+pub use audio::{AudioQueue, ReceivedAudio, ReceivedAudioQueue};
 pub use browser::Destination;
 pub use clock::Clock;
 pub use driver::{Datagram, End, EndIx, Loop, Outbox, Waker};

@@ -27,13 +27,17 @@ impl FromStr for Interface {
     }
 }
 
-/// One of the two ports of a session.
+/// One of the ports of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// The port for media.
     Rtp,
     /// The port for reports, which is the media's port if both are multiplexed (RFC 5761).
     Rtcp,
+    /// The port for audio, which is the media's if both are bundled (RFC 9143).
+    Audio,
+    /// The port for the audio's reports.
+    AudioRtcp,
 }
 
 /// Options of a pair of sockets.
@@ -390,9 +394,25 @@ pub struct Pair {
     pub(crate) address: SocketAddr,
     /// The destination of a group's reports and of a sender's own.
     reports: SocketAddr,
+    /// The sockets of the audio, or `None` if it shares those of the video.
+    audio: Option<Box<Self>>,
+}
+
+/// Returns the RTP address of the audio of a session at this address: the next pair of ports.
+pub(crate) fn audio_address(video: SocketAddr) -> Result<SocketAddr, LiveError> {
+    let mut next = video;
+    let none = || LiveError::new(video, "audio needs the two ports after these", "take a port from 1 to 65532");
+    next.set_port(video.port().checked_add(2).ok_or_else(none)?);
+    Ok(next)
 }
 
 impl Pair {
+    /// Gives the audio its own sockets.
+    #[must_use]
+    pub fn with_audio(self, audio: Self) -> Self {
+        Self { audio: Some(Box::new(audio)), ..self }
+    }
+
     /// Opens a sender's sockets towards `to`, the RTP address of a receiver or a group. RTCP goes to the next port.
     ///
     /// # Errors
@@ -438,13 +458,13 @@ impl Pair {
             rtp.connected = true;
             rtp.local = rtp.socket.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(rtp.local);
         }
-        Ok(Self { rtp: PairPort::Own(rtp), rtcp: rtcp.map(PairPort::Own), address: to, reports })
+        Ok(Self { rtp: PairPort::Own(rtp), rtcp: rtcp.map(PairPort::Own), address: to, reports, audio: None })
     }
 
     /// Creates the pair of a port whose peer is not known yet. Nothing is sent before `Pair::redirect`.
     fn waiting(rtp: PairPort) -> Self {
         let at = rtp.local();
-        Self { rtp, rtcp: None, address: at, reports: at }
+        Self { rtp, rtcp: None, address: at, reports: at, audio: None }
     }
 
     /// Creates the pair of a socket that no session owns.
@@ -474,7 +494,7 @@ impl Pair {
         };
         let rtp = open(at)?;
         let rtcp = if options.mux { None } else { Some(open(reports)?) };
-        Ok(Self { rtp: PairPort::Own(rtp), rtcp: rtcp.map(PairPort::Own), address: at, reports })
+        Ok(Self { rtp: PairPort::Own(rtp), rtcp: rtcp.map(PairPort::Own), address: at, reports, audio: None })
     }
 
     /// Returns the socket for media.
@@ -489,19 +509,32 @@ impl Pair {
 
     /// Returns the destination of a sender's datagrams, or of a group's reports.
     pub(crate) fn peer(&self, which: Which) -> SocketAddr {
-        if which == Which::Rtcp { self.reports } else { self.address }
+        match (which, &self.audio) {
+            (Which::Audio, Some(audio)) => audio.address,
+            (Which::AudioRtcp, Some(audio)) => audio.reports,
+            (Which::Rtp | Which::Audio, _) => self.address,
+            (Which::Rtcp | Which::AudioRtcp, _) => self.reports,
+        }
     }
 
     pub(crate) fn port_mut(&mut self, which: Which) -> &mut PairPort {
-        match (which, &mut self.rtcp) {
-            (Which::Rtcp, Some(port)) => port,
-            _ => &mut self.rtp,
+        match (which, &mut self.audio) {
+            (Which::Audio, Some(audio)) => audio.port_mut(Which::Rtp),
+            (Which::AudioRtcp, Some(audio)) => audio.port_mut(Which::Rtcp),
+            _ => match (which, &mut self.rtcp) {
+                (Which::Rtcp | Which::AudioRtcp, Some(port)) => port,
+                _ => &mut self.rtp,
+            },
         }
     }
 
     /// Returns each socket once, with its kind.
     pub(crate) fn ports(&self) -> impl Iterator<Item = (Which, &PairPort)> {
-        std::iter::once((Which::Rtp, &self.rtp)).chain(self.rtcp.iter().map(|p| (Which::Rtcp, p)))
+        let audio = self.audio.as_ref();
+        let rtp = std::iter::once((Which::Rtp, &self.rtp)).chain(self.rtcp.iter().map(|p| (Which::Rtcp, p)));
+        let media = audio.map(|audio| (Which::Audio, &audio.rtp));
+        let reports = audio.and_then(|audio| audio.rtcp.as_ref()).map(|port| (Which::AudioRtcp, port));
+        rtp.chain(media).chain(reports)
     }
 }
 

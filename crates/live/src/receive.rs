@@ -1,5 +1,6 @@
 //! The session of a live receiver, which runs in a separate thread.
 
+use crate::audio::AudioIntake;
 use crate::entropy;
 use crate::flow::{self, FlowKeys, SINK};
 use crate::handle::Shared;
@@ -8,14 +9,14 @@ use crate::live_record::STEP;
 use crate::sdp::{Description, PacketFeedback};
 use crate::{
     Clock, Consumer, Discard, FrameCounts, FrameQueue, Handle, JitterBuffer, LiveError, LiveRecord, Loop, MasterKey,
-    Pair, PairOptions, ReceivedSymbols, Reports, SocketSink, Srtp, TempStore, Unused,
+    Pair, PairOptions, ReceivedAudioQueue, ReceivedSymbols, Reports, SocketSink, Srtp, TempStore, Unused,
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use steadycast_control::Mode;
 use steadycast_endpoints::{
-    Agent, HostContext, Intake, MakeReceiver, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, StoredRows, Supply, VideoPlan,
-    VideoSink,
+    AUDIO_PAYLOAD_TYPE, Agent, HostContext, Intake, MakeReceiver, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, StoredRows,
+    Supply, VideoPlan, VideoSink,
 };
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_record::receiver;
@@ -65,6 +66,8 @@ pub struct Receiving {
     pub handle: Handle,
     /// The queue of its frames.
     pub frame_queue: FrameQueue,
+    /// The queue of its audio packets.
+    pub audio_queue: ReceivedAudioQueue,
 }
 
 /// The parameters that a receiver takes from the session description.
@@ -75,6 +78,8 @@ struct DescribedSession {
     named: Option<u32>,
     repair: Option<RepairSettings>,
     parity: Option<ParitySettings>,
+    /// The payload type of the audio.
+    audio: Option<u8>,
     /// Maximum time that packets wait for earlier ones.
     latency: Span,
 }
@@ -103,13 +108,14 @@ impl DescribedSession {
                 payload_type: parity.payload_type,
                 playout: Some(latency),
             }),
+            audio: description.audio.as_ref().map(|audio| audio.payload_type),
             latency,
         }
     }
 
     /// Returns the factory of the receiver, which is called at each join.
     fn receiver(&self, plan: VideoPlan) -> MakeReceiver {
-        let Self { payload_types, named, repair, parity, .. } = *self;
+        let Self { payload_types, named, repair, parity, audio, .. } = *self;
         Box::new(move |now, times| {
             let (receiver, name) = plan.bare_receiver(SINK, now, times);
             let receiver = receiver.described(payload_types, named);
@@ -125,6 +131,10 @@ impl DescribedSession {
                     receiver.with_parity_of_any_source(parity, chance).telling_playout()
                 }
                 Some(parity) => receiver.with_parity_of_any_source(parity, chance),
+                None => receiver,
+            };
+            let receiver = match audio {
+                Some(payload_type) => receiver.with_audio(payload_type),
                 None => receiver,
             };
             // In paper mode the sender never pauses, so that no answers are needed.
@@ -160,6 +170,7 @@ impl Receiving {
             epoch: clock.epoch(),
             payload_type: description.payload_type,
             again: RETRANSMISSION_PAYLOAD_TYPE,
+            audio: AUDIO_PAYLOAD_TYPE,
             ids: HeaderIds::default(),
             authenticated: false,
             floor: Rate::ZERO,
@@ -177,7 +188,13 @@ impl Receiving {
         let source = options.pair.source.or(description.source);
         let mux = options.pair.mux || description.mux;
         let pair_options = PairOptions { source, mux, reports: description.rtcp_port, ..options.pair.clone() };
-        let pair = Pair::receiver(description.address, &pair_options)?;
+        let mut pair = Pair::receiver(description.address, &pair_options)?;
+        let beside = description.audio.as_ref().filter(|audio| audio.port != description.address.port());
+        if let Some(audio) = beside {
+            let mut at = description.address;
+            at.set_port(audio.port);
+            pair = pair.with_audio(Pair::receiver(at, &PairOptions { reports: None, ..pair_options })?);
+        }
         let reports = match description.reports {
             // `b=RR:0` forbids receiver reports.
             Some(Rate::ZERO) => Reports::Nowhere,
@@ -186,7 +203,9 @@ impl Receiving {
             _ => Reports::Sender { known: None, mux, heard: false },
         };
         let frame_queue = FrameQueue::default().spooled();
-        let wired = wired(&options, &described_session, plan, reports, &frame_queue);
+        let audio_queue = ReceivedAudioQueue::default();
+        let mut wired = wired(&options, &described_session, plan, reports, &frame_queue);
+        wired.audio = described_session.audio.map(|payload_type| AudioIntake::new(payload_type, audio_queue.clone()));
         let mut driver = Loop::new(clock)?;
         let ix = driver.add(wired, pair)?;
         let shared = Arc::new(Shared::default());
@@ -198,7 +217,7 @@ impl Receiving {
             session.frame_queue.close();
             record
         })?;
-        Ok(Self { handle, frame_queue })
+        Ok(Self { handle, frame_queue, audio_queue })
     }
 }
 

@@ -67,6 +67,8 @@ pub struct Description {
     pub repair: Option<Retransmissions>,
     /// The parity stream; `None` if there is none.
     pub parity: Option<ParityStream>,
+    /// The audio stream; `None` if there is none, or none that this program supports.
+    pub audio: Option<AudioStream>,
     /// The SSRC and the canonical name of the media (RFC 5576), if no repair stream names them.
     pub media: Option<(u32, String)>,
     /// Whether key frames are made on request by PLI (RFC 4585) and FIR (RFC 5104).
@@ -123,6 +125,65 @@ pub struct ParityStream {
     pub sources: Option<Sources>,
 }
 
+/// An audio stream of Opus packets (RFC 7587).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AudioStream {
+    /// RTP payload type of the audio.
+    pub payload_type: u8,
+    /// The destination port. It is the video's if both are bundled (RFC 9143).
+    pub port: u16,
+    /// The SSRC and the canonical name, if announced (RFC 5576).
+    pub source: Option<(u32, String)>,
+}
+
+impl AudioStream {
+    /// Returns the stream of a media section; `None` if it has no Opus.
+    fn of(media: &Media) -> Option<Self> {
+        let types = || media.fmt.split_whitespace().filter_map(|word| word.parse::<u8>().ok());
+        let maps = || media.get_attribute_values("rtpmap").flatten().filter_map(|said| said.split_once(' '));
+        let is_opus = |payload_type: &u8| {
+            let map = maps().find(|(word, _)| word.parse() == Ok(*payload_type));
+            map.is_some_and(|(_, map)| map.split('/').next().is_some_and(|name| name.eq_ignore_ascii_case(OPUS)))
+        };
+        let payload_type = types().find(is_opus)?;
+        Some(Self { payload_type, port: media.port, source: lone_source(media) })
+    }
+
+    /// Returns the media section beside that of the video, whose description this is.
+    fn section(&self, video: &Description, of_video: &Media) -> Media {
+        let mut media =
+            Media::new(MediaType::Audio, self.port, TransportProto::Other(of_video.proto.clone()), self.payload_type);
+        media.connections.clone_from(&of_video.connections);
+        let mut put = |name: &str, value: String| media.add_attribute(Attribute::with_value(name, value));
+        // The channels in the map are always two; the packets say how many there are (RFC 7587, section 7).
+        put("rtpmap", format!("{} {OPUS}/48000/2", self.payload_type));
+        put("fmtp", format!("{} sprop-stereo=1;useinbandfec=1", self.payload_type));
+        for value in of_video.get_attribute_values("source-filter").flatten() {
+            put("source-filter", value.to_owned());
+        }
+        put("extmap", "1 urn:x-steadycast:send-time".into());
+        if let Some(PacketFeedback::Transport(id)) = video.feedback {
+            put("extmap", format!("{id} {TRANSPORT_WIDE}"));
+        }
+        match video.feedback {
+            Some(PacketFeedback::Congestion) => put("rtcp-fb", "* ack ccfb".into()),
+            Some(PacketFeedback::Transport(_)) => put("rtcp-fb", format!("{} transport-cc", self.payload_type)),
+            None => {}
+        }
+        if let Some((ssrc, cname)) = &self.source {
+            put("ssrc", format!("{ssrc} cname:{cname}"));
+        }
+        if video.mux {
+            media.add_attribute(Attribute::new("rtcp-mux"));
+        }
+        media.add_attribute(Attribute::new("sendonly"));
+        media
+    }
+}
+
+/// The encoding name of Opus.
+const OPUS: &str = "opus";
+
 /// The SSRCs of the media and of its repair stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sources {
@@ -163,6 +224,11 @@ impl Description {
         let each = again.is_some() == self.repair.is_some() && covered.is_some() == self.parity.is_some();
         let mut all: Vec<u32> = [again, covered].into_iter().flatten().flat_map(|of| [of.media, of.repair]).collect();
         all.extend(self.media.iter().map(|(ssrc, _)| *ssrc));
+        let each = each && self.audio.as_ref().is_none_or(|audio| audio.source.is_some());
+        // The first one has to be the video's, also where only the audio's is named.
+        if !all.is_empty() {
+            all.extend(self.audio.iter().filter_map(|audio| audio.source.as_ref()).map(|(ssrc, _)| *ssrc));
+        }
         (all, each)
     }
 
@@ -269,7 +335,8 @@ impl Description {
         media.add_attribute(Attribute::new("sendonly"));
         let mut whole = Session::new(origin, "steadycast");
         whole.times = vec![sdp_types::Time::new(0, 0)];
-        whole.medias = vec![media];
+        let audio = self.audio.as_ref().map(|audio| audio.section(self, &media));
+        whole.medias = std::iter::once(media).chain(audio).collect();
         let mut text = Vec::new();
         // Writing to a vector can't fail.
         let _ = whole.write(&mut text);
@@ -353,6 +420,7 @@ impl Description {
             repair,
             ecn: ecn(lines),
             parity,
+            audio: audio(&session, &[payload_type]),
             media: lone_source(media),
             key_frames: rtcp_feedback(media, payload_type).any(|words| words == ["nack", "pli"]),
             ours,
@@ -390,6 +458,13 @@ fn tidy(text: &[u8]) -> String {
 fn video(session: &Session) -> Option<&Media> {
     let all = || session.medias.iter().filter(|media| media.media == "video");
     all().find(|media| media.port != 0).or_else(|| all().next())
+}
+
+/// Returns the first audio stream with a port and Opus. Its payload type has to differ from the video's, because that
+/// tells the streams apart.
+fn audio(session: &Session, video: &[u8]) -> Option<AudioStream> {
+    let all = session.medias.iter().filter(|media| media.media == "audio" && media.port != 0);
+    all.filter_map(AudioStream::of).find(|audio| !video.contains(&audio.payload_type))
 }
 
 /// Encodings that carry no video: they retransmit or protect packets of another payload type.
@@ -590,6 +665,7 @@ mod tests {
             ecn: Ecn::NotEct,
             repair: None,
             parity: None,
+            audio: None,
             media: None,
             key_frames: false,
             ours: vec![("controller".into(), "asmp".into()), ("mode".into(), "repaired".into())],
@@ -604,6 +680,10 @@ mod tests {
     fn parity() -> ParityStream {
         let sources = Sources { media: 1_111, repair: 2_222, cname: "me@desk".into() };
         ParityStream { payload_type: 98, sources: Some(sources) }
+    }
+
+    fn audio() -> AudioStream {
+        AudioStream { payload_type: 111, port: 5_006, source: Some((3_333, "me@desk".into())) }
     }
 
     #[test]
@@ -629,6 +709,8 @@ mod tests {
             Description { others: vec![100, 35], ..description(Some(PayloadFormat::H264), &sets) },
             Description { parity: Some(parity()), ..description(Some(PayloadFormat::Mpeg4), &[0, 0, 1, 0xb0]) },
             Description { repair: Some(retransmissions()), parity: Some(parity()), ..description(None, &[]) },
+            Description { audio: Some(audio()), mux: true, ..description(Some(PayloadFormat::H264), &sets) },
+            Description { audio: Some(AudioStream { source: None, ..audio() }), ..description(None, &[]) },
             Description {
                 parity: Some(ParityStream { sources: None, ..parity() }),
                 key_frames: true,

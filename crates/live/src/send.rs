@@ -5,11 +5,12 @@ use crate::entropy;
 use crate::flow::{self, FLOW, FlowKeys, SOURCE};
 use crate::handle::Shared;
 use crate::live_record::{STEP, reported};
-use crate::sdp::{Description, PacketFeedback, ParityStream, Retransmissions, Sources};
+use crate::net::audio_address;
+use crate::sdp::{AudioStream, Description, PacketFeedback, ParityStream, Retransmissions, Sources};
 use crate::{
-    Clock, Destination, EncoderQueue, Handle, LATENCY, LadderFeed, LiveError, LiveFeed, LiveRecord, Loop, MasterKey,
-    Outbox, Pair, PairOptions, PayloadStore, Payloads, Peers, RungData, SizeStats, SocketSource, Srtp, Steering,
-    TempStore, ZeroPayloads, source_specific,
+    AudioQueue, Clock, Destination, EncoderQueue, Handle, LATENCY, LadderFeed, LiveError, LiveFeed, LiveRecord, Loop,
+    MasterKey, Outbox, Pair, PairOptions, PayloadStore, Payloads, Peers, RungData, SizeStats, SocketSource, Srtp,
+    Steering, TempStore, ZeroPayloads, source_specific,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -19,12 +20,13 @@ use std::sync::{Arc, PoisonError};
 use steadycast_control::registry::Given;
 use steadycast_control::{FeedbackFormat, Limit, Mode};
 use steadycast_endpoints::{
-    Agent, HostContext, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, StoredRows, Supply, VideoPlan, VideoSource,
+    AUDIO_PAYLOAD_TYPE, Agent, HostContext, RETRANSMISSION_PAYLOAD_TYPE, RemotePeer, StoredRows, Supply, VideoPlan,
+    VideoSource,
 };
-use steadycast_media::{Feed, Ladder, SentFrames};
+use steadycast_media::{AudioFeed, Feed, Ladder, SentFrames};
 use steadycast_record::{flow as flow_figures, receiver};
 use steadycast_scenario::{Loaded, Video};
-use steadycast_session::HeaderIds;
+use steadycast_session::{AudioSettings, HeaderIds};
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_web::State;
 use steadycast_wire::payload::PayloadFormat;
@@ -111,6 +113,8 @@ pub struct Sending {
     pub handle: Handle,
     /// The queue of jobs for its encoder, if it has one.
     pub encoder_queue: Option<EncoderQueue>,
+    /// The queue of its encoded audio, if the flow has audio.
+    pub audio_queue: Option<AudioQueue>,
     /// The session description for receivers, or the answer for a browser.
     pub sdp: String,
 }
@@ -211,9 +215,14 @@ impl Sending {
             }
             (Destination::Browser { .. }, None) => return Err(LiveError::unwritten("the offer is gone")),
             (Destination::Address(to), _) => {
-                let pair = Pair::sender(*to, &options.pair)?;
+                let mut pair = Pair::sender(*to, &options.pair)?;
+                if video.audio.is_some() {
+                    let local = options.pair.local.and_then(|port| port.checked_add(2));
+                    let beside = PairOptions { local, ..options.pair.clone() };
+                    pair = pair.with_audio(Pair::sender(audio_address(*to)?, &beside)?);
+                }
                 let own = pair.rtp().local().ip();
-                let described = describe(*to, &options, video, &plan, &medium, own);
+                let described = describe(*to, &options, video, &plan, &medium, own)?;
                 (pair, described.write(own, session), None)
             }
         };
@@ -223,7 +232,11 @@ impl Sending {
         // The sender does not learn the fate of each packet, so that per-packet records and completed frames are not
         // kept.
         source.frames = SentFrames::lean();
+        let audio_queue = video.audio.map(|_| AudioQueue::default());
+        // The encoder's packets take the place of those without content.
+        source.audio = audio_queue.clone().map(|queue| Box::new(queue) as Box<dyn AudioFeed>);
         let mut wired = SocketSource::new(source, prepared.payloads);
+        wired.audio.clone_from(&audio_queue);
         wired.peers = Some(Peers::new(clock.epoch(), plan.app()));
         wired.srtp = options.key.as_ref().map(Srtp::new);
         wired.orders = Some(shared.orders.clone());
@@ -235,18 +248,22 @@ impl Sending {
         if let Some(encoder_queue) = &encoder_queue {
             encoder_queue.wake_by(driver.waker());
         }
+        if let Some(audio_queue) = &audio_queue {
+            audio_queue.wake_by(driver.waker());
+        }
         let session = Session {
             driver,
             ix,
             shared: Arc::clone(&shared),
             encoder_queue: encoder_queue.clone(),
+            audio_queue: audio_queue.clone(),
             sizes,
             over,
             options,
             first_seq,
         };
         let handle = Handle::start("steadycast-send", Arc::clone(&shared), waker, move || session.run_to_end())?;
-        Ok(Self { shared, handle, encoder_queue, sdp })
+        Ok(Self { shared, handle, encoder_queue, audio_queue, sdp })
     }
 
     /// Checks the keys of a flow towards an address as [`Sending::start`] does, without opening sockets.
@@ -295,6 +312,7 @@ impl SendOptions {
             epoch: clock.epoch(),
             payload_type: medium.format().and_then(PayloadFormat::static_type).unwrap_or(96),
             again: RETRANSMISSION_PAYLOAD_TYPE,
+            audio: AUDIO_PAYLOAD_TYPE,
             ids: HeaderIds::default(),
             authenticated: false,
             floor: MIN_FLOOR,
@@ -340,11 +358,15 @@ fn describe(
     plan: &VideoPlan,
     medium: &Medium,
     own: IpAddr,
-) -> Description {
+) -> Result<Description, LiveError> {
     let media = plan.sender(SOURCE);
     let sources =
         |ssrc| Some(Sources { media: media.identity.ssrc, repair: ssrc, cname: media.identity.cname.clone() });
-    Description {
+    let audio = |audio: AudioSettings| {
+        let source = Some((audio.ssrc, media.identity.cname.clone()));
+        Ok::<_, LiveError>(AudioStream { payload_type: audio.payload_type, port: audio_address(to)?.port(), source })
+    };
+    Ok(Description {
         address: to,
         // Receivers of a source-specific group need the source for their join.
         source: source_specific(to.ip()).then_some(own),
@@ -372,8 +394,9 @@ fn describe(
             .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
         // The SSRC is announced with a key, so that recorded packets of another session with the same key are rejected.
         media: options.key.is_some().then(|| (media.identity.ssrc, media.identity.cname.clone())),
+        audio: plan.audio(FLOW).map(audio).transpose()?,
         ours: ours(options, video, medium),
-    }
+    })
 }
 
 /// Returns the attributes for our own receivers: the parameters of the receiving half of the controller.
@@ -408,6 +431,7 @@ struct Session {
     ix: crate::EndIx,
     shared: Arc<Shared>,
     encoder_queue: Option<EncoderQueue>,
+    audio_queue: Option<AudioQueue>,
     /// Widths and heights of an encoder's pictures, which [`SizeStats::now`] indexes.
     sizes: Vec<(u32, u32)>,
     over: Option<Arc<AtomicBool>>,
@@ -424,6 +448,7 @@ impl Session {
         let record = self.run().and_then(|()| self.finish());
         // The encoder's thread must not wait for jobs of a session that has ended for any reason.
         self.encoder_queue.iter().for_each(EncoderQueue::close);
+        self.audio_queue.iter().for_each(AudioQueue::close);
         record
     }
 
@@ -441,6 +466,9 @@ impl Session {
                 next += STEP;
             }
             self.exclude();
+            if let (Some(queue), Some(loss)) = (&self.audio_queue, self.audio_loss()) {
+                queue.set_loss(loss);
+            }
             self.shared.show(|| self.status(now));
             if self.shared.stopped() || self.ended() {
                 break;
@@ -466,6 +494,11 @@ impl Session {
                 self.shared.orders.exclude(ssrc);
             }
         }
+    }
+
+    /// Returns the share of audio packets that receivers report as lost.
+    fn audio_loss(&self) -> Option<f64> {
+        self.end().source.session()?.audio_loss()
     }
 
     fn call(&mut self, what: impl FnOnce(&mut SocketSource, Time, &mut Outbox)) {
@@ -553,6 +586,7 @@ impl Session {
             "repair": source.repairs().map(|r| json!({
                 "packets": r.packets, "parities": r.parities, "refused": r.refused, "stale": r.stale,
             })),
+            "audio": self.audio_loss().map(|loss| json!({ "packets": source.audio_packets, "loss_frac": loss })),
             "padding": source.padding().map(|(packets, _)| packets), "key_frames": source.key_frames,
             "quantizer": last, "feedback": source.feedback().packets,
             "feedback_refused": source.feedback().refused,

@@ -1,10 +1,11 @@
 //! Video endpoints on UDP sockets. The simulator passes packets as values; this module encodes and parses them.
 
+use crate::audio::AudioIntake;
 use crate::browser::BrowserConnection;
 use crate::jitter_buffer::REORDER_WAIT;
 use crate::net::origin;
 use crate::unused::foreign;
-use crate::{Datagram, End, Meta, Outbox, Peers, ReceivedSymbols, SentSymbols, Srtp, Unused, Which};
+use crate::{AudioQueue, Datagram, End, Meta, Outbox, Peers, ReceivedSymbols, SentSymbols, Srtp, Unused, Which};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -49,6 +50,12 @@ pub trait Consumer: Send {
         None
     }
 
+    /// Returns the presentation time of this RTP timestamp, in ticks of 1/90000 s from the first received frame; `None`
+    /// while no frame has been received.
+    fn ticks_of(&self, _timestamp: u32) -> Option<i64> {
+        None
+    }
+
     /// Takes a lost packet that was retransmitted or recovered, as the original packet.
     fn take_repaired(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
         self.take(now, seq, header, payload);
@@ -88,6 +95,8 @@ pub struct SocketSource {
     /// The sender.
     pub source: VideoSource,
     payloads: Box<dyn Payloads>,
+    /// The source of the audio's payloads, if the session has audio.
+    pub audio: Option<AudioQueue>,
     /// The peers that send reports, if they are listed.
     pub peers: Option<Peers>,
     /// Symbols of packets that can be retransmitted or are covered by parity.
@@ -108,6 +117,7 @@ impl SocketSource {
         Self {
             source,
             payloads,
+            audio: None,
             peers: None,
             kept: SentSymbols::default(),
             srtp: None,
@@ -160,8 +170,21 @@ impl SocketSource {
     fn with(&mut self, out: &mut Outbox, what: impl FnOnce(&mut VideoSource, &mut Out<'_>)) {
         what(&mut self.source, &mut Out { packets: &mut self.outgoing });
         let first_kept = self.source.session().and_then(Sender::first_kept);
+        let audio_ssrc = self.source.session().and_then(Sender::audio_ssrc);
         for (_, ecn, body) in self.outgoing.drain(..) {
             match body {
+                Body::Rtp(media) if media.stream == Stream::Audio => {
+                    out.push_as(ecn, Which::Audio, None, |bytes| {
+                        let start = bytes.len();
+                        media.encode_header(bytes);
+                        if let Some(audio) = &self.audio {
+                            audio.write(media.fragment.frame, bytes);
+                        }
+                        if let Some(srtp) = &mut self.srtp {
+                            srtp.protect_rtp(bytes, start);
+                        }
+                    });
+                }
                 Body::Rtp(media) => {
                     out.push_as(ecn, Which::Rtp, None, |bytes| {
                         let start = bytes.len();
@@ -184,8 +207,10 @@ impl SocketSource {
                         }
                     });
                 }
-                Body::Rtcp { bytes, .. } => {
-                    out.push(Which::Rtcp, None, |all| protected(&bytes, &mut self.srtp, all));
+                Body::Rtcp { bytes, parsed } => {
+                    let of_audio = audio_ssrc.is_some() && parsed.sender() == audio_ssrc;
+                    let which = if of_audio { Which::AudioRtcp } else { Which::Rtcp };
+                    out.push(which, None, |all| protected(&bytes, &mut self.srtp, all));
                 }
                 Body::Parity(parity) => {
                     let (media, protection) = &*parity;
@@ -293,6 +318,8 @@ pub struct SocketSink {
     pub rtx: Option<(u8, u8)>,
     /// The payload type of parity, and the symbols that have been received.
     pub parity: Option<(u8, ReceivedSymbols)>,
+    /// The consumer of audio, if the source sends any.
+    pub(crate) audio: Option<AudioIntake>,
     /// If set, key frames are requested by RTCP, because the source makes them on request.
     pub requests_key_frames: bool,
     lacks: Option<bool>,
@@ -490,6 +517,7 @@ impl SocketSink {
             number_id: TRANSPORT_NUMBER_ID,
             rtx: None,
             parity: None,
+            audio: None,
             requests_key_frames: false,
             lacks: None,
             reports,
@@ -584,6 +612,10 @@ impl SocketSink {
     /// Announces to the consumer that no more packets follow.
     pub fn close(&mut self) {
         self.consumer.end();
+        if let Some(audio) = &mut self.audio {
+            audio.end();
+        }
+        self.align_audio();
     }
 
     fn with<T>(&mut self, out: &mut Outbox, what: impl FnOnce(&mut VideoSink, &mut Out<'_>) -> T) -> T {
@@ -637,6 +669,9 @@ impl SocketSink {
         if self.parity.as_ref().is_some_and(|(parity, _)| *parity == header.payload_type) {
             return self.on_parity(now, datagram, &arrival, out);
         }
+        if self.audio.as_ref().is_some_and(|audio| audio.payload_type == header.payload_type) {
+            return self.on_audio(now, datagram, &arrival, out);
+        }
         let from = datagram.meta.from;
         let origin = Origin(address(from).0.into());
         let begins = |session: &Receiver| session.begins_run(now, origin, &header);
@@ -666,7 +701,7 @@ impl SocketSink {
         match received {
             Received::Unused(reason) => self.unused.add_of_type(reason, header.payload_type),
             Received::Duplicate => self.unused.add(UnusedReason::Duplicate),
-            Received::New(_) | Received::Repaired(_) => {}
+            Received::New(_) | Received::Repaired(_) | Received::Audio(_) => {}
         }
     }
 
@@ -713,6 +748,9 @@ impl SocketSink {
             let (run, first) = self.sink.session().map_or((self.run, 0), Receiver::run);
             if std::mem::replace(&mut self.run, run) != run {
                 self.consumer.restart(first);
+                if let Some(audio) = self.audio.as_mut().filter(|_| self.first.is_some()) {
+                    audio.restart();
+                }
             }
             self.held.forget(now);
             self.clocks = SourceClock { run, ..clocks };
@@ -726,6 +764,29 @@ impl SocketSink {
             self.update_key_frame_need(now, out);
         }
         received
+    }
+
+    /// Takes an audio packet.
+    fn on_audio(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) {
+        let Arrival { at, header, transport, payload, .. } = *arrival;
+        let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
+        let (stream, seq, fragment) = (Stream::Audio, u64::from(header.seq), Fragment::default());
+        let (notice, repairs, ids) = (Notice::NONE, None, HeaderIds::default());
+        let (from, ecn, body) = (address(datagram.meta.from), datagram.meta.ecn, Body::Plain(0));
+        let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
+        let arriving = Arriving { from, size, sent: now, ecn, body: &body };
+        let received = self.with(out, |sink, o| sink.on_media(now, &arriving, &media, o));
+        self.count(received, &header);
+        if let (Received::Audio(seq), Some(audio)) = (received, &mut self.audio) {
+            audio.take(at, seq, header.timestamp, payload);
+        }
+        self.align_audio();
+    }
+
+    /// Passes on the audio packets whose times are known.
+    fn align_audio(&mut self) {
+        let (Some(audio), Some(session)) = (&mut self.audio, self.sink.session()) else { return };
+        audio.align(|timestamp| self.consumer.ticks_of(session.video_timestamp(timestamp)?));
     }
 
     /// Takes a parity packet, which may make lost packets recoverable.
@@ -863,8 +924,8 @@ impl End for SocketSink {
             None => datagram,
             Some(srtp) => {
                 let bytes = match datagram.which {
-                    Which::Rtp => srtp.open_rtp(now, datagram.bytes),
-                    Which::Rtcp => srtp.open_rtcp(datagram.bytes),
+                    Which::Rtp | Which::Audio => srtp.open_rtp(now, datagram.bytes),
+                    Which::Rtcp | Which::AudioRtcp => srtp.open_rtcp(datagram.bytes),
                 };
                 let Some(bytes) = bytes else {
                     return self.unused.add(UnusedReason::FailedAuthentication);
@@ -874,8 +935,8 @@ impl End for SocketSink {
             }
         };
         match datagram.which {
-            Which::Rtp => self.on_rtp(now, datagram, out),
-            Which::Rtcp => self.on_rtcp(now, datagram, out),
+            Which::Rtp | Which::Audio => self.on_rtp(now, datagram, out),
+            Which::Rtcp | Which::AudioRtcp => self.on_rtcp(now, datagram, out),
         }
     }
 

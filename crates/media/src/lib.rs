@@ -3,6 +3,7 @@
 //! [`Assembly`] determines the fate of each frame at a receiver.
 
 mod assembly;
+mod audio;
 mod buffer;
 mod encoder;
 mod feed;
@@ -12,6 +13,7 @@ mod playout;
 mod rfc8593;
 
 pub use assembly::{Assembly, DecodeChain, FrameFate, MissingBytes, SentFrame, SentFrames};
+pub use audio::{AUDIO_PACKET_TIME, AudioFeed, CodedAudio, ConstantAudio, packet_len, packet_rate};
 pub use buffer::{Consume, PlayBuffer};
 pub use encoder::{BacklogRule, Bucket, Coded, Encoder, Evalvid, PerFrame, Vbr, bucket};
 pub use feed::Feed;

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use steadycast_live::sdp::{self, Description};
 use steadycast_live::{
-    Destination, EncodedFrame, EncoderQueue, FlowKeys, FrameQueue, Handle, Interface, LiveError, LiveRecord, MasterKey,
-    MediaPort, Medium, NextJob, PairOptions, ReceiveOptions, Receiving, RungData, SendOptions, Sending, Steering,
+    AudioQueue, Destination, EncodedFrame, EncoderQueue, FlowKeys, FrameQueue, Handle, Interface, LiveError,
+    LiveRecord, MasterKey, MediaPort, Medium, NextJob, PairOptions, ReceiveOptions, ReceivedAudioQueue, Receiving,
+    RungData, SendOptions, Sending, Steering,
 };
 use steadycast_session::UnusedReason;
 use steadycast_units::{Bytes, Ecn, Rate, Span};
@@ -231,6 +232,7 @@ pub(crate) fn check_sender(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDi
 pub(crate) struct PySender {
     sending: Sending,
     encoder_queue: Option<EncoderQueue>,
+    audio_queue: Option<AudioQueue>,
 }
 
 #[pymethods]
@@ -241,8 +243,11 @@ impl PySender {
         let options = send_options(options)?;
         let sending = Sending::start(options, medium(medium_)?).map_err(refused)?;
         let session = PySession { kind: "Sender", handle: sending.handle.clone() };
-        Ok(PyClassInitializer::from(session)
-            .add_subclass(Self { encoder_queue: sending.encoder_queue.clone(), sending }))
+        Ok(PyClassInitializer::from(session).add_subclass(Self {
+            encoder_queue: sending.encoder_queue.clone(),
+            audio_queue: sending.audio_queue.clone(),
+            sending,
+        }))
     }
 
     /// The session description; for a browser, the SDP answer.
@@ -296,6 +301,20 @@ impl PySender {
         }
     }
 
+    /// Adds an Opus packet that begins at `at_s`, in seconds from the first picture; `begins` says that a silence
+    /// precedes it. Waits up to `patience` seconds for room. Returns whether there was room, or `None` if the session
+    /// has ended or has no audio.
+    fn push_audio(&self, py: Python<'_>, at_s: f64, begins: bool, data: Vec<u8>, patience: f64) -> Option<bool> {
+        let queue = self.audio_queue.as_ref()?;
+        py.detach(|| queue.push(Span::from_secs_f64(at_s), begins, &data, seconds(patience)))
+    }
+
+    /// The share of audio packets that receivers report as lost, from 0 to 1.
+    #[getter]
+    fn audio_loss(&self) -> f64 {
+        self.audio_queue.as_ref().map_or(0.0, AudioQueue::loss)
+    }
+
     /// Reports the number of pictures that the source skipped and that no later call reports.
     fn passed(&self, pictures: u32) {
         if let Some(encoder_queue) = &self.encoder_queue {
@@ -318,6 +337,7 @@ const SIDES: std::ops::RangeInclusive<u32> = 16..=16_384;
 #[pyclass(frozen, extends = PySession, name = "Receiver", module = "steadycast._core")]
 pub(crate) struct PyReceiver {
     frame_queue: FrameQueue,
+    audio_queue: ReceivedAudioQueue,
     description: Description,
     offered: Option<String>,
     other_clock: Option<(String, u8, String)>,
@@ -358,6 +378,7 @@ impl PyReceiver {
                     ecn: Ecn::NotEct,
                     repair: None,
                     parity: None,
+                    audio: None,
                     media: None,
                     key_frames: false,
                     ours: Vec::new(),
@@ -382,8 +403,10 @@ impl PyReceiver {
         let receiving = Receiving::start(options).map_err(refused)?;
         let session = PySession { kind: "Receiver", handle: receiving.handle.clone() };
         let frame_queue = receiving.frame_queue.clone();
+        let audio_queue = receiving.audio_queue.clone();
         let own = Self {
             frame_queue,
+            audio_queue,
             description,
             offered: offered.map(|all| all.join(", ")),
             other_clock,
@@ -436,9 +459,32 @@ impl PyReceiver {
         self.description.private_value("controller").map(str::to_owned)
     }
 
-    /// Starts to queue arriving frames for `frames`.
+    /// Whether the description has an audio stream that this program supports.
+    #[getter]
+    fn has_audio(&self) -> bool {
+        self.description.audio.is_some()
+    }
+
+    /// Starts to queue arriving frames for `frames`, and audio packets for `audio`.
     fn want_frames(&self) {
         self.frame_queue.want();
+        self.audio_queue.want();
+    }
+
+    /// Returns the audio packets that have arrived since the last call, as a list of (ticks, missing packets before it,
+    /// bytes). They are in order, and their ticks are on the clock of the frames.
+    fn audio<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for packet in self.audio_queue.take() {
+            list.append((packet.ticks, packet.missing, PyBytes::new(py, &packet.bytes)))?;
+        }
+        Ok(list)
+    }
+
+    /// The number of audio packets that were dropped: nobody took them in time, or no sender reports aligned them.
+    #[getter]
+    fn audio_overrun(&self) -> u64 {
+        self.audio_queue.overrun()
     }
 
     /// Waits up to `patience` seconds for frames. Returns a list of (ticks, damaged, whole, arrival in s, bytes), empty

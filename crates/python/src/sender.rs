@@ -77,8 +77,10 @@ fn stream_of(stream: &str) -> PyResult<Stream> {
         "repair" => Ok(Stream::Repair),
         "parity" => Ok(Stream::Parity),
         "padding" => Ok(Stream::Padding),
+        "audio" => Ok(Stream::Audio),
         other => {
-            Err(wrong("stream", format!("{other:?} is none"), "give \"media\", \"repair\", \"parity\" or \"padding\""))
+            let remedy = "give \"media\", \"repair\", \"parity\", \"padding\" or \"audio\"";
+            Err(wrong("stream", format!("{other:?} is none"), remedy))
         }
     }
 }
@@ -89,6 +91,7 @@ const fn stream_name(stream: Stream) -> &'static str {
         Stream::Repair => "repair",
         Stream::Parity => "parity",
         Stream::Padding => "padding",
+        Stream::Audio => "audio",
     }
 }
 

@@ -7,7 +7,7 @@ use steadycast_units::{Bytes, PeerTime, Span, Time};
 const HISTORY_PACKETS: usize = 1 << 14;
 
 /// The number of sequence number spaces.
-const SEQ_SPACES: usize = 3;
+const SEQ_SPACES: usize = 4;
 
 /// Returns the index of a stream's sequence number space. Padding uses the space of retransmissions.
 const fn seq_space(stream: Stream) -> usize {
@@ -15,6 +15,7 @@ const fn seq_space(stream: Stream) -> usize {
         Stream::Media => 0,
         Stream::Repair | Stream::Padding => 1,
         Stream::Parity => 2,
+        Stream::Audio => 3,
     }
 }
 

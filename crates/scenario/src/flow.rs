@@ -351,6 +351,12 @@ pub(crate) fn checked<T: Copy>(given: &Spanned<T>, rule: &dyn Rule<T>, out: &mut
     }
 }
 
+/// Checks the codec rate of audio against Opus's range, 6 to 510 kb/s (RFC 6716, section 2.1.1).
+fn audio_rate(rate: &Rate) -> Option<(String, String)> {
+    let fits = (Rate::kbps(6)..=Rate::kbps(510)).contains(rate);
+    (!fits).then(|| (format!("Opus has no rate of {rate}"), "take 6kbps to 510kbps".to_owned()))
+}
+
 /// Minimum packet size of a video or TCP flow.
 pub(crate) const MIN_PACKET: Bytes = Bytes::new(100);
 
@@ -444,6 +450,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         // The valid kinds of repair depend on the receivers, which are read later.
         repair: Repair::None,
         padding: false,
+        audio: table.audio.as_ref().and_then(|given| checked(given, &audio_rate, out)),
         packet: packet(table, Bytes::new(1200), out),
         playout,
         buffer: table.buffer.as_ref().map(|given| given.value),

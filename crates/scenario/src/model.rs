@@ -346,6 +346,8 @@ pub struct Video {
     pub repair: Repair,
     /// Whether probes are filled with padding.
     pub padding: bool,
+    /// The codec rate of the audio beside the video; `None`: there is no audio.
+    pub audio: Option<Rate>,
     /// Packet size, as IP size with header extensions.
     pub packet: Bytes,
     /// The play-out delay.

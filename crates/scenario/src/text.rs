@@ -350,6 +350,7 @@ fn video_text(video: &Video, text: &mut Text) {
     if video.padding {
         text.key("padding", "true");
     }
+    text.setting("audio", &video.audio);
     text.key("packet", quote(video.packet));
     text.key(
         "playout",

@@ -11,6 +11,7 @@
 //! sender half ◀─ Sender::on_rtcp ◀═ the world ◀═ Output::Rtcp ◀─ report block, body ◀─ Receiver::poll ◀┘
 //! ```
 
+mod audio;
 mod batchable;
 mod breaker;
 mod ecn;
@@ -28,6 +29,7 @@ mod simulcast;
 mod standard;
 mod unused;
 
+pub use audio::{AUDIO_CLOCK_RATE, AudioPacket, AudioSettings};
 pub use batchable::{BatchKey, Batchable};
 pub use breaker::CircuitBreaker;
 pub use ecn::{EcnCounts, EcnPath};

@@ -85,6 +85,11 @@ pub struct Media {
 }
 
 impl Media {
+    /// Returns true if it is a packet of the video itself, and no audio, repair or padding.
+    pub fn is_video(&self) -> bool {
+        self.stream == Stream::Media
+    }
+
     /// Returns the payload's length without the original's sequence number that precedes it in a retransmission.
     pub fn payload_len(&self) -> usize {
         let number = if self.repairs.is_some() { rtx::OSN } else { 0 };

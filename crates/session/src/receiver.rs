@@ -2,6 +2,7 @@ mod succession;
 
 pub use succession::Waiting;
 
+use crate::audio::{AudioReceiver, ClockReference, video_timestamp};
 use crate::batchable::Batchable;
 use crate::feedback::{Reporter, TRANSPORT_NUMBER_ID};
 use crate::participant::{Farewell, Participant, Standing};
@@ -32,6 +33,8 @@ pub enum Received {
     New(u64),
     /// A retransmission of a lost packet, with the extended sequence number of the original.
     Repaired(u64),
+    /// An audio packet that had not arrived before, with its extended sequence number in the audio stream.
+    Audio(u64),
     /// A packet that had arrived before.
     Duplicate,
     /// A packet that does not belong to the stream or cannot be used.
@@ -112,6 +115,8 @@ pub struct Receiver {
     intra: u8,
     /// The state of recovery from parity.
     parity: Option<Box<ParityReceiver>>,
+    /// The state of audio.
+    audio: Option<Box<AudioReceiver>>,
 }
 
 /// The receiver's state of recovery from parity.
@@ -240,6 +245,8 @@ struct Stream {
     /// The SSRC under which its source continues, according to its BYE.
     successor: Option<u32>,
     sent: Option<PeerTime>,
+    /// The relation of its timestamps to the sender's clock, once a sender report has arrived.
+    clock: Option<ClockReference>,
     /// The newest frame's RTP timestamp and the arrival of its first packet. `pace` is a slowly decreasing maximum of
     /// the time between two frames.
     frame: (u32, Time),
@@ -286,6 +293,7 @@ impl Receiver {
             pending_key_frame: None,
             intra: 0,
             parity: None,
+            audio: None,
         }
     }
 
@@ -392,6 +400,53 @@ impl Receiver {
             parity.announces_playout = true;
         }
         self
+    }
+
+    /// Enables an audio stream of this payload type. Its SSRC is that of the first packet from the video's address, anew
+    /// for each source of the video.
+    #[must_use]
+    pub fn with_audio(self, payload_type: u8) -> Self {
+        Self { audio: Some(Box::new(AudioReceiver::new(payload_type))), ..self }
+    }
+
+    /// Returns the video's RTP timestamp at the sampling time of an audio timestamp. `None` before sender reports of
+    /// both streams have arrived.
+    pub fn video_timestamp(&self, audio: u32) -> Option<u32> {
+        let video = self.stream.as_ref()?.clock?;
+        Some(video_timestamp(self.audio.as_ref()?.clock?, video, audio))
+    }
+
+    /// Processes an audio packet. Its bytes count as received, and its loss does not affect the controller.
+    fn on_audio(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
+        let MediaPacket { header, size, ecn, .. } = *packet;
+        if self.stream.as_ref().is_some_and(|stream| stream.ended) {
+            return Received::Unused(UnusedReason::Outside);
+        }
+        if self.stream.as_ref().is_some_and(|stream| stream.from != from) {
+            return Received::Unused(UnusedReason::OtherAddress);
+        }
+        let Some(audio) = &mut self.audio else { return Received::Unused(UnusedReason::Outside) };
+        let Some(reception) = audio.follow(header.ssrc) else { return Received::Unused(UnusedReason::OtherSource) };
+        let before = reception.highest();
+        let (seq, missing) = match reception.on_rtp(now, header.seq, header.timestamp) {
+            Arrived::New(seq) => (seq, before.map_or(0, |before| (seq - before - 1).max(0).unsigned_abs())),
+            Arrived::Restarted(seq) => (seq, 0),
+            Arrived::Duplicate(_) => return Received::Duplicate,
+            Arrived::Probation | Arrived::Stray => return Received::Unused(UnusedReason::FarNumber),
+        };
+        if let Some(reporter) = &mut self.reporter {
+            reporter.on_packet(now, packet, false);
+        }
+        let video = self.stream.as_mut();
+        let sent = header.send_time.map(|stamp| stamp.peer(audio.sent));
+        audio.sent = sent.or(audio.sent);
+        let sent = sent.or(video.as_ref().and_then(|stream| stream.sent)).unwrap_or_default();
+        // The source of both is alive, whichever stream pauses.
+        if let Some(stream) = video {
+            stream.spoke = now;
+        }
+        self.half.on_extra(&ExtraArrival { at: now, stream: Kind::Audio, size, sent, ecn, missing });
+        Received::Audio(u64::try_from(seq).unwrap_or(0))
     }
 
     /// Processes a parity packet that covers what `protection` states. Its bytes count as received. Packets that it
@@ -681,6 +736,9 @@ impl Receiver {
         if self.is_repair(header) {
             return self.on_repair(now, from, packet);
         }
+        if self.audio.as_ref().is_some_and(|audio| audio.owns(header)) {
+            return self.on_audio(now, from, packet);
+        }
         if header.ssrc == self.participant.identity.ssrc {
             self.check_media_address(now, header.ssrc, from);
             return Received::Unused(UnusedReason::OwnSource);
@@ -777,6 +835,9 @@ impl Receiver {
         if self.gone() || self.ignores_rtcp(from) {
             return;
         }
+        if self.on_audio_compound(now, compound) {
+            return;
+        }
         match self.participant.learn(now, from, compound, len) {
             Standing::Good => {}
             Standing::Ignored => return,
@@ -788,9 +849,10 @@ impl Receiver {
         }
         for packet in &compound.packets {
             match packet {
-                Packet::SenderReport { ssrc, ntp, .. } => {
+                Packet::SenderReport { ssrc, ntp, rtp, .. } => {
                     if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == *ssrc) {
                         stream.reception.on_sr(now, *ntp);
+                        stream.clock = Some(ClockReference { ntp: *ntp, rtp: *rtp });
                         self.half.on_sender_report(now);
                     }
                 }
@@ -826,6 +888,18 @@ impl Receiver {
         }
     }
 
+    /// Processes the sender reports of the audio stream. Returns true if the compound is that stream's: it is the same
+    /// participant as the video's, and counts as no further member.
+    fn on_audio_compound(&mut self, now: Time, compound: &Compound) -> bool {
+        let Some(audio) = &mut self.audio else { return false };
+        for packet in &compound.packets {
+            if let Packet::SenderReport { ssrc, ntp, rtp, .. } = packet {
+                audio.on_sender_report(now, *ssrc, ClockReference { ntp: *ntp, rtp: *rtp });
+            }
+        }
+        audio.ssrc().is_some() && audio.ssrc() == compound.sender()
+    }
+
     /// Processes another member's parity request, which can suppress this receiver's request.
     fn on_parity_request(&mut self, now: Time, packet: &Packet) {
         let (Some(stream), Ok(Some(asked))) = (&self.stream, ParityRequest::from_packet(packet)) else { return };
@@ -850,6 +924,7 @@ impl Receiver {
     pub fn batchable(&self) -> Option<Batchable> {
         // These functions react to single packets, and must get each one immediately.
         let asks = self.repair.is_some() || self.parity.is_some() || self.pending_key_frame.is_some();
+        let asks = asks || self.audio.is_some();
         let speaks = self.presence.is_some() || self.sends_keepalives || self.reporter.is_some();
         let stays = self.participant.farewell == Farewell::Stays;
         let stream = self.stream.as_ref().filter(|stream| !stream.ended && stream.ssrc != self.ssrc())?;
@@ -1198,7 +1273,10 @@ impl Receiver {
 
     fn receiver_report(&mut self, now: Time) -> Packet {
         let block = self.stream.as_mut().filter(|s| !s.ended).and_then(|s| s.reception.report_block(now));
-        Packet::ReceiverReport { ssrc: self.participant.identity.ssrc, blocks: block.into_iter().collect() }
+        // The audio's block is the second one, which only a sender of audio reads.
+        let audio = self.audio.as_mut().filter(|_| block.is_some()).and_then(|audio| audio.report_block(now));
+        let blocks = block.into_iter().chain(audio).collect();
+        Packet::ReceiverReport { ssrc: self.participant.identity.ssrc, blocks }
     }
 
     fn last_words(&mut self, now: Time) -> Vec<u8> {
@@ -1233,6 +1311,7 @@ impl Stream {
             ended: false,
             successor: None,
             sent: None,
+            clock: None,
             frame: (header.timestamp, now),
             pace: None,
             timestamp: header.timestamp,

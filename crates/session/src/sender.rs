@@ -1,3 +1,4 @@
+use crate::audio::{self, AudioSender};
 use crate::ecn::{EcnCheck, EcnCounts, EcnPath};
 use crate::media::{HeaderIds, overhead};
 use crate::participant::{Farewell, Participant, Standing};
@@ -6,8 +7,8 @@ use crate::receiver_proof::SentReports;
 use crate::repair::{AnnouncedPlayouts, Blocks, MAX_REQUESTING_MEMBERS, PARITY_MORE, Parity, ParityRequestContext};
 use crate::report_limiter::ReportLimiter;
 use crate::{
-    Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings, Part, Probes, Protected,
-    Protection, RepairSettings, Repairs, RtcpSettings, Siblings,
+    AudioPacket, AudioSettings, Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings,
+    Part, Probes, Protected, Protection, RepairSettings, Repairs, RtcpSettings, Siblings,
 };
 use std::collections::VecDeque;
 use steadycast_control::promise::REPAIR_WITHIN_RATE;
@@ -87,6 +88,8 @@ pub struct SenderSettings {
     ///
     /// [`Receiver::telling_playout`]: crate::Receiver::telling_playout
     pub parity_on_word: bool,
+    /// The audio stream; `None` if there is none.
+    pub audio: Option<AudioSettings>,
     /// The other senders of a simulcast, which carry the same video at different rates. This sender announces the rates
     /// of all to its group.
     pub siblings: Option<Siblings>,
@@ -119,6 +122,7 @@ impl SenderSettings {
             padding: false,
             parity: None,
             parity_on_word: false,
+            audio: None,
             siblings: None,
         }
     }
@@ -188,6 +192,8 @@ pub struct Sender {
     padding: Option<Padding>,
     /// The state of parity.
     parity: Option<ParitySender>,
+    /// The state of audio.
+    audio: Option<AudioSender>,
     /// Whether a key frame is requested, and when the encoder last received such a request.
     key_frame: (bool, Option<Time>),
     /// The receiver's reference time (RFC 3611) and its arrival time, until the next report answers it.
@@ -432,6 +438,7 @@ impl Sender {
             repair: settings.repair.map(|repair| RetransmissionSender::new(repair, &settings)),
             padding: settings.padding.then(Padding::default),
             parity: settings.parity.map(|parity| ParitySender::new(parity, &settings)),
+            audio: settings.audio.map(AudioSender::new),
             key_frame: (false, None),
             reference: None,
             half,
@@ -462,9 +469,11 @@ impl Sender {
         Repairs { parities: parity.packets, parity_bytes: parity.bytes, refused, ..again }
     }
 
-    /// Returns the encoder's rate, as a rate of IP packets: the controller's target minus the rate that repair takes.
+    /// Returns the encoder's rate, as a rate of IP packets: the controller's target minus what is reserved for audio and
+    /// what repair takes.
     pub fn media_target(&mut self, now: Time) -> Rate {
-        let target = self.decision.target;
+        let reserved = self.settings.audio.map_or(Rate::ZERO, |audio| audio.rate);
+        let target = self.decision.target.saturating_sub(reserved);
         let target = self.repair.as_mut().map_or(target, |repair| repair.share.left(now, target));
         self.parity.as_mut().map_or(target, |parity| parity.share.left(now, target))
     }
@@ -483,6 +492,29 @@ impl Sender {
         if let (Some(parity), Some(before)) = (&mut self.parity, &before.parity) {
             parity.seq = before.seq;
         }
+        if let (Some(audio), Some(before)) = (&mut self.audio, &before.audio) {
+            audio.seq = before.seq;
+        }
+    }
+
+    /// Adds an audio packet, which the next poll returns before all others, whatever the rate and the window allow.
+    /// Ignored without an audio stream, and after a stop.
+    pub fn push_audio(&mut self, packet: AudioPacket) {
+        let stopped = self.stopped();
+        if let Some(audio) = self.audio.as_mut().filter(|_| !stopped) {
+            audio.push(packet);
+        }
+    }
+
+    /// Returns the share of audio packets that receivers report as lost, by which an encoder sets its in-band FEC (RFC
+    /// 7587, section 3.1.1); `None` without audio. It falls gradually.
+    pub fn audio_loss(&self) -> Option<f64> {
+        self.audio.as_ref().map(AudioSender::loss)
+    }
+
+    /// Returns the SSRC of the audio stream.
+    pub fn audio_ssrc(&self) -> Option<u32> {
+        self.settings.audio.map(|audio| audio.ssrc)
     }
 
     /// Returns true once for each key-frame request (RFC 4585, section 6.3.1; RFC 5104, section 4.3.1) that is to be
@@ -647,6 +679,9 @@ impl Sender {
         if let Some(parity) = &mut self.parity {
             parity.blocks.clear();
         }
+        if let Some(audio) = &mut self.audio {
+            audio.stop();
+        }
         if let Some(siblings) = &self.settings.siblings {
             siblings.set_rate(Rate::ZERO);
         }
@@ -697,6 +732,9 @@ impl Sender {
                 Packet::ReceiverReport { ssrc, blocks } | Packet::SenderReport { ssrc, blocks, .. }
                     if *ssrc != mine =>
                 {
+                    if let Some(audio) = &mut self.audio {
+                        blocks.iter().for_each(|block| audio.on_block(block));
+                    }
                     let block = blocks.iter().find(|b| b.ssrc == mine);
                     // A report without a block on this stream may belong to another session.
                     let body = block.and_then(|_| self.body_of(&compound, *ssrc));
@@ -920,8 +958,10 @@ impl Sender {
         let history = self.history.as_mut()?;
         let repair = self.repair.as_ref().map(|repair| repair.cache.settings.ssrc);
         let parity = self.parity.as_ref().map(|parity| parity.blocks.settings.ssrc);
+        let audio = self.settings.audio.map(|audio| audio.ssrc);
         let stream_of = |ssrc| match ssrc {
             _ if ssrc == mine => Some(Stream::Media),
+            _ if audio == Some(ssrc) => Some(Stream::Audio),
             _ if repair == Some(ssrc) => Some(Stream::Repair),
             _ if parity == Some(ssrc) => Some(Stream::Parity),
             _ => None,
@@ -1086,6 +1126,9 @@ impl Sender {
         if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
         }
+        if let Some(bytes) = self.audio_report(now) {
+            return Output::Rtcp(bytes);
+        }
         if self.stopped() {
             if self.participant.farewell_due(now, self.packets > 0) {
                 return Output::Rtcp(self.last_words(now));
@@ -1098,13 +1141,18 @@ impl Sender {
             self.half.on_timer(now);
             self.read_decision();
         }
+        if let Some(media) = self.send_audio(now) {
+            self.ecn.on_sent(now, media.number);
+            self.participant.check_size(media.size);
+            return Output::Media(media);
+        }
         // Reports that a sender half schedules itself have their own bandwidth, as a receiver half's have.
         let reports = match self.half.due() {
             Due::Rtcp => self.participant.rtcp_due(now),
             Due::At(wake) => wake.at <= now,
             Due::Hold => false,
         };
-        if reports || self.grown_at().is_some_and(|at| at <= now) {
+        if reports || self.lacks_first_report() || self.grown_at().is_some_and(|at| at <= now) {
             return Output::Rtcp(self.sender_report(now));
         }
         let repairs = self.repair.as_mut().is_some_and(|repair| repair.cache.waits(now));
@@ -1426,8 +1474,44 @@ impl Sender {
     }
 
     fn timestamp(&self, at: Time) -> u32 {
-        let ticks = u128::from(at.as_nanos()) * u128::from(CLOCK_RATE) / 1_000_000_000;
-        self.settings.first_timestamp.wrapping_add(ticks as u32)
+        audio::timestamp(self.settings.first_timestamp, at, CLOCK_RATE)
+    }
+
+    /// Sends the next audio packet; `None` if none waits.
+    fn send_audio(&mut self, now: Time) -> Option<Media> {
+        let numbered = self.numbered();
+        let (packet, header) = self.audio.as_mut()?.next(now)?;
+        let size = self.overhead(&header, &Notice::NONE) + Bytes::new(packet.len.into());
+        let (number, stream) = (self.number, Stream::Audio);
+        let seq = self.audio.as_ref()?.seq - 1;
+        if let Some(history) = &mut self.history {
+            history.on_sent(number, now, size, stream, seq as u16);
+        }
+        self.number += 1;
+        // Later packets of the other streams wait for this one, so that all together keep the pacing rate.
+        self.count_departure(now, size, self.media_rate());
+        self.half.on_extra_sent(&ExtraSent { at: now, left: now, number, stream, size });
+        self.participant.members.on_own_rtp(now);
+        self.read_decision();
+        let fragment = Fragment { frame: packet.index, offset: 0, len: packet.len };
+        let (transport, ecn) = (numbered.then_some(number as u16), self.ecn.field());
+        let (notice, repairs, ids) = (Notice::NONE, None, self.settings.ids);
+        Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
+    }
+
+    /// Returns the audio stream's sender report or BYE, if one is due. It is a compound of its own, since a receiver of
+    /// two transports expects it at the audio's port.
+    fn audio_report(&mut self, now: Time) -> Option<Vec<u8>> {
+        let ntp = self.settings.epoch.ntp(now);
+        let packets = self.audio.as_mut()?.take_report(now, ntp, &self.participant.identity.cname)?;
+        Some(self.participant.encode(now, packets))
+    }
+
+    /// Returns true if both streams have begun and no report has related their clocks. A single receiver gets the first
+    /// one without delay (RFC 3550, section 6.2), since it can't align the streams before.
+    fn lacks_first_report(&self) -> bool {
+        let audio = self.audio.as_ref().filter(|_| !self.settings.rtcp.group);
+        audio.is_some_and(|audio| audio.lacks_report(self.packets > 0))
     }
 
     /// Returns when an extra summary is due, because the group has grown well beyond the size that its members know.
@@ -1439,6 +1523,9 @@ impl Sender {
     }
 
     fn sender_report(&mut self, now: Time) -> Vec<u8> {
+        if let Some(audio) = &mut self.audio {
+            audio.on_video_report();
+        }
         // Time-outs are checked once per report (RFC 3550, section 6.3.5).
         self.forget_silent(now);
         let ssrc = self.participant.identity.ssrc;

@@ -36,6 +36,7 @@ Ladder = Annotated[
 KeepSize = Annotated[
     bool, option("--keep-size", "Leave pictures out where the rate is too low for their size.")
 ]
+NoAudio = Annotated[bool, option("--no-audio", "Send the pictures alone, without the file's sound.")]
 Events = Annotated[Path | None, option("--events FILE", "Append a JSON line for each change, and why.")]
 
 
@@ -109,6 +110,7 @@ def send(
     loop: Loop = False,
     ladder: Ladder = False,
     keep_size: KeepSize = False,
+    no_audio: NoAudio = False,
     exclude: Annotated[
         list[str] | None, option("--exclude CNAME", "A receiver whose reports do not count. Repeatable.")
     ] = None,

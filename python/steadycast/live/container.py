@@ -6,7 +6,7 @@ import heapq
 import io
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import av
 
@@ -20,8 +20,21 @@ _OPTIONS = {
     "mov": {"movflags": "empty_moov+default_base_moof", "frag_duration": "1000000"},
 }
 _CLOCK = Fraction(1, 90_000)
+_WITH_OPUS = ("matroska", "webm", "mp4", "mpegts", "nut")
+"""Containers in which FFmpeg writes Opus."""
+_LONGEST_WAIT_US = "1000000"
+"""Microseconds for which a frame waits for a packet of the other track, which may pause."""
 _MOST = 64
 """The most frames that wait for one with the stream's parameters."""
+
+
+def takes_audio(container: str | None) -> bool:
+    """Whether FFmpeg writes Opus into this container; false for a raw stream."""
+    return container is not None and any(name in _WITH_OPUS for name in container.split(","))
+
+
+_MOST_EARLY = 500
+"""The most audio packets that wait for the file's begin: 10 s."""
 
 
 class Times:
@@ -47,11 +60,18 @@ class Times:
 class Growing:
     """A container file that grows. Frames wait until an I frame has the stream's parameters, such as its size.
 
-    ``container`` is FFmpeg's name of the format; ``head`` is the decoder's configuration.
+    ``container`` is FFmpeg's name of the format; ``head`` is the decoder's configuration. With ``audio`` it has a
+    second track of Opus packets. ``place`` is a file's path or an open pipe.
     """
 
-    def __init__(self, place: Path, container: str, codec: str, head: bytes) -> None:
+    def __init__(
+        self, place: Path | IO[bytes], container: str, codec: str, head: bytes, *, audio: bool = False
+    ) -> None:
         self._place, self._container, self._codec, self._head = place, container, codec, head
+        self._audio = audio
+        self._sound: Any = None
+        self._early: list[tuple[int, bytes]] = []
+        self._heard = -1
         self.waiting: list[tuple[int, bytes]] = []
         self._file: Any = None
         self._stream: Any = None
@@ -103,7 +123,12 @@ class Growing:
                 if not found.codec_context.width:
                     return False
                 options = {"flush_packets": "1", **_OPTIONS.get(self._container, {})}
-                file = files.media(self._place, "w", form=self._container, options=options)
+                if self._audio:
+                    options["max_interleave_delta"] = _LONGEST_WAIT_US
+                if isinstance(self._place, Path):
+                    file = files.media(self._place, "w", form=self._container, options=options)
+                else:
+                    file = av.open(self._place, "w", format=self._container, options=options)
                 self._stream = file.add_stream_from_template(found, opaque=True)
                 self._times = Times(found.codec_context)
         except (av.error.InvalidDataError, av.error.EOFError, ValueError, IndexError):
@@ -111,8 +136,37 @@ class Growing:
         self._stream.time_base = _CLOCK
         # A few frames without time stamps have no frame rate: 0 keeps FFmpeg from guessing one.
         self._stream.codec_context.framerate = 0
+        if self._audio:
+            # The encoder is opened for its configuration alone, which the track's header needs.
+            self._sound = file.add_stream("libopus", rate=48_000, layout="stereo")
         self._file = file
+        for each in self._early:
+            self.add_audio(*each)
+        self._early.clear()
         return True
+
+    def add_audio(self, ticks: int, data: bytes) -> None:
+        """Add an Opus packet that begins at ``ticks``, on the clock of the frames; ignored without an audio track.
+
+        Raises:
+            OSError: the file can't be written; FFmpeg's errors are subclasses of it or of ValueError.
+
+        """
+        if not self._audio:
+            return
+        if self._file is None:
+            self._early = [*self._early[-_MOST_EARLY:], (ticks, data)]
+            return
+        # A player starts with the first picture, and time stamps must increase.
+        if ticks <= self._heard:
+            return
+        self._heard = ticks
+        packet = av.Packet(data)
+        packet.stream, packet.time_base = self._sound, _CLOCK
+        packet.pts = packet.dts = ticks
+        packet.duration = _CLOCK.denominator // 50
+        packet.is_keyframe = True
+        self._file.mux(packet)
 
     def _mux(self, ticks: int, data: bytes) -> None:
         if self._latest is not None and ticks > self._latest:

@@ -7,13 +7,14 @@ import io
 import itertools
 import json
 import math
+import operator
 import queue
 import shlex
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from steadycast import files, signals
 from steadycast.errors import MissingError, UnwrittenError, UserError, reason
 from steadycast.folder import Draft, Json
 from steadycast.live import outlets, session, view
-from steadycast.live.container import Growing
+from steadycast.live.container import Growing, takes_audio
 from steadycast.media import stream
 
 _UNTOLD = {
@@ -82,6 +83,8 @@ class Player:
     A separate thread writes to the pipe, so that a paused player blocks nothing else. Frames that the player does not
     read in time are dropped as a whole. With a play-out delay, each frame is written that many seconds after the
     arrival time that the fastest frame implies, or on arrival if it is later.
+
+    With ``codec``, the codec and its decoder's configuration, the player gets Matroska with a track for audio.
     """
 
     _WAITING = 256
@@ -89,9 +92,14 @@ class Player:
     _PATIENCE_S = 5.0
     """The time in seconds for the player to read the rest, and then again to end."""
 
-    def __init__(self, words: Sequence[str], playout_s: float | None) -> None:
+    def __init__(
+        self, words: Sequence[str], playout_s: float | None, codec: tuple[str, bytes] | None = None
+    ) -> None:
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE)
-        self._queue: queue.Queue[tuple[float, bytes] | None] = queue.Queue(self._WAITING)
+        self._queue: queue.Queue[tuple[float, bytes, Callable[[Growing], None] | None] | None] = queue.Queue(
+            self._WAITING if codec is None else 3 * self._WAITING
+        )
+        self._codec = codec
         self._playout_s, self._begun = playout_s, math.inf
         self._left_out = 0
         self.gone = False
@@ -99,10 +107,16 @@ class Player:
         self._thread = threading.Thread(target=self._run, daemon=True, name="player")
         self._thread.start()
 
-    def take(self, data: bytes, ticks: int | None) -> None:
+    @property
+    def contains_audio(self) -> bool:
+        """Whether the player gets a container with audio, and frames as they are, instead of a raw stream."""
+        return self._codec is not None
+
+    def take(self, data: bytes, ticks: int | None, add: Callable[[Growing], None] | None = None) -> None:
         """Queue a frame, or drop it if the queue is full; does nothing once the player has ended.
 
-        ``ticks`` is the presentation time in units of 1/90000 s; the stream's header has none.
+        ``ticks`` is the presentation time in units of 1/90000 s; the stream's header has none. ``add`` adds it to a
+        container, where the player gets one.
         """
         if self.gone:
             return
@@ -111,19 +125,30 @@ class Player:
             self._begun = min(self._begun, time.monotonic() - ticks / 90_000)
             due = self._begun + ticks / 90_000 + self._playout_s
         try:
-            self._queue.put_nowait((due, data))
+            self._queue.put_nowait((due, data, add))
         except queue.Full:
             self._left_out += 1
 
     def _run(self) -> None:
         pipe = self._process.stdin
         assert pipe is not None
+        growing = (
+            None
+            if self._codec is None
+            else Growing(pipe, "matroska", self._codec[0], self._codec[1], audio=True)
+        )
         try:
             while (taken := self._queue.get()) is not None:
-                time.sleep(max(0.0, taken[0] - time.monotonic()))
-                pipe.write(taken[1])
+                due, data, add = taken
+                time.sleep(max(0.0, due - time.monotonic()))
+                if growing is None:
+                    pipe.write(data)
+                elif add is not None:
+                    add(growing)
                 pipe.flush()
-        except OSError:
+            if growing is not None:
+                growing.close()
+        except (OSError, ValueError):
             # A closed player is no error of the session, which continues.
             self.gone = True
         with contextlib.suppress(OSError):
@@ -182,6 +207,9 @@ class Sink:
         self._growing: Growing | None = None
         self._head: bytes = receiver.config
         self._failed: UnwrittenError | None = None
+        self._audio: bool = receiver.has_audio
+        self.missing_audio = 0
+        """Audio packets that are missing between others."""
         self.notes: list[str] = []
         if options.out is not None:
             self._container = container_of(options.out, self.codec)
@@ -189,7 +217,8 @@ class Sink:
         if options.play is not None:
             words = shlex.split(options.play)
             try:
-                self._player = Player(words, playout_of(options))
+                codec = (self.codec, self._head) if self._audio else None
+                self._player = Player(words, playout_of(options), codec)
             except (OSError, IndexError) as error:
                 self._close()
                 self._take_away()
@@ -214,14 +243,18 @@ class Sink:
             self._raw = raw
         else:
             raw.close()
-            self._growing = Growing(place, self._container, self.codec, self._head)
+            audio = self._audio and takes_audio(self._container)
+            self._growing = Growing(place, self._container, self.codec, self._head, audio=audio)
         return place
 
     def _run(self) -> None:
         try:
             head = stream.head(self.codec, self._head)
             self._take(head, head, None)
-            while (frames := self._receiver.frames(0.5)) is not None:
+            # Audio is taken with the next frame, or after this time without one.
+            patience = 0.1 if self._audio else 0.5
+            while (frames := self._receiver.frames(patience)) is not None:
+                self._take_audio()
                 for ticks, damaged, _, arrived, data in frames:
                     self.damaged += damaged
                     self._any = True
@@ -232,7 +265,10 @@ class Sink:
                     if self._container is not None and self._failed is None:
                         self._contain(ticks, data)
                     self._take(
-                        stream.framed(self.codec, ticks, data), stream.closed(self.codec, ticks, data), ticks
+                        stream.framed(self.codec, ticks, data),
+                        stream.closed(self.codec, ticks, data),
+                        ticks,
+                        operator.methodcaller("add", ticks, data),
                     )
                 if self._failed is not None and not self._serves():
                     self._receiver.stop()
@@ -267,16 +303,32 @@ class Sink:
         self._raw = self._place.open("wb")
         self._raw.write(growing.plain())
 
-    def _take(self, kept: bytes, played: bytes, ticks: int | None) -> None:
+    def _take_audio(self) -> None:
+        """Pass the audio that has arrived to the file and the player."""
+        for ticks, missing, data in self._receiver.audio() if self._audio else ():
+            self.missing_audio += missing
+            if self._growing is not None and self._failed is None:
+                try:
+                    self._growing.add_audio(ticks, data)
+                except (OSError, ValueError) as error:
+                    self._fail(error)
+            if self._player is not None and self._player.contains_audio:
+                self._player.take(b"", ticks, operator.methodcaller("add_audio", ticks, data))
+
+    def _take(
+        self, kept: bytes, played: bytes, ticks: int | None, add: Callable[[Growing], None] | None = None
+    ) -> None:
         if self._raw is not None:
             try:
                 self._raw.write(kept)
             except (OSError, ValueError) as error:
                 self._fail(error)
         if self._player is not None:
-            self._player.take(played, ticks)
+            self._player.take(played, ticks, add)
 
     def _close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._take_audio()
         if self._growing is not None:
             try:
                 if self._growing.begun:
@@ -333,6 +385,8 @@ class Sink:
                 f"its time stamps cover {shown:.2f} s of the {took:.1f} s in which frames came, so the film is too"
                 " fast: RTP's clock of video has 90 kHz, and the sender's has another rate"
             )
+        if self._audio and self._out is not None and not takes_audio(self._container):
+            self.notes.append(f"{self._out} has no sound: take a name that ends in .mkv or .mp4 for both")
         if self._failed is not None:
             raise self._failed
         if self._out is None or self._place == self._out:

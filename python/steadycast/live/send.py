@@ -39,6 +39,7 @@ class Options:
     loop: bool = False
     ladder: bool = False
     keep_size: bool = False
+    no_audio: bool = False
     exclude: Sequence[str] | None = None
     key_file: Path | None = None
     duration: str | None = None
@@ -63,6 +64,7 @@ def send(options: Options, progress: Progress | None = None) -> Json:
             loop=options.loop,
             ladder=options.ladder,
             keep_size=options.keep_size,
+            audio=not options.no_audio,
             progress=progress,
         )
         with outlets.Outlets(options.outlets, "send", options.to) as told:
@@ -107,7 +109,12 @@ def checked(settings: Json, flow: Flow, planned: Any) -> None:
 
 
 def _with_flow(settings: Json, flow: Flow, planned: Any) -> Json:
-    return {**settings, "flow": json.dumps(keys(flow, planned.clip), default=str)}
+    said = keys(flow, planned.clip)
+    if planned.audio is not None:
+        from steadycast.live.audio import RATE
+
+        said["audio"] = RATE
+    return {**settings, "flow": json.dumps(said, default=str)}
 
 
 def _begin(
@@ -202,7 +209,9 @@ def _follow(
 
 
 def working(sender: Any, planned: Any) -> threading.Thread | None:
-    """Start the encoder's thread, if the source needs one."""
+    """Start the threads of the encoders that the source needs; return that of the pictures."""
+    if planned.audio is not None:
+        threading.Thread(target=planned.audio, args=(sender,), daemon=True, name="audio").start()
     if planned.work is None:
         return None
     worker = threading.Thread(target=planned.work, args=(sender,), daemon=True, name="encoder")

@@ -132,6 +132,7 @@ class Sender(ends.Ends):
         codec: mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1.
         gop: the distance between I frames, in pictures.
         keep_size: drop pictures, instead of coding them at a smaller size, if the rate is too low for their size.
+        audio: send the sound of a file, too.
         controller: the controller's name, see `controllers`; default ``steady`` for a receiver, ``asmp`` for a group.
         params: the controller's parameters, by name.
         mode: repaired (the default) or paper.
@@ -167,6 +168,7 @@ class Sender(ends.Ends):
         codec: str = "mpeg4",
         gop: int = 12,
         keep_size: bool = False,
+        audio: bool = True,
         controller: str | None = None,
         params: Mapping[str, object] | None = None,
         mode: str | None = None,
@@ -211,12 +213,14 @@ class Sender(ends.Ends):
             )
             settings = send.settings_of(options)
             self._inbox: Inbox | None = None
-            coding = {"codec": codec, "gop": gop, "keep_size": keep_size}
+            coding = {"codec": codec, "gop": gop, "keep_size": keep_size, "audio": audio}
             plan = _plan(source, size, fps, coding, lambda shape: self._take(shape, queue, leaky), loop=loop)
             core = send.begun(settings, options.flow, plan)
         super().__init__(core, _leave, self._inbox)
         self.to, self.controller, self.pixels = to, controller, pixels
         self._plan = plan
+        if plan.audio is not None:
+            threading.Thread(target=plan.audio, args=(core,), daemon=True, name="steadycast-audio").start()
         inbox, work = self._inbox, plan.work
         if inbox is not None:
             inbox.over = lambda: core.done

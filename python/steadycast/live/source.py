@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadycast import clips
@@ -33,6 +34,13 @@ class Pictures:
     def picture(self, number: int) -> tuple[int, U8] | None:
         """Return picture ``number`` or, from a camera, the newest one, with its number; `None` at the end."""
         raise NotImplementedError
+
+    def loop_s(self, n: int) -> float | None:
+        """Return the time at which repetition ``n`` begins, in seconds; `None` while it is not known.
+
+        It is infinite if there is no such repetition.
+        """
+        return 0.0 if n == 0 else float("inf")
 
     def passed(self) -> int:
         """Return the number of pictures that were skipped since the last call."""
@@ -65,6 +73,15 @@ class Filed(Pictures):
         self.shape = Shape(self._pictures.width, self._pictures.height, self._pictures.fps)
         self.warnings = self._pictures.warnings
         self._next = 0
+        self._loops = [0]
+        """The numbers of the pictures with which the repetitions begin."""
+        self._over = False
+
+    def loop_s(self, n: int) -> float | None:
+        """See `Pictures.loop_s`; the length of a file is known when its last picture was read."""
+        if n < len(self._loops):
+            return float(self._loops[n] / self.shape.fps)
+        return None if self._loop and not self._over else float("inf")
 
     def picture(self, number: int) -> tuple[int, U8] | None:
         """See `Pictures.picture`."""
@@ -73,7 +90,9 @@ class Filed(Pictures):
             samples = next(self._pictures.frames, None)
             if samples is None:
                 if not self._loop or fresh or self._pictures.failure is not None:
+                    self._over = True
                     return None
+                self._loops.append(self._next)
                 self._pictures, fresh = self._source.pictures(self._size, self._fps), True
                 self._pictures.warnings = self.warnings
                 continue
@@ -207,6 +226,8 @@ class Plan:
     work: Any = None
     """The encoder's loop for a core `Sender`, to be run in a separate thread; `None` if nothing is encoded."""
     warnings: list[str] = field(default_factory=list)
+    audio: Any = None
+    """The loop of its sound, likewise; `None` if it has none, or none is sent."""
 
 
 def plan(
@@ -220,9 +241,13 @@ def plan(
     ladder: bool,
     keep_size: bool = False,
     profile: str = "",
+    audio: bool = True,
     progress: Progress | None = None,
 ) -> Plan:
-    """Plan the transmission of ``source``; ``profile`` is x264's name of an H.264 profile."""
+    """Plan the transmission of ``source``; ``profile`` is x264's name of an H.264 profile.
+
+    ``audio`` is whether a file's sound is sent.
+    """
     if source == "greedy":
         return Plan({"kind": "greedy"}, None)
     from steadycast.live.encoder import Encoder
@@ -230,12 +255,28 @@ def plan(
 
     with as_options():
         if ladder:
-            return _laddered(source, codec, size, fps, gop, loop, progress)
-        kind = codec_of(codec)
-        pictures, clip = _pictures(source, size, fps, loop=loop)
-        return encoded(
-            pictures, Encoder(kind, pictures.shape, gop, keep_size=keep_size, profile=profile), clip
-        )
+            planned, loop_s = _laddered(source, codec, size, fps, gop, loop, progress)
+        else:
+            kind = codec_of(codec)
+            pictures, clip = _pictures(source, size, fps, loop=loop)
+            loop_s = pictures.loop_s
+            planned = encoded(
+                pictures, Encoder(kind, pictures.shape, gop, keep_size=keep_size, profile=profile), clip
+            )
+        if audio and planned.clip is not None:
+            _add_sound(planned, loop_s)
+        return planned
+
+
+def _add_sound(planned: Plan, loop_s: Callable[[int], float | None]) -> None:
+    from steadycast.live.audio import Work as AudioWork
+    from steadycast.live.audio import sound_of
+
+    sound, warning = sound_of(Path(str(planned.clip)))
+    if warning is not None:
+        planned.warnings.append(warning)
+    if sound is not None:
+        planned.audio = AudioWork(sound, loop_s, planned.warnings)
 
 
 def _pictures(source: str, size: str, fps: str, *, loop: bool) -> tuple[Pictures, str | None]:
@@ -320,7 +361,7 @@ class Work:
 
 def _laddered(
     source: str, codec: str, size: str, fps: str, gop: int, loop: bool, progress: Progress | None
-) -> Plan:
+) -> tuple[Plan, Callable[[int], float | None]]:
     from steadycast.live.encoder import config_of
     from steadycast.media.clip import Clip
     from steadycast.media.ladder import encode_ladder
@@ -336,4 +377,6 @@ def _laddered(
         "rungs": [(r.q, r.data, r.offsets, r.extradata) for r in made.rungs],
         "frames": None if loop else made.table.frames,
     }
-    return Plan(medium, str(file.resolve()), warnings=list(made.warnings))
+    lasts = float(made.table.frames / made.table.fps)
+    planned = Plan(medium, str(file.resolve()), warnings=list(made.warnings))
+    return planned, lambda n: n * lasts if n == 0 or loop else float("inf")

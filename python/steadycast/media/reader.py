@@ -328,6 +328,12 @@ class Reader:
             av.logging.set_level(level)
 
 
+def first_shown(container: Any) -> Fraction:
+    """Return the presentation time in seconds of the first picture that `Reader` yields; 0 if it has none."""
+    reader = Reader(container, "")
+    return _shown(reader._first, reader._stream) or Fraction(0)
+
+
 def _shown(frame: av.VideoFrame, stream: av.VideoStream) -> Fraction | None:
     base = frame.time_base or stream.time_base
     return None if frame.pts is None or not base else frame.pts * Fraction(base)

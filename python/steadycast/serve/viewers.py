@@ -171,6 +171,7 @@ class Viewers:
             loop=options.loop,
             ladder=options.ladder,
             keep_size=options.keep_size,
+            audio=False,
             profile=profile,
             progress=progress,
         )

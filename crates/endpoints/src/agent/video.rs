@@ -16,11 +16,11 @@ use steadycast_control::promise::LOSSES_COUNT;
 use steadycast_control::registry::Factory;
 use steadycast_control::{BufferLevel, Check, Decision, Limit, ReceiverId, Setup, Stream, View, Why, Window};
 use steadycast_link::Ecn;
-use steadycast_media::{Assembly, Feed, PlayBuffer, SentFrames};
+use steadycast_media::{Assembly, AudioFeed, Feed, PlayBuffer, SentFrames};
 use steadycast_record::{Figures, Of, row};
 use steadycast_session::{
-    Batchable, EcnCounts, EcnPath, FeedbackCounts, Frame, Media, MediaPacket, Origin, Output, Protected, Protection,
-    Received, Receiver, Recovered, Repairs, Requests, Sender, SenderSettings, UnusedReason,
+    AudioPacket, Batchable, EcnCounts, EcnPath, FeedbackCounts, Frame, Media, MediaPacket, Origin, Output, Protected,
+    Protection, Received, Receiver, Recovered, Repairs, Requests, Sender, SenderSettings, UnusedReason,
 };
 use steadycast_units::{Bytes, Chance, Offset, OneWay, Rate, Span, Time};
 use steadycast_wire::IP_UDP_OVERHEAD;
@@ -100,6 +100,15 @@ struct Epoch {
     at: Time,
     /// The due time of the first frame on the encoder's clock.
     due: Span,
+    /// The due time of the first audio packet on the source's clock.
+    audio: Span,
+}
+
+impl Epoch {
+    /// Returns the time of this instant of the audio's clock, which is that of the video.
+    fn audio_at(&self, at: Span) -> Time {
+        if at == Span::MAX { Time::NEVER } else { self.at + at.saturating_sub(self.audio) }
+    }
 }
 
 /// A video session's sender, with its encoder.
@@ -108,6 +117,8 @@ pub struct VideoSource {
     make: Box<dyn Fn(SenderSettings, Time) -> Sender + Send>,
     sender: Option<Sender>,
     encoder: Option<Box<dyn Feed>>,
+    /// The audio beside the video, if the session has an audio stream.
+    pub audio: Option<Box<dyn AudioFeed>>,
     /// Whether the ladder's highest rate limits the rate, not a cap of the scenario.
     capped_by_ladder: bool,
     /// The maximum rate that it needs: the session's cap, or the mean rate of its encoder's best quality.
@@ -141,7 +152,9 @@ pub struct VideoSource {
     means_from: Time,
     /// The number of RTP media packets sent.
     pub sent_packets: u64,
-    /// The IP bytes sent, of media, repair and padding.
+    /// The number of audio packets sent.
+    pub audio_packets: u64,
+    /// The IP bytes sent, of media, audio, repair and padding.
     pub sent_bytes: Bytes,
     last_bytes: Bytes,
     /// The IP bytes of RTCP sent.
@@ -188,7 +201,9 @@ impl VideoSource {
         chance: Chance,
         means_from: Time,
     ) -> Self {
-        let most = setup.cap.min(encoder.as_ref().and_then(|encoder| encoder.best()).unwrap_or(Rate::MAX));
+        let reserved = settings.audio.map_or(Rate::ZERO, |audio| audio.rate);
+        let best = encoder.as_ref().and_then(|encoder| encoder.best()).map(|best| best + reserved);
+        let most = setup.cap.min(best.unwrap_or(Rate::MAX));
         let make = move |settings, now| Sender::new(settings, factory.sender(&setup), chance.clone(), now);
         Self {
             settings,
@@ -198,6 +213,7 @@ impl VideoSource {
             left: None,
             keep_frames: encoder.is_some(),
             encoder,
+            audio: None,
             capped_by_ladder,
             most,
             sending: Activity::default(),
@@ -219,6 +235,7 @@ impl VideoSource {
             limits_since: Time::ZERO,
             means_from,
             sent_packets: 0,
+            audio_packets: 0,
             sent_bytes: Bytes::ZERO,
             last_bytes: Bytes::ZERO,
             rtcp_bytes: Bytes::ZERO,
@@ -280,7 +297,9 @@ impl VideoSource {
         self.sender = Some(sender);
         // If the encoder does not know the time of its first frame yet, that counts as due now.
         let due = self.encoder.as_ref().map(|e| e.due()).filter(|due| *due < Span::MAX).unwrap_or(Span::ZERO);
-        self.epochs.push(Epoch { first: self.frames.count(), at: now, due });
+        let begins = |due: Span| if due < Span::MAX { due } else { Span::ZERO };
+        let audio = self.audio.as_ref().map_or(Span::ZERO, |audio| begins(audio.due()));
+        self.epochs.push(Epoch { first: self.frames.count(), at: now, due, audio });
         (self.limits_since, self.running, self.until) = (now, true, Time::NEVER);
         // Each start sends the whole amount again.
         self.left = self.amount;
@@ -339,7 +358,7 @@ impl VideoSource {
     /// Returns when [`VideoSource::on_wake`] has to be called next.
     pub fn wake(&self) -> Time {
         match (self.running, self.finished) {
-            (true, _) => self.frame_due().min(self.until).min(self.deserted_at()),
+            (true, _) => self.frame_due().min(self.audio_due()).min(self.until).min(self.deserted_at()),
             // A BYE may still wait for its time.
             (false, false) => self.until,
             (false, true) => Time::NEVER,
@@ -349,6 +368,21 @@ impl VideoSource {
     fn frame_due(&self) -> Time {
         let encoder = self.encoder.as_ref().filter(|_| !self.finished);
         encoder.zip(self.epochs.last()).map_or(Time::NEVER, |(e, epoch)| epoch.at + e.due().saturating_sub(epoch.due))
+    }
+
+    fn audio_due(&self) -> Time {
+        let audio = self.audio.as_ref().filter(|_| !self.finished);
+        audio.zip(self.epochs.last()).map_or(Time::NEVER, |(audio, epoch)| epoch.audio_at(audio.due()))
+    }
+
+    /// Passes the audio packets that are due to the session.
+    fn take_audio(&mut self, now: Time) {
+        while self.running && self.audio_due() <= now {
+            let (Some(audio), Some(sender)) = (&mut self.audio, &mut self.sender) else { return };
+            let (Some(coded), Some(epoch)) = (audio.next(), self.epochs.last()) else { return };
+            let (index, len, begins) = (coded.index, coded.len, coded.begins);
+            sender.push_audio(AudioPacket { index, sampled: epoch.audio_at(coded.at), len, begins });
+        }
     }
 
     /// Processes a datagram from the RTCP port.
@@ -374,6 +408,7 @@ impl VideoSource {
         if self.deserted_at() <= now {
             self.pause(now);
         }
+        self.take_audio(now);
         while self.running && self.frame_due() <= now {
             // The encoder has no frame yet, although it is due; the next wake-up tries again.
             if !self.frame(now) {
@@ -448,6 +483,7 @@ impl VideoSource {
         // Repair and padding do not count as sent data of a greedy source.
         let original = media.stream == Stream::Media;
         self.sent_packets += u64::from(original);
+        self.audio_packets += u64::from(media.stream == Stream::Audio);
         self.left = self.left.map(|left| if original { left.saturating_sub(media.size) } else { left });
         let sign = if original { 0 } else { u64::MAX };
         self.digest.add(now.as_nanos() ^ media.seq << 44 ^ sign);

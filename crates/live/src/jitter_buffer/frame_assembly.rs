@@ -110,6 +110,12 @@ impl FrameAssembler {
         self.lacks
     }
 
+    /// Returns the presentation time of this timestamp on the clock of the frames; `None` before the first frame.
+    pub(super) fn ticks_of(&self, timestamp: u32) -> Option<i64> {
+        let PreviousFrame { timestamp: known, ticks, .. } = self.before?;
+        Some(ticks + i64::from(timestamp.wrapping_sub(known) as i32))
+    }
+
     /// Finishes the last frame of the stream.
     pub(super) fn end(&mut self) {
         // A sender that stops within a frame has lost nothing, so that the incomplete frame is not reported as damaged.

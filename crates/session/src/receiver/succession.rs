@@ -118,6 +118,7 @@ impl Receiver {
         let number = i64::from(header.seq);
         // The controller sees one stream: a new SSRC or a jump of the numbers is not a loss.
         let next = self.stream.as_ref().map_or(number, Stream::next);
+        let replaced = self.stream.is_some();
         if let Some(old) = &self.stream {
             self.past = self.past + Totals::of(&old.reception);
         }
@@ -132,6 +133,10 @@ impl Receiver {
         }
         if let Some(parity) = &mut self.parity {
             parity.restart();
+        }
+        // Audio that preceded the first packet of the video is of the same source.
+        if let Some(audio) = self.audio.as_mut().filter(|_| replaced) {
+            audio.restart();
         }
         if let Some(reporter) = &mut self.reporter {
             reporter.restart();

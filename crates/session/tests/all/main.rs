@@ -4,6 +4,7 @@
 mod agreed;
 mod around;
 mod asking;
+mod audio;
 mod browser;
 mod compounds;
 mod embed;

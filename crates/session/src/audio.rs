@@ -1,0 +1,234 @@
+//! The audio stream beside a session's video: Opus packets (RFC 7587) under their own SSRC and sequence numbers.
+//!
+//! Audio is part of the controlled rate, and never of the loss history. Its packets are sent before all others, are not
+//! dropped and wait for no rate. Both streams' sender reports refer to one clock, from which a receiver aligns them.
+
+use crate::sender::CLOCK_RATE;
+use std::collections::VecDeque;
+use steadycast_rtcp::Reception;
+use steadycast_units::{PeerTime, Rate, Stamp, Time};
+use steadycast_wire::rtcp::{Packet, ReportBlock};
+use steadycast_wire::rtp::RtpHeader;
+
+/// RTP clock rate of Opus in Hz, at every sampling rate (RFC 7587, section 4.1).
+pub const AUDIO_CLOCK_RATE: u32 = 48_000;
+
+/// Settings of the audio stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AudioSettings {
+    /// The SSRC of the stream.
+    pub ssrc: u32,
+    /// The RTP payload type.
+    pub payload_type: u8,
+    /// The rate that is reserved for audio, as a rate of IP packets.
+    pub rate: Rate,
+    /// The first sequence number.
+    pub first_seq: u16,
+    /// The RTP timestamp of time zero.
+    pub first_timestamp: u32,
+}
+
+/// An encoded audio packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AudioPacket {
+    /// Its number at its source, by which the driver finds its bytes.
+    pub index: u32,
+    /// The sampling time of its first sample.
+    pub sampled: Time,
+    /// The payload's length in bytes.
+    pub len: u16,
+    /// Whether it is the first packet after a silence, which the marker says (RFC 3551, section 4.1).
+    pub begins: bool,
+}
+
+/// Returns the RTP timestamp at this time of a clock whose time zero has the timestamp `first`.
+pub(crate) fn timestamp(first: u32, at: Time, clock_rate: u32) -> u32 {
+    let ticks = u128::from(at.as_nanos()) * u128::from(clock_rate) / 1_000_000_000;
+    first.wrapping_add(ticks as u32)
+}
+
+/// The sender's state of audio.
+pub(crate) struct AudioSender {
+    pub(crate) settings: AudioSettings,
+    /// The next extended sequence number.
+    pub(crate) seq: u64,
+    waiting: VecDeque<AudioPacket>,
+    packets: u32,
+    octets: u32,
+    /// The share of packets that receivers report as lost. A smaller value replaces it gradually.
+    loss: f64,
+    /// Whether a sender report is due, because the video's was sent, and whether any was.
+    report_due: bool,
+    reported: bool,
+    /// Whether a BYE is due.
+    bye_due: bool,
+}
+
+/// Share of the previous loss below which a newly reported loss can't lower the value.
+const LOSS_DECAY: f64 = 7.0 / 8.0;
+
+impl AudioSender {
+    pub(crate) fn new(settings: AudioSettings) -> Self {
+        Self {
+            settings,
+            seq: settings.first_seq.into(),
+            waiting: VecDeque::new(),
+            packets: 0,
+            octets: 0,
+            loss: 0.0,
+            report_due: false,
+            reported: false,
+            bye_due: false,
+        }
+    }
+
+    pub(crate) fn push(&mut self, packet: AudioPacket) {
+        self.waiting.push_back(packet);
+    }
+
+    /// Discards the waiting packets, and makes a BYE due if any was sent.
+    pub(crate) fn stop(&mut self) {
+        self.waiting.clear();
+        self.bye_due = self.packets > 0;
+    }
+
+    /// Returns the next packet, with its header, and counts it as sent.
+    pub(crate) fn next(&mut self, now: Time) -> Option<(AudioPacket, RtpHeader)> {
+        let packet = self.waiting.pop_front()?;
+        let header = RtpHeader {
+            payload_type: self.settings.payload_type,
+            marker: packet.begins,
+            seq: self.seq as u16,
+            timestamp: timestamp(self.settings.first_timestamp, packet.sampled, AUDIO_CLOCK_RATE),
+            ssrc: self.settings.ssrc,
+            send_time: Some(Stamp::of(now)),
+            payload_len: packet.len,
+        };
+        self.seq += 1;
+        self.packets = self.packets.wrapping_add(1);
+        self.octets = self.octets.wrapping_add(packet.len.into());
+        Some((packet, header))
+    }
+
+    /// Processes a receiver's report block, if it is about this stream.
+    pub(crate) fn on_block(&mut self, block: &ReportBlock) {
+        if block.ssrc == self.settings.ssrc {
+            // A single loss-free report must not switch off protection, since losses come in groups.
+            self.loss = (f64::from(block.fraction) / 256.0).max(self.loss * LOSS_DECAY);
+        }
+    }
+
+    /// Returns the share of packets that receivers report as lost.
+    pub(crate) const fn loss(&self) -> f64 {
+        self.loss
+    }
+
+    /// Notes that the video's report is sent now, which the audio's follows.
+    pub(crate) const fn on_video_report(&mut self) {
+        self.report_due = self.packets > 0;
+    }
+
+    /// Returns true if both streams have begun, `video` is whether the other one has, and no report says so yet.
+    pub(crate) const fn lacks_report(&self, video: bool) -> bool {
+        video && self.packets > 0 && !self.reported
+    }
+
+    /// Returns the packets of a due report or BYE. `ntp` is the time of the clock that both streams share.
+    pub(crate) fn take_report(&mut self, now: Time, ntp: u64, cname: &str) -> Option<Vec<Packet>> {
+        let bye = std::mem::take(&mut self.bye_due);
+        if !std::mem::take(&mut self.report_due) && !bye {
+            return None;
+        }
+        self.reported = true;
+        let AudioSettings { ssrc, first_timestamp, .. } = self.settings;
+        let rtp = timestamp(first_timestamp, now, AUDIO_CLOCK_RATE);
+        let (packets, octets, blocks) = (self.packets, self.octets, Vec::new());
+        let report = Packet::SenderReport { ssrc, ntp, rtp, packets, octets, blocks };
+        let sdes = Packet::Sdes { chunks: vec![(ssrc, cname.to_owned())] };
+        let bye = bye.then(|| Packet::Bye { ssrcs: vec![ssrc], reason: String::new() });
+        Some([report, sdes].into_iter().chain(bye).collect())
+    }
+}
+
+/// The relation of a stream's RTP timestamps to the sender's clock, from its latest sender report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClockReference {
+    pub(crate) ntp: u64,
+    pub(crate) rtp: u32,
+}
+
+/// Returns the video's RTP timestamp at the sampling time of an audio timestamp, from both streams' sender reports
+/// (RFC 3550, section 6.4.1).
+pub(crate) fn video_timestamp(audio: ClockReference, video: ClockReference, timestamp: u32) -> u32 {
+    let since = i128::from(timestamp.wrapping_sub(audio.rtp) as i32);
+    // Both in units of 2⁻³² s.
+    let at = i128::from(audio.ntp.wrapping_sub(video.ntp) as i64) + (since << 32) / i128::from(AUDIO_CLOCK_RATE);
+    let ticks = (at * i128::from(CLOCK_RATE)) >> 32;
+    video.rtp.wrapping_add(ticks as u32)
+}
+
+/// The receiver's state of audio.
+pub(crate) struct AudioReceiver {
+    payload_type: u8,
+    /// The SSRC that is followed, which the first packet of the payload type shows, with its reception.
+    source: Option<(u32, Reception)>,
+    pub(crate) sent: Option<PeerTime>,
+    /// The latest sender report of the followed source.
+    pub(crate) clock: Option<ClockReference>,
+}
+
+impl AudioReceiver {
+    pub(crate) const fn new(payload_type: u8) -> Self {
+        Self { payload_type, source: None, sent: None, clock: None }
+    }
+
+    /// Returns true if a packet with this header belongs to the stream.
+    pub(crate) const fn owns(&self, header: &RtpHeader) -> bool {
+        header.payload_type == self.payload_type
+    }
+
+    /// Returns the SSRC that is followed.
+    pub(crate) fn ssrc(&self) -> Option<u32> {
+        self.source.as_ref().map(|(ssrc, _)| *ssrc)
+    }
+
+    /// Returns the reception of this SSRC; `None` if another one is followed.
+    pub(crate) fn follow(&mut self, ssrc: u32) -> Option<&mut Reception> {
+        let source = self.source.get_or_insert_with(|| (ssrc, Reception::trusting(ssrc, AUDIO_CLOCK_RATE)));
+        (source.0 == ssrc).then_some(&mut source.1)
+    }
+
+    /// Follows another source from now on, because the video's source has changed.
+    pub(crate) fn restart(&mut self) {
+        *self = Self::new(self.payload_type);
+    }
+
+    /// Returns the report block on the followed source.
+    pub(crate) fn report_block(&mut self, now: Time) -> Option<ReportBlock> {
+        self.source.as_mut()?.1.report_block(now)
+    }
+
+    /// Processes a sender report of the followed source.
+    pub(crate) fn on_sender_report(&mut self, now: Time, ssrc: u32, clock: ClockReference) {
+        if let Some((_, reception)) = self.source.as_mut().filter(|(known, _)| *known == ssrc) {
+            reception.on_sr(now, clock.ntp);
+            self.clock = Some(clock);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_audio_timestamp_maps_to_the_video_timestamp_of_its_sampling_time() {
+        // Both clocks wrap, and the two reports are half a second apart.
+        let second = 1u64 << 32;
+        let audio = ClockReference { ntp: 10 * second, rtp: u32::MAX - 100 };
+        let video = ClockReference { ntp: 10 * second + second / 2, rtp: 44_000 };
+        assert_eq!(video_timestamp(audio, video, u32::MAX - 100), 44_000u32.wrapping_sub(45_000));
+        assert_eq!(video_timestamp(audio, video, (u32::MAX - 100).wrapping_add(48_000)), 44_000 + 45_000);
+        assert_eq!(video_timestamp(audio, video, (u32::MAX - 100).wrapping_sub(960)), 44_000u32.wrapping_sub(46_800));
+    }
+}

@@ -1,0 +1,163 @@
+"""The sound of a file, encoded by Opus (RFC 6716) for a live sender."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+from numpy.typing import NDArray
+
+from steadycast import files
+from steadycast.media.reader import first_shown, said
+
+RATE = "48kbps"
+"""The codec rate of a session's sound, without packet headers."""
+HZ = 48_000
+"""Opus's sampling rate (RFC 7587, section 4.1)."""
+_FRAME = HZ // 50
+"""Samples of a packet: 20 ms."""
+_STEP_S = Fraction(1, 50)
+"""A difference in seconds between a time stamp and the samples before it that counts as a gap or an overlap."""
+_QUIET = 10
+"""The number of silent packets that are sent before a silence is left out: 0.2 s."""
+_KEPT = 20
+"""One in this many packets of a silence is sent, as libopus does in its discontinuous mode: one in 0.4 s."""
+_LOSSES = (0, 5, 10, 20, 30)
+"""The losses in per cent for which the encoder's FEC is set: the lowest that is not below the reported loss."""
+_PATIENCE_S = 0.5
+
+Samples = NDArray[np.int16]
+
+
+class Encoder:
+    """An Opus encoder with in-band FEC (RFC 7587, section 3.1.1) for an expected loss."""
+
+    def __init__(self, layout: str) -> None:
+        self._layout = layout
+        self._loss = -1
+        self._context: Any = None
+
+    def expect(self, loss: float) -> None:
+        """Set FEC for this loss, from 0 to 1; another level than before begins a new encoder."""
+        level = next((level for level in _LOSSES if level >= 100 * loss), _LOSSES[-1])
+        if level == self._loss:
+            return
+        self._loss = level
+        context: Any = av.CodecContext.create("libopus", "w")
+        context.rate, context.layout, context.format = HZ, self._layout, "s16"
+        context.bit_rate, context.time_base = 48_000, Fraction(1, HZ)
+        fec = {"fec": "1", "packet_loss": str(level)} if level else {}
+        context.options = {"application": "audio", "frame_duration": "20", **fec}
+        self._context = context
+
+    def packets(self, samples: Samples, at: int) -> Iterator[tuple[int, bytes]]:
+        """Encode a packet's samples, the first of which is number ``at``; yield sample numbers and packets."""
+        frame = av.AudioFrame.from_ndarray(samples, format="s16", layout=self._layout)
+        frame.rate, frame.pts, frame.time_base = HZ, at, Fraction(1, HZ)
+        for packet in self._context.encode(frame):
+            # The encoder's delay is part of its time stamps: its first packet begins before the first sample.
+            yield int(packet.pts), bytes(packet)
+
+
+class Sound:
+    """The sound of a film, with times that count from its first picture."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with files.media(path) as container:
+            found = container.streams.audio[0]
+            self.layout = "mono" if found.codec_context.channels == 1 else "stereo"
+            self._began = first_shown(container)
+
+    def frames(self) -> Iterator[tuple[int, Samples]]:
+        """Yield the number of the first sample and the samples of each 20 ms, from the first picture on."""
+        width = 1 if self.layout == "mono" else 2
+        held, at = np.zeros((1, 0), dtype=np.int16), 0
+        begun = False
+        for begins, samples in self._samples():
+            gap = begins - (at + held.shape[1] // width)
+            if abs(gap) > HZ * _STEP_S or not begun:
+                # Samples before the first picture, or sent already, are left out; a gap is silent.
+                samples = samples[:, max(0, -gap) * width :]
+                held = np.concatenate([held, np.zeros((1, max(0, gap) * width), dtype=np.int16)], axis=1)
+            begun = begun or samples.shape[1] > 0
+            held = np.concatenate([held, samples], axis=1)
+            while held.shape[1] >= _FRAME * width:
+                yield at, np.ascontiguousarray(held[:, : _FRAME * width])
+                held, at = held[:, _FRAME * width :], at + _FRAME
+
+    def _samples(self) -> Iterator[tuple[int, Samples]]:
+        resampler = av.AudioResampler(format="s16", layout=self.layout, rate=HZ)
+        with files.media(self.path) as container:
+            found = container.streams.audio[0]
+            for packet in container.demux(found):
+                try:
+                    frames = packet.decode()
+                except av.error.InvalidDataError:
+                    continue  # damage in the sound is heard as a gap
+                for frame in itertools.chain.from_iterable(map(resampler.resample, frames)):
+                    if frame.pts is not None and frame.time_base is not None:
+                        begins = frame.pts * frame.time_base - self._began
+                        yield round(begins * HZ), frame.to_ndarray().astype(np.int16, copy=False)
+
+
+def sound_of(path: Path) -> tuple[Sound | None, str | None]:
+    """Return the sound of a film, or `None`, and a warning if it has sound that can't be decoded."""
+    try:
+        with files.media(path) as container:
+            if not container.streams.audio:
+                return None, None
+        sound = Sound(path)
+        if next(sound.frames(), None) is None:
+            return None, None
+        return sound, None
+    except (av.error.FFmpegError, OSError, ValueError, IndexError) as error:
+        return None, f"{path.name}: its sound can't be decoded, and is left out ({said(error)})"
+
+
+class Work:
+    """The loop of a session's sound: passes encoded packets to a core `Sender` until it ends.
+
+    ``loop_s`` returns the time in seconds at which repetition ``n`` of the pictures begins, `None` while that is not
+    known, and infinity if there is none.
+    """
+
+    def __init__(self, sound: Sound, loop_s: Callable[[int], float | None], warnings: list[str]) -> None:
+        self._sound, self._loop_s, self._warnings = sound, loop_s, warnings
+
+    def __call__(self, sender: Any) -> None:
+        """Encode and pass packets on until the session ends."""
+        try:
+            for n in itertools.count():
+                while (begins := self._loop_s(n)) is None:
+                    if sender.wait(0.02):
+                        return
+                if begins == float("inf") or not self._once(sender, begins):
+                    return
+        except (av.error.FFmpegError, OSError, ValueError) as error:
+            self._warnings.append(f"{self._sound.path.name}: its sound ended early ({said(error)})")
+
+    def _once(self, sender: Any, begins: float) -> bool:
+        """Pass the sound on once, from this time on; return whether the session goes on."""
+        encoder, silent, left_out = Encoder(self._sound.layout), 0, True
+        for at, samples in self._sound.frames():
+            encoder.expect(sender.audio_loss)
+            silent = 0 if samples.any() else silent + 1
+            for number, data in encoder.packets(samples, at):
+                if number < 0:
+                    continue
+                if silent > _QUIET and silent % _KEPT:
+                    left_out = True
+                    continue
+                taken = False
+                while not taken:
+                    taken = sender.push_audio(begins + number / HZ, left_out, data, _PATIENCE_S)
+                    if taken is None:
+                        return False
+                left_out = False
+        return True

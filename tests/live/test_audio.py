@@ -1,0 +1,182 @@
+"""Sound beside the pictures: two tracks, aligned and without gaps, over a link with loss, jitter and a falling rate."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from tests.conftest import command as steadycast
+from tests.live.conftest import listening, needs, needs_networks, ports, run
+from tests.live.network import emulate
+
+FPS, HZ, SECONDS = 25, 48_000, 16
+EVERY, LONG = 1.0, 0.12
+"""Each second, from the first on, a picture turns white and a tone begins, for this time in seconds."""
+
+
+@pytest.fixture(scope="module")
+def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A film with a flash and a beep each second, and faint noise between: no silence is left out."""
+    path = tmp_path_factory.mktemp("film") / "flash.mkv"
+    noise = np.random.default_rng(1)
+    grain = noise.integers(60, 90, (240 * 3 // 2, 320), dtype=np.uint8)
+    with av.open(str(path), "w") as target:
+        film = target.add_stream("mpeg4", rate=FPS)
+        film.width, film.height, film.pix_fmt = 320, 240, "yuv420p"
+        film.codec_context.qmin = film.codec_context.qmax = 4
+        sound = target.add_stream("pcm_s16le", rate=HZ, layout="mono")
+        for n in range(SECONDS * FPS):
+            at = n / FPS
+            lit = at >= EVERY and at % EVERY < LONG - 1e-9
+            picture = np.roll(grain, n * 7, axis=1)
+            picture[240:] = 128
+            if lit:
+                picture[:240] = 235
+            frame = av.VideoFrame.from_ndarray(picture, format="yuv420p")
+            frame.pts, frame.time_base = n, Fraction(1, FPS)
+            target.mux(film.encode(frame))
+            t = at + np.arange(HZ // FPS) / HZ
+            tone = np.sin(2 * np.pi * 1_000 * t) * 12_000 * ((t >= EVERY) & (t % EVERY < LONG))
+            samples = (tone + noise.normal(0, 30, t.size)).astype(np.int16).reshape(1, -1)
+            heard = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
+            heard.rate, heard.pts, heard.time_base = HZ, n * HZ // FPS, Fraction(1, HZ)
+            target.mux(sound.encode(heard))
+        target.mux(film.encode(None))
+        target.mux(sound.encode(None))
+    return path
+
+
+def flashes(path: Path) -> list[float]:
+    """Return when the pictures of a recording turn white."""
+    found, before = [], False
+    with av.open(str(path)) as recording:
+        for frame in recording.decode(video=0):
+            lit = bool(frame.to_ndarray(format="gray").mean() > 170)
+            if lit and not before:
+                assert frame.time is not None
+                found.append(frame.time)
+            before = lit
+    return found
+
+
+def beeps(path: Path) -> tuple[list[float], list[tuple[float, float]]]:
+    """Return when the tones of a recording begin, and its gaps: when each begins and how long it is."""
+    level, found, gaps, end = 0.0, [], [], None
+    with av.open(str(path)) as recording:
+        for frame in recording.decode(audio=0):
+            assert frame.time is not None
+            if end is not None and frame.time - end > 0.004:
+                gaps.append((end, frame.time - end))
+            end = frame.time + frame.samples / frame.sample_rate
+            samples = frame.to_ndarray().astype(np.float64)
+            samples = samples[0] if frame.format.is_planar else samples[0][:: len(frame.layout.channels)]
+            # The tone is far above the noise in each millisecond.
+            scale = 1.0 if np.abs(samples).max() <= 4.0 else 32_768.0
+            for n, part in enumerate(np.array_split(samples / scale, max(1, frame.samples // 48))):
+                loud = float(np.abs(part).max())
+                if loud > 0.15 and level <= 0.15:
+                    begins = frame.time + n * 48 / frame.sample_rate
+                    if not found or begins - found[-1] > 0.5:
+                        found.append(begins)
+                level = max(loud, level * 0.97)
+    return found, gaps
+
+
+PAIR = """
+nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp --for 40s --out got.mkv --json > received.json & there=$!
+until nsenter --net=$STEADYCAST_NET_R cat /proc/net/udp | grep -q :138C; do sleep 0.1; done
+$STEADYCAST send {film} --to $STEADYCAST_R:5004 --port 6004 --json {send} > sent.json
+wait $there
+"""
+
+
+def described(folder: Path, film: Path) -> None:
+    """Write the description of a session to the emulated receiver."""
+    path = folder / "session.sdp"
+    run("send", film, "--to", "127.0.0.1:5004", "--for", "100ms", "--sdp", path)
+    path.write_text(path.read_text().replace("IP4 127.0.0.1", "IP4 10.0.0.2"))
+
+
+@needs_networks
+def test_sound_and_pictures_stay_together_over_a_link_with_loss_and_jitter(film: Path, tmp_path: Path) -> None:
+    """Each flash and its beep are at most 40 ms apart, which ITU-R BT.1359 has for the least that is noticed."""
+    described(tmp_path, film)
+    link = 'queue = { kind = "droptail", limit = "50p" }\njitter = { mean = "5ms" }'
+    done = emulate(
+        tmp_path, PAIR.format(film=film, send="--max-rate 900kbps"), rate="1500kbps", loss=0.02, link=link
+    )
+    shown, (heard, _) = flashes(tmp_path / "got.mkv"), beeps(tmp_path / "got.mkv")
+    pairs = [(a, min(heard, key=lambda b: abs(a - b))) for a in shown]
+    assert len(pairs) >= SECONDS - 3, (shown, heard, done.said)
+    assert max(abs(a - b) for a, b in pairs) <= 0.040, pairs
+
+
+@needs_networks
+def test_from_2_mbps_to_300_kbps_no_sound_is_lost_after_a_second(film: Path, tmp_path: Path) -> None:
+    """The pictures give way: once the rate has fallen for a second, each packet of sound arrives."""
+    described(tmp_path, film)
+    step = '[[event]]\nat = "10s"\nset = { link = "air", rate = "300kbps" }\n'
+    done = emulate(tmp_path, PAIR.format(film=film, send=""), rate="2Mbps", events=step)
+    _, gaps = beeps(tmp_path / "got.mkv")
+    status = done.sent()
+    assert status["throughput_bps"] > 200_000, done.said
+    # The link's clock and the film's differ by the time in which both programs start: a second of losses in all.
+    lost = [at for at, _ in gaps]
+    assert not lost or max(lost) - min(lost) <= 1.0, gaps
+
+
+def test_without_sound_and_with_no_audio_nothing_changes(film: Path, clip: Path, tmp_path: Path) -> None:
+    """A description has no word of sound, but for a film with sound, whose ports are the next two."""
+    texts = {}
+    for name, words in {"with": (film,), "without": (film, "--no-audio"), "silent": (clip,)}.items():
+        path = tmp_path / f"{name}.sdp"
+        run("send", *words, "--to", "127.0.0.1:5004", "--for", "100ms", "--sdp", path)
+        # Numbers that differ from session to session.
+        text = re.sub(r"(o=- )\d+|config=\w+|size=\w+|\b\d{5,}\b|cname:\S+", r"\1", path.read_text())
+        texts[name] = text
+    assert texts["without"] == texts["silent"]
+    video, sound = texts["with"].split("m=audio ")
+    assert texts["without"] == video
+    assert sound.startswith("5006 ") and "a=rtpmap:111 opus/" in sound
+
+
+@needs("ffmpeg")
+def test_ffmpeg_reads_both_streams_of_the_description(film: Path, tmp_path: Path) -> None:
+    """FFmpeg, a standard receiver, decodes pictures and sound."""
+    (port,) = ports(1)
+    sdp, out = tmp_path / "a.sdp", tmp_path / "out.mkv"
+    to = f"127.0.0.1:{port}"
+    run("send", film, "--to", to, "--controller", "fixed", "--for", "100ms", "--sdp", sdp)
+    words = ["ffmpeg", "-v", "error", "-protocol_whitelist", "file,udp,rtp", "-i", sdp, "-t", "6", "-y", out]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as player:
+        listening(port, port + 1, port + 2, port + 3)
+        run("send", film, "--to", to, "--controller", "fixed", "--max-rate", "1Mbps", "--for", "12s")
+        said = player.communicate(timeout=60)[1]
+    with av.open(str(out)) as recording:
+        assert {stream.type for stream in recording.streams} == {"video", "audio"}, said
+    shown, (heard, _) = flashes(out), beeps(out)
+    assert len(shown) >= 2 and len(heard) >= 2, (shown, heard, said)
+
+
+def test_a_player_gets_both_tracks(film: Path, tmp_path: Path) -> None:
+    """`--play` of a session with sound writes a container with both."""
+    (port,) = ports(1)
+    sdp, out = tmp_path / "a.sdp", tmp_path / "played.mkv"
+    to = f"127.0.0.1:{port}"
+    run("send", film, "--to", to, "--for", "100ms", "--sdp", sdp)
+    words = steadycast("receive", sdp, "--play", f"dd of={out} status=none", "--json")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as receiver:
+        listening(port, port + 2)
+        run("send", film, "--to", to, "--for", "6s")
+        summary = json.loads(receiver.communicate(timeout=60)[0])
+    shown, (heard, gaps) = flashes(out), beeps(out)
+    assert len(shown) >= 4 and len(heard) >= 4, summary["warnings"]
+    assert max(abs(a - min(heard, key=lambda b: abs(a - b))) for a in shown) <= 0.040, (shown, heard)
+    assert not gaps, gaps
