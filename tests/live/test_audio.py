@@ -90,7 +90,8 @@ def beeps(path: Path) -> tuple[list[float], list[tuple[float, float]]]:
 
 
 PAIR = """
-nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp --for 40s --out got.mkv --json > received.json & there=$!
+nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp --for 40s --out got.mkv --json \\
+  > received.json & there=$!
 until nsenter --net=$STEADYCAST_NET_R cat /proc/net/udp | grep -q :138C; do sleep 0.1; done
 $STEADYCAST send {film} --to $STEADYCAST_R:5004 --port 6004 --json {send} > sent.json
 wait $there
@@ -105,7 +106,9 @@ def described(folder: Path, film: Path) -> None:
 
 
 @needs_networks
-def test_sound_and_pictures_stay_together_over_a_link_with_loss_and_jitter(film: Path, tmp_path: Path) -> None:
+def test_sound_and_pictures_stay_together_over_a_link_with_loss_and_jitter(
+    film: Path, tmp_path: Path
+) -> None:
     """Each flash and its beep are at most 40 ms apart, which ITU-R BT.1359 has for the least that is noticed."""
     described(tmp_path, film)
     link = 'queue = { kind = "droptail", limit = "50p" }\njitter = { mean = "5ms" }'
@@ -144,7 +147,8 @@ def test_without_sound_and_with_no_audio_nothing_changes(film: Path, clip: Path,
     assert texts["without"] == texts["silent"]
     video, sound = texts["with"].split("m=audio ")
     assert texts["without"] == video
-    assert sound.startswith("5006 ") and "a=rtpmap:111 opus/" in sound
+    assert sound.startswith("5006 ")
+    assert "a=rtpmap:111 opus/" in sound
 
 
 @needs("ffmpeg")
