@@ -166,7 +166,7 @@ def test_ffmpeg_reads_both_streams_of_the_description(film: Path, tmp_path: Path
     with av.open(str(out)) as recording:
         assert {stream.type for stream in recording.streams} == {"video", "audio"}, said
     shown, (heard, _) = flashes(out), beeps(out)
-    assert len(shown) >= 2 and len(heard) >= 2, (shown, heard, said)
+    assert min(len(shown), len(heard)) >= 2, (shown, heard, said)
 
 
 def test_a_player_gets_both_tracks(film: Path, tmp_path: Path) -> None:
@@ -181,6 +181,6 @@ def test_a_player_gets_both_tracks(film: Path, tmp_path: Path) -> None:
         run("send", film, "--to", to, "--for", "6s")
         summary = json.loads(receiver.communicate(timeout=60)[0])
     shown, (heard, gaps) = flashes(out), beeps(out)
-    assert len(shown) >= 4 and len(heard) >= 4, summary["warnings"]
+    assert min(len(shown), len(heard)) >= 4, summary["warnings"]
     assert max(abs(a - min(heard, key=lambda b: abs(a - b))) for a in shown) <= 0.040, (shown, heard)
     assert not gaps, gaps
