@@ -230,8 +230,8 @@ tables! {
         /// video with repair = "rtx", or with "auto" towards one receiver: whether the newest packet is retransmitted
         /// as padding when a controller's probe (gcc) finds too little data in the pacer; default false.
         padding: bool,
-        /// video: the codec rate of an audio stream beside the video, for example "48kbps": Opus packets of 20 ms, which
-        /// are sent before all others. Their rate is part of the controlled one. Default: no audio.
+        /// video: the codec rate of an audio stream beside the video, for example "48kbps": Opus packets of 20 ms,
+        /// which are sent before all others. Their rate is part of the controlled one. Default: no audio.
         audio: Rate,
         /// video: the play-out delay; a frame that arrives later misses its display time; default "none". "adaptive",
         /// or { kind = "adaptive", most = "800ms" }: follows the time that frames and the repair of lost packets take.

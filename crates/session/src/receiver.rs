@@ -402,8 +402,8 @@ impl Receiver {
         self
     }
 
-    /// Enables an audio stream of this payload type. Its SSRC is that of the first packet from the video's address, anew
-    /// for each source of the video.
+    /// Enables an audio stream of this payload type. Its SSRC is that of the first packet from the video's address,
+    /// and is learned anew for each source of the video.
     #[must_use]
     pub fn with_audio(self, payload_type: u8) -> Self {
         Self { audio: Some(Box::new(AudioReceiver::new(payload_type))), ..self }

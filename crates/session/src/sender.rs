@@ -469,8 +469,8 @@ impl Sender {
         Repairs { parities: parity.packets, parity_bytes: parity.bytes, refused, ..again }
     }
 
-    /// Returns the encoder's rate, as a rate of IP packets: the controller's target minus what is reserved for audio and
-    /// what repair takes.
+    /// Returns the encoder's rate, as a rate of IP packets: the controller's target minus what is reserved for audio
+    /// and what repair takes.
     pub fn media_target(&mut self, now: Time) -> Rate {
         let reserved = self.settings.audio.map_or(Rate::ZERO, |audio| audio.rate);
         let target = self.decision.target.saturating_sub(reserved);
