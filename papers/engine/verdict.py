@@ -48,10 +48,9 @@ class Measured:
         return ci is None or not self.bound.decides(self.mean - ci, self.mean + ci)
 
     def apart(self, other: Measured) -> bool:
-        """Whether the 95 % interval of the difference, seed by seed, leaves out zero."""
-        if len(self.values) != len(other.values):
-            return False
-        found = spread([a - b for a, b in zip(self.values, other.values, strict=True)])
+        """Whether the 95 % interval of the difference, over the seeds that both have, leaves out zero."""
+        # Both begin with the same seed, and one may have more of them.
+        found = spread([a - b for a, b in zip(self.values, other.values, strict=False)])
         return found["ci95"] is not None and abs(float(found["mean"])) > found["ci95"]
 
 
