@@ -6,13 +6,15 @@ All tests have one browser, and most one server: what takes time is that each vi
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,13 @@ import numpy as np
 import pytest
 from steadycast.core import core
 
-from tests.conftest import needs_chromium, started
+from tests.conftest import CHROMIUM, bounded, needs_chromium, started, until
 from tests.live.conftest import ports, steadycast
 
 pytestmark = needs_chromium
 PRESENT = "() => [...document.querySelectorAll('#viewers tbody tr:not(.gone)')].length"
+BUSY_S = 3.0
+"""What other work on the machine may add to a bound in real time, for polls of the page and for a new session."""
 STATES = "() => [...document.querySelectorAll('#viewers td:nth-child(2)')].map((each) => each.textContent)"
 
 
@@ -55,11 +59,9 @@ def serving(host: str, folder: Path, *more: str) -> Iterator[Served]:
     listen, media = ports(2)
     words = steadycast("serve", "testsrc", "--size", "320x180", "--viewers", "2", "-o", folder, *more)
     words += ["--listen", f"{host}:{listen}", "--media-port", str(media)]
-    with started(words) as process:
+    with bounded(started(words)) as process:
         assert process.stdout is not None
         yield Served(process, process.stdout.readline().strip(), folder)
-        with suppress(ProcessLookupError):
-            process.kill()
 
 
 @pytest.fixture
@@ -287,3 +289,38 @@ def test_at_the_end_each_viewer_has_left_a_run_folder(opened: Callable[..., Any]
         assert summary["complete"], folder
         assert summary["flows"][0]["controller"] in ("steady", "gcc")
     assert "watches from 127.0.0.1" in said
+
+
+def connected(served: Served) -> int:
+    """Return the number of connected viewers."""
+    asked = urllib.request.Request(f"{served.address}api/viewers")
+    asked.add_header("authorization", f"Bearer {served.page.partition('token=')[2]}")
+    with urllib.request.urlopen(asked, timeout=10) as answer:
+        return sum(each["state"] == "connected" for each in json.load(answer)["viewers"])
+
+
+def test_the_place_of_a_browser_that_was_killed_is_free_within_five_seconds(
+    browser: Any, tmp_path: Path
+) -> None:
+    with serving("127.0.0.1", tmp_path / "viewers", "--viewers", "1") as served:
+        # Without a port for debugging it would load the page and end.
+        words = [str(CHROMIUM), "--headless", "--no-sandbox", "--remote-debugging-port=0"]
+        words += [f"--user-data-dir={tmp_path / 'profile'}", served.page]
+        # Its processes are a group, so that all of them are killed at once, and none says goodbye.
+        with subprocess.Popen(
+            words, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as killed:
+            try:
+                until(lambda: connected(served) == 1)
+                page = browser.new_page()
+                page.goto(served.page)
+                full = "() => document.querySelector('#notice').textContent.includes('places are taken')"
+                page.wait_for_function(full)
+            finally:
+                os.killpg(killed.pid, signal.SIGKILL)
+        died = time.monotonic()
+        page.wait_for_function(f"() => ({STATES})()[0] === 'silent'", timeout=8_000)
+        page.click("#again")
+        page.wait_for_function("() => document.querySelector('video').currentTime > 0.2")
+        assert time.monotonic() - died < 5.0 + BUSY_S
+        page.close()

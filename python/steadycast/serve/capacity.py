@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SENDING_CORES = 0.02
-"""The part of a core that sending 1 Mb/s to one viewer takes: pacing, SRTP, feedback and its record."""
+"""The part of a core that sending 1 Mb/s to one viewer takes: pacing, SRTP, feedback and its record.
+
+20 viewers of one ladder (`crates/live/examples/watchers.rs`), at 990 kb/s each, took 0.018 of a core each."""
 USED = 0.8
 """The part of all cores up to which senders are expected to be on time."""
 
