@@ -4,14 +4,13 @@ use crate::media::{HeaderIds, overhead};
 use crate::participant::{Farewell, Participant, Standing};
 use crate::peers::{Peers, STANDARD_REPORTS_GRACE};
 use crate::receiver_proof::SentReports;
-use crate::repair::{AnnouncedPlayouts, Blocks, MAX_REQUESTING_MEMBERS, PARITY_MORE, Parity, ParityRequestContext};
+use crate::repair::{NextParity, ParityRequestContext, RepairStreams};
 use crate::report_limiter::ReportLimiter;
 use crate::{
     AudioPacket, AudioSettings, Backlog, Emit, Fragment, Frame, FrameKind, Identity, Media, Output, ParitySettings,
-    Part, Probes, Protected, Protection, RepairSettings, Repairs, RtcpSettings, Siblings,
+    Part, Probes, Protection, RepairSettings, Repairs, RtcpSettings, Siblings,
 };
 use std::collections::VecDeque;
-use steadycast_control::promise::REPAIR_WITHIN_RATE;
 use steadycast_control::{
     Allowance, Body, Check, Decision, Departing, Due, ExtraSent, FeedbackFormat, FrameEdge, Leave, Limit, MediaQueue,
     Notice, PacketReport, ReceiverId, Reception, Report, SenderHalf, Sent, Stream, Wake, Window, simulcast,
@@ -19,8 +18,7 @@ use steadycast_control::{
 use steadycast_remote::{History, Joined};
 use steadycast_rtcp::{Origin, Profile};
 use steadycast_sender::{
-    CachedPacket, FrameQueue, FrameRole, NackContext, Pace, PacketName, Prober, RepairBudget, RepairShare,
-    Retransmission, RetransmissionCache, feedback,
+    CachedPacket, FrameQueue, FrameRole, NackContext, Pace, PacketName, Prober, Retransmission, feedback,
 };
 use steadycast_units::{Bytes, Chance, Ecn, Rate, Span, Stamp, Time, TokenBucket, sums};
 use steadycast_wire::ntp::{self, NtpEpoch};
@@ -28,7 +26,7 @@ use steadycast_wire::rtcp::{
     Compound, KeyFrameRequest, Nack, Packet, ParityRequest, ParityUse, ReferenceTime, ReportBlock,
 };
 use steadycast_wire::rtp::RtpHeader;
-use steadycast_wire::rtx::{self, RtxStream};
+use steadycast_wire::rtx::RtxStream;
 
 /// Settings of a [`Sender`].
 #[derive(Clone, Debug)]
@@ -186,12 +184,8 @@ pub struct Sender {
     last_rtcp: Time,
     /// Decides the ECN field of packets.
     ecn: EcnCheck,
-    /// The state of retransmission.
-    repair: Option<RetransmissionSender>,
-    /// The counts of padding for probes.
-    padding: Option<Padding>,
-    /// The state of parity.
-    parity: Option<ParitySender>,
+    /// The streams beside the media: retransmissions, padding and parity.
+    repair: RepairStreams,
     /// The state of audio.
     audio: Option<AudioSender>,
     /// Whether a key frame is requested, and when the encoder last received such a request.
@@ -210,125 +204,6 @@ struct SoleReceiver {
     often: bool,
     /// The time from which another receiver may replace it.
     until: Time,
-}
-
-/// The sender's state of retransmission (RFC 4588).
-struct RetransmissionSender {
-    cache: RetransmissionCache<(RtpHeader, Fragment)>,
-    budget: RepairBudget,
-    /// The next extended sequence number of the retransmission stream.
-    seq: u64,
-    share: RepairShare,
-    pacing_check: PacingCheck,
-}
-
-/// Counts of padding packets.
-#[derive(Clone, Copy, Debug, Default)]
-struct Padding {
-    packets: u64,
-    bytes: Bytes,
-}
-
-/// The sender's state of parity.
-struct ParitySender {
-    blocks: Blocks,
-    /// The next extended sequence number of the parity stream.
-    seq: u64,
-    share: RepairShare,
-    /// The packets that the newest parity packet protects.
-    newest: Option<Protection>,
-    packets: u64,
-    bytes: Bytes,
-    /// When the receivers' loss rate was last read.
-    looked: Time,
-    /// The time until which parity is made. With [`SenderSettings::parity_on_word`], a receiver's announcement extends
-    /// it.
-    until: Time,
-    announced: AnnouncedPlayouts,
-}
-
-/// Target share of packets that stay missing in a group. It damages a hundredth of a per cent of pictures of a hundred
-/// packets.
-const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
-/// The same for a group that is small enough to request more parity.
-const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
-/// The same for one receiver, retransmission included. It is far below the actual goal: a retransmission that passes
-/// the queue that dropped its original is lost more often than independent losses are.
-const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
-/// Time for which a receiver's announcement that it uses parity is valid.
-const PARITY_USE_LIFETIME: Span = Span::secs(10);
-/// Maximum play-out delay that is accepted from a receiver.
-const MAX_PLAYOUT: Span = Span::secs(10);
-/// Share of the receivers, those with the highest losses, that parity does not have to serve.
-const UNSERVED_SHARE: f64 = 0.02;
-/// Time between two readings of the receivers' loss rates.
-const LOSS_CHECK_INTERVAL: Span = Span::secs(1);
-
-/// Checks that all streams together stay within the pacing rate. Each packet occupies its size at the highest rate
-/// until the next one, and may be sent one packet and the credit before those ahead of it are through. The pacer itself
-/// only considers the last packet.
-struct PacingCheck {
-    check: Check,
-    packet: Bytes,
-    /// The catch-up time after a late wake-up. It is a time, so a later decrease of the rate leaves no debt.
-    credit: Span,
-    /// The time that earlier packets still needed when the last packet was sent.
-    ahead: Span,
-    /// The size of the last packet, and when it was sent.
-    size: Bytes,
-    last: Time,
-    /// The highest pacing rate since the last packet.
-    rate: Rate,
-}
-
-impl RetransmissionSender {
-    fn new(repair: RepairSettings, settings: &SenderSettings) -> Self {
-        let pacing_check = PacingCheck {
-            check: Check::new(&REPAIR_WITHIN_RATE),
-            packet: settings.packet,
-            credit: settings.credit,
-            ahead: Span::ZERO,
-            size: Bytes::ZERO,
-            last: Time::ZERO,
-            rate: Rate::ZERO,
-        };
-        Self {
-            cache: RetransmissionCache::new(repair),
-            budget: RepairBudget::default(),
-            seq: settings.first_seq.into(),
-            share: RepairShare::default(),
-            pacing_check,
-        }
-    }
-}
-
-impl ParitySender {
-    fn new(parity: ParitySettings, settings: &SenderSettings) -> Self {
-        let mut blocks = Blocks::new(parity);
-        blocks.anywhere = settings.greedy;
-        Self {
-            blocks,
-            seq: settings.first_seq.into(),
-            share: RepairShare::default(),
-            newest: None,
-            packets: 0,
-            bytes: Bytes::ZERO,
-            looked: Time::ZERO,
-            until: if settings.parity_on_word { Time::ZERO } else { Time::NEVER },
-            announced: AnnouncedPlayouts::default(),
-        }
-    }
-}
-
-impl PacingCheck {
-    fn on_sent(&mut self, now: Time, size: Bytes, pacing: Rate) {
-        let rate = self.rate.max(pacing);
-        // Times are rounded to nanoseconds, so each packet may seem to be early by one.
-        let since = now.since(self.last) + Span::nanos(1);
-        self.ahead = (self.ahead + self.size.at(rate)).saturating_sub(since);
-        self.check.see(self.ahead <= self.packet.saturating_sub(size).at(rate) + self.credit);
-        (self.size, self.last, self.rate) = (size, now, pacing);
-    }
 }
 
 /// The unused part of the controller's allowance.
@@ -435,9 +310,7 @@ impl Sender {
             last_summary: (0, now),
             last_rtcp: now,
             ecn: EcnCheck::new(settings.ecn, settings.feedback == FeedbackFormat::Rfc8888),
-            repair: settings.repair.map(|repair| RetransmissionSender::new(repair, &settings)),
-            padding: settings.padding.then(Padding::default),
-            parity: settings.parity.map(|parity| ParitySender::new(parity, &settings)),
+            repair: RepairStreams::new(&settings),
             audio: settings.audio.map(AudioSender::new),
             key_frame: (false, None),
             reference: None,
@@ -453,29 +326,24 @@ impl Sender {
 
     /// Returns the number of padding packets sent so far and their IP bytes; `None` without padding.
     pub fn padding(&self) -> Option<(u64, Bytes)> {
-        self.padding.map(|padding| (padding.packets, padding.bytes))
+        self.repair.padding.map(|padding| (padding.packets, padding.bytes))
     }
 
     /// Returns what the parity packet that was last polled covers.
     pub fn protection(&self) -> Option<&Protection> {
-        self.parity.as_ref()?.newest.as_ref()
+        self.repair.parity.as_ref()?.newest.as_ref()
     }
 
     /// Returns the counts of retransmissions and parity.
     pub fn repairs(&self) -> Repairs {
-        let again = self.repair.as_ref().map(|repair| repair.cache.counts).unwrap_or_default();
-        let Some(parity) = &self.parity else { return again };
-        let refused = again.refused + parity.blocks.refused;
-        Repairs { parities: parity.packets, parity_bytes: parity.bytes, refused, ..again }
+        self.repair.counts()
     }
 
     /// Returns the encoder's rate, as a rate of IP packets: the controller's target minus what is reserved for audio
     /// and what repair takes.
     pub fn media_target(&mut self, now: Time) -> Rate {
         let reserved = self.settings.audio.map_or(Rate::ZERO, |audio| audio.rate);
-        let target = self.decision.target.saturating_sub(reserved);
-        let target = self.repair.as_mut().map_or(target, |repair| repair.share.left(now, target));
-        self.parity.as_mut().map_or(target, |parity| parity.share.left(now, target))
+        self.repair.left(now, self.decision.target.saturating_sub(reserved))
     }
 
     /// Returns the time from which the sender assumes that no receiver is left, unless one reports before.
@@ -486,12 +354,7 @@ impl Sender {
     /// Continues the sequence numbers of a sender that was stopped. The streams start again.
     pub fn continue_after(&mut self, before: &Self) {
         self.seq = before.seq;
-        if let (Some(repair), Some(before)) = (&mut self.repair, &before.repair) {
-            repair.seq = before.seq;
-        }
-        if let (Some(parity), Some(before)) = (&mut self.parity, &before.parity) {
-            parity.seq = before.seq;
-        }
+        self.repair.continue_after(&before.repair);
         if let (Some(audio), Some(before)) = (&mut self.audio, &before.audio) {
             audio.seq = before.seq;
         }
@@ -526,9 +389,7 @@ impl Sender {
     /// Returns the extended sequence number of the oldest packet that may be retransmitted or covered by parity; `None`
     /// without repair.
     pub fn first_kept(&self) -> Option<u64> {
-        let again = self.repair.as_ref().map(|repair| repair.cache.first());
-        let covered = self.parity.as_ref().map(|parity| parity.blocks.first().unwrap_or(self.seq));
-        again.into_iter().chain(covered).min()
+        self.repair.first_kept(self.seq)
     }
 
     /// Returns the extended sequence number of the next packet.
@@ -579,7 +440,7 @@ impl Sender {
     /// Returns the check of repair's promise: with repair, too, the sending rate stays within what the controller
     /// allows.
     pub fn repair_check(&self) -> Option<Check> {
-        Some(self.repair.as_ref()?.pacing_check.check)
+        self.repair.check()
     }
 
     /// Returns the check of the promise that no RTP or RTCP packet exceeds the path's MTU.
@@ -640,7 +501,7 @@ impl Sender {
     /// Returns the number of bytes that a frame of this size takes on the wire, headers included.
     fn cost_on_wire(&self, size: Bytes) -> Bytes {
         let each = self.overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost);
-        let limit = self.settings.packet.saturating_sub(self.number_of_original());
+        let limit = self.settings.packet.saturating_sub(self.repair.overhead());
         // At least one byte, so that a header that fills the packet causes no division by zero.
         let fits = limit.saturating_sub(each).max(Bytes::new(1));
         Bytes::new(size.get() + size.get().div_ceil(fits.get()) * each.get())
@@ -673,12 +534,7 @@ impl Sender {
     pub fn stop(&mut self) {
         self.participant.leave();
         self.queue.clear();
-        if let Some(repair) = &mut self.repair {
-            repair.cache.clear();
-        }
-        if let Some(parity) = &mut self.parity {
-            parity.blocks.clear();
-        }
+        self.repair.clear();
         if let Some(audio) = &mut self.audio {
             audio.stop();
         }
@@ -824,9 +680,9 @@ impl Sender {
             return;
         }
         let context = self.nack_context(now);
-        let Some(repair) = &mut self.repair else { return };
+        let Some(again) = &mut self.repair.retransmission else { return };
         for number in nack.missing {
-            repair.cache.on_nack(&context, &mut repair.budget, number);
+            again.cache.on_nack(&context, &mut again.budget, number);
         }
     }
 
@@ -834,15 +690,16 @@ impl Sender {
     /// browsers are, since others' feedback may be forged.
     fn on_lost(&mut self, now: Time, packets: &[PacketReport]) {
         let context = self.nack_context(now);
-        let Some(repair) = self.repair.as_mut().filter(|_| self.settings.rtcp.authenticated) else { return };
+        let authenticated = self.settings.rtcp.authenticated;
+        let Some(again) = self.repair.retransmission.as_mut().filter(|_| authenticated) else { return };
         for lost in packets.iter().filter(|packet| packet.stream == Stream::Repair && packet.arrived.is_none()) {
-            repair.cache.on_lost(&context, &mut repair.budget, lost.number);
+            again.cache.on_lost(&context, &mut again.budget, lost.number);
         }
     }
 
     fn nack_context(&self, now: Time) -> NackContext {
         let scarce = self.decision.limit == Limit::Floor;
-        let announced_playout = self.parity.as_ref().and_then(|parity| parity.announced.longest(now));
+        let announced_playout = self.repair.parity.as_ref().and_then(|parity| parity.announced.longest(now));
         NackContext { now, target: self.decision.target, packet: self.settings.packet, scarce, announced_playout }
     }
 
@@ -853,7 +710,7 @@ impl Sender {
         if !self.is_from_member(from, request.sender, request.media) {
             return;
         }
-        let Some(parity) = &mut self.parity else { return };
+        let Some(parity) = &mut self.repair.parity else { return };
         for wanted in &request.blocks {
             let context =
                 ParityRequestContext { now, target: self.decision.target, packet: self.settings.packet, head };
@@ -868,19 +725,7 @@ impl Sender {
         if !self.is_from_member(from, announcement.sender, announcement.media) || announcement.playout == Span::ZERO {
             return;
         }
-        let Some(parity) = self.parity.as_mut().filter(|parity| parity.until != Time::NEVER) else { return };
-        // A bound on the announced delay bounds the block duration, which depends on it.
-        parity.announced.announce(
-            now,
-            announcement.sender,
-            announcement.playout.min(MAX_PLAYOUT),
-            now + PARITY_USE_LIFETIME,
-        );
-        let Some(playout) = parity.announced.longest(now) else { return };
-        parity.blocks.settings.playout = Some(playout);
-        if self.repair.as_mut().is_none_or(|repair| repair.cache.on_playout(playout)) {
-            parity.until = now + PARITY_USE_LIFETIME;
-        }
+        self.repair.on_parity_use(now, announcement.sender, announcement.playout);
     }
 
     /// Stores the unicast receiver's reference time, which the next report answers so that it can measure the RTT.
@@ -956,8 +801,7 @@ impl Sender {
     fn join_feedback(&mut self, now: Time, compound: &Compound) -> Option<Joined> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         let history = self.history.as_mut()?;
-        let repair = self.repair.as_ref().map(|repair| repair.cache.settings.ssrc);
-        let parity = self.parity.as_ref().map(|parity| parity.blocks.settings.ssrc);
+        let (repair, parity) = self.repair.ssrcs();
         let audio = self.settings.audio.map(|audio| audio.ssrc);
         let stream_of = |ssrc| match ssrc {
             _ if ssrc == mine => Some(Stream::Media),
@@ -1034,8 +878,8 @@ impl Sender {
                 jitter: Span::nanos(u64::from(block.jitter) * 1_000_000_000 / u64::from(CLOCK_RATE)),
             });
         }
-        if let Some((repair, rtt)) = self.repair.as_mut().zip(rtt) {
-            repair.cache.on_round_trip(rtt);
+        if let Some((again, rtt)) = self.repair.retransmission.as_mut().zip(rtt) {
+            again.cache.on_round_trip(rtt);
         }
         // Per-packet feedback measures a newer RTT than a report block.
         let rtt = joined.rtt.or(rtt);
@@ -1155,7 +999,7 @@ impl Sender {
         if reports || self.lacks_first_report() || self.grown_at().is_some_and(|at| at <= now) {
             return Output::Rtcp(self.sender_report(now));
         }
-        let repairs = self.repair.as_mut().is_some_and(|repair| repair.cache.waits(now));
+        let repairs = self.repair.retransmission.as_mut().is_some_and(|again| again.cache.waits(now));
         if let Some(due) = self.media_due()
             && due <= now
         {
@@ -1189,9 +1033,8 @@ impl Sender {
     /// Returns when the next packet may be sent; `None` if there is none or the window is closed.
     fn media_due(&self) -> Option<Time> {
         let closed = self.decision.window.is_some_and(Window::is_closed);
-        let repairs = self.repair.as_ref().is_some_and(|repair| repair.cache.has_waiting());
-        let parity = self.parity.as_ref().is_some_and(|parity| parity.blocks.waits());
-        let waits = self.settings.greedy || self.queue.head().is_some() || repairs || parity || self.pads_for_probe();
+        let media = self.settings.greedy || self.queue.head().is_some();
+        let waits = media || self.repair.has_waiting() || self.pads_for_probe();
         let capped = || self.cap.map_or(Time::ZERO, |bucket| bucket.holds_at(self.settings.packet));
         // The cap applies to all streams, so it delays media and repair alike.
         (waits && !closed).then(|| match self.emit {
@@ -1202,8 +1045,7 @@ impl Sender {
 
     /// Returns true if padding is sent when no other packet waits: a probe is in progress.
     fn pads_for_probe(&self) -> bool {
-        let kept = self.repair.as_ref().is_some_and(|repair| repair.cache.newest().is_some());
-        kept && self.padding.is_some() && self.prober.pads() && !self.stopped()
+        self.repair.can_pad() && self.prober.pads() && !self.stopped()
     }
 
     /// Returns the rate at which packets are sent: the probe's rate during a probe.
@@ -1228,7 +1070,7 @@ impl Sender {
     fn send_media(&mut self, now: Time) -> Media {
         let mut header = RtpHeader { send_time: Some(Stamp::of(now)), ..self.bare_header() };
         // A retransmission is longer by the original's sequence number, and must not exceed the MTU either.
-        let limit = self.settings.packet.saturating_sub(self.number_of_original());
+        let limit = self.settings.packet.saturating_sub(self.repair.overhead());
         // At least one byte, so that a frame ends even if the headers fill the packet.
         let room = |cost: Bytes| limit.saturating_sub(cost).max(Bytes::new(1));
         let ready = self.queue.head().map_or(now, |head| head.since);
@@ -1306,50 +1148,20 @@ impl Sender {
         }
     }
 
-    /// Returns the number of bytes by which a retransmission or parity packet exceeds its original.
-    fn number_of_original(&self) -> Bytes {
-        match (&self.parity, &self.repair) {
-            (Some(_), _) => PARITY_MORE,
-            (None, Some(_)) => Bytes::new(rtx::OSN as u64),
-            (None, None) => Bytes::ZERO,
-        }
-    }
-
     /// Stores a sent original for retransmission and parity.
     fn keep_for_repair(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
-        let again = self.overhead(&media.header, &Notice::NONE) + self.number_of_original();
+        let overhead = self.overhead(&media.header, &Notice::NONE);
         // During a probe packets are sent faster.
         let pacing = self.media_rate().max(self.departure_rate());
-        self.add_to_block(now, media, now.since(ready));
-        let Some(repair) = &mut self.repair else { return };
-        let (header, fragment) = (media.header, media.fragment);
-        let size = again + Bytes::new(u64::from(header.payload_len));
-        repair.cache.on_sent(
-            media.seq,
-            CachedPacket {
-                content: (header, fragment),
-                role: role_of(kind),
-                ready,
-                sent: now,
-                size,
-                queued: false,
-                resent_as: None,
-            },
-        );
-        repair.share.on_sent(now, media.size, false);
-        if self.settings.emit == Emit::Paced {
-            repair.pacing_check.on_sent(now, media.size, pacing);
-        }
+        self.repair.add_to_block(now, media, now.since(ready), &self.peers, &self.participant);
+        self.repair.keep(now, media, role_of(kind), ready, overhead);
+        self.repair.check_pacing(now, media.size, pacing);
     }
 
     /// Sends the next queued retransmission; `None` if none waits.
     fn send_repair(&mut self, now: Time) -> Option<Media> {
         let pacing = self.media_rate();
-        let repair = self.repair.as_mut()?;
-        let Retransmission { seq: original, packet } = repair.cache.next(now, self.number)?;
-        repair.cache.counts.packets += 1;
-        repair.cache.counts.bytes += packet.size;
-        repair.share.on_sent(now, packet.size, true);
+        let Retransmission { seq: original, packet } = self.repair.retransmission.as_mut()?.next(now, self.number)?;
         self.send_again(now, original, &packet, Stream::Repair, pacing)
     }
 
@@ -1363,18 +1175,16 @@ impl Sender {
         pacing: Rate,
     ) -> Option<Media> {
         let (numbered, media) = (self.numbered(), self.participant.identity.ssrc);
-        let repair = self.repair.as_mut()?;
-        let RepairSettings { ssrc, payload_type, .. } = repair.cache.settings;
+        let again = self.repair.retransmission.as_mut()?;
+        let RepairSettings { ssrc, payload_type, .. } = again.cache.settings;
         let rtx = RtxStream { payload_type, apt: self.settings.payload_type, ssrc, media };
         let (original_header, fragment) = packet.content;
-        let header = rtx.header(repair.seq as u16, &original_header).ok()?;
+        let header = rtx.header(again.seq as u16, &original_header).ok()?;
         let header = RtpHeader { send_time: Some(Stamp::of(now)), ..header };
-        let (seq, size, number) = (repair.seq, packet.size, self.number);
-        repair.seq += 1;
+        let (seq, size, number) = (again.seq, packet.size, self.number);
+        again.seq += 1;
         self.number += 1;
-        if self.settings.emit == Emit::Paced {
-            repair.pacing_check.on_sent(now, size, pacing);
-        }
+        self.repair.check_pacing(now, size, pacing);
         if let Some(history) = &mut self.history {
             history.on_sent(number, now, size, stream, seq as u16);
         }
@@ -1392,50 +1202,15 @@ impl Sender {
         if !self.pads_for_probe() {
             return None;
         }
-        let Retransmission { seq: original, packet } = self.repair.as_ref()?.cache.newest()?;
+        let Retransmission { seq: original, packet } = self.repair.retransmission.as_ref()?.cache.newest()?;
         let media = self.send_again(now, original, &packet, Stream::Padding, self.departure_rate())?;
         // A padded probe is exempt from the pacing rate, so none of it counts as sent early.
         self.prober.on_sent(None, media.size);
-        if let Some(padding) = &mut self.padding {
+        if let Some(padding) = &mut self.repair.padding {
             padding.packets += 1;
             padding.bytes += media.size;
         }
         Some(media)
-    }
-
-    /// Adds a media packet, sent `waited` after its frame was ready, to the current parity block.
-    fn add_to_block(&mut self, now: Time, media: &Media, waited: Span) {
-        let Some(parity) = &mut self.parity else { return };
-        parity.share.on_sent(now, media.size, false);
-        if now >= parity.until {
-            return;
-        }
-        // The quantile over all receivers is too costly for each packet of a large group.
-        if now.since(parity.looked) >= LOSS_CHECK_INTERVAL {
-            parity.looked = now;
-            if let Some(loss) = self.peers.loss(UNSERVED_SHARE) {
-                parity.blocks.on_loss(now, loss);
-            }
-        }
-        let loss = parity.blocks.loss();
-        let few = self.participant.census().members <= MAX_REQUESTING_MEMBERS;
-        let left = match &mut self.repair {
-            None if few && self.peers.len() > 0 => REQUESTING_GROUP_RESIDUAL_LOSS,
-            None => GROUP_RESIDUAL_LOSS,
-            Some(repair) => {
-                // A retransmission fails if its request or the packet itself is lost.
-                let missed = 1.0 - (1.0 - loss) * (1.0 - loss);
-                let tries = repair.cache.possible_retransmissions(
-                    now,
-                    media.header.timestamp,
-                    waited,
-                    parity.announced.longest(now),
-                );
-                (0..tries).fold(UNICAST_RESIDUAL_LOSS, |left, _| left / missed.max(1e-9))
-            }
-        };
-        let packet = Protected { seq: media.seq, fragment: media.fragment, marker: media.header.marker };
-        parity.blocks.on_sent(now, packet, media.header.payload_len, left);
     }
 
     /// Sends the next parity packet; `None` if none waits.
@@ -1443,20 +1218,11 @@ impl Sender {
         let numbered = self.numbered();
         let (pacing, bare) = (self.media_rate(), self.bare_header());
         let head = self.overhead(&bare, &Notice::NONE);
-        let parity = self.parity.as_mut()?;
-        let Parity { protection, payload } = parity.blocks.next()?;
+        let (number, stream) = (self.number, Stream::Parity);
+        let parity = self.repair.parity.as_mut()?;
         let ParitySettings { ssrc, payload_type, .. } = parity.blocks.settings;
-        let size = head + Bytes::new(payload.into());
-        let (number, seq, stream) = (self.number, parity.seq, Stream::Parity);
-        parity.seq += 1;
-        parity.packets += 1;
-        parity.bytes += size;
-        parity.share.on_sent(now, size, true);
-        let fragment = protection.packets.first()?.fragment;
-        parity.newest = Some(protection);
-        if let Some(repair) = self.repair.as_mut().filter(|_| self.settings.emit == Emit::Paced) {
-            repair.pacing_check.on_sent(now, size, pacing);
-        }
+        let NextParity { seq, payload, size, fragment } = parity.next(now, head)?;
+        self.repair.check_pacing(now, size, pacing);
         if let Some(history) = &mut self.history {
             history.on_sent(number, now, size, stream, seq as u16);
         }
@@ -1586,9 +1352,7 @@ impl Sender {
         if decision != self.decision {
             self.decision = decision;
             let pacing = self.media_rate();
-            if let Some(repair) = &mut self.repair {
-                repair.pacing_check.rate = repair.pacing_check.rate.max(pacing);
-            }
+            self.repair.on_pacing(pacing);
             self.changed = true;
             if let Some(siblings) = self.settings.siblings.as_ref().filter(|_| !self.stopped()) {
                 siblings.set_rate(self.decision.target);

@@ -7,11 +7,13 @@
 mod blocks;
 mod nack_requester;
 mod parity_requester;
+mod streams;
 
 pub(crate) use blocks::{Blocks, Need, Parity, ParityRequestContext, Solver};
 pub use blocks::{PARITY_MORE, ParitySettings, Protected, Protection, Recovered};
 pub(crate) use nack_requester::NackRequester;
 pub(crate) use parity_requester::{Group, MAX_REQUESTING_MEMBERS, ParityRequester};
+pub(crate) use streams::{NextParity, RepairStreams};
 
 use std::collections::BTreeMap;
 use steadycast_units::{Span, Time, sums};

@@ -1,0 +1,343 @@
+//! The streams beside a sender's media: retransmissions, parity and padding, and their shares of the rate.
+
+use super::{
+    AnnouncedPlayouts, Blocks, MAX_REQUESTING_MEMBERS, PARITY_MORE, Parity, ParitySettings, Protected, Protection,
+};
+use crate::participant::Participant;
+use crate::peers::Peers;
+use crate::sender::SenderSettings;
+use crate::{Emit, Fragment, Media, RepairSettings, Repairs};
+use steadycast_control::Check;
+use steadycast_control::promise::REPAIR_WITHIN_RATE;
+use steadycast_sender::{CachedPacket, FrameRole, RepairBudget, RepairShare, Retransmission, RetransmissionCache};
+use steadycast_units::{Bytes, Rate, Span, Time};
+use steadycast_wire::rtp::RtpHeader;
+use steadycast_wire::rtx;
+
+/// Target share of packets that stay missing in a group. It damages a hundredth of a per cent of pictures of a hundred
+/// packets.
+const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
+/// The same for a group that is small enough to request more parity.
+const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
+/// The same for one receiver, retransmission included. It is far below the actual goal: a retransmission that passes
+/// the queue that dropped its original is lost more often than independent losses are.
+const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
+/// Time for which a receiver's announcement that it uses parity is valid.
+const PARITY_USE_LIFETIME: Span = Span::secs(10);
+/// Maximum play-out delay that is accepted from a receiver.
+const MAX_PLAYOUT: Span = Span::secs(10);
+/// Share of the receivers, those with the highest losses, that parity does not have to serve.
+const UNSERVED_SHARE: f64 = 0.02;
+/// Time between two readings of the receivers' loss rates.
+const LOSS_CHECK_INTERVAL: Span = Span::secs(1);
+
+/// The streams of one sender.
+pub(crate) struct RepairStreams {
+    pub(crate) retransmission: Option<RetransmissionSender>,
+    pub(crate) parity: Option<ParitySender>,
+    /// The counts of padding for probes.
+    pub(crate) padding: Option<Padding>,
+    /// The check of a retransmitting sender, and whether its packets are paced, without which nothing is checked.
+    pacing_check: Option<PacingCheck>,
+    paced: bool,
+}
+
+/// The sender's state of retransmission (RFC 4588).
+pub(crate) struct RetransmissionSender {
+    pub(crate) cache: RetransmissionCache<(RtpHeader, Fragment)>,
+    pub(crate) budget: RepairBudget,
+    /// The next extended sequence number of the retransmission stream.
+    pub(crate) seq: u64,
+    share: RepairShare,
+}
+
+/// Counts of padding packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Padding {
+    pub(crate) packets: u64,
+    pub(crate) bytes: Bytes,
+}
+
+/// The sender's state of parity.
+pub(crate) struct ParitySender {
+    pub(crate) blocks: Blocks,
+    /// The next extended sequence number of the parity stream.
+    seq: u64,
+    share: RepairShare,
+    /// The packets that the newest parity packet protects.
+    pub(crate) newest: Option<Protection>,
+    packets: u64,
+    bytes: Bytes,
+    /// When the receivers' loss rate was last read.
+    looked: Time,
+    /// The time until which parity is made. With [`SenderSettings::parity_on_word`], a receiver's announcement extends
+    /// it.
+    until: Time,
+    pub(crate) announced: AnnouncedPlayouts,
+}
+
+/// A parity packet to send.
+pub(crate) struct NextParity {
+    /// Its extended sequence number in the parity stream.
+    pub(crate) seq: u64,
+    /// The size of its payload in bytes.
+    pub(crate) payload: u16,
+    pub(crate) size: Bytes,
+    /// The first fragment that it protects.
+    pub(crate) fragment: Fragment,
+}
+
+/// Checks that all streams together stay within the pacing rate. Each packet occupies its size at the highest rate
+/// until the next one, and may be sent one packet and the credit before those ahead of it are through. The pacer itself
+/// only considers the last packet.
+struct PacingCheck {
+    check: Check,
+    packet: Bytes,
+    /// The catch-up time after a late wake-up. It is a time, so a later decrease of the rate leaves no debt.
+    credit: Span,
+    /// The time that earlier packets still needed when the last packet was sent.
+    ahead: Span,
+    /// The size of the last packet, and when it was sent.
+    size: Bytes,
+    last: Time,
+    /// The highest pacing rate since the last packet.
+    rate: Rate,
+}
+
+impl RepairStreams {
+    pub(crate) fn new(settings: &SenderSettings) -> Self {
+        Self {
+            retransmission: settings.repair.map(|repair| RetransmissionSender::new(repair, settings)),
+            parity: settings.parity.map(|parity| ParitySender::new(parity, settings)),
+            padding: settings.padding.then(Padding::default),
+            pacing_check: settings.repair.map(|_| PacingCheck::new(settings)),
+            paced: settings.emit == Emit::Paced,
+        }
+    }
+
+    /// Returns the counts of retransmissions and parity.
+    pub(crate) fn counts(&self) -> Repairs {
+        let again = self.retransmission.as_ref().map(|again| again.cache.counts).unwrap_or_default();
+        let Some(parity) = &self.parity else { return again };
+        let refused = again.refused + parity.blocks.refused;
+        Repairs { parities: parity.packets, parity_bytes: parity.bytes, refused, ..again }
+    }
+
+    /// Returns what retransmissions and parity leave of a rate.
+    pub(crate) fn left(&mut self, now: Time, rate: Rate) -> Rate {
+        let rate = self.retransmission.as_mut().map_or(rate, |again| again.share.left(now, rate));
+        self.parity.as_mut().map_or(rate, |parity| parity.share.left(now, rate))
+    }
+
+    /// Continues the sequence numbers of the streams of a sender that was stopped.
+    pub(crate) fn continue_after(&mut self, before: &Self) {
+        if let (Some(again), Some(before)) = (&mut self.retransmission, &before.retransmission) {
+            again.seq = before.seq;
+        }
+        if let (Some(parity), Some(before)) = (&mut self.parity, &before.parity) {
+            parity.seq = before.seq;
+        }
+    }
+
+    /// Returns the extended sequence number of the oldest packet that may be retransmitted or covered by parity. `next`
+    /// is that of the next media packet.
+    pub(crate) fn first_kept(&self, next: u64) -> Option<u64> {
+        let again = self.retransmission.as_ref().map(|again| again.cache.first());
+        let covered = self.parity.as_ref().map(|parity| parity.blocks.first().unwrap_or(next));
+        again.into_iter().chain(covered).min()
+    }
+
+    /// Discards all that waits to be sent.
+    pub(crate) fn clear(&mut self) {
+        if let Some(again) = &mut self.retransmission {
+            again.cache.clear();
+        }
+        if let Some(parity) = &mut self.parity {
+            parity.blocks.clear();
+        }
+    }
+
+    /// Returns true if a retransmission or parity packet waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.retransmission.as_ref().is_some_and(|again| again.cache.has_waiting())
+            || self.parity.as_ref().is_some_and(|parity| parity.blocks.waits())
+    }
+
+    /// Returns true if there is a packet that can be sent again as padding.
+    pub(crate) fn can_pad(&self) -> bool {
+        self.padding.is_some() && self.retransmission.as_ref().is_some_and(|again| again.cache.newest().is_some())
+    }
+
+    /// Returns the SSRCs of retransmissions and of parity.
+    pub(crate) fn ssrcs(&self) -> (Option<u32>, Option<u32>) {
+        let again = self.retransmission.as_ref().map(|again| again.cache.settings.ssrc);
+        (again, self.parity.as_ref().map(|parity| parity.blocks.settings.ssrc))
+    }
+
+    /// Returns the number of bytes by which a retransmission or parity packet exceeds its original.
+    pub(crate) fn overhead(&self) -> Bytes {
+        match (&self.parity, &self.retransmission) {
+            (Some(_), _) => PARITY_MORE,
+            (None, Some(_)) => Bytes::new(rtx::OSN as u64),
+            (None, None) => Bytes::ZERO,
+        }
+    }
+
+    /// Processes a member's announcement that it uses parity, and its play-out delay.
+    pub(crate) fn on_parity_use(&mut self, now: Time, member: u32, playout: Span) {
+        let Some(parity) = self.parity.as_mut().filter(|parity| parity.until != Time::NEVER) else { return };
+        // A bound on the announced delay bounds the block duration, which depends on it.
+        parity.announced.announce(now, member, playout.min(MAX_PLAYOUT), now + PARITY_USE_LIFETIME);
+        let Some(playout) = parity.announced.longest(now) else { return };
+        parity.blocks.settings.playout = Some(playout);
+        if self.retransmission.as_mut().is_none_or(|again| again.cache.on_playout(playout)) {
+            parity.until = now + PARITY_USE_LIFETIME;
+        }
+    }
+
+    /// Caches a sent packet of a frame that was ready at `ready`. `head` is the size of its headers without a notice.
+    pub(crate) fn keep(&mut self, now: Time, media: &Media, role: FrameRole, ready: Time, head: Bytes) {
+        let (header, fragment) = (media.header, media.fragment);
+        let size = head + self.overhead() + Bytes::new(u64::from(header.payload_len));
+        let Some(again) = &mut self.retransmission else { return };
+        let content = (header, fragment);
+        let packet = CachedPacket { content, role, ready, sent: now, size, queued: false, resent_as: None };
+        again.cache.on_sent(media.seq, packet);
+        again.share.on_sent(now, media.size, false);
+    }
+
+    /// Checks the pacing of a packet of any stream, sent at the rate `pacing`.
+    pub(crate) fn check_pacing(&mut self, now: Time, size: Bytes, pacing: Rate) {
+        if let Some(check) = self.pacing_check.as_mut().filter(|_| self.paced) {
+            check.on_sent(now, size, pacing);
+        }
+    }
+
+    /// Considers a change of the pacing rate between two packets.
+    pub(crate) fn on_pacing(&mut self, pacing: Rate) {
+        if let Some(check) = &mut self.pacing_check {
+            check.rate = check.rate.max(pacing);
+        }
+    }
+
+    /// Returns the check of repair's promise; `None` without retransmission.
+    pub(crate) fn check(&self) -> Option<Check> {
+        self.pacing_check.as_ref().map(|pacing| pacing.check)
+    }
+
+    /// Adds a media packet, sent `waited` after its frame was ready, to the current parity block.
+    pub(crate) fn add_to_block(
+        &mut self,
+        now: Time,
+        media: &Media,
+        waited: Span,
+        peers: &Peers,
+        participant: &Participant,
+    ) {
+        let Some(parity) = &mut self.parity else { return };
+        parity.share.on_sent(now, media.size, false);
+        if now >= parity.until {
+            return;
+        }
+        // The quantile over all receivers is too costly for each packet of a large group.
+        if now.since(parity.looked) >= LOSS_CHECK_INTERVAL {
+            parity.looked = now;
+            if let Some(loss) = peers.loss(UNSERVED_SHARE) {
+                parity.blocks.on_loss(now, loss);
+            }
+        }
+        let loss = parity.blocks.loss();
+        let few = participant.census().members <= MAX_REQUESTING_MEMBERS;
+        let left = match &mut self.retransmission {
+            None if few && peers.len() > 0 => REQUESTING_GROUP_RESIDUAL_LOSS,
+            None => GROUP_RESIDUAL_LOSS,
+            Some(again) => {
+                // A retransmission fails if its request or the packet itself is lost.
+                let missed = 1.0 - (1.0 - loss) * (1.0 - loss);
+                let tries = again.cache.possible_retransmissions(
+                    now,
+                    media.header.timestamp,
+                    waited,
+                    parity.announced.longest(now),
+                );
+                (0..tries).fold(UNICAST_RESIDUAL_LOSS, |left, _| left / missed.max(1e-9))
+            }
+        };
+        let packet = Protected { seq: media.seq, fragment: media.fragment, marker: media.header.marker };
+        parity.blocks.on_sent(now, packet, media.header.payload_len, left);
+    }
+}
+
+impl RetransmissionSender {
+    fn new(repair: RepairSettings, settings: &SenderSettings) -> Self {
+        Self {
+            cache: RetransmissionCache::new(repair),
+            budget: RepairBudget::default(),
+            seq: settings.first_seq.into(),
+            share: RepairShare::default(),
+        }
+    }
+
+    /// Returns the next packet to retransmit, and counts it; `None` if none waits.
+    pub(crate) fn next(&mut self, now: Time, number: u64) -> Option<Retransmission<(RtpHeader, Fragment)>> {
+        let next = self.cache.next(now, number)?;
+        self.cache.counts.packets += 1;
+        self.cache.counts.bytes += next.packet.size;
+        self.share.on_sent(now, next.packet.size, true);
+        Some(next)
+    }
+}
+
+impl ParitySender {
+    fn new(parity: ParitySettings, settings: &SenderSettings) -> Self {
+        let mut blocks = Blocks::new(parity);
+        blocks.anywhere = settings.greedy;
+        Self {
+            blocks,
+            seq: settings.first_seq.into(),
+            share: RepairShare::default(),
+            newest: None,
+            packets: 0,
+            bytes: Bytes::ZERO,
+            looked: Time::ZERO,
+            until: if settings.parity_on_word { Time::ZERO } else { Time::NEVER },
+            announced: AnnouncedPlayouts::default(),
+        }
+    }
+
+    /// Returns the next parity packet, and counts it; `None` if none waits. `head` is the size of its headers.
+    pub(crate) fn next(&mut self, now: Time, head: Bytes) -> Option<NextParity> {
+        let Parity { protection, payload } = self.blocks.next()?;
+        let (seq, size) = (self.seq, head + Bytes::new(payload.into()));
+        self.seq += 1;
+        self.packets += 1;
+        self.bytes += size;
+        self.share.on_sent(now, size, true);
+        let fragment = protection.packets.first()?.fragment;
+        self.newest = Some(protection);
+        Some(NextParity { seq, payload, size, fragment })
+    }
+}
+
+impl PacingCheck {
+    fn new(settings: &SenderSettings) -> Self {
+        Self {
+            check: Check::new(&REPAIR_WITHIN_RATE),
+            packet: settings.packet,
+            credit: settings.credit,
+            ahead: Span::ZERO,
+            size: Bytes::ZERO,
+            last: Time::ZERO,
+            rate: Rate::ZERO,
+        }
+    }
+
+    fn on_sent(&mut self, now: Time, size: Bytes, pacing: Rate) {
+        let rate = self.rate.max(pacing);
+        // Times are rounded to nanoseconds, so each packet may seem to be early by one.
+        let since = now.since(self.last) + Span::nanos(1);
+        self.ahead = (self.ahead + self.size.at(rate)).saturating_sub(since);
+        self.check.see(self.ahead <= self.packet.saturating_sub(size).at(rate) + self.credit);
+        (self.size, self.last, self.rate) = (size, now, pacing);
+    }
+}
