@@ -493,6 +493,12 @@ def test_a_new_viewer_has_the_place_of_the_one_that_is_silent_for_longest_and_of
     assert one.is_silent
 
 
+def test_the_operator_reads_at_the_end_what_belonged_to_no_viewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert server._dropped(PORT) == "datagrams at UDP port 40000 that belonged to no viewer: unknown_user 3"
+    monkeypatch.setattr(Port, "dropped", lambda _: {"unknown_user": 0})
+    assert server._dropped(PORT) is None
+
+
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.2, 0.7, 1.5])
 @pytest.mark.parametrize("count", [1.0, 2.0, 16.0])
 def test_as_many_viewers_are_expected_as_have_their_share_of_the_cores(count: float, share: float) -> None:

@@ -297,6 +297,14 @@ def serve(options: Options, progress: Progress | None = None, told: Callable[[st
             say(viewers.capacity.told(viewers.options.viewers))
 
         asyncio.run(web.serve(app, listener, ready, places=places, encrypted=encrypted))
+        if line := _dropped(media):
+            say(line)
+
+
+def _dropped(port: Any) -> str | None:
+    """Return the operator's line about the datagrams that belonged to no viewer; `None` if there were none."""
+    counts = ", ".join(f"{reason} {count}" for reason, count in port.dropped().items() if count)
+    return f"datagrams at UDP port {port.port} that belonged to no viewer: {counts}" if counts else None
 
 
 def _shown(public: Public, host: str, port: int, encrypted: bool) -> str:
