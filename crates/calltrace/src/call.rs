@@ -519,7 +519,7 @@ impl Direction {
     ///
     /// # Errors
     /// The capture was made at the receiver, or may have been.
-    fn departure_clock(&self, told: &Arrivals, stamped: &BTreeSet<u32>) -> Result<DepartureClock, Problem> {
+    fn departure_clock(&self, arrivals: &Arrivals, stamped: &BTreeSet<u32>) -> Result<DepartureClock, Problem> {
         let recorded = || self.packets.iter().filter(|packet| packet.is_recorded);
         if recorded().all(|packet| stamped.contains(&packet.ssrc)) {
             return Ok(DepartureClock::Stamps);
@@ -532,10 +532,10 @@ impl Direction {
         if clock::spread(&by_stamp).is_some_and(|spread| spread <= fine) {
             return Ok(DepartureClock::Record);
         }
-        let arrivals: Vec<(i64, i64)> = self
+        let delays: Vec<(i64, i64)> = self
             .packets
             .iter()
-            .zip(&told.reported)
+            .zip(&arrivals.reported)
             .filter_map(|(packet, reported)| match reported {
                 Some(Reported::At(at)) if packet.is_recorded => {
                     let seen = packet.seen.as_nanos() as i64;
@@ -544,8 +544,8 @@ impl Direction {
                 _ => None,
             })
             .collect();
-        let coarse = told.resolution.unwrap_or(Span::ZERO).as_nanos() as i64 + self.every.as_nanos() as i64;
-        let spread = clock::spread(&arrivals);
+        let coarse = arrivals.resolution.unwrap_or(Span::ZERO).as_nanos() as i64 + self.every.as_nanos() as i64;
+        let spread = clock::spread(&delays);
         if by_stamp.is_empty() && spread.is_none_or(|spread| spread <= SAME_PLACE_NS + coarse) {
             let what = if spread.is_some() {
                 "the capture's times and the receiver's agree to a millisecond: it may have been made where packets \
@@ -560,9 +560,9 @@ impl Direction {
     }
 
     /// Removes steps of the record's clock, which the reported arrivals show.
-    fn set_right(&mut self, told: &mut Arrivals, notes: &mut Vec<String>) {
+    fn set_right(&mut self, arrivals: &mut Arrivals, notes: &mut Vec<String>) {
         let seen = |packet: &PacketRecord| packet.seen.as_nanos() as i64;
-        let timed = self.packets.iter().zip(&told.reported).enumerate();
+        let timed = self.packets.iter().zip(&arrivals.reported).enumerate();
         let timed: Vec<(usize, (i64, i64))> = timed
             .filter_map(|(i, (packet, reported))| match reported {
                 Some(Reported::At(at)) if packet.is_recorded => Some((i, (seen(packet), at.as_nanos() - seen(packet)))),
@@ -584,17 +584,17 @@ impl Direction {
             let (from, by) = (timed[step.place].0, step.nanos);
             let at = self.packets[from].seen;
             let moved = |time: &mut Time| *time = Time::from_nanos(time.as_nanos().saturating_add_signed(by));
-            told.reports.iter_mut().filter(|report| report.0 >= at).for_each(|report| moved(&mut report.0));
+            arrivals.reports.iter_mut().filter(|report| report.0 >= at).for_each(|report| moved(&mut report.0));
             self.packets[from..].iter_mut().for_each(|packet| moved(&mut packet.seen));
             notes.push(clock::set_note(-by));
         }
-        self.set_right_short(told, notes);
+        self.set_right_short(arrivals, notes);
     }
 
     /// Removes steps of less than a second. If a clock is set, the delays of the two directions change by the same
     /// amount with opposite signs. If the route changes, they do not: [`crate::path`] removes such steps.
-    fn set_right_short(&mut self, told: &mut Arrivals, notes: &mut Vec<String>) {
-        let timed = self.packets.iter().zip(&told.reported);
+    fn set_right_short(&mut self, arrivals: &mut Arrivals, notes: &mut Vec<String>) {
+        let timed = self.packets.iter().zip(&arrivals.reported);
         let mut timed: Vec<(i64, i64)> = timed
             .filter_map(|(packet, reported)| match reported {
                 Some(Reported::At(at)) if packet.is_recorded => Some((at.as_nanos(), packet.seen.as_nanos() as i64)),
@@ -605,7 +605,7 @@ impl Direction {
         timed.sort_by_key(|one| one.0);
         let points: Vec<(f64, f64)> =
             timed.iter().map(|(at, seen)| (*at as f64 * 1e-9, (at - seen) as f64 * 1e-9)).collect();
-        let resolution = told.resolution.unwrap_or(Span::ZERO).as_secs_f64() + self.every.as_secs_f64();
+        let resolution = arrivals.resolution.unwrap_or(Span::ZERO).as_secs_f64() + self.every.as_secs_f64();
         let steps = lasting_steps(&points, Axis::Arrivals, resolution);
         // Packets on a shorter route overtake those on the former one. Such a change is one step in the order of
         // departures, and several in the order of arrivals.
@@ -618,14 +618,14 @@ impl Direction {
         for step in steps {
             let by = (step.seconds * 1e9) as i64;
             let (arrived, seen) = timed[step.index];
-            let back = told.way_back_changed(arrived).filter(|(_, spread)| *spread < by.abs() / 2);
+            let back = arrivals.return_delay_change(arrived).filter(|(_, spread)| *spread < by.abs() / 2);
             if back.is_some_and(|(back, _)| (back + by).abs() > by.abs() / 2) {
                 continue;
             }
             let moved = |time: &mut Time| *time = Time::from_nanos(time.as_nanos().saturating_add_signed(by));
             let is_after = |at: Time| at.as_nanos() as i64 >= seen;
-            told.reports.iter_mut().filter(|report| is_after(report.0)).for_each(|report| moved(&mut report.0));
-            for (packet, reported) in self.packets.iter_mut().zip(&told.reported) {
+            arrivals.reports.iter_mut().filter(|report| is_after(report.0)).for_each(|report| moved(&mut report.0));
+            for (packet, reported) in self.packets.iter_mut().zip(&arrivals.reported) {
                 let is_behind = match reported {
                     Some(Reported::At(at)) => at.as_nanos() >= arrived,
                     _ => is_after(packet.seen),

@@ -1,4 +1,5 @@
-//! Captures, pcap and pcapng: RTP with its header extensions, and the RTCP that reports on it where that is readable.
+//! Reads captures (pcap and pcapng): RTP with its header extensions, and the RTCP that reports on it, if it is
+//! readable.
 
 use crate::call::{Direction, Hidden, PacketRecord, Recording, Unread, Vantage};
 use crate::capture_file::{self, Record};
@@ -18,33 +19,33 @@ use steadycast_wire::is_rtcp;
 use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::RtpHeader;
 
-/// The most packets of a file.
+/// The largest number of packets in a file.
 pub(crate) const MOST_PACKETS: usize = 20_000_000;
-/// Times of a capture are within a day of each other.
+/// The longest time between two records of a capture.
 const DAY: Duration = Duration::from_secs(86_400);
 /// The shortest RTP header (RFC 3550, section 5.1).
 const RTP_HEADER: usize = 12;
-/// What the RTP header of a datagram that was cut is filled up to, with zeros.
+/// The length in bytes to which a cut datagram is padded with zeros, so that its RTP header can be parsed.
 const FILLED: usize = 2048;
-/// RTCP that stands twice in a capture of two interfaces does so within this time.
+/// The longest time between two copies of an RTCP packet in a capture of two interfaces.
 const COPY_OF_REPORT_WITHIN: Span = Span::millis(5);
-/// Fragments of a datagram are this close; later ones with its number are another's.
+/// The longest time between two fragments of a datagram. Later ones with the same identification are another's.
 pub(crate) const FRAGMENTS_WITHIN: Span = Span::secs(5);
-/// STUN requests whose answer is awaited.
+/// The largest number of STUN requests that are remembered until their answer.
 const MOST_REQUESTS: usize = 100_000;
-/// An end whose answers come back within this time is where the capture was made.
+/// The longest round trip to the end at which the capture was made.
 const HERE: Span = Span::millis(2);
 
-/// The fragments of a datagram that were captured.
+/// The captured fragments of a datagram.
 struct Fragments {
     last: Time,
     bytes: u64,
     place: usize,
-    /// The datagram's bytes, and its packet: its endpoints, and its place among their packets.
+    /// From the first fragment: the datagram's size in bytes, its endpoints, and its index among their packets.
     first: Option<(u64, (Endpoint, Endpoint), usize)>,
 }
 
-/// All that is read of a capture.
+/// The content of a capture.
 #[derive(Default)]
 struct Capture {
     packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>,
@@ -53,29 +54,29 @@ struct Capture {
     fragments: BTreeMap<FragmentedDatagram, Fragments>,
     joined_fragments: u64,
     skipped: BTreeMap<Skipped, u64>,
-    /// Places of records that may have been packets of a call; the endpoints where these were readable.
+    /// The places of records that may have been packets of a call, with their endpoints if they were readable.
     unread: Vec<(usize, Option<(Endpoint, Endpoint)>)>,
-    /// RTP packets whose record has no time.
+    /// RTP packets whose record has no time, by SSRC and sequence number.
     untimed: BTreeSet<(u32, u16)>,
-    /// Datagrams that are no RTP, by their lower port.
+    /// The number of datagrams that are no RTP, by their lower port.
     other_ports: BTreeMap<u16, u64>,
     has_dtls: bool,
     records: usize,
     /// The time of each record, in the order of the file; one without a time has that of the record before.
     times: Vec<Time>,
-    /// Packets that the capturing program says it dropped.
+    /// The number of packets that the capturing program reports as dropped.
     dropped: u64,
     send_time_id: Option<u8>,
-    /// STUN requests that were not answered yet, by their transaction.
+    /// STUN requests without an answer so far, by transaction.
     requests: BTreeMap<[u8; 12], (Time, IpAddr)>,
-    /// The least time from a request to a host to its answer, both as captured.
+    /// The least time from a STUN request to its answer, by host.
     distances: BTreeMap<IpAddr, Span>,
 }
 
 /// Reads a capture: the direction that `options.stream` names, or the only one.
 ///
 /// # Errors
-/// It is broken, holds no RTP or several calls, or does not say how packets arrived.
+/// It is broken, or has no RTP or several calls.
 pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<Recording, Problem> {
     let mut capture = Capture::default();
     let cut = capture_file::read(bytes, &mut |record| capture.record(record))?;
@@ -103,7 +104,7 @@ pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -
     direction(flows.swap_remove(chosen), &capture, options, notes)
 }
 
-/// Returns the direction that is meant.
+/// Returns the index of the direction to read.
 fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
     let mut sorted: Vec<(usize, u64)> = flows.iter().map(Flow::bytes).enumerate().collect();
     sorted.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
@@ -115,7 +116,7 @@ fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
             Problem::at(0, format!("no stream has the SSRC {ssrc}"), format!("choose one of: {listed}"))
         });
     }
-    // A direction that carries next to nothing, such as the other end's sound, is no call of its own.
+    // A direction with few bytes, such as the other end's audio, is not counted as a call.
     match &sorted[..] {
         [first, second, ..] if second.1 * 10 > first.1 => {
             let what = if flows.iter().any(|flow| flow.other_senders > 0) {
@@ -151,7 +152,7 @@ fn note_left_out(flows: &[Flow], chosen: usize, stream: Option<u32>, notes: &mut
     }
 }
 
-/// Takes out steps of the capture's clock, and collects the reports on the packets.
+/// Removes steps of the capture's clock, and collects the reports on the packets.
 fn direction(
     mut flow: Flow,
     capture: &Capture,
@@ -172,7 +173,7 @@ fn direction(
         let first = flow.packets.iter().find(|one| one.place >= step.place);
         set_at.extend(first.map(|one| one.record.seen));
     }
-    // What stands out of order was recorded so, by several threads or in a merge: the times are in order.
+    // Records may be out of order, as from several threads or a merge. Their times are right.
     flow.packets.sort_by_key(|one| one.record.seen);
     let times: Vec<Time> = flow.packets.iter().map(|one| one.record.seen).collect();
     let every = clock::resolution(&times).ok_or_else(|| {
@@ -212,18 +213,18 @@ fn direction(
     Ok(Recording { direction, estimates: Vec::new(), source: "a capture", notes })
 }
 
-/// The times of all records. Where the capture's clock was set, the packets' corrected times stand for those of all.
+/// Returns the times of all records. If the capture's clock was set, the corrected times of the packets are among them.
 fn times_of(capture: &Capture, corrected: &[Time]) -> Vec<Time> {
     let (Some(first), Some(last)) = (corrected.first(), corrected.last()) else { return Vec::new() };
     let within = capture.times.iter().filter(|at| (first..=last).contains(at)).copied();
     within.chain(corrected.iter().copied()).collect()
 }
 
-/// Why reports in the other direction say nothing about single packets.
+/// Returns why reports in the other direction do not name single packets.
 fn hidden(reports: &[CapturedRtcp], sources: &BTreeSet<u32>, has_dtls: bool) -> Hidden {
     let readable = |one: &&CapturedRtcp| Compound::parse(&one.bytes).is_ok();
     let plain = reports.iter().filter(readable).count();
-    // Behind the eight bytes that SRTCP leaves in the clear a report names the source that it is about.
+    // In a plain report the SSRC of its subject follows the first eight bytes, which SRTCP does not encrypt.
     let names_source = |one: &CapturedRtcp| {
         let about = one.bytes.get(8..12).and_then(|four| four.try_into().ok()).map(u32::from_be_bytes);
         about.is_some_and(|ssrc| ssrc == 0 || sources.contains(&ssrc))
@@ -262,7 +263,7 @@ impl Capture {
 
     fn packet(&mut self, link: Linktype, at: Duration, whole: u32, bytes: &[u8]) -> Result<(), Problem> {
         let first = *self.first.get_or_insert(at);
-        // The clock is the capture's; what was stamped before the first packet is not before its zero.
+        // A day is added, so that times before that of the first record are not negative.
         let since = (at + DAY).saturating_sub(first);
         if since > 2 * DAY || since.is_zero() {
             let remedy = "give a capture of one call, whose clock was not set by more";
@@ -285,7 +286,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Remembers which packet a record without a time is of: it is not lost.
+    /// Remembers the packet of a record without a time, so that it does not count as lost.
     fn untimed(&mut self, link: Linktype, bytes: &[u8]) {
         let known = match decapsulate(link, bytes) {
             Content::Datagram(found) if found.payload.first().is_some_and(|head| head >> 6 == 2) => {
@@ -307,12 +308,12 @@ impl Capture {
     fn datagram(&mut self, at: Time, found: &Datagram<'_>, is_cut: bool, is_outgoing: Option<bool>) {
         let endpoints = (found.from, found.to);
         let Some(&head) = found.payload.first() else {
-            // A datagram without bytes keeps a NAT's binding.
+            // Empty datagrams are sent to keep a NAT binding alive.
             let why = if is_cut { Skipped::CutShort } else { Skipped::NotRtp };
             *self.other_ports.entry(found.from.1.min(found.to.1)).or_default() += 1;
             return self.skip(why, Some(endpoints));
         };
-        // RFC 7983: below 4 STUN, 20 to 63 DTLS, 128 to 191 RTP and RTCP.
+        // RFC 7983: the first byte is 0 to 3 for STUN, 20 to 63 for DTLS, 128 to 191 for RTP and RTCP.
         self.has_dtls |= (20..=63).contains(&head);
         if is_cut && is_indication(found.payload) {
             return self.skip(Skipped::CutShort, Some(endpoints));
@@ -351,7 +352,7 @@ impl Capture {
         }
     }
 
-    /// Counts a fragment. A datagram has arrived when its last fragment has.
+    /// Adds a fragment to its datagram, which arrives with its last fragment.
     fn fragment(&mut self, at: Time, fragment: Fragment, first: Option<(u64, (Endpoint, Endpoint), usize)>) {
         let known = self.fragments.remove(&fragment.of).filter(|known| at.since(known.last) <= FRAGMENTS_WITHIN);
         let mut known = known.unwrap_or(Fragments { last: at, bytes: 0, place: self.records, first: None });
@@ -371,7 +372,7 @@ impl Capture {
         }
     }
 
-    /// Measures how far a host is by its answers to STUN, which are readable in encrypted calls.
+    /// Measures the round trip to a host by STUN, which is not encrypted.
     fn measure(&mut self, at: Time, found: &Datagram<'_>) {
         match stun(found.payload) {
             Some((id, false)) if self.requests.len() < MOST_REQUESTS => {
@@ -404,7 +405,7 @@ impl Capture {
         notes.extend(left_out(&self.skipped));
     }
 
-    /// The refusal of a capture without RTP names what most of it is.
+    /// Returns the refusal of a capture without RTP. It names the most frequent reason for skipped records.
     fn without_rtp(&self) -> Problem {
         let records = counted(self.records as u64, "record");
         if self.records == 0 {
@@ -440,7 +441,7 @@ impl Capture {
         Problem::at(0, what, remedy)
     }
 
-    /// RTCP that goes from where the packets go to where they come from, and names one of their sources.
+    /// Returns the RTCP in the opposite direction that names one of the flow's sources.
     fn reports_on(&self, flow: &Flow) -> Vec<CapturedRtcp> {
         let sources = flow.sources();
         let is_back = |one: &&CapturedRtcp| {
@@ -448,7 +449,7 @@ impl Capture {
             flow.endpoints.iter().any(goes_back) && names_source_of(&one.bytes, &sources)
         };
         let mut found: Vec<CapturedRtcp> = self.rtcp.iter().filter(is_back).cloned().collect();
-        // A capture that has each packet twice has each report twice.
+        // A capture with two copies of each packet has two copies of each report.
         let mut last: BTreeMap<Vec<u8>, Time> = BTreeMap::new();
         found.retain(|one| {
             let before = last.insert(one.bytes.clone(), one.at);
@@ -457,7 +458,7 @@ impl Capture {
         found
     }
 
-    /// Places and times of records that may have been packets of a flow.
+    /// Returns the places and times of unreadable records that may have been packets of a flow.
     fn unread_beside(&self, flow: &Flow) -> Vec<(usize, Time)> {
         let near = |place: usize| {
             let after = flow.packets.partition_point(|one| one.place < place);
@@ -475,7 +476,7 @@ impl Capture {
         skipped.chain(orphans.map(|(_, fragments)| (fragments.place, fragments.last))).collect()
     }
 
-    /// Where the capture was made, by its own evidence.
+    /// Determines where the capture was made, by its own evidence.
     fn vantage(&self, flow: &Flow, reports: &[CapturedRtcp]) -> Vantage {
         let directions: Vec<bool> = flow.packets.iter().filter_map(|one| one.is_outgoing).collect();
         let outgoing = directions.iter().filter(|is| **is).count();
@@ -500,7 +501,8 @@ impl Capture {
         }
     }
 
-    /// The least time to the receiver and back, by its answers to sender reports (RFC 3550, section 6.4.1: LSR, DLSR).
+    /// Returns the least round trip to the receiver, by its answers to sender reports (RFC 3550, section 6.4.1: LSR and
+    /// DLSR).
     fn by_sender_reports(&self, flow: &Flow, reports: &[CapturedRtcp]) -> Option<Span> {
         let mut sent: BTreeMap<u32, Time> = BTreeMap::new();
         let goes_there =
@@ -544,14 +546,14 @@ pub(crate) fn left_out(skipped: &BTreeMap<Skipped, u64>) -> Option<String> {
     }
 }
 
-/// Reads an RTP header and those short extension elements that were captured whole; also returns whether the header
-/// was cut.
+/// Parses an RTP header, and those short extension elements that were completely captured. Also returns whether the
+/// header was cut.
 pub(crate) fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Elements, bool)> {
     if payload.len() < RTP_HEADER {
         return None;
     }
     let mut bytes = payload.to_vec();
-    // The last byte counts the padding, and may be cut off; here padding is a part of the size.
+    // The padding's length is in the last byte, which may be cut off. The padding counts as payload here.
     bytes[0] &= !0x20;
     if is_cut {
         bytes.resize(bytes.len().max(FILLED), 0);
@@ -559,7 +561,7 @@ pub(crate) fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Elements, 
     let (header, extensions, _) = RtpHeader::parse(&bytes).ok()?;
     let mut elements = Elements::new();
     for (id, data) in extensions.filter(|(_, data)| (2..=4).contains(&data.len())) {
-        // A value that begins before the cut and ends behind it is not known.
+        // A value that is partly cut off is unknown.
         let end = data.as_ptr() as usize + data.len() - bytes.as_ptr() as usize;
         if end <= payload.len() {
             elements.push((id, data.len(), data.iter().fold(0, |n, byte| n << 8 | u32::from(*byte))));
@@ -571,7 +573,7 @@ pub(crate) fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Elements, 
     Some((header, elements, is_header_cut))
 }
 
-/// The length of an RTP header with its extension, as far as the captured bytes say.
+/// Returns the length of an RTP header with its extension, in bytes; `None` if the extension's length was cut off.
 fn header_length(payload: &[u8]) -> Option<usize> {
     let head = *payload.first()?;
     let sources = RTP_HEADER + usize::from(head & 0x0f) * 4;

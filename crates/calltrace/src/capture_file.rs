@@ -1,4 +1,4 @@
-//! The records of a capture file: pcap (draft-ietf-opsawg-pcap) and pcapng (draft-ietf-opsawg-pcapng).
+//! Reads the records of a capture file: pcap (draft-ietf-opsawg-pcap) or pcapng (draft-ietf-opsawg-pcapng).
 
 use crate::Problem;
 use crate::decapsulation::Skipped;
@@ -7,7 +7,7 @@ use pcap_parser::{Linktype, parse_block_be, parse_block_le, parse_pcap_frame, pa
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The first four bytes of a pcapng file, whatever its byte order.
+/// The first four bytes of a pcapng file, in either byte order.
 const PCAPNG: u32 = 0x0a0d_0d0a;
 
 /// A record of a capture file.
@@ -18,11 +18,11 @@ pub(crate) enum Record<'a> {
     Untimed { link: Linktype, bytes: &'a [u8] },
     /// A packet that can't be read.
     Unreadable(Skipped),
-    /// How many packets the capturing program dropped in all, by its statistics up to here.
+    /// The total number of packets that the capturing program dropped, by its statistics so far.
     Dropped(u64),
 }
 
-/// Whether bytes begin as a capture does.
+/// Whether bytes begin as a capture file.
 pub(crate) fn is(bytes: &[u8]) -> bool {
     let magics = [PCAPNG, 0xa1b2_c3d4, 0xd4c3_b2a1, 0xa1b2_3c4d, 0x4d3c_b2a1];
     bytes.first_chunk().is_some_and(|four| magics.contains(&u32::from_be_bytes(*four)))
@@ -39,14 +39,14 @@ pub(crate) fn read(
     if bytes.starts_with(&PCAPNG.to_be_bytes()) { pcapng(bytes, take) } else { pcap(bytes, take) }
 }
 
-/// What an interface description says: link type, and the resolution and offset of its times.
+/// An interface: its link type, and the resolution and offset of its times.
 type Interface = (Linktype, u8, i64);
 
 fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>) -> Result<Option<u64>, Problem> {
     let mut rest = bytes;
     let mut is_big_endian = false;
     let mut interfaces: Vec<Interface> = Vec::new();
-    // Statistics count from the beginning, and each interface may have several.
+    // Statistics are cumulative, and an interface may have several of them.
     let (mut drops, mut section): (BTreeMap<(u32, u32), u64>, u32) = (BTreeMap::new(), 0);
     while !rest.is_empty() {
         let parsed = if is_big_endian { parse_block_be(rest) } else { parse_block_le(rest) };
@@ -54,7 +54,7 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
             let at = (bytes.len() - rest.len()) as u64;
             return if at == 0 { Err(broken()) } else { Ok(Some(at)) };
         };
-        // A block without a length would be read forever.
+        // A block of length zero would cause an endless loop.
         if next.len() >= rest.len() {
             return Ok(Some((bytes.len() - rest.len()) as u64));
         }
@@ -78,7 +78,7 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
                 })?;
             }
             Block::SimplePacket(packet) => {
-                // Such a packet is of the first interface. Padding follows its bytes.
+                // A simple packet block belongs to the first interface, and its data may be padded.
                 take(match interfaces.first() {
                     None => Record::Unreadable(Skipped::NoInterface),
                     Some(&(link, ..)) => {
@@ -107,8 +107,8 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
     Ok(None)
 }
 
-/// The time of an enhanced packet block: powers of ten, or of two where the highest bit of the resolution is set
-/// (if_tsresol); if_tsoffset adds seconds.
+/// Returns the time of an enhanced packet block. The resolution (if_tsresol) is a negative power of ten, or of two if
+/// its highest bit is set; if_tsoffset is in seconds.
 fn time(ticks: u64, resolution: u8, offset: i64) -> Option<Duration> {
     let per_second = match resolution {
         two @ 0x80.. => 1_u128.checked_shl(u32::from(two & 0x7f))?,
@@ -123,7 +123,7 @@ fn pcap(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>) 
     let (mut rest, header) = parse_pcap_header(bytes).map_err(|_| broken())?;
     let parse = if header.is_bigendian() { parse_pcap_frame_be } else { parse_pcap_frame };
     let unit = if header.is_nanosecond_precision() { 1 } else { 1000 };
-    // The upper bits give the length of a frame check sequence.
+    // The upper four bits are about the frame check sequence.
     let link = Linktype(header.network.0 & 0x0fff_ffff);
     while !rest.is_empty() {
         let Ok((next, packet)) = parse(rest) else { return Ok(Some((bytes.len() - rest.len()) as u64)) };

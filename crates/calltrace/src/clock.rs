@@ -1,25 +1,25 @@
-//! What a record's clock is worth: how coarse its times are, and where it was set.
+//! The quality of a record's clock: its resolution and its steps.
 
 use steadycast_units::{Span, Time};
 
-/// Times of a longer step than this do not show delays.
+/// The coarsest resolution of times that show delays.
 pub(crate) const COARSEST: Span = Span::millis(5);
-/// The shortest of the long steps, which need not last: a queue does not change by as much between two packets.
+/// The shortest of the long steps. They need not last, because a queue does not change by as much between two packets.
 const LEAST_LONG_STEP_NS: i64 = 1_000_000_000;
-/// A queue changes by less than this between two packets of a call, which are rarely further apart.
+/// The largest change of a queue between two packets of a call, which are seldom farther apart.
 const QUEUE_CHANGE_NS: i64 = 40_000_000;
-/// A step counts where the times on either side of it last this long.
+/// The least time on either side of a step.
 const LEAST_SIDE_NS: i64 = 2_000_000_000;
-/// A record that has nothing for this time, and for this many of its usual intervals, may have been blind.
+/// The least length of a gap in which the recording may have been interrupted: in time, and in median intervals.
 pub(crate) const LEAST_SILENCE: Span = Span::millis(500);
 pub(crate) const SILENCE_INTERVALS: u64 = 20;
-/// This share of the successive times is equal where a clock is coarser than what it records.
+/// The least share of equal successive times by which a clock is coarser than the intervals of packets.
 const EQUAL_SHARE: f64 = 0.1;
 
-/// Returns the step in which times advance, at least a nanosecond; `None` where all are equal.
+/// Returns the resolution of times, at least a nanosecond; `None` if all are equal.
 ///
-/// Steps up to 1 ms are taken from the decimals. A longer one counts only where packets share a time: a sender may
-/// space its packets by 10 ms.
+/// A resolution of up to 1 ms is found by the decimals. A coarser one is found only if packets share a time, because a
+/// sender may space its packets by 10 ms.
 pub(crate) fn resolution(times: &[Time]) -> Option<Span> {
     let mut sorted = times.to_vec();
     sorted.sort();
@@ -33,14 +33,14 @@ pub(crate) fn resolution(times: &[Time]) -> Option<Span> {
     Some(Span::nanos(decimal.unwrap_or(1)))
 }
 
-/// A step of a clock: from which place on, and by how many nanoseconds the clock is ahead from there.
+/// A step of a clock: the place from which on the clock is ahead, and by how many nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) place: usize,
     pub(crate) nanos: i64,
 }
 
-/// What is said of a step.
+/// Returns the note on a step.
 pub(crate) fn set_note(nanos: i64) -> String {
     let by = nanos as f64 * 1e-9;
     format!(
@@ -57,7 +57,7 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     let jumps: Vec<usize> = (1..points.len())
         .filter(|&k| {
             let (before, after) = (points[k - 1], points[k]);
-            // Records out of order go back on both clocks.
+            // Of records out of order, the later one is earlier on both clocks.
             let advances = after.0 - after.1 >= before.0 - before.1;
             advances && (after.1 - before.1).abs() >= LEAST_LONG_STEP_NS
         })
@@ -67,19 +67,19 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     for (i, &k) in jumps.iter().enumerate() {
         let jump = points[k].1 - points[k - 1].1;
         let (before, after) = (&points[begin..k], &points[k..]);
-        // Jumps that come soon behind a step, and return to its level, are late packets.
+        // Jumps soon after a step that return to its level are late packets.
         let end = jumps[i + 1..].iter().copied().find(|&next| lasts(&points[k..next])).unwrap_or(points.len());
         let after = &after[..end - k];
         if !(lasts(before) || is_level(before, jump)) || !(lasts(after) || is_level(after, jump)) {
             continue;
         }
-        // The least queues of the two parts may differ.
+        // The shortest queues of the two parts may differ.
         let moved = least(after).zip(least(before)).map(|(after, before)| after - before);
         let Some(moved) = moved.filter(|moved| (moved - jump).abs() <= jump.abs() / 4) else {
             continue;
         };
-        // The jump has the queue's change between the two packets in it. Where the least delays agree with it, the
-        // queue was empty at times on both sides, and they show the step alone.
+        // The jump includes the queue's change between the two packets. If the least delays agree with it, the queue
+        // was empty at times on both sides, and their difference is the exact step.
         let nanos = if (moved - jump).abs() <= QUEUE_CHANGE_NS { moved } else { jump };
         found.push(Step { place: k, nanos });
         begin = k;
@@ -87,7 +87,7 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     found
 }
 
-/// Whether delays stay where they are beside a step: those of a stall fall as its queue drains.
+/// Whether delays are constant beside a step. After a stall they fall as the queue drains.
 fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
     const LEAST_NS: i64 = 300_000_000;
     const LEAST_PACKETS: usize = 10;
@@ -97,20 +97,20 @@ fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
     part.len() >= LEAST_PACKETS && range <= jump.abs() / 4 && passed >= LEAST_NS
 }
 
-/// Returns how much of a step is left behind `place`, where another clock showed that there is one: the least delays of
-/// the ten seconds on either side differ by it.
+/// Returns the remainder of a step at `place` that was found by another clock: the difference between the least delays
+/// of the ten seconds on either side.
 pub(crate) fn rest_of_step(points: &[(i64, i64)], place: usize) -> Option<i64> {
     const SIDE_NS: i64 = 10_000_000_000;
     let at = points.get(place)?.0;
     let index = |at: i64| points.partition_point(|point| point.0 < at);
-    // Packets beside the step may stand on its wrong side.
+    // Packets near the step may be assigned to its wrong side.
     let before = points.get(index(at - SIDE_NS)..index(at - 2 * QUEUE_CHANGE_NS))?;
     let after = points.get(index(at + 2 * QUEUE_CHANGE_NS)..index(at + SIDE_NS))?;
     let rest = least(after)? - least(before)?;
     (lasts(before) && lasts(after) && rest.abs() <= QUEUE_CHANGE_NS).then_some(rest)
 }
 
-/// The least delay of a part; `None` for an empty one.
+/// Returns the least delay of a part; `None` if it is empty.
 fn least(part: &[(i64, i64)]) -> Option<i64> {
     part.iter().map(|point| point.1).min()
 }
@@ -119,8 +119,8 @@ fn lasts(part: &[(i64, i64)]) -> bool {
     part.first().zip(part.last()).is_some_and(|(first, last)| last.0 - first.0 >= LEAST_SIDE_NS)
 }
 
-/// Returns how far delays spread, in nanoseconds: the widest of the 5th to 95th percentiles of five seconds each. The
-/// drift between two clocks adds little to five seconds. `None` if no five seconds have enough packets to show it.
+/// Returns the spread of delays in nanoseconds: the largest difference of the 5th and 95th percentile within five
+/// seconds, in which clocks drift apart by little. `None` if no five seconds have enough packets.
 pub(crate) fn spread(points: &[(i64, i64)]) -> Option<i64> {
     const WINDOW_NS: i64 = 5_000_000_000;
     const LEAST_PACKETS: usize = 20;

@@ -58,7 +58,7 @@ struct Cell {
     segment: usize,
 }
 
-/// The clock that is known to run evenly.
+/// The clock that runs evenly.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Axis {
     /// The sender's.

@@ -1,4 +1,4 @@
-//! The RTP packets of a capture as flows: those that one sender sent to one receiver.
+//! Sorts the RTP packets of a capture into flows, each from one sender to one receiver.
 
 use crate::Problem;
 use crate::batches::{self, Batches};
@@ -12,25 +12,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time, counted};
 use steadycast_wire::rtcp::{Compound, CongestionFeedback, Packet};
 
-/// Packets whose numbers follow each other that make RTP of a source.
+/// The least number of packets in sequence from which a source is taken for RTP.
 pub(crate) const IN_SEQUENCE: usize = 20;
-/// The longest step between the numbers of two such packets.
+/// The largest difference between the sequence numbers of two such packets.
 const LONGEST_STEP: i16 = 64;
-/// A packet that stands twice does so within this time; without a header extension its bytes do not show that it was
-/// not sent again.
+/// The longest time between two copies of a packet. It is shorter without a header extension, because the bytes do not
+/// show then whether the packet was retransmitted.
 const COPY_WITHIN: Span = Span::secs(2);
 const COPY_WITHIN_BARE: Span = Span::millis(5);
-/// Two interfaces of one host, or a mirror port, have a packet at times that differ by nearly the same for all.
+/// The largest spread of the time between two copies, from two interfaces of one host or a mirror port.
 const LONGEST_COPY_SPREAD_NS: i64 = 10_000_000;
-/// A gap in all records that belongs to a step of the capture's clock has at least this share of its size.
+/// The least gap in all records at a step of the capture's clock, relative to the step.
 const GAP_OF_STEP: f64 = 0.8;
-/// A queue changes by less than this between two packets; a larger difference of two clocks is a step of one of them.
+/// The largest change of a queue between two packets. A larger difference between two clocks is a step of one of them.
 const LONGEST_QUEUE_CHANGE_NS: i64 = 2_000_000_000;
 
-/// A packet as it stands in the file.
+/// A packet as captured.
 #[derive(Clone)]
 pub(crate) struct CapturedPacket {
-    /// The place of its record in the file.
+    /// The number of its record in the file, from 1.
     pub(crate) place: usize,
     pub(crate) record: PacketRecord,
     pub(crate) elements: Elements,
@@ -39,7 +39,7 @@ pub(crate) struct CapturedPacket {
     pub(crate) is_outgoing: Option<bool>,
 }
 
-/// RTCP as it stands in the file.
+/// An RTCP datagram as captured.
 #[derive(Clone)]
 pub(crate) struct CapturedRtcp {
     pub(crate) place: usize,
@@ -56,18 +56,18 @@ pub(crate) struct Flow {
     pub(crate) endpoints: Vec<(Endpoint, Endpoint)>,
     /// In the order of the file.
     pub(crate) packets: Vec<CapturedPacket>,
-    /// How many other senders have packets between the same endpoints.
+    /// The number of other senders with packets between the same endpoints.
     pub(crate) other_senders: usize,
-    /// How many packets stand twice.
+    /// The number of packets with two copies.
     copies: usize,
-    /// By SSRC the header extension with the send time.
+    /// The header extension with the send time, by SSRC.
     send_times: BTreeMap<u32, Kind>,
 }
 
-/// Sorts packets into flows. `named` is the id of abs-send-time, where it is given.
+/// Sorts packets into flows. `named` is the id of abs-send-time, if it is given.
 ///
 /// # Errors
-/// What [`send_time::find`] refuses.
+/// Those of [`send_time::find`], or a flow has the packets of two captures.
 pub(crate) fn flows(
     packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>,
     named: Option<u8>,
@@ -85,8 +85,7 @@ pub(crate) fn flows(
     Ok(all)
 }
 
-/// Leaves out what is no RTP: sources whose numbers do not follow each other, neither in the order of the file nor in
-/// that of the times.
+/// Removes sources that are not RTP: their sequence numbers are not in order, neither in the file nor by time.
 fn rtp_of(
     mut packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>,
 ) -> BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>> {
@@ -114,8 +113,8 @@ fn rtp_of(
     packets
 }
 
-/// Joins what goes between different endpoints and shares a source: a NAT was rebound, or the capture stands on both
-/// sides of one. The two directions of an echo, and what a relay sends on, stay apart.
+/// Joins packets of one source between different endpoints: a NAT was rebound, or both of its sides were captured. The
+/// two directions of an echo, and packets that a relay forwards, are not joined.
 fn merged(packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>) -> Vec<Flow> {
     let mut all: Vec<Flow> = Vec::new();
     for (endpoints, mut packets) in packets {
@@ -140,7 +139,7 @@ fn merged(packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>) -> Vec<F
     all
 }
 
-/// Whether a report is about one of these sources; feedback that names none counts, and so does what can't be read.
+/// Whether a report is about one of these sources. Feedback that names no source counts, and so do unreadable reports.
 pub(crate) fn names_source_of(bytes: &[u8], sources: &BTreeSet<u32>) -> bool {
     let Ok(compound) = Compound::parse(bytes) else { return true };
     compound.packets.iter().any(|packet| match packet {
@@ -178,7 +177,7 @@ impl Flow {
         format!("SSRC {main}, {:.1} s, {} kB", length.as_secs_f64(), bytes / 1000)
     }
 
-    /// Notes what had to be done to get from records to packets.
+    /// Notes joined endpoints and removed copies.
     pub(crate) fn note(&self, notes: &mut Vec<String>) {
         if self.endpoints.len() > 1 {
             let pairs = counted(self.endpoints.len() as u64, "pair");
@@ -195,10 +194,11 @@ impl Flow {
         }
     }
 
-    /// Checks that packets which stand twice do so at one distance.
+    /// Checks that the time between two copies of a packet is nearly constant.
     ///
     /// # Errors
-    /// Most stand twice, and the time between is that of a queue or of two clocks: the file holds two captures.
+    /// Most packets have two copies, and the time between these varies as a queue or is long: the file has two
+    /// captures.
     fn check_captures(&self) -> Result<(), Problem> {
         let mut first: BTreeMap<(u32, u16, u32), (i64, &Elements)> = BTreeMap::new();
         let mut apart: Vec<i64> = Vec::new();
@@ -227,9 +227,10 @@ impl Flow {
         Ok(())
     }
 
-    /// Keeps one record of each packet that stands twice: a capture at several interfaces, or of a mirror port.
+    /// Removes copies of packets, as in a capture of several interfaces or of a mirror port.
     ///
-    /// If each does and says when it left, the later record is kept, which is the one nearer to the receiver.
+    /// If nearly all packets have copies and all have header extensions, the later time is kept, which is nearer to the
+    /// receiver.
     fn drop_copies(&mut self) {
         self.packets.sort_by_key(|one| one.record.seen);
         let mut last: BTreeMap<(u32, u16), usize> = BTreeMap::new();
@@ -270,12 +271,12 @@ impl Flow {
         one.elements.iter().find(|element| (element.0, element.1) == *kind).map(|element| element.2)
     }
 
-    /// Bits of the send times.
+    /// Returns the number of bits of the send times.
     fn bits(&self) -> u32 {
         self.send_times.values().next().map_or(24, |kind| send_time::bits(*kind))
     }
 
-    /// One flow for each sender. Streams without send times stay with the others if these are of one sender.
+    /// Splits the flow by sender. Streams without send times remain with the others if these have one sender.
     fn by_sender(self) -> Vec<Self> {
         let stamped = self.packets.iter().filter_map(|one| {
             let (seen, ssrc, size) = (one.record.seen, one.record.ssrc, one.record.size.get());
@@ -313,7 +314,7 @@ impl Flow {
         gaps.sort_unstable();
         let usual = gaps.get(gaps.len() / 2).copied().unwrap_or(0);
         let steps = if self.send_times.is_empty() { self.set_back() } else { self.steps_by_send_times(&gap) };
-        // The first record by the new clock is that of another packet, if one stands before.
+        // The first record by the new clock may be another packet's, between the two of this flow.
         let first = |(before, step): (usize, clock::Step)| {
             let places = before + 1..=step.place;
             let place = places.max_by_key(|place| gap(*place) * step.nanos.signum()).unwrap_or(step.place);
@@ -323,8 +324,8 @@ impl Flow {
         steps.into_iter().map(first).collect()
     }
 
-    /// The steps, each with the place of the packet before. `gap` is the time from the record before a place to the one
-    /// at it.
+    /// Returns the steps, each with the place of the packet before. `gap` returns the time from the previous record to
+    /// the one at a place.
     fn steps_by_send_times(&self, gap: &impl Fn(usize) -> i64) -> Vec<(usize, clock::Step)> {
         let bits = self.bits();
         let stamped: Vec<(&CapturedPacket, u32)> =
@@ -335,7 +336,7 @@ impl Flow {
             if let Some((last, last_raw)) = before {
                 let passed = one.record.seen.as_nanos() as i64 - last.record.seen.as_nanos() as i64;
                 let apart = passed - send_time::advance(last_raw, raw, bits);
-                // A silence may have been longer than a wrap. What differs from all wraps is a step of the clock.
+                // A pause may have been longer than a wrap. A difference to a multiple of it is a step of the clock.
                 let beyond_wraps = send_time::to_nearest_wrap(apart, bits);
                 delay += if beyond_wraps.abs() <= LONGEST_QUEUE_CHANGE_NS { beyond_wraps } else { apart };
             }
@@ -372,7 +373,7 @@ impl Flow {
         steps
     }
 
-    /// Finds batches of records: `times` are the packets', `others` those of the other direction.
+    /// Finds batches of records. `times` are those of the packets, and `others` those of the other direction.
     pub(crate) fn batches(&self, times: &[Time], others: &[Time]) -> Option<Batches> {
         if self.send_times.is_empty() {
             return batches::find_by_times(times, others);
@@ -385,7 +386,7 @@ impl Flow {
         batches::find(&stamped.collect::<Vec<_>>(), others)
     }
 
-    /// Finds where a clock was set back, where no packet says when it left: the numbers go on, and the times repeat.
+    /// Finds steps back of the clock without send times: sequence numbers go on, and times repeat.
     fn set_back(&self) -> Vec<(usize, clock::Step)> {
         const LEAST_NS: i64 = 100_000_000;
         const FOLLOWING: usize = 5;
@@ -407,7 +408,7 @@ impl Flow {
         steps.map(step).collect()
     }
 
-    /// The packets, with what their extension elements are found to be.
+    /// Returns the packets with their send times and transport-wide numbers.
     pub(crate) fn into_records(self) -> Vec<PacketRecord> {
         let of = |elements: &Elements, kind: Kind| elements.iter().find(|e| (e.0, e.1) == kind).map(|e| e.2);
         let stamps: BTreeSet<Kind> = self.send_times.values().copied().collect();
@@ -429,7 +430,7 @@ impl Flow {
     }
 }
 
-/// Whether values of 16 bits count packets: nine of ten are a few more than the one before.
+/// Whether 16-bit values number packets: nine of ten are slightly larger than the previous one.
 fn does_count(values: &[u16]) -> bool {
     let next = values.windows(2).filter(|pair| (1..=LONGEST_STEP as u16).contains(&pair[1].wrapping_sub(pair[0])));
     values.len() >= IN_SEQUENCE && next.count() * 10 >= (values.len() - 1) * 9

@@ -84,7 +84,7 @@ impl Direction {
 
     /// The fates of missing packets by receiver reports: between two of them the receiver counts its losses, and other
     /// gaps are the record's. A stream in `restarted` has none: its receiver counts anew, too.
-    pub(crate) fn by_receiver_reports(&self, told: &Arrivals, restarted: &BTreeSet<u32>) -> BTreeMap<usize, Fate> {
+    pub(crate) fn by_receiver_reports(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>) -> BTreeMap<usize, Fate> {
         let mut counts: BTreeMap<u32, Vec<(u32, i32)>> = BTreeMap::new();
         for (_, bytes) in &self.reports {
             for packet in Compound::parse(bytes).map_or(Vec::new(), |compound| compound.packets) {
@@ -107,7 +107,7 @@ impl Direction {
             let mut gaps: BTreeMap<i64, usize> = BTreeMap::new();
             for (i, packet) in mine() {
                 last += i64::from(packet.seq.wrapping_sub(last as u16) as i16);
-                if !packet.is_recorded && told.reported[i].is_none() {
+                if !packet.is_recorded && arrivals.reported[i].is_none() {
                     gaps.insert(last, i);
                 }
             }

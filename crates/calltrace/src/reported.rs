@@ -32,7 +32,7 @@ impl Arrivals {
     /// Returns by how many nanoseconds the return delay increased at an arrival, and its spread. The return delay is
     /// the time from the newest arrival in a report to that report. The increase is that of the median, from the ten
     /// seconds before to the ten seconds after. `None` if one of these has few reports.
-    pub(crate) fn way_back_changed(&self, arrived: i64) -> Option<(i64, i64)> {
+    pub(crate) fn return_delay_change(&self, arrived: i64) -> Option<(i64, i64)> {
         const SIDE_NS: i64 = 10_000_000_000;
         const LEAST_REPORTS: usize = 5;
         let mut sides = [Vec::new(), Vec::new()];
@@ -58,7 +58,7 @@ impl Direction {
     /// Joins reports with packets. If several packets have the same number, a report is about the newest one that had
     /// left before the report came.
     pub(crate) fn arrivals(&self) -> Arrivals {
-        let mut told = Arrivals { reported: vec![None; self.packets.len()], ..Arrivals::default() };
+        let mut found = Arrivals { reported: vec![None; self.packets.len()], ..Arrivals::default() };
         let mut newest: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
         let (mut next, mut near) = (0, None);
         for (at, bytes) in &self.reports {
@@ -77,17 +77,17 @@ impl Direction {
                 let mut each = Vec::new();
                 if let Ok(Some(report)) = TransportFeedback::from_packet(packet) {
                     each.extend(report.acknowledged(near).map(|one| (None, one)));
-                    told.resolution = Some(Span::micros(250));
+                    found.resolution = Some(Span::micros(250));
                 } else if let Ok(Some(report)) = CongestionFeedback::from_packet(packet) {
                     each.extend(report.acknowledged(near).map(|(ssrc, one)| (Some(ssrc), one)));
-                    told.resolution = Some(Span::nanos(976_563));
+                    found.resolution = Some(Span::nanos(976_563));
                 }
                 let mut last = None;
                 for (key, Acknowledged { seq, arrival }) in each {
                     let Some(index) = newest.get(&key).map(|table| table[usize::from(seq)] as usize) else { continue };
                     // A number that no packet has used for half a round is another packet's.
                     let recent = next.checked_sub(index).is_some_and(|behind| behind < 1 << 15);
-                    let Some(known) = told.reported.get_mut(index).filter(|_| recent) else { continue };
+                    let Some(known) = found.reported.get_mut(index).filter(|_| recent) else { continue };
                     results.push((index as u32, arrival.and_then(|arrived| arrived.at)));
                     match arrival {
                         None if known.is_none() => *known = Some(Reported::Missing),
@@ -103,15 +103,16 @@ impl Direction {
                 }
                 if let Some(last) = last {
                     let trip = at.since(last);
-                    told.round_trip = Some(told.round_trip.map_or(trip, |least| least.min(trip)));
+                    found.round_trip = Some(found.round_trip.map_or(trip, |least| least.min(trip)));
                 }
             }
             if !results.is_empty() {
-                told.reports.push((*at, results));
+                found.reports.push((*at, results));
             }
         }
-        let waited = self.packets.first().zip(told.reports.first()).map(|(packet, report)| report.0.since(packet.seen));
-        told.begins = waited.zip(told.round_trip).is_none_or(|(waited, least)| waited >= least);
-        told
+        let waited =
+            self.packets.first().zip(found.reports.first()).map(|(packet, report)| report.0.since(packet.seen));
+        found.begins = waited.zip(found.round_trip).is_none_or(|(waited, least)| waited >= least);
+        found
     }
 }

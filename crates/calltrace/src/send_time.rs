@@ -1,9 +1,8 @@
-//! Which header extension is abs-send-time, and what it says.
+//! Finds the header extension abs-send-time, and decodes it.
 //!
-//! The id of an extension is agreed on in a session description (RFC 8285, section 5), which a capture seldom holds. An
-//! id is taken where its values behave as abs-send-time does: 24 bits that count 2⁻¹⁸ s, so that over seconds they
-//! advance as the capture's clock does, and wrap at 64 s. The transmission offset of RFC 5450 has 24 bits, too, and
-//! stays near zero.
+//! The id of an extension is negotiated in a session description (RFC 8285, section 5), which a capture seldom has. The
+//! extension is therefore found by its values: 24 bits in units of 2⁻¹⁸ s, which advance with the capture's clock and
+//! wrap at 64 s. The transmission offset of RFC 5450 has 24 bits as well, but stays near zero.
 
 use crate::Problem;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,15 +13,15 @@ pub(crate) type Elements = Vec<(u8, usize, u32)>;
 /// An extension's id and length.
 pub(crate) type Kind = (u8, usize);
 
-/// Values that are compared are this far apart, or a quarter of a short record.
+/// The time between two values that are compared; a quarter of the record, if that is shorter.
 const APART: Span = Span::secs(2);
-/// How far the two clocks' advance may differ, as a share of that time: a queue grows or drains meanwhile.
+/// The largest difference between the advances of the two clocks, relative to that time: a queue may grow or drain.
 const TOLERANCE: f64 = 0.5;
-/// The share of the comparisons that have to agree: a clock that was set spoils some.
+/// The least share of comparisons that agree: steps of a clock make some of them differ.
 const AGREEING: f64 = 0.75;
-/// Packets that show it, at the least.
+/// The least number of packets with the extension.
 const LEAST_PACKETS: usize = 20;
-/// Bits that count a second.
+/// The number of fractional bits of a second.
 const FRACTION_BITS: u32 = 18;
 
 /// Finds for each stream the extension that is abs-send-time (3 bytes), or the send time of our sessions (4 bytes, its
@@ -30,7 +29,8 @@ const FRACTION_BITS: u32 = 18;
 /// that a session description or the user gives.
 ///
 /// # Errors
-/// Two extensions behave as it does in a stream and none in another decides, or the named one does in no stream.
+/// Two extensions of a stream behave as abs-send-time, and no other stream shows which one it is; or the named one does
+/// not behave so in any stream.
 pub(crate) fn find<'a>(
     packets: impl Iterator<Item = (Time, u32, &'a Elements)>,
     named: Option<u8>,
@@ -67,7 +67,7 @@ pub(crate) fn find<'a>(
         };
         of_stream.insert(ssrc, *kind);
     }
-    // A stream that is too short to show it has the extension of the others.
+    // A stream with too few packets is taken to use the same extension as the others.
     if let [kind] = certain.into_iter().collect::<Vec<_>>()[..] {
         for ((ssrc, of), _) in values {
             if of == kind {
@@ -78,22 +78,22 @@ pub(crate) fn find<'a>(
     Ok(of_stream)
 }
 
-/// Bits of a kind's value.
+/// Returns the number of bits of a kind's value.
 pub(crate) fn bits(kind: Kind) -> u32 {
     kind.1 as u32 * 8
 }
 
-/// The id of abs-send-time in a session description, if `text` holds one.
+/// Returns the id of abs-send-time if `text` contains a session description with it.
 pub(crate) fn described(text: &[u8]) -> Option<u8> {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().find(|line| line.starts_with("a=extmap:") && line.contains("abs-send-time"))?;
     line.strip_prefix("a=extmap:")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Whether values advance as the capture's clock does, compared over [`APART`].
+/// Whether values advance as the capture's clock does, over [`APART`].
 ///
-/// The values are compared in the order of the file and in the order of their times: records may stand out of order,
-/// and a clock that was set back records times again.
+/// One of two orders has to show it: that of the file, because a clock may have been set back, or that of the times,
+/// because records may be out of order.
 fn advances(values: &[(Time, u32)], bits: u32) -> bool {
     let (Some(first), Some(last)) = (values.iter().map(|v| v.0).min(), values.iter().map(|v| v.0).max()) else {
         return false;
@@ -111,7 +111,7 @@ fn advances_in_order(values: &[(Time, u32)], apart: Span, bits: u32) -> bool {
     let (mut agreeing, mut compared, mut later) = (0_usize, 0_usize, 0_usize);
     for (i, (at, value)) in values.iter().enumerate() {
         later = later.max(i);
-        // Where the clock was set back, the values after that are compared with each other only.
+        // Values are not compared across a step back of the clock.
         while values.get(later).is_some_and(|other| (*at..*at + apart).contains(&other.0)) {
             later += 1;
         }
@@ -125,24 +125,24 @@ fn advances_in_order(values: &[(Time, u32)], apart: Span, bits: u32) -> bool {
     compared >= LEAST_PACKETS / 2 && agreeing as f64 >= AGREEING * compared as f64
 }
 
-/// The time after which values of so many bits repeat, in seconds.
+/// Returns the time after which values with this number of bits wrap, in seconds.
 fn wrap_s(bits: u32) -> f64 {
     libm::exp2(f64::from(bits - FRACTION_BITS))
 }
 
-/// Returns the distance of a time in nanoseconds to the nearest multiple of the time after which values repeat.
+/// Returns the signed distance of a time to the nearest multiple of the wrap, in nanoseconds.
 pub(crate) fn to_nearest_wrap(nanos: i64, bits: u32) -> i64 {
     let wrap = (1_i64 << (bits - FRACTION_BITS)) * 1_000_000_000;
     (nanos + wrap / 2).rem_euclid(wrap) - wrap / 2
 }
 
-/// Unwraps send times beside a record's clock.
+/// Unwraps send times with the help of a record's clock.
 pub(crate) struct SendTimes {
     bits: u32,
     first: Option<(u32, Time)>,
 }
 
-/// What is added to times by stamps: packets that were stamped before the first one that was seen.
+/// The offset that is added to send times, because packets recorded later may have left before the first one.
 pub(crate) const BEFORE: Span = Span::secs(1);
 
 impl SendTimes {
@@ -150,7 +150,7 @@ impl SendTimes {
         Self { bits, first: None }
     }
 
-    /// Returns the send time as a time, nearest to the one that `beside` says.
+    /// Returns the unwrapped send time that is nearest to the record's time `beside`.
     pub(crate) fn unwrap(&mut self, raw: u32, beside: Time) -> Time {
         let (first, anchor) = *self.first.get_or_insert((raw, beside));
         let wrap = 1_i128 << self.bits;
@@ -163,7 +163,7 @@ impl SendTimes {
     }
 }
 
-/// The nanoseconds from one send time to the next, as the signed distance to the nearest wrap.
+/// Returns the signed time from one send time to another in nanoseconds, over at most one wrap.
 pub(crate) fn advance(from: u32, to: u32, bits: u32) -> i64 {
     let shift = 32 - bits;
     let signed = (to.wrapping_sub(from) << shift) as i32 >> shift;

@@ -1,24 +1,25 @@
-//! Which streams share a sender: a server may forward the packets of several senders between one pair of addresses,
-//! each with the send times of its own clock and with delays of its own path.
+//! Groups streams by sender. A server may forward several senders' packets between one pair of addresses. Each sender
+//! has send times of its own clock, and delays of its own path.
 
 use crate::send_time;
 use std::collections::BTreeMap;
 use steadycast_units::Time;
 
-/// A packet that left before the one recorded ahead of it was overtaken, if by more than this: else the send times are
-/// those of one clock, set by two threads.
+/// A packet counts as overtaken if it left earlier than the one recorded before it by more than this. Smaller
+/// differences occur if several threads write send times of one clock.
 const OVERTAKEN_NS: i64 = 5_000_000;
-/// The share of overtaken packets that two streams of one sender may have, in addition to what each has by itself.
+/// The largest share of overtaken packets between two streams of one sender, beyond what each has by itself.
 const OVERTAKEN_SHARE: f64 = 0.1;
-/// Fewer pairs than this show nothing, and the streams are compared by the packets that are nearest to each other.
+/// The least number of pairs for the comparison by order. With fewer, the two packets nearest to each other are
+/// compared.
 const LEAST_PAIRS: usize = 10;
-/// Streams that follow each other belong to one sender if their delays differ by less than this: a queue may have
-/// grown meanwhile.
+/// Streams one after the other belong to one sender if their delays differ by less than this, which a queue may
+/// explain.
 const SEQUEL_DIFFERENCE_NS: i64 = 500_000_000;
-/// More packets of one stream add nothing to the comparison.
+/// The largest number of packets per stream in the comparison.
 const MOST_COMPARED: usize = 20_000;
 
-/// A packet with its send time as it stands in the packet.
+/// A packet with its undecoded send time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamped {
     /// The place of its record in the file.
@@ -40,7 +41,7 @@ pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<u32>> {
     let mut streams: Vec<(u64, Vec<Stamped>)> = streams.into_values().collect();
     streams.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     for (_, stream) in &mut streams {
-        // Not by the times, which may be those of a clock that was set.
+        // The order of the file is used because the clock may have been set.
         stream.sort_by_key(|packet| packet.place);
         let every = stream.len().div_ceil(MOST_COMPARED);
         *stream = stream.iter().step_by(every).copied().collect();
