@@ -131,19 +131,19 @@ def _averaged(found: Json, key_file: Path | None) -> Json:
 def _seen(bins: list[Json], bin_s: float) -> Json:
     # Bins without counted packets can still have bytes.
     active = [each for each in bins if each["packets"]] or [each for each in bins if each["sent_bps"]]
-    told = [
+    delays = [
         (each["delay_ms"], each["packets"] - (each["lost"] or 0))
         for each in active
         if each["delay_ms"] is not None
     ]
-    weight = sum(n for _, n in told)
+    weight = sum(n for _, n in delays)
     return {
         "length_s": len(bins) * bin_s,
         "sent_bps": middle(each["sent_bps"] for each in active),
         "sent_max_bps": max((each["sent_bps"] for each in active), default=None),
         "arrived_bps": middle(each["arrived_bps"] for each in active),
         "lost_frac": call_diagnosis.lost_share(bins),
-        "delay_mean_ms": sum(delay * n for delay, n in told) / weight if weight else None,
+        "delay_mean_ms": sum(delay * n for delay, n in delays) / weight if weight else None,
         "delay_max_ms": max(
             (each["delay_max_ms"] for each in active if each["delay_max_ms"] is not None), default=None
         ),

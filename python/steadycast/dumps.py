@@ -38,19 +38,19 @@ _NO_LOSSES = {
     "receiver": "no packetsLost of an inbound-rtp is in it: losses are unknown",
 }
 _WAYS = {"sender": ("outbound-rtp", "bytesSent"), "receiver": ("inbound-rtp", "bytesReceived")}
-"""Of each side the streams that it counts, and the counter of their bytes."""
+"""For each side the type of its streams, and the counter of their bytes."""
 _PACKETS = {"sender": "packetsSent", "receiver": "packetsReceived"}
 _MOST_COUNT = 2.0**64
 """No counter of WebRTC's statistics is longer than 64 bits."""
 _REPORT_S = 5.0
-"""A value of a receiver's report holds this long: the least interval of RTCP (RFC 3550, section 6.2)."""
+"""The time in seconds for which a value of a receiver's report holds: RTCP's least interval (RFC 3550, section 6.2)."""
 _MOST_DEPTH = 8
 """The deepest nesting of statistics in a dump."""
 _UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
 """The keys of a bin that averages do not contain, with their substitutes."""
 
 Points = list[tuple[float, Any]]
-"""Times in seconds, and what was said then."""
+"""Times in seconds, and the values at these times."""
 
 
 @dataclass
@@ -58,9 +58,9 @@ class Stats:
     """Series of one call's statistics."""
 
     kinds: dict[str, str] = field(default_factory=dict)
-    """By id the type: outbound-rtp, inbound-rtp, and so on."""
+    """The type of each id: outbound-rtp, inbound-rtp, and so on."""
     series: dict[tuple[str, str], Points] = field(default_factory=dict)
-    """By id and metric."""
+    """The series of each id and metric."""
 
     def of(self, kind: str, metric: str, only: Iterable[str] | None = None) -> list[Points]:
         """Return the series of a metric of all (or ``only`` some) entries of a type."""
@@ -68,17 +68,17 @@ class Stats:
         return [self.series[each, metric] for each in ids if (each, metric) in self.series]
 
     def video(self, kind: str) -> list[str]:
-        """Return the ids of the streams of a type: those of video, or all where there is none."""
+        """Return the ids of the video streams of a type, or of all its streams if none is video."""
         ids = [each for each, of in self.kinds.items() if of == kind]
 
         def media(each: str) -> object:
-            said = self.series.get((each, "kind")) or self.series.get((each, "mediaType")) or [(0.0, "")]
-            return said[0][1]
+            points = self.series.get((each, "kind")) or self.series.get((each, "mediaType")) or [(0.0, "")]
+            return points[0][1]
 
         return [each for each in ids if media(each) == "video"] or ids
 
     def reports_on(self, streams: Iterable[str]) -> list[str]:
-        """Return the ids of the receiver's reports on streams: by localId or SSRC, else by their medium."""
+        """Return the ids of the receiver's reports on streams: by localId or SSRC, or else by the kind of media."""
         reports = [each for each, of in self.kinds.items() if of == "remote-inbound-rtp"]
 
         def said(owners: Iterable[str], *metrics: str) -> set[str]:
@@ -101,15 +101,15 @@ def is_dump(data: bytes) -> bool:
 
 
 def read(file: Path, data: bytes, side: str | None = None) -> Json:
-    """Read a dump: as `call.read` has it, with bins of a second.
+    """Read a dump into the form of `call.read`, with bins of a second.
 
     Args:
         file: its name.
         data: its JSON.
-        side: ``sender`` or ``receiver``, what left or what came; without it what carried more.
+        side: ``sender`` or ``receiver``: the direction; by default the one with more bytes.
 
     Raises:
-        UserError: it is a dump that can't be read, or says nothing of a call.
+        UserError: the dump can't be read, or has no statistics of a call.
 
     """
     if len(data) > _MOST_BYTES:
@@ -117,23 +117,23 @@ def read(file: Path, data: bytes, side: str | None = None) -> Json:
     dump = _parsed(file, data)
     try:
         calls = _calls(dump)
-        told = [each for each in (_told(stats, side) for stats in calls) if each["bins"]]
+        summaries = [each for each in (_summary(stats, side) for stats in calls) if each["bins"]]
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(
             str(file), f"this dump can't be read ({type(error).__name__}: {str(error)[:100]})", _REMEDY
         ) from error
-    if not told:
+    if not summaries:
         raise UserError(str(file), _nothing(calls), _REMEDY)
-    most = max(told, key=_carried)
-    if len(told) > 1:
+    most = max(summaries, key=_carried)
+    if len(summaries) > 1:
         most["seen"]["notes"].append(
-            f"the dump has {len(told)} connections with RTP: this is the one that carried most"
+            f"the dump has {len(summaries)} connections with RTP: this is the one that carried most"
         )
     return {"file": file.name} | most
 
 
 def _parsed(file: Path, data: bytes) -> Any:
-    """Parse JSON, or several JSON values one after the other, of which the last may be cut."""
+    """Parse JSON, or a sequence of JSON values whose last one may be cut."""
     decoder = json.JSONDecoder()
     values: list[Any] = []
     try:
@@ -143,7 +143,7 @@ def _parsed(file: Path, data: bytes) -> Any:
             try:
                 value, at = decoder.raw_decode(text, at)
             except json.JSONDecodeError:
-                # The last one was being written, and none begins a line behind it.
+                # Only the last value may be cut, as when it was being written: no other begins on a later line.
                 if len(values) < 2 or f"\n{text[at]}" in text[at + 1 :]:
                     raise
                 break
@@ -162,7 +162,7 @@ def _begin(text: str, at: int) -> int:
 
 
 def _nothing(calls: Sequence[Stats]) -> str:
-    """Say why a dump tells nothing of a call."""
+    """Return why a dump has no statistics of a call."""
     kinds = {kind for stats in calls for kind in stats.kinds.values()}
     if kinds & {"ssrc", "googCandidatePair"}:
         return "it has the statistics that browsers had before 2023 (goog…), which are not read"
@@ -194,8 +194,8 @@ def _calls(dump: Any) -> list[Stats]:
     return _new(dump)
 
 
-def _carried(told: Json) -> float:
-    return sum(float(each["sent_bps"]) for each in told["bins"])
+def _carried(summary: Json) -> float:
+    return sum(float(each["sent_bps"]) for each in summary["bins"])
 
 
 def _connections(dump: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -203,7 +203,7 @@ def _connections(dump: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _seconds(value: object) -> float:
-    """Read a time: text as ISO 8601 has it, or milliseconds."""
+    """Read a time in ISO 8601 or in milliseconds; return seconds."""
     if isinstance(value, str):
         number = _number(value)
         if number is None:
@@ -222,15 +222,15 @@ def _old(stats: Mapping[str, Any]) -> Stats:
     spans: dict[tuple[str, str], tuple[float, float]] = {}
     for name, each in stats.items():
         owner, _, metric = name.rpartition("-")
-        said = each["values"]
+        points = each["values"]
         key = owner, metric
-        values[key] = json.loads(said) if isinstance(said, str) else list(said)
+        values[key] = json.loads(points) if isinstance(points, str) else list(points)
         spans[key] = _seconds(each["startTime"]), _seconds(each["endTime"])
         found.kinds[owner] = str(each.get("statsType", ""))
     for (owner, metric), points in values.items():
         times = values.get((owner, "timestamp"), [])
         begin, end = spans[owner, metric]
-        # A series may have begun later than its times: they end together.
+        # A series may have fewer values than there are times: both end together.
         at = (
             [_seconds(time) for time in times[len(times) - len(points) :]]
             if len(times) >= len(points)
@@ -313,7 +313,10 @@ def _numbers(points: Points) -> list[tuple[float, float]]:
 
 
 def _set_back(counters: list[Points]) -> float:
-    """Return by how much the clock was set back: times that fall where no counter does, but would in their order."""
+    """Return by how many seconds the clock was set back.
+
+    It was if times fall while no counter falls in the order of the file, but some would in the order of the times.
+    """
     if not any(_restarts([points]) for points in counters):
         return 0.0
     back = 0.0
@@ -326,7 +329,7 @@ def _set_back(counters: list[Points]) -> float:
 
 
 def _onward(points: Points) -> Points:
-    """Return a series whose times go on where they were set back, by their usual step."""
+    """Return a series whose times continue by their median step where they were set back."""
     steps = sorted(later - before for (before, _), (later, _) in pairwise(points) if later > before)
     usual = steps[len(steps) // 2] if steps else BIN_S
     found: Points = []
@@ -339,12 +342,12 @@ def _onward(points: Points) -> Points:
 
 
 def _grown(all_of: list[Points], edges: Sequence[float]) -> list[float]:
-    """Return how much counters grew from each edge to the next; one that falls has begun anew."""
+    """Return the growth of counters from each edge to the next. A counter that falls was reset."""
     return _summed([_rising(_numbers(points)) for points in all_of], edges)
 
 
 def _rising(counted: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return a counter's growth since its first value, over restarts."""
+    """Return a counter's growth since its first value, without its resets."""
     rising = [(at, 0.0) for at, _ in counted[:1]]
     for (_, before), (at, value) in pairwise(counted):
         rising.append((at, rising[-1][1] + (value - before if value >= before else value)))
@@ -352,7 +355,7 @@ def _rising(counted: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _restarts(all_of: list[Points]) -> list[float]:
-    """Return when counters that can't fall did."""
+    """Return the times at which monotonic counters were reset."""
     return sorted(
         at for points in all_of for (_, before), (at, value) in pairwise(_numbers(points)) if value < before
     )
@@ -361,11 +364,11 @@ def _restarts(all_of: list[Points]) -> list[float]:
 def _lost(
     all_of: list[Points], restarts: Sequence[float], edges: Sequence[float]
 ) -> list[float | None] | None:
-    """Return the losses from each edge to the next; none where nothing counts them, or not then.
+    """Return the losses from each edge to the next; `None` where they are unknown.
 
-    ``packetsLost`` is signed, and falls when a packet that was counted arrives after all, or twice (RFC 3550, section
-    6.4.1 and appendix A.3): such a packet is taken back where it was counted. It begins anew where the other counters
-    of its stream do.
+    ``packetsLost`` is signed. It falls when a packet that counted as lost arrives late or twice (RFC 3550, section
+    6.4.1 and appendix A.3): such a packet is subtracted where it was counted. The counter is reset only if the other
+    counters of its stream are.
     """
     grown = []
     for points in all_of:
@@ -392,7 +395,7 @@ def _lost(
 
 
 def _summed(rising: list[list[tuple[float, float]]], edges: Sequence[float]) -> list[float]:
-    """Return how much sums grew from each edge to the next."""
+    """Return the growth of the sum from each edge to the next."""
     total = [0.0] * (len(edges) - 1)
     for points in rising:
         if len(points) < 2:
@@ -411,14 +414,14 @@ def _between(points: list[tuple[float, float]], at: float) -> float:
 
 
 def _carried_by(stats: Stats, side: str) -> float:
-    """Return the bytes of one direction's streams."""
+    """Return the bytes of the streams of one direction."""
     kind, counter = _WAYS[side]
     counted = map(_numbers, stats.of(kind, counter, stats.video(kind)))
     return sum(_rising(points)[-1][1] for points in counted if points)
 
 
-def _told(stats: Stats, side: str | None) -> Json:
-    """Say what one connection saw, in bins of a second."""
+def _summary(stats: Stats, side: str | None) -> Json:
+    """Summarize the statistics of a connection, in bins of a second."""
     side = side or max(_WAYS, key=lambda each: _carried_by(stats, each))
     kind, counter = _WAYS[side]
     ids = stats.video(kind)
@@ -496,7 +499,7 @@ def _counted(all_of: list[Points]) -> float | None:
 
 
 def _latest(all_of: list[Points], edges: Sequence[float]) -> list[float | None]:
-    """Return the last value of the longest series before each bin's end, as long as a value holds."""
+    """Return the last value of the longest series before each bin's end; `None` if it is too old."""
     values = max(map(_numbers, all_of), key=len, default=[])
     gaps = sorted(later - before for (before, _), (later, _) in pairwise(values))
     holds = max(_REPORT_S, 2 * gaps[len(gaps) // 2] if gaps else 0.0)
@@ -508,22 +511,22 @@ def _latest(all_of: list[Points], edges: Sequence[float]) -> list[float | None]:
 
 
 def _limited(all_of: list[Points]) -> dict[str, float]:
-    """Return in what share of the time each reason held the encoder back."""
-    said = [str(value) for points in all_of for _, value in points]
-    return {reason: said.count(reason) / len(said) for reason in sorted(set(said) - {"none"})}
+    """Return the share of the time in which each reason limited the encoder."""
+    reasons = [str(value) for points in all_of for _, value in points]
+    return {reason: reasons.count(reason) / len(reasons) for reason in sorted(set(reasons) - {"none"})}
 
 
 # ---------------------------------------------------------------- a run of ours
 
 
 def capture_of(place: Path) -> Path | None:
-    """Return a run folder's capture that is nearest to the sender."""
+    """Return the capture of a run folder that is nearest to the sender."""
     captures = sorted(place.glob("pcap/*.pcap*"), key=lambda file: (".src" not in file.name, file.name))
     return captures[0] if captures else None
 
 
 def of_run(place: Path) -> Json:
-    """Say what a run's first video saw, by its tables.
+    """Summarize the first video of a run by its tables.
 
     Raises:
         UserError: it is no run folder, or has no video.
@@ -578,7 +581,7 @@ def of_run(place: Path) -> Json:
 
 
 def sentences(seen: Json) -> list[str]:
-    """Say what averages show."""
+    """Describe averages in sentences."""
     said = [
         f"Seen: {say.rate(seen['sent_bps'])} as a median ({say.rate(seen['sent_max_bps'])} at most), "
         f"{say.frac(seen['lost_frac'])} of the packets lost, {say.ms(seen['delay_mean_ms'])} of {seen['delay_is']}."
