@@ -10,7 +10,8 @@ pub use kernel::{KernelSink, KernelSource, Observed};
 pub use plain::{Beat, PlainSink, PlainSource};
 pub use tcp::{SegmentCounts, TcpSink, TcpSource};
 pub use video::{
-    DecisionRow, LimitShares, MakeReceiver, Player, Repaired, SourcePoint, VideoSink, VideoSource, ViewRow,
+    AudioPlayout, DecisionRow, LimitShares, MakeReceiver, Player, Repaired, SourcePoint, VideoSink, VideoSource,
+    ViewRow,
 };
 pub use work::Work;
 

@@ -459,6 +459,7 @@ impl VideoPlan {
         sink.buffer = video.buffer.as_ref().map(|b| Box::new(PlayBuffer::new(b.size, consumed(b))));
         sink.skew = Skew::new(video.clock.ahead, video.clock.drift);
         sink.repair = self.repairs.again || self.repairs.parity;
+        sink.audio = video.audio.map(|_| Box::default());
         sink.player = match video.playout {
             sc::Playout::Adaptive(bounds) => {
                 // The codec's frames have irregular times.

@@ -114,6 +114,8 @@ named! {
         Repaired = "videos whose lost packets are sent again",
         /// Videos whose controller's probes are filled with padding.
         Padded = "videos with padding",
+        /// Videos with audio.
+        Audio = "videos with audio",
         /// Videos whose packets are ECN-capable.
         EcnCapable = "videos sent as ECN-capable",
         /// Videos with pixels (`clip` and `synthetic`), when pictures are measured.

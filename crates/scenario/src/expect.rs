@@ -37,6 +37,7 @@ fn has(flow: Option<&Flow>, figure: &Figure) -> bool {
         When::Frames => video.is_some_and(|video| !matches!(video.media, Media::Greedy { .. })),
         When::Repaired => video.is_some_and(|video| video.repair != Repair::None),
         When::Padded => video.is_some_and(|video| video.padding),
+        When::Audio => video.is_some_and(|video| video.audio.is_some()),
         When::EcnCapable => video.is_some_and(|video| video.ecn.is_capable()),
         When::Pictures => video.is_some_and(|video| matches!(video.media, Media::Clip { .. } | Media::Synthetic)),
     }

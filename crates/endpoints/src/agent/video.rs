@@ -1,9 +1,11 @@
 //! The two ends of a video session: the session's sender with an encoder, and its receiver with a frame assembly.
 
+mod audio;
 mod figures;
 mod player;
 mod repaired;
 
+pub use audio::AudioPlayout;
 pub use player::Player;
 pub use repaired::Repaired;
 
@@ -672,6 +674,8 @@ pub struct VideoSink {
     pub assembly: Option<Assembly>,
     /// The play-out buffer, if the scenario defines one.
     pub buffer: Option<Box<PlayBuffer>>,
+    /// The play-out of audio, if the flow has audio.
+    pub audio: Option<Box<AudioPlayout>>,
     /// The player, which decides how long frames are waited for.
     pub player: Player,
     first_seq: u64,
@@ -714,6 +718,7 @@ impl VideoSink {
             intake,
             assembly: frames.then(Assembly::default),
             buffer: None,
+            audio: None,
             player: Player::default(),
             first_seq: u64::from(first_seq),
             skew: Skew::default(),
@@ -744,6 +749,9 @@ impl VideoSink {
         self.media_packets = 0;
         self.repaired.restart();
         self.player.restart();
+        if let Some(audio) = &mut self.audio {
+            audio.restart();
+        }
         let own = self.skew.own(now);
         let mut receiver = (self.make)(own, self.ssrcs.len() as u32);
         self.ssrcs.push(receiver.ssrc());
@@ -877,6 +885,11 @@ impl VideoSink {
         self.by_ecn[usize::from(packet.ecn.bits())] += u64::from(!matches!(received, Received::Unused(_)));
         if media.stream != Stream::Media {
             self.intake.add_repair(now, packet.size);
+        }
+        if let (Received::Audio(seq), Some(audio)) = (received, &mut self.audio)
+            && self.intake.counts(now)
+        {
+            audio.on_packet(now, seq, now.since(packet.sent));
         }
         let (fragment, ends, stamp) = (media.fragment, media.header.marker, Some(media.header.timestamp));
         if let (Received::Repaired(seq), Some(original)) = (received, media.repairs) {

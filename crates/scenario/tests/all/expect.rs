@@ -19,6 +19,7 @@ to = "r.1"
 media = "synthetic"
 repair = "rtx"
 padding = true
+audio = "48kbps"
 ecn = "ect0"
 [[flow]]
 name = "tcp"
@@ -69,15 +70,15 @@ fn an_unknown_figure_is_an_error_with_its_line_and_a_remedy() {
     let said = |that: &str| problem(that).unwrap_or_default();
     assert_eq!(
         said("flows.tcp.share_of_fiar"),
-        "expect.toml:24: expect[1].that: a flow has no \"share_of_fiar\"; did you mean \"share_of_fair\"?"
+        "expect.toml:25: expect[1].that: a flow has no \"share_of_fiar\"; did you mean \"share_of_fair\"?"
     );
     assert_eq!(
         said("flows.vi.deo.receivers.r.2.loss_frac"),
-        "expect.toml:24: expect[1].that: no receiver is called \"r.2\"; did you mean \"r.1\"?"
+        "expect.toml:25: expect[1].that: no receiver is called \"r.2\"; did you mean \"r.1\"?"
     );
     assert_eq!(
         said("invariants.steady.delay-never-rise.broken"),
-        "expect.toml:24: expect[1].that: no promise is called \"steady.delay-never-rise\"; \
+        "expect.toml:25: expect[1].that: no promise is called \"steady.delay-never-rise\"; \
          did you mean \"steady.delay-never-rises\"?"
     );
     for that in ["flows.tcp.limited_by_frac.network", "flows.tcp.receivers.r.1.psnr_db.raw.y", "flows.vi.deo.timeouts"]

@@ -1,5 +1,6 @@
 //! The claims of the simulator in one test program, so that shared code is compiled once.
 
+mod audio;
 mod breaker;
 mod claims;
 mod codel;

@@ -23,7 +23,9 @@ impl Recorded for VideoSource {
         // The worst of several paths counts.
         let ecn = all.iter().filter_map(|source| source.ecn()).reduce(|a, b| (a.0.max(b.0), a.1 + b.1));
         let again = repairs.map_or(0, |repairs| repairs.packets + repairs.parities);
-        let sent = sum(|source| source.sent_packets) + again + padding.map_or(0, |(packets, _)| packets);
+        let sent = sum(|source| source.sent_packets + source.audio_packets)
+            + again
+            + padding.map_or(0, |(packets, _)| packets);
         into.put(&flow::SENT_PACKETS, sent);
         into.put(&flow::FEEDBACK_PACKETS, feedback.packets);
         into.put(&flow::FEEDBACK_BPS, feedback.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
@@ -123,9 +125,23 @@ impl VideoSink {
     }
 }
 
+impl VideoSink {
+    /// Writes the figures of audio, if the flow has audio.
+    fn audio_figures(&self, into: &mut Figures) {
+        let Some(audio) = &self.audio else { return };
+        let minutes = audio.covered().as_secs_f64() / 60.0;
+        let concealed = (minutes > 0.0).then(|| audio.concealed().as_millis_f64() / minutes);
+        into.put(&receiver::AUDIO_LOST, audio.lost());
+        into.put(&receiver::AUDIO_LATE, audio.late);
+        into.put(&receiver::AUDIO_GAPS, audio.long_gaps);
+        into.put(&receiver::AUDIO_CONCEALED, concealed);
+    }
+}
+
 impl Recorded for VideoSink {
     fn figures(&self, about: &FigureContext<'_>, into: &mut Figures) {
         self.intake.figures(about.first_step, into);
+        self.audio_figures(into);
         self.repair_figures(about, into);
         let view = self.session().map(|s| s.view()).unwrap_or_default();
         into.put(&receiver::LOSS_EVENT_RATE, view.loss);

@@ -1,0 +1,139 @@
+//! The play-out of a receiver's audio: what a listener gets of losses and of delays.
+
+use std::collections::BTreeSet;
+use steadycast_media::{AUDIO_PACKET_TIME, Bounds, Playout};
+use steadycast_units::{Span, Time};
+
+/// The bounds of the play-out delay. 40 ms are two packets, the least with which a player covers the jitter of a packet's
+/// time.
+const DELAYS: Bounds = Bounds { least: Span::millis(40), most: Span::millis(800) };
+/// The number of packets behind the newest one after which a missing packet counts as lost.
+const REORDERED: u64 = 50;
+
+/// An adaptive play-out of audio by the rule of the pictures' ([`Playout`]), and the gaps that a player has to conceal. A
+/// packet that arrives after its play-out time delays all later ones: the player conceals that time once. A lost packet
+/// is a gap of its own length.
+#[derive(Debug)]
+pub struct AudioPlayout {
+    playout: Playout,
+    /// The first sequence number, and the number after the newest one.
+    range: Option<(u64, u64)>,
+    /// The time that the packets before the last pause covered.
+    covered_before: Span,
+    /// The missing packets that may still arrive.
+    missing: BTreeSet<u64>,
+    /// The last lost packet, and the length of the run of lost packets that it ends.
+    run: Option<(u64, u64)>,
+    lost: u64,
+    /// The number of packets that arrived after their play-out time.
+    pub late: u64,
+    /// The number of gaps that were longer than a packet.
+    pub long_gaps: u64,
+    /// The total time of the gaps.
+    concealed: Span,
+}
+
+impl Default for AudioPlayout {
+    fn default() -> Self {
+        Self {
+            playout: Playout::new(DELAYS),
+            range: None,
+            covered_before: Span::ZERO,
+            missing: BTreeSet::new(),
+            run: None,
+            lost: 0,
+            late: 0,
+            long_gaps: 0,
+            concealed: Span::ZERO,
+        }
+    }
+}
+
+impl AudioPlayout {
+    /// Processes packet number `seq`, which arrives at `now` and took `took` since it was sent.
+    pub fn on_packet(&mut self, now: Time, seq: u64, took: Span) {
+        let (first, next) = self.range.unwrap_or((seq, seq));
+        self.missing.extend(next..seq);
+        self.missing.remove(&seq);
+        let next = next.max(seq + 1);
+        self.range = Some((first.min(seq), next));
+        let before = self.playout.delay();
+        self.playout.on_whole(now, took, false);
+        if took > before {
+            self.late += 1;
+            let gap = self.playout.delay().saturating_sub(before);
+            self.concealed += gap;
+            self.long_gaps += u64::from(gap > AUDIO_PACKET_TIME);
+        }
+        self.give_up(next.saturating_sub(REORDERED));
+    }
+
+    /// Begins again after a pause, whose packets are not expected.
+    pub(crate) fn restart(&mut self) {
+        self.give_up(u64::MAX);
+        self.covered_before = self.covered();
+        (self.range, self.run) = (None, None);
+    }
+
+    /// Returns the number of lost packets, with those that may still arrive.
+    pub fn lost(&self) -> u64 {
+        self.lost + self.missing.len() as u64
+    }
+
+    /// Returns the time that a player had to conceal.
+    pub fn concealed(&self) -> Span {
+        self.concealed + AUDIO_PACKET_TIME * self.missing.len() as u64
+    }
+
+    fn give_up(&mut self, before: u64) {
+        while let Some(seq) = self.missing.first().copied().filter(|seq| *seq < before) {
+            self.missing.pop_first();
+            self.lost += 1;
+            self.concealed += AUDIO_PACKET_TIME;
+            let length = self.run.filter(|(last, _)| last + 1 == seq).map_or(1, |(_, length)| length + 1);
+            // A run counts once, when it exceeds the length of a packet.
+            self.long_gaps += u64::from(length == 2);
+            self.run = Some((seq, length));
+        }
+    }
+
+    /// Returns the time that the packets cover, lost ones included.
+    pub fn covered(&self) -> Span {
+        self.covered_before + self.range.map_or(Span::ZERO, |(first, next)| AUDIO_PACKET_TIME * (next - first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn played(delays: impl IntoIterator<Item = Option<u64>>) -> AudioPlayout {
+        let mut playout = AudioPlayout::default();
+        for (seq, delay) in delays.into_iter().enumerate() {
+            if let Some(delay) = delay {
+                let sent = Time::ZERO + AUDIO_PACKET_TIME * seq as u64;
+                playout.on_packet(sent + Span::millis(delay), seq as u64, Span::millis(delay));
+            }
+        }
+        playout
+    }
+
+    #[test]
+    fn a_lost_packet_is_a_short_gap_and_two_in_a_row_are_a_long_one() {
+        let lost = |at: &'static [usize]| played((0..200).map(|n| (!at.contains(&n)).then_some(15)));
+        for (at, concealed, long_gaps) in [(&[][..], 0, 0), (&[7, 90], 40, 0), (&[7, 8, 60, 90, 91, 92], 120, 2)] {
+            let playout = lost(at);
+            assert_eq!((playout.concealed(), playout.long_gaps), (Span::millis(concealed), long_gaps), "{at:?}");
+            assert_eq!((playout.lost(), playout.late, playout.covered()), (at.len() as u64, 0, Span::secs(4)));
+        }
+    }
+
+    #[test]
+    fn a_delay_that_rises_is_concealed_once_and_jitter_within_the_play_out_delay_is_none() {
+        let steady = played((0..200).map(|n| Some(10 + n % 3 * 10)));
+        assert_eq!((steady.concealed(), steady.long_gaps, steady.late), (Span::ZERO, 0, 0));
+        // From 20 to 120 ms: the play-out delay of 40 ms rises to 130 ms at the first late packet.
+        let risen = played((0..200).map(|n| Some(if n < 100 { 20 } else { 120 })));
+        assert_eq!((risen.concealed(), risen.long_gaps, risen.late), (Span::millis(90), 1, 1));
+    }
+}
