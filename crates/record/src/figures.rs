@@ -323,13 +323,14 @@ figures! {
             .when(When::Repaired);
         NACK_REQUESTS = figure("nack_requests", Count, "Requests for packets, including repeated ones.")
             .when(When::Repaired);
-        AUDIO_LOST = figure("audio.lost_packets", Count, "Audio packets that did not arrive.").when(When::Audio).lower();
+        AUDIO_LOST = figure("audio.lost_packets", Count, "Audio packets that did not arrive.").when(When::Audio)
+            .lower();
         AUDIO_LATE = figure("audio.late_packets", Count, "Audio packets that arrived after their play-out time. The \
             play-out delay then rises for all later ones.").when(When::Audio).lower();
         AUDIO_GAPS = figure("audio.gaps_over_20ms", Count, "Gaps of the audio that were longer than a packet of 20 ms: \
             runs of lost packets, and rises of the play-out delay.").when(When::Audio).lower();
-        AUDIO_CONCEALED = figure("audio.concealed_ms_per_min", Number, "The milliseconds of each minute of audio that a \
-            player had to conceal: 20 for each lost packet, and the rises of the play-out delay. The delay is the \
+        AUDIO_CONCEALED = figure("audio.concealed_ms_per_min", Number, "The milliseconds of each minute of audio that \
+            a player had to conceal: 20 for each lost packet, and the rises of the play-out delay. The delay is the \
             95th percentile of the last ten seconds and 10 ms, at least 40 ms; it falls by 10 ms per second.")
             .when(When::Audio).lower();
         BUFFER_UNDERFLOWS = figure("buffer_underflows", Count, "The number of times that the play-out buffer ran \

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use steadycast_media::{AUDIO_PACKET_TIME, Bounds, Playout};
 use steadycast_units::{Span, Time};
 
-/// The bounds of the play-out delay. 40 ms are two packets, the least with which a player covers the jitter of a packet's
-/// time.
+/// The bounds of the play-out delay. 40 ms are two packets, the least with which a player covers the jitter of a
+/// packet's time.
 const DELAYS: Bounds = Bounds { least: Span::millis(40), most: Span::millis(800) };
 /// The number of packets behind the newest one after which a missing packet counts as lost.
 const REORDERED: u64 = 50;
 
-/// An adaptive play-out of audio by the rule of the pictures' ([`Playout`]), and the gaps that a player has to conceal. A
-/// packet that arrives after its play-out time delays all later ones: the player conceals that time once. A lost packet
-/// is a gap of its own length.
+/// An adaptive play-out of audio by the rule of the pictures' ([`Playout`]), and the gaps that a player has to conceal.
+/// A packet that arrives after its play-out time delays all later ones: the player conceals that time once. A lost
+/// packet is a gap of its own length.
 #[derive(Debug)]
 pub struct AudioPlayout {
     playout: Playout,
