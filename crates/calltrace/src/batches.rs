@@ -8,8 +8,9 @@
 use crate::clock;
 use steadycast_units::{Span, Time};
 
-/// Records that follow each other within this time are of one batch, in nanoseconds.
-const TOGETHER_NS: i64 = 500_000;
+/// Records that follow each other within this time are of one batch, in nanoseconds. The service time of an audio
+/// packet is longer on links below 8 Mb/s.
+const TOGETHER_NS: i64 = 100_000;
 /// Packets of a batch left at least this much farther apart than they were recorded, in nanoseconds.
 const LEAST_HELD_NS: i64 = 2_000_000;
 /// The share of the packets that stand in such batches, where times within them show nothing.
