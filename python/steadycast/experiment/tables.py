@@ -15,6 +15,7 @@ from steadycast.core import commit
 from steadycast.experiment.spec import Bound, Measure, Point, TableSpec
 from steadycast.experiment.verdict import HOLDS, Experiment
 from steadycast.files import write_text
+from steadycast.folder import within
 from steadycast.report import say
 
 
@@ -190,8 +191,7 @@ def _bounds(done: Experiment, spec: TableSpec) -> Table:
             for sign, end in (("≥", bound.min), ("≤", bound.max))
             if end is not None
         ]
-        kept = done.kept(point, [bound.measure])
-        held = sum(run is True for run in kept.runs) if kept else 0
+        held = sum(within(value, bound.min, bound.max) for value in values)
         verdict = HOLDS if held == len(done.spec.seeds) else f"{held} of {len(done.spec.seeds)}"
         spread = (
             f"{_number(measure, min(values))} … {_number(measure, max(values))}" if values else say.NOTHING
