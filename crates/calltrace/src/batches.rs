@@ -8,9 +8,10 @@
 use crate::clock;
 use steadycast_units::{Span, Time};
 
-/// Records that follow each other within this time are of one batch, in nanoseconds. The service time of an audio
-/// packet is longer on links below 8 Mb/s.
-const TOGETHER_NS: i64 = 100_000;
+/// Records that follow each other within this time are of one batch, in nanoseconds.
+const TOGETHER_NS: i64 = 500_000;
+/// The same where departures are known. The service time of an audio packet is longer on links below 8 Mb/s.
+const HELD_TOGETHER_NS: i64 = 100_000;
 /// Packets of a batch left at least this much farther apart than they were recorded, in nanoseconds.
 const LEAST_HELD_NS: i64 = 2_000_000;
 /// The share of the packets that stand in such batches, where times within them show nothing.
@@ -84,7 +85,7 @@ fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
     let mut sorted = points.to_vec();
     sorted.sort_unstable();
     let (mut batches, mut packets): (Vec<i64>, usize) = (Vec::new(), 0);
-    for batch in sorted.chunk_by(|a, b| b.0 - a.0 <= TOGETHER_NS) {
+    for batch in sorted.chunk_by(|a, b| b.0 - a.0 <= HELD_TOGETHER_NS) {
         let left = || batch.iter().map(|point| point.1);
         let apart = left().max().zip(left().min()).map_or(0, |(last, first)| last - first);
         let lasts = batch[batch.len() - 1].0 - batch[0].0;
