@@ -26,11 +26,11 @@ import tools
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = Path(sys.executable).parent
-MOST_BYTES = 5_800_000
+MOST_BYTES = 5_900_000
 """It was 4,000,000 until the judge, the reader of calls and the named networks came, 4,500,000 until ICE and DTLS, for
 which 5,000,000 had been reckoned; they took 60,000 more. 5,250,000 until the experiments, etherparse with pcap-parser
 and the drawn film's sizes in H.264 came: 5,430,000 by the tests' profile. 5,600,000 until the sender's kit for Python
-came: 5,680,000."""
+came: 5,680,000. 5,800,000 until sound, one port for all viewers and traces of other networks came: 5,840,000."""
 HOLDS = (
     "steadycast/_core.abi3.so",
     "steadycast/media/synthetic.npz",

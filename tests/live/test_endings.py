@@ -262,6 +262,7 @@ class Fake:
 
     codec = "mpeg4"
     config = b""
+    has_audio = False
 
     def __init__(self, frames: Iterable[Any], overrun: int = 0) -> None:
         self._frames = iter(frames)

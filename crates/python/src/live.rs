@@ -86,6 +86,10 @@ impl PyMediaPort {
         self.0.port()
     }
 
+    fn __repr__(&self) -> String {
+        format!("MediaPort(port={})", self.0.port())
+    }
+
     /// The number of datagrams that were delivered to no session, by reason.
     fn dropped(&self) -> BTreeMap<&'static str, u64> {
         self.0.dropped().into_iter().map(|(reason, count)| (reason.name(), count)).collect()
