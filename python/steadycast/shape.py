@@ -53,6 +53,8 @@ JUDGED: Shape = Object(
 )
 """The schema of the keys that are read from an earlier `judge.json`."""
 
+_UNUSED: Shape = Each(Object({"reason": TEXT, "packets": NUMBER}, frozenset({"reason", "packets"})))
+"""The shape of a receiver's discarded packets."""
 _OF_UNITS = {"text": TEXT, "true or false": FLAG}
 _LISTS = {
     "warnings": TEXTS,
@@ -104,6 +106,8 @@ def _of(kind: str) -> Object:
 
 def _of_figure(kind: str, figure: Mapping[str, Any]) -> Shape:
     key, unit = figure["key"], figure["unit"]
+    if key == "unused":
+        return _UNUSED
     if unit == "list":
         of = _LISTS.get(key, TEXTS)
         if key == "receivers":

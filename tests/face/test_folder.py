@@ -7,8 +7,10 @@ from typing import Any
 
 import polars as pl
 import pytest
+from steadycast import shape
 from steadycast.errors import UserError
 from steadycast.folder import OTHERS, Draft, Folder, aggregate, find, judge, number, spread, student_t95
+from steadycast.shape import check
 
 from tests.face.made_up import make
 
@@ -263,3 +265,13 @@ def test_an_older_programs_score_is_read_under_the_name_of_today(
     (read,) = Folder.open(place).summary["flows"][0]["receivers"]
     other = {"picture_score": "rate_score", "rate_score": "picture_score"}[key]
     assert (read[key], read.get(other), read["viewing_score"]) == (3.5, None, 3.5)
+
+
+@pytest.mark.parametrize("unused", [[], [{"reason": "other_report", "packets": 1}]])
+def test_the_reasons_of_discarded_packets_are_read(unused: list[dict[str, object]]) -> None:
+    receiver = {"name": "r", "unused_packets": len(unused), "unused": unused}
+    flow = {"name": "v", "kind": "video", "receivers": [receiver]}
+    check({"flows": [flow], "warnings": []}, shape.summary(), "summary.json", "run it again")
+    receiver["unused"] = ["other_report"]
+    with pytest.raises(UserError, match="unused"):
+        check({"flows": [flow], "warnings": []}, shape.summary(), "summary.json", "run it again")
