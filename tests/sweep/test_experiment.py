@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from steadycast.errors import UserError
 from steadycast.experiment import run_experiment
 from steadycast.experiment.formula import Formula
-from steadycast.experiment.series import Arrived, Decisions, Frames, Seconds
+from steadycast.experiment.series import Arrived, Decisions, Frames, Rfc8868, Seconds
 from steadycast.experiment.spec import Spec, built_in
 from steadycast.experiment.tables import built
 from steadycast.experiment.verdict import FAILS, HOLDS, UNKNOWN, UNTESTED
@@ -626,3 +626,14 @@ def test_arrivals_and_delays_of_frames_are_those_of_the_tables(loss: float, tmp_
         assert rates["t_s"][place] <= at <= rates["t_s"][place] + 1.0
     assert Arrived.read([float(bits[-1]), "video"]).value(run) is None, "it never has eight times as much"
     assert Arrived.read([1.0, "tcp"]).value(run) is None
+
+
+@pytest.mark.parametrize(("start", "known"), [("0s", True), ({"uniform": ["0s", "2s"]}, False)])
+def test_measures_of_flows_that_start_at_a_drawn_time_are_unknown(
+    start: object, known: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "drawn.toml"
+    told = json.dumps(start) if isinstance(start, str) else '{ uniform = ["0s", "2s"] }'
+    path.write_text(LOSSY.replace('duration = "6s"', 'duration = "20s"') + f"start = {told}\n")
+    run = sc.run(path, quality=False)
+    assert (Rfc8868.read(["least", 5.0]).value(run) is not None) == known

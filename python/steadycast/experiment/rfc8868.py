@@ -10,7 +10,7 @@ import itertools
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -123,13 +123,19 @@ class Facts:
         return np.array(rows, dtype=np.float64).reshape(len(rows), len(flows))
 
 
-def facts(run: Run) -> Facts:
-    """Extract the data of a run."""
+@lru_cache(maxsize=1)
+def facts(run: Run) -> Facts | None:
+    """Extract the data of a run; None where its steps or the times in which its flows send are not known."""
     told = tomllib.loads(run.scenario)
+    # A start that is drawn at random stands in no table.
+    if any(not isinstance(flow.get("start", ""), str) for flow in told["flow"]):
+        return None
     events = told.get("event", [])
     end = _read(told["duration"], units.SPAN)
     rates, links = run.rates.to_polars(), run.links.to_polars()
     times = rates["t_s"].unique().sort()
+    if len(times) < 2:
+        return None
     step = float(times[1] - times[0])
     steps = round(end / step)
     received: dict[str, Series] = {}

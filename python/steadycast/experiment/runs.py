@@ -75,7 +75,7 @@ def begin(shared: Shared) -> Callable[[Job], bytes]:
         base = shared.bases[job.scenario]
         if job.emulated:
             return _emulated(base, job.task, more)
-        # Tables are kept where something besides the summary is wanted alone: a run without them is faster.
+        # A run of which only the summary is needed keeps no tables, and is faster.
         tables = bool(shared.series) or job.timed
         kind = job.scenario, tables
         if kind not in works:

@@ -338,9 +338,9 @@ class Rfc8868:
         return f"rfc8868({', '.join([self.measure, *told])})"
 
     def value(self, run: Run) -> float | None:
-        """Return the measure of a run; None without a video."""
+        """Return the measure of a run; None without a video, or where its flows' times are not known."""
         facts = rfc8868.facts(run)
-        return rfc8868.MEASURES[self.measure].of(facts, *self.arguments) if facts.videos else None
+        return rfc8868.MEASURES[self.measure].of(facts, *self.arguments) if facts and facts.videos else None
 
 
 FUNCTIONS: Mapping[str, type[Series]] = {

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from steadycast import files
 from steadycast.media.reader import first_shown, said
 
-RATE = "48kbps"
+_BPS = 48_000
+RATE = f"{_BPS // 1000}kbps"
 """The codec rate of a session's sound, without packet headers."""
 HZ = 48_000
 """Opus's sampling rate (RFC 7587, section 4.1)."""
@@ -50,7 +51,7 @@ class Encoder:
         self._loss = level
         context: Any = av.CodecContext.create("libopus", "w")
         context.rate, context.layout, context.format = HZ, self._layout, "s16"
-        context.bit_rate, context.time_base = 48_000, Fraction(1, HZ)
+        context.bit_rate, context.time_base = _BPS, Fraction(1, HZ)
         fec = {"fec": "1", "packet_loss": str(level)} if level else {}
         context.options = {"application": "audio", "frame_duration": "20", **fec}
         self._context = context
