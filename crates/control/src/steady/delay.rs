@@ -587,6 +587,9 @@ impl DelayLaw {
             let lower = (rate.min(received) * (1.0 - cut)).max(config.yield_to * experiment.rate);
             self.path_rate = Some(received);
             self.cut_at = now;
+            // In a queue of its own no other flow takes what is yielded, so it is taken back once the queue is gone.
+            // The bursts of a source of frames fill such a queue again by themselves.
+            self.refill |= !config.frames && self.own_queue.holds(now, rate);
             // Flows of this kind keep a packet or two each. Less than one is due to other flows, to an AQM or to a low
             // rate; a train shows which.
             let has_little = low * rate < config.bits;
