@@ -199,6 +199,19 @@ class Statement:
     others: tuple[Another, ...] = ()
     """Other numbers that its words allow."""
 
+    @property
+    def asked(self) -> str:
+        """The bound of the mean."""
+        b, unit = self.bound, self.unit
+        low, high = ("> ", "< ") if b.strict else ("≥ ", "≤ ")
+        if b.least is not None and b.most is not None:
+            return f"{unit.text(b.least)} … {unit.text(b.most)}{unit.suffix}"
+        if b.least is not None:
+            return f"{low}{unit.text(b.least)}{unit.suffix}"
+        if b.most is not None:
+            return f"{high}{unit.text(b.most)}{unit.suffix}"
+        return "–"
+
 
 @dataclass(frozen=True)
 class Variant:

@@ -147,19 +147,6 @@ class Row:
         return f"{unit.text(m.mean)}{around}{unit.suffix}"
 
     @property
-    def asked(self) -> str:
-        """The bound of the mean."""
-        b, unit = self.statement.bound, self.statement.unit
-        low, high = ("> ", "< ") if b.strict else ("≥ ", "≤ ")
-        if b.least is not None and b.most is not None:
-            return f"{unit.text(b.least)} … {unit.text(b.most)}{unit.suffix}"
-        if b.least is not None:
-            return f"{low}{unit.text(b.least)}{unit.suffix}"
-        if b.most is not None:
-            return f"{high}{unit.text(b.most)}{unit.suffix}"
-        return "–"
-
-    @property
     def why(self) -> str:
         """The reason, and what would turn a failure, in a sentence or two."""
         parts = [self.statement.why] if self.statement.why else []

@@ -116,7 +116,7 @@ def cells(r: Row) -> tuple[str, ...]:
     """Return a statement's columns."""
     worlds = (r.said(), as_printed(r)) if r.simulated is None else (r.simulated.said(), r.said())
     s = r.statement
-    return (s.text, s.published, r.asked, *worlds, r.words, r.why)
+    return (s.text, s.published, r.statement.asked, *worlds, r.words, r.why)
 
 
 def as_printed(r: Row) -> str:
@@ -157,7 +157,7 @@ def show(result: Result) -> None:
             table.add_row(
                 Text(r.statement.text),
                 Text(r.statement.published),
-                Text(r.asked),
+                Text(r.statement.asked),
                 Text(r.said()),
                 Text(r.verdict.value, style=_STYLE[r.verdict]),
             )
@@ -279,7 +279,14 @@ def statements(result: Result, family: str) -> tuple[list[str], Rows]:
     told = ["experiment", "statement", "in the paper's words", "published", "asked", "room of the bound"]
     return [*told, "one world", "as printed", "as printed it", "without its event", "verdict", "why"], [
         [
-            *(r.experiment.id, r.statement.text, r.statement.says, r.statement.published, r.asked, r.width),
+            *(
+                r.experiment.id,
+                r.statement.text,
+                r.statement.says,
+                r.statement.published,
+                r.statement.asked,
+                r.width,
+            ),
             *(r.said(), r.said(r.printed.measured) if r.printed else ""),
             *(
                 r.printed.verdict.value if r.printed else "",

@@ -82,12 +82,18 @@ def _home() -> Path:
     return checkout if checkout.is_file() else Path("home")
 
 
-def _laboratory() -> Any:
+def papers() -> Any | None:
     """Return the package `papers`: of the checkout that this program runs from, or of the current folder."""
     for place in (_CHECKOUT, Path.cwd()):
         if (place / "papers" / "engine" / "suite.py").is_file():
             sys.path.insert(0, str(place))
             return base.module("papers")
+    return None
+
+
+def _laboratory() -> Any:
+    if (found := papers()) is not None:
+        return found
     raise MissingError(
         "reproduce",
         "the papers' experiments are not part of the installed package",

@@ -165,13 +165,14 @@ def _errors(done: Any) -> None:
     "steadycast experiment mine.toml --seeds 1-10 -o mine",
     "steadycast experiment mine.toml --why",
     "steadycast experiment rfc8867 --only 5.1 --only my.py:Mine",
+    "steadycast experiment K-A --why",
 )
 def experiment(
     file: Annotated[
         Path | None,
         argument(
             "[FILE|NAME]",
-            "An experiment file, or a built-in experiment. Without: a list.",
+            "An experiment file, or the name of an experiment or of a paper's one. Without: a list.",
             show_default=False,
         ),
     ] = None,
@@ -199,12 +200,27 @@ def experiment(
     """Run an experiment file: its table of means, its bounds, its figures and a page.
 
     Without -o the results go to runs/NAME. The same command makes only the runs that are missing. The exit code is 1
-    when a bound does not hold, when its placebo keeps it as well, or when a run fails.
+    when a bound does not hold, when its placebo keeps it as well, or when a run fails. A checkout has the experiments
+    of the papers, too: they run as reproduce runs them, and their exit code is 0.
     """
     specs = base.module("steadycast.experiment.spec")
+    laboratories = base.module("steadycast.cli.laboratories")
+    papers = laboratories.papers()
     if file is None:
-        rows = [[name, specs.Spec.read(path).question] for name, path in specs.built_in().items()]
-        base.listed(rows, "experiment", "question")
+        rows = [[name, specs.Spec.read(path).question] for name, path in specs.named().items()]
+        rows += [[each.id, each.title] for each in papers.EXPERIMENTS] if papers is not None else []
+        base.listed(rows, "experiment", "question, or subject of a paper's experiment")
+        return
+    if papers is not None and not file.exists() and str(file).upper() in {e.id for e in papers.EXPERIMENTS}:
+        if why:
+            _explain_paper(papers.chosen([str(file)])[0])
+            return
+        if given := [
+            name for name, value in (("--only", only), ("--with", beside), ("--jobs", jobs)) if value
+        ]:
+            problem = f"{file} is a paper's experiment, which has its own variants"
+            raise UserError(given[0], problem, "leave it out")
+        laboratories.reproduce([str(file)], seeds or "", emulated=emulated, out=out)
         return
     if why:
         _explain(specs.Spec.read(file))
@@ -257,6 +273,15 @@ def _explain(spec: Any) -> None:
     base.listed(rows, "measure", "variant", "bound", "why", "source")
     if spec.placebo is not None:
         base.show(f"\nPlacebo: {spec.placebo[1]}")
+
+
+def _explain_paper(experiment: Any) -> None:
+    base.show(f"{experiment.id}: {experiment.title}", "")
+    rows = [
+        [each.text, each.published, each.asked, each.why, each.says or f"section {experiment.section}"]
+        for each in experiment.statements
+    ]
+    base.listed(rows, "statement", "published", "bound", "why", "source")
 
 
 def _named(names: Sequence[str], known: Iterable[str]) -> str:

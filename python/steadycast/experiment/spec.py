@@ -26,6 +26,8 @@ from steadycast.sweep.plan import Base
 from steadycast.sweep.show import number_of
 
 BUILT_IN = resources.files("steadycast") / "experiments"
+CHECKOUT = Path(__file__).resolve().parents[3] / "validation" / "experiments"
+"""The folder of the experiments that only a checkout has."""
 ALONE = ""
 """The name of the only variant of an experiment that has none."""
 
@@ -503,10 +505,15 @@ def built_in() -> dict[str, Path]:
         return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
+def named() -> dict[str, Path]:
+    """Return all experiment files that have a name: the built-in ones, and those of a checkout."""
+    return built_in() | {path.stem: path for path in sorted(CHECKOUT.glob("*.toml"))}
+
+
 def _at(path: Path) -> Path:
     if path.exists() or path.suffix == ".toml" or len(path.parts) > 1:
         return path
-    known = built_in()
+    known = named()
     if path.name not in known:
         problem = "there is no such file, and no experiment of this name"
         raise UserError(str(path), problem, meant(path.name, known))

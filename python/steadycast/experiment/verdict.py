@@ -69,6 +69,31 @@ def all_of(found: Iterable[bool | None]) -> bool | None:
     return False if False in known else None if None in known else True
 
 
+def kept_by(bound: Bound, values: Sequence[float | None], over: str) -> bool | None:
+    """Return whether the values of a point's seeds keep a bound; None where one is unknown.
+
+    Args:
+        bound: the bound.
+        values: one per seed.
+        over: what has to be within it: their mean, each of them, or the whole 95 % interval of their mean.
+
+    """
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    match over:
+        case "each":
+            checked = known
+        case "interval":
+            one = spread(known)
+            if one["ci95"] is None:  # a single seed has no interval
+                return None
+            checked = [one["mean"] - one["ci95"], one["mean"] + one["ci95"]]
+        case _:
+            checked = [sum(known) / len(known)]
+    return all(within(value, bound.min, bound.max) for value in checked)
+
+
 @dataclass(frozen=True)
 class Experiment:
     """An experiment that has been run."""
@@ -145,20 +170,7 @@ class Experiment:
     def holds(self, bound: Bound, point: Point) -> bool | None:
         """Return whether a point keeps a bound; None where a value is unknown."""
         values = self.values(self.spec.measure(bound.measure), point)
-        known = [value for value in values.values() if value is not None]
-        if len(known) < len(values):
-            return None
-        match bound.over:
-            case "each":
-                return all(within(value, bound.min, bound.max) for value in known)
-            case "interval":
-                one = spread(known)
-                if one["ci95"] is None:  # a single seed has no interval
-                    return None
-                ends = (one["mean"] - one["ci95"], one["mean"] + one["ci95"])
-                return all(within(end, bound.min, bound.max) for end in ends)
-            case _:
-                return within(sum(known) / len(known), bound.min, bound.max)
+        return kept_by(bound, list(values.values()), bound.over)
 
     def keeps(self, point: Point, but: Sequence[str] = ()) -> bool | None:
         """Return whether a point keeps all its bounds, each over what it says; None where it has none.
@@ -188,8 +200,12 @@ class Experiment:
         if not chosen:
             return None
         each = [(bound, self.values(self.spec.measure(bound.measure), point)) for bound in chosen]
-        runs = (all_of(_inside(bound, [values[seed]]) for bound, values in each) for seed in self.spec.seeds)
-        return Kept(tuple(runs), all_of(_inside(bound, list(values.values())) for bound, values in each))
+        runs = (
+            all_of(kept_by(bound, [values[seed]], "each") for bound, values in each)
+            for seed in self.spec.seeds
+        )
+        mean = all_of(kept_by(bound, list(values.values()), "mean") for bound, values in each)
+        return Kept(tuple(runs), mean)
 
     @property
     def failed(self) -> bool:
@@ -234,9 +250,3 @@ class Experiment:
             ],
             "errors": list(dict.fromkeys(self.runs.errors.values())),
         }
-
-
-def _inside(bound: Bound, values: Sequence[float | None]) -> bool | None:
-    """Return whether the mean of the values keeps a bound; None where one is unknown."""
-    known = [value for value in values if value is not None]
-    return within(sum(known) / len(known), bound.min, bound.max) if len(known) == len(values) else None
