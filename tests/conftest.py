@@ -17,8 +17,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, AnyStr
 
+import hypothesis
 import pytest
 from steadycast import cli
+
+# Generated inputs have a seed, each test's own name, and a slow machine fails no test.
+hypothesis.settings.register_profile("steadycast", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("steadycast")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -39,7 +39,7 @@ def test_gymnasium_finds_nothing_wrong() -> None:
     check_env(gymnasium.make("steadycast/Rate-v0", set={"duration": "3s"}).unwrapped)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=9), st.integers(0, 2**31 - 1))
 def test_the_same_seed_and_actions_give_the_same_episode(actions: list[float], seed: int) -> None:
     env = gym.RateEnv(set=LOSSY)

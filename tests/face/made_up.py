@@ -126,6 +126,7 @@ def make(
                     "pacing_bps": video * 1.1 if sender else None,
                     "buffer_bytes": None,
                     "playout_ms": None if sender else 300.0,
+                    "fair_bps": None if sender else 0.75e6,
                 }
             )
         for flow, rate in (("tcp", rival), ("noise", noise)):
@@ -142,6 +143,7 @@ def make(
                         "pacing_bps": None,
                         "buffer_bytes": None,
                         "playout_ms": None,
+                        "fair_bps": None if node == "src" or rate == 0 else 0.75e6,
                     }
                 )
         for link, could, wait in (("bottleneck", capacity, queue), ("left.access", 10e6, 0.4)):

@@ -176,7 +176,7 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return whole
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(over())
 def test_a_scenario_over_a_network_is_the_two_laid_on_each_other_by_hand(
     drawn: tuple[str, dict[str, Any], list[dict[str, Any]]],

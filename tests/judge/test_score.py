@@ -21,7 +21,7 @@ from .made_up import BEGAN, CAPACITY, LEAD_S, SECONDS, cell, offers, repaired, v
 
 FPS = 25
 END_S = LEAD_S + SECONDS
-again = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10, deadline=None)
+again = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
 
 
 def between(value: Any, least: float, most: float) -> None:

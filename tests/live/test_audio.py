@@ -73,7 +73,9 @@ def flashes(path: Path) -> list[float]:
 
 def beeps(path: Path) -> tuple[list[float], list[tuple[float, float]]]:
     """Return when the tones of a recording begin, and its gaps: when each begins and how long it is."""
-    level, found, gaps, end = 0.0, [], [], None
+    found: list[float] = []
+    gaps: list[tuple[float, float]] = []
+    level, end = 0.0, None
     with av.open(str(path)) as recording:
         for frame in recording.decode(audio=0):
             assert frame.time is not None
@@ -154,7 +156,8 @@ def test_ffmpeg_reads_both_streams_of_the_description(film: Path, tmp_path: Path
     sdp, out = tmp_path / "a.sdp", tmp_path / "out.mkv"
     to = f"127.0.0.1:{port}"
     run("send", film, "--to", to, "--controller", "fixed", "--for", "100ms", "--sdp", sdp)
-    words = ["ffmpeg", "-v", "error", "-protocol_whitelist", "file,udp,rtp", "-i", sdp, "-t", "6", "-y", out]
+    words = ["ffmpeg", "-v", "error", "-protocol_whitelist", "file,udp,rtp", "-i", str(sdp)]
+    words += ["-t", "6", "-y", str(out)]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as player:
         listening(port, port + 1, port + 2, port + 3)
         run("send", film, "--to", to, "--controller", "fixed", "--max-rate", "1Mbps", "--for", "12s")

@@ -54,7 +54,15 @@ def made(folder: Path, *more: str) -> Pem:
         "-days",
         "2",
     ]
-    words += ["-keyout", pem.key, "-out", pem.certificate, "-subj", f"/CN={NAME}", *(more or ["-nodes"])]
+    words += [
+        "-keyout",
+        str(pem.key),
+        "-out",
+        str(pem.certificate),
+        "-subj",
+        f"/CN={NAME}",
+        *(more or ["-nodes"]),
+    ]
     ran([*words, "-addext", f"subjectAltName=DNS:{NAME},IP:127.0.0.1"], code=0)
     pem.key.chmod(0o600)
     return pem

@@ -317,7 +317,10 @@ def test_behind_a_proxy_host_and_origin_are_those_of_the_public_url(named: Named
 
 def test_a_page_of_a_named_origin_may_ask_and_embed_and_no_other_one(named: Named) -> None:
     ask, host = named.served, "video.example.net"
-    wants = {"access_control_request_method": "POST", "access_control_request_headers": "authorization"}
+    wants: dict[str, Any] = {
+        "access_control_request_method": "POST",
+        "access_control_request_headers": "authorization",
+    }
     asked = ask.ask("OPTIONS", host=host, authorization=None, origin=named.friend, **wants)
     assert asked.code == 204
     assert asked.headers["access-control-allow-origin"] == named.friend
@@ -355,7 +358,7 @@ def test_the_media_of_a_name_are_at_its_addresses(monkeypatch: pytest.MonkeyPatc
             raise socket.gaierror(-2, "Name or service not known")
         return [(0, 0, 0, "", (each, 0)) for each in found[name]]
 
-    monkeypatch.setattr(server.socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     options = viewers.Options(source="testsrc", public_url="https://video.example.net")
     assert server._public(options).media == ("203.0.113.5", "2001:db8::5")
     with pytest.raises(UserError) as told:

@@ -123,7 +123,7 @@ def upright(turn: tuple[int, int, int, int]) -> list[int]:
     return [places.index(place) for place in PLACES]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     turn=st.sampled_from(sorted(_TURNS)),
     full=st.booleans(),

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from steadycast.errors import UserError
 from steadycast.experiment import run_experiment
 from steadycast.experiment.formula import Formula
+from steadycast.experiment.rfc8868 import facts
 from steadycast.experiment.series import Arrived, Decisions, Frames, Rfc8868, Seconds
 from steadycast.experiment.spec import Spec, built_in
 from steadycast.experiment.tables import built
@@ -241,6 +242,23 @@ def test_a_second_without_a_value_is_unknown_but_for_a_throughput(values: list[f
     delay, rate = (Seconds("min", (0, 99), "received", "a", name) for name in ("delay_ms", "throughput_bps"))
     assert delay.value(run) == (min(known) if known else None)
     assert rate.value(run) == min(value or 0.0 for value in values)
+
+
+@given(st.lists(st.floats(0, 1e3), min_size=1, max_size=8), st.floats(0, 1))
+def test_seconds_of_a_link_are_those_forward_and_a_quantile_is_numpys(
+    values: list[float], level: float
+) -> None:
+    rows = [
+        (float(n), name, way, value if (name, way) == ("neck", "forward") else 5e3)
+        for n, value in enumerate(values)
+        for name in ("neck", "other")
+        for way in ("forward", "back")
+    ]
+    schema = ["t_s", "link", "direction", "queue_ms"]
+    run: Any = Recorded(links=pl.DataFrame(rows, schema=schema, orient="row"))
+    formula = Formula.read(f"seconds(quantile, {level:.6f}, 0, 99, link.neck.queue_ms)", "here")
+    (series,) = formula.series
+    assert series.value(run) == pytest.approx(np.quantile(values, float(f"{level:.6f}")))
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=12))
@@ -628,12 +646,15 @@ def test_arrivals_and_delays_of_frames_are_those_of_the_tables(loss: float, tmp_
     assert Arrived.read([1.0, "tcp"]).value(run) is None
 
 
-@pytest.mark.parametrize(("start", "known"), [("0s", True), ({"uniform": ["0s", "2s"]}, False)])
-def test_measures_of_flows_that_start_at_a_drawn_time_are_unknown(
-    start: object, known: bool, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("start", ['"0s"', '"1400ms"', '{ uniform = ["0s", "2s"] }'])
+def test_a_flow_is_measured_from_its_start_on_even_if_that_is_drawn(start: str, tmp_path: Path) -> None:
     path = tmp_path / "drawn.toml"
-    told = json.dumps(start) if isinstance(start, str) else '{ uniform = ["0s", "2s"] }'
-    path.write_text(LOSSY.replace('duration = "6s"', 'duration = "20s"') + f"start = {told}\n")
+    path.write_text(LOSSY.replace('duration = "6s"', 'duration = "20s"') + f"start = {start}\n")
     run = sc.run(path, quality=False)
-    assert (Rfc8868.read(["least", 5.0]).value(run) is not None) == known
+    known = facts(run)
+    assert known is not None
+    (flow,) = known.flows
+    (active,) = flow.active
+    sent = run.rates.to_polars().filter(pl.col("node") == "video.src", pl.col("throughput_bps") > 0)["t_s"]
+    assert active == pytest.approx((sent.min(), 20.0), abs=known.step)
+    assert Rfc8868.read(["least", 5.0]).value(run) is not None

@@ -171,18 +171,61 @@ impl Record<'_> {
 
     /// Returns the mean shares of each stream.
     fn shares_of(&self, streams: &[Stream]) -> Vec<Shares> {
-        let ways: Vec<Vec<u32>> = streams.iter().map(|stream| stream.links.clone()).collect();
-        let claims = Claims::new(&ways);
-        let link = |l: u32| self.links.get(l as usize).map(|record| record.link);
-        let used: Vec<&Link> = claims.links().iter().filter_map(|l| link(*l)).collect();
+        let (claims, link) = (claims(streams), |l: u32| self.links.get(l as usize).map(|record| record.link));
         let from: Vec<Time> = streams.iter().map(|stream| stream.from).collect();
-        let edges = edges(streams, &used, self.now);
+        let begin = from.iter().min().copied().unwrap_or(Time::ZERO);
         claims.over_time(
-            &edges,
+            &self.edges(streams, &claims, begin),
             &from,
             |n, begin, _| streams[n].demand(begin),
             |l, begin, end| link(l).and_then(|link| link.throughput_limit(begin, end)),
         )
+    }
+
+    /// Returns the mean share of each flow's receivers in each interval of this length, from the run's beginning on.
+    /// Receivers of one session share one series; a simulcast's groups have none.
+    pub(crate) fn shares_by_interval(&self, interval: Span) -> Vec<Vec<Vec<Option<Rate>>>> {
+        let mut each = vec![Vec::new(); self.flows.len()];
+        if self.links.is_empty() {
+            return each;
+        }
+        let streams = self.streams();
+        let (claims, link) = (claims(&streams), |l: u32| self.links.get(l as usize).map(|record| record.link));
+        let shares = claims.by_interval(
+            &self.edges(&streams, &claims, Time::ZERO),
+            interval,
+            |n, begin, _| streams[n].demand(begin),
+            |l, begin, end| link(l).and_then(|link| link.throughput_limit(begin, end)),
+        );
+        for (stream, shares) in streams.iter().zip(shares) {
+            if self.scenario.group_of(FlowIx(stream.flow as u32)).is_none() {
+                each[stream.flow].push(shares);
+            }
+        }
+        each
+    }
+
+    /// Returns the times from `begin` on between which presence, demands and capacities are constant.
+    fn edges(&self, streams: &[Stream], claims: &Claims, begin: Time) -> Vec<Time> {
+        let links = || claims.links().iter().filter_map(|l| self.links.get(*l as usize)).map(|record| record.link);
+        let mut edges = vec![begin, self.now];
+        for stream in streams {
+            edges.push(stream.from);
+            edges.extend(stream.there.iter().flat_map(|(begin, end)| [*begin, *end]));
+        }
+        for link in links() {
+            let next = |at: &Time| Some(link.next_change(*at)).filter(|next| *next < self.now);
+            edges.extend(std::iter::successors(next(&begin), next));
+        }
+        let by_second = streams.iter().any(|stream| matches!(stream.wants, Wants::BySecond(_)));
+        if by_second || links().any(Link::is_traced) {
+            // Demands are per second, and a traced link's capacity is sampled per second.
+            edges.extend((0..=self.now.as_nanos() / SECOND.as_nanos()).map(|n| Time::ZERO + SECOND * n));
+        }
+        edges.retain(|edge| (begin..=self.now).contains(edge));
+        edges.sort_unstable();
+        edges.dedup();
+        edges
     }
 
     /// Returns the periods of a flow between start and stop.
@@ -247,27 +290,10 @@ impl Record<'_> {
     }
 }
 
-/// Returns the times between which presence, demands and capacities are constant.
-fn edges(streams: &[Stream], links: &[&Link], now: Time) -> Vec<Time> {
-    let begin = streams.iter().map(|stream| stream.from).min().unwrap_or(Time::ZERO);
-    let mut edges = vec![begin, now];
-    for stream in streams {
-        edges.push(stream.from);
-        edges.extend(stream.there.iter().flat_map(|(begin, end)| [*begin, *end]));
-    }
-    for link in links {
-        let next = |at: &Time| Some(link.next_change(*at)).filter(|next| *next < now);
-        edges.extend(std::iter::successors(next(&begin), next));
-    }
-    let by_second = streams.iter().any(|stream| matches!(stream.wants, Wants::BySecond(_)));
-    if by_second || links.iter().any(|link| link.is_traced()) {
-        // Demands are per second, and a traced link's capacity is sampled per second.
-        edges.extend((0..=now.as_nanos() / SECOND.as_nanos()).map(|n| Time::ZERO + SECOND * n));
-    }
-    edges.retain(|edge| (begin..=now).contains(edge));
-    edges.sort_unstable();
-    edges.dedup();
-    edges
+/// Returns the claims of streams on the links of their paths.
+fn claims(streams: &[Stream]) -> Claims {
+    let ways: Vec<Vec<u32>> = streams.iter().map(|stream| stream.links.clone()).collect();
+    Claims::new(&ways)
 }
 
 /// Returns the mean; `None` if a share is unlimited.

@@ -49,7 +49,8 @@ impl Record<'_> {
     }
 
     fn rates(&self, into: &mut Table) {
-        for (spec, ends) in self.flows() {
+        let shares = self.shares_by_interval(self.interval());
+        for ((spec, ends), shares) in self.flows().zip(&shares) {
             for source in &ends.sources {
                 for (at, steps, span) in self.intervals(&self.recorded(*source).sent()) {
                     into.real(&rates::T, at);
@@ -62,18 +63,19 @@ impl Record<'_> {
                     into.end_row();
                 }
             }
-            for (to, sink) in spec.to.iter().zip(&ends.sinks) {
+            for (place, (to, sink)) in spec.to.iter().zip(&ends.sinks).enumerate() {
                 let Some(intake) = self.recorded(*sink).intake() else { continue };
-                self.arrived(spec, self.scenario.node_name(*to), intake, into);
+                let shares = shares.get(if shares.len() > 1 { place } else { 0 }).map_or(&[][..], Vec::as_slice);
+                self.arrived(spec, self.scenario.node_name(*to), intake, shares, into);
             }
         }
     }
 
     /// Writes the rates of one receiver.
-    fn arrived(&self, spec: &sc::Flow, node: &str, intake: &Intake, into: &mut Table) {
+    fn arrived(&self, spec: &sc::Flow, node: &str, intake: &Intake, shares: &[Option<Rate>], into: &mut Table) {
         // TCP retransmits, so its application loses nothing.
         let lossless = matches!(spec.kind, FlowKind::Tcp(_));
-        for (at, steps, span) in self.intervals(&intake.samples.all()) {
+        for (n, (at, steps, span)) in self.intervals(&intake.samples.all()).enumerate() {
             let sum = |of: fn(&Point) -> u64| steps.iter().map(of).sum::<u64>();
             let (packets, expected) = (sum(|p| u64::from(p.packets)), sum(|p| u64::from(p.expected)));
             let delays: f64 = steps.iter().filter_map(|p| Some(p.delay?.as_millis_f64() * f64::from(p.packets))).sum();
@@ -86,6 +88,7 @@ impl Record<'_> {
             into.real(&rates::DELAY, (packets > 0).then(|| delays / packets as f64));
             into.real(&rates::BUFFER, steps.last().and_then(|p| p.buffer).map(Bytes::as_f64));
             into.millis(&rates::PLAYOUT, steps.last().and_then(|p| p.playout));
+            into.real(&rates::FAIR, shares.get(n).copied().flatten().map(Rate::as_bps_f64));
             into.end_row();
         }
     }

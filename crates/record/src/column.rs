@@ -72,6 +72,9 @@ columns! {
             one.";
         PLAYOUT: Real = "playout_ms", Millis, "The play-out delay at the interval's end; null where frames are \
             waited for.";
+        FAIR: Real = "fair_bps", Rate, "The flow's max–min fair share in the interval, over the part of it in which \
+            the flow is active (fair_share_bps has the definition); at receivers. Null while the flow is not active, \
+            and where nothing limits it.";
     }
     /// Columns of `decisions`: the decisions of each controller and the reports of each receiver, with their reasons.
     decisions {

@@ -128,11 +128,68 @@ impl Claims {
         &self,
         edges: &[Time],
         from: &[Time],
-        mut demand: impl FnMut(usize, Time, Time) -> Demand,
-        mut capacity: impl FnMut(u32, Time, Time) -> Option<Rate>,
+        demand: impl FnMut(usize, Time, Time) -> Demand,
+        capacity: impl FnMut(u32, Time, Time) -> Option<Rate>,
     ) -> Vec<Shares> {
         let mut means: Vec<(Mean, Mean)> = self.ways.iter().map(|_| Default::default()).collect();
         let mut contested: Vec<Vec<(Time, Time)>> = vec![Vec::new(); self.ways.len()];
+        self.each_period(edges, demand, capacity, |(begin, end), n, share, competes| {
+            if begin < from[n] {
+                return;
+            }
+            means[n].0.add(share, end.since(begin));
+            if !competes {
+                return;
+            }
+            means[n].1.add(share, end.since(begin));
+            // Adjacent periods are joined.
+            match contested[n].last_mut() {
+                Some((_, until)) if *until == begin => *until = end,
+                _ => contested[n].push((begin, end)),
+            }
+        });
+        let share = |((there, competing), times): ((Mean, Mean), Vec<(Time, Time)>)| Shares {
+            there: there.rate(),
+            time_there: there.span,
+            competing: competing.rate(),
+            time_competing: competing.span,
+            times,
+        };
+        means.into_iter().zip(contested).map(share).collect()
+    }
+
+    /// Returns the mean share of each claim in each interval of this length, over the part of it in which the claim is
+    /// present; `None` where it is absent, or unlimited. The other arguments are those of [`Claims::over_time`].
+    pub fn by_interval(
+        &self,
+        edges: &[Time],
+        interval: Span,
+        demand: impl FnMut(usize, Time, Time) -> Demand,
+        capacity: impl FnMut(u32, Time, Time) -> Option<Rate>,
+    ) -> Vec<Vec<Option<Rate>>> {
+        let length = interval.as_nanos().max(1);
+        let count = edges.last().map_or(0, |end| end.as_nanos().div_ceil(length));
+        let mut means: Vec<Vec<Mean>> =
+            self.ways.iter().map(|_| (0..count).map(|_| Mean::default()).collect()).collect();
+        self.each_period(edges, demand, capacity, |(begin, end), n, share, _| {
+            for place in begin.as_nanos() / length..end.as_nanos().div_ceil(length) {
+                let first = begin.as_nanos().max(place * length);
+                let last = end.as_nanos().min((place + 1) * length);
+                means[n][place as usize].add(share, Span::nanos(last - first));
+            }
+        });
+        means.into_iter().map(|each| each.iter().map(Mean::rate).collect()).collect()
+    }
+
+    /// Calls `visit` with each period between two edges and each claim that is present in it: the claim's number, its
+    /// share, and whether it competes.
+    fn each_period(
+        &self,
+        edges: &[Time],
+        mut demand: impl FnMut(usize, Time, Time) -> Demand,
+        mut capacity: impl FnMut(u32, Time, Time) -> Option<Rate>,
+        mut visit: impl FnMut((Time, Time), usize, Option<Rate>, bool),
+    ) {
         let mut last = (Vec::new(), Vec::new());
         let (mut shares, mut compete) = (Vec::new(), Vec::new());
         for (begin, end) in edges.iter().zip(edges.iter().skip(1)).map(|(begin, end)| (*begin, *end)) {
@@ -145,28 +202,10 @@ impl Claims {
                 compete = self.compete(&now.0, &now.1, &shares);
                 last = now;
             }
-            let there = |n: &usize| last.0[*n] != Demand::Absent && begin >= from[*n];
-            for n in (0..self.ways.len()).filter(there) {
-                means[n].0.add(shares[n], end.since(begin));
-                if !compete[n] {
-                    continue;
-                }
-                means[n].1.add(shares[n], end.since(begin));
-                // Adjacent periods are joined.
-                match contested[n].last_mut() {
-                    Some((_, until)) if *until == begin => *until = end,
-                    _ => contested[n].push((begin, end)),
-                }
+            for n in (0..self.ways.len()).filter(|n| last.0[*n] != Demand::Absent) {
+                visit((begin, end), n, shares[n], compete[n]);
             }
         }
-        let share = |((there, competing), times): ((Mean, Mean), Vec<(Time, Time)>)| Shares {
-            there: there.rate(),
-            time_there: there.span,
-            competing: competing.rate(),
-            time_competing: competing.span,
-            times,
-        };
-        means.into_iter().zip(contested).map(share).collect()
     }
 }
 
@@ -381,6 +420,36 @@ mod tests {
                 prop_assert!(apart(share.competing, &contested) <= 1.0, "{:?}", share);
                 let told: Span = share.times.iter().map(|(begin, end)| end.since(*begin)).sum();
                 prop_assert_eq!(told, share.time_competing);
+            }
+        }
+
+        #[test]
+        fn an_interval_has_the_mean_of_the_parts_that_a_claim_is_present(world in world(), millis in 100..3_000_u64) {
+            let claims = Claims::new(&world.ways);
+            let edges: Vec<Time> = (0..=world.seconds.len() as u64).map(|n| Time::ZERO + Span::secs(n)).collect();
+            let second = |at: Time| at.as_secs_f64() as usize;
+            let told = claims.by_interval(
+                &edges,
+                Span::millis(millis),
+                |n, at, _| world.seconds[second(at)].0[n],
+                |link, at, _| Some(world.seconds[second(at)].1[link as usize]),
+            );
+            let fair = |(demands, rates): &(Vec<Demand>, Vec<Rate>)| {
+                let capacity: Vec<_> = claims.links().iter().map(|link| Some(rates[*link as usize])).collect();
+                claims.fair(demands, &capacity)
+            };
+            let each: Vec<Vec<Option<Rate>>> = world.seconds.iter().map(fair).collect();
+            for (n, intervals) in told.iter().enumerate() {
+                prop_assert_eq!(intervals.len() as u64, (world.seconds.len() as u64 * 1_000).div_ceil(millis));
+                for (place, share) in (0..).zip(intervals) {
+                    // Naively, millisecond by millisecond.
+                    let inside = place * millis..(place + 1) * millis;
+                    let shares = inside.filter_map(|at| each.get(at as usize / 1_000)?[n]);
+                    let parts: Vec<f64> = shares.map(Rate::as_bps_f64).collect();
+                    prop_assert_eq!(share.is_none(), parts.is_empty());
+                    let mean = parts.iter().sum::<f64>() / parts.len().max(1) as f64;
+                    prop_assert!((share.map_or(0.0, Rate::as_bps_f64) - mean).abs() <= 1.0, "{share:?} {mean}");
+                }
             }
         }
 

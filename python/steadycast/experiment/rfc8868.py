@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -125,26 +125,35 @@ class Facts:
 
 @lru_cache(maxsize=1)
 def facts(run: Run) -> Facts | None:
-    """Extract the data of a run; None where its steps or the times in which its flows send are not known."""
+    """Extract the data of a run; None where its steps or the times in which its flows send are not known.
+
+    A flow sends while it has a fair share. The scenario tells the events and the sources' highest rates.
+    """
     told = tomllib.loads(run.scenario)
-    # A start that is drawn at random stands in no table.
-    if any(not isinstance(flow.get("start", ""), str) for flow in told["flow"]):
-        return None
-    events = told.get("event", [])
-    end = _read(told["duration"], units.SPAN)
     rates, links = run.rates.to_polars(), run.links.to_polars()
     times = rates["t_s"].unique().sort()
     if len(times) < 2:
         return None
     step = float(times[1] - times[0])
+    end = _read(told["duration"], units.SPAN)
     steps = round(end / step)
+    most = {name: _most(each) for each in told["flow"] for name in _names(each)}
     received: dict[str, Series] = {}
+    flows = []
     for flow in run.summary["flows"]:
+        name = flow["name"]
         nodes = [each["name"] for each in flow.get("receivers") or []]
-        mine = rates.filter((pl.col("flow") == flow["name"]) & pl.col("node").is_in(nodes))
-        summed = mine.group_by("t_s").agg(pl.col("throughput_bps").sum())
-        received[flow["name"]] = _steps(summed, "throughput_bps", step, steps, 0.0)
-    flows = [_flow(each, events, end) for each in _each_flow(told["flow"]) if each["name"] in received]
+        own = rates.filter(pl.col("flow") == name)
+        mine = own.filter(pl.col("node").is_in(nodes))
+        received[name] = _steps(
+            mine.group_by("t_s").agg(pl.col("throughput_bps").sum()), "throughput_bps", step, steps, 0.0
+        )
+        shares = mine.group_by("t_s").agg(pl.col("fair_bps").max())
+        active = _spans(np.isfinite(_steps(shares, "fair_bps", step, steps, np.nan)), step)
+        if not active:
+            return None
+        # A flow's source stands before its receivers.
+        flows.append(Flow(name, flow["kind"], most[name], active, ".dst" in own["node"][0]))
     forward = links.filter((pl.col("direction") == "forward") & pl.col("capacity_bps").is_finite())
     carried, capacity = {}, {}
     for name in forward["link"].unique(maintain_order=True):
@@ -153,7 +162,7 @@ def facts(run: Run) -> Facts | None:
         capacity[name] = _steps(mine, "capacity_bps", step, steps, np.nan)
     changes = [
         _read(event["at"], units.SPAN)
-        for event in events
+        for event in told.get("event", [])
         if isinstance(event.get("set"), dict) and event["set"].get("direction", "both") != "back"
     ]
     # Background flows are not measured: their rate is subtracted from the capacity, whose changes include theirs.
@@ -167,44 +176,23 @@ def facts(run: Run) -> Facts | None:
     return Facts(step, measured, received, carried, capacity, tuple(changes))
 
 
-def _each_flow(told: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield the flows of a scenario, those with a count one by one."""
-    for flow in told:
-        if "count" not in flow:
-            yield flow
-            continue
-        for number in range(1, int(flow["count"]) + 1):
-            yield {**flow, "name": f"{flow['name']}{number}"}
+def _spans(on: npt.NDArray[np.bool_], step: float) -> tuple[tuple[float, float], ...]:
+    """Return the intervals in seconds of the steps in a row that are on."""
+    turns = np.flatnonzero(np.diff(np.concatenate(([False], on, [False])).astype(int)))
+    return tuple((float(low * step), float(high * step)) for low, high in turns.reshape(-1, 2))
 
 
-def _flow(told: Mapping[str, Any], events: Sequence[Mapping[str, Any]], end: float) -> Flow:
+def _names(told: Mapping[str, Any]) -> list[str]:
+    """Return the names of a scenario's flow, of which `count` makes several."""
     name = str(told["name"])
-    start = told.get("start")
-    turns = [(_read(start, units.SPAN), True)] if isinstance(start, str) else []
-    if "stop" in told:
-        turns.append((_read(told["stop"], units.SPAN), False))
-    for event in events:
-        turns += [
-            (_read(event["at"], units.SPAN), key == "start")
-            for key in ("start", "stop")
-            if name in event.get(key, ())
-        ]
-    active, since = [], None
-    for at, on in sorted(turns):
-        if on and since is None:
-            since = at
-        elif not on and since is not None:
-            active.append((since, at))
-            since = None
-    if since is not None:
-        active.append((since, end))
-    most = np.inf
+    return [f"{name}{n + 1}" for n in range(int(told["count"]))] if "count" in told else [name]
+
+
+def _most(told: Mapping[str, Any]) -> float:
+    """Return the highest rate that a flow's source can use, in bit/s."""
     if told["kind"] == "video" and "rfc8593" in told:
-        most = _read(told["rfc8593"]["r_max"], units.RATE)
-    elif told["kind"] == "cbr":
-        most = _read(told["rate"], units.RATE)
-    back = ".dst" in str(told.get("from", ""))
-    return Flow(name, str(told["kind"]), most, tuple(active) or ((0.0, end),), back)
+        return _read(told["rfc8593"]["r_max"], units.RATE)
+    return _read(told["rate"], units.RATE) if told["kind"] == "cbr" else np.inf
 
 
 def _read(text: str, kind: dict[str, float]) -> float:

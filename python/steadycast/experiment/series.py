@@ -7,7 +7,7 @@ run.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Protocol, Self
@@ -104,6 +104,7 @@ STATISTICS: Mapping[str, Statistic] = {
     "min": Statistic(lambda values, _: min(values)),
     "max": Statistic(lambda values, _: max(values)),
     "sum": Statistic(lambda values, _: sum(values)),
+    "quantile": Statistic(lambda values, level: float(np.quantile(values, level)), level=True),
     "first_above": Statistic(_first_above, level=True),
     "share_below": Statistic(lambda values, level: sum(v < level for v in values) / len(values), level=True),
     "longest_below": Statistic(_longest_below, level=True),
@@ -115,16 +116,19 @@ STATISTICS: Mapping[str, Statistic] = {
 class Seconds:
     """A statistic of the seconds from FROM to TO, TO not included.
 
-    The series is ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN``, with a column of the table ``rates``. ``*`` in FLOW
-    stands for any name. Rates of several flows or receivers are added, of other columns the largest counts. A second
-    without a throughput carried nothing; of any other column it is left out, as its value is unknown.
+    The series is ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN``, with a column of the table ``rates``, or
+    ``link.LINK.COLUMN`` of the table ``links`` in the forward direction. ``*`` in FLOW or LINK stands for any name.
+    Rates of several flows, receivers or links are added, of other columns the largest counts. A second without a
+    throughput carried nothing; of any other column it is left out, as its value is unknown.
     """
 
     statistic: str
     numbers: tuple[float, ...]
     """The level, if the statistic has one, and the two ends in seconds."""
     way: str
+    """received, sent or link."""
     flow: str
+    """The pattern of the names of flows or links."""
     column: str
 
     @classmethod
@@ -136,9 +140,13 @@ class Seconds:
         _, *numbers, series = _split(arguments, usage, str, *[float] * (2 + level), str)
         way, _, rest = str(series).partition(".")
         flow, _, column = rest.rpartition(".")
-        if way not in ("sent", "received") or not flow:
-            raise ArgumentError(f"{series} is no series: write received.FLOW.COLUMN or sent.FLOW.COLUMN")
-        _known(column, "column of rates", record.columns("rates"))
+        if way not in ("sent", "received", "link") or not flow:
+            problem = f"{series} is no series"
+            raise ArgumentError(
+                f"{problem}: write received.FLOW.COLUMN, sent.FLOW.COLUMN or link.LINK.COLUMN"
+            )
+        table = "links" if way == "link" else "rates"
+        _known(column, f"column of {table}", record.columns(table))
         return cls(statistic, tuple(map(float, numbers)), way, flow, column)
 
     @property
@@ -150,20 +158,32 @@ class Seconds:
     def value(self, run: Run) -> float | None:
         """Return the statistic of a run's seconds; None where there is no such second."""
         *level, begin, end = self.numbers
-        rates = run.rates.to_polars()
-        sources: dict[str, str] = {}
         found: defaultdict[float, list[float]] = defaultdict(list)
-        for at, flow, node, value in rates.select("t_s", "flow", "node", self.column).iter_rows():
-            # A flow's source stands before its receivers.
-            source = sources.setdefault(flow, node)
-            fits = fnmatchcase(flow, self.flow) and (node == source) == (self.way == "sent")
+        for at, value in self._links(run) if self.way == "link" else self._rates(run):
             if value is None and self.column == "throughput_bps":
                 value = 0.0
-            if fits and begin <= at < end and value is not None:
+            if begin <= at < end and value is not None:
                 found[at].append(value)
         together: Callable[[list[float]], float] = sum if self.column.endswith("_bps") else max
         values = [together(found[at]) for at in sorted(found)]
         return STATISTICS[self.statistic].of(values, level[0] if level else 0.0) if values else None
+
+    def _rates(self, run: Run) -> Iterator[tuple[float, float | None]]:
+        """Yield the times and values of the flows, at their sources or at their receivers."""
+        rows = run.rates.to_polars().select("t_s", "flow", "node", self.column)
+        sources: dict[str, str] = {}
+        for at, flow, node, value in rows.iter_rows():
+            # A flow's source stands before its receivers.
+            source = sources.setdefault(flow, node)
+            if fnmatchcase(flow, self.flow) and (node == source) == (self.way == "sent"):
+                yield at, value
+
+    def _links(self, run: Run) -> Iterator[tuple[float, float | None]]:
+        """Yield the times and values of the links."""
+        rows = run.links.to_polars().select("t_s", "link", "direction", self.column)
+        for at, link, direction, value in rows.iter_rows():
+            if fnmatchcase(link, self.flow) and direction == "forward":
+                yield at, value
 
 
 @dataclass(frozen=True)

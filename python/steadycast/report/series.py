@@ -132,7 +132,7 @@ def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list
 
 
 def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
-    """Derive the busiest link's capacity over time from throughput and utilisation, which include events."""
+    """Return the busiest link's name, and its capacity in bit/s over time; None where it is not known."""
     if not folder.has("links") or not folder.summary.get("links"):
         return None
     busiest = max(folder.summary["links"], key=lambda link: link.get("utilisation_frac") or 0.0)
@@ -141,14 +141,13 @@ def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
         .filter(
             (pl.col("link") == busiest["name"])
             & (pl.col("direction") == busiest["direction"])
-            & (pl.col("utilisation_frac") > 0.02)
+            & pl.col("capacity_bps").is_finite()
         )
         .sort("t_s")
     )
     if not rows.height:
         return None
-    values = (rows["throughput_bps"] / rows["utilisation_frac"]).to_list()
-    return str(busiest["name"]), rows["t_s"].to_list(), [float(v) for v in values]
+    return str(busiest["name"]), rows["t_s"].to_list(), rows["capacity_bps"].to_list()
 
 
 def fair_shares(summary: Json) -> list[tuple[float, str]]:
@@ -164,6 +163,33 @@ def fair_shares(summary: Json) -> list[tuple[float, str]]:
         (share, f"fair share, {say.listed(names) if len(names) <= 2 else f'{len(names)} flows'}")
         for share, names in shares.items()
     ]
+
+
+def fair_over_time(folder: Folder) -> list[tuple[str, list[float], list[float]]]:
+    """Return the fair shares of competing flows over time: a label, the times, and bit/s.
+
+    Flows with the same share have one line.
+    """
+    told = fair_shares(folder.summary)
+    lines: list[tuple[str, dict[float, float]]] = []
+    for one in series(folder, "fair_bps"):
+        share = number(one.flow.get("fair_share_bps"))
+        label = next((whose for level, whose in told if share and level == round(share, -2)), None)
+        mine = {at: value for at, value in zip(one.t, one.mid, strict=True) if value == value}
+        if label is not None and not any(_alike(mine, line) for _, line in lines):
+            lines.append((label, mine))
+    if len(lines) == 1:
+        lines = [("fair share", lines[0][1])]
+    return [(label, list(line), list(line.values())) for label, line in lines]
+
+
+def _alike(one: dict[float, float], other: dict[float, float]) -> bool:
+    """Whether two shares differ in at most a tenth of the intervals in which both flows are active.
+
+    An interval in which only one of them starts or ends has two shares.
+    """
+    both = one.keys() & other.keys()
+    return bool(both) and sum(abs(one[at] - other[at]) <= 0.01 * other[at] for at in both) >= 0.9 * len(both)
 
 
 def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
