@@ -44,7 +44,7 @@ import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -54,7 +54,7 @@ from validation import page, simulated
 CUBIC = "cubic"
 """A TCP in the video's place."""
 L4S = ("steady", "scream")
-"""Controllers that send ECT(1) where a cell has it."""
+"""Controllers that send marks where a cell has them."""
 SEGMENT_BITS = 8 * 1500
 PACKET_BITS = 8 * 1200
 SETTLE, MEASURED, AFTER_STEP = 15, 50, 5
@@ -116,7 +116,8 @@ class Cell:
     late: float
     """The start of who comes last, in seconds: the rival, or the first video where that one is first."""
     rival_first: bool
-    ecn: bool
+    ecn: str
+    """What videos send whose controller can: "ect0" or "ect1"; empty: neither."""
     trouble: str
     burst: float
     """Of a policer, in seconds at its rate."""
@@ -197,7 +198,7 @@ def cell(draw: int, number: int) -> Cell:
         step=round(step, 3) if plain and cards["step"] == "yes" else 1.0,
         late=round(late, 3),
         rival_first=cards["first"] == "rival",
-        ecn=queue == "dualpi2" and ect1,
+        ecn="ect1" if queue == "dualpi2" and ect1 else "",
         trouble=trouble,
         burst=burst,
     )
@@ -264,7 +265,7 @@ def _videos(one: Cell, controller: str, params: Mapping[str, object]) -> list[st
         codec = {"r_min": "100kbps", "r_max": f"{most:.0f}bps", "k_b": f"{burst}B"}
         keys |= {"media": "rfc8593", "rfc8593": codec}
     if one.ecn and controller in L4S:
-        keys["ecn"] = "ect1"
+        keys["ecn"] = one.ecn
     if params:
         keys["params"] = {controller: params}
     return [_flow(name, "video", start, **keys) for name, start in named]
@@ -612,6 +613,17 @@ class Task:
         return see(self.one, self.controller, self.params, self.seed + self.shift)
 
 
+def with_marks(tasks: Sequence[Task], first: str) -> list[Task]:
+    """Return the tasks: those of the first controller with ECT(1), and again with ECT(0)."""
+    found = []
+    for task in tasks:
+        ecns = {"": "ect1", "-ect0": "ect0"} if task.name == first else {"": ""}
+        found += [
+            replace(task, name=task.name + more, one=replace(task.one, ecn=ecn)) for more, ecn in ecns.items()
+        ]
+    return found
+
+
 def run_all(tasks: Sequence[Task], keep: Path | None, jobs: int) -> dict[tuple[str, str, int], Seen]:
     """Run what is not kept, and return all, what others ran of these cells included."""
     kept: dict[str, tuple[str, str, int, Seen]] = {}
@@ -660,6 +672,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--draw", type=int, required=True, help="the number that the cells are drawn by")
     add("--cells", type=int, default=120, help="how many (default 120)")
     add("--trouble", action="store_true", help="only those with a trouble")
+    add("--dualpi2", action="store_true", help="each with DualPI2, the first with ECT(1) and with ECT(0)")
     add("--controllers", nargs="+", default=["steady"], metavar="NAME", help="default steady")
     add("--set", nargs="+", default=[], metavar="PARAM=VALUE", help="parameters of the first controller")
     add("--name", help="what the first controller is called in the tables")
@@ -670,6 +683,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     cells = [cell(args.draw, n) for n in range(args.cells)]
     cells = [one for one in cells if not args.trouble or one.trouble != "no"]
+    if args.dualpi2:
+        cells = [replace(one, queue="dualpi2", depth=0.0) for one in cells]
     first, *rest = args.controllers
     chosen = [(args.name or first, first, dict(map(_set, args.set)), 0)]
     chosen += [(name, name, {}, 0) for name in dict.fromkeys([*rest, CUBIC])]
@@ -681,9 +696,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         for seed in range(1, args.seeds + 1)
         for name, controller, params, shift in chosen
     ]
+    if args.dualpi2:
+        tasks = with_marks(tasks, chosen[0][0])
     runs = run_all(tasks, args.keep, args.jobs)
     keys = {one.key for one in cells}
-    names = list(dict.fromkeys([*(name for name, *_ in chosen), *(n for n, key, _ in runs if key in keys)]))
+    names = list(dict.fromkeys([*(task.name for task in tasks), *(n for n, key, _ in runs if key in keys)]))
     print(report(Found(cells, runs, args.seeds), names, args.against or names[0]))
     return 0
 
