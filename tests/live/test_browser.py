@@ -16,9 +16,11 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 from steadycast.core import core
@@ -53,11 +55,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @contextmanager
-def serving(host: str, folder: Path, *more: str) -> Iterator[Served]:
+def serving(host: str, folder: Path, *more: str, source: str = "testsrc") -> Iterator[Served]:
     """Serves at this address with these options more."""
     pytest.importorskip("starlette", reason="the extra serve is not installed")
     listen, media = ports(2)
-    words = steadycast("serve", "testsrc", "--size", "320x180", "--viewers", "2", "-o", folder, *more)
+    words = steadycast("serve", source, "--size", "320x180", "--viewers", "2", "-o", folder, *more)
     words += ["--listen", f"{host}:{listen}", "--media-port", str(media)]
     with bounded(started(words)) as process:
         assert process.stdout is not None
@@ -190,11 +192,124 @@ def test_a_page_without_the_token_asks_for_it(opened: Callable[..., Any], served
 BASELINE = """
 const add = RTCPeerConnection.prototype.addTransceiver;
 RTCPeerConnection.prototype.addTransceiver = function (...all) {
-  const made = add.apply(this, all), { codecs } = RTCRtpReceiver.getCapabilities("video");
+  const made = add.apply(this, all);
+  if (all[0] !== "video") return made;
+  const { codecs } = RTCRtpReceiver.getCapabilities("video");
   made.setCodecPreferences(codecs.filter((each) => /=42e01f/.test(each.sdpFmtpLine) || /rtx/.test(each.mimeType)));
   return made;
 };
 """
+
+
+CONNECTION = (
+    "const add = RTCPeerConnection; window.RTCPeerConnection = function () { return window.pc = new add(); }"
+)
+"""Keeps the page's connection, so that a test can read its statistics."""
+
+
+def sounding(path: Path) -> Path:
+    """Write a film of 4 s whose left channel has a tone, and return its path."""
+    with (
+        av.open(str(path), "w") as target,
+        av.open("testsrc2=size=320x180:rate=25:duration=4", format="lavfi") as pattern,
+    ):
+        film = target.add_stream("mpeg4", rate=25)
+        film.width, film.height, film.pix_fmt = 320, 180, "yuv420p"
+        sound = target.add_stream("pcm_s16le", rate=48_000, layout="stereo")
+        for n, picture in enumerate(pattern.decode(video=0)):
+            frame = picture.reformat(format="yuv420p")
+            frame.pts, frame.time_base = n, Fraction(1, 25)
+            target.mux(film.encode(frame))
+            tone = np.sin(2 * np.pi * 440 * (n / 25 + np.arange(1_920) / 48_000)) * 9_000
+            samples = np.stack([tone, 0 * tone], axis=1).astype(np.int16).reshape(1, -1)
+            heard = av.AudioFrame.from_ndarray(samples, format="s16", layout="stereo")
+            heard.rate, heard.pts, heard.time_base = 48_000, n * 1_920, Fraction(1, 48_000)
+            target.mux(sound.encode(heard))
+        target.mux(film.encode(None))
+        target.mux(sound.encode(None))
+    return path
+
+
+STATS = """async () => {
+    const found = {};
+    for (const each of (await window.pc.getStats()).values())
+        if (/inbound-rtp|remote-outbound-rtp/.test(each.type)) found[`${each.type} ${each.kind}`] = each;
+    return found;
+}"""
+HEARD = f"""async () => {{
+    const found = await ({STATS})(), sound = found['inbound-rtp audio'];
+    const synchronised = ['audio', 'video'].every((kind) => found[`inbound-rtp ${{kind}}`]?.estimatedPlayoutTimestamp);
+    return synchronised && sound.audioLevel > 0 && sound.totalSamplesReceived > 48000
+        && found['remote-outbound-rtp audio'] && found['remote-outbound-rtp video'] && true;
+}}"""
+LEVELS = """async () => {
+    const context = new AudioContext();
+    await context.resume();
+    const split = context.createChannelSplitter(2);
+    context.createMediaStreamSource(document.querySelector('video').srcObject).connect(split);
+    const seen = [0, 1].map((channel) => {
+        const meter = context.createAnalyser();
+        split.connect(meter, channel);
+        return meter;
+    });
+    await new Promise((done) => setTimeout(done, 500));
+    return seen.map((meter) => {
+        const samples = new Float32Array(meter.fftSize);
+        meter.getFloatTimeDomainData(samples);
+        return Math.max(...samples.map(Math.abs));
+    });
+}"""
+
+
+def test_a_film_is_heard_in_sync_and_its_pictures_stay_whole(browser: Any, tmp_path: Path) -> None:
+    film = sounding(tmp_path / "film.mkv")
+    with serving("127.0.0.1", tmp_path / "viewers", "--loop", source=str(film)) as served:
+        page = browser.new_page()
+        page.add_init_script(CONNECTION)
+        page.goto(served.page)
+        playing(page)
+        assert page.eval_on_selector("video", "(video) => video.muted"), "a page may not begin with sound"
+        page.click("#sound")
+        assert not page.eval_on_selector("video", "(video) => video.muted")
+        assert page.inner_text("#sound") == "mute"
+        until(lambda: page.evaluate(HEARD))
+        left, right = page.evaluate(LEVELS)
+        assert left > 0.05 > 10 * right, "both channels are decoded"
+        page.wait_for_function("() => /0 packets lost/.test(document.querySelector('#numbers').textContent)")
+        found = page.evaluate(STATS)
+        sound, pictures = found["inbound-rtp audio"], found["inbound-rtp video"]
+        assert sound["packetsReceived"] > 50
+        # What is played now is of one time: sound 125 ms behind its picture is noticed (ITU-R BT.1359).
+        played = [each["estimatedPlayoutTimestamp"] for each in (sound, pictures)]
+        assert abs(played[0] - played[1]) < 125, played
+        # Nothing of the picture was lost or asked for again, and no frame gave way to the sound.
+        assert [pictures[name] for name in ("packetsLost", "nackCount", "pliCount")] == [0, 0, 0]
+        (viewer,) = told(served)
+        assert (viewer["skipped"], viewer["audio"]["loss_frac"]) == (0, 0.0)
+        assert viewer["audio"]["packets"] > 50
+        page.click("#sound")
+        assert page.eval_on_selector("video", "(video) => video.muted")
+        page.close()
+
+
+@pytest.mark.parametrize("more", [("testsrc",), ("film", "--no-audio")])
+def test_without_sound_the_audio_section_is_rejected_and_there_is_no_button(
+    browser: Any, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    source = str(sounding(tmp_path / "film.mkv")) if more[0] == "film" else more[0]
+    with serving("127.0.0.1", tmp_path / "viewers", *more[1:], source=source) as served:
+        page = browser.new_page()
+        page.add_init_script(CONNECTION)
+        page.goto(served.page)
+        playing(page)
+        sections = page.evaluate("() => window.pc.remoteDescription.sdp.split('m=').slice(1)")
+        heads = [section.split(" ")[:2] for section in sections]
+        assert [(kind, port == "0") for kind, port in heads] == [("video", False), ("audio", True)]
+        assert page.locator("#sound").is_hidden()
+        assert "inbound-rtp audio" not in page.evaluate(STATS)
+        (viewer,) = told(served)
+        assert viewer["audio"] is None
+        page.close()
 
 
 @pytest.mark.parametrize(
@@ -208,9 +323,7 @@ def test_what_each_browser_can_decode_comes_over_both_families(
     with serving(host, tmp_path / "viewers", "--codec", codec) as served:
         page = browser.new_page()
         page.add_init_script(script)
-        page.add_init_script(
-            "const add = RTCPeerConnection; window.RTCPeerConnection = function () { return window.pc = new add(); }"
-        )
+        page.add_init_script(CONNECTION)
         page.goto(served.page)
         playing(page)
         stats = page.evaluate("async () => [...(await window.pc.getStats()).values()]")
@@ -291,12 +404,18 @@ def test_at_the_end_each_viewer_has_left_a_run_folder(opened: Callable[..., Any]
     assert "watches from 127.0.0.1" in said
 
 
-def connected(served: Served) -> int:
-    """Return the number of connected viewers."""
+def told(served: Served) -> list[Any]:
+    """Return the server's list of viewers."""
     asked = urllib.request.Request(f"{served.address}api/viewers")
     asked.add_header("authorization", f"Bearer {served.page.partition('token=')[2]}")
     with urllib.request.urlopen(asked, timeout=10) as answer:
-        return sum(each["state"] == "connected" for each in json.load(answer)["viewers"])
+        found: list[Any] = json.load(answer)["viewers"]
+    return found
+
+
+def connected(served: Served) -> int:
+    """Return the number of connected viewers."""
+    return sum(each["state"] == "connected" for each in told(served))
 
 
 def test_the_place_of_a_browser_that_was_killed_is_free_within_five_seconds(

@@ -74,6 +74,8 @@ pub struct RemotePeer {
     pub again: u8,
     /// The RTP payload type of audio.
     pub audio: u8,
+    /// Whether audio packets are covered by the video's per-packet feedback ([`AudioSettings::shares_feedback`]).
+    pub audio_shares_feedback: bool,
     /// The ids of the RTP header extensions.
     pub ids: HeaderIds,
     /// Whether the receiver is authenticated by a key, as browsers are by DTLS.
@@ -351,6 +353,7 @@ impl VideoPlan {
             ssrc: drawn("ssrc"),
             payload_type: self.place.apart.as_ref().map_or(AUDIO_PAYLOAD_TYPE, |apart| apart.audio),
             rate: self.audio,
+            shares_feedback: self.place.apart.as_ref().is_none_or(|apart| apart.audio_shares_feedback),
             first_seq: drawn("seq") as u16,
             first_timestamp: drawn("timestamp"),
         })

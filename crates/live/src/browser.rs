@@ -76,10 +76,10 @@ pub(crate) struct NegotiatedOffer {
 }
 
 impl NegotiatedOffer {
-    /// Negotiates a browser's offer for this medium.
-    pub(crate) fn of(offer: &str, medium: &Medium) -> Result<Self, LiveError> {
+    /// Negotiates a browser's offer for this medium, and `audio` if it is set.
+    pub(crate) fn of(offer: &str, medium: &Medium, audio: bool) -> Result<Self, LiveError> {
         let config = medium.config();
-        let negotiated = agree(offer.as_bytes(), &Stream { format: medium.format(), config: &config })?;
+        let negotiated = agree(offer.as_bytes(), &Stream { format: medium.format(), config: &config, audio })?;
         Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
@@ -92,6 +92,8 @@ impl NegotiatedOffer {
             tag: SrtpProfile::Aes256Gcm.tag() as u64,
             payload_type: self.negotiated.payload_type,
             again: self.negotiated.repair.unwrap_or(apart.again),
+            audio: self.negotiated.audio.as_ref().map_or(apart.audio, |audio| audio.payload_type),
+            audio_shares_feedback: self.negotiated.audio.as_ref().is_some_and(|audio| audio.shares_feedback),
             ids: self.ids(),
             authenticated: true,
             useful: Some(KEY_FRAME_WAIT),
@@ -100,12 +102,13 @@ impl NegotiatedOffer {
     }
 
     /// Adds what the browser supports to the keys that the flow leaves open: RFC 8888 feedback, else transport-wide
-    /// feedback, and retransmissions.
+    /// feedback, and retransmissions. Removes the audio that the browser does not ask for.
     ///
     /// # Errors
     /// The flow requires a feature that the browser does not support.
     pub(crate) fn keys(&self, keys: FlowKeys) -> Result<FlowKeys, LiveError> {
-        let NegotiatedParameters { congestion, transport, repair, .. } = &self.negotiated;
+        let NegotiatedParameters { congestion, transport, repair, audio, .. } = &self.negotiated;
+        let keys = if audio.is_some() { keys } else { keys.without("audio") };
         // The order is the preference: RFC 8888 includes ECN.
         let can = [("rfc8888", *congestion), ("twcc", transport.is_some())];
         if let Some((word, _)) = can.iter().find(|(word, can)| keys.is("feedback", word) && !can) {
@@ -155,6 +158,7 @@ impl NegotiatedOffer {
             key_frames,
             media: media.ssrc,
             repair: plan.repair(FLOW).map(|repair| repair.ssrc),
+            audio: plan.audio(FLOW).map(|audio| audio.ssrc),
             cname: &media.cname,
         })
     }

@@ -47,6 +47,17 @@ impl FlowKeys {
         self
     }
 
+    /// Removes a key.
+    #[must_use]
+    pub(crate) fn without(mut self, key: &str) -> Self {
+        self.0.remove(key);
+        self
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
     pub(crate) fn is(&self, key: &str, value: &str) -> bool {
         self.0.get(key).and_then(Value::as_str) == Some(value)
     }

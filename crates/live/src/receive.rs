@@ -171,6 +171,7 @@ impl Receiving {
             payload_type: description.payload_type,
             again: RETRANSMISSION_PAYLOAD_TYPE,
             audio: AUDIO_PAYLOAD_TYPE,
+            audio_shares_feedback: true,
             ids: HeaderIds::default(),
             authenticated: false,
             floor: Rate::ZERO,

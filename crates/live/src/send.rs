@@ -190,7 +190,7 @@ impl Sending {
         let (clock, seed) = (Clock::start(), entropy::seed()?);
         let (to, shared) = (options.to.ip(), Arc::new(Shared::default()));
         let negotiated = if let Destination::Browser { offer, .. } = &options.to {
-            Some(NegotiatedOffer::of(offer, &medium)?)
+            Some(NegotiatedOffer::of(offer, &medium, options.flow.has("audio"))?)
         } else {
             None
         };
@@ -313,6 +313,7 @@ impl SendOptions {
             payload_type: medium.format().and_then(PayloadFormat::static_type).unwrap_or(96),
             again: RETRANSMISSION_PAYLOAD_TYPE,
             audio: AUDIO_PAYLOAD_TYPE,
+            audio_shares_feedback: true,
             ids: HeaderIds::default(),
             authenticated: false,
             floor: MIN_FLOOR,

@@ -22,6 +22,9 @@ pub struct AudioSettings {
     pub payload_type: u8,
     /// The rate that is reserved for audio, as a rate of IP packets.
     pub rate: Rate,
+    /// Whether audio packets are covered by the video's per-packet feedback and have its header extensions. Otherwise
+    /// they have none, and the controller's sender half, which would never get reports about them, is not given them.
+    pub shares_feedback: bool,
     /// The first sequence number.
     pub first_seq: u16,
     /// The RTP timestamp of time zero.
@@ -101,7 +104,7 @@ impl AudioSender {
             seq: self.seq as u16,
             timestamp: timestamp(self.settings.first_timestamp, packet.sampled, AUDIO_CLOCK_RATE),
             ssrc: self.settings.ssrc,
-            send_time: Some(Stamp::of(now)),
+            send_time: self.settings.shares_feedback.then(|| Stamp::of(now)),
             payload_len: packet.len,
         };
         self.seq += 1;

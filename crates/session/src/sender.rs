@@ -986,7 +986,6 @@ impl Sender {
             self.read_decision();
         }
         if let Some(media) = self.send_audio(now) {
-            self.ecn.on_sent(now, media.number);
             self.participant.check_size(media.size);
             return Output::Media(media);
         }
@@ -1245,22 +1244,27 @@ impl Sender {
 
     /// Sends the next audio packet; `None` if none waits.
     fn send_audio(&mut self, now: Time) -> Option<Media> {
-        let numbered = self.numbered();
         let (packet, header) = self.audio.as_mut()?.next(now)?;
-        let size = self.overhead(&header, &Notice::NONE) + Bytes::new(packet.len.into());
+        let AudioSender { seq, settings: AudioSettings { shares_feedback, .. }, .. } = self.audio.as_ref()?;
+        let (seq, shares_feedback) = (seq - 1, *shares_feedback);
+        let numbered = self.numbered() && shares_feedback;
+        let size = overhead(&header, &Notice::NONE, self.settings.ids, numbered) + Bytes::new(packet.len.into());
         let (number, stream) = (self.number, Stream::Audio);
-        let seq = self.audio.as_ref()?.seq - 1;
-        if let Some(history) = &mut self.history {
-            history.on_sent(number, now, size, stream, seq as u16);
-        }
-        self.number += 1;
         // Later packets of the other streams wait for this one, so that all together keep the pacing rate.
         self.count_departure(now, size, self.media_rate());
-        self.half.on_extra_sent(&ExtraSent { at: now, left: now, number, stream, size });
+        let ecn = if shares_feedback { self.ecn.field() } else { Ecn::NotEct };
+        if shares_feedback {
+            if let Some(history) = &mut self.history {
+                history.on_sent(number, now, size, stream, seq as u16);
+            }
+            self.number += 1;
+            self.ecn.on_sent(now, number);
+            self.half.on_extra_sent(&ExtraSent { at: now, left: now, number, stream, size });
+        }
         self.participant.members.on_own_rtp(now);
         self.read_decision();
         let fragment = Fragment { frame: packet.index, offset: 0, len: packet.len };
-        let (transport, ecn) = (numbered.then_some(number as u16), self.ecn.field());
+        let transport = numbered.then_some(number as u16);
         let (notice, repairs, ids) = (Notice::NONE, None, self.settings.ids);
         Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
     }

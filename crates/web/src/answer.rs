@@ -1,7 +1,8 @@
 //! Negotiation of a browser's offer, and the answer (RFC 9429; WHEP is draft-ietf-wish-whep-04).
 //!
-//! The answer accepts one video section and rejects all others in place. Payload types and IDs of header extensions are
-//! those of the offer, because only this end sends.
+//! The answer accepts one video section, and an audio section that is bundled with it if there is audio to send. It
+//! rejects all others in place. Payload types and IDs of header extensions are those of the offer, because only this
+//! end sends.
 
 use crate::Credentials;
 use crate::certificate::Fingerprint;
@@ -60,6 +61,8 @@ pub struct Stream<'a> {
     pub format: Option<PayloadFormat>,
     /// Parameter sets of H.264, each after a start code.
     pub config: &'a [u8],
+    /// Whether Opus audio is sent beside the video, if the offer asks for it.
+    pub audio: bool,
 }
 
 /// The parameters of this end, and the features of the offer that it uses.
@@ -85,8 +88,25 @@ pub struct LocalParameters<'a> {
     pub media: u32,
     /// SSRC of the retransmissions, if there are any.
     pub repair: Option<u32>,
-    /// The canonical name of both.
+    /// SSRC of the audio, if it was negotiated.
+    pub audio: Option<u32>,
+    /// The canonical name of all.
     pub cname: &'a str,
+}
+
+/// The negotiated audio (Opus, RFC 7587), which is bundled with the video.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NegotiatedAudio {
+    /// Payload type of the audio.
+    pub payload_type: u8,
+    /// Whether its section offers the video's per-packet feedback and header extensions, under the same IDs. Otherwise
+    /// its packets carry no extensions, and no per-packet feedback is expected.
+    pub shares_feedback: bool,
+    fmtp: String,
+    small_reports: bool,
+    round_trip: bool,
+    /// The index of its section.
+    section: usize,
 }
 
 /// The negotiated parameters of an offer.
@@ -106,6 +126,8 @@ pub struct NegotiatedParameters {
     pub peer: Credentials,
     /// The accepted fingerprints of the browser's certificate.
     pub fingerprints: Vec<Fingerprint>,
+    /// The audio, if there is some to send and the offer has a section for it in the video's BUNDLE group.
+    pub audio: Option<NegotiatedAudio>,
     format: PayloadFormat,
     fmtp: String,
     /// Key-frame requests that the browser offers: `nack pli`, `ccm fir`.
@@ -113,10 +135,11 @@ pub struct NegotiatedParameters {
     small_reports: bool,
     /// Whether it requests reference time reports, which give a receiver the round-trip time (RFC 3611, section 5.1).
     round_trip: bool,
-    bundled: bool,
+    /// The `mid`s of the BUNDLE group of the video's section, in the offer's order; `None` without a group.
+    group: Option<Vec<String>>,
     /// The first line and the `mid` of each section.
     sections: Vec<Media>,
-    /// The index of the accepted section.
+    /// The index of the video's section.
     taken: usize,
 }
 
@@ -172,6 +195,9 @@ impl<'a> Transport<'a> {
         Ok(all)
     }
 }
+
+/// The MediaStream of both tracks (RFC 8830). Browsers play the tracks of one stream in sync.
+const MEDIA_STREAM: &str = "steadycast";
 
 const BROWSER: &str = "give the offer as RTCPeerConnection.createOffer made it";
 
@@ -247,9 +273,67 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
     }
 }
 
-/// Returns true if a section can be accepted: its port is open, or it shares the port of another one.
-fn open(media: &Media) -> bool {
-    media.media == "video" && (media.port > 0 || media.has_attribute("bundle-only"))
+/// Returns true if a section of this kind can be accepted: its port is open, or it shares the port of another one.
+fn is_open(media: &Media, kind: &str) -> bool {
+    media.media == kind && (media.port > 0 || media.has_attribute("bundle-only"))
+}
+
+/// Directions of a section that does not receive.
+const NOT_RECEIVING: [&str; 2] = ["sendonly", "inactive"];
+
+/// Returns true if the section asks for reports with the round-trip time (RFC 3611, section 5.1).
+fn asks_round_trip(lines: Lines<'_>) -> bool {
+    lines.values("rtcp-xr").any(|said| said.split_whitespace().any(|it| it.starts_with("rcvr-rtt=")))
+}
+
+/// Returns true if a section offers this feedback for a payload type.
+fn asks(media: &Media, payload_type: u8, words: &[&str]) -> bool {
+    rtcp_feedback(media, payload_type).any(|said| said == words)
+}
+
+/// Returns the first payload type of a section that is Opus, and its format parameters.
+fn opus(media: &Media) -> Option<(u8, String)> {
+    let map = |said: &str| {
+        let (word, map) = said.split_once(' ')?;
+        // The clock and the channels are the same for each Opus stream (RFC 7587, section 7).
+        map.trim().eq_ignore_ascii_case("opus/48000/2").then(|| word.parse::<u8>().ok()).flatten()
+    };
+    let maps: Vec<u8> = media.get_attribute_values("rtpmap").flatten().filter_map(map).collect();
+    let found = formats(media).into_iter().find(|it| maps.contains(&it.payload_type) && no_report(it.payload_type))?;
+    Some((found.payload_type, found.fmtp))
+}
+
+impl NegotiatedParameters {
+    /// Negotiates the first audio section that shares the video's transport and is for Opus.
+    fn audio_of(&self, session: &Session) -> Option<NegotiatedAudio> {
+        let group = self.group.as_ref()?;
+        let of_video = value(&self.sections[self.taken], "mid");
+        let bundled = |media: &Media| {
+            value(media, "mid").is_some_and(|mid| Some(mid) != of_video && group.iter().any(|it| it == mid))
+        };
+        session.medias.iter().enumerate().find_map(|(section, media)| {
+            let receives = !NOT_RECEIVING.into_iter().any(|direction| media.has_attribute(direction));
+            let fits = is_open(media, "audio") && bundled(media) && media.proto.ends_with("RTP/SAVPF") && receives;
+            let (payload_type, fmtp) = opus(media).filter(|_| fits)?;
+            // In a bundle packets are attributed to a section by payload type, too (RFC 9143, section 9.2).
+            if payload_type == self.payload_type || Some(payload_type) == self.repair {
+                return None;
+            }
+            let lines = Lines { session, media };
+            let transport = lines.extension(TRANSPORT_WIDE).filter(|_| asks(media, payload_type, &["transport-cc"]));
+            let send_time = lines.extension(SEND_TIME).filter(|id| transport != Some(*id));
+            let congestion = asks(media, payload_type, &["ack", "ccfb"]);
+            let own = (self.transport, self.send_time, self.congestion);
+            Some(NegotiatedAudio {
+                payload_type,
+                shares_feedback: (transport, send_time, congestion) == own,
+                fmtp,
+                small_reports: media.has_attribute("rtcp-rsize"),
+                round_trip: asks_round_trip(lines),
+                section,
+            })
+        })
+    }
 }
 
 /// Negotiates the first video section of an offer for this stream.
@@ -264,7 +348,7 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
         Ok(session) => session,
         Err(error) => return refuse("offer.text", format!("not a session description ({error})"), BROWSER),
     };
-    let Some(taken) = session.medias.iter().position(open) else {
+    let Some(taken) = session.medias.iter().position(|media| is_open(media, "video")) else {
         return refuse("offer.video", "it asks for no video", "add a video transceiver, \"recvonly\"");
     };
     let media = &session.medias[taken];
@@ -283,8 +367,7 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
     if !media.proto.ends_with("RTP/SAVPF") {
         return refuse("offer.transport", format!("its video travels by {}", media.proto), BROWSER);
     }
-    let directions = ["sendonly", "inactive"];
-    if let Some(wrong) = directions.into_iter().find(|d| media.has_attribute(d)) {
+    if let Some(wrong) = NOT_RECEIVING.into_iter().find(|d| media.has_attribute(d)) {
         return refuse("offer.direction", format!("its video is {wrong}"), "take \"recvonly\"");
     }
     // The tunnel has one socket for media and reports.
@@ -301,10 +384,10 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
     let (peer, fingerprints) = (transport.credentials()?, transport.fingerprints()?);
     let (format, played) = offered(media, stream)?;
     let payload_type = played.payload_type;
-    let asks = |words: &[&str]| rtcp_feedback(media, payload_type).any(|said| said == words);
+    let asks = |words: &[&str]| asks(media, payload_type, words);
     let requests = ["nack pli", "ccm fir"];
     let transport = own.extension(TRANSPORT_WIDE);
-    Ok(NegotiatedParameters {
+    let mut negotiated = NegotiatedParameters {
         payload_type,
         repair: retransmissions(media, payload_type).map(|(again, _)| again).filter(|again| no_report(*again)),
         congestion: asks(&["ack", "ccfb"]),
@@ -313,15 +396,20 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
         send_time: own.extension(SEND_TIME).filter(|id| transport != Some(*id)),
         peer,
         fingerprints,
+        audio: None,
         format,
         fmtp: played.fmtp,
         requests: requests.into_iter().filter(|it| asks(&it.split(' ').collect::<Vec<_>>())).collect(),
         small_reports: flag("rtcp-rsize"),
-        round_trip: own.values("rtcp-xr").any(|said| said.split_whitespace().any(|it| it.starts_with("rcvr-rtt="))),
-        bundled: group.is_some(),
+        round_trip: asks_round_trip(own),
+        group: group.map(|mids| mids.into_iter().map(str::to_owned).collect()),
         sections: session.medias.iter().map(named).collect(),
         taken,
-    })
+    };
+    if stream.audio {
+        negotiated.audio = negotiated.audio_of(&session);
+    }
+    Ok(negotiated)
 }
 
 /// Returns the first offered payload type that can decode the stream.
@@ -358,19 +446,29 @@ impl NegotiatedParameters {
         let origin = Origin::with_ip_addr(own.session.to_string(), 1, address);
         let mut whole = Session::new(origin, "-");
         whole.times = vec![sdp_types::Time::new(0, 0)];
-        if let Some(mid) = value(&self.sections[self.taken], "mid").filter(|_| self.bundled) {
-            whole.add_attribute(Attribute::with_value("group", format!("BUNDLE {mid}")));
+        let audio = self.audio.as_ref().zip(own.audio);
+        let accepted = |place: usize| place == self.taken || audio.is_some_and(|(audio, _)| audio.section == place);
+        if let Some(group) = &self.group {
+            // In the offer's order, its first section stays the tagged one, unless it is rejected (RFC 9143, section
+            // 7.3).
+            let is_accepted = |mid: &String| {
+                let of = |section: &Media| value(section, "mid") == Some(mid);
+                self.sections.iter().position(of).is_some_and(accepted)
+            };
+            let mut mids: Vec<&str> = group.iter().filter(|mid| is_accepted(mid)).map(String::as_str).collect();
+            mids.dedup();
+            whole.add_attribute(Attribute::with_value("group", format!("BUNDLE {}", mids.join(" "))));
         }
         whole.add_attribute(Attribute::new("ice-lite"));
         for (place, section) in self.sections.iter().enumerate() {
             let mut media = section.clone();
             media.add_connection(Connection::from_ip_addr_ttl(address, None));
-            if place == self.taken {
-                self.describe(&mut media, own);
-            } else {
+            match audio.filter(|(audio, _)| audio.section == place) {
+                _ if place == self.taken => self.describe_video(&mut media, own),
+                Some((audio, ssrc)) => self.describe_audio(&mut media, own, audio, ssrc),
                 // Rejected sections keep their place with port 0, because sections are matched by position (RFC 3264,
                 // section 6).
-                media.add_attribute(Attribute::new("inactive"));
+                None => media.add_attribute(Attribute::new("inactive")),
             }
             whole.medias.push(media);
         }
@@ -380,61 +478,71 @@ impl NegotiatedParameters {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Writes the attributes of the accepted section.
-    fn describe(&self, media: &mut Media, own: &LocalParameters<'_>) {
+    /// Writes the direction and the transport, which the sections of a bundle share. Browsers find it in each.
+    fn describe_transport(media: &mut Media, own: &LocalParameters<'_>, small_reports: bool) {
         media.port = own.address.port();
-        let repair = self.repair.zip(own.repair);
-        media.fmt = self.payload_type.to_string();
-        if let Some((again, _)) = repair {
-            media.fmt += &format!(" {again}");
-        }
         let Credentials { ufrag, password } = own.credentials;
         let digits: Vec<String> = own.fingerprint.iter().map(|byte| hex(&[*byte])).collect();
         let mut flag = |name: &str| media.add_attribute(Attribute::new(name));
         flag("sendonly");
         flag("rtcp-mux");
-        if self.small_reports {
+        if small_reports {
             flag("rtcp-rsize");
         }
-        let pt = self.payload_type;
-        let mut add_attribute = |name: &str, value: String| add_attribute(media, name, value);
-        add_attribute("ice-ufrag", ufrag.clone());
-        add_attribute("ice-pwd", password.clone());
-        add_attribute("fingerprint", format!("sha-256 {}", digits.join(":")));
-        add_attribute("setup", "passive".into());
+        add_attribute(media, "ice-ufrag", ufrag.clone());
+        add_attribute(media, "ice-pwd", password.clone());
+        add_attribute(media, "fingerprint", format!("sha-256 {}", digits.join(":")));
+        add_attribute(media, "setup", "passive");
         for (n, address) in [own.address].iter().chain(own.others).take(MAX_CANDIDATES).enumerate() {
             let (foundation, ip, port) = (n + 1, address.ip(), address.port());
             // The priority of host candidates, of which the first has the highest local preference (RFC 8445, section
             // 5.1.2.1).
             let priority = (126 << 24) + ((65_535 - n) << 8) + 255;
-            add_attribute("candidate", format!("{foundation} 1 udp {priority} {ip} {port} typ host"));
+            add_attribute(media, "candidate", format!("{foundation} 1 udp {priority} {ip} {port} typ host"));
         }
-        add_attribute("rtpmap", format!("{pt} {}/90000", self.format.encoding()));
-        if !self.fmtp.is_empty() {
-            add_attribute("fmtp", format!("{pt} {}", self.fmtp));
-        }
+    }
+
+    /// Writes the per-packet feedback of this payload type, and the header extensions.
+    fn describe_feedback(&self, media: &mut Media, own: &LocalParameters<'_>, payload_type: u8) {
         match own.feedback {
             // RFC 8888, section 6, requires the asterisk. Chromium sends this feedback only if the line applies to each
             // payload type, including that of retransmissions.
-            Feedback::Congestion if self.congestion => add_attribute("rtcp-fb", "* ack ccfb".into()),
+            Feedback::Congestion if self.congestion => add_attribute(media, "rtcp-fb", "* ack ccfb"),
             Feedback::Transport => {
                 if let Some(id) = self.transport {
-                    add_attribute("extmap", format!("{id} {TRANSPORT_WIDE}"));
-                    add_attribute("rtcp-fb", format!("{pt} transport-cc"));
+                    add_attribute(media, "extmap", format!("{id} {TRANSPORT_WIDE}"));
+                    add_attribute(media, "rtcp-fb", format!("{payload_type} transport-cc"));
                 }
             }
             Feedback::Congestion | Feedback::Standard => {}
         }
         if let Some(id) = self.send_time.filter(|_| own.send_time) {
-            add_attribute("extmap", format!("{id} {SEND_TIME}"));
+            add_attribute(media, "extmap", format!("{id} {SEND_TIME}"));
         }
+    }
+
+    /// Writes the attributes of the video's section.
+    fn describe_video(&self, media: &mut Media, own: &LocalParameters<'_>) {
+        let repair = self.repair.zip(own.repair);
+        let pt = self.payload_type;
+        media.fmt = pt.to_string();
+        if let Some((again, _)) = repair {
+            media.fmt += &format!(" {again}");
+        }
+        Self::describe_transport(media, own, self.small_reports);
+        add_attribute(media, "rtpmap", format!("{pt} {}/90000", self.format.encoding()));
+        if !self.fmtp.is_empty() {
+            add_attribute(media, "fmtp", format!("{pt} {}", self.fmtp));
+        }
+        self.describe_feedback(media, own, pt);
+        let mut add_attribute = |name: &str, value: String| add_attribute(media, name, value);
         for request in self.requests.iter().filter(|_| own.key_frames) {
             add_attribute("rtcp-fb", format!("{pt} {request}"));
         }
         if self.round_trip {
             add_attribute("rtcp-xr", "rcvr-rtt=all".into());
         }
-        add_attribute("msid", "steadycast video".into());
+        add_attribute("msid", format!("{MEDIA_STREAM} video"));
         if let Some((again, ssrc)) = repair {
             add_attribute("rtcp-fb", format!("{pt} nack"));
             add_attribute("rtpmap", format!("{again} rtx/90000"));
@@ -444,6 +552,26 @@ impl NegotiatedParameters {
         for ssrc in [own.media].into_iter().chain(repair.map(|(_, ssrc)| ssrc)) {
             add_attribute("ssrc", format!("{ssrc} cname:{}", own.cname));
         }
+        media.add_attribute(Attribute::new("end-of-candidates"));
+    }
+
+    /// Writes the attributes of the audio's section.
+    fn describe_audio(&self, media: &mut Media, own: &LocalParameters<'_>, audio: &NegotiatedAudio, ssrc: u32) {
+        let pt = audio.payload_type;
+        media.fmt = pt.to_string();
+        Self::describe_transport(media, own, audio.small_reports);
+        add_attribute(media, "rtpmap", format!("{pt} opus/48000/2"));
+        if !audio.fmtp.is_empty() {
+            add_attribute(media, "fmtp", format!("{pt} {}", audio.fmtp));
+        }
+        if audio.shares_feedback {
+            self.describe_feedback(media, own, pt);
+        }
+        if audio.round_trip {
+            add_attribute(media, "rtcp-xr", "rcvr-rtt=all");
+        }
+        add_attribute(media, "msid", format!("{MEDIA_STREAM} audio"));
+        add_attribute(media, "ssrc", format!("{ssrc} cname:{}", own.cname));
         media.add_attribute(Attribute::new("end-of-candidates"));
     }
 }

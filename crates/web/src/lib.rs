@@ -14,7 +14,7 @@ mod tunnel;
 // It is a dependency only for its feature selection.
 use num_traits as _;
 
-pub use answer::{Feedback, LocalParameters, NegotiatedParameters, OfferError, Stream, agree};
+pub use answer::{Feedback, LocalParameters, NegotiatedAudio, NegotiatedParameters, OfferError, Stream, agree};
 pub use certificate::{Certificate, Fingerprint};
 pub use demultiplexer::{Demultiplexer, DropReason};
 pub use dimpl::SrtpProfile;

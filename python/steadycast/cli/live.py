@@ -188,6 +188,7 @@ def serve(
     loop: Loop = False,
     ladder: Ladder = False,
     keep_size: KeepSize = False,
+    no_audio: NoAudio = False,
     metrics: Metrics = None,
     status: Status = None,
     events: Events = None,

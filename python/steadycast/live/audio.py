@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -31,6 +32,8 @@ _KEPT = 20
 _LOSSES = (0, 5, 10, 20, 30)
 """The losses in per cent for which the encoder's FEC is set: the lowest that is not below the reported loss."""
 _PATIENCE_S = 0.5
+_MEASURED = 100
+"""The number of packets by which the encoder's cost is measured: 2 s."""
 
 Samples = NDArray[np.int16]
 
@@ -130,6 +133,18 @@ class Work:
 
     def __init__(self, sound: Sound, loop_s: Callable[[int], float | None], warnings: list[str]) -> None:
         self._sound, self._loop_s, self._warnings = sound, loop_s, warnings
+
+    def cost(self) -> float:
+        """Encode the first seconds of the sound, and return the processor time per second of it.
+
+        The work of other threads would count too, so that it is called before any is started.
+        """
+        encoder, samples = Encoder(self._sound.layout), 0
+        encoder.expect(0.0)
+        began = time.process_time()
+        for at, each in itertools.islice(self._sound.frames(), _MEASURED):
+            samples += sum(1 for _ in encoder.packets(each, at)) * _FRAME
+        return (time.process_time() - began) * HZ / max(samples, _FRAME)
 
     def __call__(self, sender: Any) -> None:
         """Encode and pass packets on until the session ends."""

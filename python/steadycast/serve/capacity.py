@@ -32,6 +32,8 @@ class Capacity:
     cores: float
     encoding: float | None
     """The part of a core that a viewer's encoder takes; 0 if all viewers share one, `None` if it is unknown."""
+    sound: float = 0.0
+    """The part of a core that the encoder of a viewer's sound takes."""
     sending: float = SENDING_CORES
 
     @property
@@ -39,7 +41,7 @@ class Capacity:
         """The expected number; `None` if the encoder's cost is unknown."""
         if self.encoding is None:
             return None
-        return math.floor(self.cores * USED / (self.encoding + self.sending))
+        return math.floor(self.cores * USED / (self.encoding + self.sound + self.sending))
 
     def told(self, admitted: int) -> str:
         """Return the sentence for the operator; ``admitted`` is the number of places."""
@@ -47,13 +49,14 @@ class Capacity:
             return (
                 "how many viewers this machine carries is unknown: its encoder can't be measured in advance"
             )
-        parts = (
-            [f"{self.encoding:.2g} for encoding"] if self.encoding else ["none for encoding, which is done"]
+        pictures = (
+            f"{self.encoding:.2g} for encoding" if self.encoding else "none for encoding, which is done"
         )
-        parts.append(f"{self.sending:.2g} for each Mb/s that is sent")
+        sound = [f"{self.sound:.2g} for its sound"] if self.sound else []
+        *parts, last = [pictures, *sound, f"{self.sending:.2g} for each Mb/s that is sent"]
         line = (
             f"this machine is expected to carry {self.viewers} viewer{'' if self.viewers == 1 else 's'} at 1 Mb/s: "
-            f"one takes, of a core, {' and '.join(parts)}; {USED:.0%} of {self.cores:g} cores may be used"
+            f"one takes, of a core, {', '.join(parts)} and {last}; {USED:.0%} of {self.cores:g} cores may be used"
         )
         if self.viewers >= admitted:
             return line
@@ -61,6 +64,9 @@ class Capacity:
         return f"{line}. --viewers admits {admitted}, for which pictures will be left out: {remedy}"
 
 
-def of_encoder(cost_s: float | None, fps: float) -> Capacity:
-    """Return the capacity with an encoder per viewer, which takes ``cost_s`` of processor time per picture."""
-    return Capacity(cores(), None if cost_s is None else cost_s * fps)
+def of_encoder(cost_s: float | None, fps: float, sound: float = 0.0) -> Capacity:
+    """Return the capacity with an encoder per viewer, which takes ``cost_s`` of processor time per picture.
+
+    ``sound`` is the part of a core that the encoder of its sound takes.
+    """
+    return Capacity(cores(), None if cost_s is None else cost_s * fps, sound)

@@ -60,6 +60,7 @@ class Options:
     loop: bool = False
     ladder: bool = False
     keep_size: bool = False
+    no_audio: bool = False
     out: Path | None = None
     force: bool = False
     outlets: outlets.Options = field(default_factory=outlets.Options)
@@ -130,6 +131,7 @@ class Viewer:
             "frames": status.get("frames"),
             "skipped": status.get("skipped_frames"),
             "left_out": status.get("left_out"),
+            "audio": status.get("audio"),
             "again": (status.get("repair") or {}).get("packets"),
             "key_frames": status.get("key_frames"),
             "size": status.get("size"),
@@ -171,7 +173,7 @@ class Viewers:
             loop=options.loop,
             ladder=options.ladder,
             keep_size=options.keep_size,
-            audio=False,
+            audio=not options.no_audio,
             profile=profile,
             progress=progress,
         )
@@ -190,13 +192,14 @@ class Viewers:
             send.settings_of(send.Options(source=tried.source, to="127.0.0.1:1", mux=True)), flow, planned
         )
         self._named(self.default)
+        sound = 0.0 if planned.audio is None else planned.audio.cost()
         if planned.work is None:
-            return Capacity(cores(), 0.0)
+            return Capacity(cores(), 0.0, sound)
         if camera:
             # The test pattern is smaller than a camera's pictures.
             return Capacity(cores(), None)
         numerator, denominator = planned.medium["fps"]
-        return of_encoder(planned.work.cost_s(), numerator / denominator)
+        return of_encoder(planned.work.cost_s(), numerator / denominator, sound)
 
     def __iter__(self) -> Iterator[Viewer]:
         with self._lock:

@@ -6,12 +6,14 @@ use group::{at, frame, receiver, rtcp, sender, settings};
 use proptest::prelude::*;
 use steadycast_control::{Decision, Limit, Report, SenderHalf, Sent, Stream, Why, Window};
 use steadycast_session::{
-    AudioPacket, AudioSettings, Emit, FrameKind, Origin, Output, Profile, Received, Receiver, Sender, SenderSettings,
+    AudioPacket, AudioSettings, Emit, FeedbackFormat, FrameKind, Origin, Output, Profile, Received, Receiver, Sender,
+    SenderSettings,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
 
 const AUDIO: AudioSettings = AudioSettings {
+    shares_feedback: true,
     ssrc: 77,
     payload_type: 111,
     rate: Rate::kbps(69),
@@ -97,6 +99,40 @@ proptest! {
         let all: Bytes = sent[..sent.len() - 1].iter().map(|(_, _, size, _)| *size).sum();
         let allowed = Rate::kbps(kbps).over(Span::secs(1)) + Bytes::new(2 * 1_000);
         prop_assert!(all <= allowed, "{} of {}", all.get(), allowed.get());
+    }
+}
+
+#[test]
+fn audio_that_is_not_part_of_the_feedback_takes_no_number_and_has_no_extension() {
+    for shares_feedback in [true, false] {
+        let audio = Some(AudioSettings { shares_feedback, ..AUDIO });
+        let settings =
+            SenderSettings { audio, feedback: FeedbackFormat::TransportWide, ..with_audio(Profile::Rfc3550) };
+        let (mut sender, _) = sender(settings, Rate::kbps(500), &[]);
+        sender.push_frame(Time::ZERO, &frame(0, FrameKind::I, 9_000, 0));
+        let (mut numbers, mut of_audio) = (Vec::new(), Vec::new());
+        // An audio packet leaves in every second step, and the video's packets between.
+        for step in 0..50 {
+            if step % 2 == 0 {
+                sender.push_audio(packet(step / 2));
+            }
+            loop {
+                match sender.poll(at(10 * u64::from(step))) {
+                    Output::Media(media) => {
+                        numbers.extend(media.transport);
+                        if media.stream == Stream::Audio {
+                            of_audio.push((media.transport.is_some(), media.header.send_time.is_some()));
+                        }
+                    }
+                    Output::Rtcp(_) => {}
+                    Output::Wait(_) => break,
+                }
+            }
+        }
+        assert_eq!(of_audio, [(shares_feedback, shares_feedback); 25]);
+        // A gap in the numbers would be reported as a loss.
+        assert_eq!(numbers, (0..numbers.len() as u16).collect::<Vec<_>>());
+        assert!(numbers.len() > if shares_feedback { 25 + 5 } else { 5 }, "{numbers:?}");
     }
 }
 

@@ -11,7 +11,11 @@ const WITH_AUDIO: &str = include_str!("offers/chromium-ccfb.sdp");
 const FIREFOX: &str = include_str!("offers/firefox.sdp");
 
 pub(crate) const fn stream(format: PayloadFormat) -> Stream<'static> {
-    Stream { format: Some(format), config: &[] }
+    Stream { format: Some(format), config: &[], audio: false }
+}
+
+pub(crate) const fn with_audio(format: PayloadFormat) -> Stream<'static> {
+    Stream { audio: true, ..stream(format) }
 }
 
 const VP8: Stream<'_> = stream(PayloadFormat::Vp8);
@@ -29,6 +33,7 @@ pub(crate) fn answer(agreed: &NegotiatedParameters, feedback: Feedback) -> Sessi
         key_frames: true,
         media: 11,
         repair: Some(12),
+        audio: Some(13),
         cname: "it",
     };
     Session::parse(agreed.answer(&own).as_bytes()).unwrap()
@@ -109,6 +114,58 @@ fn an_audio_section_is_refused_in_its_place_and_rfc_8888_is_answered_for_all_typ
 }
 
 #[test]
+fn audio_is_bundled_with_the_video_under_the_numbers_of_the_offer() {
+    let agreed = agree(WITH_AUDIO.as_bytes(), &with_audio(PayloadFormat::Vp8)).unwrap();
+    let audio = agreed.audio.as_ref().unwrap();
+    assert_eq!((audio.payload_type, audio.shares_feedback), (111, true));
+    let said = answer(&agreed, Feedback::Transport);
+    assert_eq!(said.get_first_attribute_value("group"), Some(Some("BUNDLE 0 1")));
+    assert_eq!(said.medias.iter().map(|media| media.port).collect::<Vec<_>>(), [40_003, 40_003]);
+    assert_eq!(said.medias[0].fmt, "111");
+    let of_audio = lines(&said, 0);
+    for line in [
+        "mid:0",
+        "sendonly",
+        "rtcp-mux",
+        "setup:passive",
+        "rtpmap:111 opus/48000/2",
+        "fmtp:111 minptime=10;useinbandfec=1",
+        "msid:steadycast audio",
+        "ssrc:13 cname:it",
+    ] {
+        assert_eq!(of_audio.iter().filter(|it| *it == line).count(), 1, "{line} in {of_audio:?}");
+    }
+    // The packets of both are numbered together, under the same ID.
+    let id = "extmap:3 http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
+    for (section, line) in [(0, "rtcp-fb:111 transport-cc"), (1, "rtcp-fb:96 transport-cc")] {
+        let lines = lines(&said, section);
+        assert!(lines.contains(&line.to_owned()) && lines.contains(&id.to_owned()), "{lines:?}");
+    }
+    assert!(lines(&said, 1).contains(&"msid:steadycast video".to_owned()));
+    // Without them in its section, the audio has no extension, as in Firefox.
+    let apart = WITH_AUDIO.replacen("a=extmap:3", "a=extmap:12", 1);
+    let agreed = agree(apart.as_bytes(), &with_audio(PayloadFormat::Vp8)).unwrap();
+    assert!(!agreed.audio.as_ref().unwrap().shares_feedback);
+    let of_audio = lines(&answer(&agreed, Feedback::Transport), 0);
+    assert!(!of_audio.iter().any(|it| it.starts_with("extmap") || it.starts_with("rtcp-fb")), "{of_audio:?}");
+}
+
+#[test]
+fn audio_is_refused_where_it_could_not_arrive_with_the_video() {
+    for offer in [
+        WITH_AUDIO.replace("a=group:BUNDLE 0 1", "a=group:BUNDLE 1"),
+        WITH_AUDIO.replace("a=rtpmap:111 opus/48000/2", "a=rtpmap:111 opus/48000"),
+        WITH_AUDIO.replacen("a=recvonly", "a=sendonly", 1),
+        WITH_AUDIO.replace("m=audio 9 ", "m=audio 0 "),
+        WITH_AUDIO.replace(" 111 ", " 96 ").replace("a=rtpmap:111", "a=rtpmap:96"),
+    ] {
+        let agreed = agree(offer.as_bytes(), &with_audio(PayloadFormat::Vp8)).unwrap();
+        assert_eq!(agreed.audio, None, "{offer}");
+        assert_eq!(answer(&agreed, Feedback::Congestion).medias[0].port, 0);
+    }
+}
+
+#[test]
 fn a_section_that_shares_the_transport_of_another_finds_it_there() {
     // With `bundlePolicy: "max-bundle"`, only the first section has a transport and a port.
     let mut sections = WITH_AUDIO.split("m=video 9 ");
@@ -131,7 +188,7 @@ fn sets(of: [u8; 3]) -> Vec<u8> {
 fn h264_is_taken_under_the_first_profile_whose_decoder_plays_it() {
     let taken = |of: [u8; 3]| {
         let config = sets(of);
-        let stream = Stream { format: Some(PayloadFormat::H264), config: &config };
+        let stream = Stream { format: Some(PayloadFormat::H264), config: &config, audio: false };
         agree(CHROMIUM.as_bytes(), &stream).map(|agreed| agreed.payload_type)
     };
     // In Chromium's offer 102 is 42001f, 108 is 42e01f, 116 is 4d001f and 41 is f4001f, all in mode 1 and for any
@@ -148,7 +205,7 @@ fn h264_is_taken_under_the_first_profile_whose_decoder_plays_it() {
         ["42001f", "4d001f", "f4001f"].into_iter().fold(CHROMIUM.to_owned(), |offer, id| offer.replace(id, "6e001f"));
     let of = |of: [u8; 3]| {
         let config = sets(of);
-        agree(baseline.as_bytes(), &Stream { format: Some(PayloadFormat::H264), config: &config })
+        agree(baseline.as_bytes(), &Stream { format: Some(PayloadFormat::H264), config: &config, audio: false })
     };
     assert_eq!(of([66, 0xc0, 31]).unwrap().payload_type, 108);
     let refusal = of([100, 0, 31]).unwrap_err();
@@ -157,7 +214,7 @@ fn h264_is_taken_under_the_first_profile_whose_decoder_plays_it() {
     // Without level asymmetry, the level of the stream must not exceed the offered one.
     let strict = CHROMIUM.replace("level-asymmetry-allowed=1", "level-asymmetry-allowed=0");
     let config = sets([66, 0xc0, 32]);
-    let stream = Stream { format: Some(PayloadFormat::H264), config: &config };
+    let stream = Stream { format: Some(PayloadFormat::H264), config: &config, audio: false };
     assert_eq!(agree(strict.as_bytes(), &stream).unwrap_err().place, "offer.codec");
 }
 
@@ -173,7 +230,7 @@ fn each_codec_that_a_browser_is_sent_is_found_and_no_other() {
         let place = agreed.err().map(|it| it.place);
         assert_eq!(place, expected.is_none().then_some("offer.codec"));
     }
-    let nothing = Stream { format: None, config: &[] };
+    let nothing = Stream { format: None, config: &[], audio: false };
     assert_eq!(agree(CHROMIUM.as_bytes(), &nothing).unwrap_err().place, "offer.codec");
 }
 
@@ -221,6 +278,7 @@ fn an_answer_omits_what_it_cannot_carry() {
         key_frames: false,
         media: 1,
         repair: None,
+        audio: None,
         cname: "it",
     };
     let said = Session::parse(agreed.answer(&own).as_bytes()).unwrap();

@@ -43,16 +43,23 @@ async function play(known) {
   notice('');
   status('busy', 'asking');
   const pc = new RTCPeerConnection();
-  Object.assign(state, { pc, ours: freezes(), rows: [], counted: null });
+  // Both tracks are in one element, so that the browser plays them in sync.
+  const media = new MediaStream();
+  Object.assign(state, { pc, ours: freezes(), rows: [], counted: null, heard: null });
+  $('sound').hidden = true;
   pc.addTransceiver('video', { direction: 'recvonly' });
+  pc.addTransceiver('audio', { direction: 'recvonly' });
   pc.addEventListener('track', ({ track, receiver }) => {
     // The browser waits as long as retransmissions take, of which it is not informed.
     if (PLAYOUT > 0) receiver.jitterBufferTarget = Math.min(PLAYOUT, 4000);
-    $('video').srcObject = new MediaStream([track]);
+    media.addTrack(track);
+    if (track.kind === 'audio') $('sound').hidden = false; // a source without sound rejects the audio section
+    $('video').srcObject = media;
     $('video').play().catch(() => null); // a browser that wants to be asked shows its own button
   });
   pc.addEventListener('connectionstatechange', told);
-  await pc.setLocalDescription();
+  const offer = await pc.createOffer();
+  await pc.setLocalDescription({ type: 'offer', sdp: inStereo(offer.sdp) });
   await known;
   const answer = await ask(`${STREAM}?controller=${encodeURIComponent($('controller').value)}`, {
     method: 'POST', headers: { 'content-type': 'application/sdp' }, body: pc.localDescription.sdp,
@@ -66,6 +73,9 @@ async function play(known) {
   state.place = place;
   await pc.setRemoteDescription({ type: 'answer', sdp: await answer.text() });
 }
+
+// Chromium decodes Opus to one channel unless its offer asks for two (RFC 7587, section 6.1).
+const inStereo = (sdp) => sdp.replace(/^a=fmtp:\d+ (?=.*useinbandfec=)(?!.*\bstereo=1).*$/gm, '$&;stereo=1');
 
 const end = (place) => ask(place, { method: 'DELETE', keepalive: true }).catch(() => null);
 
@@ -136,6 +146,7 @@ async function look() {
     const inbound = [...stats.values()].find((each) => each.type === 'inbound-rtp' && each.kind === 'video') || {};
     const viewer = own(), now = performance.now() / 1000;
     state.counted = inbound;
+    state.heard = [...stats.values()].find((each) => each.type === 'inbound-rtp' && each.kind === 'audio') || null;
     state.rows.push({
       t: now, target: viewer.target_bps, rate: viewer.rate_bps, rtt: viewer.rtt_ms, loss: percent(viewer.loss_frac),
       left: viewer.left_out, theirs: inbound.freezeCount, ours: state.ours ? state.ours.count : null,
@@ -158,6 +169,11 @@ const is = (v) => v !== null && v !== undefined;
 const percent = (v) => (is(v) ? v * 100 : null);
 const said = (v, unit) => (is(v) ? `${figures(v)} ${unit}` : '–');
 const many = (n, one) => `${n ?? 0} ${one}${n === 1 ? '' : 's'}`;
+const sound = (heard) => {
+  if (!heard || !heard.packetsReceived) return 'none';
+  const concealed = heard.totalSamplesReceived ? heard.concealedSamples / heard.totalSamplesReceived : 0;
+  return `${many(heard.packetsLost, 'packet')} lost, ${figures(concealed * 100, 2)} % concealed`;
+};
 const CHARTS = [
   { id: 'rates', title: 'rate', height: 150, least: 1e5, say: rate, lines: [['target', 'target', 'muted', [6, 4]], ['rate', 'sent', 'accent']] },
   { id: 'rtt', title: 'round trip', height: 110, say: (v) => said(v, 'ms'), lines: [['rtt', 'round trip', 'accent']] },
@@ -168,7 +184,7 @@ const CHARTS = [
 function draw(viewer, now) {
   for (const chart of CHARTS) drawChart(chart, now);
   $('why').textContent = (viewer.state !== 'ended' && viewer.why) || '';
-  const { counted: c, ours } = state;
+  const { counted: c, ours, heard } = state;
   const all = [
     ['picture', c.frameWidth ? `${c.frameWidth}×${c.frameHeight}, ${c.framesPerSecond ?? 0} a second` : '–'],
     ['sent', rate(viewer.rate_bps)],
@@ -179,6 +195,7 @@ function draw(viewer, now) {
     ['frames', `${c.framesDecoded ?? 0} decoded, ${c.framesDropped ?? 0} dropped`],
     ['asked for', `${many(c.nackCount, 'packet')}, ${many(c.pliCount, 'key frame')}`],
     ['sent again', many(viewer.again, 'packet')],
+    ['sound', sound(heard)],
   ];
   $('numbers').replaceChildren(...all.map(([name, value]) => make('div', {}, make('dt', { textContent: name }), make('dd', { textContent: value }))));
   drawViewers();
@@ -264,6 +281,9 @@ async function learn(answer) {
 
 $('controller').addEventListener('change', () => start());
 $('again').addEventListener('click', () => start());
+// Browsers let a page play sound only after the viewer has clicked, so that it begins muted.
+$('sound').addEventListener('click', () => { $('video').muted = !$('video').muted; });
+$('video').addEventListener('volumechange', () => { $('sound').textContent = $('video').muted ? 'unmute' : 'mute'; });
 $('token-ok').addEventListener('click', () => {
   const typed = $('token').value.trim();
   remember(tokenIn(typed) ?? typed);
