@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,6 +50,8 @@ def integration(folder: Path, environment: dict[str, str], checks: Sequence[list
     """Check an integration; say whether that failed. Without the headers or tools that it needs it is left out."""
     if (folder / "go.mod").exists():
         return in_go(folder, environment)
+    if (folder / "pyproject.toml").exists():
+        return in_python(folder, environment)
     if folder.name == "gstreamer" and not has_headers("gstreamer-1.0"):
         print("claims: integrations/gstreamer is left out (apt-get install libgstreamer1.0-dev)", flush=True)
         return False
@@ -82,6 +85,25 @@ def in_go(folder: Path, environment: dict[str, str]) -> bool:
         subprocess.run(["go", *check], cwd=folder, check=False, env=environment).returncode
         for check in checks
     )
+
+
+def in_python(folder: Path, environment: dict[str, str]) -> bool:
+    """Test an integration in Python, in an environment that adds what it needs to the packages of this one."""
+    place = ROOT / "target" / "python" / folder.name
+    python = place / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+    ours = f"{sysconfig.get_path('purelib')}\n{ROOT / 'python'}\n"
+    inside = place / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    (inside / "steadycast.pth").write_text(ours)
+    needs = (folder / "requirements.txt").resolve()
+    install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", needs]
+    if subprocess.run(install, check=False).returncode:
+        print(f"claims: {folder.name} is left out (pip install -r {needs})", flush=True)
+        return False
+    test = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}", "tests"]
+    inherits = {**environment, "PYTHONPATH": str(folder)}
+    return bool(subprocess.run(test, cwd=folder, check=False, env=inherits).returncode)
 
 
 def has_headers(library: str) -> bool:
