@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint claims integrations bench bench-live wheel clib papers-live reproduction validate figures docs python-schema setup setup-release setup-dev setup-test have-python clean
+.PHONY: help demo test lint claims integrations bench bench-live wheel wheels clib papers-live reproduction validate figures docs python-schema setup setup-release setup-dev setup-test have-python clean
 
 # The first Python that is new enough.
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -25,6 +25,10 @@ test: setup-test ## run all tests; as root, install the tools that they use
 
 wheel: setup-dev ## build the wheel, check it, and try it in a bare virtual environment: build/dist
 	@$(RUN) scripts/wheel.py
+
+wheels: setup-dev ## the same for Linux with glibc 2.28 or musl, x86-64 and ARM, compiled with Zig
+	@$(RUN) -m pip install -q 'ziglang>=0.14'
+	@$(RUN) scripts/wheel.py --portable
 
 clib: setup-dev ## build the C library and pack it with its header and pkg-config file: build/dist
 	@$(RUN) scripts/clib.py

@@ -257,16 +257,11 @@ impl Relay {
         // Kernels also send datagrams by themselves, for example IPv6.
         let Some(datagram) = Datagram::read(bytes) else { return };
         let host = self.hosts.get(&datagram.to()).copied();
+        self.timing.read += 1;
         match host.and_then(|to| self.streams.hold(self.clock.now(), &datagram, to)) {
-            Some(until) => {
-                // The count of read datagrams keeps those of one release time in order.
-                self.held.insert((until, self.timing.read), (n, bytes.to_vec()));
-                self.timing.read += 1;
-            }
-            None => {
-                self.timing.read += 1;
-                self.pass(n, bytes);
-            }
+            // The count of read datagrams keeps those of one release time in order.
+            Some(until) => drop(self.held.insert((until, self.timing.read), (n, bytes.to_vec()))),
+            None => self.pass(n, bytes),
         }
     }
 
@@ -290,7 +285,6 @@ impl Relay {
         } else {
             self.hosts.get(&to).map(|node| Target::Host(*node))
         };
-        self.timing.read += 1;
         let host = if let Some(Target::Host(host)) = target { Some(host) } else { None };
         self.streams.sent(now, &datagram, host);
         let ecn = datagram.ecn();
