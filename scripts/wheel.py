@@ -5,8 +5,8 @@
     .venv/bin/python scripts/wheel.py --here                   # what it depends on is taken from this environment
     .venv/bin/python scripts/wheel.py --profile quick --here   # and it is compiled quickly, for a look
 
-The tools that check it are the extra `release`; with Zig, which is one of them, Linux wheels are made for other machines.
-Only the wheel of this machine is tried. Exit code 1: a check failed, or a command did.
+The tools that check it are the extra `release`. Wheels for other machines are compiled with Zig, and only that of this
+machine is tried. Exit code 1: a check failed, or a command did.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """Build, check, try; the exit code."""
     parser = argparse.ArgumentParser(description="Build the wheel, check it, and try it.")
     parser.add_argument("--profile", default="release", help="cargo's profile: release, quick or dev")
-    parser.add_argument("--portable", action="store_true", help="one for each kind of Linux, compiled with Zig")
+    parser.add_argument(
+        "--portable", action="store_true", help="one for each kind of Linux, compiled with Zig"
+    )
     parser.add_argument("--here", action="store_true", help="install nothing that this environment has")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "dist", help="the folder for the wheel")
     given = parser.parse_args(words)

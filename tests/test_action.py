@@ -93,14 +93,21 @@ def test_its_steps_pass_inputs_on_tell_the_workflow_and_end_as_the_judge_does(
     action: dict[str, Any], tmp_path: Path
 ) -> None:
     installed(tmp_path, STEADYCAST)
-    bounds = "*.frozen_pct>5\n\nleo.rate_bps<-10%\n"
+    bounds = "*.frozen_frac>0.05\n\nleo.throughput_bps<-10%\n"
     ended = done(
         action, "judge", tmp_path, pair="a pair.toml", seconds="20s", baseline="old.json", fail_if=bounds
     )
     assert ended.returncode == 1, ended.stderr
     out = tmp_path / "judged"
     words = ["judge", "a pair.toml", "--runs", "1", "-o", str(out), "--force", "--seconds", "20s"]
-    words += ["--baseline", "old.json", "--fail-if", "*.frozen_pct>5", "--fail-if", "leo.rate_bps<-10%"]
+    words += [
+        "--baseline",
+        "old.json",
+        "--fail-if",
+        "*.frozen_frac>0.05",
+        "--fail-if",
+        "leo.throughput_bps<-10%",
+    ]
     assert (tmp_path / "asked").read_text().splitlines() == ["doctor", "judge", *words]
     told = (tmp_path / "output").read_text()
     table = (out / "judge.txt").read_text()
@@ -176,12 +183,12 @@ def test_a_pair_of_one_datagram_and_another_is_judged(action: dict[str, Any], tm
         'lead = "3s"\n'
         '[[program]]\nname = "receive"\non = "receiver"\nready = "udp:5004"\nrun = "{python} {here}/receive.py"\n'
         '[[program]]\nname = "send"\non = "sender"\nrun = "{python} {here}/send.py {receiver}"\n'
-        '[[expect]]\nthat = "lost_pct"\nmin = 50\n'
+        '[[expect]]\nthat = "loss_frac"\nmin = 0.5\n'
     )
     ended = done(action, "judge", tmp_path, pair="pair.toml", networks="clean-20", seconds="3s")
     # It can't lose half of its datagrams on loopback.
     assert ended.returncode == 1, ended.stderr
     cells = json.loads((tmp_path / "judged" / "judge.json").read_text())["cells"]
     assert [cell["network"] for cell in cells] == ["clean-20"]
-    assert cells[0]["worst"]["lost_pct"] == 0
+    assert cells[0]["worst"]["loss_frac"] == 0
     assert "clean-20" in (tmp_path / "summary").read_text()

@@ -33,6 +33,7 @@ from steadycast.errors import UserError
 from steadycast.folder import read_json
 from steadycast.judge import pair as pairs
 from steadycast.judge import suite, text
+from steadycast.judge.figures import COLUMNS, figures_now
 from steadycast.judge.pair import Pair, seconds
 from steadycast.judge.score import Cell, frozen
 from steadycast.media.cache import folder as cache_folder
@@ -116,18 +117,18 @@ def own_record(cell: Cell) -> Mapping[str, float]:
     wire = cell.way().filter(pl.col("arrived_s").is_between(begin, end, closed="left"))
     return {
         "pictures": float(inside.sum()),
-        "in_time_pct": 100 * float(timely.sum()) / ((last - low) * float(cell.pair.clip.rate)),
+        "in_time_frac": float(timely.sum()) / ((last - low) * float(cell.pair.clip.rate)),
         "freezes_per_min": frozen(shown[inside], low, high)["freezes_per_min"],
-        "rate_bps": float(np.mean(rates["throughput_bps"].to_numpy())),
+        "throughput_bps": float(np.mean(rates["throughput_bps"].to_numpy())),
         "wire_bps": 8 * float(wire["bytes"].sum()) / (end - begin),
     }
 
 
 OWN = (
     ("pictures", "pictures", FRAMES_PCT, True, 1.0),
-    ("in time, %", "in_time_pct", IN_TIME_POINTS, False, 1.0),
+    ("in time, %", "in_time_frac", IN_TIME_POINTS, False, 100.0),
     ("freezes/min", "freezes_per_min", FREEZES, False, 1.0),
-    ("rate, Mb/s", "rate_bps", RATE_PCT, True, 1e-6),
+    ("rate, Mb/s", "throughput_bps", RATE_PCT, True, 1e-6),
 )
 """What is compared: heading, key, bound, whether that is a percentage of our record's, and the scale."""
 
@@ -152,7 +153,7 @@ def own(options: argparse.Namespace) -> int:
                 record = own_record(Cell(out / "cells" / told["network"] / str(run["run"]), pair))
                 misses = []
                 for head, key, bound, relative, scale in OWN:
-                    says, was = record["wire_bps"] if key == "rate_bps" else run[key], record[key]
+                    says, was = record["wire_bps"] if key == "throughput_bps" else run[key], record[key]
                     row += [f"{scale * says:.4g}", f"{scale * was:.4g}"]
                     if abs(says - was) > bound * (was / 100 if relative else 1):
                         misses.append(head.partition(",")[0])
@@ -174,7 +175,7 @@ def own(options: argparse.Namespace) -> int:
 
 
 UNITS = {
-    "rate_bps": ("rate, Mb/s", 1e-6),
+    "throughput_bps": ("rate, Mb/s", 1e-6),
     "delay_p95_ms": ("delay p95, ms", 1.0),
     "silent_s": ("quiet, s", 1.0),
     "recover_s": ("recovered, s", 1.0),
@@ -186,8 +187,8 @@ def rows_of(judged: Json) -> Iterator[tuple[tuple[str, str], list[str]]]:
     """Yield the row of each network of a judgement, by pair and network: its figures, or why there are none."""
     made_by = judged["volatile"]["program"]
     for told in judged["cells"]:
-        worst = told["worst"]
-        cells = [_cell(worst, column.key) for column in text.COLUMNS]
+        worst = figures_now(told["worst"])
+        cells = [_cell(worst, key) for key in COLUMNS]
         failed = told["failed"]
         state = failed["reason"] if failed else "yes" if told["trusted"] else "no"
         key = judged["pair"], told["network"]
@@ -199,7 +200,8 @@ def _cell(worst: Mapping[str, float | None], key: str) -> str:
     if key not in worst:
         return ""
     value = worst[key]
-    return text.NEVER if value is None else f"{UNITS.get(key, ('', 1.0))[1] * value:.3g}"
+    scale = UNITS[key][1] if key in UNITS else COLUMNS[key].scale
+    return text.NEVER if value is None else f"{scale * value:.3g}"
 
 
 def kept(folders: str) -> list[Json]:
@@ -241,7 +243,9 @@ def measured(options: argparse.Namespace) -> Iterator[Json]:
 
 def table(options: argparse.Namespace) -> int:
     """Make a row of each pair and network, of judgements that were kept or are made now; other rows stay."""
-    heads = [UNITS[c.key][0] if c.key in UNITS else c.head.replace("%", ", %") for c in text.COLUMNS]
+    heads = [
+        UNITS[key][0] if key in UNITS else column.head.replace("%", ", %") for key, column in COLUMNS.items()
+    ]
     heads = ["pair", "network", *heads, "by", "trusted", "seconds", "commit"]
     told = kept(options.kept) if options.kept else [*measured(options)]
     new = dict(row for each in told for row in rows_of(each))
@@ -375,7 +379,10 @@ def transports(options: argparse.Namespace) -> int:
                 pair = replace(_filmed(sort, film), networks=f"{network}{'+cubic' if link.beside else ''}")
                 done = judged(pair, (options.out or Path(scratch)) / f"{name}-{pair.name}", level="wire")
                 told, row = done.json["cells"][0], known[way.called]
-                for what, key, carried in (("video", "rate_bps", 1 - link.loss), ("TCP", "tcp_bps", 1.0)):
+                for what, key, carried in (
+                    ("video", "throughput_bps", 1 - link.loss),
+                    ("TCP", "tcp_bps", 1.0),
+                ):
                     if f"{what} least, Mb/s" in row:
                         least, most = (row[f"{what} {end}, Mb/s"] for end in ("least", "most"))
                         says = round((told["worst"].get(key) or float("nan")) / carried / 1e6, 2)

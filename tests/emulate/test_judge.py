@@ -116,17 +116,17 @@ def test_pairs_that_are_known_have_the_figures_that_they_have(tmp_path: Path) ->
         assert (tmp_path / name / "out" / "judge.html").exists()
     found = {name: cell(tmp_path / name)["worst"] for name in tables}
     # 500 datagrams of 1222 + 28 bytes a second are 5 Mb/s.
-    assert 4.95e6 < found["udp"]["rate_bps"] < 5.05e6
-    assert found["udp"]["lost_pct"] == 0
+    assert 4.95e6 < found["udp"]["throughput_bps"] < 5.05e6
+    assert found["udp"]["loss_frac"] == 0
     links = json.loads((tmp_path / "lossy/out/cells/net.toml/1/summary.json").read_text())["links"]
     drops = sum(link["lost_packets"] for link in links if link["direction"] == "forward")
     import polars as pl
 
     wire = pl.read_parquet(tmp_path / "lossy/out/cells/net.toml/1/wire.parquet")
     assert wire.filter(pl.col("from") == "sender", pl.col("arrived_s").is_null()).height == drops
-    assert 8 < found["lossy"]["lost_pct"] < 12  # 0.1 of 2000, and 4.5 standard deviations
+    assert 0.08 < found["lossy"]["loss_frac"] < 0.12  # 0.1 of 2000, and 4.5 standard deviations
     # One of ten is left out; a machine that stalls leaves out more.
-    assert 80 < found["tenth"]["in_time_pct"] <= 91
+    assert 0.80 < found["tenth"]["in_time_frac"] <= 0.91
     assert cell(tmp_path / "tenth")["by"] == "picture"
     assert _left(tmp_path) == {}
 
@@ -206,7 +206,7 @@ def test_a_program_can_neither_forge_what_it_is_judged_by_nor_see_secrets_nor_ou
     done = judged(folder)
     assert done.returncode == 0, done.stderr
     # 500 datagrams of 1222 + 28 bytes a second are 5 Mb/s, independent of the forged reports.
-    assert 4.9e6 < cell(folder)["worst"]["rate_bps"] < 5.1e6
+    assert 4.9e6 < cell(folder)["worst"]["throughput_bps"] < 5.1e6
     place = folder / "out" / "cells" / "net.toml" / "1"
     wrote, environment, status = ast.literal_eval((place / "programs" / "said").read_text())
     assert wrote == []
@@ -295,4 +295,4 @@ def test_each_example_shows_its_pictures_where_there_is_room(path: Path, tmp_pat
     assert found["by"] == ("wire" if path.stem == "iperf3" else "picture")
     # A steady machine shows all; another one, where the figures are not to be trusted, a good part.
     least = 90 if found["trusted"] else 40
-    assert path.stem == "iperf3" or found["worst"]["in_time_pct"] >= least
+    assert path.stem == "iperf3" or found["worst"]["in_time_frac"] >= least / 100

@@ -10,7 +10,7 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from steadycast.judge import mark
 from steadycast.judge.clip import (
@@ -54,14 +54,12 @@ def luma(samples: np.ndarray, width: int, height: int) -> np.ndarray:
     return samples[: width * height].reshape(height, width)
 
 
-@settings(deadline=None)
 @given(number=numbers, width=sides, height=sides)
 def test_a_mark_is_read_as_it_was_painted(number: int, width: int, height: int) -> None:
     samples = marked(width, height, number)
     assert mark.read(luma(samples, width, height)) == number % mark.WRAPS
 
 
-@settings(deadline=None)
 @given(number=numbers, width=st.integers(80, 320), height=st.integers(45, 180))
 def test_a_mark_survives_being_scaled_and_blurred(number: int, width: int, height: int) -> None:
     frame = av.VideoFrame.from_ndarray(marked(320, 180, number).reshape(270, 320), format="yuv420p")
@@ -72,7 +70,6 @@ def test_a_mark_survives_being_scaled_and_blurred(number: int, width: int, heigh
     assert mark.read(blurred.astype(np.uint8)) == number % mark.WRAPS
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**32), height=sides)
 def test_noise_has_no_mark(seed: int, height: int) -> None:
     noise = np.random.default_rng(seed).integers(0, 256, (height, 320), dtype=np.uint8)
@@ -85,7 +82,6 @@ def test_one_column_changes_from_a_picture_to_the_next() -> None:
         assert (one != other).any(axis=0).sum() == 320 // mark.CELLS
 
 
-@settings(deadline=None)
 @given(width=st.integers(1, 40), height=st.integers(1, 40), count=st.integers(0, 4), cut=st.integers(0, 30))
 def test_a_stream_of_y4m_gives_its_whole_pictures(width: int, height: int, count: int, cut: int) -> None:
     header = f"YUV4MPEG2 W{width} H{height} F25:1 Ip C420jpeg\n".encode()
@@ -124,7 +120,6 @@ def test_a_shape_that_is_none_is_refused(text: str) -> None:
         raw_shape(text)
 
 
-@settings(deadline=None)
 @given(width=st.integers(1, 90), height=st.integers(1, 90))
 def test_a_coarse_picture_has_the_mean_of_the_other_and_a_flat_one_is_itself(width: int, height: int) -> None:
     noise = np.random.default_rng(width).integers(0, 256, (height, width), dtype=np.uint8)

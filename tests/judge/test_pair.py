@@ -61,9 +61,9 @@ def test_a_pair_is_read() -> None:
         ({"pictures": {"format": "rgb"}}, "pictures.format", "yuv420p 640x360"),
         ({"pictures": {"from": "none", "vmaf": True}}, "pair.toml: pictures.vmaf", "write {pictures}"),
         ({"pictures": {"crop": "1x1"}}, "pair.toml: pictures.crop", "640x360+0+60"),
-        ({"expect": [{"that": "frozen_pct"}]}, "pair.toml: expect[1].min", "write min or max"),
-        ({"expect": [{"that": "frozen"}]}, "pair.toml: expect[1].that", 'did you mean "frozen_pct"?'),
-        ({"expect": [{"min": 1}]}, "pair.toml: expect[1].that", "in_time_pct"),
+        ({"expect": [{"that": "frozen_frac"}]}, "pair.toml: expect[1].min", "write min or max"),
+        ({"expect": [{"that": "frozen"}]}, "pair.toml: expect[1].that", 'did you mean "frozen_frac"?'),
+        ({"expect": [{"min": 1}]}, "pair.toml: expect[1].that", "in_time_frac"),
     ],
 )
 def test_each_mistake_has_its_place_and_its_remedy(change: dict[str, Any], place: str, remedy: str) -> None:

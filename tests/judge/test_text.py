@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from steadycast.errors import UserError
 from steadycast.judge import pair as pairs
@@ -19,14 +19,14 @@ from steadycast.judge.cell import Outcome
 from .test_pair import GOOD
 
 FIGURES = {
-    "in_time_pct": 60.4,
+    "in_time_frac": 0.604,
     "freezes_per_min": 32.2,
-    "frozen_pct": 0.4,
-    "damaged_pct": 12.3,
+    "frozen_frac": 0.004,
+    "damaged_frac": 0.123,
     "delay_p95_ms": 312.0,
-    "rate_bps": 3.312e6,
-    "tcp_of_fair_pct": 33.4,
-    "lost_pct": 2.04,
+    "throughput_bps": 3.312e6,
+    "tcp_share_of_fair": 0.334,
+    "loss_frac": 0.0204,
     "silent_s": 0.41,
     "recover_s": None,
 }
@@ -67,9 +67,9 @@ def test_a_line_has_each_figure_as_it_is_rounded() -> None:
 
 
 def test_the_worst_of_the_runs_counts_by_its_direction() -> None:
-    worse = {**FIGURES, "in_time_pct": 50.0, "frozen_pct": 3.0, "tcp_of_fair_pct": 80.0, "recover_s": 1.2}
+    worse = {**FIGURES, "in_time_frac": 0.5, "frozen_frac": 0.03, "tcp_share_of_fair": 0.8, "recover_s": 1.2}
     worst = judged(FIGURES, worse).worst("cable")
-    assert (worst["in_time_pct"], worst["frozen_pct"], worst["tcp_of_fair_pct"]) == (50.0, 3.0, 33.4)
+    assert (worst["in_time_frac"], worst["frozen_frac"], worst["tcp_share_of_fair"]) == (0.5, 0.03, 0.334)
     assert worst["recover_s"] is None
 
 
@@ -77,21 +77,34 @@ def test_figures_in_doubt_are_marked_and_not_known() -> None:
     one = judged(FIGURES, doubts=("busy",))
     assert lines(one)[1][1:3] == ["60?", "32?"]
     assert lines(one)[1][-1] == "0/1"
-    assert one.known("cable", "frozen_pct") is None
-    assert judged(FIGURES, doubts=("busy",), anyway=True).known("cable", "frozen_pct") == 0.4
+    assert one.known("cable", "frozen_frac") is None
+    assert judged(FIGURES, doubts=("busy",), anyway=True).known("cable", "frozen_frac") == 0.004
 
 
-@settings(deadline=None)
 @given(step=st.floats(-1.9, 1.9))
 def test_a_figure_near_the_old_one_stays_and_the_text_is_the_same(step: float) -> None:
     old = text.text(judged(FIGURES))
     # 60 in the text stands for 60, and a floor of two points is around it.
-    assert text.text(judged({**FIGURES, "in_time_pct": 60.0 + step}), old) == old
-    changed = {**FIGURES, "in_time_pct": 63.0 + abs(step)}
+    assert text.text(judged({**FIGURES, "in_time_frac": (60.0 + step) / 100}), old) == old
+    changed = {**FIGURES, "in_time_frac": (63.0 + abs(step)) / 100}
     assert text.text(judged(changed), old) != old
 
 
-@settings(deadline=None)
+def test_former_names_stand_for_the_names_and_units_of_today(tmp_path: Path) -> None:
+    one = judged(FIGURES, expect=[{"network": "cable", "that": "in_time_pct", "min": 60}])
+    assert [(each["that"], each["min"], each["ok"]) for each in text.expectations(one)] == [
+        ("in_time_frac", 0.6, True)
+    ]
+    old = {"network": "cable", "worst": {"frozen_pct": 0.4, "rate_bps": 4e6, "longest_freeze_s": 0.5}}
+    was = tmp_path / "was.json"
+    was.write_text(json.dumps({"cells": [old]}))
+    now = judged({**FIGURES, "frozen_frac": 0.05, "longest_freeze_ms": 700.0})
+    bounds = ["cable.frozen_pct>4", "cable.frozen_pct>5", "cable.rate_bps<-10%", "cable.longest_freeze_s>0.1"]
+    found = text.conditions(now, bounds, was)
+    assert [each["ok"] for each in found] == [False, True, False, False]
+    assert [each["was"] for each in found] == pytest.approx([0.004, 0.004, 4e6, 500.0])
+
+
 @given(values=st.lists(st.floats(0, 1e9), min_size=10, max_size=10))
 def test_any_text_is_read_again_as_the_same(values: list[float]) -> None:
     figures = dict(zip(FIGURES, values, strict=True))
@@ -101,7 +114,7 @@ def test_any_text_is_read_again_as_the_same(values: list[float]) -> None:
 
 def test_runs_that_differ_widely_keep_the_old_text() -> None:
     old = text.text(judged(FIGURES, FIGURES))
-    apart = [{**FIGURES, "in_time_pct": value} for value in (52.0, 64.0)]
+    apart = [{**FIGURES, "in_time_frac": value} for value in (0.52, 0.64)]
     assert text.text(judged(*apart), old) == old
 
 
@@ -113,17 +126,17 @@ def baseline(tmp_path: Path, judgement: text.Judgement) -> Path:
 
 def test_a_change_beyond_a_bound_fails_and_one_within_does_not(tmp_path: Path) -> None:
     was = baseline(tmp_path, judged(FIGURES))
-    now = judged({**FIGURES, "frozen_pct": 5.0})
+    now = judged({**FIGURES, "frozen_frac": 0.05})
     for condition, fails in (
-        ("cable.frozen_pct>5", False),
-        ("cable.frozen_pct>4", True),
-        ("*.frozen_pct>4", True),
+        ("cable.frozen_frac>0.05", False),
+        ("cable.frozen_frac>0.04", True),
+        ("*.frozen_frac>0.04", True),
     ):
         found = text.conditions(now, [condition], was)
         assert any(not each["ok"] for each in found if each["network"] == "cable") is fails, condition
-    assert [each["network"] for each in text.conditions(now, ["*.rate_bps<-10%"], was)] == ["cable"]
-    doubted = judged({**FIGURES, "frozen_pct": 5.0}, doubts=("busy", "late"))
-    found = text.conditions(doubted, ["cable.frozen_pct>5"], was)
+    assert [each["network"] for each in text.conditions(now, ["*.throughput_bps<-10%"], was)] == ["cable"]
+    doubted = judged({**FIGURES, "frozen_frac": 0.05}, doubts=("busy", "late"))
+    found = text.conditions(doubted, ["cable.frozen_frac>0.05"], was)
     assert "--anyway" in text.fails(doubted, found, [])[-1]
     assert text.doubted(doubted) == ["cable is not to be trusted: busy"]
 
@@ -131,10 +144,10 @@ def test_a_change_beyond_a_bound_fails_and_one_within_does_not(tmp_path: Path) -
 def test_bounds_that_can_t_be_judged_are_refused_before_anything_runs(tmp_path: Path) -> None:
     was = baseline(tmp_path, judged(FIGURES))
     for fail_if, base, remedy in (
-        (["cable.frozen_pct>5"], None, "--baseline"),
-        (["cble.frozen_pct>5"], was, 'did you mean "cable"?'),
+        (["cable.frozen_frac>0.05"], None, "--baseline"),
+        (["cble.frozen_frac>5"], was, 'did you mean "cable"?'),
         (["frozen"], was, "PATH<CHANGE"),
-        (["cable.frozn_pct>5"], was, 'did you mean "frozen_pct"?'),
+        (["cable.frozn_frac>5"], was, 'did you mean "frozen_frac"?'),
     ):
         with pytest.raises(UserError, match=remedy):
             text.check(["cable", "geo"], fail_if, base)
@@ -142,17 +155,17 @@ def test_bounds_that_can_t_be_judged_are_refused_before_anything_runs(tmp_path: 
 
 def test_what_is_expected_is_judged_for_the_networks_that_are_there() -> None:
     expect = [
-        {"network": "cable", "that": "tcp_of_fair_pct", "min": 50},
-        {"network": "*", "that": "frozen_pct", "max": 1.0},
-        {"network": "leo", "that": "frozen_pct", "max": 1.0},
+        {"network": "cable", "that": "tcp_share_of_fair", "min": 0.5},
+        {"network": "*", "that": "frozen_frac", "max": 0.01},
+        {"network": "leo", "that": "frozen_frac", "max": 0.01},
     ]
     found = text.expectations(judged(FIGURES, expect=expect))
     assert [(e["network"], e["that"], e["ok"]) for e in found] == [
-        ("cable", "tcp_of_fair_pct", False),
-        ("cable", "frozen_pct", True),
+        ("cable", "tcp_share_of_fair", False),
+        ("cable", "frozen_frac", True),
     ]
     fails = text.fails(judged(FIGURES, expect=expect), [], found)
-    assert fails[1] == "cable: tcp_of_fair_pct is 33.4, expected min 50"
+    assert fails[1] == "cable: tcp_share_of_fair is 0.334, expected min 0.5"
     assert fails[0].startswith("geo failed: not-ready")
     assert fails[0].endswith(": x")
 

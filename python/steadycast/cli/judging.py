@@ -20,7 +20,7 @@ from steadycast.files import readable
     "steadycast judge pair.toml --networks smoke -o judged",
     "steadycast judge pair.toml --networks wifi-bad,cable-5+cubic --runs 3",
     "steadycast judge --send 'iperf3 -u -b 5M -c {receiver}' --receive 'iperf3 -s' --networks leo",
-    "steadycast judge pair.toml --baseline judge.json --fail-if '*.frozen_pct>5' --keep judge.txt",
+    "steadycast judge pair.toml --baseline judge.json --fail-if '*.frozen_frac>0.05' --keep judge.txt",
 )
 def judge(
     file: Annotated[Path | None, argument("[FILE]", "A pair's file (TOML): docs/judge.md.")] = None,

@@ -16,6 +16,7 @@ from steadycast import confine, units
 from steadycast.errors import MissingError, UserError, meant
 from steadycast.files import readable
 from steadycast.judge.clip import Crop, Marked, raw_shape
+from steadycast.judge.figures import FIGURES, renamed
 from steadycast.media.vmaf import need as need_vmaf
 
 HOSTS = {"sender": "10.0.0.1", "receiver": "10.0.0.2", "relay": "10.0.0.3"}
@@ -25,14 +26,6 @@ PLACES = (
     *("sdp", "cell", "here", "seconds", "seed"),
 )
 """The placeholders of a program's command, in addition to `python` and `steadycast`."""
-FIGURES = (
-    *("in_time_pct", "shown_pct", "freezes_per_min", "frozen_pct", "longest_freeze_s", "damaged_pct"),
-    *("unread_pct", "delay_p95_ms", "rate_bps", "back_bps", "tcp_bps", "tcp_of_fair_pct", "lost_pct"),
-    *("silent_s", "silent_pct", "recover_s", "burst", "t0_s", "pictures", "psnr_db", "ssim", "vmaf"),
-    *("frames", "frames_per_s", "whole_pct", "whole_pct_low", "whole_pct_high", "browser_freezes_per_min"),
-    *("dropped_frames", "nack_count", "pli_count", "jitter_buffer_ms"),
-)
-"""The numeric figures, which bounds can name."""
 _COMMANDS = {"python": [sys.executable], "steadycast": [sys.executable, "-m", "steadycast"]}
 _READY = ("udp", "tcp", "log", "file", "delay")
 _OURS = ("feed", "look")
@@ -236,10 +229,18 @@ class _Table:
             raise self.wrong(key, "missing", f"write for example {key} = {example}")
         return value
 
-    def choice(self, key: str, among: Sequence[str], otherwise: str | None = None) -> Any:
+    def choice(self, key: str, among: Sequence[str], otherwise: str | None = None) -> str:
         """Take a text from a list of choices."""
-        value = self.take(key, str, otherwise)
-        if value not in among:
+        return self.one_of(key, self.take(key, str, otherwise), among)
+
+    def one_of(self, key: str, value: str | None, among: Sequence[str]) -> str:
+        """Check a text that was taken.
+
+        Raises:
+            UserError: it is none of these.
+
+        """
+        if value is None or value not in among:
             what = "missing" if value is None else f"there is no {value!r}"
             raise self.wrong(key, what, meant(str(value), among))
         return value
@@ -343,8 +344,11 @@ def _pictures(table: _Table, used: set[str]) -> Pictures:
 
 
 def _expect(table: _Table) -> Expect:
-    network, that = table.take("network", str, "*"), table.choice("that", FIGURES)
-    found = Expect(network, that, *(table.take(key, (int, float)) for key in ("min", "max")))
+    network, given = table.take("network", str, "*"), table.take("that", str)
+    name, factor = renamed(given or "")
+    that = table.one_of("that", name or None, [*FIGURES])
+    least, most = (table.take(key, (int, float)) for key in ("min", "max"))
+    found = Expect(network, that, *(None if each is None else each * factor for each in (least, most)))
     table.end()
     if found.least is None and found.most is None:
         raise table.wrong("min", "missing", "write min or max")

@@ -1,8 +1,8 @@
 """Scores a cell: figures of the packets on the wire, of the RTP frames, and of the displayed pictures.
 
-All times are seconds of the emulation. Figures begin after the lead time. The suffixes are units: ``_pct`` per cent,
-``_ms`` milliseconds, ``_s`` seconds, ``_bps`` bit/s of IP packets. An unknown figure is absent; `None` means that the
-event did not occur.
+All times are seconds of the emulation. Figures begin after the lead time. The suffixes are units: ``_frac`` a share
+from 0 to 1, ``_ms`` milliseconds, ``_s`` seconds, ``_bps`` bit/s of IP packets. An unknown figure is absent; `None`
+means that the event did not occur.
 """
 
 from __future__ import annotations
@@ -247,13 +247,13 @@ def wire(cell: Cell) -> Figures:
     gaps = np.diff(np.concatenate([[low], arrived[within], [high]]))
     figures: Figures = {
         "t0_s": t0,
-        "rate_bps": float(bytes_[within].sum()) * 8 / (high - low),
-        "lost_pct": 100 * lost / max(1, here.height),
+        "throughput_bps": float(bytes_[within].sum()) * 8 / (high - low),
+        "loss_frac": lost / max(1, here.height),
         "delay_ms": spread(1e3 * delays),
         "queue_ms": spread(1e3 * np.maximum(0, delays - cell.own_delay(both["sent_s"].to_numpy()))),
         "burst": _burst(here["sent_s"].to_numpy(), here["bytes"].to_numpy(), low, high),
         "silent_s": float(gaps.max()),
-        "silent_pct": 100 * float(gaps[gaps >= _GAP_S].sum()) / (high - low),
+        "silent_frac": float(gaps[gaps >= _GAP_S].sum()) / (high - low),
         "back_bps": float(back["bytes"].sum()) * 8 / (high - low),
     }
     flows, times, rates = cell.tcp
@@ -262,7 +262,7 @@ def wire(cell: Cell) -> Figures:
         at, capacity = cell.capacity
         fair = float(capacity[(at >= low) & (at < high)].mean()) * flows / (flows + 1)
         figures["tcp_bps"] = float(rates[counted].mean()) if counted.any() else 0.0
-        figures["tcp_of_fair_pct"] = 100 * figures["tcp_bps"] / fair if fair else None
+        figures["tcp_share_of_fair"] = figures["tcp_bps"] / fair if fair else None
     if recovered := _recoveries(cell, came):
         figures["recoveries_s"] = recovered
         figures["recover_s"] = None if None in recovered else max(r for r in recovered if r is not None)
@@ -364,7 +364,7 @@ def rtp(cell: Cell) -> Rtp | None:
         "frames": counted.height,
         "frames_per_s": counted.height / (high - deadline - low),
         "frame_delay_ms": spread(1e3 * delays[whole]),
-        "in_time_pct": 100 * float((whole & (delays <= deadline)).mean()),
+        "in_time_frac": float((whole & (delays <= deadline)).mean()),
         "chain": "known" if codec else "assumed",
         **_whole(counted, parity=told.fec is not None),
         **frozen(shown, low, high),
@@ -418,10 +418,10 @@ def _frames(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 def _whole(frames: pl.DataFrame, *, parity: bool) -> Figures:
     """Return the share of whole frames; with parity, whose effect is unknown, its lower and upper bound."""
-    whole = 100 * float(frames["whole"].to_numpy().mean())
+    whole = float(frames["whole"].to_numpy().mean())
     if not parity:
-        return {"whole_pct": whole}
-    return {"whole_pct_low": whole, "whole_pct_high": 100 * float((frames["lacking"].to_numpy() <= 1).mean())}
+        return {"whole_frac": whole}
+    return {"whole_frac_low": whole, "whole_frac_high": float((frames["lacking"].to_numpy() <= 1).mean())}
 
 
 def _codec(cell: Cell) -> str | None:
@@ -483,8 +483,8 @@ def frozen(shown: F64, low: float, high: float) -> Figures:
     told = json.loads(core.freezes([True] * (len(times) - 1), np.diff(times).tolist()))
     return {
         "freezes_per_min": told["freezes_per_min"],
-        "frozen_pct": 100 * (told["frozen_frac"] or 0.0),
-        "longest_freeze_s": (told.get("longest_freeze_ms") or 0.0) / 1e3,
+        "frozen_frac": (told["frozen_frac"] or 0.0),
+        "longest_freeze_ms": told.get("longest_freeze_ms") or 0.0,
     }
 
 
@@ -525,7 +525,7 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
     new = np.flatnonzero(np.isfinite(number) & np.concatenate([[True], number[1:] != number[:-1]]))
     figures: Figures = {
         "pictures": int(inside[new].sum()),
-        "unread_pct": 100 * unread,
+        "unread_frac": unread,
         "times": "arrival" if timed else "file",
         **frozen(at[new], low, high),
         **_quality(shown[new].filter(pl.Series(inside[new])), int((~np.isfinite(number[inside])).sum())),
@@ -552,8 +552,8 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
     due = [n for n, t in handed.items() if low <= t < high - least - deadline]
     counted = np.array([delays[n] for n in due if n in delays and first[n] < high])
     if due:
-        figures["in_time_pct"] = 100 * float((counted <= least + deadline).sum()) / len(due)
-        figures["shown_pct"] = 100 * len(counted) / len(due)
+        figures["in_time_frac"] = float((counted <= least + deadline).sum()) / len(due)
+        figures["shown_frac"] = len(counted) / len(due)
     if timed and len(counted):
         figures["latency_ms"] = spread(1e3 * counted)
         figures["latency_from"] = (
@@ -602,7 +602,7 @@ def _quality(shown: pl.DataFrame, unread: int) -> Figures:
     damaged = (kept["psnr"].to_numpy() < kept["least"].to_numpy()).sum()
     return {
         "psnr_db": float(kept["psnr"].to_numpy().mean()),
-        "damaged_pct": 100 * (int(damaged) + unread) / (kept.height + unread),
+        "damaged_frac": (int(damaged) + unread) / (kept.height + unread),
         **({"ssim": float(ssim.mean())} if len(ssim) else {}),
     }
 
@@ -635,7 +635,7 @@ def browser(cell: Cell) -> Figures | None:
     return {
         "freezes_per_min": freezes,
         "browser_freezes_per_min": freezes,  # kept in addition to the figure from the marks
-        "frozen_pct": 100 * grown("totalFreezesDuration") / span,
+        "frozen_frac": grown("totalFreezesDuration") / span,
         "frames_per_s": grown("framesDecoded") / span,
         "dropped_frames": grown("framesDropped"),
         "nack_count": grown("nackCount"),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from steadycast import style
 from steadycast.folder import Json
 from steadycast.judge.cell import Outcome
-from steadycast.judge.text import COLUMNS, Judgement, bound, cells
+from steadycast.judge.figures import COLUMNS
+from steadycast.judge.text import Judgement, bound, cells
 from steadycast.report import canvas
 from steadycast.report import page as pages
 from steadycast.report.canvas import Label
@@ -39,7 +40,7 @@ def page(judged: Judgement, changes: Sequence[Json], expected: Sequence[Json]) -
         failed = judged.failed(network)
         said = None if failed is None else element("span", f"failed: {failed['reason']}", class_="bad")
         rows.append(told if said is None else [network, said])
-    heads = ["network", *(column.head for column in COLUMNS), "by", "trust"]
+    heads = ["network", *(column.head for column in COLUMNS.values()), "by", "trust"]
     good = [network for network in judged.networks if judged.failed(network) is None]
     summed = f"{len(good)} of {len(judged.networks)} networks have figures"
     doubted = [network for network in good if not judged.trusted(network)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,66 +14,12 @@ from steadycast.compare import Condition, Verdict
 from steadycast.errors import UserError, meant
 from steadycast.folder import Json, number, read_json, within
 from steadycast.judge.cell import Outcome
-from steadycast.judge.pair import FIGURES, Pair
+from steadycast.judge.figures import COLUMNS, FIGURES, figures_now, renamed
+from steadycast.judge.pair import Pair
 from steadycast.judge.score import BY
 
 FORMAT = 1
 NOTHING, NEVER = "–", "never"
-
-
-def _to(step: float, unit: str = "") -> Callable[[float], str]:
-    digits = max(0, -math.floor(math.log10(step)))
-    return lambda x: f"{round(x / step) * step:.{digits}f}{unit}"
-
-
-def _percent(x: float) -> str:
-    return _to(1)(x) if abs(x) > 10 else _to(0.5)(x).removesuffix(".0")
-
-
-def _two(x: float, unit: str) -> str:
-    step = max(0.1, 10 ** (math.floor(math.log10(max(abs(x), 1))) - 1))
-    whole = round(x / step) * step
-    return f"{whole:.{max(0, -math.floor(math.log10(step)))}f}{unit}"
-
-
-def _rate(x: float) -> str:
-    unit, scale = next((u, s) for u, s in (("M", 1e6), ("k", 1e3), ("", 1.0)) if abs(x) >= s or s == 1.0)
-    return _two(x / scale, unit)
-
-
-@dataclass(frozen=True)
-class Column:
-    """A figure's column in the text."""
-
-    head: str
-    key: str
-    less_is_worse: bool
-    say: Callable[[float], str]
-    floor: float
-    """The absolute part of the tolerance within which an old value is kept."""
-    share: float = 0.0
-    """The relative part of that tolerance, as a fraction of the old value."""
-
-    def worst(self, values: Sequence[float | None]) -> float | None:
-        """Return the worst value of several runs; `None` (the event did not occur) is the worst of all."""
-        known = [value for value in values if value is not None]
-        if len(known) < len(values) or not known:
-            return None
-        return min(known) if self.less_is_worse else max(known)
-
-
-COLUMNS = (
-    Column("in-time%", "in_time_pct", True, _percent, 2),
-    Column("freezes/min", "freezes_per_min", False, _to(1), 2),
-    Column("frozen%", "frozen_pct", False, _percent, 2),
-    Column("damaged%", "damaged_pct", False, _percent, 2),
-    Column("delay95", "delay_p95_ms", False, lambda x: _two(x, "ms"), 5, 0.1),
-    Column("rate", "rate_bps", True, _rate, 0, 0.05),
-    Column("tcp%", "tcp_of_fair_pct", True, _to(2), 6),
-    Column("lost%", "lost_pct", False, _to(0.1), 0.3),
-    Column("quiet", "silent_s", False, _to(0.1, "s"), 0.2),
-    Column("recover", "recover_s", False, _to(0.5, "s"), 1),
-)
 
 
 @dataclass(frozen=True)
@@ -103,14 +49,13 @@ class Judgement:
 
     def worst(self, network: str) -> Json:
         """Return each figure of a network: its worst run, or the mean for figures without a better direction."""
-        columns = {column.key: column for column in COLUMNS}
         found: Json = {}
         if self.failed(network) is not None:
             return found
         for key in dict.fromkeys(key for o in self.of(network) for key in o.figures):
             values = self.values(network, key)
-            if key in columns:
-                found[key] = columns[key].worst(values)
+            if key in COLUMNS:
+                found[key] = FIGURES[key].worst(values)
             elif all(number(value) is not None for value in values):
                 found[key] = sum(values) / len(values)
         return found
@@ -141,7 +86,7 @@ def text(judged: Judgement, old: str | None = None) -> str:
     pair = judged.pair
     head = f"# steadycast judge {FORMAT}; pair {pair.name}; networks {pair.networks}; {pair.seconds:g} s"
     lines = [head + (f"; worst of {runs}" if runs > 1 else ""), _MASKED]
-    heads = ["network", *(column.head for column in COLUMNS), "by", "trust"]
+    heads = ["network", *(column.head for column in COLUMNS.values()), "by", "trust"]
     rows = [heads, *(cells(judged, network, kept.get(network)) for network in judged.networks)]
     wide = max(len(row[0]) for row in rows)
     widths = [max(len(row[n]) for row in rows if len(row) > 2) for n in range(1, len(heads))]
@@ -166,16 +111,18 @@ def cells(judged: Judgement, network: str, old: Mapping[str, str] | None = None)
     runs = judged.of(network)
     doubt = "" if judged.trusted(network) else "?"
     row = [network]
-    for column in COLUMNS:
-        if column.key not in figures:
+    for key, column in COLUMNS.items():
+        if key not in figures:
             row.append(NOTHING)
             continue
-        value = figures[column.key]
+        value = figures[key]
         said = NEVER if value is None else column.say(value)
         before = (old or {}).get(column.head, "").rstrip("?")
         if value is not None and (was := _value(before)) is not None:
-            near = max(column.floor + column.share * abs(was), judged.spread(network, column.key))
-            said = before if abs(value - was) <= near else said
+            # The text is in per cent where the figure is a share.
+            now = value * column.scale
+            near = max(column.floor + column.share * abs(was), judged.spread(network, key) * column.scale)
+            said = before if abs(now - was) <= near else said
         row.append(said + doubt)
     by = "".join(dict.fromkeys(BY[o.by] for o in runs if o.by))
     return [*row, by, f"{sum(not o.doubts for o in runs)}/{len(runs)}"]
@@ -203,7 +150,7 @@ def check(networks: Sequence[str], fail_if: Sequence[str], baseline: Path | None
     if fail_if and baseline is None:
         remedy = "add --baseline judge.json; a bound on the value itself is an [[expect]] of the pair"
         raise UserError("--fail-if", "it bounds the change against a baseline, and there is none", remedy)
-    for condition in map(Condition.read, fail_if):
+    for condition in map(_condition, fail_if):
         network, _, figure = condition.path.rpartition(".")
         place = f"--fail-if {condition.text}"
         _ = _named(networks, network, place)
@@ -211,6 +158,15 @@ def check(networks: Sequence[str], fail_if: Sequence[str], baseline: Path | None
             raise UserError(place, f"there is no figure {figure!r}", meant(figure, FIGURES))
     if baseline is not None:
         _ = _baseline(baseline)
+
+
+def _condition(text: str) -> Condition:
+    """Read a condition; a figure's former name stands for its name and unit of today."""
+    condition = Condition.read(text)
+    network, dot, key = condition.path.rpartition(".")
+    name, factor = renamed(key)
+    change = condition.change if condition.relative else condition.change * factor
+    return replace(condition, path=f"{network}{dot}{name}", change=change)
 
 
 def _baseline(path: Path) -> Json:
@@ -225,9 +181,9 @@ def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None)
     if baseline is None:
         return []
     told = _baseline(baseline)
-    was = {cell["network"]: cell.get("worst") or {} for cell in told.get("cells") or ()}
+    was = {cell["network"]: figures_now(cell.get("worst") or {}) for cell in told.get("cells") or ()}
     found = []
-    for condition in map(Condition.read, fail_if):
+    for condition in map(_condition, fail_if):
         pattern, _, key = condition.path.rpartition(".")
         for network in _named([*judged.networks], pattern, "--fail-if"):
             # With "*", a figure that a network can't have (TCP's, in a network without TCP) is not a failure.
@@ -294,7 +250,7 @@ def _cell(judged: Judgement, network: str) -> Json:
             for o in runs
         ],
         "worst": judged.worst(network),
-        "spread": {c.key: judged.spread(network, c.key) for c in COLUMNS if judged.values(network, c.key)},
+        "spread": {key: judged.spread(network, key) for key in COLUMNS if judged.values(network, key)},
         "failed": dict(failed) if failed else None,
         "by": next((o.by for o in runs if o.by), None),
         "trusted": judged.trusted(network),

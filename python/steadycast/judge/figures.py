@@ -1,0 +1,165 @@
+"""The figures of a judged pair: each is declared here, once, with the names and units of a run's figures.
+
+Shares are fractions from 0 to 1, as in `summary.json`; the text shows them in per cent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from steadycast.folder import Json, number
+
+
+def _to(step: float, unit: str = "") -> Callable[[float], str]:
+    digits = max(0, -math.floor(math.log10(step)))
+    return lambda x: f"{round(x / step) * step:.{digits}f}{unit}"
+
+
+def _percent(x: float) -> str:
+    return _to(1)(100 * x) if abs(x) > 0.1 else _to(0.5)(100 * x).removesuffix(".0")
+
+
+def _hundredths(step: float) -> Callable[[float], str]:
+    said = _to(step)
+    return lambda x: said(100 * x)
+
+
+def _two(x: float, unit: str) -> str:
+    step = max(0.1, 10 ** (math.floor(math.log10(max(abs(x), 1))) - 1))
+    whole = round(x / step) * step
+    return f"{whole:.{max(0, -math.floor(math.log10(step)))}f}{unit}"
+
+
+def _rate(x: float) -> str:
+    unit, scale = next((u, s) for u, s in (("M", 1e6), ("k", 1e3), ("", 1.0)) if abs(x) >= s or s == 1.0)
+    return _two(x / scale, unit)
+
+
+@dataclass(frozen=True)
+class Column:
+    """How a figure stands in the text."""
+
+    head: str
+    less_is_worse: bool
+    say: Callable[[float], str]
+    floor: float
+    """The absolute part of the tolerance within which an old value is kept, in the unit of the text."""
+    share: float = 0.0
+    """The relative part of that tolerance, as a fraction of the old value."""
+
+    @property
+    def scale(self) -> float:
+        """What a value is multiplied by in the text, before it is rounded."""
+        return 100.0 if self.head.endswith("%") else 1.0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number of a cell, which bounds can name."""
+
+    key: str
+    about: str
+    column: Column | None = None
+
+    def worst(self, values: Sequence[float | None]) -> float | None:
+        """Return the worst value of several runs; `None` (the event did not occur) is the worst of all.
+
+        A figure without a column has no better direction, and no worst value.
+        """
+        known = [value for value in values if value is not None]
+        if self.column is None or len(known) < len(values) or not known:
+            return None
+        return min(known) if self.column.less_is_worse else max(known)
+
+
+_ALL = (
+    Figure(
+        "in_time_frac",
+        "pictures of the clip that were shown at most the deadline later than the fastest undamaged one",
+        Column("in-time%", True, _percent, 2),
+    ),
+    Figure("shown_frac", "pictures of the clip that were shown at any time"),
+    Figure("freezes_per_min", "freezes per minute", Column("freezes/min", False, _to(1), 2)),
+    Figure("frozen_frac", "share of the time in freezes", Column("frozen%", False, _percent, 2)),
+    Figure("longest_freeze_ms", "the longest freeze"),
+    Figure(
+        "damaged_frac", "pictures that are damaged, of those shown", Column("damaged%", False, _percent, 2)
+    ),
+    Figure("unread_frac", "pictures whose mark can't be read, of those shown"),
+    Figure(
+        "delay_p95_ms",
+        "95th percentile of the pictures' latency, of the frames' or of the datagrams'",
+        Column("delay95", False, lambda x: _two(x, "ms"), 5, 0.1),
+    ),
+    Figure(
+        "throughput_bps",
+        "rate of the IP packets that arrived, in bit/s",
+        Column("rate", True, _rate, 0, 0.05),
+    ),
+    Figure("back_bps", "the same of those from the receiver to the sender"),
+    Figure("tcp_bps", "the same of the TCP beside the pair"),
+    Figure(
+        "tcp_share_of_fair",
+        "throughput of the TCP beside the pair over its share of the capacity",
+        Column("tcp%", True, _hundredths(2), 6),
+    ),
+    Figure("loss_frac", "datagrams that did not arrive", Column("lost%", False, _hundredths(0.1), 0.3)),
+    Figure("silent_s", "the longest gap between arrivals", Column("quiet", False, _to(0.1, "s"), 0.2)),
+    Figure("silent_frac", "share of the time in gaps of more than 200 ms"),
+    Figure(
+        "recover_s",
+        "the longest time from a change of the network until rate and delay were good again",
+        Column("recover", False, _to(0.5, "s"), 1),
+    ),
+    Figure("burst", "bytes in 5 ms, 95th percentile of the peaks of each second, over their mean"),
+    Figure("t0_s", "the first datagram, in seconds of the emulation"),
+    Figure("pictures", "pictures that were shown"),
+    Figure("psnr_db", "mean PSNR of the pictures"),
+    Figure("ssim", "mean SSIM of the pictures"),
+    Figure("vmaf", "mean VMAF of the pictures"),
+    Figure("frames", "frames on the wire"),
+    Figure("frames_per_s", "frames per second, on the wire or decoded by the browser"),
+    Figure("whole_frac", "frames of which all packets arrived"),
+    Figure("whole_frac_low", "the same without what parity repaired"),
+    Figure("whole_frac_high", "the same with all that parity can repair"),
+    Figure("browser_freezes_per_min", "freezes per minute by the browser's own count"),
+    Figure("dropped_frames", "frames that the browser dropped"),
+    Figure("nack_count", "requests for packets that the browser sent"),
+    Figure("pli_count", "requests for key frames that the browser sent"),
+    Figure("jitter_buffer_ms", "mean time in the browser's jitter buffer"),
+)
+FIGURES: Mapping[str, Figure] = {figure.key: figure for figure in _ALL}
+"""The numeric figures by their keys."""
+COLUMNS: Mapping[str, Column] = {each.key: each.column for each in _ALL if each.column is not None}
+"""The columns of the text by the keys of their figures, in order."""
+
+_FORMER: Mapping[str, tuple[str, float]] = {
+    f"{name}_pct": (f"{name}_frac", 0.01)
+    for name in ("in_time", "shown", "frozen", "damaged", "unread", "silent", "whole")
+} | {
+    "whole_pct_low": ("whole_frac_low", 0.01),
+    "whole_pct_high": ("whole_frac_high", 0.01),
+    "longest_freeze_s": ("longest_freeze_ms", 1e3),
+    "lost_pct": ("loss_frac", 0.01),
+    "rate_bps": ("throughput_bps", 1.0),
+    "tcp_of_fair_pct": ("tcp_share_of_fair", 0.01),
+}
+"""Names that figures had, their names now, and by what a value in the former unit is multiplied. They are read until
+0.2.0."""
+
+
+def renamed(key: str) -> tuple[str, float]:
+    """Return a figure's name, and the factor of its value, where its former name is given."""
+    return _FORMER.get(key, (key, 1.0))
+
+
+def figures_now(figures: Json) -> Json:
+    """Return figures under their names and in their units of today."""
+    found: Json = {}
+    for key, value in figures.items():
+        name, factor = renamed(key)
+        known = number(value)
+        found[name] = value if known is None or factor == 1.0 else known * factor
+    return found
