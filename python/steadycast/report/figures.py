@@ -81,10 +81,8 @@ def draw_rates(folder: Folder) -> Figure | None:
             linewidth=0.9,
         )
         labels.append(Label(values[-1] / scale, f"capacity of {name}\n{say.rate(values[-1])}", style.MUTED))
-    thin: Any = {"color": style.MUTED, "linewidth": 0.8, "linestyle": (0, (2, 2)), "zorder": 1}
-    for whose, at, shares in series.fair_over_time(folder):
-        axes.step(at, [share / scale for share in shares], where="mid", **thin)
-        labels.append(Label(shares[-1] / scale, f"{whose}\n{say.rate(shares[-1])}", style.MUTED))
+    for share, whose in series.fair_shares(folder.summary):
+        labels.append(canvas.level(axes, share / scale, f"{whose}\n{say.rate(share)}"))
     series.mark_events(axes, folder, labels=True)
     axes.set_title(f"Throughput ({unit})")
     canvas.label_ends(axes, labels)

@@ -165,33 +165,6 @@ def fair_shares(summary: Json) -> list[tuple[float, str]]:
     ]
 
 
-def fair_over_time(folder: Folder) -> list[tuple[str, list[float], list[float]]]:
-    """Return the fair shares of competing flows over time: a label, the times, and bit/s.
-
-    Flows with the same share have one line.
-    """
-    told = fair_shares(folder.summary)
-    lines: list[tuple[str, dict[float, float]]] = []
-    for one in series(folder, "fair_bps"):
-        share = number(one.flow.get("fair_share_bps"))
-        label = next((whose for level, whose in told if share and level == round(share, -2)), None)
-        mine = {at: value for at, value in zip(one.t, one.mid, strict=True) if value == value}
-        if label is not None and not any(_alike(mine, line) for _, line in lines):
-            lines.append((label, mine))
-    if len(lines) == 1:
-        lines = [("fair share", lines[0][1])]
-    return [(label, list(line), list(line.values())) for label, line in lines]
-
-
-def _alike(one: dict[float, float], other: dict[float, float]) -> bool:
-    """Whether two shares differ in at most a tenth of the intervals in which both flows are active.
-
-    An interval in which only one of them starts or ends has two shares.
-    """
-    both = one.keys() & other.keys()
-    return bool(both) and sum(abs(one[at] - other[at]) <= 0.01 * other[at] for at in both) >= 0.9 * len(both)
-
-
 def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
     """Draw events as thin lines, optionally with names, and the warm-up, which means exclude, in grey."""
     start, end = axes.get_xlim()
