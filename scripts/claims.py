@@ -6,6 +6,7 @@ projects (workspaces of their own, whose dependencies take minutes to build), an
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -52,6 +53,8 @@ def integration(folder: Path, environment: dict[str, str], checks: Sequence[list
         return in_go(folder, environment)
     if (folder / "pyproject.toml").exists():
         return in_python(folder, environment)
+    if (folder / "CMakeLists.txt").exists():
+        return in_cpp(folder, environment)
     if folder.name == "gstreamer" and not has_headers("gstreamer-1.0"):
         print("claims: integrations/gstreamer is left out (apt-get install libgstreamer1.0-dev)", flush=True)
         return False
@@ -62,14 +65,57 @@ def integration(folder: Path, environment: dict[str, str], checks: Sequence[list
 
 
 def in_go(folder: Path, environment: dict[str, str]) -> bool:
-    """Check an integration in Go against the C library, which is compiled and installed into a folder for it."""
+    """Check an integration in Go against the C library."""
     if shutil.which("go") is None or shutil.which("pkg-config") is None:
         print(f"claims: {folder.name} is left out (apt-get install golang-go pkg-config)", flush=True)
         return False
+    found = c_library(environment)
+    checks = (["vet", "./..."], ["test", "./..."])
+    return found is None or any(
+        subprocess.run(["go", *check], cwd=folder, check=False, env={**environment, **found}).returncode
+        for check in checks
+    )
+
+
+def in_cpp(folder: Path, environment: dict[str, str]) -> bool:
+    """Test an integration in C++ against the C library and the source of the stack, a package of crates.io."""
+    if shutil.which("cmake") is None or shutil.which("g++") is None or not has_headers("openssl"):
+        print(f"claims: {folder.name} is left out (apt-get install cmake g++ libssl-dev)", flush=True)
+        return False
+    needs = ["cargo", "metadata", "--format-version", "1", "--locked", "--manifest-path"]
+    read = subprocess.run(
+        [*needs, folder / "source" / "Cargo.toml"], check=False, env=environment, capture_output=True
+    )
+    if read.returncode:
+        print(f"claims: {folder.name} is left out ({read.stderr.decode().strip()})", flush=True)
+        return False
+    packages = {each["name"]: Path(each["manifest_path"]) for each in json.loads(read.stdout)["packages"]}
+    source = packages["datachannel-sys"].parent / "libdatachannel"
+    found = c_library(environment)
+    build = ROOT / "target" / "cpp" / folder.name
+    configure = [
+        "cmake",
+        "-S",
+        folder,
+        "-B",
+        build,
+        "-DCMAKE_BUILD_TYPE=Release",
+        f"-DLIBDATACHANNEL={source}",
+    ]
+    checks = (configure, ["cmake", "--build", build, "-j2"], ["ctest", "--output-on-failure"])
+    build.mkdir(parents=True, exist_ok=True)
+    return found is None or any(
+        subprocess.run(check, cwd=build, check=False, env={**environment, **found}).returncode
+        for check in checks
+    )
+
+
+def c_library(environment: dict[str, str]) -> dict[str, str] | None:
+    """Compile the C library and install it into a folder; return the variables by which it is found there."""
     prefix = ROOT / "target" / "installed"
     command = ["cargo", "build", "-q", "-p", "steadycast-capi", "--release", "--locked"]
     if subprocess.run(command, cwd=ROOT, check=False, env=environment).returncode:
-        return True
+        return None
     library = "libsteadycast.dylib" if sys.platform == "darwin" else "libsteadycast.so"
     for source, place in (
         (ROOT / "crates/capi/include/steadycast.h", "include"),
@@ -78,13 +124,7 @@ def in_go(folder: Path, environment: dict[str, str]) -> bool:
     ):
         (prefix / place).mkdir(parents=True, exist_ok=True)
         shutil.copy(source, prefix / place)
-    found = {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig"), "LD_LIBRARY_PATH": str(prefix / "lib")}
-    checks = (["vet", "./..."], ["test", "./..."])
-    environment = {**environment, **found}
-    return any(
-        subprocess.run(["go", *check], cwd=folder, check=False, env=environment).returncode
-        for check in checks
-    )
+    return {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig"), "LD_LIBRARY_PATH": str(prefix / "lib")}
 
 
 def in_python(folder: Path, environment: dict[str, str]) -> bool:
@@ -93,7 +133,7 @@ def in_python(folder: Path, environment: dict[str, str]) -> bool:
     python = place / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
-    ours = f"{sysconfig.get_path('purelib')}\n{ROOT / 'python'}\n"
+    ours = f"{sysconfig.get_path('purelib')}\n{ROOT / 'python'}\n{folder}\n"
     inside = place / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     (inside / "steadycast.pth").write_text(ours)
     needs = (folder / "requirements.txt").resolve()
@@ -102,8 +142,7 @@ def in_python(folder: Path, environment: dict[str, str]) -> bool:
         print(f"claims: {folder.name} is left out (pip install -r {needs})", flush=True)
         return False
     test = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}", "tests"]
-    inherits = {**environment, "PYTHONPATH": str(folder)}
-    return bool(subprocess.run(test, cwd=folder, check=False, env=inherits).returncode)
+    return bool(subprocess.run(test, cwd=folder, check=False, env=environment).returncode)
 
 
 def has_headers(library: str) -> bool:

@@ -82,7 +82,8 @@ USES = (
         "`send` changes to it when standard reports come alone",
     ),
     Use("a player without RTCP (ffplay)", ONE.controller, "with --floor R: nobody can tell what arrives"),
-    Use("GStreamer's element, libwebrtc", "tfrc", "measured there; steady runs, too, without its trains"),
+    Use("GStreamer's element", ONE.controller, "its default, as in all adapters; without trains"),
+    Use("libwebrtc", "tfrc", "steady runs, too, without its trains"),
     Use("a network that nobody else uses", "fixed", "a constant rate: --max-rate R"),
 )
 """Recommendations in `steadycast controllers` and the reference; the first two are the defaults of `send`."""

@@ -99,7 +99,7 @@ def call(folder: Path, controller: str, *, only: bool, seconds: int = 70, more: 
     return told
 
 
-@pytest.mark.parametrize("controller", ["tfrc", "asmp"])
+@pytest.mark.parametrize("controller", ["steady", "tfrc", "asmp"])
 def test_alone_it_fills_most_of_the_link_and_loses_little(tmp_path: Path, controller: str) -> None:
     told = call(tmp_path, controller, only=True)
     assert 0.7 * CAPACITY < told.rate(20, 60) < 1.02 * CAPACITY
@@ -108,7 +108,7 @@ def test_alone_it_fills_most_of_the_link_and_loses_little(tmp_path: Path, contro
     assert told.sent["troubles"] == told.received["troubles"] == []
 
 
-@pytest.mark.parametrize("controller", ["tfrc", "asmp"])
+@pytest.mark.parametrize("controller", ["steady", "tfrc", "asmp"])
 def test_beside_cubic_it_takes_half_to_one_and_a_half_of_its_share(tmp_path: Path, controller: str) -> None:
     told = call(tmp_path, controller, only=False, seconds=100)
     assert 0.5 < told.rate(30, 90) / told.tcp_bps < 1.5
@@ -122,8 +122,9 @@ set = { link = "bottleneck", rate = "500kbps" }
 """
 
 
-def test_a_step_to_a_quarter_is_followed_within_three_seconds(tmp_path: Path) -> None:
-    told = call(tmp_path, "tfrc", only=True, seconds=50, more=STEP)
+@pytest.mark.parametrize("controller", ["steady", "tfrc"])
+def test_a_step_to_a_quarter_is_followed_within_three_seconds(tmp_path: Path, controller: str) -> None:
+    told = call(tmp_path, controller, only=True, seconds=50, more=STEP)
     # The receiver's second at which the link changed is that at which its rate falls.
     rates = [8 * bytes_ for bytes_ in told.received["bytes"]]
     changed = next(second for second in range(15, 45) if rates[second] < 0.7e6)

@@ -1,4 +1,4 @@
-"""Answers a call, and writes its pictures as y4m when they are decoded: receive.py FOLDER Y4M."""
+"""Answers a call, and writes its pictures as y4m when they are decoded: receive.py FOLDER Y4M [steady]."""
 
 import asyncio
 import json
@@ -24,9 +24,18 @@ async def show(track, path):
             file.flush()
 
 
+def peer(configuration):
+    """Return a peer of aiortc, or Steadycast's, which reports transport-wide numbers (integrations/aiortc)."""
+    if sys.argv[3:] != ["steady"]:
+        return RTCPeerConnection(configuration)
+    from steadycast_aiortc import PeerConnection
+
+    return PeerConnection(configuration, floor_bps=100e3, cap_bps=1.5e6)
+
+
 async def main(folder, path):
     """Answer, and show until the process is ended."""
-    call = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+    call = peer(RTCConfiguration(iceServers=[]))
     track = asyncio.get_running_loop().create_future()
     call.on("track", track.set_result)
     offer, answer = folder / "offer.json", folder / "answer.json"

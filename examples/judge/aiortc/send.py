@@ -1,4 +1,4 @@
-"""Offers a call, and sends the pictures that come as y4m: send.py FOLDER Y4M."""
+"""Offers a call, and sends the pictures that come as y4m: send.py FOLDER Y4M [steady]."""
 
 import asyncio
 import json
@@ -48,9 +48,18 @@ class Clip(VideoStreamTrack):
         return self.newest
 
 
+def peer(configuration):
+    """Return a peer with aiortc's own estimator, or with Steadycast's (integrations/aiortc)."""
+    if sys.argv[3:] != ["steady"]:
+        return RTCPeerConnection(configuration)
+    from steadycast_aiortc import PeerConnection
+
+    return PeerConnection(configuration, floor_bps=100e3, cap_bps=1.5e6)
+
+
 async def main(folder, path):
     """Call, and send until the process is ended."""
-    call = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+    call = peer(RTCConfiguration(iceServers=[]))
     clip = Clip(path)
     sender = call.addTrack(clip)
     video = next(each for each in call.getTransceivers() if each.sender == sender)

@@ -41,7 +41,7 @@ struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            controller: "tfrc".into(),
+            controller: "steady".into(),
             params: None,
             min: 50_000,
             max: 8_192_000,
@@ -554,7 +554,7 @@ impl ObjectImpl for Bwe {
                 .build(),
                 glib::ParamSpecString::builder("controller")
                     .nick("Controller")
-                    .blurb("The rate controller: tfrc, asmp, nada, gcc, …")
+                    .blurb("The rate controller: steady, tfrc, asmp, nada, gcc, …")
                     .default_value(Some(settings.controller.as_str()))
                     .mutable_ready()
                     .build(),
@@ -595,7 +595,7 @@ impl ObjectImpl for Bwe {
         match spec.name() {
             "min-bitrate" => settings.min = value.get().unwrap_or(settings.min),
             "max-bitrate" => settings.max = value.get().unwrap_or(settings.max),
-            "controller" => settings.controller = value.get().ok().flatten().unwrap_or_else(|| "tfrc".into()),
+            "controller" => settings.controller = value.get().ok().flatten().unwrap_or_else(|| Settings::default().controller),
             "params" => settings.params = value.get().ok().flatten(),
             "pace" => settings.pace = value.get().unwrap_or(settings.pace),
             "max-delay" => settings.max_delay = value.get().map_or(settings.max_delay, Span::nanos),

@@ -3,9 +3,9 @@
 #![allow(clippy::disallowed_methods, reason = "webrtc-rs' times have no other start; from there on time is told")]
 
 use rtc_interceptor::{
-    AttributedPacket, BandwidthEstimator, CongestionControlBuilder, EstimatorStats, Interceptor, PacerBuilder, Packet,
-    PacketReport, RTCPFeedback, RTPHeaderExtension, Registry, Slot, StreamInfo, TaggedPacket, TwccReceiverBuilder,
-    TwccSenderBuilder,
+    AttributedPacket, BandwidthEstimator, CongestionControlBuilder, EstimatorStats, Gcc, Interceptor, PacerBuilder,
+    Packet, PacketReport, RTCPFeedback, RTPHeaderExtension, Registry, Slot, StreamInfo, TaggedPacket,
+    TwccReceiverBuilder, TwccSenderBuilder,
 };
 use rtc_shared::TransportContext;
 use sansio::Protocol;
@@ -22,7 +22,7 @@ const ROOM: Duration = Duration::from_millis(150);
 
 /// The estimator, where the test can look at it.
 #[derive(Clone)]
-struct Seen(Arc<Mutex<Steadycast>>);
+struct Seen(Arc<Mutex<Box<dyn BandwidthEstimator + Send>>>);
 
 impl BandwidthEstimator for Seen {
     fn on_reports(&mut self, now: Instant, reports: &[PacketReport]) {
@@ -71,10 +71,15 @@ fn media(now: Instant, sequence_number: u16) -> TaggedPacket {
 }
 
 /// Returns the payload that arrived in each second, in bits per second, over a link whose rate is given per second; the
-/// number of lost packets; and the estimator's statistics.
-fn sent_over(controller: &str, seconds: u64, rate: fn(u64) -> u64) -> (Vec<u64>, u64, EstimatorStats) {
-    let bounds = Bounds::new(Rate::kbps(50), Rate::mbps(8));
-    let estimator = Seen(Arc::new(Mutex::new(Steadycast::new(controller, &[], &bounds).unwrap())));
+/// number of lost packets; and the estimator's statistics. Without a controller the estimator is webrtc-rs' own.
+fn sent_over(controller: Option<&str>, seconds: u64, rate: fn(u64) -> u64) -> (Vec<u64>, u64, EstimatorStats) {
+    let (least, most) = (50_000, 8_000_000);
+    let bounds = Bounds::new(Rate::bps(least), Rate::bps(most));
+    let estimator: Box<dyn BandwidthEstimator + Send> = match controller {
+        Some(name) => Box::new(Steadycast::new(name, &[], &bounds).unwrap()),
+        None => Box::new(Gcc::new(300_000.0, least as f64, most as f64)),
+    };
+    let estimator = Seen(Arc::new(Mutex::new(estimator)));
     let mut sender = Registry::new()
         .with(Slot::CongestionControl, CongestionControlBuilder::new(estimator.clone()).build())
         .with(Slot::TwccSender, TwccSenderBuilder::new().build())
@@ -140,7 +145,7 @@ fn sent_over(controller: &str, seconds: u64, rate: fn(u64) -> u64) -> (Vec<u64>,
 fn a_chain_fills_a_link_and_follows_it_down_and_up() {
     for controller in ["tfrc", "asmp", "steady"] {
         let rate = |second| if (30..60).contains(&second) { 500_000 } else { 2_000_000 };
-        let (arrived, lost, stats) = sent_over(controller, 90, rate);
+        let (arrived, lost, stats) = sent_over(Some(controller), 90, rate);
         let mean = |from: usize, to: usize| arrived[from..to].iter().sum::<u64>() / (to - from) as u64;
         println!("{controller}: {}, {} and {}", mean(10, 30), mean(35, 60), mean(75, 90));
         assert!((1_300_000..2_000_000).contains(&mean(10, 30)), "{controller}: {}", mean(10, 30));
@@ -148,7 +153,26 @@ fn a_chain_fills_a_link_and_follows_it_down_and_up() {
         assert!((1_000_000..2_000_000).contains(&mean(75, 90)), "{controller}: {}", mean(75, 90));
         assert!(lost < 1_000, "{controller}: {lost}");
         assert!(stats.round_trip_time.is_some_and(|rtt| rtt >= WAY * 2 && rtt < ROOM * 2), "{controller}: {stats:?}");
+        println!("{controller}: {lost} lost");
     }
+}
+
+#[test]
+fn steady_beside_webrtc_rs_own_estimator_on_the_same_link() {
+    let rate = |second| if (30..60).contains(&second) { 500_000 } else { 2_000_000 };
+    let mean = |arrived: &[u64], from: usize, to: usize| arrived[from..to].iter().sum::<u64>() / (to - from) as u64;
+    let results = [Some("steady"), None].map(|controller| {
+        let (arrived, lost, _) = sent_over(controller, 90, rate);
+        let rates = [mean(&arrived, 10, 30), mean(&arrived, 35, 60), mean(&arrived, 75, 90)];
+        println!("{}: {rates:?} bit/s, {lost} lost", controller.unwrap_or("webrtc-rs' own"));
+        (rates, lost)
+    });
+    // Both deliver something in each part. `steady` has at least half of the link in each, and loses no more than the
+    // other one or one packet in a hundred.
+    let sent = results[0].0.iter().sum::<u64>() * 30 / (PAYLOAD as u64 * 8);
+    assert!(results.iter().all(|(rates, _)| rates.iter().all(|rate| *rate > 50_000)), "{results:?}");
+    assert!(results[0].0.iter().zip([2_000_000, 500_000, 2_000_000]).all(|(rate, link)| *rate > link / 2));
+    assert!(results[0].1 <= results[1].1.max(sent / 100), "{results:?}");
 }
 
 #[test]
