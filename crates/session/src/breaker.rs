@@ -199,6 +199,7 @@ impl Breaker {
         let since = self.silent_since()?;
         match self.state {
             State::Closed => Some(since + RTCP_TIMEOUT),
+            // The reduced rate gets the same time before the media pauses.
             State::Cut { since: cut, .. } => Some((since + RTCP_TIMEOUT).max(cut + RTCP_TIMEOUT)),
             State::Open { .. } => None,
         }
@@ -219,6 +220,7 @@ impl Breaker {
         let (now, sent) = (report.at, self.sent);
         let watched = self.watched.entry(report.from).or_insert_with(|| Watched::new(now, reception.highest, sent));
         watched.expected += reception.expected;
+        // Duplicates can make a block's losses negative (RFC 3550, section 6.4.1).
         watched.lost = watched.lost.saturating_add_signed(reception.lost);
         watched.rtt = report.rtt.or(watched.rtt);
         watched.reports += 1;
@@ -343,6 +345,7 @@ impl SenderHalf for Breaker {
     }
 
     fn probe(&self) -> Option<Probe> {
+        // A probe would exceed the reduced rate.
         self.half.probe().filter(|_| matches!(self.state, State::Closed)).and_then(|probe| self.orders.pass(probe))
     }
 }

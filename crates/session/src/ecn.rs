@@ -119,6 +119,7 @@ impl EcnCheck {
             return;
         }
         self.counts.sent += 1;
+        // Without reports of the field, or once packets have been assessed, silence shows no fault of the path.
         if self.path != EcnPath::Unknown {
             return;
         }

@@ -176,6 +176,7 @@ impl Reporter {
         let MediaPacket { header, transport, size, ecn, .. } = *packet;
         let (ssrc, seq) = match (self.format, transport) {
             (FeedbackFormat::TransportWide, Some(number)) => {
+                // Transport-wide numbers run across all streams, so these share one window.
                 (self.windows.first().map_or(header.ssrc, |w| w.ssrc), number)
             }
             (FeedbackFormat::TransportWide, None) => return,
@@ -233,6 +234,7 @@ impl Reporter {
         let share = self.share.over(since).as_f64().max(self.received.as_f64() * RTCP_SHARE);
         // At least one datagram, since a report without packets would be useless.
         let datagrams = (share / room.datagram.as_f64()).ceil().max(1.0) as usize;
+        // RFC 8888, section 3.1: each stream has a header of 8 bytes, and each packet takes 2.
         let streams = 8 * self.windows.len();
         datagrams * (room.packets.saturating_sub(MESSAGE_HEADER_SIZE + streams) / 2)
     }
@@ -245,6 +247,7 @@ impl Reporter {
         let begin = |window: &Window| match again {
             Some(again) => window.begin(again),
             None => {
+                // Not even the new packets fit: each stream reports its newest ones, in proportion to its new ones.
                 let fresh = window.from(window.begin(0)).len();
                 window.next() - (fresh * most / count(0)) as u64
             }
@@ -276,6 +279,7 @@ impl Reporter {
             packets: window.from(*begin).map(status).collect(),
         };
         let packets = feedback.to_packets(room);
+        // The feedback packet count numbers packets, so that the sender detects lost parts of a split report.
         self.count = self.count.wrapping_add(packets.len() as u8);
         packets
     }

@@ -38,6 +38,7 @@ const BY_ORDER: &str = "by order";
 
 impl OperatorControls {
     fn locked(&self) -> MutexGuard<'_, Inner> {
+        // A panic of another thread that held the lock must not end the session.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,6 +90,7 @@ impl OperatorControls {
         if let Some(floor) = floor.filter(|floor| decision.target < *floor) {
             (decision.target, decision.pacing, decision.limit) = (floor, decision.pacing.max(floor), Limit::Floor);
         }
+        // The cap comes last: it wins over a floor above it.
         if let Some(cap) = cap.filter(|cap| decision.pacing > *cap) {
             (decision.target, decision.pacing, decision.limit) = (decision.target.min(cap), cap, Limit::Cap);
         }

@@ -208,6 +208,7 @@ impl Participant {
             return;
         }
         let receivers = group.receivers.min(MAX_MEMBERS as u32);
+        // A smaller group brings the next report forward (reverse reconsideration, RFC 3550, section 6.3.4).
         if self.members.on_group_size(receivers) > 0 {
             let census = self.census();
             self.timer.on_departures(now, &census);
@@ -219,6 +220,7 @@ impl Participant {
     /// Returns the group size that the members receive.
     pub(crate) fn group_size(&self) -> GroupSize {
         let average = (self.timer.avg_size() - IP_UDP_OVERHEAD as f64).clamp(0.0, f64::from(u16::MAX));
+        // The source itself is not a receiver.
         GroupSize { average: average as u16, receivers: self.members.census().members.saturating_sub(1) }
     }
 
@@ -239,6 +241,7 @@ impl Participant {
     /// Returns what is due at RTCP's timer: a regular compound or feedback only; `None` if nothing is.
     pub(crate) fn expiry(&mut self, now: Time) -> Option<Expiry> {
         while self.timer.next() <= now {
+            // Time-outs are checked once per interval, as RFC 3550, section 6.3.5 requires.
             self.expire_members(now);
             let census = self.census();
             match self.timer.on_expiry(now, &census) {
@@ -291,6 +294,7 @@ impl Participant {
         let most = if self.settings.group { self.longest * MAX_SIZE_RATIO } else { MAX_COUNTED_COMPOUND.into() };
         self.timer.on_rtcp(Bytes::new((len.min(most) + IP_UDP_OVERHEAD) as u64));
         let second = whole_seconds(now);
+        // The bins of skipped seconds still hold the bytes of half a minute ago.
         for past in self.second + 1..=second.min(self.second + SHARE_WINDOW) {
             self.rtcp_bytes[(past % SHARE_WINDOW) as usize] = 0;
         }
@@ -360,6 +364,7 @@ impl Participant {
         }
         self.identity.ssrc = new;
         self.members.renew(new);
+        // A participant that has sent nothing must not send a BYE (RFC 3550, section 6.3.7).
         if self.has_sent || self.members.census().we_sent {
             self.given_up = Some(old);
         }
@@ -375,6 +380,7 @@ impl Participant {
         // Both SSRCs with the same CNAME show that they are the same participant.
         let chunks = [ssrc, self.identity.ssrc].map(|of| (of, self.identity.cname.clone()));
         let packets = vec![
+            // A compound begins with a report, even if it has no blocks (RFC 3550, section 6.1).
             Packet::ReceiverReport { ssrc, blocks: Vec::new() },
             Packet::Sdes { chunks: chunks.into() },
             Packet::Bye { ssrcs: vec![ssrc], reason: String::new() },
@@ -493,6 +499,7 @@ impl Participant {
             let fits = |compound: &Compound| compound.encoded_len() + packet.encoded_len() <= most;
             if !fits(&compound) {
                 let next = Compound { packets: head.to_vec() };
+                // A packet that does not fit beside the shortest head fits into no datagram.
                 if !fits(&next) {
                     self.refused += 1;
                     continue;

@@ -367,6 +367,7 @@ impl Receiver {
     /// [`Receiver::has_key_frame`]. Only under [`crate::Profile::Avpf`]. Poll afterwards.
     pub fn needs_key_frame(&mut self, now: Time, joins: bool) {
         if self.pending_key_frame.is_none_or(|pending_key_frame| pending_key_frame.joins != joins) {
+            // Only a new request has a new number, a repetition keeps it (RFC 5104, section 4.3.1.1).
             self.intra = self.intra.wrapping_add(u8::from(joins));
             self.pending_key_frame = Some(PendingKeyFrameRequest { joins, at: now, scheduled: false });
         }
@@ -430,11 +431,13 @@ impl Receiver {
         let before = reception.highest();
         let (seq, missing) = match reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => (seq, before.map_or(0, |before| (seq - before - 1).max(0).unsigned_abs())),
+            // The jump of a restart is not a loss.
             Arrived::Restarted(seq) => (seq, 0),
             Arrived::Duplicate(_) => return Received::Duplicate,
             Arrived::Probation | Arrived::Stray => return Received::Unused(UnusedReason::FarNumber),
         };
         if let Some(reporter) = &mut self.reporter {
+            // Only the end of a video frame makes a report due early.
             reporter.on_packet(now, packet, false);
         }
         let video = self.stream.as_mut();
@@ -503,6 +506,7 @@ impl Receiver {
     /// parity.
     fn on_need(&mut self, now: Time, need: Option<Need>) {
         let idle = self.parity.as_ref().is_none_or(|parity| parity.requester.is_idle());
+        // A complete block only matters if it cancels a pending request.
         let Some(need) = need.filter(|need| self.repair.is_none() && !(idle && need.lacks == 0)) else { return };
         let group = self.group();
         if let Some(parity) = &mut self.parity {
@@ -643,8 +647,7 @@ impl Receiver {
         ecn: Ecn,
         buffer: Option<BufferLevel>,
     ) -> Option<(Received, RtpHeader, &'a [u8])> {
-        // RTCP may arrive on this port, too (RFC 5761), and is not RTP.
-        // The check for RTCP comes first, because RTCP also parses as RTP.
+        // RTCP may arrive on this port (RFC 5761). It is checked first, because it would also parse as RTP.
         let parsed = if steadycast_wire::is_rtcp(datagram) { None } else { RtpHeader::parse(datagram).ok() };
         let Some((header, extensions, payload)) = parsed else {
             self.unreadable += 1;
@@ -658,13 +661,14 @@ impl Receiver {
                 None => notice = notice.or(Some(bytes)),
             }
         }
+        // A retransmission's payload begins with the original's sequence number (RFC 4588, section 4).
         let again = self.is_repair(&header).then(|| payload.split_first_chunk::<{ rtx::OSN }>()).flatten();
         let repairs = again.map(|(original, _)| u16::from_be_bytes(*original));
         let notice = notice.unwrap_or_default();
         let packet = MediaPacket { header: &header, notice, transport, repairs, size, ecn, buffer };
         let received = self.on_media(now, from, &packet);
         let (Some((_, behind)), Some(number)) = (again, repairs) else { return Some((received, header, payload)) };
-        // The depacketizer receives the original's header.
+        // The depacketizer receives the original's header, whose send time is unknown.
         let ssrc = self.stream.as_ref().map_or(header.ssrc, |s| s.ssrc);
         let payload_len = behind.len() as u16;
         Some((received, RtpHeader { seq: number, ssrc, payload_len, send_time: None, ..header }, behind))
@@ -692,6 +696,7 @@ impl Receiver {
             return Received::Unused(UnusedReason::OtherSource);
         }
         if !repair.associated {
+            // The first requested retransmission shows the stream's SSRC (RFC 4588, section 5.3).
             let awaited = packet.repairs.is_some_and(|number| repair.requester.awaits(number));
             if !awaited && repair.announced != Some(header.ssrc) {
                 return Received::Unused(UnusedReason::UnaskedRepair);
@@ -740,6 +745,7 @@ impl Receiver {
             return self.on_audio(now, from, packet);
         }
         if header.ssrc == self.participant.identity.ssrc {
+            // A collision with the own SSRC changes it (RFC 3550, section 8.2).
             self.check_media_address(now, header.ssrc, from);
             return Received::Unused(UnusedReason::OwnSource);
         }
@@ -788,6 +794,7 @@ impl Receiver {
                 Some(_) => repair.requester.on_original(now, number, sent, header.marker),
                 None => repair.requester.on_unstamped(now, number, sent, header.marker),
             }
+            // A packet may confirm earlier ones that were held, which then count as well.
             repair.checked_packets += stream.reception.received() - before;
             // The counters of the report block only change with the media's sequence numbers.
             let duplicates = self.past.duplicates + stream.reception.duplicates();
@@ -991,6 +998,7 @@ impl Receiver {
                     }
                 }
                 Some(_) => {
+                    // A half that suppresses its report must not hold back requests.
                     if let Some(bytes) = self.report(now).or_else(|| self.encode_request(now)) {
                         return Output::Rtcp(bytes);
                     }
@@ -1316,6 +1324,7 @@ impl Stream {
             pace: None,
             timestamp: header.timestamp,
             ticks: 0,
+            // No marker precedes the first packet, which counts as the start of a frame.
             after_marker: true,
             marks: false,
         }
@@ -1350,6 +1359,7 @@ impl Stream {
     fn sampled(&mut self, timestamp: u32) -> PeerTime {
         let ahead = timestamp.wrapping_sub(self.timestamp) as i32;
         let ticks = self.ticks.saturating_add(i64::from(ahead));
+        // Reordered packets of earlier frames must not set the reference back.
         if ahead > 0 {
             (self.timestamp, self.ticks) = (timestamp, ticks);
         }

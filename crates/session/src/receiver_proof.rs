@@ -37,6 +37,7 @@ impl SentReports {
     pub(crate) fn echoed_by(&self, block: &ReportBlock, next: u64) -> bool {
         let lsr = |(_, middle, _): &&(Time, u32, u64)| *middle == block.lsr;
         self.0.iter().rev().find(lsr).is_some_and(|(.., then)| {
+            // Only the low 16 bits: a receiver counts the cycles from its first packet.
             let behind = (next as u16).wrapping_sub(1).wrapping_sub(block.highest_seq as u16);
             u64::from(behind) <= next.saturating_sub(*then) + BEHIND
         })

@@ -342,6 +342,7 @@ impl Sender {
     /// Returns the encoder's rate, as a rate of IP packets: the controller's target minus what is reserved for audio
     /// and what repair takes.
     pub fn media_target(&mut self, now: Time) -> Rate {
+        // Audio is sent whatever the rate and the window allow, so the video's encoder gets the rest.
         let reserved = self.settings.audio.map_or(Rate::ZERO, |audio| audio.rate);
         self.repair.left(now, self.decision.target.saturating_sub(reserved))
     }
@@ -491,6 +492,7 @@ impl Sender {
 
     /// Reports the pacer's queue to the controller.
     fn report_queue(&mut self, now: Time, frame: Option<Bytes>) {
+        // A greedy source has no queue: each packet is made when it is due.
         if self.settings.greedy {
             return;
         }
@@ -500,6 +502,7 @@ impl Sender {
 
     /// Returns the number of bytes that a frame of this size takes on the wire, headers included.
     fn cost_on_wire(&self, size: Bytes) -> Bytes {
+        // The next notices are unknown; most have the size of the last one.
         let each = self.overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost);
         let limit = self.settings.packet.saturating_sub(self.repair.overhead());
         // At least one byte, so that a header that fills the packet causes no division by zero.
@@ -554,6 +557,7 @@ impl Sender {
         if self.participant.farewell == Farewell::Gone {
             return;
         }
+        // A proven receiver has its own bucket, so that forged SSRCs at its address cannot use up its share.
         let receives = |ssrc: &u32| self.peers.get(*ssrc).is_some_and(|peer| peer.receives && peer.from == from);
         let whose = (from, first_ssrc(datagram).filter(receives));
         // The rate limit applies before parsing, so that a flood costs little.
@@ -642,6 +646,7 @@ impl Sender {
     /// Returns true if a compound is from the unicast receiver's host: from its described address, or, while nothing
     /// has arrived from there, from an address that has echoed two of the sender's own reports.
     fn is_receivers_host(&mut self, from: Origin, compound: &Compound) -> bool {
+        // A group has no single host. Without a described address, the first accepted reporter is the receiver.
         let Some(described) = self.settings.peer.filter(|_| !self.settings.rtcp.group) else { return true };
         if described == from || self.sole_receiver.is_some_and(|only| only.from == from) {
             return true;
@@ -789,6 +794,7 @@ impl Sender {
         let who = match reports {
             Some(who) => who,
             None => {
+                // Reduced-size feedback has no report, from which the member table would have learned its sender.
                 let who = reporter(compound, mine)?;
                 members.on_rtcp(now, who, from);
                 who
@@ -970,6 +976,7 @@ impl Sender {
         if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
         }
+        // Before the check for a stop, since this also returns the audio stream's BYE.
         if let Some(bytes) = self.audio_report(now) {
             return Output::Rtcp(bytes);
         }
@@ -1063,6 +1070,7 @@ impl Sender {
     /// Returns the pacing rate outside of probes.
     fn media_rate(&self) -> Rate {
         let Decision { target, pacing, .. } = self.decision;
+        // Otherwise frames above the encoder's mean size would wait in the pacer although the mean is on target.
         if self.settings.room > 1.0 { pacing.max(target.scale(self.settings.room)) } else { pacing }
     }
 
@@ -1091,6 +1099,7 @@ impl Sender {
         let cost = self.overhead(&header, &notice);
         self.notice_cost = cost;
         let fits = room(cost).max(Bytes::new(1));
+        // A part's payload contains the payload format's header, which is not part of the frame.
         let (len, payload) = match part {
             Some(part) => (most, Bytes::new(u64::from(part.payload))),
             None if self.settings.greedy => (fits, fits),
@@ -1179,6 +1188,7 @@ impl Sender {
         let rtx = RtxStream { payload_type, apt: self.settings.payload_type, ssrc, media };
         let (original_header, fragment) = packet.content;
         let header = rtx.header(again.seq as u16, &original_header).ok()?;
+        // The receiver measures the delay of the retransmission itself.
         let header = RtpHeader { send_time: Some(Stamp::of(now)), ..header };
         let (seq, size, number) = (again.seq, packet.size, self.number);
         again.seq += 1;
@@ -1326,7 +1336,9 @@ impl Sender {
 
     fn first_report(&mut self, now: Time) -> Packet {
         let ssrc = self.participant.identity.ssrc;
+        // Only a participant that has sent data sends an SR (RFC 3550, section 6.4).
         if self.packets > 0 {
+            // A receiver proves that it receives the stream by echoing this report's LSR.
             self.sent_reports.push(now, self.settings.epoch.middle(now), self.seq);
             Packet::SenderReport {
                 ssrc,
@@ -1358,6 +1370,7 @@ impl Sender {
             let pacing = self.media_rate();
             self.repair.on_pacing(pacing);
             self.changed = true;
+            // A late decision must not replace the zero that `stop` has announced.
             if let Some(siblings) = self.settings.siblings.as_ref().filter(|_| !self.stopped()) {
                 siblings.set_rate(self.decision.target);
             }
@@ -1382,6 +1395,7 @@ const fn role_of(kind: FrameKind) -> FrameRole {
 
 /// Returns the first SSRC of a compound.
 fn first_ssrc(datagram: &[u8]) -> Option<u32> {
+    // The SSRC follows the four bytes of RTCP's common header (RFC 3550, section 6.4).
     Some(u32::from_be_bytes(*datagram.get(4..)?.first_chunk()?))
 }
 
@@ -1393,6 +1407,7 @@ fn reporter(compound: &Compound, mine: u32) -> Option<u32> {
 
 pub(crate) fn app(ssrc: u32, name: [u8; 4], body: Body) -> Packet {
     let mut data = body.bytes;
+    // APP data is a multiple of 32 bits long (RFC 3550, section 6.7).
     data.resize(data.len().next_multiple_of(4), 0);
     Packet::App { ssrc, subtype: body.subtype, name, data }
 }

@@ -22,6 +22,7 @@ impl Siblings {
 
     /// Sets the rate of this sender; zero: it does not send.
     pub fn set_rate(&self, rate: Rate) {
+        // The rates are independent of each other, so their order does not matter.
         self.rates[self.place].store(rate.as_bps(), Ordering::Relaxed);
     }
 

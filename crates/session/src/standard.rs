@@ -202,6 +202,7 @@ impl Standard {
         self.half = self.factory.sender(&self.setup);
         self.begin = self.half.decision().pacing;
         self.fallen = true;
+        // The shadows run receiver halves of the previous controller.
         self.receivers.clear();
         (self.calls, self.ceilings) = (Ranked::new(), Ranked::new());
         self.left.forget_notices();
@@ -254,6 +255,8 @@ impl Standard {
             }
             self.fall_back();
         }
+        // A receiver that reports early has been present from the first packet on, so its first report covers all
+        // packets.
         let first = self.left.first().filter(|first| report.at.since(first.at) < EARLY_REPORT_TIME);
         let (early, heard) = (first.is_some(), first.map_or(report.at, |first| first.at));
         let highest = first.filter(|_| count == 1).map_or(highest, |first| first.seq.saturating_sub(1));

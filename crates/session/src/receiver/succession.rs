@@ -146,10 +146,12 @@ impl Receiver {
     fn begin_source(&mut self, stream: Stream, now: Time) {
         let pace = self.stream.as_ref().and_then(|old| old.pace);
         let old = self.stream.replace(Stream { pace, ..stream });
+        // The sender of the named source may have been restarted, under an SSRC that the description does not name.
         if old.is_some_and(|old| self.named == Some(old.ssrc)) {
             self.named = None;
         }
         if let Some(repair) = &mut self.repair {
+            // A learned SSRC belongs to one media source, and is learned anew for the next one.
             repair.associated = !repair.any_ssrc;
         }
         if let Some(parity) = &mut self.parity {
@@ -260,6 +262,7 @@ impl Stream {
     fn restart(&mut self, now: Time, header: &RtpHeader, ahead: i64) {
         (self.reception, self.ahead) = (Reception::trusting(header.ssrc, CLOCK_RATE), ahead);
         self.frame = (header.timestamp, now);
+        // 9 ticks of the 90 kHz clock in each 100 µs.
         let ticks = |span: Span| (span.as_nanos() / 100_000 * 9) as i64;
         let (passed, step) = (ticks(now.since(self.heard)), header.timestamp.wrapping_sub(self.timestamp) as i32);
         if (i64::from(step) - passed).abs() > ticks(TIMESTAMP_JUMP) {

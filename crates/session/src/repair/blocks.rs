@@ -207,6 +207,7 @@ impl Blocks {
         self.waiting.extend(parities);
         self.recent.push_back(block);
         let (useful, most) = (self.settings.useful(), MAX_RECENT_BLOCKS);
+        // Parity that is requested after the useful time would arrive too late.
         while self.recent.len() > most || self.recent.front().is_some_and(|block| now.since(block.began) > useful) {
             self.recent.pop_front();
         }
@@ -293,6 +294,7 @@ impl ArrivalWindow {
             if seq - newest >= ARRIVAL_WINDOW {
                 self.bits = [0; (ARRIVAL_WINDOW / 64) as usize];
             } else {
+                // The window is a ring: the places of skipped numbers still hold the previous turn's bits.
                 (newest + 1..=seq).for_each(|n| self.bits[(n % ARRIVAL_WINDOW / 64) as usize] &= !(1 << (n % 64)));
             }
             self.newest = Some(seq);
@@ -407,6 +409,7 @@ impl Solver {
         if lacks == 0 {
             let packet = |seq: u64| block.packets.get((seq - base) as usize).copied();
             self.recovered.extend(missing.iter().map(|seq| (*seq, packet(*seq))));
+            // A later packet of the block must not recover them again.
             missing.iter().for_each(|seq| self.arrived.add(*seq));
         }
         Some(Need { base, packets: block.count, sent: block.sent, lacks })

@@ -79,6 +79,7 @@ impl RoundTrip {
             let too_soon = !self.measured || took < self.mean.scale(0.9);
             self.backoff = (self.backoff + u32::from(too_soon)).min(3);
         } else if self.measured {
+            // The gains of RFC 6298, section 2.3: a quarter for the variation, an eighth for the mean.
             let apart = if took > self.mean { took.saturating_sub(self.mean) } else { self.mean.saturating_sub(took) };
             self.variation = self.variation.scale(0.75) + apart / 4;
             (self.mean, self.backoff) = (self.mean.scale(0.875) + took / 8, 0);
@@ -198,6 +199,7 @@ impl NackRequester {
             return self.advance(now, seq, expected, ends);
         };
         if seq <= newest {
+            // Retransmissions have their own stream, so an old number here is an original that was overtaken.
             self.reordered = Some(now);
             return;
         }
@@ -221,6 +223,7 @@ impl NackRequester {
                 self.insert(missing, before + step * (n as u64 + 1), ask, MAX_REQUESTS);
             }
         }
+        // Only the numbers that this arrival has moved across the threshold; earlier ones are due already.
         for (_, missing) in
             self.missing.range_mut(newest.saturating_sub(REORDER_THRESHOLD - 1)..=seq.saturating_sub(REORDER_THRESHOLD))
         {
@@ -265,6 +268,7 @@ impl NackRequester {
         while self.repaired.len() > MAX_MISSING {
             self.repaired.pop_first();
         }
+        // A repaired tail packet is the newest one, and the packet behind it may be missing as well.
         if seq > newest {
             self.advance(now, seq, missing.expected, ends);
         }
@@ -283,6 +287,7 @@ impl NackRequester {
         // default RTT nothing would ever be requested, and the RTT never measured.
         let round_trip = if self.round_trip.measured { self.round_trip.mean } else { Span::ZERO };
         let answer = now + round_trip + self.round_trip.margin();
+        // The play-out delay counts from when the frame was ready, one way before the expected arrival.
         let due = self.settings.useful().saturating_sub(round_trip / 2);
         let (mut wants, mut untried) = (false, 0);
         for missing in self.missing.values_mut().filter(|missing| missing.ask <= now) {
@@ -349,6 +354,7 @@ impl NackRequester {
 
     fn insert(&mut self, seq: u64, expected: Time, ask: Time, most: u32) {
         let fresh = Missing { expected, ask, asked: Time::ZERO, tries: 0, most };
+        // A repaired packet is no longer missing, although its original never arrived.
         if self.repaired.contains(&seq) {
             return;
         }
@@ -373,6 +379,7 @@ impl NackRequester {
         let way = OneWay::between(sent, now);
         if let Some(before) = self.way.replace(way) {
             let apart = way.variation_since(before).abs();
+            // The gain of the interarrival jitter in RFC 3550, section 6.4.1.
             self.jitter = self.jitter.scale(15.0 / 16.0) + apart / 16;
         }
         let (present, past, since) = self.shortest.unwrap_or((way, way, now));
