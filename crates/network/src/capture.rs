@@ -123,6 +123,7 @@ impl Captures {
         match &packet.body {
             Body::Plain(_) => {
                 self.bytes.clear();
+                // Minus 20 bytes of IPv4 header and 8 of UDP header.
                 self.bytes.resize(size.saturating_sub(28), 0);
                 udp(&meta, &self.bytes, &mut self.datagram);
             }
@@ -229,6 +230,7 @@ impl TcpShape {
 
     fn acknowledgment(self, ack: &Ack, size: u64) -> TcpHeader {
         TcpHeader {
+            // Behind the SYN of this direction, which carries no data.
             seq: 1,
             ack: self.byte(ack.next),
             flags: Flags { ack: true, ece: ack.ece, ..Flags::default() },
@@ -255,5 +257,6 @@ pub fn group_address(group: u32) -> Ipv4Addr {
 }
 
 fn agent_port(agent: u32) -> u16 {
+    // The modulus keeps the port below 2^16.
     FIRST_AGENT_PORT + (agent % 50_000) as u16
 }

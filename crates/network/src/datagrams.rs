@@ -102,6 +102,7 @@ impl Datagrams {
                 continue;
             }
             let Some(group) = new.add_group(flow.from) else { continue };
+            // The source is a member too: it receives the members' RTCP.
             new.add_member(group, flow.from);
             // Receivers that an event adds join later.
             let outside = scenario.starts_outside(sc::FlowIx(n as u32));

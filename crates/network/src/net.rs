@@ -505,6 +505,7 @@ impl Net {
         let flow = if hop.link.holds_packets() { self.pool.get(packet).flow() } else { 0 };
         let fate = hop.link.offer_with_flow(now, Bytes::new(u64::from(size)), ecn, flow);
         if let Fate::Held(token) = fate {
+            // The copy that the link holds; the caller releases its own.
             self.pool.copy(packet, 1);
             self.holds.put(l, token, held);
         } else if hop.captured {

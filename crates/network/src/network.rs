@@ -151,6 +151,7 @@ impl Network {
     /// The first receiver without a path.
     pub fn check_paths(&mut self, scenario: &Scenario, flow: &sc::Flow) -> Result<(), BuildError> {
         let route = self.route(flow.from);
+        // A receiver on the source's node needs no link.
         let cut = |to: &&NodeIx| **to != flow.from && self.net.routes[route][to.0 as usize].is_none();
         flow.to.iter().find(cut).map_or(Ok(()), |to| {
             let (from, to) = (scenario.node_name(flow.from), scenario.node_name(*to));

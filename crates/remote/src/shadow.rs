@@ -134,6 +134,7 @@ impl Shadow {
         let all = self.seqs.map_or(0, |(first, highest)| highest - first + 1);
         let expected = all - self.reported.0.min(all);
         let lost = expected as i64 - self.news() as i64;
+        // RTCP's share of the bandwidth is the nominal one (RFC 3550, section 6.2).
         let slot = Slot { now, expected, lost, members, interval, rtcp_share: 0.05 };
         let reply = self.half.report(&slot);
         // A suppressed report was not sent, so the next one covers its interval as well.

@@ -48,6 +48,7 @@ pub fn join(
     let to_arrival = |arrival: Option<Arrived>| arrival.map(|Arrived { at, ecn }| PacketArrival { at, ecn });
     let (mut joined, mut any, mut read, mut unread) = (Joined::default(), false, 0, 0);
     for packet in compound.packets.iter().filter(|packet| is_packet_feedback(format, packet)) {
+        // The report time of a message applies to its own packets only.
         let first = joined.packets.len();
         if read >= MAX_PACKETS_PER_COMPOUND {
             unread += 1;

@@ -250,6 +250,7 @@ impl MediaSender {
         // The other streams' packets wait for the same pacer, so they count in the backlog of this one.
         let others = all.saturating_sub(state.queue.backlog().bytes);
         let dropped = state.queue.admit(role, others, pacing);
+        // Without a role, `push` refuses the packets of the skipped frame.
         state.role = dropped.is_some().then_some(role);
         if role == FrameRole::Key {
             state.on_key_frame(now);
@@ -268,6 +269,7 @@ impl MediaSender {
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return false };
         let Some(role) = state.role.filter(|_| packet.size > Bytes::ZERO) else { return false };
         if waits.is_zero() {
+            // The pacer must not catch up the time in which no packet waited.
             self.pace.resume(now, pacing);
         }
         // Frames that were not begun by `frame` have to be bounded as well.
@@ -284,6 +286,7 @@ impl MediaSender {
                     packets.push_back(Queued { ready, ..queued });
                 }
             }
+            // If the earlier packets of the frame have all been sent, its rest is a new entry.
             _ => state.queue.add(now, packet.size, VecDeque::from([queued])),
         }
         state.frame_size = if packet.edge.first { packet.size } else { state.frame_size + packet.size };
@@ -396,6 +399,7 @@ impl MediaSender {
             if let Some(rtt) = rtt {
                 cache.on_round_trip(rtt);
             }
+            // Otherwise feedback leaves retransmissions out, and their absence says nothing.
             if self.settings.retransmissions_covered {
                 lost.iter().for_each(|number| cache.on_lost(&context, &mut self.budget, *number));
             }
@@ -535,6 +539,7 @@ impl MediaSender {
             self.report_queue(now, None);
         }
         self.share.on_sent(now, size, kind == Stream::Parity);
+        // RFC 8888 names packets by SSRC and sequence number, not by the number of all streams.
         if settings.covered && self.settings.format == FeedbackFormat::Rfc8888 {
             self.sent_as(number, PacketName::Rtp { ssrc: settings.ssrc, seq: packet.seq });
         }

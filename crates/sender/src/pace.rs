@@ -18,6 +18,7 @@ impl Pace {
 
     /// Returns when the next packet may be sent.
     pub fn due(&self, pacing: Rate) -> Time {
+        // At the present rate, so that a change of the rate applies to the current gap as well.
         self.last.map_or(Time::ZERO, |(at, size)| at + size.at(pacing))
     }
 

@@ -159,6 +159,7 @@ impl<P: Copy> RetransmissionCache<P> {
     /// all streams.
     pub fn on_nack(&mut self, context: &NackContext, budget: &mut RepairBudget, number: u16) {
         let Some(newest) = (self.first + self.packets.len() as u64).checked_sub(1) else { return };
+        // A NACK names packets that were sent, so the number is that of the newest packet with these low 16 bits.
         let Some(seq) = newest.checked_sub(u64::from((newest as u16).wrapping_sub(number))) else { return };
         // A packet that was sent less than an RTT ago may still arrive: the NACK was sent before it could.
         let flight = if self.rtt_samples.is_empty() { DEFAULT_RTT } else { self.round_trip() };
@@ -188,6 +189,7 @@ impl<P: Copy> RetransmissionCache<P> {
         if cached.queued || scarce && cached.role != FrameRole::Key {
             return;
         }
+        // The retransmission still needs one way to the receiver.
         let due = (cached.ready + by).before(rtt / 2);
         // A retransmission arrives one RTT after the loss was noticed, at the earliest.
         let in_vain = announced_playout.is_some_and(|playout| rtt > playout);
@@ -243,6 +245,7 @@ impl<P: Copy> RetransmissionCache<P> {
         let retransmission = Retransmission { seq, packet: *cached };
         self.resend_delay = Some(self.resend_delay.map_or((took, took / 8), |(mean, variation)| {
             let apart = took.saturating_sub(mean).max(mean.saturating_sub(took));
+            // The gains of RFC 6298, section 2.3.
             (mean.scale(0.875) + took / 8, variation.scale(0.75) + apart / 4)
         }));
         Some(retransmission)

@@ -56,6 +56,7 @@ impl<'a> Builder<'a> {
     fn add(&mut self, agent: Agent, node: sc::NodeIx, to: To, jitter: Span, name: &str) -> AgentIx {
         let ix = AgentIx(self.agents.len() as u32);
         self.agents.push(agent);
+        // Each port has its own generator, so that a new flow does not change the draws of others.
         self.ports.push(Port::new(node, to, jitter, self.seed.part(&format!("{name}.jitter"))));
         ix
     }
@@ -92,6 +93,7 @@ impl<'a> Builder<'a> {
                 Some(group) if !to_source => To::Group(group),
                 _ => self.network.path(*to, flow.from, source).unwrap_or(nowhere),
             };
+            // `send_jitter` applies to the source only.
             let ix = self.add(agent, *to, up, Span::ZERO, &format!("flow.{session}.dst{n}"));
             ends.sinks.push(ix);
             match *group {
@@ -141,6 +143,7 @@ impl<'a> Builder<'a> {
         let (mut viewers, mut slots) = (Vec::new(), Vec::new());
         for (n, spec) in self.scenario.simulcasts.iter().enumerate() {
             let lowest = &self.scenario.flows[spec.flows[0].0 as usize];
+            // Not before: an empty list means that there is no simulcast.
             slots.resize(self.agents.len(), None);
             for (receiver, to) in lowest.to.iter().enumerate() {
                 let mut viewer = Viewer::new(self.scenario, n, receiver);

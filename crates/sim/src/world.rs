@@ -242,6 +242,7 @@ impl Simulation {
         let warm = Time::ZERO + self.scenario.warmup;
         let sample = self.sampled.min(end);
         let mut until = until.min(sample).min(self.now + MAX_STRIDE);
+        // The network saves its counters exactly at the end of the warm-up.
         if self.now < warm {
             until = until.min(warm);
         }
@@ -257,6 +258,7 @@ impl Simulation {
 
     /// Delivers the packets in flight at the end, so that the last frames do not count as lost.
     fn drain(&mut self, end: Time) {
+        // First, since what the agents send when they finish is not part of the run.
         self.network.end_run(end);
         for ix in 0..self.agents.len() {
             // Agents may still send when they finish.
@@ -468,6 +470,7 @@ impl Simulation {
     #[inline(never)]
     fn switch_group(&mut self, sink: AgentIx) {
         let Some(slot) = self.slots[sink.0 as usize] else { return };
+        // After the end only packets in flight are delivered, so no sink starts or stops.
         let (now, over) = (self.now, self.now >= self.end());
         let viewer = &mut self.viewers[slot.viewer as usize];
         // Only the sink of the current group decides.
@@ -555,6 +558,7 @@ impl Simulation {
     }
 
     fn sample(&mut self) {
+        // The pending packets have arrived in this step.
         self.flush();
         for agent in &mut self.agents {
             agent.sample(self.now);

@@ -133,6 +133,7 @@ impl Bbr {
             state: State::Startup,
             pacing_gain: STARTUP_GAINS.0,
             cwnd_gain: STARTUP_GAINS.1,
+            // Before the first RTT sample the draft assumes 1 ms (BBRInitPacingRate).
             pacing: STARTUP_GAINS.0 * initial_cwnd / 0.001,
             rounds: Rounds::default(),
             max_bw: [0.0; 2],
@@ -193,6 +194,7 @@ impl Bbr {
         self.aggregation.restart(now);
         match self.state {
             State::Down | State::Cruise | State::Refill | State::Up => {
+                // At the estimated bandwidth, without the gain of the phase (BBRHandleRestartFromIdle).
                 self.pacing = PACING_MARGIN * self.bw();
                 None
             }
@@ -218,6 +220,7 @@ impl Bbr {
         if sample.fresh > 0 {
             self.update_latest_delivery_signals(event);
             self.update_congestion_signals(event);
+            // In Startup only the last round counts, because the bandwidth still grows (BBRUpdateACKAggregation).
             let length = if self.full_bw_reached { EXTRA_ACKED_ROUNDS } else { 1 };
             self.aggregation.on_ack(event.now, self.bw(), sample.fresh, event.cwnd, self.rounds.count, length);
             self.check_full_bw(&sample);
@@ -226,6 +229,7 @@ impl Bbr {
             self.update_probe_bw_cycle(event);
         }
         let cwnd = self.probe_rtt(event);
+        // After all that reads the signals of the round, which restart here (BBRAdvanceLatestDeliverySignals).
         if self.loss_round_start {
             (self.bw_latest, self.inflight_latest) = (sample.rate, sample.delivered as f64);
         }
@@ -267,6 +271,7 @@ impl Bbr {
         if self.inflight_longterm.is_infinite() {
             return f64::INFINITY;
         }
+        // At least one segment is left to other flows (BBRInflightWithHeadroom).
         (self.inflight_longterm - (HEADROOM * self.inflight_longterm).max(1.0)).max(MIN_PIPE_CWND)
     }
 
@@ -436,6 +441,7 @@ impl Bbr {
             self.stopped_risky = true;
             return true;
         }
+        // The limit, not the path, bounds the rate, so the search for a plateau restarts (BBRIsTimeToGoDown).
         if event.cwnd_limited && event.cwnd >= self.inflight_longterm {
             self.reset_full_bw(event.sample.rate);
             return false;
@@ -462,6 +468,7 @@ impl Bbr {
                 return true;
             }
         }
+        // Only a safe loss rate raises the limit.
         if self.inflight_longterm.is_infinite() || exceeds_loss_thresh(sample.lost as f64, f64::from(sample.in_flight))
         {
             return false;
@@ -511,6 +518,7 @@ impl Bbr {
         }
         self.loss_ranges += u32::from(loss.begins);
         let (lost, in_flight) = (loss.lost as f64, f64::from(loss.in_flight));
+        // Only segments that probed for bandwidth judge the long-term limit (BBRHandleLostPacket).
         if !self.bw_probe_samples || !exceeds_loss_thresh(lost, in_flight) {
             return;
         }
@@ -567,6 +575,7 @@ impl Bbr {
         if self.full_bw_reached {
             let event = AckEvent { now, delivered: delivered.max(self.rounds.next), ..AckEvent::default() };
             self.start_probe_bw_down(&event);
+            // ProbeRTT has drained the queue, so the cycle continues with Cruise (BBRExitProbeRTT).
             self.enter(State::Cruise, 1.0, CWND_GAIN);
         } else {
             self.enter(State::Startup, STARTUP_GAINS.0, STARTUP_GAINS.1);

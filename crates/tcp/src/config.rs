@@ -470,6 +470,7 @@ impl Config {
         let preset = preset.unwrap_or(Preset::Linux);
         let base = Self::new(preset, congestion.unwrap_or(preset.congestion()));
         let mut config = Self::fill(item, Some(&base), out)?;
+        // The preset's HyStart applies to CUBIC only.
         if config.congestion != Congestion::Cubic {
             config.hystart = Hystart::Off;
         }
@@ -515,6 +516,7 @@ impl Config {
     }
 
     pub(crate) fn uses_sack(&self) -> bool {
+        // BBR's delivery-rate estimation reads the scoreboard.
         self.sack || matches!(self.congestion, Congestion::Sack | Congestion::Bbr | Congestion::Bbr1)
     }
 

@@ -90,6 +90,7 @@ impl RateEstimator {
     /// Marks the following samples as application-limited, because the application or the control limits what is in
     /// flight.
     pub(crate) fn set_app_limited(&mut self, in_flight: u32) {
+        // At least 1, since 0 means that the samples are not limited.
         self.app_limited = (self.delivered + u64::from(in_flight)).max(1);
     }
 

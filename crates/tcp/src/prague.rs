@@ -4,14 +4,14 @@ use steadycast_units::{Span, Time};
 const ALPHA_GAIN: f64 = 1.0 / 16.0;
 /// The virtual RTT (RTT_VIRT of the draft): flows with a shorter RTT grow as if they had this one.
 const RTT_VIRT: Span = Span::millis(25);
-/// The round trips after slow start from which growth is is_rtt_independent of the RTT.
+/// The round trips after slow start from which growth is independent of the RTT.
 const RTT_INDEPENDENCE_DELAY: u32 = 500;
 /// The minimum window, in segments.
 const MIN_WINDOW: f64 = 2.0;
 /// The duration of the largest burst at the pacing rate, in seconds (2⁻¹²).
 const BURST_DURATION: f64 = 1.0 / 4096.0;
 
-/// TCP Prague: a DCTCP-like window with fractions of a segment and growth that is is_rtt_independent of the RTT.
+/// TCP Prague: a DCTCP-like window with fractions of a segment and growth that is independent of the RTT.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prague {
     pub(crate) alpha: f64,

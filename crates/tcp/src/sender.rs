@@ -231,6 +231,7 @@ impl Sender {
             retransmissions: Retransmissions::default(),
             offload: config.offload.then(|| Offload::new(Bytes::new(payload))),
             whole: WholeWindow::default(),
+            // Before the handshake is complete, only the SYN may be sent.
             cwnd: if config.handshake { 1.0 } else { initial_window.min(f64::from(window)) },
             ssthresh: f64::from(config.initial_ssthresh.unwrap_or(window).clamp(2, MAX_WINDOW)),
             cubic: Cubic::new(config.fast_convergence),

@@ -16,6 +16,7 @@ fn mask(word: u32, low: u32, high: u32) -> u64 {
     let from = low.saturating_sub(first).min(63);
     let mut mask = u64::MAX << from;
     let up_to = high - first;
+    // A shift by 64 bits would overflow.
     if up_to < 64 {
         mask &= (1 << up_to) - 1;
     }
@@ -24,6 +25,7 @@ fn mask(word: u32, low: u32, high: u32) -> u64 {
 
 impl SlidingBitmap {
     fn at(&self, word: u32) -> usize {
+        // The ring's length is a power of two.
         word as usize & (self.words.len() - 1)
     }
 
@@ -36,6 +38,7 @@ impl SlidingBitmap {
         let mut words = vec![0; need.next_power_of_two()];
         let ring = words.len() - 1;
         let last = (low >> 6) + self.words.len() as u32 - 1;
+        // A word's place depends on the ring's length, so the words are moved one by one.
         for word in low >> 6..=last {
             words[word as usize & ring] = self.words[self.at(word)];
         }
