@@ -90,7 +90,7 @@ pub struct Param {
     pub within: Within,
 }
 
-/// A former parameter that is a constant now. A document that still sets it is told the value.
+/// A former parameter that is a constant now. The error for a document that still sets it names the value.
 #[derive(Clone, Copy, Debug)]
 pub struct FormerParam {
     /// The former parameter's name.
@@ -273,6 +273,7 @@ impl Values {
     pub(crate) fn read<T: Any + Send + Sync>(&self, read: impl Fn(&Self) -> T) -> Arc<T> {
         // All halves of a run share one configuration, which is computed at the first access.
         let shared = self.reading.0.get_or_init(|| Arc::new(read(self)));
+        // Only the type that was read first is shared; another one is computed each time.
         Arc::clone(shared).downcast().unwrap_or_else(|_| Arc::new(read(self)))
     }
 

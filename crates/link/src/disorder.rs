@@ -40,6 +40,7 @@ impl Disorder {
     pub(crate) fn new(reorder: &Steps<Reorder>, duplicate: &Steps<f64>, chance: Chance) -> Option<Self> {
         let none = reorder.as_constant().is_some_and(|r| r.p == 0.0) && duplicate.as_constant() == Some(&0.0);
         let (now, valid) = ((Reorder::default(), 0.0), Time::ZERO);
+        // Without reordering and duplication the link may use its fast path.
         (!none).then(|| Self { reorder: reorder.clone(), duplicate: duplicate.clone(), now, valid, chance })
     }
 

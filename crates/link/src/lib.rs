@@ -477,6 +477,7 @@ impl Link {
         let unsent = |done: Time, spent: Bytes| self.state.transmitter.unsent(now, done, spent);
         if now >= self.state.uniform_from {
             let Idle { free, size, span, .. } = self.idle;
+            // Only the packet on the transmitter is partly sent; those behind it are whole.
             let behind = self.idle.backlog(now).saturating_sub(1);
             return unsent(free.before(span * behind), size) + Bytes::new(size.get() * behind);
         }

@@ -21,7 +21,9 @@ impl Limit {
     /// always empty, so a time means no limit.
     pub(crate) fn on(self, rate: Option<Rate>, mtu: Bytes) -> Self {
         match (self, rate) {
+            // At a low rate the time may hold less than one packet, and nothing would ever pass.
             (Self::Time(span), Some(rate)) => Self::Bytes(rate.over(span).max(mtu)),
+            // Without a rate no packet waits, so no time is exceeded.
             (Self::Time(_), None) => Self::Packets(u32::MAX),
             (limit, _) => limit,
         }
@@ -33,6 +35,7 @@ impl Limit {
         match self {
             Self::Packets(most) => waiting < most as usize,
             Self::Bytes(most) => bytes + size.get() <= most.get(),
+            // A link's limits in time were converted by `on`.
             Self::Time(_) => true,
         }
     }
@@ -45,6 +48,7 @@ impl Service {
         match self {
             Self::Unlimited => None,
             Self::Rate(steps) => {
+                // A link may begin with an outage, from which no limit can be derived.
                 Some(steps.iter().map(|(_, rate)| *rate).find(|rate| *rate > Rate::ZERO).unwrap_or_default())
             }
             Self::Table { mean, .. } => Some(*mean),

@@ -80,6 +80,7 @@ fn share(item: &Item) -> Option<Table> {
 pub fn probability(value: &f64) -> Option<(String, String)> {
     let remedy = match *value {
         p if (0.0..=1.0).contains(&p) => return None,
+        // Up to 100 the value was probably meant as a percentage.
         percent if percent > 1.0 && percent <= 100.0 => format!("from 0 to 1: {percent} % is {}", percent / 100.0),
         _ => "a probability is from 0 to 1".to_owned(),
     };

@@ -63,6 +63,7 @@ impl CongestionSignals<'_> {
 
     /// Marks an ECN-capable packet CE.
     pub(crate) fn mark(&mut self, packet: &mut Waiting) {
+        // The mark of an earlier link is not counted again.
         if packet.ecn != Ecn::Ce {
             packet.ecn = Ecn::Ce;
             self.counts.marked += 1;
@@ -133,6 +134,7 @@ impl Managed {
 
     /// Whether `more` further packets with `size` bytes in total exceed the limit.
     fn exceeds(&self, now: Time, more: usize, size: Bytes) -> bool {
+        // The packet on the transmitter counts in the limit until its last bit has left.
         let on_air = if self.on_air.0 > now { self.on_air.1.get() } else { 0 };
         match self.limit {
             Limit::Packets(most) => self.length(now) + more > most as usize,
@@ -148,6 +150,7 @@ impl Managed {
         if !self.departure.drops_on_overflow() && self.exceeds(now, 1, size) {
             return None;
         }
+        // Tokens are reused, so that the driver's table is no longer than the queue.
         let token = Token(self.free.pop().unwrap_or_else(|| {
             self.tokens += 1;
             self.tokens - 1

@@ -35,6 +35,7 @@ kinds! {
 /// Reads a plain limit such as "100ms" as that of a drop-tail queue.
 fn size(item: &Item) -> Option<Table> {
     let begins = item.text()?.trim_start().chars().next()?;
+    // A limit begins with a digit, the name of a discipline never does.
     begins.is_ascii_digit().then(|| vec![("limit".to_owned(), item.clone())])
 }
 

@@ -26,6 +26,7 @@ impl Opportunities {
         let len = self.at.len() as u64;
         let last = *self.at.last()?;
         let round = n / len;
+        // A trace whose opportunities are all at one time has no period with which it could repeat.
         if round > 0 && (!self.looped || last.is_zero()) {
             return None;
         }
@@ -135,6 +136,7 @@ impl Transmitter {
                 if start >= self.valid {
                     self.rate = *steps.at(start);
                     self.valid = steps.next_change(start);
+                    // The cached transmission time was that of the previous rate.
                     self.last.0 = Bytes::ZERO;
                 }
                 if self.last.0 != size {

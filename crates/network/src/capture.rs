@@ -230,7 +230,7 @@ impl TcpShape {
 
     fn acknowledgment(self, ack: &Ack, size: u64) -> TcpHeader {
         TcpHeader {
-            // Behind the SYN of this direction, which carries no data.
+            // The number after the SYN, since this direction carries no data.
             seq: 1,
             ack: self.byte(ack.next),
             flags: Flags { ack: true, ece: ack.ece, ..Flags::default() },

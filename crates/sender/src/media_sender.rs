@@ -89,9 +89,9 @@ pub struct RtcpCounts {
 
 /// The number of packets whose names are kept. It is that of the controller's history.
 const NAMED_PACKETS: usize = 1 << 14;
-/// The backlog, as a time at the pacing rate, that lowers no encoder's rate: a frame of 25 per second.
+/// The backlog, as a time at the pacing rate, up to which encoders keep their full rate: one frame at 25 per second.
 const FRAME_BACKLOG: Span = Span::millis(40);
-/// The time in which a backlog beyond that is drained, by encoders' rates that are lower.
+/// The time in which lower encoder rates drain a backlog above [`FRAME_BACKLOG`].
 const DRAIN_TIME: Span = Span::millis(250);
 /// The lowest share of the rate that an encoder gets while a backlog is drained.
 const MIN_DRAIN_SHARE: f64 = 0.5;
@@ -101,8 +101,8 @@ const ORIGINAL_SEQ: Bytes = Bytes::new(2);
 /// A sender of several streams around a controller, sans-IO.
 ///
 /// The caller makes packets and keeps their bytes. It passes each packet to [`MediaSender::push`], calls
-/// [`MediaSender::poll`] until that returns [`Output::Wait`], and sends what it is told to send. Feedback goes into
-/// [`MediaSender::on_rtcp`], or joined into [`MediaSender::feedback`]. Before each frame it reads
+/// [`MediaSender::poll`] until that returns [`Output::Wait`], and sends each packet that [`Output::Send`] names.
+/// Feedback goes into [`MediaSender::on_rtcp`], or joined into [`MediaSender::feedback`]. Before each frame it reads
 /// [`MediaSender::encoder`].
 ///
 /// All times are of one clock of the caller, with any start.
@@ -290,7 +290,7 @@ impl MediaSender {
             _ => state.queue.add(now, packet.size, VecDeque::from([queued])),
         }
         state.frame_size = if packet.edge.first { packet.size } else { state.frame_size + packet.size };
-        // The controller is told once per frame, when the frame's size is known.
+        // One report per frame, since the controller needs the frame's size.
         if packet.edge.last && state.settings.kind == StreamKind::Video {
             let frame = state.frame_size;
             self.report_queue(now, Some(frame));

@@ -10,8 +10,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Creates a pacer that lets a packet go at once. After a wake-up that came late, packets of up to `credit` at the
-    /// pacing rate may follow without a gap.
+    /// Creates a pacer that sends its first packet without delay. After a late wake-up, packets of up to `credit` at
+    /// the pacing rate may follow without a gap.
     pub const fn new(credit: Span) -> Self {
         Self { credit, last: None }
     }

@@ -342,7 +342,7 @@ impl Sender {
     /// Returns the encoder's rate, as a rate of IP packets: the controller's target minus what is reserved for audio
     /// and what repair takes.
     pub fn media_target(&mut self, now: Time) -> Rate {
-        // Audio is sent whatever the rate and the window allow, so the video's encoder gets the rest.
+        // Audio is exempt from the rate and the window, so the video's encoder gets the rest.
         let reserved = self.settings.audio.map_or(Rate::ZERO, |audio| audio.rate);
         self.repair.left(now, self.decision.target.saturating_sub(reserved))
     }
@@ -361,7 +361,7 @@ impl Sender {
         }
     }
 
-    /// Adds an audio packet, which the next poll returns before all others, whatever the rate and the window allow.
+    /// Adds an audio packet, which the next poll returns before all others, independent of the rate and the window.
     /// Ignored without an audio stream, and after a stop.
     pub fn push_audio(&mut self, packet: AudioPacket) {
         let stopped = self.stopped();

@@ -456,7 +456,7 @@ impl SenderHalf for Standard {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        // Per-packet feedback contains what a controller needs that reads it, even without a body.
+        // Per-packet feedback suffices for a controller that reads it, even without a body.
         let own = report.body.is_some() || !report.packets.is_empty();
         if own && !self.fallen {
             if self.ours.len() < SHADOWS {

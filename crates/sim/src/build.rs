@@ -143,7 +143,7 @@ impl<'a> Builder<'a> {
         let (mut viewers, mut slots) = (Vec::new(), Vec::new());
         for (n, spec) in self.scenario.simulcasts.iter().enumerate() {
             let lowest = &self.scenario.flows[spec.flows[0].0 as usize];
-            // Not before: an empty list means that there is no simulcast.
+            // Only with a simulcast: an empty list means that there is none.
             slots.resize(self.agents.len(), None);
             for (receiver, to) in lowest.to.iter().enumerate() {
                 let mut viewer = Viewer::new(self.scenario, n, receiver);

@@ -571,11 +571,12 @@ impl Bbr {
 
     fn leave_probe_rtt(&mut self, now: Time, delivered: u64, cwnd: f64) -> f64 {
         self.probe_rtt_stamp = now;
+        // ProbeRTT itself may have lowered the short-term bounds far below the path's capacity.
         self.reset_short_term_model();
         if self.full_bw_reached {
             let event = AckEvent { now, delivered: delivered.max(self.rounds.next), ..AckEvent::default() };
             self.start_probe_bw_down(&event);
-            // ProbeRTT has drained the queue, so the cycle continues with Cruise (BBRExitProbeRTT).
+            // Down has restarted the probing clock. The queue is drained already, so Cruise follows (BBRExitProbeRTT).
             self.enter(State::Cruise, 1.0, CWND_GAIN);
         } else {
             self.enter(State::Startup, STARTUP_GAINS.0, STARTUP_GAINS.1);

@@ -169,6 +169,7 @@ impl Receiver {
         let (latest, x_recv) = self.receive_rate(slot.now)?;
         let (state, queue) = self.indicator.judge();
         let rtt = self.rtt.step(slot.now, self.indicator.drift());
+        // Duplicates can make the loss negative (RFC 3550, section 6.4.1).
         let lost = u64::try_from(lost).unwrap_or(0) + std::mem::take(&mut self.marked);
         self.count_losses(expected, lost, x_recv, rtt);
         let waited = self.first.map_or(Span::ZERO, |first| slot.now.since(first));

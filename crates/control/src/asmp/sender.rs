@@ -75,6 +75,7 @@ impl Sender {
         Self {
             floor,
             cap: setup.cap,
+            // Receivers share three quarters of RTCP's bandwidth (RFC 3550, section 6.2).
             rtcp: setup.session_bandwidth.as_bytes_per_s() * RTCP_SHARE * 0.75,
             rate: config.initial_rate.clamp(floor, setup.cap),
             least: Check::new(&super::LEAST),

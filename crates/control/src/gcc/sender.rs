@@ -118,6 +118,7 @@ impl Sender {
         for packet in packets {
             let Some(flight) = self.flights.get_mut(&packet.number) else { continue };
             let SentPacket { sent, size, through, probe, missing, unknown } = *flight;
+            // Repeated feedback must not count a loss twice.
             if packet.arrived.is_none() && missing {
                 continue;
             }
@@ -210,6 +211,7 @@ impl Sender {
         });
         let outcome = self.delay.update(now, &summary.received, acknowledged, probe);
         if let Some(rate) = outcome.rate {
+            // In this order, because a probe's result discards the delay-based estimate.
             if outcome.probe {
                 self.loss_v1.set(rate);
             }

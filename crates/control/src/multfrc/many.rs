@@ -163,6 +163,7 @@ impl SenderHalf for Sender {
     /// connections' rates, so that each sends at its own rate.
     fn notice(&mut self, packet: &Departing) -> Notice {
         let size = packet.size.as_f64();
+        // At least 1 bit/s each, so that the sum is never zero.
         let rates: Vec<f64> = self.open.iter().map(|c| c.tfrc.decision().pacing.as_bps_f64().max(1.0)).collect();
         let sum: f64 = rates.iter().sum();
         for (c, rate) in self.open.iter_mut().zip(&rates) {
@@ -239,6 +240,7 @@ impl ReceiverHalf for Receiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         let mut bytes = Vec::new();
         for (id, connection) in &mut self.connections {
+            // Connections that find no room stay due, and are in the next report.
             if bytes.len() >= RECORD * MOST_RECORDS
                 || !matches!(connection.tfrc.due(), Due::At(wake) if wake.at <= slot.now)
             {

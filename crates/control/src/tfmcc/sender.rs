@@ -337,6 +337,7 @@ impl Sender {
             if ramp.next > now {
                 return;
             }
+            // A late timer makes up for at most one R_max.
             let next = ramp.next.max(now.before(self.r_max)) + (self.r_max / RAMP_STEPS).max(Span::micros(100));
             self.ramp = (self.x + ramp.step < ramp.target).then_some(Ramp { next, ..ramp });
             self.set((self.x + ramp.step).min(ramp.target), "slow start: twice the least receive rate");
@@ -381,6 +382,7 @@ impl SenderHalf for Sender {
         self.look(x, r_max, slow, now);
         self.halve_at = Some(now + self.r_max * CLR_TIMEOUT_RTTS);
         if !is_clr && !back.leave {
+            // A report of an earlier round suppresses no report of this one.
             if back.fb_nr == self.fb_nr {
                 self.round_heard = true;
                 // Reports that are not at least a share g lower are suppressed (RFC 4654, section 3.4).
