@@ -271,7 +271,6 @@ impl Values {
     /// Returns what `read` computes from the values. It is computed once and shared by all halves, because a large
     /// group has many of them.
     pub(crate) fn read<T: Any + Send + Sync>(&self, read: impl Fn(&Self) -> T) -> Arc<T> {
-        // All halves of a run share one configuration, which is computed at the first access.
         let shared = self.reading.0.get_or_init(|| Arc::new(read(self)));
         // Only the type that was read first is shared; another one is computed each time.
         Arc::clone(shared).downcast().unwrap_or_else(|_| Arc::new(read(self)))

@@ -105,6 +105,7 @@ pub fn loss_for(rate: Rate, packet: Bytes, rtt: Span) -> LossRate {
     if wanted >= simple(high) {
         return LossRate::ONE;
     }
+    // 60 halvings of the range's logarithm exceed the precision of a double.
     for _ in 0..60 {
         let middle = (low * high).sqrt();
         if simple(middle) < wanted {

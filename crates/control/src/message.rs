@@ -13,7 +13,7 @@ impl Notice {
     /// The notice of a packet without a header extension.
     pub const NONE: Self = Self { id: 0, len: 0, bytes: [0; Self::MOST] };
 
-    /// Creates an element `id` (1 to 14) with `bytes`, of which the first [`Notice::MOST`] are kept.
+    /// Creates an element `id` (1 to 14) with the first [`Notice::MOST`] bytes of `bytes`.
     pub fn new(id: u8, bytes: &[u8]) -> Self {
         debug_assert!(bytes.len() <= Self::MOST && (1..=14).contains(&id));
         let len = bytes.len().min(Self::MOST);

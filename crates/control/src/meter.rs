@@ -30,6 +30,7 @@ impl Meter {
             }
         }
         self.slices.rotate_right(1);
+        // A slice does not count the packet that opens it: n packets span n − 1 intervals.
         self.slices[0] = Slice { since: at, bytes: 0 };
         self.known = (self.known + 1).min(SLICES);
     }

@@ -138,7 +138,6 @@ const E_TO_MINUS_12: f64 = 6.144_212_353_328_21e-6;
 
 /// Draws from the Poisson distribution whose probability of zero is `none`, by Knuth's product of uniform draws.
 fn poisson(none: f64, chance: &mut Chance) -> u64 {
-    // Knuth's method: the number of uniform draws whose product stays above e^−λ.
     let (mut count, mut product) = (0, chance.unit());
     while product > none {
         product *= chance.unit();
@@ -149,7 +148,6 @@ fn poisson(none: f64, chance: &mut Chance) -> u64 {
 
 /// Draws from the standard normal distribution (Box and Muller). The second value is discarded.
 fn normal(chance: &mut Chance) -> f64 {
-    // The Box-Muller transform.
     let radius = (-2.0 * libm::log(chance.unit_open())).sqrt();
     radius * libm::cos(std::f64::consts::TAU * chance.unit())
 }

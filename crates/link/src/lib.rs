@@ -262,6 +262,7 @@ impl Link {
         let part = |what: &str| seed.part(&format!("link.{name}.{what}"));
         let rate = config.sustained();
         let queue = QueueState::new(&config.queue, rate, config.mtu, part("queue"));
+        // A discipline decides on arrival or at dequeue, so only one of the two draws from this part.
         let managed = queue::managed(&config.queue, rate, config.mtu, part("queue")).map(Box::new);
         // The fast path of plain links holds only if every packet is treated alike: see [`Plain`].
         let has_plain_queue = queue.is_plain() && managed.is_none() && queue.limit.fits(0, 0, config.mtu);

@@ -416,6 +416,7 @@ impl Network {
             let link = &mut hop.link;
             let sent = link.sent(now).get();
             debug_assert!(sent >= last.bytes, "a link was asked about the past");
+            // In a release build, without the assertion, the difference must not wrap.
             let all = Carried { bytes: sent.max(last.bytes), dropped: link.dropped() };
             let before = std::mem::replace(last, all);
             series.push(LinkPoint {
@@ -483,6 +484,7 @@ impl Network {
             link: &hop.link,
             before: self.warm.get(n),
             sent: self.ended.get(n).copied().unwrap_or_else(|| hop.link.sent(now)),
+            // `arrived` includes the packets that are still in flight.
             carried: hop.link.arrived() - on_it,
             series: self.series.get(n).map_or(&[][..], |series| series),
         })

@@ -3,7 +3,7 @@
 //!
 //! A product that has RTP packets and sockets, and no pacer, takes a [`MediaSender`]. It holds all streams of a
 //! session: audio first, then retransmissions and parity, then video. The caller keeps the packets' bytes, owns the
-//! clock and the sockets, and is told which packet to send now. A product that has its own pacer takes
+//! clock and the sockets, and sends the packets that [`Output::Send`] names. A product that has its own pacer takes
 //! [`Remote`](steadycast_remote::Remote) alone.
 //!
 //! ```

@@ -290,7 +290,7 @@ impl MediaSender {
             _ => state.queue.add(now, packet.size, VecDeque::from([queued])),
         }
         state.frame_size = if packet.edge.first { packet.size } else { state.frame_size + packet.size };
-        // One report per frame, since the controller needs the frame's size.
+        // One report per frame, when the frame's size is known.
         if packet.edge.last && state.settings.kind == StreamKind::Video {
             let frame = state.frame_size;
             self.report_queue(now, Some(frame));
@@ -413,9 +413,9 @@ impl MediaSender {
         NackContext { now, target, packet, scarce, announced_playout: None }
     }
 
-    /// Requests that a packet is retransmitted, for a stack that reads NACKs itself. Returns false if it will not be:
-    /// it waits already, was sent less than a round trip ago, is not cached, or repairs have had their share of the
-    /// rate. Poll afterwards.
+    /// Requests that a packet is retransmitted, for a stack that reads NACKs itself. Returns false if the request is
+    /// refused: the packet is queued already, was sent less than a round trip ago or is not cached, or repairs have
+    /// used up their share of the rate. Poll afterwards.
     pub fn resend(&mut self, now: Time, stream: StreamId, seq: u16) -> bool {
         let context = self.nack_context(now);
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return false };

@@ -137,8 +137,8 @@ const MIN_INTERVAL: Span = Span::millis(25);
 const MAX_INTERVAL: Span = Span::millis(200);
 /// The IP size of a report without packets: SSRCs, times, IP and UDP headers.
 const MIN_REPORT_SIZE: Bytes = Bytes::new(64);
-/// Bytes of a feedback message without its packets: of one stream in RFC 8888's format, and in the transport-wide
-/// format.
+/// Size in bytes of a feedback message without its packets. It holds for one stream in RFC 8888's format and for the
+/// transport-wide format.
 const MESSAGE_HEADER_SIZE: usize = 20;
 /// RTCP's share of the bandwidth (RFC 3550, section 6.2).
 const RTCP_SHARE: f64 = 0.05;
@@ -247,7 +247,7 @@ impl Reporter {
         let begin = |window: &Window| match again {
             Some(again) => window.begin(again),
             None => {
-                // Not even the new packets fit: each stream reports its newest ones, in proportion to its new ones.
+                // Not even the new packets fit. The streams share the room in proportion to their new packets.
                 let fresh = window.from(window.begin(0)).len();
                 window.next() - (fresh * most / count(0)) as u64
             }

@@ -110,6 +110,7 @@ impl Peers {
         if self.table.len() < Self::MAX_PEERS || self.table.contains_key(&ssrc) {
             return None;
         }
+        // Refusing newcomers would let forged SSRCs lock out real receivers.
         self.pop_oldest()
     }
 

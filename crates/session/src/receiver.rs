@@ -367,7 +367,7 @@ impl Receiver {
     /// [`Receiver::has_key_frame`]. Only under [`crate::Profile::Avpf`]. Poll afterwards.
     pub fn needs_key_frame(&mut self, now: Time, joins: bool) {
         if self.pending_key_frame.is_none_or(|pending_key_frame| pending_key_frame.joins != joins) {
-            // Only a new request has a new number, a repetition keeps it (RFC 5104, section 4.3.1.1).
+            // Only a new request increases FIR's number; a repetition keeps it (RFC 5104, section 4.3.1.1).
             self.intra = self.intra.wrapping_add(u8::from(joins));
             self.pending_key_frame = Some(PendingKeyFrameRequest { joins, at: now, scheduled: false });
         }
@@ -658,6 +658,7 @@ impl Receiver {
         for (id, bytes) in extensions {
             match TransportNumber::read(bytes).filter(|_| id == TRANSPORT_NUMBER_ID) {
                 Some(number) => transport = Some(number.seq),
+                // Any other element is taken for the notice, whose content the receiver half checks.
                 None => notice = notice.or(Some(bytes)),
             }
         }

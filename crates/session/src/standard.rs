@@ -243,6 +243,7 @@ impl Standard {
 
     fn on_standard_report(&mut self, report: &Report<'_>) {
         let Some(reception) = report.reception else { return self.half.on_report(report) };
+        // Each of these receivers needs a half, and reporters are not authenticated, so their number is bounded.
         if self.bare.len() >= SHADOWS && !self.bare.contains_key(&report.from) {
             return self.half.on_report(report);
         }
@@ -373,6 +374,7 @@ impl Receiver {
             if let Some(packet) = left.by_seq(seq).filter(|_| !lost) {
                 let notice = instead.unwrap_or(packet.notice);
                 let at = (packet.at + all.delay(n)).min(report.at);
+                // A report block does not contain ECN marks.
                 self.shadow.arrive(at, &SentMedia { notice, ..*packet }, Ecn::NotEct);
             }
         }

@@ -49,7 +49,7 @@ pub(crate) struct SimulcastSlot {
     pub(crate) group: u32,
 }
 
-/// The parts of which a [`Simulation`] is built.
+/// The parts from which a [`Simulation`] is built.
 pub(crate) struct Parts {
     pub(crate) network: Network,
     pub(crate) agents: Vec<Agent>,

@@ -584,7 +584,7 @@ impl Bbr {
         self.prior.restored(cwnd)
     }
 
-    // ---- what follows
+    // ---- pacing rate and window
 
     fn set_pacing(&mut self) {
         let rate = self.pacing_gain * self.bw() * PACING_MARGIN;

@@ -90,6 +90,8 @@ impl HystartState {
                 }
             }
         }
+        // Only the evaluation waits for this window, as in Linux. Rounds that began there would end slow start too
+        // early.
         if self.kind == Hystart::Classic && cwnd < LOW_WINDOW {
             return Advice::Grow(1.0);
         }

@@ -75,6 +75,7 @@ impl Prague {
             self.round_end = max;
             self.rounds = if self.window < ssthresh { 0 } else { self.rounds.saturating_add(1) };
             if !self.is_rtt_independent() || now.since(self.updated) >= period {
+                // Alpha stays 1 until the first mark, so the first cut halves the window.
                 if self.seen && self.acked > 0 {
                     self.alpha += ALPHA_GAIN * (f64::from(self.marked) / f64::from(self.acked) - self.alpha);
                 }

@@ -346,6 +346,7 @@ impl Sender {
         let is_repeated = self.timed_out == Some(self.una);
         self.timed_out = Some(self.una);
         if !(is_repeated && self.config.hold_ssthresh) {
+            // As in ns-2 and Linux, instead of RFC 5681's FlightSize.
             let window = self.cwnd.min(f64::from(self.window));
             self.ssthresh = match self.config.congestion {
                 Congestion::Cubic => self.cubic.on_timeout(window),
@@ -860,6 +861,7 @@ impl Sender {
     /// Reduces the window. `least` is CUBIC's minimum window: 1 after a mark and 2 after a loss (RFC 9438, section
     /// 4.6).
     fn reduce(&mut self, least: f64) {
+        // As after a time-out: not the FlightSize, but the window that could be used.
         let window = self.cwnd.min(f64::from(self.window));
         if self.model.as_ref().is_some_and(|model| model.owns_window()) {
             return;

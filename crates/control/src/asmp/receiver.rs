@@ -204,7 +204,7 @@ impl Receiver {
     }
 
     fn first_rate(&self, x_recv: Rate) -> Rate {
-        // Returns the send rate; in paper mode the same initial rate for all receivers (ASMP, 5.4.1).
+        // In paper mode all receivers start at the same rate (ASMP, 5.4.1).
         let rate = if self.config.repaired { self.announced.unwrap_or(x_recv) } else { self.config.initial_rate };
         rate.clamp(self.floor, self.cap)
     }

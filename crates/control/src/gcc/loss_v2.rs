@@ -171,6 +171,7 @@ impl LossV2 {
         let least = self.least();
         let bounded = best.bandwidth.min(self.instant_bound()).min(by_delay).max(least);
         self.best = Some(if bounded < best.bandwidth {
+            // Where a bound cuts the bandwidth, the fit of the inherent loss starts again, as in libwebrtc.
             ChannelParameters { inherent: 0.0, bandwidth: bounded }
         } else {
             ChannelParameters { bandwidth: best.bandwidth.max(least), ..best }

@@ -102,7 +102,7 @@ impl Sender {
         self.flights
             .insert(number, SentPacket { sent, size, through: self.sent, probe, missing: false, unknown: false });
         let limit = at.before(HISTORY_AGE);
-        // The history needs a bound in case that feedback never arrives.
+        // The history needs a bound in case feedback never arrives.
         while let Some(oldest) = self.flights.first_entry().filter(|oldest| oldest.get().sent < limit) {
             oldest.remove();
         }

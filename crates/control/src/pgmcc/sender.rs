@@ -313,6 +313,7 @@ impl SenderHalf for Sender {
         if self.timeouts >= ELECT_AFTER {
             self.acker = None;
         }
+        // The window now allows one packet per time-out.
         self.smoothed = self.smoothed.min(self.packet.per(self.rto()));
         self.smoothed_at = now;
     }
@@ -322,6 +323,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
+        // Before a round-trip time is known, the window alone limits the sender.
         let pacing = self.rtt.map_or(self.cap, |rtt| {
             self.packet.per(rtt.smoothed.max(Span::millis(1))).scale(self.window * self.config.pacing)
         });

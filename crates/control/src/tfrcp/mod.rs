@@ -110,7 +110,7 @@ params! {
         "open in the paper; its figure 11 needs the session's", ["cumulative"; 2], &["cumulative", "interval"];
 }
 
-/// The number of frames between two sender reports, each of which is answered immediately (section II.B).
+/// The number of frames between two sender reports. Receivers answer each report immediately (section II.B).
 const SR_FRAMES: f64 = 5.0;
 /// The first quantizer (section III.B).
 const FIRST_QUANTIZER: f64 = 60.0;

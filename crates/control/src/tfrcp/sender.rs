@@ -172,6 +172,7 @@ impl Sender {
     fn end(&mut self, now: Time) {
         match self.srtt() {
             Some(rtt) if self.heard => self.decide(rtt),
+            // The paper assumes that no report is lost, so an interval without one changes nothing.
             Some(_) => {}
             None => self.decide_without_rtt(),
         }

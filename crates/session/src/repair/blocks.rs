@@ -40,7 +40,7 @@ impl ParitySettings {
 /// symbol's length field and RTP header.
 pub const PARITY_MORE: Bytes = Bytes::new((HEADER + SYMBOL_HEAD) as u64);
 
-/// Number of packets from which on a block ends with the current frame.
+/// Number of packets at which a block ends with the current frame.
 const FULL_BLOCK_PACKETS: usize = 20;
 /// Maximum number of packets of a block.
 const MAX_BLOCK_PACKETS: usize = 40;
@@ -310,7 +310,7 @@ impl ArrivalWindow {
     }
 }
 
-/// A block of which a parity packet has arrived.
+/// A block for which a parity packet has arrived.
 #[derive(Debug)]
 struct Block {
     count: u8,

@@ -24,7 +24,7 @@ const REORDERING_TIMEOUT: Span = Span::secs(60);
 const MAX_REQUESTS: u32 = 8;
 /// Maximum number of requests for a packet that is only presumed lost because its frame's last packet has not arrived.
 const MAX_TAIL_REQUESTS: u32 = 2;
-/// Half of the time window over which the path's minimum one-way delay is taken: this period and the previous one.
+/// Length of a period. The path's minimum one-way delay is taken over the present period and the previous one.
 const MIN_DELAY_WINDOW: Span = Span::secs(10);
 /// Time for which a packet that is no longer requested stays in the list. Its retransmission may still arrive.
 const ABANDONED_RETENTION: Span = Span::secs(2);
