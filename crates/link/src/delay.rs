@@ -66,7 +66,6 @@ impl JitterState {
 impl Propagation {
     /// Creates the delay of a link. Without jitter no generator is kept, which saves memory with many links.
     pub(crate) fn new(steps: &Steps<Span>, jitter: &Steps<Option<Jitter>>, chance: Chance) -> Self {
-        // Most links have no jitter; they need no generator.
         let none = jitter.as_constant() == Some(&None);
         let jitter =
             (!none).then(|| Box::new(JitterState { steps: jitter.clone(), now: None, valid: Time::ZERO, chance }));

@@ -23,7 +23,6 @@ impl Limit {
         match (self, rate) {
             // At a low rate the time may hold less than one packet, and nothing would ever pass.
             (Self::Time(span), Some(rate)) => Self::Bytes(rate.over(span).max(mtu)),
-            // Without a rate no packet waits, so no time is exceeded.
             (Self::Time(_), None) => Self::Packets(u32::MAX),
             (limit, _) => limit,
         }

@@ -150,7 +150,6 @@ impl Managed {
         if !self.departure.drops_on_overflow() && self.exceeds(now, 1, size) {
             return None;
         }
-        // Tokens are reused, so that the driver's table is no longer than the queue.
         let token = Token(self.free.pop().unwrap_or_else(|| {
             self.tokens += 1;
             self.tokens - 1
