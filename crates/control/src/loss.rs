@@ -330,6 +330,7 @@ impl LossHistory {
         for gap in self.gaps.iter_mut().filter(|g| g.run.last <= packet.seq) {
             gap.overtaken += 1;
         }
+        // A congestion mark counts only on packets that count themselves.
         self.process(&ReceivedPacket { ce: false, ..*packet }, None, first_interval)
     }
 

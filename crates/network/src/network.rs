@@ -330,6 +330,7 @@ impl Network {
                 EventKind::Entry(n) => Event::Alarm(Alarm::Entry(n)),
                 EventKind::Fan(n) => {
                     let fan = self.net.fans.take(n);
+                    // A fan is one event, but each of its copies is a hop.
                     self.net.hops += fan.legs.len() as u64;
                     Event::FanOut(fan)
                 }

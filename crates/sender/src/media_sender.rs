@@ -344,6 +344,7 @@ impl MediaSender {
         let rtt = remote.join(now, |now, history, joined| {
             let (read, refused) =
                 feedback::join(history, now, &compound, settings.format, |history, name| match name {
+                    // Without names of the caller, a transport-wide number is the low 16 bits of the packet's number.
                     PacketName::Transport(low) if !*own_transport => history.by_low_bits(low),
                     _ => names.get(&name).copied(),
                 });
@@ -352,6 +353,7 @@ impl MediaSender {
                 *joined = read;
             }
             counts.packets = joined.packets.len() as u64;
+            // Only lost retransmissions: a lost original is requested by a NACK.
             let repairs = joined.packets.iter().filter(|packet| packet.stream == Stream::Repair);
             lost.extend(repairs.filter(|packet| packet.arrived.is_none()).map(|packet| packet.number));
         });

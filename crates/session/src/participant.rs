@@ -408,6 +408,7 @@ impl Participant {
                     self.sdes(),
                     Packet::Bye { ssrcs: vec![ssrc], reason: String::new() },
                 ];
+                // The size of this compound replaces the mean size (RFC 3550, section 6.3.7).
                 let size = Bytes::new((Compound { packets }.encoded_len() + IP_UDP_OVERHEAD) as u64);
                 let census = self.census();
                 match self.timer.leave(now, size, self.has_sent || sent_rtp, &census) {
@@ -416,6 +417,7 @@ impl Participant {
                         self.farewell = Farewell::Waits;
                         false
                     }
+                    // A participant that has sent nothing sends no BYE (RFC 3550, section 6.3.7).
                     Leave::Silently => {
                         self.farewell = Farewell::Gone;
                         false

@@ -819,6 +819,7 @@ impl Sender {
         let find = |history: &History, name| match name {
             PacketName::Transport(low) => history.by_low_bits(low),
             PacketName::Rtp { ssrc, seq } => stream_of(ssrc).and_then(|stream| history.by_seq(stream, seq)),
+            // RTCP names packets by sequence numbers only.
             PacketName::Own(_) => None,
         };
         let (joined, unread) = feedback::join(history, now, compound, format, find);

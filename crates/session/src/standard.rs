@@ -496,6 +496,7 @@ impl SenderHalf for Standard {
                 && let Some((body, at)) = &mut receiver.reply
             {
                 *at = now;
+                // A repetition contains no new measurement.
                 let report =
                     Report { at: now, from: id, rtt: None, reception: None, body: Some(body), members, packets: &[] };
                 self.half.on_report(&report);

@@ -204,7 +204,7 @@ impl Batch {
             return;
         }
         let all: Vec<_> = self.arrivals.iter().map(|arrival| arrival.arriving(network)).collect();
-        // A run of plain packets is summed once for all sinks.
+        // A run of plain packets is summed once for all sinks. A packet log needs each packet, so it excludes this.
         let run = if agents_and_logs.logs.is_empty() { PlainRun::of(all.iter().copied()) } else { None };
         for sink in &mut self.sinks {
             let plain_run = run.as_ref().filter(|_| sink.done == 0);

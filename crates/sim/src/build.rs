@@ -80,7 +80,6 @@ impl<'a> Builder<'a> {
         let nowhere = To::Group(group.unwrap_or(0));
         for (n, to) in flow.to.iter().enumerate() {
             let session = flow.session(n);
-            // One source for all receivers, unless each has its own stream.
             if n == 0 || each {
                 let agent = (make.source)(&session);
                 // The destination of a unicast source is set below, when its receiver has an index.

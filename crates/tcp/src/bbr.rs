@@ -412,11 +412,13 @@ impl Bbr {
         match state {
             State::Down | State::Cruise if self.time_to_probe(event) => self.start_probe_bw_refill(event),
             State::Down if self.time_to_cruise(event) => self.enter(State::Cruise, 1.0, CWND_GAIN),
+            // One round of Refill fills the pipe, so that Up probes beyond it.
             State::Refill if self.rounds.begun => {
                 self.bw_probe_samples = true;
                 self.start_probe_bw_up(event);
             }
             State::Up if self.time_to_go_down(event) => {
+                // This probe has not caused high loss so far.
                 self.previous_too_high = false;
                 self.start_probe_bw_down(event);
             }
@@ -546,6 +548,7 @@ impl Bbr {
         {
             (self.probe_rtt_min, self.probe_rtt_stamp) = (rtt, now);
         }
+        // The minimum of 5 s schedules ProbeRTT; that of 10 s is the estimate.
         if self.probe_rtt_min < self.min_rtt || now > self.min_rtt_stamp + MIN_RTT_FILTER {
             (self.min_rtt, self.min_rtt_stamp) = (self.probe_rtt_min, self.probe_rtt_stamp);
         }
