@@ -286,7 +286,7 @@ impl MediaSender {
                     packets.push_back(Queued { ready, ..queued });
                 }
             }
-            // If the earlier packets of the frame have all been sent, its rest is a new entry.
+            // A new frame, or the rest of one whose earlier packets have all been sent.
             _ => state.queue.add(now, packet.size, VecDeque::from([queued])),
         }
         state.frame_size = if packet.edge.first { packet.size } else { state.frame_size + packet.size };
