@@ -85,19 +85,23 @@ impl Encode {
             Some(Media::Rfc8593 { frames, .. }) => (frames.as_deref(), true),
             other => (other, false),
         };
+        // Media that could not be read may be a clip, so that nothing is reported.
         let has_clip = matches!(sequence, Some(Media::Clip { .. })) || media.is_none();
         for own in ["size", "fps"].iter().filter_map(|key| item.get(key)) {
             if matches!(own.text(), Some("clip" | "auto")) && !has_clip {
                 out.problem(&own.at, "there is no clip", "write what it is to be, or media = \"clip\"");
             }
         }
+        // The codec and the GoP are read first, because the defaults of the other keys depend on them.
         let codec = field(item, "codec", &[], out).ok().flatten().unwrap_or(STANDARD.codec);
         let gop = field(item, "gop", &[&GOP], out).ok().flatten().unwrap_or(STANDARD.gop);
         let ((q, known), can_b) = (codec.quantizers(), codec.has_b_frames());
+        // A GoP of one or two frames has no room for the default's two B frames.
         let bframes = if can_b && !modelled { STANDARD.bframes.min(gop - 1) } else { 0 };
         // A clip keeps its size and its frame rate. The other media have no size, so that the default applies.
         let (size, fps) = match (has_clip, modelled) {
             (true, _) => (Size::Auto, Fps::Auto),
+            // The defaults of RFC 8593's codec are those of 30 frames per second.
             (false, true) => (STANDARD.size, Fps::PerSecond(30.0)),
             (false, false) => (STANDARD.size, STANDARD.fps),
         };
@@ -172,6 +176,7 @@ impl FromToml for Size {
         if let Some((_, width, height)) = SIZES.iter().find(|(name, ..)| *name == text) {
             return Some(Self::Pixels { width: *width, height: *height });
         }
+        // Chroma has half the resolution (4:2:0), so that both sides are even.
         let side = |t: &str| t.parse::<u32>().ok().filter(|n| (16..=8192).contains(n) && n % 2 == 0);
         if let Some((width, height)) = text.split_once('x').and_then(|(w, h)| Some((side(w)?, side(h)?))) {
             return Some(Self::Pixels { width, height });
@@ -270,6 +275,7 @@ impl FromToml for Quantizers {
         };
         let (low, high) = text.split_once('-').unwrap_or((&text, &text));
         match (low.trim().parse::<u8>(), high.trim().parse::<u8>()) {
+            // 63 is the largest quantizer of any codec; `read_for` checks the range of the chosen one.
             (Ok(low), Ok(high)) if low <= high && high <= 63 => Some(Self(low, high)),
             _ => {
                 let what = format!("{} is not a range of quantizers", item.shown());

@@ -101,6 +101,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
             let names = scene.simulcasts.iter().map(|simulcast| simulcast.name.as_str());
             let Some((n, rest)) = named("simulcast", Of::Simulcast, names, rest, at, scene, out) else { return };
             let Some(rest) = rest.strip_prefix(RECEIVERS) else { return figure(Of::Simulcast, None, rest, at, out) };
+            // All groups of a simulcast have the same receivers, so that the lowest one stands for them.
             let lowest = scene.simulcasts[n].flows.first().map(|flow| &scene.flows[flow.0 as usize]);
             let nodes = lowest.into_iter().flat_map(|flow| &flow.to).map(|node| scene.nodes[node.0 as usize].as_str());
             if let Some((_, rest)) = named("receiver", Of::Viewer, nodes, rest, at, scene, out) {
@@ -130,6 +131,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
 /// Returns the path of the figure that was meant if `word` is a column heading of a table, or a figure of the flow's
 /// receivers.
 fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> {
+    // A word that is a figure itself needs no other path.
     if find(Of::Flow, word).is_some() {
         return None;
     }
@@ -159,6 +161,7 @@ fn heads() -> Vec<&'static str> {
     let of_run = FIGURES.iter().filter(|figure| figure.of == Of::Run && figure.unit.is_number());
     let mut all = vec![FLOWS, LINKS, SIMULCASTS, INVARIANTS];
     all.extend(of_run.map(Figure::head));
+    // Figures with the same first node follow each other in the list, so that `dedup` removes repetitions.
     all.dedup();
     all
 }

@@ -278,6 +278,8 @@ impl FromToml for Seeds {
             Value::Text(text) => {
                 let (first, last) = text.split_once('-').unwrap_or((text, text));
                 match (first.trim().parse::<u64>(), last.trim().parse::<u64>()) {
+                    // The length is checked before the range is expanded, so that a typo in it does not fill the
+                    // memory.
                     (Ok(first), Ok(last)) if first <= last && last - first < MOST => (first..=last).collect(),
                     _ => return out.refuse(&item.at, format!("{} is no range of seeds", quoted(text)), remedy),
                 }
@@ -287,6 +289,7 @@ impl FromToml for Seeds {
         let mut unique = seeds.clone();
         unique.sort_unstable();
         unique.dedup();
+        // A repeated seed gives the same run twice, which would narrow the interval of the mean without new evidence.
         if seeds.is_empty() || unique.len() < seeds.len() || seeds.len() as u64 > MOST {
             return out.refuse(&item.at, "the seeds are none, too many, or one of them stands twice", remedy);
         }
@@ -444,6 +447,7 @@ impl Quantity {
             Self::Time => format!("{}us", (number * 1e6).round()),
             Self::Size => format!("{}B", number.round()),
             Self::Whole => format!("{}", number.round()),
+            // Debug formatting writes 5.0, not 5, so that TOML reads a number with a fraction again.
             Self::Number => format!("{number:?}"),
         }
     }
@@ -488,6 +492,7 @@ impl Distribution {
     }
 
     fn deck(values: &[String], weights: &Spanned<Vec<u64>>, out: &mut Findings) -> Option<Self> {
+        // The sum saturates because the weights come from the file; the check below refuses what is too large.
         let count: u64 = weights.value.iter().fold(0, |sum, weight| sum.saturating_add(*weight));
         if weights.value.len() != values.len() || count == 0 || count > MOST {
             return out.refuse(&weights.at, "it is not one whole number for each value", "write weights = [3, 1]");
@@ -540,6 +545,7 @@ pub fn experiment(text: &str, file: &str) -> Result<Json, Problems> {
     let mut out = Findings::new(file);
     let mut root = from_toml(text, &mut out);
     let read = if out.problems.is_empty() {
+        // Problems name keys by their paths, so that the paths have to be set before the keys are read.
         give_paths(&mut root, "");
         ExperimentFile::read(&root, &mut out)
     } else {
@@ -567,6 +573,7 @@ impl Checked {
         let scenarios = named(&file.scenario, "scenario", &file.here, |table| &table.name, out);
         let own = list(&file.scenario).iter().flat_map(|table| list(&table.bound)).chain(list(&file.bound));
         let measures = match &file.measure {
+            // Bounds can contain their measures, so that a file with such bounds needs no [[measure]].
             None if own.clone().any(|bound| bound.value.value.is_some()) => Vec::new(),
             _ => named(&file.measure, "measure", &file.here, |table| &table.name, out),
         };
@@ -605,6 +612,7 @@ impl Checked {
                 "value": text(&table.value.value, "value", &table.at, "name a figure, as \"fairness.jain\"", out),
                 "unit": optional(&table.unit),
                 "digits": digits(&table.digits),
+                // The caller parses the expression and reports its errors at this line.
                 "line": table.at.line,
             })).collect::<Vec<_>>(),
             "bounds": bounds.iter().map(|(table, of)| bound(table, of.as_deref(), &names, out)).collect::<Vec<_>>(),
@@ -686,6 +694,7 @@ fn named<T>(
     let mut names: Vec<String> = Vec::new();
     for table in list(all) {
         let found = text(name(&table.value), "name", &table.at, "give it a name", out);
+        // An empty name has been reported as missing.
         if names.contains(&found) && !found.is_empty() {
             out.problem(&table.at, format!("the name {} stands twice", quoted(&found)), "give each its own name");
         }
@@ -715,6 +724,7 @@ impl Names<'_> {
         let mut found = Vec::new();
         for one in self.axes {
             let names = one["names"].as_array().into_iter().flatten();
+            // An axis with `columns` has several names, and its labels stand in the same order.
             for (at, _) in names.enumerate().filter(|(_, name)| *name == axis) {
                 let values = one["values"].as_array().into_iter().flatten();
                 found.extend(values.filter_map(|value| value["labels"][at].as_str()));
@@ -784,6 +794,7 @@ fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) ->
                 return out.refuse(&rows.at, "a row has not one value for each column", remedy);
             }
             let texts = rows.value.iter().map(|row| row.iter().map(|one| literal(&one.0)).collect::<Vec<_>>());
+            // Rows set no key themselves; `${ }` uses their values.
             texts.map(|row| json!({ "labels": row, "values": row, "sets": [] })).collect()
         }
         _ => return out.refuse(&table.at, "it needs a path and values, sets, or rows", "write values = [ … ]"),
@@ -880,6 +891,7 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
         "over": table.over.as_ref().map_or(names.over, |over| over.value).word(),
         "variants": match table.variant {
             Some(_) => among(&table.variant, "variant", names.variants, out),
+            // References (`judged = false`) are judged only by bounds that name them.
             None => json!(names.judged),
         },
         "scenarios": of.map_or_else(|| among(&table.scenario, "scenario", names.scenarios, out), |of| json!([of])),
@@ -909,6 +921,7 @@ fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> 
         out.problem(&table.at, "only a choice has `but`", "leave the key out");
     }
     json!({
+        // For an absent key `among` returns all measures; for `but` an absent key means none.
         "but": table.but.as_ref().map_or_else(|| json!([]), |_| among(&table.but, "measure", names.measures, out)),
         "title": text(&table.title, "title", &table.at, "say what it shows", out),
         "kind": kind.word(),

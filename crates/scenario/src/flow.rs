@@ -109,6 +109,7 @@ pub(crate) fn flows(
     let Some(kind) = kind(table, files, out) else { return Vec::new() };
     let mut all = Vec::new();
     for (i, name) in group.names.iter().enumerate() {
+        // The other flows of the entry would have the same problem, so that the first one ends the loop.
         let Some(from) = source(group, i, net, dumbbell, out) else { return all };
         let Some(to) = receivers(group, i, net, dumbbell, out) else { return all };
         let Some(cast) = cast(table, &kind, to.len(), &files.registry, out) else { return all };
@@ -158,6 +159,7 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
     let table = group.table;
     match &table.from {
         Some(from) => pick(group, i, from, out).and_then(|name| net.find(&name, &from.at, out)),
+        // `hosts` has added this node.
         None if dumbbell => net.node(&format!("{}.src", group.names[i])),
         None => {
             if net.source.is_none() && !net.partial {
@@ -174,6 +176,7 @@ fn pick(group: &Group<'_>, i: usize, text: &Spanned<String>, out: &mut Findings)
     if !pattern.is_range() {
         return Some(text.value.clone());
     }
+    // The ranges of the flows and of the nodes are paired one to one.
     if group.ranged && pattern.count() == group.names.len() as u64 {
         return pattern.names().into_iter().nth(i);
     }
@@ -222,6 +225,7 @@ fn receivers(
     let mut seen = BTreeSet::new();
     for text in &to.all {
         let pattern = Pattern::read_or_report(text, &text.at, out)?;
+        // A list of ranges is a group of receivers; only a range outside a list is paired with the flows.
         let one_by_one = to.bare && group.ranged && pattern.is_range() && pattern.count() == group.names.len() as u64;
         let names = if one_by_one { vec![pick(group, i, text, out)?] } else { pattern.names() };
         for name in names {
@@ -302,6 +306,7 @@ fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findi
 /// Reads whether a video flow fills its probes with padding. Padding is sent in the stream of retransmissions.
 fn padding(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findings) -> bool {
     let Some(given) = table.padding.as_ref().filter(|given| given.value) else { return false };
+    // `auto` retransmits only to a single receiver, and only if AVPF lets it request packets.
     let asks = cast == Cast::Unicast && video.rtcp.profile == RtcpProfile::Avpf;
     let repairs = video.repair == Repair::Rtx || video.repair == Repair::Auto && asks;
     if !repairs {
@@ -317,6 +322,7 @@ fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option
     };
     let (word, keys) = match kind.value {
         FlowWord::Video => {
+            // `bytes` is a key of TCP and of greedy media.
             let own = |key: &&str| !COMMON.contains(key) && (*key == "bytes" || !TCP.contains(key));
             ("a video", FlowTable::KEYS.iter().copied().filter(own).chain(Vbr::keys()).collect())
         }
@@ -384,11 +390,13 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     };
     let mut params = Vec::new();
     for (name, given) in table.params.as_ref().map_or(&[][..], |p| &p.0) {
+        // Only a controller outside the registry knows its own parameters.
         if Outside::of(name).is_none() {
             match files.registry.find(name) {
                 Err(error) => out.problem(&name.at, error.problem, error.remedy),
                 Ok(controller) => {
                     for one in given {
+                        // Each parameter is resolved by itself, so that a problem has the place of its key.
                         if let Err(error) = controller.resolve(mode, std::slice::from_ref(&one.value)) {
                             out.problem(&one.at, error.problem, error.remedy);
                         }
@@ -399,6 +407,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         params.push((name.value.clone(), given.iter().map(|g| g.value.clone()).collect()));
     }
     let media = media(table, files, out);
+    // An absent table gives the same defaults as an empty one.
     let absent = Item { value: Value::Table(Vec::new()), at: table.at.clone() };
     let encode = table.encode.as_ref().map_or(&absent, |given| &given.item);
     let encode = Encode::read_for(encode, media.as_ref(), out);
@@ -494,6 +503,7 @@ fn media(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         (None, _) => files_say.map_or(MediaWord::Synthetic, |(word, _)| word),
         // A key set on the command line overrides a `media` that contradicts it in the file.
         (Some(given), Some((word, at))) if at.set && !given.at.set && given.value.0 != MediaWord::Rfc8593 => word,
+        // RFC 8593's trace-driven and hybrid models replay the frames of a clip or trace.
         (Some(given), Some((word, at))) if ![word, MediaWord::Rfc8593].contains(&given.value.0) => {
             let (file, media) = (word.word(), given.value.0.word());
             let what = format!("a {file} beside media = \"{media}\", which plays none");

@@ -97,6 +97,7 @@ impl Document {
             .chars()
             .filter(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-')
             .collect();
+        // Names of scenarios have neither hyphens at their ends nor more than 80 letters (`Pattern::read`).
         let title = title.trim_matches('-').chars().take(80).collect::<String>();
         Self {
             root,
@@ -123,6 +124,7 @@ impl Document {
     pub fn set(&mut self, assignment: &str) -> Result<(), Problem> {
         let keys = [Spec::KEYS, LinkExtra::KEYS].concat();
         tree::set(&mut self.root, assignment, &self.folder, &keys)?;
+        // The separator keeps two assignments apart from one that contains both.
         self.hash.update(b"\0");
         self.hash.update(assignment.as_bytes());
         Ok(())
@@ -149,14 +151,17 @@ impl Document {
             self.hash.update(network.text.as_bytes());
             network.below(&mut self.root, &mut out);
         }
+        // Without the network, each use of its nodes and links would be reported as well.
         if !out.problems.is_empty() {
             return Err(Problems(out.problems));
         }
+        // The network has added its flows and events, whose paths are not set yet.
         give_paths(&mut self.root, "");
         let mut files = Files::new(&self.folder, registry);
         let tables = File::read(&self.root, &mut out);
         let Some(tables) = tables else { return Err(Problems(out.problems)) };
         let (scenario, layout) = crate::resolve::resolve(&tables, &self.title, &mut files, &mut out);
+        // In the order of the file; problems without a line follow.
         out.problems.sort_by_key(|p| (p.line.is_none(), p.line));
         if !out.problems.is_empty() {
             return Err(Problems(out.problems));
@@ -188,6 +193,7 @@ pub(crate) fn text_of(path: &Path) -> Result<String, (Option<u32>, String, &'sta
     }
     String::from_utf8(std::fs::read(path).map_err(unread)?).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
+        // The first bad byte is on the line after all line ends before it.
         let line = error.as_bytes()[..good].iter().filter(|b| **b == b'\n').count() as u32 + 1;
         (Some(line), "not a text in UTF-8".into(), "save it as UTF-8")
     })

@@ -70,6 +70,7 @@ impl Pattern {
         self.range.is_some()
     }
     pub(crate) fn count(&self) -> u64 {
+        // A count of 0 is the range from 1 to 0.
         self.range.map_or(1, |(first, last)| (last + 1).saturating_sub(first))
     }
     /// Returns all of its names.
@@ -82,6 +83,7 @@ impl Pattern {
 }
 
 fn number(text: &str) -> Option<u64> {
+    // `parse` would also accept a sign.
     let plain = !text.is_empty() && text.len() <= 9 && text.bytes().all(|b| b.is_ascii_digit());
     if plain { text.parse().ok() } else { None }
 }

@@ -75,6 +75,7 @@ impl Named {
     /// Reads the network that `key`, the value of the key `network`, refers to. Problems are added to `out`.
     pub(crate) fn read(key: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<Self> {
         let whole = String::read(key, out)?;
+        // A path can contain `+`, so that the traffic begins after `.toml`, or at the first `+` of a name.
         let end = whole.rfind(".toml").map(|at| at + ".toml".len()).or_else(|| whole.find('+'));
         let (name, beside) = whole.split_at(end.unwrap_or(whole.len()));
         let path = place(name, key, folder, networks, out)?;
@@ -145,6 +146,7 @@ impl Named {
             flows.push(flow.clone());
         }
         // The network's events can last longer than the run; the later ones are left out.
+        // Problems of these keys are reported when the scenario is read.
         let span = |key: &Item| Span::read(key, &mut Findings::new(""));
         let end = over.get("duration").and_then(span).unwrap_or(Span::MAX);
         let comes = |event: &&Item| event.get("at").and_then(span).is_none_or(|at| at <= end);
@@ -173,6 +175,7 @@ impl Named {
 fn place(name: &str, key: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<PathBuf> {
     if name.contains(['/', '\\']) || name.ends_with(".toml") {
         let mut name = Value::Text(name.to_owned());
+        // Paths on the command line can be relative to the current folder.
         if key.at.set {
             find_file(&mut name, folder);
         }
@@ -185,8 +188,10 @@ fn place(name: &str, key: &Item, folder: &Path, networks: Option<&Path>, out: &m
     };
     let mut known: Vec<String> = listed
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".toml").map(str::to_owned))
+        // sets.toml is the list of sets of networks, not a network.
         .filter(|name| name != "sets")
         .collect();
+    // The order of a folder's entries differs between machines.
     known.sort();
     if !known.iter().any(|one| one == name) {
         out.unknown_name(&key.at, "network", name, &known.iter().map(String::as_str).collect::<Vec<_>>());

@@ -81,6 +81,7 @@ impl Files {
     pub(crate) fn found(&self, name: &Spanned<String>, what: &str, out: &mut Findings) -> Option<PathBuf> {
         let path = self.path(name);
         let trouble = match std::fs::metadata(&path) {
+            // Joined with an empty name, the path is that of the folder, and the message would be about the folder.
             _ if name.is_empty() => "has an empty name".to_owned(),
             Ok(meta) if meta.is_file() && meta.len() == 0 => {
                 let what = format!("{what} {} is empty", quoted(name));
@@ -91,6 +92,7 @@ impl Files {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is not there".to_owned(),
             Err(error) => format!("can't be read ({})", error.kind()),
         };
+        // `--set` also finds files relative to the current folder (`tree::find_file`).
         let here = if name.at.set { ", or to where the command is typed" } else { "" };
         let remedy = format!("paths are relative to the scenario's folder, {}{here}", self.folder.display());
         out.refuse(&name.at, format!("{what} {} {trouble}", quoted(name)), remedy)
@@ -102,6 +104,7 @@ impl Files {
     /// Reads a link's rate over time from a file.
     fn trace(&mut self, name: &Spanned<String>, looped: bool, out: &mut Findings) -> Option<RateSpec> {
         let path = self.found(name, "the trace", out)?;
+        // Other formats are tables, which `series` takes from the cache; it also reports a fault.
         let Ok(Recorded::Opportunities(at)) = self.recorded(&path, Quantity::Rate) else {
             return self.series(name, looped, Quantity::Rate, out).map(RateSpec::Table);
         };
@@ -126,6 +129,7 @@ impl Files {
                 }
                 rows
             }
+            // Only rates have this format, and `trace` has returned for them.
             Ok(Recorded::Opportunities(_)) => return None,
             Err((what, remedy)) => return out.refuse(&name.at, what.clone(), remedy.clone()),
         };
@@ -142,6 +146,7 @@ impl Files {
         let mut all = item.clone();
         let Some(trace) = item.get("trace") else { return all };
         let path = self.path(trace.text().unwrap_or_default());
+        // A missing file is reported when the rate is read.
         let known = path.is_file().then(|| self.recorded(&path, Quantity::Rate));
         if let (Some(Ok(Recorded::Pattern(_, others, _))), Value::Table(table)) = (known, &mut all.value) {
             for (key, instead, _) in TRACED.into_iter().filter(|(.., quantity)| others.contains(quantity)) {
@@ -206,6 +211,7 @@ impl Drafts {
     }
     fn link(&mut self, name: String, a: u32, b: u32, spec: usize, at: &Place, out: &mut Findings) {
         if self.links.len() as u64 >= MAX_COUNT {
+            // The problem is reported for the first of these links only.
             if !self.full {
                 out.problem(at, "more than 200000 links", "make it smaller");
             }
@@ -224,6 +230,7 @@ impl Network {
     pub(crate) fn find(&self, name: &str, at: &Place, out: &mut Findings) -> Option<NodeIx> {
         let found = self.node(name);
         if found.is_none() && !self.partial {
+            // Each known name is compared with the wrong one, so that the search for a similar one is limited.
             let known: Vec<_> = self.nodes.iter().take(2000).map(String::as_str).collect();
             out.unknown_name(at, "node", name, &known);
         }
@@ -251,6 +258,7 @@ impl Network {
     fn add(&mut self, name: String, at: &Place, out: &mut Findings) -> u32 {
         if let Some(i) = self.index.get(&name) {
             out.problem(at, format!("two nodes are called {}", quoted(&name)), "call one of them something else");
+            // The first node stands for both, so that the links to it are checked as well.
             return *i;
         }
         if self.nodes.len() as u64 >= MAX_COUNT {
@@ -351,6 +359,7 @@ impl Network {
                     draft.over.push(all.len());
                 }
             }
+            // `make_links` compares these indexes with those of the links it has made, which are in ascending order.
             links.sort_unstable();
             all.push(Change { name: name.value.clone(), links, keys: rest });
         }
@@ -436,6 +445,7 @@ impl Network {
             out.problem(&between.at, what, "make the ranges equally long, or one side a single node");
             return;
         }
+        // Checked before the ranges are expanded, so that a typo does not fill the memory.
         if drafts.links.len() as u64 + first.count().max(second.count()) > MAX_COUNT {
             out.problem(&between.at, "more than 200000 links", "make it smaller");
             return;
@@ -446,12 +456,14 @@ impl Network {
         let spec = drafts.spec(rest);
         let mut members = Vec::new();
         for i in 0..count {
+            // A single node on one side is the end of all links of the range on the other.
             let from = &froms[i.min(froms.len() - 1)];
             let to = &tos[i.min(tos.len() - 1)];
             let (Some(a), Some(b)) = (self.find(from, &a.at, out), self.find(to, &b.at, out)) else { return };
             let name = match &extra.name {
                 None => format!("{from}-{to}"),
                 Some(name) if !many => name.value.clone(),
+                // The end that differs between the links tells them apart.
                 Some(name) => format!("{}-{}", name.value, if second.is_range() { to } else { from }),
             };
             members.push(drafts.links.len());
@@ -464,6 +476,7 @@ impl Network {
             out.problem(&name.at, what, "leave it out: links are called NAME-END by themselves");
         }
         if many {
+            // Changes refer to all links of the entry by its name, or by its two ends as the file has them.
             let group = extra.name.as_ref().map_or_else(|| format!("{}-{}", a.value, b.value), |n| n.value.clone());
             self.groups.insert(group, members);
         }
@@ -515,6 +528,8 @@ impl Network {
                 drafts.link("bottleneck".into(), left, right, middle, at, out);
                 for host in hosts {
                     let node = self.add(host.name.clone(), at, out);
+                    // Both links lead from the sources to the receivers, so that `forward` is the direction of the
+                    // data.
                     if host.left {
                         drafts.link(format!("{}-left", host.name), node, left, access, at, out);
                     } else {
@@ -565,9 +580,11 @@ impl Network {
         let mut all: Vec<(String, usize, Place)> = Vec::new();
         for leg in legs {
             let (extra, rest) = leg.item.split(LegExtra::KEYS);
+            // The resolved text repeats these keys before the link's behaviour.
             let mut kept = extra.table().cloned().unwrap_or_default();
             let Some(extra) = LegExtra::read(&extra, out) else { continue };
             let spec = drafts.spec(rest);
+            // Numbers continue over the entries, so that the default names are unique.
             let first = all.len() as u64 + 1;
             let count = extra.count.as_ref().map(|c| c.value);
             if let Some(count) = extra.count.as_ref().filter(|c| all.len() as u64 + c.value > MAX_COUNT) {
@@ -615,6 +632,7 @@ impl Network {
                 out.missing(&level.at, "fanout", "write for example fanout = 10");
                 return;
             };
+            // Fan-outs of several levels multiply, so that the product can overflow.
             if fanout.value == 0 || fanout.value.saturating_mul(above.len() as u64) > MAX_COUNT {
                 let what = format!("{} on this level", fanout.value.saturating_mul(above.len() as u64));
                 out.problem(&fanout.at, what, "a level has from 1 to 200000 nodes");
@@ -666,6 +684,7 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
     let mut silent = unread(&spec, &both);
     let forward = direction(&spec, silent, toward.forward(), files, out);
     let (_, lossless) = both.split(&["loss", "loss_trace"]);
+    // Without a direction, loss applies to the forward direction alone.
     let base = if toward.back() { &both } else { &lossless };
     let back = match over {
         None => Spec::read(base, out)?,
@@ -699,8 +718,10 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     };
     let delay_trace = traced(&spec.delay_trace, spec.delay.is_some(), Quantity::Delay, out);
     let loss_trace = traced(&spec.loss_trace, spec.loss.is_some(), Quantity::Loss, out).filter(|_| lossy);
+    // Queue limits in multiples of the bandwidth-delay product need one delay: that of a trace is its mean.
     let mean = delay_trace.as_ref().map(|trace| Span::from_secs_f64(trace.rows.mean()));
     let delay = mean.or(spec.delay.as_ref().map(|delay| delay.value)).unwrap_or_default();
+    // A mean of 0 stands for no jitter, which is how a change removes it.
     let jitter = spec.jitter.as_ref().map(|jitter| jitter.value).filter(|jitter| !jitter.mean.is_zero());
     let loss = spec.loss.as_ref().filter(|_| lossy).and_then(|loss| loss.what.clone()).unwrap_or(Loss::None);
     // A rate that could not be read has been reported already: any valid rate stands in for it.
@@ -715,6 +736,7 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
         None => Some(Queue::drop_tail(Limit::Packets(50))),
     };
     let mtu = spec.mtu.as_ref().map_or(Bytes::new(1500), |m| m.value);
+    // RFC 791 requires every link to carry 68 bytes, and no datagram exceeds 65,535.
     if let Some(given) = spec.mtu.as_ref().filter(|m| !(68..=65_535).contains(&m.get())) {
         out.problem(&given.at, format!("{} is out of range", given.value), "from \"68B\" to \"65535B\"");
     }

@@ -103,10 +103,12 @@ pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorde
         let what = format!("{shown} is a capture: it says what was sent, not what the link could carry");
         return Err((what, "take a trace of the link itself, or a table of its rate over time".into()));
     }
+    // Spreadsheets write a byte order mark before UTF-8.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     match lines(bytes).next() {
         None => Err((format!("{shown} has no line"), quantity.forms().into())),
         Some((_, first)) if first.starts_with(['{', '[']) => pattern(bytes, shown, quantity),
+        // A single column is Mahimahi's format, which only describes rates.
         Some((_, first)) if quantity != Quantity::Rate || fields(&first).nth(1).is_some() => {
             table(bytes, shown, quantity).map(Recorded::Rows)
         }
@@ -213,6 +215,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
             return Err(place((format!("{time} comes after {last}"), "sort the lines by their time".into())));
         }
         last = time;
+        // Times are relative to the first line, so that the series begins at 0.
         let since = (time - *first.get_or_insert(time)) * to_s;
         if since > LONGEST_S {
             let what = "more than 30 days after the first line".into();
@@ -221,6 +224,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
         if values.len() == MOST_ROWS {
             return Err(place(("more than 2000000 lines of values".into(), "write a shorter table".into())));
         }
+        // The limit is in the quantity's unit, and the value still in the column's.
         values.push((Span::from_secs_f64(since), number(value, most / unit, called).map_err(place)? * unit));
     }
     let mut steps: Vec<Span> =
@@ -255,6 +259,7 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
     };
     let mut now = Span::ZERO;
     let mut all = [const { Vec::new() }; 3];
+    // Half of the RTT in milliseconds is the one-way delay.
     let kinds = [("capacity", Quantity::Rate, 1e3), ("rtt", Quantity::Delay, 0.5e-3), ("loss", Quantity::Loss, 1.0)];
     let mut jitter = false;
     for (entry, n) in list.iter().zip(1..) {
@@ -266,6 +271,7 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
         };
         for ((key, kind, unit), values) in kinds.iter().zip(&mut all) {
             let (most, called) = kind.most();
+            // A step without the quantity continues the value of the step before.
             if let Some(value) = value(key, most / unit, called)? {
                 values.push((now, value * unit));
             }

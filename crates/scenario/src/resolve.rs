@@ -115,6 +115,7 @@ fn times(file: &File, out: &mut Findings) -> (Span, Span) {
         Some(given) => given.value,
         None => {
             out.missing(&file.here, "duration", "write for example duration = \"80s\"");
+            // No time is after this end, so that only the missing key is reported.
             Span::MAX
         }
     };
@@ -166,10 +167,12 @@ fn matching_flows(text: &str, groups: &[Group<'_>]) -> Vec<String> {
 }
 
 fn check_times(group: &Group<'_>, flows: &[Flow], duration: Span, out: &mut Findings) {
+    // The flows of an entry have the same times, so that the first stands for all.
     let Some(flow) = flows.first() else { return };
     let end = Time::ZERO + duration;
     let starts = match flow.start {
         Start::At(at) | Start::Uniform(at, _) => at,
+        // The times of start events are checked with the events.
         Start::Event => Time::ZERO,
     };
     if let Some(given) = group.table.start.as_ref().filter(|_| starts >= end) {
@@ -198,6 +201,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
         };
         let part = |node: NodeIx| parts.get(node.0 as usize).copied();
         for to in &flow.to {
+            // All flows of a range can have the same problem: the first is reported.
             if *to == flow.from {
                 let node = quoted(&network.nodes[to.0 as usize]);
                 out.problem(
@@ -261,6 +265,7 @@ fn parts(network: &Network) -> Vec<u32> {
 /// Reduces the default packet size of TCP flows to the smallest MTU on the path, as path MTU discovery does.
 fn fit_packets(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     let least =
+        // A given size stays, and `check_ways` reports an MTU below the smallest packet of TCP.
         network.links.iter().map(mtu).min().filter(|least| group.table.packet.is_none() && *least >= MIN_PACKET);
     let mut around = None;
     for flow in flows {
@@ -408,6 +413,7 @@ impl Scenario {
     pub fn mtu(&self, flow: &Flow) -> Bytes {
         let all = self.links.iter().map(mtu);
         let (Some(least), Some(most)) = (all.clone().min(), all.max()) else { return Bytes::new(1500) };
+        // Without different MTUs no path has to be searched.
         if least == most {
             return least;
         }
@@ -432,6 +438,7 @@ struct Names<'a> {
 fn at_nodes(flows: &[Flow]) -> BTreeMap<NodeIx, Vec<(FlowIx, usize)>> {
     let mut all: BTreeMap<NodeIx, Vec<(FlowIx, usize)>> = BTreeMap::new();
     for (f, flow) in flows.iter().enumerate() {
+        // TCP flows are unicast, so that nothing can join them.
         if !matches!(flow.kind, FlowKind::Tcp(_)) {
             for (r, node) in flow.to.iter().enumerate() {
                 all.entry(*node).or_default().push((FlowIx(f as u32), r));
@@ -474,6 +481,7 @@ impl Names<'_> {
             for name in matching_flows(given, self.groups) {
                 match self.index.get(&name) {
                     Some(flow) => all.push(*flow),
+                    // The flow could not be made, and the reason has been reported.
                     None if self.groups.iter().any(|g| g.names.contains(&name)) => {}
                     None => {
                         let known: Vec<_> =
@@ -516,6 +524,7 @@ impl Names<'_> {
                 let found = match here {
                     [one] => Some(*one),
                     [] => self.of_flow(&name),
+                    // A range can have thousands of such names: the first is reported.
                     [_, _, ..] => {
                         let what = format!("several flows have a receiver at {}", quoted(&name));
                         out.problem(&given.at, what, format!("write FLOW.{name}"));
@@ -540,6 +549,7 @@ impl Names<'_> {
     }
 
     fn of_flow(&self, name: &str) -> Option<(FlowIx, usize)> {
+        // Names of flows and nodes can contain dots, so that each split is tried.
         name.match_indices('.').find_map(|(dot, _)| {
             let flow = self.index.get(&name[..dot])?;
             let node = self.network.node(&name[dot + 1..])?;
@@ -577,6 +587,7 @@ impl Names<'_> {
                 table.set.is_some(),
             ];
             if given.iter().filter(|s| **s).count() != 1 {
+                // A key of the event could not be read, which has been reported.
                 if out.spoken_below(&table.here) {
                     continue;
                 }
@@ -616,6 +627,7 @@ impl Names<'_> {
                 }
                 let links = self.links(names, out);
                 idle_loop(set.r#loop.as_ref().filter(|_| set.trace.is_none()).map(|looped| &looped.at), out);
+                // `rate` reads absent keys as an unlimited rate; in an event they mean no change.
                 let faster = set.rate.is_some() || set.trace.is_some();
                 let looped = set.r#loop.as_ref().is_none_or(|looped| looped.value);
                 let rate = if faster { rate(set.rate.as_ref(), set.trace.as_ref(), looped, files, out) } else { None };
@@ -638,6 +650,7 @@ impl Names<'_> {
                 return Vec::new();
             }
         }
+        // The sort is stable: events at the same time happen in the order of the file.
         all.sort_by_key(|e: &Event| e.at);
         warn_of_early_stops(&all, &stops, &scenario.flows, out);
         all
@@ -655,6 +668,7 @@ impl Names<'_> {
             None => Vec::new(),
         };
         let pcap = table.and_then(|r| r.pcap.as_ref()).map_or_else(Vec::new, |names| self.links(names, out));
+        // Names and ranges in the list can overlap.
         let unique = |mut all: Vec<u32>| {
             all.sort_unstable();
             all.dedup();

@@ -24,6 +24,7 @@ impl Loaded {
         let s = &self.scenario;
         let mut text = Text::default();
         if let Some(network) = &self.tables.network {
+            // The name is only a comment, because the network's topology and events follow in full.
             text.0.push_str(&format!("# Over the network {}.\n", quote(&network.value)));
         }
         text.key("format", crate::file::FORMAT);
@@ -34,6 +35,7 @@ impl Loaded {
         text.key("join_latency", quote(s.join_latency));
         text.key("leave_latency", quote(s.leave_latency));
         let layout = &self.layout;
+        // A text without a shape needs the key `nodes`, even if the list is empty.
         if !layout.nodes.is_empty() || layout.shape.is_none() {
             text.key("nodes", list(layout.nodes.iter().map(quote)));
         }
@@ -45,6 +47,7 @@ impl Loaded {
                 keys.extend(behaviour(pair, false));
                 format!("{{ {} }}", keys.join(", "))
             };
+            // A dumbbell has two keys with one link each; the other shapes have one key with a list of links.
             if *shape == Shape::Dumbbell {
                 for (key, extras, pair) in parts {
                     text.key(key, part(extras, pair));
@@ -77,6 +80,7 @@ impl Loaded {
         }
         for table in items(self.root.get("event")) {
             text.head("[[event]]");
+            // Events stay unexpanded: with ranges and `every` they can be a million.
             text.lines(self.as_written(table));
         }
         text.head("[record]");
@@ -103,6 +107,7 @@ impl Loaded {
             text.head("[[flow]]");
             let range = || table.name.as_ref().and_then(|n| Pattern::read(n).ok()).map_or(1, |p| p.count());
             let count = table.count.as_ref().map_or_else(range, |c| c.value);
+            // All flows of the entry are consumed, and the first stands for them.
             let first = (0..count).filter_map(|_| flows.next()).reduce(|first, _| first);
             match first {
                 Some(flow) => flow_text(flow, table, text),
@@ -176,6 +181,7 @@ fn entry(key: &str, value: &impl ToToml) -> Option<String> {
 /// Returns a value as it was written, with absolute paths for keys that name files.
 fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     match (key, value) {
+        // A controller's parameter is no file, also if it is called `trace`.
         ("params", _) => value.to_toml(),
         ("clip" | "trace" | "delay_trace" | "loss_trace", Value::Text(name)) => quote(folder.join(name).display()),
         (_, Value::List(all)) => list(all.iter().map(|i| absolute(key, &i.value, folder))),
@@ -203,6 +209,7 @@ fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<Strin
     let is_written = |has: fn(&Direction) -> bool| change || has(d) || over.is_some_and(has);
     let mut looped = None;
     let mut file = |key: &str, path: &Path, is_looped: bool| {
+        // A direction has one `loop` for all of its files.
         looped = Some(is_looped);
         format!("{key} = {}", quote(path.display()))
     };
@@ -226,6 +233,7 @@ fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<Strin
         keys.push(entry("jitter", &d.jitter).unwrap_or_else(|| "jitter = { mean = \"0ms\" }".into()));
     }
     keys.extend(entry("arq", &d.arq));
+    // An AlphaRTC trace also gives the loss of a link that has none of its own, so that its absence is written.
     if d.loss_trace.is_none() && (d.loss != Loss::None || change || matches!(d.rate, RateSpec::Table(_))) {
         keys.extend(entry("loss", &d.loss));
     }
@@ -267,6 +275,7 @@ fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
         text.key("from", quote(&from.value));
     }
     match &table.to {
+        // A range outside a list is paired with the flows; in a list it would be a group.
         Some(to) if to.bare => text.key("to", to.all.first().map_or_else(String::new, |t| quote(&t.value))),
         Some(to) => text.key("to", list(to.all.iter().map(|t| quote(&t.value)))),
         None => text.key("receivers", flow.to.len()),
@@ -275,6 +284,7 @@ fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
     match flow.start {
         Start::At(at) => text.key("start", span(at)),
         Start::Uniform(from, to) => text.key("start", format!("{{ uniform = [{}, {}] }}", span(from), span(to))),
+        // The start event, which is written with the events, implies it.
         Start::Event => {}
     }
     if let Some(stop) = flow.stop {

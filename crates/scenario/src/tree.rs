@@ -55,6 +55,7 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     let gone = |key: &str| TRACED.iter().any(|(it, file, _)| key == *it && has(file) || key == *file && has(it));
     let mut merged: Table = below.iter().filter(|(key, _)| !gone(key)).cloned().collect();
     let traced = |all: &Table| all.iter().any(|(key, _)| TRACED.iter().any(|(_, file, _)| key == file));
+    // `loop` belongs to the file; without one it would be reported as a key that has no effect.
     if traced(below) && !traced(&merged) {
         merged.retain(|(key, _)| key != "loop");
     }
@@ -91,6 +92,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     if path.is_empty() || path.split('.').any(str::is_empty) {
         return Err(fail("the path has an empty part".into(), form()));
     }
+    // `put` recurses once per key, so that the depth is limited as in a file.
     if path.len() > 1000 || path.split('.').count() > MAX_DEPTH {
         return Err(fail("the path is too long".into(), form()));
     }
@@ -169,6 +171,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
 /// or a pattern in which `*` matches any characters.
 fn is_meant(given: &str, name: &str) -> bool {
     let base = match name.split_once('[').and_then(|(before, rest)| Some((before, rest.split_once(']')?.1))) {
+        // The range `tcp-[1-3]` is also called `tcp`.
         Some((before, after)) => format!("{}{after}", before.trim_end_matches(['-', '.'])),
         None => name.to_owned(),
     };
@@ -178,8 +181,10 @@ fn is_meant(given: &str, name: &str) -> bool {
 /// Whether a name matches a pattern.
 fn is_like(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
+    // Without a `*` there is only one part, and equal names have matched before.
     let (Some(first), Some(last)) = (parts.next(), parts.next_back()) else { return false };
     let Some(mut rest) = name.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else { return false };
+    // The leftmost match leaves the most text for the later parts, so that no other match has to be tried.
     parts.all(|part| match rest.find(part) {
         Some(at) => {
             rest = &rest[at + part.len()..];
@@ -232,6 +237,7 @@ fn play(root: &mut Item, clip: &Value, at: &Place) -> Result<(), (String, String
         if let (true, Some(Value::Table(encode))) = (plays_another_medium, value_mut(flow, "encode")) {
             encode.retain(|(key, given)| given.at.set || !matches!(key.as_str(), "size" | "fps"));
         }
+        // Problems of the clip then name the flow that plays it.
         let place = Place { key: Arc::from(format!("flow.{}.clip", name_of(flow).unwrap_or_default())), ..at.clone() };
         put(flow, &["clip"], clip.clone(), &place).map_err(|what| (what, "leave it out".to_owned()))?;
     }
@@ -267,6 +273,7 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
     };
     match &mut item.value {
         Value::Table(table) => {
+            // Flows have names and keep their keys when their kind changes; those that no longer fit are reported.
             if let ([kind], Value::Text(new)) = (keys, &value)
                 && *kind == "kind"
                 && table.iter().any(|(k, old)| k == "kind" && old.text().is_some_and(|old| old != new))
@@ -283,6 +290,7 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
         }
         Value::List(list) => {
             let count = list.len();
+            // Places are counted from 1, as in the paths of messages.
             let place = key.parse::<usize>().ok().filter(|n| (1..=count).contains(n));
             let Some(place) = place else { return Err(format!("\"{key}\" is no place from 1 to {count}")) };
             put(&mut list[place - 1], rest, value, at)
