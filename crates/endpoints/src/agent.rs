@@ -247,6 +247,7 @@ impl Agent {
     pub fn finish(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
             Self::VideoSource(source) => source.finish(now),
+            // Receivers stay until the last packets have arrived.
             Self::VideoSink(_) => {}
             other => other.stop(now, out),
         }

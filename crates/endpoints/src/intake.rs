@@ -145,6 +145,7 @@ impl Intake {
     /// Writes the loss from this step of the series on, and the delay.
     pub(crate) fn figures(&self, first_step: usize, into: &mut Figures) {
         let (expected, got) = self.expected_and_got(first_step);
+        // Late packets that were expected before can exceed those that were expected since.
         let lost = (expected > 0).then(|| (1.0 - got as f64 / expected as f64).max(0.0));
         into.put(&receiver::LOSS, lost);
         into.put_spread(&receiver::DELAY, &self.delay);

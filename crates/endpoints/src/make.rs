@@ -119,6 +119,7 @@ impl<'a> AgentFactory<'a> {
             sc::EventKind::StopFlow(flow) if flow.0 == n => Some((e.at, false)),
             _ => None,
         }));
+        // The sort is stable: a flow's own start and stop precede events at the same time.
         transitions.sort_by_key(|(at, _)| *at);
         let (mut active, mut since) = (Vec::new(), None);
         for (at, on) in transitions {
@@ -128,6 +129,7 @@ impl<'a> AgentFactory<'a> {
                     active.push((from, at));
                     since = None;
                 }
+                // A running flow can't start, and a stopped one can't stop.
                 _ => {}
             }
         }
@@ -165,6 +167,7 @@ impl<'a> AgentFactory<'a> {
             // As in ns-2, a connection's clock starts at a random time within a tick.
             let mut chance = self.seed.part(&format!("flow.{}.tick", flow.name));
             let phase = chance.span_between(Span::ZERO, config.tick);
+            // Rounding can draw a whole tick, which is no phase within it.
             config.tick_phase = phase.min(config.tick.saturating_sub(Span::nanos(1)));
         }
         config.check().map_err(|error| BuildError::new(format!("flow.{}", flow.name), error))?;

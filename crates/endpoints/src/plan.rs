@@ -26,7 +26,7 @@ pub enum End {
     Receiver(usize),
 }
 
-/// EventKind an end does.
+/// An action of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The end starts.

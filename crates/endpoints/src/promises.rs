@@ -78,6 +78,7 @@ impl Record<'_> {
             }
             seen.push(rtcp);
             seen.iter()
+                // A promise that was never tested has no result.
                 .filter(|check| check.checked > 0)
                 .for_each(|check| CheckedPromise::add(&mut all, check, &spec.name));
         }

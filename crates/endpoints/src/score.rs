@@ -21,6 +21,7 @@ pub(crate) fn combined_score(coding: f64, smooth: f64) -> f64 {
 /// Returns G.1070's video quality without loss (1 to 5), with its provisional coefficients for H.264 in VGA. It is used
 /// if no pictures are measured, and depends on their rates only.
 pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
+    // These are G.1070's O_fr (1 to 30 frames per second), I_Ofr and D_FrV.
     let best_fps = (5.517 + 1.29e-2 * kbps).clamp(1.0, 30.0);
     let best = 3.459 - 3.459 / (1.0 + libm::pow(kbps / 178.53, 1.02));
     let width = 1.15 + 3.55e-4 * kbps;

@@ -94,6 +94,7 @@ impl Record<'_> {
             let fair = mean(streams.iter().map(|stream| stream.there));
             return FlowShare { fair, competing: Some(Span::ZERO), rate: CompetingRate::None };
         }
+        // A stream that never competes has no share while competing.
         let fair =
             mean(streams.iter().filter(|stream| !stream.time_competing.is_zero()).map(|stream| stream.competing));
         let rate = if throughout { CompetingRate::OfAllTime } else { CompetingRate::Bps(self.rate_at(n, streams)) };
@@ -104,6 +105,7 @@ impl Record<'_> {
     fn rate_at(&self, n: usize, streams: &[Shares]) -> Option<f64> {
         let ends = &self.flows[n];
         let rate = |(place, sink): (usize, &AgentIx)| {
+            // A flow has one stream for all of its receivers, or one for each.
             let stream = streams.get(if streams.len() > 1 { place } else { 0 })?;
             let joined = self.recorded(*sink).joined();
             let samples = self.recorded(*sink).intake()?.samples.all();
@@ -148,6 +150,7 @@ impl Record<'_> {
         let mut streams = Vec::new();
         for (n, (spec, ways)) in self.scenario.flows.iter().zip(&self.ways).enumerate() {
             let group = self.scenario.group_of(FlowIx(n as u32));
+            // The lowest group stands for the whole simulcast.
             if group.is_some_and(|(_, place)| place > 0) {
                 continue;
             }

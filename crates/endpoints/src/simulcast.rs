@@ -15,6 +15,7 @@ impl Record<'_> {
             let mut streams = self.streams();
             let seen: Vec<_> = viewers.iter().map(|viewer| self.viewer(n, viewer, &names, &mut streams)).collect();
             let rates = seen.iter().filter_map(|(_, rate, _)| *rate);
+            // If the share of one receiver is unknown, so is the utilisation.
             let shares: Option<f64> = seen.iter().map(|(.., share)| *share).sum();
             let sum: f64 = rates.sum();
             let moves: usize = viewers.iter().map(|v| v.moves.len()).sum();
@@ -64,6 +65,7 @@ impl Record<'_> {
     }
 
     fn receiver_name(&self, viewer: &Viewer) -> &str {
+        // All groups have the same receivers.
         let lowest = self.scenario.simulcasts[viewer.simulcast].flows[0];
         self.scenario.node_name(self.scenario.flows[lowest.0 as usize].to[viewer.receiver])
     }

@@ -222,6 +222,7 @@ impl Record<'_> {
         let begin = (ends.start.as_nanos() / self.step.as_nanos()) as usize;
         let windows = bins.get(begin..).unwrap_or(&[]).windows(per);
         let n = windows.map(|w| w.iter().sum::<f64>() * 8.0).position(|rate| rate >= bps)?;
+        // The first window with this rate ends `per` steps after its begin.
         Some(((n + per) as u64 * self.step.as_nanos()) as f64 / 1e9)
     }
 
@@ -297,6 +298,7 @@ impl Record<'_> {
     fn fairness(&self, into: &mut Figures) {
         let adapts = |n: &usize| {
             matches!(self.scenario.flows[*n].kind, FlowKind::Video(_) | FlowKind::Tcp(_))
+                // The groups of a simulcast compete as one flow, so that none of them counts by itself.
                 && self.scenario.group_of(sc::FlowIx(*n as u32)).is_none()
         };
         let flows: Vec<usize> = (0..self.flows.len()).filter(adapts).collect();
@@ -337,6 +339,7 @@ impl Record<'_> {
         }
         hash.update(self.hops.to_le_bytes());
         hash.finalize().iter().fold(String::new(), |mut text, byte| {
+            // Writing to a string can't fail.
             let _ = write!(text, "{byte:02x}");
             text
         })

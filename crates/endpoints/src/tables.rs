@@ -78,7 +78,9 @@ impl Record<'_> {
         for (n, (at, steps, span)) in self.intervals(&intake.samples.all()).enumerate() {
             let sum = |of: fn(&Point) -> u64| steps.iter().map(of).sum::<u64>();
             let (packets, expected) = (sum(|p| u64::from(p.packets)), sum(|p| u64::from(p.expected)));
+            // The mean over packets weights each step by its packets.
             let delays: f64 = steps.iter().filter_map(|p| Some(p.delay?.as_millis_f64() * f64::from(p.packets))).sum();
+            // Late packets of earlier steps can exceed what was expected in these.
             let lost = (expected > 0 && !lossless).then(|| (1.0 - packets as f64 / expected as f64).max(0.0));
             into.real(&rates::T, at);
             into.text(&rates::FLOW, &spec.name);
@@ -109,6 +111,7 @@ impl Record<'_> {
         let sinks = spec.to.iter().zip(&ends.sinks);
         let videos = sinks.filter_map(|(to, sink)| Some((to, self.agents[sink.0 as usize].video_sink()?)));
         let names = videos.flat_map(|(to, sink)| {
+            // A collision changes the SSRC of the present session (RFC 3550, section 8.2).
             let now = sink.session().map(|s| s.ssrc());
             sink.ssrcs.iter().copied().chain(now).map(|ssrc| (ssrc, self.scenario.node_name(*to).to_owned()))
         });
@@ -189,6 +192,7 @@ impl Record<'_> {
                 let capacity = hop.link.capacity(from, from + span).map(|could| could.per(span).as_bps_f64());
                 let last = steps.last().copied().unwrap_or_default();
                 into.real(&links::T, at);
+                // The two directions of a link follow each other, as `DirIx` numbers them.
                 into.text(&links::LINK, &self.scenario.links[n / 2].name);
                 into.text(&links::DIRECTION, if n % 2 == 0 { "forward" } else { "back" });
                 into.real(&links::THROUGHPUT, bps);
@@ -242,6 +246,7 @@ impl Record<'_> {
                         into.text(&packets::KIND, coded.kind.word());
                         into.whole(&packets::Q, i64::from(coded.quantizer));
                     }
+                    // The log only has whether a packet was marked; 3 is CE (RFC 3168, section 5).
                     into.whole(&packets::ECN, if row.ce() { 3 } else { 0 });
                     into.millis(&packets::DELAY, row.delay());
                     into.end_row();

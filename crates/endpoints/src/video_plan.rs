@@ -125,6 +125,7 @@ impl Supply {
                 // A ladder's clip has a fixed frame rate.
                 let t0 = match &ladder {
                     Some(ladder) => ladder.time(1),
+                    // RFC 8593's default values are those of 30 frames per second.
                     None => Span::from_secs_f64(1.0 / video.encode.fps.number().unwrap_or(30.0)),
                 };
                 Ok(Self::Codec(CodecSettings { t0, ..codec.clone() }, ladder))
@@ -290,6 +291,7 @@ impl VideoPlan {
 
     /// Creates an encoder of this ladder.
     pub fn encoder(&self, ladder: &Arc<Ladder>) -> Encoder {
+        // `paper` follows Evalvid-RA, whose backlog persists; `repaired` lets it drain within a GoP.
         let waiting = if self.video.mode == Mode::Paper { BacklogRule::Damped } else { BacklogRule::Drained };
         Encoder::new(Arc::clone(ladder), self.video.vbr, waiting, self.payload, self.headers)
     }
@@ -589,6 +591,7 @@ fn rtcp(video: &sc::Video, group: bool, mtu: Bytes) -> RtcpSettings {
     let profile = match video.rtcp.profile {
         sc::RtcpProfile::Rfc3550 => Profile::Rfc3550,
         sc::RtcpProfile::Asmp => Profile::Asmp,
+        // A T_rr_interval of 0 suppresses no regular report (RFC 4585, section 3.4).
         sc::RtcpProfile::Avpf => Profile::Avpf { t_rr_interval: Span::ZERO },
     };
     let summary = group && video.rtcp.reports == sc::Reports::Source;
@@ -623,6 +626,7 @@ fn setup(
         session_bandwidth: video.rtcp.session_bw,
         group,
         id: ReceiverId(0),
+        // The setup of each half replaces this random source by one of its own.
         chance: Seed(0).part(""),
         ecn: video.ecn,
     }

@@ -23,6 +23,7 @@ impl Record<'_> {
                 let link = self.scenario.links.get(way as usize / 2);
                 link.map_or(Span::ZERO, |link| if way.is_multiple_of(2) { link.forward.delay } else { link.back.delay })
             };
+            // The number of a direction differs from its reverse's in the lowest bit (`DirIx::reverse`).
             let round: Span = ways.iter().flatten().map(|way| delay(*way) + delay(way ^ 1)).sum();
             let config = &tcp.config;
             let (name, packet) = (&flow.name, config.packet.get());

@@ -168,6 +168,7 @@ impl PlainSink {
             return self.intake.add(now, size, sent);
         }
         let ahead = (number + 1).saturating_sub(self.next);
+        // A jump beyond the mask leaves no earlier arrival in it.
         self.arrived = self.arrived.checked_shl(u32::try_from(ahead).unwrap_or(u32::MAX)).unwrap_or(0);
         self.next += ahead;
         // A packet older than the bit mask counts as new.

@@ -188,6 +188,7 @@ impl TcpSource {
     /// Offers data for an application that always has some.
     #[inline]
     fn feed(&mut self, now: Time) {
+        // One packet at a time is offered, so that nothing is left unsent when the period ends.
         if let Work::OnOff { writing: true, gap: None, .. } = self.work
             && self.sender.unsent() == 0
         {
@@ -233,6 +234,7 @@ impl TcpSource {
             }
             return;
         }
+        // Each poll of a finished connection returns `Done`, but the transfer completes only once.
         if std::mem::replace(&mut self.done, true) {
             return;
         }

@@ -46,6 +46,7 @@ impl Row for DecisionRow {
         self.at.pass(by);
         target.pass(by);
         pacing.pass(by);
+        // The same code stores and restores a row, so that the window is rebuilt from the fields that have passed.
         let (mut bytes, mut free) = match *window {
             None => (None, 0),
             Some(Window::Packets(free)) => (Some(false), u64::from(free)),
@@ -56,6 +57,7 @@ impl Row for DecisionRow {
             free.pass(by);
             *window = Some(if bytes { Window::Bytes(Bytes::new(free)) } else { Window::Packets(free as u32) });
         }
+        // A value is stored as its place in this list.
         by.one_of(limit, &[Limit::Start, Limit::Network, Limit::Cap, Limit::Floor]);
         why.rule.pass(by);
         why.loss.pass(by);
@@ -204,6 +206,7 @@ impl VideoSource {
         means_from: Time,
     ) -> Self {
         let reserved = settings.audio.map_or(Rate::ZERO, |audio| audio.rate);
+        // Audio is sent in addition to the pictures at their best quality.
         let best = encoder.as_ref().and_then(|encoder| encoder.best()).map(|best| best + reserved);
         let most = setup.cap.min(best.unwrap_or(Rate::MAX));
         let make = move |settings, now| Sender::new(settings, factory.sender(&setup), chance.clone(), now);
@@ -330,6 +333,7 @@ impl VideoSource {
         self.account(now);
         self.sending.end(now);
         (self.running, self.until) = (false, Time::NEVER);
+        // The senders of the other groups announce this rate to the receivers.
         if let Some(siblings) = &self.settings.siblings {
             siblings.set_rate(Rate::ZERO);
         }
@@ -354,6 +358,7 @@ impl VideoSource {
     pub fn finish(&mut self, now: Time) {
         self.account(now);
         (self.finished, self.open) = (true, false);
+        // Without frames there is no backlog to send.
         self.running &= self.keep_frames;
     }
 
@@ -442,6 +447,7 @@ impl VideoSource {
 
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
         loop {
+            // The sender of the last session still exists in a pause and must not be polled.
             if self.paused() {
                 return;
             }
@@ -463,6 +469,7 @@ impl VideoSource {
             match output {
                 Output::Media(media) => {
                     self.media(now, media, out);
+                    // A source with a given amount ends with its last packet.
                     if self.running && self.left == Some(Bytes::ZERO) {
                         self.end(now);
                     }
@@ -487,6 +494,7 @@ impl VideoSource {
         self.sent_packets += u64::from(original);
         self.audio_packets += u64::from(media.stream == Stream::Audio);
         self.left = self.left.map(|left| if original { left.saturating_sub(media.size) } else { left });
+        // The complement distinguishes a repair from an original of the same time and number.
         let sign = if original { 0 } else { u64::MAX };
         self.digest.add(now.as_nanos() ^ media.seq << 44 ^ sign);
         if self.keep_frames && original {
@@ -506,6 +514,7 @@ impl VideoSource {
 
     /// Adds the time since the last call to the cause that limited the rate then.
     pub fn account(&mut self, now: Time) {
+        // The shares leave out the warm-up, as all means do.
         let span = now.since(self.limits_since.max(self.means_from));
         self.limits_since = now;
         let Some(row) = self.decisions.last().filter(|_| self.running) else { return };
@@ -585,6 +594,7 @@ impl VideoSource {
 
     /// Returns true if the flow paused between the frame with display index `display` and the next one.
     pub fn pauses_after(&self, display: u32) -> bool {
+        // The first frame of a period has the same index in display order, since groups of pictures are closed.
         self.epochs.iter().skip(1).any(|epoch| epoch.first == display + 1)
     }
 
@@ -841,6 +851,7 @@ impl VideoSink {
             Body::Rtcp { bytes, parsed } => self.take_rtcp(at, packet.from, parsed, bytes.len()),
             _ => {}
         }
+        // This checks the promise of `batchable`: the packet makes the sink send nothing and moves no timer forward.
         if cfg!(debug_assertions) {
             let (until, mut sent) = (self.until, Vec::new());
             self.drain(at, &mut Out { packets: &mut sent });
@@ -887,6 +898,7 @@ impl VideoSink {
             self.intake.add_repair(now, packet.size);
         }
         if let (Received::Audio(seq), Some(audio)) = (received, &mut self.audio)
+            // Figures of audio leave out the warm-up and the pauses.
             && self.intake.counts(now)
         {
             audio.on_packet(now, seq, now.since(packet.sent));
@@ -980,6 +992,7 @@ impl VideoSink {
     /// packet.
     fn deliver(&mut self, number: u64, size: Bytes, packet: ArrivedPacket) {
         let ArrivedPacket { now, fragment, .. } = packet;
+        // A packet for which the play-out buffer has no room does not reach the decoder.
         let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, size, fragment.frame));
         if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
             assembly.on_packet(now, number, fragment);
@@ -991,6 +1004,7 @@ impl VideoSink {
         let Some(receiver) = &mut self.receiver else { return };
         if let Some(delay) = self.player.on_packet(&packet, receiver.repair_time(self.skew.own(now))) {
             receiver.set_playout(delay);
+            // The play-out delay decides the fates of frames, so that the digest covers it.
             self.intake.digest.add(delay.as_nanos());
         }
     }

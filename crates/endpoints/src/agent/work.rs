@@ -41,6 +41,7 @@ impl Work {
             Workload::Bulk | Workload::File(_) => Self::Once,
             Workload::Transfers { off, .. } => Self::Transfers { off: *off, next: Time::NEVER },
             Workload::OnOff { rate, on, off } => {
+                // A gap of zero would make the caller's loop over `writes` endless.
                 let gap = rate.map(|rate| packet.at(rate).max(Span::nanos(1)));
                 Self::OnOff { on: *on, off: *off, until: Time::NEVER, writing: false, gap, write: Time::NEVER }
             }

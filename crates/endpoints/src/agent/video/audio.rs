@@ -70,6 +70,7 @@ impl AudioPlayout {
 
     /// Begins again after a pause, whose packets are not expected.
     pub(crate) fn restart(&mut self) {
+        // Packets from before the pause can no longer arrive.
         self.give_up(u64::MAX);
         self.covered_before = self.covered();
         (self.range, self.run) = (None, None);

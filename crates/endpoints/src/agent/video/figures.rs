@@ -28,6 +28,7 @@ impl Recorded for VideoSource {
             + padding.map_or(0, |(packets, _)| packets);
         into.put(&flow::SENT_PACKETS, sent);
         into.put(&flow::FEEDBACK_PACKETS, feedback.packets);
+        // A flow that was never active has no time by which to divide.
         into.put(&flow::FEEDBACK_BPS, feedback.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
         into.put(&flow::FEEDBACK_REFUSED, feedback.refused);
         if let Some(repairs) = repairs {
@@ -148,6 +149,7 @@ impl Recorded for VideoSink {
         into.put_span(&receiver::JITTER, self.session().map(|s| s.jitter()));
         into.put_span(&receiver::CUMULATIVE_JITTER_MAX, Some(self.jitter.max.later()));
         into.put(&receiver::FEEDBACK_PACKETS, self.rtcp_packets);
+        // The index is the ECN field: 01 is ECT(1), 10 is ECT(0), 11 is CE (RFC 3168, section 5).
         let [_, ect1, ect0, marked] = self.by_ecn;
         if ect0 + ect1 + marked > 0 {
             into.put(&receiver::ECN_CAPABLE, ect0 + ect1 + marked);
@@ -236,8 +238,10 @@ impl VideoSink {
         into.put(&receiver::FRAMES_UNDECODABLE, count(FrameFate::Undecodable));
         let mut slots: Vec<(u32, bool)> =
             owed.iter().map(|n| (sent.frames[*n].coded.display, fates[*n] == FrameFate::Ok)).collect();
+        // B frames are sent after the frame that follows them on the display.
         slots.sort_unstable();
         let period = source.frame_period();
+        // With a constant play-out delay each picture is shown for the frame period.
         let shown_at = |slot: u32| schedule.due(source.shown_at(slot)).filter(|_| self.player.adapts());
         // A pause of the flow does not lengthen the frame before it.
         let lasts = |slot: u32| {
@@ -252,6 +256,7 @@ impl VideoSink {
         let freezes = Freezes::of(slots.iter().map(|(_, new, lasts)| (*new, *lasts)));
         freezes.figures(into);
         let moving = freezes.shown.saturating_sub(freezes.time).as_secs_f64();
+        // A frozen picture counts neither with its time nor as a picture.
         let fps = count(FrameFate::Ok).saturating_sub(freezes.count as usize) as f64 / moving;
         into.put(&receiver::SHOWN_FPS, Some(fps).filter(|_| moving > 0.0));
         into.put(&receiver::HARMONIC_FPS, freezes.harmonic_fps());
