@@ -366,6 +366,7 @@ impl Object {
 
 impl Law for Object {
     fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided> {
+        // Without `on_sent` a packet changes nothing, and entering the interpreter for each would be slow.
         if matches!(event, Event::Sent(_)) && !self.has[ON_SENT] {
             return None;
         }
@@ -436,10 +437,12 @@ impl ReceiverHalf for PythonReceiver {
 
     fn report(&mut self, slot: &Slot) -> Reply {
         let reply = self.echo.report(slot);
+        // The class adds its bytes to the echo's report, so that it has none without one.
         let Reply::Body(mut body) = reply else { return reply };
         let slot_object = PySlot {
             at_s: slot.now.as_secs_f64(),
             expected_packets: slot.expected,
+            // Duplicates can make the number of lost packets negative (RFC 3550, section 6.4.1).
             lost_packets: slot.lost.max(0).unsigned_abs(),
             members: slot.members,
         };
@@ -450,6 +453,7 @@ impl ReceiverHalf for PythonReceiver {
             }
             match value.cast::<PyBytes>().map(|b| b.as_bytes()) {
                 Ok(bytes) if bytes.len() <= LONGEST_REPORT => {
+                    // The length separates these bytes from the padding after them.
                     body.bytes.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
                     body.bytes.extend_from_slice(bytes);
                     // The length of an RTCP packet is a multiple of four bytes.

@@ -38,6 +38,7 @@ fn error(file: &str, error: EmulateError) -> PyErr {
         }
         EmulateError::Io(what, error) => {
             let told = error.to_string();
+            // Python's OSError shows the error's number itself.
             let told = told.split(" (os error").next().unwrap_or_default().to_owned();
             PyOSError::new_err((error.raw_os_error(), told, what))
         }
@@ -85,6 +86,7 @@ impl PyEmulation {
 
     /// Runs in real time until the end of the scenario or of the program. See `Simulation.run`.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
+        // The emulation calls back every 50 ms, which is seldom enough to ask the interpreter each time.
         let mut asking = Asking::new(&self.guests.fault, progress, 1);
         let complete = py.detach(|| {
             let mut emulation = self.locked();

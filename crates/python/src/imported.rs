@@ -82,6 +82,7 @@ fn open(call: &Call, path: &Path, name: &str) -> Value {
 }
 
 fn analysis(call: &Call, path: &Path) -> Value {
+    // `Time::since` would give 0 for times before the path's begin.
     let since = |at: Time| at.as_secs_f64() - path.begin.as_secs_f64();
     let millis = |span: Span| span.as_millis_f64();
     let bins = path.bins.iter().map(|bin| {

@@ -40,6 +40,7 @@ fn pair(from: &Bound<'_, PyDict>) -> PyResult<PairOptions> {
         source: source.map(|text| address(&text)).transpose()?,
         mux: want(from, "mux")?,
         local: want(from, "local")?,
+        // The session description names this port.
         reports: None,
     })
 }
@@ -142,6 +143,7 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
             scale: scale(want(from, "doubling")?),
             sizes: want(from, "sizes")?,
             own_pace: want(from, "own_pace")?,
+            // The session sets the size of the headers when it starts.
             overhead: 0,
         };
         return Ok(Medium::Encoder { format, config, steering });
@@ -151,6 +153,7 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
     let mut rungs = BTreeMap::new();
     for rung in want::<Bound<'_, PyList>>(from, "rungs")? {
         let (q, data, offsets, head): (u8, Bound<'_, PyAny>, Bound<'_, PyAny>, Vec<u8>) = rung.extract()?;
+        // The data is copied because the session outlives this call, and Python may change its buffer.
         let data = PyBuffer::<u8>::get(&data)?.to_vec(py)?.into();
         let offsets = PyBuffer::<u64>::get(&offsets)?.to_vec(py)?;
         rungs.insert(q, RungData { data, offsets, head });
@@ -197,6 +200,7 @@ impl PySession {
 
     /// Waits up to `patience` seconds for the session's end. Returns whether it has ended.
     fn wait(&self, py: Python<'_>, patience: f64) -> bool {
+        // Other Python threads run while this one waits without the interpreter's lock.
         py.detach(|| self.handle.wait(seconds(patience)))
     }
 
@@ -287,6 +291,7 @@ impl PySender {
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
         let patience = seconds(patience);
         let next = py.detach(|| {
+            // A session without an encoder never has a job.
             self.encoder_queue.as_ref().map_or(NextJob::Closed, |encoder_queue| encoder_queue.next_job(patience))
         });
         match next {
@@ -364,6 +369,7 @@ impl PyReceiver {
             None => {
                 let codec: Option<String> = want(options, "codec")?;
                 let format = codec.map(|c| format(&c)).transpose()?;
+                // Without a description, the sender is assumed to offer nothing that is optional.
                 Description {
                     address: socket(&want::<String>(options, "at")?)?,
                     source: None,
@@ -373,6 +379,7 @@ impl PyReceiver {
                     excluded: Vec::new(),
                     reports: None,
                     secure: false,
+                    // 96 is the first dynamic payload type (RFC 3551, section 6).
                     payload_type: format.and_then(PayloadFormat::static_type).unwrap_or(96),
                     others: Vec::new(),
                     format,

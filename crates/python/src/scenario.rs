@@ -54,6 +54,7 @@ fn load(
         document = document.with_networks(networks);
     }
     let mut problems = Vec::new();
+    // All wrong assignments are reported, not only the first.
     for set in sets {
         problems.extend(document.set(set).err());
     }
@@ -211,6 +212,7 @@ impl PyScenario {
             entry.set_item("size", encode.size.to_string())?;
             match encode.fps {
                 Fps::Auto => entry.set_item("fps", "auto")?,
+                // None stands for the clip's own frame rate.
                 Fps::Clip | Fps::PerSecond(_) => entry.set_item("fps", encode.fps.number())?,
             }
             entry.set_item("lasts_s", self.scenario().duration.as_secs_f64())?;

@@ -19,6 +19,7 @@ use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 /// A parameter's value.
 #[derive(FromPyObject)]
 enum Value {
+    // The order counts: a Python bool also converts to a float.
     Switch(bool),
     Number(f64),
     Text(String),
@@ -112,6 +113,7 @@ impl PyDecision {
             target_bps: target.as_bps_f64(),
             pacing_bps: pacing.as_bps_f64(),
             window_bytes: window.map(|window| match window {
+                // A window in packets is one of full packets.
                 Window::Packets(packets) => u64::from(packets) * packet.get(),
                 Window::Bytes(bytes) => bytes.get(),
             }),
@@ -347,6 +349,7 @@ impl PyMediaSender {
     }
 
     fn add_parity(&self, ssrc: u32, rate_bps: f64) -> PyResult<u32> {
+        // Parity has a fixed rate, as audio has, and differs in its kind only.
         let mut settings = StreamSettings::audio(ssrc, rate("rate_bps", rate_bps)?);
         settings.kind = StreamKind::Parity;
         Ok(self.add(settings))

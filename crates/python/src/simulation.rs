@@ -66,6 +66,7 @@ impl PySimulation {
             let end = simulation.end();
             simulation.run(|now| asking.go_on(now, end))
         });
+        // The captures are closed in any case, but what stopped the run is raised first.
         let captured = self.locked().end_capture();
         asking.over()?;
         captured.map_err(|e| unwritten(self.captures.get().map(PathBuf::as_path), e))?;
@@ -172,6 +173,7 @@ impl Guests {
     /// Returns the factory of a flow's controller, which is a class or a program's command.
     fn factory(&mut self, flow: &str, video: &Video, guest: Bound<'_, PyAny>) -> PyResult<Arc<dyn Factory>> {
         let fault = self.fault.clone();
+        // The command of a program is a list; anything else is a class.
         let Ok(words) = guest.cast::<PyList>() else {
             return Ok(Arc::new(PythonController::new(guest.unbind(), video.feedback, fault)));
         };
@@ -179,6 +181,7 @@ impl Guests {
         {
             let (py, words) = (guest.py(), words.extract()?);
             let (timeouts, name) = (Timeouts::default(), video.controller.name());
+            // The start waits until the program has answered.
             let started = py.detach(|| Program::start(timeouts, flow, name, words, video.feedback, fault));
             let program = Arc::new(started.map_err(fault_error)?);
             self.programs.push((flow.to_owned(), Arc::clone(&program)));
@@ -269,6 +272,7 @@ pub(crate) fn ladder(table: &Bound<'_, PyDict>) -> PyResult<Ladder> {
     let kinds = PyBuffer::<u8>::get(&get("kinds")?)?.to_vec(py)?;
     let display = PyBuffer::<u32>::get(&get("display")?)?.to_vec(py)?;
     let all = PyBuffer::<u32>::get(&get("sizes")?)?.to_vec(py)?;
+    // `chunks` panics on a length of 0.
     let frames = kinds.len().max(1);
     Ok(Ladder {
         fps: get("fps")?.extract()?,

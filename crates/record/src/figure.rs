@@ -338,6 +338,7 @@ impl Figures {
         let mut at = &mut self.said;
         for key in way.split('.').filter(|key| !key.is_empty()) {
             let below = at.entry(key).or_insert(Value::Null);
+            // The null of `put_unknown` gives way to figures below its key.
             if !below.is_object() {
                 *below = Value::Object(Map::new());
             }

@@ -29,6 +29,7 @@ fn fill(found: &mut Map<String, Value>, path: &str, value: &Value) {
         }
         Value::Object(inner) => {
             for (key, each) in inner {
+                // Names and directions are part of the path already.
                 if key != DIRECTION && !NAMES.contains(&key.as_str()) {
                     fill(found, &format!("{path}.{key}"), each);
                 }

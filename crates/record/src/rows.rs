@@ -101,6 +101,7 @@ impl<T: Row> Rows<T> {
                 write(bytes, &mut self.words, &mut self.latest[..PACK]);
                 self.latest.drain(..PACK);
             }
+            // `Vec` itself would begin with room for four rows.
             Older::Packed(_) if self.latest.is_empty() => self.latest.reserve_exact(2 * PACK),
             // If the store refuses a block, its rows stay in memory: then `latest` never has this length again.
             // At least a block stays in memory, because callers read the latest rows.
@@ -108,6 +109,7 @@ impl<T: Row> Rows<T> {
                 let mut bytes = Vec::new();
                 write(&mut bytes, &mut self.words, &mut self.latest[..BLOCK]);
                 let head: Head = [last.to_le_bytes(), (bytes.len() as u64).to_le_bytes()];
+                // The head precedes the rows, whose length is known only now.
                 bytes.splice(..0, head.into_iter().flatten());
                 if let Ok(at) = store.put(&bytes) {
                     (*blocks, *last) = (*blocks + 1, at);
@@ -127,6 +129,7 @@ impl<T: Row> Rows<T> {
         match &self.older {
             Older::Packed(bytes) if !bytes.is_empty() => {
                 let mut all = Vec::new();
+                // Reading takes the same mutable references as writing, so that it gets copies here.
                 read(&mut bytes.clone(), &mut self.words.clone(), &mut all);
                 all.extend_from_slice(&self.latest);
                 Cow::Owned(all)
@@ -334,6 +337,7 @@ impl Row for &'static str {
     fn pass(&mut self, by: &mut Fields<'_>) {
         let known = by.words.iter().position(|other| other == self);
         let mut place = known.unwrap_or(by.words.len()) as u32;
+        // While a row is read, `self` is a default value, not a word of the list.
         if known.is_none() && by.at.is_none() {
             by.words.push(self);
         }
@@ -344,6 +348,7 @@ impl Row for &'static str {
 
 impl Row for Cow<'static, str> {
     fn pass(&mut self, by: &mut Fields<'_>) {
+        // Only static texts are stored as indexes; other texts are stored letter by letter.
         let mut own = matches!(self, Cow::Borrowed(_));
         own.pass(by);
         if own {
@@ -355,6 +360,7 @@ impl Row for Cow<'static, str> {
         let mut letters = self.clone().into_owned().into_bytes();
         let mut len = letters.len() as u32;
         len.pass(by);
+        // While a row is read, this makes room for the letters.
         letters.resize(len as usize, 0);
         letters.iter_mut().for_each(|letter| [*letter] = by.array([*letter]));
         *self = Cow::Owned(String::from_utf8_lossy(&letters).into_owned());

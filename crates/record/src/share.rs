@@ -46,6 +46,7 @@ impl Claims {
         let mut users = vec![Vec::new(); links.len()];
         let mut own = Vec::with_capacity(ways.len());
         for (n, way) in ways.iter().enumerate() {
+            // A claim counts once on each link, even if its way crosses the link twice.
             let mut places: Vec<u32> =
                 way.iter().filter_map(|l| links.binary_search(l).ok()).map(|p| p as u32).collect();
             places.sort_unstable();

@@ -111,6 +111,7 @@ impl<'a> Misplaced<'a> {
     /// Returns the remedy if an enclosing table takes the key; the nearest counts.
     fn outside(&self, around: &[Around]) -> Option<Remedy> {
         let mut inner = &self.table.at.key;
+        // The table itself is on this stack as well.
         for table in around.iter().rev().filter(|table| table.at.key != self.table.at.key) {
             let taken = || {
                 let schema = (table.schema)();
@@ -143,6 +144,7 @@ impl<'a> Misplaced<'a> {
 
 /// Whether a table of this kind has a key. The descriptions of keys begin with the kinds that have them.
 fn belongs(schema: &Json, table: &Json, key: &str) -> bool {
+    // The leading blank lets the first word match like the others.
     let about = format!(" {}", schema["properties"][key]["description"].as_str().unwrap_or_default());
     let mut kinds = schema["properties"].as_object().into_iter().flatten().filter(|(by, _)| *by != key);
     kinds.all(|(by, of)| {
@@ -188,6 +190,7 @@ fn admits(schema: &Json, value: &Json) -> bool {
         ("array", Json::Array(all)) => all.iter().all(|one| admits(&schema["items"], one)),
         ("string", Json::String(text)) => fits(schema, text),
         ("number", Json::Number(_)) | ("boolean", Json::Bool(_)) => true,
+        // Whole numbers in files are never negative.
         ("integer", Json::Number(number)) => number.is_u64(),
         _ => false,
     })
@@ -201,6 +204,7 @@ fn fits(schema: &Json, text: &str) -> bool {
         return text.chars().filter(|c| c.is_alphabetic()).all(|letter| pattern.contains(letter));
     }
     let unit = text.trim().trim_start_matches(|c: char| c.is_ascii_digit() || ".e+-".contains(c)).trim_start();
+    // `quantities!` puts the units between these parts of a pattern.
     let units = pattern.rsplit(r"+\s*").next().unwrap_or_default().trim_end_matches(r"\s*$");
     units.trim_matches(['(', ')']).split('|').any(|one| one == unit)
 }

@@ -158,6 +158,7 @@ impl Findings {
     }
     /// Reports a key that a table of `T` does not have.
     pub fn unknown_key<T: Declared>(&mut self, table: &Item, key: &str, item: &Item) {
+        // The problem would not be kept, and finding its remedy reads whole schemas.
         if self.problems.len() >= MAX_PROBLEMS {
             return;
         }

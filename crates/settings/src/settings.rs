@@ -298,6 +298,7 @@ macro_rules! settings {
     (@read $item:ident, $base:ident, $out:ident; [kind] $key:ident: $type:ty; []; []; []; []) => {
         let own = $item.split(&<$type as $crate::Declared>::keys()).0;
         let $key: Option<$type> = match $base {
+            // Without any of its keys, the kind stays that of the base.
             Some(base) if own.table().is_none_or(|keys| keys.is_empty()) => Some(base.$key.clone()),
             _ => <$type>::read_for(&own, &(), $out),
         };
@@ -393,6 +394,7 @@ macro_rules! kinds {
                 let standard: Option<&str> = None;
                 $(let standard = Some($standard);)?
                 let kind = match (item.get(Self::KEY), standard) {
+                    // A kind that is not a text matches no word, and is reported below.
                     (Some(kind), _) => kind.text().unwrap_or_default(),
                     (None, Some(standard)) => standard,
                     (None, None) => {
@@ -406,6 +408,7 @@ macro_rules! kinds {
                         let before = out.problems.len();
                         $crate::refuse_others(item, Self::KEY, $what, own, &all, out);
                         let read = $crate::kinds!(@read Self::$kind $(($type))?; item, context, out);
+                        // A key of another kind makes the table invalid, even if its own keys could be read.
                         if out.problems.len() > before { None } else { read }
                     })+
                     _ => {
@@ -433,6 +436,7 @@ macro_rules! kinds {
                 $($crate::kinds!(@schema keys, Self::KEY, $word $(, $type)?);)+
                 let kind = $crate::kind_schema(kinds, &[$($standard)?]);
                 keys.insert(Self::KEY.to_owned(), kind);
+                // If 0.0 is a short form, a number is accepted in place of the table.
                 let number = <Self as $crate::Declared>::long(&$crate::tree::Value::Real(0.0).into()).map(|_| "number");
                 let short: Vec<_> = ["string"].into_iter().chain(number).collect();
                 $crate::described($crate::table_schema(keys, &short), &[$($about),+])

@@ -126,6 +126,7 @@ macro_rules! tables {
                     all.push(($crate::plain(stringify!($key)), &present.at));
                 })*
                 $(for key in <$other as $crate::Declared>::keys() {
+                    // A key that the table has itself is in the list already.
                     if let Some(item) = self.$part.item.get(key).filter(|_| !Self::KEYS.contains(&key)) {
                         all.push((key, &item.at));
                     }
@@ -144,6 +145,7 @@ macro_rules! tables {
                     $($key: None,)*
                     $($part: $crate::Deferred::of(item.split(&<$other as $crate::Declared>::keys()).0),)*
                 };
+                // An unknown key below may belong to this table, which its remedy then names.
                 out.tables.push($crate::Around::of::<Self>(item));
                 for (key, below) in table {
                     $(if key == $crate::plain(stringify!($key)) {
@@ -228,6 +230,7 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
                     });
                 }
                 known["description"] = format!("{known_about}{}", defaults.unwrap_or_default()).into();
+                // `take` has left a null, which would read as the default.
                 if let Json::Object(known) = known
                     && known["default"].is_null()
                 {
@@ -574,6 +577,7 @@ impl<T: Declared> Declared for Vec<T> {
 impl<T: FromToml> FromToml for Vec<T> {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         match &item.value {
+            // Invalid elements have been reported; the others are checked as well.
             Value::List(list) => Some(list.iter().filter_map(|i| T::read(i, out)).collect()),
             Value::Table(_) => {
                 let name = item.at.key.rsplit('.').next().unwrap_or_default();

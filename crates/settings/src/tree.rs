@@ -109,6 +109,7 @@ pub fn string(text: &str) -> String {
         match letter {
             '"' => quoted.push_str("\\\""),
             '\\' => quoted.push_str("\\\\"),
+            // TOML strings must not contain control characters.
             c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", c as u32)),
             c => quoted.push(c),
         }
@@ -243,6 +244,7 @@ fn too_deep(text: &str) -> Option<usize> {
             TokenKind::Dot => dots += 1,
             TokenKind::Newline | TokenKind::Comma | TokenKind::Equals => dots = 0,
             TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket => open += 1,
+            // A bracket that nothing opened is a syntax error, which the parser reports.
             TokenKind::RightSquareBracket | TokenKind::RightCurlyBracket => open = open.saturating_sub(1),
             _ => {}
         }
@@ -255,6 +257,7 @@ fn too_deep(text: &str) -> Option<usize> {
 
 fn convert(value: &DeValue<'_>, offset: usize, lines: &Lines, depth: usize, out: &mut Findings) -> Item {
     let at = Place::line(Some(lines.at(offset)));
+    // Brackets and dotted keys can each nest up to the limit.
     if depth > 2 * MAX_DEPTH {
         out.raw(at.line, "", "keys nested too deep".into(), format!("at most {MAX_DEPTH} levels"));
         return Item { value: Value::Table(Vec::new()), at };
@@ -264,6 +267,7 @@ fn convert(value: &DeValue<'_>, offset: usize, lines: &Lines, depth: usize, out:
         DeValue::Boolean(b) => Value::Bool(*b),
         DeValue::Integer(n) => match i64::from_str_radix(n.as_str(), n.radix()) {
             Ok(n) => Value::Whole(n),
+            // The number exceeds i64, which the reader of whole numbers reports.
             Err(_) => Value::Other(n.to_string()),
         },
         DeValue::Float(x) => x.as_str().parse().map_or_else(|_| Value::Other(x.to_string()), Value::Real),
@@ -273,12 +277,14 @@ fn convert(value: &DeValue<'_>, offset: usize, lines: &Lines, depth: usize, out:
         }
         DeValue::Table(table) => {
             let mut entries: Vec<_> = table.iter().collect();
+            // The parser's table does not keep the order of the file, in which problems are reported.
             entries.sort_by_key(|(key, _)| key.span().start);
             Value::Table(
                 entries
                     .into_iter()
                     .map(|(key, value)| {
                         let mut item = convert(value.get_ref(), value.span().start, lines, depth + 1, out);
+                        // A problem is reported at its key, since the value can begin on a later line.
                         item.at.line = Some(lines.at(key.span().start));
                         (key.get_ref().to_string(), item)
                     })
@@ -340,6 +346,7 @@ pub fn read_value(text: &str) -> Value {
     if !errors.is_empty() {
         return Value::Text(text.to_owned());
     }
+    // `convert` only reports excessive nesting, which `too_deep` has excluded.
     let mut ignored = Findings::new("--set");
     let mut item = convert(value.get_ref(), 0, &Lines::of(text), 0, &mut ignored);
     mark(&mut item);

@@ -26,6 +26,7 @@ impl Bytes {
         if span.is_zero() {
             return Rate::MAX;
         }
+        // The product exceeds 64 bits from 2.3 GB on.
         let bits = u128::from(self.0) * 8 * 1_000_000_000 / u128::from(span.as_nanos());
         Rate(u64::try_from(bits).unwrap_or(u64::MAX))
     }
@@ -35,6 +36,7 @@ impl Bytes {
             return Span::MAX;
         }
         let bits = self.0.saturating_mul(8);
+        // The product of a packet fits into 64 bits, whose division is faster than that of 128 bits.
         match bits.checked_mul(1_000_000_000) {
             Some(scaled) => Span::nanos(scaled.div_ceil(rate.0)),
             None => {
@@ -76,6 +78,7 @@ impl Rate {
     /// [`Rate::MAX`]. NaN is a bug of the caller: debug builds panic, release builds give zero.
     pub fn from_bps_f64(b: f64) -> Self {
         debug_assert!(!b.is_nan(), "a rate that is not a number");
+        // `as` truncates, so that the half rounds to nearest; it also saturates, and maps NaN to 0.
         Self((b + 0.5) as u64)
     }
     /// Returns the bits per second.

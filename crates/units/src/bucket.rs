@@ -38,6 +38,7 @@ impl TokenBucket {
 
     /// Whether the bucket holds `size` at `now`; never if `size` exceeds the burst.
     pub fn holds(&self, now: Time, size: Bytes) -> bool {
+        // After taking `size`, the bucket must not need more time to fill than an empty one.
         (self.full.max(now) + size.at(self.rate)).since(now) <= self.depth
     }
 

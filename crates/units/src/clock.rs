@@ -253,6 +253,7 @@ impl Stamp {
         let Some(near) = near else {
             return PeerTime(Self::units(self.0).0 as i64);
         };
+        // Stamps are rounded down, which a plain division would not do before the clock's start.
         let near_units = ((i128::from(near.0) << 18).div_euclid(1_000_000_000)) as u32;
         // The wrapped difference as a signed number is the shorter way around: up to 2.3 hours in either direction.
         let ahead = i64::from(self.0.wrapping_sub(near_units) as i32);

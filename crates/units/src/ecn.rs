@@ -15,6 +15,7 @@ pub enum Ecn {
 impl Ecn {
     /// Returns the field in the two lowest bits, as in an IP header.
     pub const fn bits(self) -> u8 {
+        // ECT(1) has the lower codepoint (RFC 3168, section 5).
         match self {
             Self::NotEct => 0,
             Self::Ect1 => 1,

@@ -35,6 +35,7 @@ impl Spread {
             return;
         }
         let class = Self::class(span.as_nanos());
+        // A class below `first` wraps to an index beyond the end.
         match self.classes.get_mut(class.wrapping_sub(self.first)) {
             Some(count) => *count += 1,
             None => self.count_in(class, 1),
@@ -126,6 +127,7 @@ impl Spread {
     /// Returns the `q`-quantile (0…1); `None` without spans.
     pub fn quantile(&self, q: f64) -> Option<Span> {
         let count = self.count();
+        // The quantile is the value at the nearest rank, which is at least 1.
         let rank = ((count as f64 * q).ceil() as u64).clamp(1, count.max(1));
         let mut seen = self.zeros;
         if seen >= rank {
@@ -134,6 +136,7 @@ impl Spread {
         for (class, count) in self.iter() {
             seen += u64::from(count);
             if seen >= rank {
+                // The middle of the last class can exceed the longest span.
                 return Some(Span::nanos(Self::middle(class)).min(self.max));
             }
         }
@@ -188,6 +191,7 @@ impl Spread {
         if class == 0 {
             return 0; // A class below the resolution, which most short waits are in.
         }
+        // Classes are one unit wide up to 128 units.
         if class < 2 << SUB_BITS {
             return (class << 10) + 512;
         }
