@@ -74,6 +74,7 @@ pub fn udp(meta: &Meta, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&meta.from.port.to_be_bytes());
     out.extend_from_slice(&meta.to.port.to_be_bytes());
     out.extend_from_slice(&(length as u16).to_be_bytes());
+    // The checksum is computed with its own field at 0.
     out.extend_from_slice(&[0, 0]);
     out.extend_from_slice(payload);
     // A checksum of zero would mean "no checksum"; 0xffff is the same value in ones' complement (RFC 768).
@@ -124,6 +125,7 @@ fn options(header: &TcpHeader, room: usize, out: &mut Vec<u8>) {
     const NOP: u8 = 1;
     let end = out.len() + room;
     if let Some((value, echo)) = header.stamps.filter(|_| room >= 12) {
+        // Two no-ops align the option to words, as RFC 7323 recommends in its appendix A.
         out.extend_from_slice(&[NOP, NOP, 8, 10]);
         out.extend_from_slice(&value.to_be_bytes());
         out.extend_from_slice(&echo.to_be_bytes());
@@ -142,6 +144,7 @@ fn options(header: &TcpHeader, room: usize, out: &mut Vec<u8>) {
 
 fn ip(meta: &Meta, protocol: u8, length: usize, out: &mut Vec<u8>) {
     out.clear();
+    // Version 4, a header of five words, and the ECN field.
     out.extend_from_slice(&[0x45, meta.ecn & 3]);
     out.extend_from_slice(&((IP + length) as u16).to_be_bytes());
     // An atomic datagram needs no identification (RFC 6864).

@@ -93,6 +93,7 @@ impl Tap {
     /// Records a datagram that was written to a host.
     pub(crate) fn arrived(&mut self, arrival: &DatagramArrival<'_>) {
         let Some(datagram) = Datagram::read(arrival.bytes) else { return };
+        // A group has no single destination host.
         let to = (!datagram.to().is_multicast()).then_some(arrival.host);
         if self.sees(arrival.from, to) {
             let ecn = arrival.ecn.bits().into();
@@ -124,6 +125,7 @@ impl Tap {
         for sent in &self.sent {
             let (own, rest) = came.split_at(came.partition_point(|came| came.number <= sent.number));
             came = rest;
+            // A single datagram can look like RTP by chance; its path decides.
             let told = Departure { rtp: sent.rtp.filter(|_| rtp.contains(&sent.path())), ..*sent };
             for (n, one) in own.iter().enumerate() {
                 // Copies count per host, because a group's datagram arrives at several hosts.

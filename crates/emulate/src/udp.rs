@@ -319,6 +319,7 @@ impl UdpEnd {
 fn sender(address: SocketAddr) -> AgentIx {
     match address.ip() {
         IpAddr::V4(v4) => AgentIx(u32::from(v4)),
+        // Hosts have IPv4 addresses only.
         IpAddr::V6(_) => AgentIx(u32::MAX),
     }
 }
@@ -343,6 +344,7 @@ impl End for UdpEnd {
             }
         }
         // A plain source sends one packet per call.
+        // The limit keeps an agent whose timer does not advance from blocking the loop.
         for _ in 0..MAX_CALLS {
             if self.agent.wake() > now {
                 break;

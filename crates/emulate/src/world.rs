@@ -239,8 +239,8 @@ impl Emulation {
 
     /// Ends the captures, if there are any.
     ///
-    /// The first error of a stream during the run, with the link's name.
-    /// The first that a stream had during the run, with the link's name.
+    /// # Errors
+    /// Returns the first error of a stream during the run, with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.network.as_mut().map_or(Ok(()), Datagrams::end_capture)
     }
@@ -626,6 +626,7 @@ impl Planner<'_> {
             ends.sinks.push(sink);
             let port = TCP_PORT + self.sessions as u16;
             self.sessions += 1;
+            // These settings apply to all connections of a namespace, not to a socket.
             for node in [flow.from, *to] {
                 self.enter(node)?;
                 host_wide(flow, spec)?;

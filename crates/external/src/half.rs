@@ -64,6 +64,7 @@ impl<'a> LawReport<'a> {
         // A report block is only part of the feedback in this format.
         let blocks = report.reception.filter(|_| feedback == FeedbackFormat::Blocks);
         let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        // Duplicates can make the number of lost packets negative (RFC 3550, section 6.4.1).
         let of_block = || blocks.map(|b| (count(b.expected), count(b.lost.max(0).unsigned_abs())));
         Self {
             at: report.at,
@@ -72,6 +73,7 @@ impl<'a> LawReport<'a> {
             rtt: echo.map(|e| e.rtt(report.at)).or(report.rtt),
             counts: echo.map(|e| (e.expected, e.lost)).or_else(of_block),
             received: echo.map(|e| e.received),
+            // A browser's statistics contain no one-way delays.
             queueing: echo.filter(|_| feedback != FeedbackFormat::Stats).map(|e| e.queueing),
             jitter: report.reception.map(|r| r.jitter),
             added,
@@ -92,6 +94,7 @@ impl<'a> LawReport<'a> {
 fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
     let Some((echo, rest)) = body.bytes.split_at_checked(ECHO) else { return (None, None) };
     let echo = Echo::parse(&Body { subtype: body.subtype, bytes: echo.to_vec() });
+    // The content has a length, because RTCP pads it to whole words.
     let added = rest.split_first_chunk::<4>().and_then(|(len, rest)| rest.get(..u32::from_be_bytes(*len) as usize));
     (echo, added)
 }

@@ -73,6 +73,7 @@ impl Process {
     }
 
     fn answer(&mut self, line: &[u8], timeout: Duration) -> Result<Vec<u8>, ExchangeError> {
+        // Output before the question would be taken for its answer.
         let open = self.fill();
         if !self.buffer.is_empty() {
             return Err(ExchangeError::Unsolicited(std::mem::take(&mut self.buffer)));

@@ -77,6 +77,7 @@ impl Program {
         })?;
         let source = Source { place, words, timeouts, log: Mutex::new(log), left_out: AtomicU64::new(0), fault };
         let (first, hello) = source.begin()?;
+        // A format in the scenario overrides the one that the program requests.
         let feedback = if feedback == FeedbackFormat::Own { hello.feedback } else { feedback };
         Ok(Self { source: Arc::new(source), hello, feedback, first: Mutex::new(Some(first)) })
     }
@@ -98,6 +99,7 @@ fn unnamed_file() -> io::Result<File> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("steadycast-{}-{number}.log", std::process::id()));
+    // `create_new` refuses a file or a link that someone else has placed there.
     let file = OpenOptions::new().read(true).append(true).create_new(true).open(&path)?;
     // The open handle keeps the file alive, and nothing is left behind if this program crashes.
     remove_file(&path)?;
@@ -253,6 +255,7 @@ impl Law for ProgramLaw {
             Event::Leave(receiver) => self.message.leave(at, *receiver, rows),
             Event::Sent(_) | Event::Timer => self.message.at(kind, at, rows),
         }
+        // The log is cut at each event, so that it can't fill the disk during a run.
         self.source.cut_log();
         let line = process.exchange(self.message.line(), self.source.timeouts.answer);
         let decided = match line {

@@ -99,6 +99,7 @@ impl AudioFeed for AudioQueue {
         let (index, len) = (queue.next, u16::try_from(bytes.len()).unwrap_or(u16::MAX));
         queue.next = queue.next.wrapping_add(1);
         queue.taken.push_back((index, bytes));
+        // The encoder may be waiting for this room.
         self.0.1.notify_all();
         Some(CodedAudio { index, at, len, begins })
     }
@@ -221,6 +222,7 @@ impl AudioIntake {
 
     /// Follows another source from now on.
     pub(crate) fn restart(&mut self) {
+        // Packets that wait for earlier ones are passed on before the numbers start again.
         self.end();
         self.next = None;
     }

@@ -95,6 +95,7 @@ impl End for Router {
         let mut routes = self.shared.routes();
         let delivered = match routes.route(now, datagram.meta.from, datagram.bytes) {
             Ok(inbox) => {
+                // Each session has a clock with a zero of its own, so that the time is passed on as an instant.
                 let at = self.clock.instant(datagram.meta.at);
                 inbox.push((datagram.bytes.to_vec(), datagram.meta, at)).then_some(()).ok_or(DropReason::FullQueue)
             }
@@ -145,6 +146,7 @@ impl MediaPort {
             let mut runs = true;
             while runs {
                 // The loop fails only if the system refuses to wait, after which no datagram can be read.
+                // The waker ends this wait when the port is closed.
                 let until = clock.now() + Span::secs(3_600);
                 let waited = driver.run(until, |_| !routed.stop.load(Ordering::Relaxed));
                 runs = waited.is_ok() && !routed.stop.load(Ordering::Relaxed);

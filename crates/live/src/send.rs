@@ -217,6 +217,7 @@ impl Sending {
             (Destination::Address(to), _) => {
                 let mut pair = Pair::sender(*to, &options.pair)?;
                 if video.audio.is_some() {
+                    // The audio's pair of ports follows that of the video.
                     let local = options.pair.local.and_then(|port| port.checked_add(2));
                     let beside = PairOptions { local, ..options.pair.clone() };
                     pair = pair.with_audio(Pair::sender(audio_address(*to)?, &beside)?);
@@ -310,6 +311,7 @@ impl SendOptions {
             peer: (!to.is_multicast()).then(|| crate::socket_endpoint::host(to)),
             tag: self.key.as_ref().map_or(0, |key| key.profile().tag() as u64),
             epoch: clock.epoch(),
+            // 96 is the first dynamic payload type (RFC 3551, section 6).
             payload_type: medium.format().and_then(PayloadFormat::static_type).unwrap_or(96),
             again: RETRANSMISSION_PAYLOAD_TYPE,
             audio: AUDIO_PAYLOAD_TYPE,
@@ -600,6 +602,7 @@ impl Session {
     fn finish(&mut self) -> Result<LiveRecord, LiveError> {
         let clock = self.driver.clock;
         let now = clock.now();
+        // `into_ends` consumes the loop, so that an empty one takes its place.
         let driver = std::mem::replace(&mut self.driver, Loop::new(clock)?);
         let late = driver.late.clone();
         let Some((mut wired, pair)) = driver.into_ends().pop() else {

@@ -87,6 +87,7 @@ impl Unused {
                     noun("packet"),
                     self.payload.unwrap_or("truncated")
                 ),
+                // The reasons from here on are normal in a session.
                 _ if !all => return None,
                 UnusedReason::NotRtp => format!("{} of another protocol than RTP", noun("datagram")),
                 UnusedReason::Malformed => format!("{} with damaged headers", noun("datagram")),
@@ -129,6 +130,7 @@ impl Unused {
         let why = match offered {
             None => "which is unknown without a description: give the sender's .sdp file".to_owned(),
             Some(offered) => {
+                // `sdp::offered` lists each payload type as NAME (NUMBER).
                 let is_named = |of: &u8| offered.iter().any(|offer| offer.ends_with(&format!(" ({of})")));
                 let named = self.types.keys().any(is_named);
                 let why = if named {
@@ -146,6 +148,7 @@ impl Unused {
 /// Classifies a datagram that is neither RTP nor RTCP (RFC 7983). Returns `None` if it may be either.
 pub(crate) fn foreign(bytes: &[u8]) -> Option<UnusedReason> {
     match Protocol::of(bytes) {
+        // RTP, RTCP, STUN and DTLS all have longer headers.
         _ if bytes.len() < 4 => Some(UnusedReason::KeepAlive),
         Protocol::Stun => Some(UnusedReason::Stun),
         Protocol::Dtls => Some(UnusedReason::Dtls),

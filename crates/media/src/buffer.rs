@@ -118,6 +118,7 @@ impl PlayBuffer {
                     let gone = std::mem::replace(&mut self.frames, later);
                     let bytes = gone.values().fold(Bytes::ZERO, |sum, b| sum + *b);
                     self.level = self.level.saturating_sub(bytes);
+                    // A period of zero would make this loop endless.
                     self.next = (frame + 1, at + period.max(Span::nanos(1)));
                 }
             }

@@ -68,6 +68,7 @@ impl<'a> Plane<'a> {
         if stride < width {
             return Err(PictureError::Stride { width, stride });
         }
+        // The last row does not need a whole stride.
         let need = stride.saturating_mul(height - 1).saturating_add(width);
         if samples.len() < need {
             return Err(PictureError::Short { need, got: samples.len() });

@@ -104,11 +104,13 @@ impl Reception {
             Verdict::Started(extended) => {
                 let probation = self.seq.probation_packets();
                 self.received = probation + 1;
+                // The packets of the probation have arrived, and so has this one.
                 self.seen = !0 >> (127 - probation.min(127));
                 Arrived::New(extended)
             }
             Verdict::Restarted(extended) => {
                 let Self { seq, sender_report, spacing, spaced, .. } = *self;
+                // A restart concerns the sequence numbers, not the source's clock or its packet rate.
                 *self = Self { seq, sender_report, spacing, spaced, ..Self::new(self.ssrc, self.clock_rate) };
                 (self.received, self.seen) = (1, 1);
                 Arrived::Restarted(extended)
@@ -215,9 +217,11 @@ impl Reception {
         let lost = expected.saturating_sub(received);
         let fraction = if expected == 0 { 0.0 } else { lost as f64 / expected as f64 };
         self.interval = Interval { expected, received, lost, fraction };
+        // Without a sender report both fields are 0 (RFC 3550, section 6.4.1).
         let (lsr, dlsr) = self.sender_report.map_or((0, 0), |(at, middle)| (middle, ntp::dlsr(now.since(at))));
         Some(ReportBlock {
             ssrc: self.ssrc,
+            // All packets lost would be 256, and the field has eight bits.
             fraction: (fraction * 256.0).min(255.0) as u8,
             cumulative_lost: self.cumulative_lost(),
             highest_seq: newest as u32,

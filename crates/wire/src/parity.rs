@@ -207,6 +207,7 @@ pub fn recover(
     // After subtraction of the received packets, each parity is a combination of the missing packets only.
     let len = rows.iter().map(|(_, symbol)| symbol.len()).max().unwrap_or(0);
     for (index, row) in &mut rows {
+        // A symbol is padded with zeros to the longest one of its block.
         row.resize(len, 0);
         for (place, symbol) in (0..).zip(known).filter_map(|(place, known)| Some((place, known?))) {
             if symbol.len() > len {
@@ -279,5 +280,6 @@ fn mul(a: u8, b: u8) -> u8 {
 /// Divides `a` by `b`, which is not 0.
 fn div(a: u8, b: u8) -> u8 {
     let log = |byte: u8| usize::from(TABLES.1[usize::from(byte)]);
+    // Adding 255 keeps the difference of the logarithms positive, and the powers repeat after 255.
     if a == 0 { 0 } else { TABLES.0[log(a) + 255 - log(b)] }
 }

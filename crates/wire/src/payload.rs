@@ -96,6 +96,7 @@ impl PayloadFormat {
     /// Returns the format with this encoding name, ignoring case.
     pub fn of_encoding(name: &str) -> Option<Self> {
         let known = |format: &Self| format.encoding().eq_ignore_ascii_case(name);
+        // RFC 4629 registers two names for this payload format.
         let other = name.eq_ignore_ascii_case("H263-2000").then_some(Self::H263p);
         Self::ALL.into_iter().find(known).or(other)
     }
@@ -202,6 +203,7 @@ impl Iterator for Fragments<'_> {
         }
         let mut len = unit.len;
         if self.format.row().shares {
+            // The start code of the first unit is not sent, which leaves room for as many bytes more.
             let room = self.max - header_len + unit.prefix;
             while let Some(more) = self.units.next_if(|more| !more.apart && len + more.len <= room) {
                 len += more.len;
@@ -310,6 +312,7 @@ struct Mpeg2Picture {
 
 impl Mpeg2Picture {
     fn update(&mut self, unit: &[u8]) {
+        // S is only set where a sequence header is present (RFC 2250, section 3.4).
         self.sequence = false;
         for (at, code) in units::start_codes(unit) {
             match code {
@@ -320,6 +323,7 @@ impl Mpeg2Picture {
                     };
                     self.temporal_reference = u16::from(a) << 2 | u16::from(b >> 6);
                     self.coding_type = b >> 3 & 7;
+                    // The forward vector's flag and code have three bits in one byte and one in the next.
                     let forward = (d << 1 & 0x0e | e >> 7) & 0x0f;
                     let backward = e >> 3 & 0x0f;
                     self.vectors = match self.coding_type {

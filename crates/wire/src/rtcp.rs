@@ -314,6 +314,7 @@ impl Packet {
 
     /// Returns the length of the packet in bytes.
     pub fn encoded_len(&self) -> usize {
+        // Each further report of 31 blocks has a header and an SSRC of its own.
         let continued = |blocks: &[ReportBlock]| blocks.len().saturating_sub(1) / MAX_COUNT * 8;
         match self {
             Self::SenderReport { blocks, .. } => 28 + blocks.len() * BLOCK + continued(blocks),
@@ -376,6 +377,7 @@ impl Packet {
                 for (i, ssrcs) in groups(ssrcs).enumerate() {
                     let at = open(BYE, ssrcs.len(), out);
                     ssrcs.iter().for_each(|&ssrc| put(ssrc, out));
+                    // The reason follows the last SSRC.
                     if i == last && !reason.is_empty() {
                         out.push(reason.len() as u8);
                         out.extend_from_slice(reason.as_bytes());
@@ -471,6 +473,7 @@ fn parse_group_size(mut reader: Reader<'_>) -> Result<Option<GroupSize>, ParseEr
     let (what, mut group) = ("receiver summary's sub-report", None);
     while !reader.rest.is_empty() {
         let [kind, words] = reader.array(what)?;
+        // The length counts words and includes these two bytes (RFC 5760, section 7.1).
         let mut body = Reader::new(reader.take((usize::from(words) * 4).saturating_sub(2), what)?);
         if kind == GROUP_SIZE {
             group = Some(GroupSize { average: body.u16(what)?, receivers: body.u32(what)? });
@@ -499,6 +502,7 @@ fn groups<T>(all: &[T]) -> impl Iterator<Item = &[T]> {
 fn open(packet_type: u8, count: usize, out: &mut Vec<u8>) -> usize {
     debug_assert!(count <= MAX_COUNT, "{count} doesn't fit the five bits of packet type {packet_type}");
     let at = out.len();
+    // Version 2 without padding (RFC 3550, section 6.4.1).
     out.extend_from_slice(&[0x80 | (count & 0x1f) as u8, packet_type, 0, 0]);
     at
 }
@@ -508,6 +512,7 @@ fn close(at: usize, out: &mut Vec<u8>) {
     let len = to_words(out.len() - at);
     out.resize(at + len, 0);
     debug_assert!(len <= 4 * (1 << 16), "{len} bytes in one RTCP packet");
+    // The length field counts words minus one (RFC 3550, section 6.4.1).
     out[at + 2..at + 4].copy_from_slice(&((len / 4 - 1) as u16).to_be_bytes());
 }
 
@@ -516,6 +521,7 @@ fn put(word: u32, out: &mut Vec<u8>) {
 }
 
 fn chunk_len(cname: &str) -> usize {
+    // The chunk has the SSRC, the type and length of the item, its text, and the zero that ends the items.
     to_words(4 + 2 + cname.len() + 1)
 }
 

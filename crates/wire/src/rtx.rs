@@ -65,6 +65,7 @@ impl RtxStream {
         let payload_len = u16::try_from(payload.len())
             .map_err(|_| ParseError::TooMany { what: "bytes of payload", limit: usize::from(u16::MAX) })?;
         let (payload_type, ssrc) = (self.apt, self.media);
+        // The original's send time is not part of its retransmission.
         Ok((RtpHeader { payload_type, seq, ssrc, send_time: None, payload_len, ..*header }, payload))
     }
 }

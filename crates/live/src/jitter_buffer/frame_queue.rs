@@ -184,6 +184,7 @@ impl FrameQueue {
             frame_queue.overrun += 1;
         }
         frame_queue.frames.push_back(frame);
+        // The reader that is woken needs the lock.
         drop(frame_queue);
         self.0.1.notify_all();
     }

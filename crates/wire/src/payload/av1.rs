@@ -65,6 +65,7 @@ impl Obu {
 /// exceeds 32 bits.
 fn leb128(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut value = 0u64;
+    // leb128 has at most eight bytes (AV1, section 4.10.5).
     for (n, byte) in bytes.iter().take(8).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * n);
         if byte & 0x80 == 0 {
@@ -120,7 +121,9 @@ impl Fragments<'_> {
         };
         let unsent = |at: usize| next(&self.frame[at..]).0;
         let skipped = if starts_unit { unsent(offset) } else { 0 };
+        // The next OBU is only added if no OBU between the two is left out.
         let second = self.units.peek().copied().filter(|second| unsent(second.offset) == 0);
+        // Two elements need the aggregation header and the length of the first.
         let shared = 1 + leb128_len(left - skipped);
         let room = self.max.saturating_sub(shared + left - skipped);
         let alone = (self.max - 1 - head + prefix).min(left);
@@ -140,6 +143,7 @@ impl Fragments<'_> {
 /// Returns the aggregation header, followed by the length of the first of two elements, or by the header of an OBU that
 /// starts here and is alone.
 pub(super) fn header(frame: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
+    // N is set in the first packet of a coded video sequence only.
     let begins = key && fragment.offset == 0;
     let (z, y) = (u8::from(!fragment.starts_unit), u8::from(!fragment.ends_unit));
     let mut ends = Units::new(PayloadFormat::Av1, frame).map(|unit| unit.offset + unit.len);
@@ -154,6 +158,7 @@ pub(super) fn header(frame: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
         let rest = &frame[fragment.offset..];
         let (at, obu) = next(rest);
         header[1..=obu.head].copy_from_slice(&rest[at..at + obu.head]);
+        // The element's length implies the size of the OBU, whose size field is not sent.
         header[1] &= !HAS_SIZE;
     }
     header

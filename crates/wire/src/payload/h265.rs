@@ -28,6 +28,7 @@ const PREFIX_SEI: u8 = 39;
 pub(super) fn picture_kind(frame: &[u8]) -> Option<PictureKind> {
     let mut recovers = false;
     for unit in behind_start_codes(frame) {
+        // The type is in the first of the two header bytes.
         match kind([*unit.first()?, 0]) {
             kind if IRAP.contains(&kind) => return Some(PictureKind::Intra),
             kind if kind < FIRST_OTHER => {
@@ -47,6 +48,7 @@ pub(super) const fn kind(header: [u8; 2]) -> u8 {
 
 /// Returns the header with another type.
 const fn with_kind(header: [u8; 2], kind: u8) -> [u8; 2] {
+    // F and the highest bit of LayerId stay as they are.
     [header[0] & 0x81 | kind << 1, header[1]]
 }
 

@@ -17,10 +17,13 @@ pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
     };
     let recovers = || picture_kind(format, frame) == Some(PictureKind::Intra);
     match format {
+        // vop_coding_type 0: an I picture.
         PayloadFormat::Mpeg4 => after(VOP, 0).is_some_and(|byte| byte >> 6 == 0),
+        // picture_coding_type 1, after ten bits of temporal_reference: an I picture.
         PayloadFormat::Mpeg2 => after(PICTURE, 1).is_some_and(|byte| byte >> 3 & 7 == 1),
         PayloadFormat::H263p => is_h263_intra(frame),
         PayloadFormat::H264 => {
+            // NAL unit types 1 to 5 contain picture data, and 5 is an IDR picture (H.264, table 7-1).
             first_slice(format, frame, |nal| Some(nal.first()? & 0x1f).filter(|kind| (1..=5).contains(kind)))
                 .is_some_and(|kind| kind == 5)
                 || recovers()

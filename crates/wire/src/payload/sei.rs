@@ -16,6 +16,7 @@ pub(super) fn has_recovery_point(body: &[u8]) -> bool {
         let (Some(kind), Some(size)) = (number(&mut bytes), number(&mut bytes)) else { return false };
         let whole = (0..size).all(|_| bytes.next().is_some());
         if !whole || kind == RECOVERY_POINT {
+            // The message contains at least the number of frames until recovery.
             return whole && size > 0;
         }
     }
@@ -45,6 +46,7 @@ impl Iterator for Unescaped<'_> {
 
     fn next(&mut self) -> Option<u8> {
         let mut byte = *self.bytes.next()?;
+        // 00 00 03 stands for 00 00 (H.264, section 7.4.1).
         if byte == 3 && self.zeros >= 2 {
             self.zeros = 0;
             byte = *self.bytes.next()?;

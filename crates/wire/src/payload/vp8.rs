@@ -25,12 +25,14 @@ pub(super) fn parse(payload: &[u8]) -> Result<(bool, &[u8]), ParseError> {
     let flags = reader.u8(what)?;
     if flags & 0x80 != 0 {
         let extension = reader.u8(what)?;
+        // With M set the picture ID has a second byte.
         if extension & 0x80 != 0 && reader.u8(what)? & 0x80 != 0 {
             reader.u8(what)?;
         }
         if extension & 0x40 != 0 {
             reader.u8(what)?;
         }
+        // T and K share a byte.
         if extension & 0x30 != 0 {
             reader.u8(what)?;
         }

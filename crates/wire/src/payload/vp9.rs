@@ -37,6 +37,7 @@ pub(super) fn parse(payload: &[u8]) -> Result<(Descriptor, &[u8]), ParseError> {
     let flags = reader.u8(what)?;
     let has = |bit: u8| flags >> bit & 1 == 1;
     let (predicted, flexible) = (has(6), has(4));
+    // With M set the picture ID has a second byte.
     if has(7) && reader.u8(what)? & 0x80 != 0 {
         reader.u8(what)?;
     }
@@ -45,6 +46,7 @@ pub(super) fn parse(payload: &[u8]) -> Result<(Descriptor, &[u8]), ParseError> {
         if reader.u8(what)? >> 1 & 7 != 0 {
             return Err(ParseError::OtherLayer { what: "a spatial layer of VP9 above the first" });
         }
+        // TL0PICIDX is absent in flexible mode.
         if !flexible {
             reader.u8(what)?;
         }
@@ -76,6 +78,7 @@ fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
         reader.take(4 * (usize::from(flags >> 5) + 1), what)?;
     }
     if flags & 0x08 != 0 {
+        // Each of the N_G pictures has a count of references and as many bytes.
         for _ in 0..reader.u8(what)? {
             let references = reader.u8(what)? >> 2 & 3;
             reader.take(references.into(), what)?;

@@ -24,6 +24,7 @@ pub struct Acknowledged {
 /// is `None`.
 pub(super) fn unwrap(units: u32, per_second: i64, near: Option<PeerTime>, first: i64) -> i64 {
     let Some(near) = near else { return first };
+    // Times before the clock's start are rounded down as well.
     let near = (i128::from(near.as_nanos()) * i128::from(per_second)).div_euclid(NANOS) as i64;
     near.saturating_add(i64::from(units.wrapping_sub(near as u32) as i32))
 }
