@@ -32,7 +32,7 @@ impl CaptureFile {
                 InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
                 InterfaceDescriptionOption::IfTsResol(InterfaceTsResolution::NANO),
             ];
-            // The largest snapshot length that Wireshark accepts for raw IP.
+            // This is the largest snapshot length that Wireshark accepts for raw IP.
             let interface = InterfaceDescriptionBlock { linktype: DataLink::RAW, snaplen: 262_144, options };
             writer.write_block(&interface.into_block()).map_err(stream_error)?;
         }

@@ -95,7 +95,7 @@ impl Started {
                 kernel::pause_ms(50);
             }
         }
-        // Processes that ignore SIGTERM, or that the program left behind.
+        // This ends processes that ignore SIGTERM, or that the program has left behind.
         end_all(|owner| owner == self.mark, Signal::KILL);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

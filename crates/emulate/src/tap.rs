@@ -202,7 +202,7 @@ const MAX_STREAM_STEP: u16 = 64;
 /// a few retransmissions. On other paths they do not, because long headers of QUIC look like RTP if the fixed bit is
 /// greased (RFC 9287).
 fn rtp_paths(sent: &[Departure]) -> BTreeSet<(u32, u32, Option<u32>)> {
-    // Number of packets, number of regular steps, and last sequence number.
+    // The values are the number of packets, the number of regular steps, and the last sequence number.
     let mut streams = BTreeMap::<_, (u32, u32, u16)>::new();
     for (one, rtp) in sent.iter().filter_map(|one| Some((one, one.rtp?))) {
         let (packets, steps, last) = streams.entry((one.path(), rtp.ssrc, rtp.payload_type)).or_default();

@@ -414,10 +414,10 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
             retransmitted: u64::from(retransmitted),
             timeouts: u64::from(word(240) & 0xffff),
             cwnd: f64::from(word(80)),
-            // The kernel's value for infinity.
+            // 0x7fffffff is the kernel's value for infinity.
             ssthresh: if ssthresh >= 0x7fff_ffff { f64::INFINITY } else { f64::from(ssthresh) },
             srtt: (rtt > 0).then(|| Span::micros(u64::from(rtt))),
-            // Unacknowledged segments, and bytes not sent.
+            // These are the unacknowledged segments and the bytes that were not sent.
             waits: word(24) > 0 || word(144) > 0,
         },
     );

@@ -134,7 +134,7 @@ impl ReceivedBytes {
     /// Returns true if the segment contains a byte that was not received before.
     fn add(&mut self, segment: &Segment) -> bool {
         if segment.syn {
-            // A new connection, or a retransmitted SYN before any data.
+            // A SYN begins a new connection, or is retransmitted before any data.
             *self = Self { base: segment.seq.wrapping_add(1), ..Self::default() };
             return false;
         }

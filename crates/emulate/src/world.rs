@@ -587,7 +587,7 @@ impl Planner<'_> {
     }
 
     fn reserve(&mut self) -> AgentIx {
-        // A placeholder until the end of the run.
+        // This is a placeholder until the run has ended.
         self.agents.push(Agent::KernelSource(Box::default()));
         AgentIx(self.agents.len() as u32 - 1)
     }

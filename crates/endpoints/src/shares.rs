@@ -119,7 +119,7 @@ impl Record<'_> {
                 for place in steps {
                     let (from, until) =
                         ((place * step).max(begin.as_nanos()), ((place + 1) * step).min(end.as_nanos()));
-                    // A step in which the flow starts or ends to compete counts in part.
+                    // A step in which the flow starts or stops competing counts in part.
                     let part = until.saturating_sub(from) as f64 / step as f64;
                     bytes += samples.get(place as usize).map_or(0.0, |point| point.bytes as f64 * part);
                 }

@@ -209,7 +209,7 @@ impl Record<'_> {
         let per = self.steps_per_second();
         let second = |n: usize| bins[n * per..(n + 1) * per].iter().sum::<f64>() * 8.0;
         let whole = bins.len() / per;
-        // Only whole seconds, since a partial one would show a lower rate.
+        // Only whole seconds count, since a partial one would show a lower rate.
         let first = ends.means_from.as_secs_f64().ceil() as usize;
         let last = whole.min(ends.stop.min(self.now).as_secs_f64().floor() as usize);
         let instant = |n: usize| Time::ZERO + Span::secs(n as u64);
@@ -317,7 +317,7 @@ impl Record<'_> {
                 jain(&rates)
             })
             .collect();
-        // Sorted for the fifth percentile below.
+        // The fifth percentile below needs them in order.
         seconds.sort_by(f64::total_cmp);
         let mean = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
         into.put(&run::JAIN, jain(&means));

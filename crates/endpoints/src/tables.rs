@@ -246,7 +246,7 @@ impl Record<'_> {
                         into.text(&packets::KIND, coded.kind.word());
                         into.whole(&packets::Q, i64::from(coded.quantizer));
                     }
-                    // The log only has whether a packet was marked; 3 is CE (RFC 3168, section 5).
+                    // The log records only whether a packet was marked; 3 is CE (RFC 3168, section 5).
                     into.whole(&packets::ECN, if row.ce() { 3 } else { 0 });
                     into.millis(&packets::DELAY, row.delay());
                     into.end_row();

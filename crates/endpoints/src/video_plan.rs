@@ -599,8 +599,8 @@ fn rtcp(video: &sc::Video, group: bool, mtu: Bytes) -> RtcpSettings {
 }
 
 /// Returns the setup of the halves without the pictures. The rate stays within the flow's limits and what the media
-/// needs. A floor that an operator may lower is applied outside of the controller. Audio, which is sent at the rate
-/// `audio` whatever the controller decides, is above the pictures' floor.
+/// needs. A floor that an operator may lower is applied outside of the controller. Audio is sent at the rate `audio`,
+/// independent of the controller's decision, and comes on top of the pictures' floor.
 fn setup(
     video: &sc::Video,
     group: bool,
@@ -626,7 +626,7 @@ fn setup(
         session_bandwidth: video.rtcp.session_bw,
         group,
         id: ReceiverId(0),
-        // The setup of each half replaces this random source by one of its own.
+        // `VideoPlan::setup` replaces this random source for each half.
         chance: Seed(0).part(""),
         ecn: video.ecn,
     }

@@ -53,7 +53,7 @@ impl Viewer {
     pub fn stays(&self, from: Time, until: Time) -> Vec<Span> {
         let mut stays = vec![Span::ZERO; self.sinks.len()];
         let (mut place, mut since) = (0, Time::ZERO);
-        // The end of the time ends the last stay; the group after it is not used.
+        // `until` ends the last stay; the group after it is not used.
         let ends = self.moves.iter().map(|m| (m.at, m.to)).chain([(until, 0)]);
         for (at, next) in ends {
             stays[place] += at.min(until).since(since.max(from));

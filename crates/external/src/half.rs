@@ -94,7 +94,7 @@ impl<'a> LawReport<'a> {
 fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
     let Some((echo, rest)) = body.bytes.split_at_checked(ECHO) else { return (None, None) };
     let echo = Echo::parse(&Body { subtype: body.subtype, bytes: echo.to_vec() });
-    // The content has a length, because RTCP pads it to whole words.
+    // The content follows its length, because RTCP pads it to whole words.
     let added = rest.split_first_chunk::<4>().and_then(|(len, rest)| rest.get(..u32::from_be_bytes(*len) as usize));
     (echo, added)
 }

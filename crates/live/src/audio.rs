@@ -49,7 +49,7 @@ impl AudioQueue {
             return Some(false);
         }
         queue.waiting.push_back((at, begins, bytes.to_vec()));
-        // The session knows the time of a packet before this one, and finds this one then.
+        // If other packets wait already, the session wakes for the first of them, and then finds this one as well.
         if let Some(waker) = queue.waker.as_ref().filter(|_| queue.waiting.len() == 1) {
             waker.wake();
         }

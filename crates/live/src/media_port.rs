@@ -95,7 +95,7 @@ impl End for Router {
         let mut routes = self.shared.routes();
         let delivered = match routes.route(now, datagram.meta.from, datagram.bytes) {
             Ok(inbox) => {
-                // Each session has a clock with a zero of its own, so that the time is passed on as an instant.
+                // The session's clock has another zero, so that the time is passed on as an instant.
                 let at = self.clock.instant(datagram.meta.at);
                 inbox.push((datagram.bytes.to_vec(), datagram.meta, at)).then_some(()).ok_or(DropReason::FullQueue)
             }

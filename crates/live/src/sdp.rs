@@ -225,7 +225,7 @@ impl Description {
         let mut all: Vec<u32> = [again, covered].into_iter().flatten().flat_map(|of| [of.media, of.repair]).collect();
         all.extend(self.media.iter().map(|(ssrc, _)| *ssrc));
         let each = each && self.audio.as_ref().is_none_or(|audio| audio.source.is_some());
-        // The first one has to be the video's, also where only the audio's is named.
+        // The first SSRC has to be the video's, so that the audio's is left out if it is the only one.
         if !all.is_empty() {
             all.extend(self.audio.iter().filter_map(|audio| audio.source.as_ref()).map(|(ssrc, _)| *ssrc));
         }

@@ -949,7 +949,7 @@ impl End for SocketSink {
     }
 }
 
-/// Appends a compound, protected where that is wanted.
+/// Appends a compound, protected by SRTP if there is a context.
 fn protected(compound: &[u8], srtp: &mut Option<Srtp>, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(compound);
@@ -958,12 +958,12 @@ fn protected(compound: &[u8], srtp: &mut Option<Srtp>, out: &mut Vec<u8>) {
     }
 }
 
-/// The host of an address, as a session knows it.
+/// Returns the host of an address as the session identifies it.
 pub(crate) fn host(of: IpAddr) -> Origin {
     Origin(address(SocketAddr::new(of, 0)).0.into())
 }
 
-/// The session's table of members wants numbers: equal for equal addresses.
+/// Returns a number that is equal for equal addresses, as the session's member table requires.
 fn address(from: SocketAddr) -> AgentIx {
     let folded = origin(from.ip()).0;
     AgentIx((folded ^ folded >> 32) as u32)

@@ -96,7 +96,7 @@ impl PlayBuffer {
         let Some((since, played)) = self.playing else { return };
         match self.consume {
             Consume::Rate(rate) => {
-                // From the start of playback, so that rounding does not accumulate.
+                // Consumption is counted from the start of playback, so that rounding does not accumulate.
                 let due = rate.over(now.since(since));
                 let wanted = due.saturating_sub(played);
                 if wanted > self.level {

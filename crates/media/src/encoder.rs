@@ -255,7 +255,7 @@ impl Encoder {
             }
         };
         self.sent = Bytes::ZERO;
-        // With a margin of 5 %, because GoPs differ in size.
+        // The margin of 5 % is needed because GoPs differ in size.
         self.limited = self.rung == 0 && size(0).as_f64() < 0.95 * budget.as_f64();
     }
 

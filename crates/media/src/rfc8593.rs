@@ -238,7 +238,7 @@ impl SyntheticCodec {
 
     /// Draws from the Laplace distribution with mean zero.
     fn laplace(&mut self, scale: f64) -> f64 {
-        // Inverse transform sampling.
+        // The Laplace distribution is drawn by inverse transform sampling.
         let u = self.chance.unit_open() - 0.5;
         -scale * u.signum() * libm::log(1.0 - 2.0 * u.abs())
     }

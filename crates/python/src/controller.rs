@@ -242,7 +242,7 @@ impl Object {
                 return this;
             }
         };
-        // Looked up once: a look-up by name at each packet would be slow.
+        // The methods are looked up once, because a look-up by name at each packet would be slow.
         for (has, (method, _)) in this.has.iter_mut().zip(methods) {
             *has = object.hasattr(*method).unwrap_or(false);
         }

@@ -492,7 +492,8 @@ impl PyReceiver {
         Ok(list)
     }
 
-    /// The number of audio packets that were dropped: nobody took them in time, or no sender reports aligned them.
+    /// The number of audio packets that were dropped: the caller did not take them in time, or no sender reports
+    /// aligned them.
     #[getter]
     fn audio_overrun(&self) -> u64 {
         self.audio_queue.overrun()

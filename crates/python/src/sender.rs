@@ -27,8 +27,8 @@ enum Value {
 
 type Parameters = BTreeMap<String, Value>;
 
-/// What feedback says of a packet: its number, and its arrival on the receiver's clock in seconds. `None`: it has not
-/// arrived; NaN: it has, and the time is not known.
+/// The feedback on a packet: its number, and its arrival on the receiver's clock in seconds. `None`: it has not
+/// arrived; NaN: it has arrived at an unknown time.
 type Fate = (u64, Option<f64>);
 
 fn time(seconds: f64) -> Time {

@@ -42,8 +42,8 @@ impl PySimulation {
     }
 
     fn __repr__(&self) -> String {
-        // The lock is not waited for: a running simulation needs the interpreter now and then, which would be a
-        // deadlock.
+        // Waiting for the lock would be a deadlock, because a running simulation needs the interpreter from time to
+        // time.
         let Ok(simulation) = self.simulation.try_lock() else { return "Simulation(running)".into() };
         format!("Simulation(at_s={}, end_s={})", simulation.now().as_secs_f64(), simulation.end().as_secs_f64())
     }
@@ -56,9 +56,9 @@ impl PySimulation {
         self.locked().capture(|link| Ok(Box::new(File::create(named(link))?))).map_err(|e| unwritten(Some(folder), e))
     }
 
-    /// Runs to the end. `progress(done_s, of_s)` is called now and then, and can raise to stop the run; Ctrl-C stops it
-    /// with KeyboardInterrupt. Returns whether the end was reached. Raises UserError for a mistake in a user's class,
-    /// UnwrittenError for a capture.
+    /// Runs to the end. `progress(done_s, of_s)` is called from time to time, and can raise to stop the run; Ctrl-C
+    /// stops it with KeyboardInterrupt. Returns whether the end was reached. Raises UserError for a mistake in a user's
+    /// class, UnwrittenError for a capture.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
         let mut asking = Asking::new(&self.guests.fault, progress, ASKED);
         let complete = py.detach(|| {
@@ -113,7 +113,7 @@ impl PySimulation {
     }
 }
 
-/// Calls Python now and then to find out whether a run continues.
+/// Calls Python from time to time to find out whether a run continues.
 pub(crate) struct Asking<'a> {
     fault: &'a FaultSlot,
     progress: Option<Py<PyAny>>,

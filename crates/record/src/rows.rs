@@ -129,7 +129,7 @@ impl<T: Row> Rows<T> {
         match &self.older {
             Older::Packed(bytes) if !bytes.is_empty() => {
                 let mut all = Vec::new();
-                // Reading takes the same mutable references as writing, so that it gets copies here.
+                // Reading a row takes mutable references, as writing does, so that copies are read here.
                 read(&mut bytes.clone(), &mut self.words.clone(), &mut all);
                 all.extend_from_slice(&self.latest);
                 Cow::Owned(all)

@@ -34,7 +34,7 @@ pub struct Interval {
 }
 
 /// A stream without a packet for this time is paused. The packet that ends the pause may be up to [`MAX_DROPOUT`]
-/// ahead, whatever the stream's packet rate.
+/// ahead, independent of the stream's packet rate.
 const PAUSE: Span = Span::millis(500);
 /// The factor by which packets may have been sent faster than at the mean spacing since the last arrival.
 const FASTER: u64 = 4;

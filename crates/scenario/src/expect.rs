@@ -131,7 +131,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
 /// Returns the path of the figure that was meant if `word` is a column heading of a table, or a figure of the flow's
 /// receivers.
 fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> {
-    // A word that is a figure itself needs no other path.
+    // The word is a figure of the flow, so that no other path is meant.
     if find(Of::Flow, word).is_some() {
         return None;
     }

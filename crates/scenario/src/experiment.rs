@@ -341,7 +341,7 @@ impl FromToml for Literal {
     }
 }
 
-/// A value as `--set` takes it: a text as it stands, everything else as TOML.
+/// Returns a value as `--set` takes it: a text as it stands, everything else as TOML.
 fn literal(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
@@ -415,7 +415,7 @@ impl FromToml for Distributions {
     }
 }
 
-/// The unit of a range's ends: its values are drawn as numbers and written back as they were.
+/// The quantity of a range's ends. Values are drawn as numbers, and written in its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Quantity {
     Rate,
@@ -426,7 +426,7 @@ enum Quantity {
 }
 
 impl Quantity {
-    /// The quantity of a value, and its number in bit/s, seconds or bytes.
+    /// Returns the quantity of a value, and its number in bit/s, seconds or bytes.
     fn of(value: &Value) -> Option<(Self, f64)> {
         match value {
             Value::Whole(n) => Some((Self::Whole, *n as f64)),
@@ -460,7 +460,8 @@ enum Distribution {
     Range { quantity: Quantity, from: f64, to: f64, scale: Scale },
     /// One of these values, each with the same probability.
     Among(Vec<String>),
-    /// The cards of a deck, dealt to its end and then shuffled again: each value comes as often as it is in the deck.
+    /// A deck of cards that are drawn without replacement; an empty deck is refilled. In each pass every value comes as
+    /// often as it is in the deck.
     Deck { cards: Vec<String>, left: Vec<String> },
 }
 
@@ -492,7 +493,7 @@ impl Distribution {
     }
 
     fn deck(values: &[String], weights: &Spanned<Vec<u64>>, out: &mut Findings) -> Option<Self> {
-        // The sum saturates because the weights come from the file; the check below refuses what is too large.
+        // The sum saturates, because the weights come from a file; the check below refuses a sum that is too large.
         let count: u64 = weights.value.iter().fold(0, |sum, weight| sum.saturating_add(*weight));
         if weights.value.len() != values.len() || count == 0 || count > MOST {
             return out.refuse(&weights.at, "it is not one whole number for each value", "write weights = [3, 1]");
@@ -527,7 +528,7 @@ impl Distribution {
     }
 }
 
-/// The JSON Schema of an experiment file.
+/// Returns the JSON Schema of an experiment file.
 pub fn experiment_schema() -> Json {
     let mut schema = ExperimentFile::schema();
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
@@ -626,12 +627,12 @@ impl Checked {
 /// A variant of an experiment.
 struct Variant {
     name: String,
-    /// Whether bounds judge it that do not name it.
+    /// Whether bounds that do not name it apply to it.
     judged: bool,
     json: Json,
 }
 
-/// The variants of a file. No name may stand twice.
+/// Returns the variants of a file. Their names must be unique.
 fn variants(file: &ExperimentFile, out: &mut Findings) -> Vec<Variant> {
     let default = file.world.as_ref().map_or(World::Simulated, |world| world.value);
     let mut all: Vec<Variant> = Vec::new();
@@ -672,7 +673,7 @@ fn changes(set: &Option<Spanned<Changes>>) -> Json {
     set.as_ref().map_or_else(|| json!([]), |set| set.value.json())
 }
 
-/// A text that has to be there.
+/// Returns a required text; reports a problem if it is missing.
 fn text(said: &Option<Spanned<String>>, key: &str, at: &Place, remedy: &str, out: &mut Findings) -> String {
     match said.as_ref().filter(|said| !said.value.trim().is_empty()) {
         Some(said) => said.value.trim().to_owned(),
@@ -683,7 +684,7 @@ fn text(said: &Option<Spanned<String>>, key: &str, at: &Place, remedy: &str, out
     }
 }
 
-/// The names of a list of tables. There has to be at least one table, and no name may stand twice.
+/// Returns the names of a list of tables. There has to be at least one table, and the names must be unique.
 fn named<T>(
     all: &Option<Spanned<Vec<Spanned<T>>>>,
     what: &str,
@@ -719,7 +720,7 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// The labels of an axis; several scenarios may each have one of this name.
+    /// Returns the labels of an axis. Several scenarios may each have an axis of this name.
     fn labels(&self, axis: &str) -> Vec<&str> {
         let mut found = Vec::new();
         for one in self.axes {
@@ -739,7 +740,7 @@ impl Names<'_> {
     }
 }
 
-/// The names that are chosen among `all`; all of them if none are.
+/// Returns the chosen names; all names if the key is absent.
 fn among(said: &Option<Spanned<OneOrMany<String>>>, what: &str, all: &[String], out: &mut Findings) -> Json {
     let Some(said) = said else { return json!(all) };
     let names: Vec<&str> = all.iter().map(String::as_str).collect();
@@ -812,8 +813,8 @@ fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) ->
     Some(json!({ "names": names, "path": path, "values": values, "scenarios": scenarios }))
 }
 
-/// The draws, each as changes of the scenario. Every key draws from its own generator, so that adding a key or a draw
-/// changes no other value.
+/// Returns the draws, each as changes of the scenario. Every key draws from its own generator, so that adding a key or
+/// a draw changes no other value.
 fn draws(table: &Spanned<DrawTable>, out: &mut Findings) -> Vec<Json> {
     let Some(count) = table.count.as_ref().filter(|_| table.values.is_some() || table.variables.is_some()) else {
         out.problem(&table.at, "it needs a count and values", "write count = 30 and [draw.values]");
@@ -838,7 +839,7 @@ fn draws(table: &Spanned<DrawTable>, out: &mut Findings) -> Vec<Json> {
     (0..count.value).map(one).collect()
 }
 
-/// A bound; `of`: the scenario that holds it.
+/// Returns a bound as JSON. `of` is the scenario whose table contains it, if any.
 fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: &mut Findings) -> Json {
     let (measure, own) = match &table.value.value {
         Some(value) => {
@@ -960,7 +961,7 @@ fn figure(table: &Spanned<FigureTable>, names: &Names<'_>, out: &mut Findings) -
     })
 }
 
-/// A name that has to be one of those there are.
+/// Returns a name that has to be one of `all`; reports a problem if it is not.
 fn known(said: &Option<Spanned<String>>, key: &str, all: &[String], at: &Place, out: &mut Findings) -> String {
     let names: Vec<&str> = all.iter().map(String::as_str).collect();
     let name = text(said, key, at, "name one of the file's", out);

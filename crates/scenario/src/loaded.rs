@@ -161,7 +161,7 @@ impl Document {
         let tables = File::read(&self.root, &mut out);
         let Some(tables) = tables else { return Err(Problems(out.problems)) };
         let (scenario, layout) = crate::resolve::resolve(&tables, &self.title, &mut files, &mut out);
-        // In the order of the file; problems without a line follow.
+        // Problems are listed in the order of the file, and those without a line follow.
         out.problems.sort_by_key(|p| (p.line.is_none(), p.line));
         if !out.problems.is_empty() {
             return Err(Problems(out.problems));

@@ -176,7 +176,7 @@ impl Series {
             for (at, value) in self.rows.values.iter().take_while(|(at, _)| start + *at <= until) {
                 steps.then(Time::ZERO + start + *at, of(*value));
             }
-            // A series that is not repeated ends the loop by a start after every end.
+            // Without repetition the loop ends after one pass, because this start is after every end.
             start = if self.looped { start + self.rows.period } else { Span::MAX };
         }
         steps

@@ -445,7 +445,7 @@ impl Network {
             out.problem(&between.at, what, "make the ranges equally long, or one side a single node");
             return;
         }
-        // Checked before the ranges are expanded, so that a typo does not fill the memory.
+        // The number is checked before the ranges are expanded, so that a typo does not fill the memory.
         if drafts.links.len() as u64 + first.count().max(second.count()) > MAX_COUNT {
             out.problem(&between.at, "more than 200000 links", "make it smaller");
             return;
@@ -476,7 +476,7 @@ impl Network {
             out.problem(&name.at, what, "leave it out: links are called NAME-END by themselves");
         }
         if many {
-            // Changes refer to all links of the entry by its name, or by its two ends as the file has them.
+            // Other entries can change all links of this one by its name, or by its two ends as they were written.
             let group = extra.name.as_ref().map_or_else(|| format!("{}-{}", a.value, b.value), |n| n.value.clone());
             self.groups.insert(group, members);
         }

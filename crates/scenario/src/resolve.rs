@@ -142,7 +142,7 @@ fn make_flows(
     let mut ranges = Vec::new();
     let mut receivers = 0;
     for group in groups {
-        // Checked before the next group is made, so that a typo in a count does not fill the memory.
+        // The number is checked before the next group is made, so that a typo in a count does not fill the memory.
         if receivers > MAX_RECEIVERS {
             out.problem(&group.table.at, "more than two million receivers", "make it smaller");
             break;
@@ -438,7 +438,7 @@ struct Names<'a> {
 fn at_nodes(flows: &[Flow]) -> BTreeMap<NodeIx, Vec<(FlowIx, usize)>> {
     let mut all: BTreeMap<NodeIx, Vec<(FlowIx, usize)>> = BTreeMap::new();
     for (f, flow) in flows.iter().enumerate() {
-        // TCP flows are unicast, so that nothing can join them.
+        // TCP flows are unicast, so that no receiver can join them.
         if !matches!(flow.kind, FlowKind::Tcp(_)) {
             for (r, node) in flow.to.iter().enumerate() {
                 all.entry(*node).or_default().push((FlowIx(f as u32), r));

@@ -233,7 +233,7 @@ fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<Strin
         keys.push(entry("jitter", &d.jitter).unwrap_or_else(|| "jitter = { mean = \"0ms\" }".into()));
     }
     keys.extend(entry("arq", &d.arq));
-    // An AlphaRTC trace also gives the loss of a link that has none of its own, so that its absence is written.
+    // Reading an AlphaRTC trace adds its loss to a link that states none, so that the absence of loss is written.
     if d.loss_trace.is_none() && (d.loss != Loss::None || change || matches!(d.rate, RateSpec::Table(_))) {
         keys.extend(entry("loss", &d.loss));
     }

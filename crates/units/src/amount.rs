@@ -36,7 +36,7 @@ impl Bytes {
             return Span::MAX;
         }
         let bits = self.0.saturating_mul(8);
-        // The product of a packet fits into 64 bits, whose division is faster than that of 128 bits.
+        // For a packet the product fits into 64 bits, whose division is faster than that of 128 bits.
         match bits.checked_mul(1_000_000_000) {
             Some(scaled) => Span::nanos(scaled.div_ceil(rate.0)),
             None => {

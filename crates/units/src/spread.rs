@@ -64,7 +64,8 @@ impl Spread {
         match self.few.binary_search_by_key(&class, |(class, _)| usize::from(*class)) {
             Ok(place) => self.few[place].1 += n,
             Err(place) if self.few.len() < FEW => {
-                // Growth by an eighth: doubling would waste memory in 100,000 receivers' histograms.
+                // The list grows by an eighth, because doubling would waste memory in the histograms of 100,000
+                // receivers.
                 if self.few.len() == self.few.capacity() {
                     self.few.reserve_exact(self.few.len() / 8 + 1);
                 }

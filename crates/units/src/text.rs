@@ -101,7 +101,7 @@ fn parse(text: &str, kind: &Kind) -> Result<u64, QuantityError> {
     if !(0.0..kind.max).contains(&value) {
         return Err(QuantityError::Range { text: text.to_owned(), what: kind.what, limit: kind.limit });
     }
-    // Rounded, since 0.1 ms in nanoseconds is not exact in floating point.
+    // The value is rounded, since 0.1 ms in nanoseconds is not exact in floating point.
     Ok((value + 0.5) as u64)
 }
 

@@ -314,7 +314,7 @@ impl Packet {
 
     /// Returns the length of the packet in bytes.
     pub fn encoded_len(&self) -> usize {
-        // Each further report of 31 blocks has a header and an SSRC of its own.
+        // Each further report of up to 31 blocks needs another header and SSRC, 8 bytes.
         let continued = |blocks: &[ReportBlock]| blocks.len().saturating_sub(1) / MAX_COUNT * 8;
         match self {
             Self::SenderReport { blocks, .. } => 28 + blocks.len() * BLOCK + continued(blocks),

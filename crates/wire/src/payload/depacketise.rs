@@ -265,7 +265,7 @@ impl Depacketiser {
 
     fn push_vp9(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let (descriptor, body) = vp9::parse(payload)?;
-        // A start within a frame, or a continuation outside of one.
+        // This is a start within a frame, or a continuation outside of one.
         if descriptor.begins == self.open && !self.headless {
             self.gap();
         }

@@ -166,7 +166,7 @@ impl Origin {
         let origin = nanos(sent.since(Time::ZERO)) - begins;
         let (present, past, since) = self.earliest.unwrap_or((origin, origin, now));
         let present = present.min(origin);
-        // Two periods, so that the minimum always covers at least one, and an old minimum expires.
+        // Two periods are kept, so that the minimum always covers at least one, and an old minimum expires.
         let turned = now.since(since) > ORIGIN_WINDOW;
         self.earliest = Some(if turned { (origin, present, now) } else { (present, past, since) });
     }
