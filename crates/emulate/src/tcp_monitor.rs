@@ -127,6 +127,7 @@ const MAX_WINDOW: i64 = 1 << 30;
 impl ReceivedBytes {
     /// Returns the offset of a byte in the stream.
     fn place(&self, seq: u32) -> u64 {
+        // A signed distance to the next byte resolves the wrap of the numbers.
         let from_next = seq.wrapping_sub(self.base.wrapping_add(self.next as u32)) as i32;
         self.next.saturating_add_signed(i64::from(from_next))
     }

@@ -264,6 +264,7 @@ impl UdpEnd {
         let (media, at, parity) = sent.find(&header)?;
         let body = if parity {
             let (header, _) = ParityHeader::parse(payload).ok()?;
+            // Lost packets are recovered from bytes here, so that the receiver needs no description of them.
             Body::Parity(Box::new((*media, Protection { header, packets: Arc::from([]) })))
         } else {
             Body::Rtp(Box::new(*media))
@@ -359,6 +360,7 @@ impl End for UdpEnd {
         self.received_packets += u64::from(!matches!(body, Body::Rtcp { .. }));
         let ecn = datagram.meta.ecn;
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
+        // RTCP packets carry no send time.
         let sent = sent.unwrap_or(now);
         if let Some(log) = &mut self.log {
             log.extend(PacketRow::of(now, size, &body, ecn, Some(now.since(sent))));

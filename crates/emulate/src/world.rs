@@ -260,6 +260,7 @@ impl Emulation {
     /// # Errors
     /// The system has no memory or descriptors left.
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> Result<bool, EmulateError> {
+        // A run takes the sockets, so that it can't be repeated.
         let Some(ready) = self.ready.take() else { return Ok(false) };
         let Prepared { network, gates, members, ends, sources, tcp, streams, tap } = ready;
         let (end, step) = (self.end(), self.step);
@@ -624,6 +625,7 @@ impl Planner<'_> {
             let (source, sink) = (self.reserve(), self.reserve());
             ends.sources.push(source);
             ends.sinks.push(sink);
+            // Streams are told apart by their destination host and port.
             let port = TCP_PORT + self.sessions as u16;
             self.sessions += 1;
             // These settings apply to all connections of a namespace, not to a socket.
@@ -674,6 +676,7 @@ impl Planner<'_> {
             // one.
             let session = self.sessions - usize::from(!first);
             self.sessions += usize::from(first);
+            // RTP and RTCP have consecutive ports (RFC 3550, section 11).
             let port = RTP_PORT + 2 * session as u16;
             let target = match group {
                 Some(group) => SocketAddr::new(IpAddr::V4(group_address(group)), port),

@@ -54,6 +54,7 @@ enum Wants {
 
 impl Stream {
     fn is_there(&self, at: Time) -> bool {
+        // The periods are in order, so that the latest one that has begun decides.
         let begun = self.there.partition_point(|(begin, _)| *begin <= at);
         begun > 0 && at < self.there[begun - 1].1
     }

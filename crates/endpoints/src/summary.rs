@@ -307,6 +307,7 @@ impl Record<'_> {
         let means: Vec<f64> = always.filter_map(|n| self.throughput(&self.flows[*n])).collect();
         let per = self.steps_per_second();
         let bins: Vec<Vec<f64>> = flows.iter().map(|n| self.bins(&self.flows[*n])).collect();
+        // Jain's index of a second needs the rates of all flows.
         let whole = bins.iter().map(|b| b.len() / per).min().unwrap_or(0);
         let from = self.scenario.warmup.as_secs_f64().ceil() as usize;
         let mut seconds: Vec<f64> = (from.min(whole)..whole)

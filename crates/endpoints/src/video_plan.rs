@@ -320,6 +320,7 @@ impl VideoPlan {
     /// Returns the setup of the half of the end with this name.
     fn setup(&self, name: &str, ssrc: u32) -> Setup {
         let chance = self.place.seed.part(&format!("{name}.half"));
+        // A multiplicative controller would never leave a rate of zero.
         Setup { id: ReceiverId(ssrc), chance, ..self.setup.clone() }.alive()
     }
 
@@ -410,6 +411,7 @@ impl VideoPlan {
         };
         let setup = self.setup(&name, settings.identity.ssrc);
         let chance = self.place.seed.part(&format!("{name}.rtcp"));
+        // A cap at or above the highest rate of the media never takes effect.
         let by_ladder = self.top.is_some_and(|top| self.setup.cap >= top);
         let feed = feed.or_else(|| self.sized_feed(&name));
         let senders = Arc::clone(&self.senders);
@@ -574,7 +576,9 @@ impl ControllerChoice {
         if !video.defences {
             return Arc::new(served);
         }
+        // Receivers can begin with standard reports before they report packets.
         let served = if feedback == FeedbackFormat::Own { served } else { served.expecting_packets() };
+        // A floor that the operator has set holds even if receivers never report.
         let guarded = CircuitBreaker::new(Arc::new(served), operator.clone()).provided(video.floor.is_some());
         Arc::new(FeedbackDefence::new(Arc::new(guarded), operator))
     }

@@ -45,6 +45,7 @@ impl Inbox {
             return false;
         }
         queue.push_back(datagram);
+        // The waker stays readable until the queue is empty.
         if queue.len() == 1 {
             self.ready.wake();
         }
@@ -133,6 +134,7 @@ impl MediaPort {
         for address in addresses {
             let own = Port::open(SocketAddr::new(*address, port), &PairOptions::default(), false)?;
             own.set_send_buffer_size(SEND_BUFFER)?;
+            // Sessions send through a copy of the socket while the port's thread reads it.
             sockets.push(own.duplicate()?);
             pairs.push(Pair::of_port(own));
         }

@@ -308,6 +308,7 @@ impl SendOptions {
         let to = self.to.ip();
         RemotePeer {
             cname: self.cname.clone(),
+            // A group has no single peer.
             peer: (!to.is_multicast()).then(|| crate::socket_endpoint::host(to)),
             tag: self.key.as_ref().map_or(0, |key| key.profile().tag() as u64),
             epoch: clock.epoch(),
@@ -461,6 +462,7 @@ impl Session {
         let mut next = Time::ZERO + STEP;
         loop {
             let shared = Arc::clone(&self.shared);
+            // A request of another thread ends the wait early.
             self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
             // After a stall several steps are due, and the series must have no gaps.

@@ -91,6 +91,7 @@ impl Ladder {
 
     /// Returns when frame `n` of the flow is due, from the start of the flow.
     pub fn time(&self, n: u64) -> Span {
+        // At 30000/1001 frames per second the product exceeds 64 bits after a week.
         let ns = u128::from(n) * 1_000_000_000 * u128::from(self.fps.1) / u128::from(self.fps.0);
         Span::nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }

@@ -35,6 +35,7 @@ fn pair(from: &Bound<'_, PyDict>) -> PyResult<PairOptions> {
     let interface: Option<String> = want(from, "interface")?;
     let source: Option<String> = want(from, "source")?;
     Ok(PairOptions {
+        // Parsing can't fail: what is no address is the name of an interface.
         interface: interface.and_then(|text| text.parse::<Interface>().ok()),
         ttl: want(from, "ttl")?,
         source: source.map(|text| address(&text)).transpose()?,
@@ -166,6 +167,7 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
 const ANSWER: Duration = Duration::from_millis(250);
 
 fn seconds(patience: f64) -> Duration {
+    // A negative number or NaN means no wait.
     Duration::try_from_secs_f64(patience).unwrap_or_default().min(Duration::from_secs(60))
 }
 

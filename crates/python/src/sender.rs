@@ -164,6 +164,7 @@ impl PyRemote {
         interval_s: f64,
     ) -> PyResult<Self> {
         let mut bounds = bounds(floor_bps, cap_bps, packet_bytes, seed)?;
+        // The program offers to send the probes that `Remote::probe` requests.
         bounds.offers = if probes { vec![Need::Probes] } else { Vec::new() };
         (bounds.feedback.late, bounds.feedback.interval) = (late, Span::from_secs_f64(interval_s));
         let remote = Remote::new(controller, &params(parameters), &bounds).map_err(refused)?;
@@ -394,6 +395,7 @@ impl PyMediaSender {
                 }),
                 Output::Dropped(stream, id) => locked(&self.dropped).push((stream.0, id)),
                 Output::Wait(wake) => {
+                    // `wake_s` returns the answer of the latest poll.
                     *locked(&self.wake) = wake.map(|wake| wake.at);
                     return sent;
                 }

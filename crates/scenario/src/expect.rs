@@ -94,6 +94,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
         LINKS => {
             let names = scene.links.iter().map(|link| link.name.as_str());
             let Some((_, rest)) = named("link", Of::Link, names, rest, at, scene, out) else { return };
+            // Without a direction the path means the forward one, as in `steadycast_record::flat`.
             let rest = WAYS.iter().find_map(|way| rest.strip_prefix(way)).unwrap_or(rest);
             figure(Of::Link, None, rest, at, out);
         }

@@ -432,6 +432,7 @@ impl Quantity {
             Value::Whole(n) => Some((Self::Whole, *n as f64)),
             Value::Real(x) if x.is_finite() => Some((Self::Number, *x)),
             Value::Text(text) => {
+                // No unit belongs to two of these quantities, so that their order does not matter.
                 let rate = text.parse::<Rate>().ok().map(|rate| (Self::Rate, rate.as_bps() as f64));
                 let time = || text.parse::<Span>().ok().map(|span| (Self::Time, span.as_secs_f64()));
                 let size = || text.parse::<Bytes>().ok().map(|size| (Self::Size, size.get() as f64));
@@ -781,6 +782,7 @@ fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) ->
             .0
             .iter()
             .map(|(label, value)| {
+                // Without a path, only `${ }` uses the values.
                 let sets = if path.is_empty() { json!([]) } else { json!([format!("{path}={value}")]) };
                 of(&[label], &[value], sets)
             })
@@ -937,6 +939,7 @@ fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> 
 
 fn figure(table: &Spanned<FigureTable>, names: &Names<'_>, out: &mut Findings) -> Json {
     let kind = table.kind.as_ref().map_or(FigureKind::Measure, |kind| kind.value);
+    // `known` reports an absent key, and this one is optional.
     let over = table.over.as_ref().map(|_| known(&table.over, "over", &names.axis_names(), &table.at, out));
     let against = table.against.as_ref().map(|_| known(&table.against, "against", names.measures, &table.at, out));
     if let (Some(_), Some(said)) = (&over, &table.against) {

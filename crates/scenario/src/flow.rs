@@ -78,6 +78,7 @@ pub(crate) fn hosts(groups: &[Group<'_>], out: &mut Findings) -> Vec<Host> {
     for group in groups {
         let table = group.table;
         let receivers = table.receivers.as_ref().map_or(1, |r| r.value);
+        // Each flow also adds the host of its source.
         let per_flow = receivers.saturating_add(1);
         if per_flow.saturating_mul(group.names.len() as u64).saturating_add(all.len() as u64) > MAX_COUNT {
             let at = table.receivers.as_ref().map_or(&table.at, |r| &r.at);
@@ -126,6 +127,7 @@ pub(crate) fn flows(
             Some(StartValue::Uniform(from, to)) => Start::Uniform(Time::ZERO + from, Time::ZERO + to),
         };
         let latest = match start {
+            // A drawn start can be as late as the end of its range.
             Start::At(at) | Start::Uniform(_, at) => at,
             Start::Event => Time::ZERO,
         };
@@ -162,6 +164,7 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
         // `hosts` has added this node.
         None if dumbbell => net.node(&format!("{}.src", group.names[i])),
         None => {
+            // A network that could not be read has been reported, and its source is missing for that reason.
             if net.source.is_none() && !net.partial {
                 out.missing(&table.at, "from", "write the source's node, for example from = \"s\"");
             }
@@ -250,6 +253,7 @@ fn cast(
     out: &mut Findings,
 ) -> Option<Cast> {
     let given = table.cast.as_ref();
+    // The problem is placed at the key that decides how many receivers there are.
     let at = given
         .map(|c| &c.at)
         .or(table.receivers.as_ref().map(|r| &r.at))
@@ -265,6 +269,7 @@ fn cast(
     }
     if let FlowKind::Video(video) = kind
         && cast == Cast::Multicast
+        // A controller outside the registry states no limit of its receivers.
         && let Some(controller) = video.controller.entry()
         && controller.receivers == Receivers::One
     {
@@ -339,6 +344,7 @@ fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option
     Some(match kind.value {
         FlowWord::Video => FlowKind::Video(Box::new(video(table, files, out)?)),
         FlowWord::Tcp => FlowKind::Tcp(Box::new(tcp(table, out)?)),
+        // `fill` ignores the other keys, which have been reported above.
         FlowWord::Cbr => FlowKind::Cbr(Cbr::fill(&table.cbr.item, None, out)?),
         FlowWord::OnOff => FlowKind::OnOff(OnOff::fill(&table.onoff.item, None, out)?),
     })
@@ -372,6 +378,7 @@ fn packet(table: &FlowTable, default: Bytes, out: &mut Findings) -> Bytes {
         .packet
         .as_ref()
         .and_then(|given| checked(given, &PacketSize { least: MIN_PACKET.get() }, out))
+        // A wrong size has been reported, and the default lets the other checks go on.
         .unwrap_or(default)
 }
 
@@ -486,6 +493,7 @@ fn warn_of_no_limit(
     let (Some(ControllerRef::Entry(entry)), Some(Media::Greedy { .. }), None) = (controller, media, &table.cap) else {
         return;
     };
+    // With parameters the controller has a rate, which limits the flow.
     if entry.feedback == FeedbackTiming::None && params.iter().all(|(name, _)| name != entry.name) {
         let at = table.controller.as_ref().map_or(&table.at, |given| &given.at);
         let what = format!("{} of greedy media sends at {}, whatever arrives", quoted(entry.name), Setup::NO_CAP);
@@ -534,6 +542,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
             if clip.all.is_empty() {
                 return out.refuse(&clip.at, "an empty list", "name at least one file, or write media = \"synthetic\"");
             }
+            // All missing files are reported, not only the first.
             let paths: Vec<_> = clip.all.iter().map(|name| files.found(name, "the clip", out)).collect();
             Media::Clip { paths: paths.into_iter().collect::<Option<_>>()? }
         }
@@ -581,6 +590,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
 }
 
 fn tcp(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Tcp> {
+    // Both are read before one of them can fail, so that all problems are reported.
     let (config, source) = (Config::read(&table.tcp.item, out), tcp_source(table, out));
     let mut config = config?;
     config.packet = packet(table, config.packet, out);

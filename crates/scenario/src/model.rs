@@ -429,6 +429,7 @@ impl Video {
     pub fn chosen(&self) -> Result<Chosen, ParamError> {
         match self.controller.entry() {
             Some(controller) => Chosen::of(controller, self.mode, self.given()),
+            // The registry has no such name, and this returns its error.
             None => Chosen::new(self.controller.name(), self.mode, self.given()),
         }
     }

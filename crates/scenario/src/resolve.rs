@@ -188,6 +188,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
     let table = group.table;
     let at = table.to.as_ref().map(|t| &t.at).or(table.from.as_ref().map(|f| &f.at)).unwrap_or(&table.at);
     let parts = parts(network);
+    // A packet has to fit into the queue and through the link.
     let room = |direction: &crate::Direction| queue_room(direction).unwrap_or(direction.mtu).min(direction.mtu);
     // A search of paths is needed only if some link of the network is too small for the packets.
     let least = network.links.iter().map(|l| room(&l.forward).min(room(&l.back))).min();
@@ -687,6 +688,7 @@ impl Names<'_> {
         };
         expect::check(that, &that.at, scene, out);
         let (min, max) = (table.min.as_ref(), table.max.as_ref());
+        // A bound that could not be read has been reported.
         if min.is_none() && max.is_none() && !out.spoken_below(&table.at) {
             out.problem(&table.at, "nothing is expected of it", "write min, max or both");
         }

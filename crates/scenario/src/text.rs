@@ -230,6 +230,7 @@ fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<Strin
     keys.push(delay);
     keys.extend(loss);
     if is_written(|d| d.jitter.is_some()) {
+        // A mean of 0 removes the jitter of the link that is overridden.
         keys.push(entry("jitter", &d.jitter).unwrap_or_else(|| "jitter = { mean = \"0ms\" }".into()));
     }
     keys.extend(entry("arq", &d.arq));
@@ -350,6 +351,7 @@ fn video_text(video: &Video, text: &mut Text) {
         }
     }
     text.setting("encode", &video.encode);
+    // The keys of the VBR controller stand among those of the flow.
     if let Some(Value::Table(vbr)) = video.vbr.value() {
         text.table(vbr);
     }
@@ -386,6 +388,7 @@ fn video_text(video: &Video, text: &mut Text) {
         text.key("feedback", quote(video.feedback.word()));
     }
     if video.clock != OwnClock::default() {
+        // Neither key takes a negative time, so that the sign chooses the key.
         let word = if video.clock.ahead < Offset::ZERO { "behind" } else { "ahead" };
         let by = quote(video.clock.ahead.abs());
         text.key("clock", format!("{{ {word} = {by}, drift = {} }}", number(video.clock.drift)));

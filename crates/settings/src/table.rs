@@ -213,6 +213,7 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
                     Some((known_about, defaults)) => (known_about.to_owned(), Some(format!(" Default {defaults}"))),
                     None => (known_about, None),
                 };
+                // A description begins with the kinds that have the key.
                 let known_about = match known_about.split_once(": ") {
                     Some((others, same)) if same == about => format!("{others}, {whose}: {about}"),
                     _ => format!("{known_about} {whose}: {about}"),

@@ -119,6 +119,7 @@ impl RtpHeader {
         out.reserve(size + payload.len());
         let start = out.len();
         let extended = size > FIXED;
+        // This is version 2, with X if there is an extension (RFC 3550, section 5.1).
         out.push(0x80 | if extended { 0x10 } else { 0 });
         out.push(u8::from(self.marker) << 7 | self.payload_type & 0x7f);
         out.extend_from_slice(&self.seq.to_be_bytes());
@@ -227,6 +228,7 @@ impl Form {
         debug_assert!(id != 0 && data.len() <= 255, "element {id} of {} bytes", data.len());
         let data = &data[..data.len().min(255)];
         match self {
+            // The field has the length minus one (RFC 8285, section 4.2).
             Self::OneByte => out.push(id << 4 | (data.len() - 1) as u8),
             Self::TwoByte => out.extend_from_slice(&[id, data.len() as u8]),
         }

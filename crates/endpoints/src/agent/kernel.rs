@@ -50,6 +50,7 @@ impl KernelSource {
     /// Adds an observation of the connection. To be called often compared with its RTT.
     pub fn observe(&mut self, now: Time, seen: Observed) {
         if let Some(last) = self.last.replace(now) {
+            // The window is known only at observations, and counts until the next one.
             self.window.add(self.now.cwnd, now.since(last));
         }
         if let Some(srtt) = seen.srtt {

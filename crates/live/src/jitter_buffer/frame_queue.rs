@@ -151,6 +151,7 @@ impl FrameQueue {
     /// # Errors
     /// Records can't be read from the temporary file.
     pub fn rows(&self) -> io::Result<Vec<FrameRow>> {
+        // The copy releases the lock before the file is read.
         let rows = self.locked().rows.clone();
         rows.whole()
     }
