@@ -269,6 +269,7 @@ impl Relay {
     fn pass(&mut self, n: usize, bytes: &[u8]) {
         let Some(datagram) = Datagram::read(bytes) else { return };
         let now = self.clock.now();
+        // What is due by now leaves the network before this datagram enters it.
         self.release(now);
         let (from, to) = (self.gates[n].node, datagram.to());
         if let Some(igmp) = datagram.igmp() {

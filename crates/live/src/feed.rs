@@ -362,6 +362,7 @@ impl LiveFeed {
         let per_second = self.samples(0) * f64::from(self.steering.fps.0) / f64::from(self.steering.fps.1);
         let share = per_second / self.rate.as_bps_f64().max(1.0);
         match self.steering.scale {
+            // Quantizer 9 at 0.1 bit per sample is the factor 0.9; the margin is 1.5, or half a doubling below.
             Scale::Linear => 0.9 * share * 1.5,
             // QP 28 corresponds to quantizer 9. On scales from 0 to 63 it is at most 36.
             Scale::Logarithmic(steps) => {
@@ -588,6 +589,7 @@ impl Feed for LiveFeed {
         let no_room = (spare as u32).saturating_sub(left_out);
         self.encoder_queue.locked().gap = (left_out, no_room);
         if self.aborted_quantizer.is_some() {
+            // With a full count the next job starts a new group.
             self.since_intra = self.steering.gop;
         }
         self.ask(unit.picture + 1 + left_out + no_room, backlog);
@@ -626,6 +628,7 @@ impl Feed for LiveFeed {
     fn on_rate(&mut self, rate: Rate) {
         self.rate_sum = (self.rate_sum.0 + rate.as_bps_f64(), self.rate_sum.1 + 1);
         self.rate = rate;
+        // The quantizer of the first job follows from the rate, so that the first rate starts the encoder.
         if self.start.is_none() {
             self.start = Some(self.clock.now());
             self.ask(0, Bytes::ZERO);

@@ -437,6 +437,7 @@ impl Pair {
             _ => any(to.ip()),
         };
         let multicast = to.ip().is_multicast();
+        // Reports go to a group of any source as well, so that the sender joins it.
         let group_port = multicast && !source_specific(to.ip()) && options.source.is_none();
         let (mut rtp, rtcp) = if options.mux {
             let port = if group_port {

@@ -183,6 +183,7 @@ impl Receiving {
         let (flow, video) = (&loaded.scenario.flows[0], flow::video(&loaded)?);
         let described_session = DescribedSession::of(description, options.latency);
         let mut plan = VideoPlan::supplied(flow, video, Supply::Endless(None), place)?;
+        // A sender that names no controller is not ours, and expects the timing of standard receivers.
         if description.private_value("controller").is_none() {
             plan = plan.timed(|rtcp| standard(rtcp, described_session.repair.is_some() || description.key_frames));
         }
@@ -334,6 +335,7 @@ impl Session {
     fn status(&self, now: Time) -> Value {
         let end = self.driver.end(self.ix);
         let sink = &end.sink;
+        // The status shows the means of the last second.
         let recent = sink.intake.samples.len().saturating_sub(10);
         let points = &sink.intake.samples[recent..];
         let span = STEP * points.len().max(1) as u64;
