@@ -61,7 +61,7 @@ impl IntervalInputs {
         let t_min = if self.initial { self.t_min / 2 } else { self.t_min };
         shared.max(t_min).max(MIN_INTERVAL)
     }
-    /// T = Td · U(0.5, 1.5) / (e − 3/2).
+    /// Draws the interval T = Td · U(0.5, 1.5) / (e − 3/2).
     pub fn randomised(&self, chance: &mut Chance) -> Span {
         self.deterministic().scale(chance.between(0.5, 1.5) / COMPENSATION)
     }
@@ -422,7 +422,7 @@ impl Timer {
         self.avg_size = size;
     }
 
-    /// Mean size of the RTCP packets sent and received, in bytes with IP and UDP.
+    /// Returns the mean size of the RTCP packets sent and received, in bytes with IP and UDP.
     pub const fn avg_size(&self) -> f64 {
         self.avg_size
     }

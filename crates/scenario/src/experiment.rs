@@ -908,7 +908,7 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
 }
 
 impl BoundTable {
-    /// The points at which the bound is judged: names of axes with their values.
+    /// Returns the points at which the bound is judged: names of axes with their values.
     fn at_points(&self) -> &[(String, Item)] {
         self.at.as_ref().map_or(&[], |at| &at.value.0)
     }

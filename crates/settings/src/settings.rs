@@ -514,7 +514,7 @@ pub fn kind_schema(kinds: &[(&str, &[&str])], default: &[&str]) -> Json {
     schema
 }
 
-/// Rule of a rate above 0.
+/// Rejects a rate of 0.
 pub fn positive(rate: &Rate) -> Option<(String, String)> {
     (*rate == Rate::ZERO).then(|| ("a rate of 0".into(), "write a rate above 0".into()))
 }
