@@ -144,7 +144,7 @@ fn options(header: &TcpHeader, room: usize, out: &mut Vec<u8>) {
 
 fn ip(meta: &Meta, protocol: u8, length: usize, out: &mut Vec<u8>) {
     out.clear();
-    // Version 4, a header of five words, and the ECN field.
+    // These are version 4, a header of five words, and the ECN field.
     out.extend_from_slice(&[0x45, meta.ecn & 3]);
     out.extend_from_slice(&((IP + length) as u16).to_be_bytes());
     // An atomic datagram needs no identification (RFC 6864).

@@ -17,7 +17,7 @@ pub struct NtpEpoch(pub u64);
 impl NtpEpoch {
     /// Returns the epoch of a clock whose [`Time::ZERO`] was this many seconds after 1970.
     pub const fn from_unix_secs(secs: u64) -> Self {
-        // The seconds from 1900 to 1970 (RFC 868).
+        // This is the number of seconds from 1900 to 1970 (RFC 868).
         Self(secs.wrapping_add(2_208_988_800) << 32)
     }
     /// Returns the NTP time of `at`, rounded down to 2⁻³² s. It wraps in 2036, as NTP does.

@@ -502,7 +502,7 @@ fn groups<T>(all: &[T]) -> impl Iterator<Item = &[T]> {
 fn open(packet_type: u8, count: usize, out: &mut Vec<u8>) -> usize {
     debug_assert!(count <= MAX_COUNT, "{count} doesn't fit the five bits of packet type {packet_type}");
     let at = out.len();
-    // Version 2 without padding (RFC 3550, section 6.4.1).
+    // This is version 2 without padding (RFC 3550, section 6.4.1).
     out.extend_from_slice(&[0x80 | (count & 0x1f) as u8, packet_type, 0, 0]);
     at
 }

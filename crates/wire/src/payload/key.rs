@@ -17,9 +17,9 @@ pub fn is_key_frame(format: PayloadFormat, frame: &[u8]) -> bool {
     };
     let recovers = || picture_kind(format, frame) == Some(PictureKind::Intra);
     match format {
-        // vop_coding_type 0: an I picture.
+        // A vop_coding_type of 0 is an I picture.
         PayloadFormat::Mpeg4 => after(VOP, 0).is_some_and(|byte| byte >> 6 == 0),
-        // picture_coding_type 1, after ten bits of temporal_reference: an I picture.
+        // A picture_coding_type of 1, after ten bits of temporal_reference, is an I picture.
         PayloadFormat::Mpeg2 => after(PICTURE, 1).is_some_and(|byte| byte >> 3 & 7 == 1),
         PayloadFormat::H263p => is_h263_intra(frame),
         PayloadFormat::H264 => {
