@@ -329,6 +329,8 @@ class Figure:
     """Where a series' time axis ends, in seconds; `None`: with the run."""
     ranks: tuple[tuple[str, str, str], ...] = ()
     """Who is ranked, by which statement, and what the paper calls it."""
+    differs: str = ""
+    """What of the paper's figure, by its text, is not to be seen in ours, and why; empty: nothing that is known."""
 
 
 @dataclass(frozen=True)
@@ -401,6 +403,8 @@ class Experiment:
     """What those sizes are."""
     source: str = ""
     """What its video flows send where it is neither a clip nor a ladder: then that is the only medium."""
+    drawn: bool = False
+    """Whether its pictures are the drawn film's even where clips are given."""
     notes: tuple[str, ...] = ()
     real_time: RealTime | None = None
     """How it is emulated; `None` when it is simulated only."""
@@ -532,7 +536,7 @@ def media_of(experiment: Experiment, clips: tuple[Path, ...]) -> list[Medium]:
         media.append(Medium("table2", experiment.ladder, experiment.sizes, pixels=False))
     if any(s.pixels for s in experiment.statements):
         drawn = Medium("synthetic", "synthetic clip", {"flow.video.media": "synthetic"}, pixels=True)
-        media.append(_clip(clips, {}, experiment.scenario) if clips else drawn)
+        media.append(_clip(clips, {}, experiment.scenario) if clips and not experiment.drawn else drawn)
     return media
 
 

@@ -295,7 +295,7 @@ def _all(words: Iterable[str]) -> str:
 
 _FIGURE = (
     *("number", "title", "kind", "variants", "pixels", "marks", "curve", "axes", "log", "top"),
-    *("series", "lines", "apart", "until", "ranks"),
+    *("series", "lines", "apart", "until", "ranks", "differs"),
 )
 
 
@@ -322,6 +322,7 @@ def figure(path: Path, table: Table) -> Figure:
         key("apart", False),
         table.get("until"),
         tuple((who, id, said) for who, id, said in key("ranks", ())),
+        key("differs", ""),
     )
 
 
@@ -368,7 +369,7 @@ def _cell(whole: Keys, given: str | Table) -> Cell:
 
 
 _EXPERIMENT = (
-    *("id", "title", "section", "scenario", "source", "sizes", "ladder", "notes", "seconds"),
+    *("id", "title", "section", "scenario", "source", "drawn", "sizes", "ladder", "notes", "seconds"),
     *("variants", "changes", "told", "variant", "change", "placebo", "statement", "figure", "table"),
     "real_time",
 )
@@ -402,6 +403,7 @@ class _Reader:
             sizes=table.get("sizes"),
             ladder=key("ladder", "Table 2's ladder, no pictures"),
             source=key("source", ""),
+            drawn=key("drawn", False),
             notes=tuple(key("notes", ())),
             real_time=self._real_time(),
             seconds=key("seconds", 0),

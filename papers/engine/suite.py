@@ -287,11 +287,18 @@ class Plan:
                     continue
                 if judged.verdict is Verdict.UNJUDGED and judged.measured.open:
                     needed = (self.read(r.statement) if setting else r.statement).measure.variants
+                    if self._capped(needed):
+                        continue
                     ways = (setting, *self._without(r.statement, setting))
                     self.extended |= {(way, v) for way in ways for v in needed}
         if self.extended:
             last = self.asked[-1]
             self.seeds = (*self.asked, *range(last + 1, last + 1 + (_TIMES - 1) * len(self.asked)))
+
+    def _capped(self, needed: Sequence[str]) -> bool:
+        """Whether one of these variants has no more seeds than were asked for: more of the others then help nothing."""
+        most = [v.seeds for v in self.variants if v.name in needed and v.seeds is not None]
+        return bool(most) and min(most) <= len(self.asked)
 
     def ask_changes(self, rows: Sequence[Row]) -> None:
         """Run what does not come out in the one world with what is none of the paper's words."""

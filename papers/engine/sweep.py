@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from steadycast.progress import Progress, Silent
 
@@ -96,6 +97,7 @@ def run(
     progress: Progress | None = None,
     *,
     without: Iterable[str] = (),
+    clips: Sequence[Path] = (),
 ) -> list[Found]:
     """Run settings of a family, and return what its statements come to.
 
@@ -105,13 +107,14 @@ def run(
         seeds: one run each.
         progress: told how far it is.
         without: experiments that are left out.
+        clips: videos for the parts that need pictures, as `reproduce` takes them.
 
     """
     plans = [
         _Settings(e, medium.name, Plan(e, medium, tuple(seeds)), tried)
         for e in FAMILIES[family]
         if e.id not in set(without)
-        for medium in media_of(e, ())
+        for medium in media_of(e, tuple(clips))
     ]
     jobs = dict.fromkeys(job for plan in plans for job in plan.plan.jobs())
     seen = run_all(list(jobs), progress or Silent())

@@ -507,7 +507,9 @@ def page(result: Result) -> str:
                     "ranks": "mean and range of the seeds",
                     "mos": "mean of the seeds",
                 }.get(figure.kind, f"seed {part.seeds[0]}")
-                caption = f"{figure.number} of the paper, {part.medium.label}; {spread}"
+                caption = (
+                    f"{figure.number} of the paper, {part.medium.label}; {spread}. {figure.differs}".strip()
+                )
                 content.append(
                     pages.figure(drawing, caption, f"steadycast reproduce {e.id}", f"{e.id}-{figure.number}")
                 )

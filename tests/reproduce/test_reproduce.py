@@ -421,6 +421,23 @@ def test_what_five_seeds_leave_undecided_is_run_with_twenty_and_nothing_else_is(
     assert {job.sets for job in more} == {plan.job(asmp, 6, way, False).sets for way in ways}
 
 
+@pytest.mark.parametrize(("seeds", "more"), [(2, False), (5, False), (6, True), (None, True)])
+def test_no_seeds_are_added_where_a_variant_of_a_statement_has_no_more(seeds: int | None, more: bool) -> None:
+    (experiment,) = (e for e in EXPERIMENTS if e.id == "C-C")
+    few = tuple(replace(v, seeds=seeds if v.name == "multfrc 0.08" else None) for v in experiment.variants)
+    plan = suite.Plan(replace(experiment, variants=few), media_of(experiment, ())[0], (6, 7, 8, 9, 10))
+    before = set(plan.jobs())
+    (same,) = (s for s in experiment.statements if s.id == "same-0.08")
+    plan.ask_more([replace(judged([8, 9, 13.1], Bound(most=10)), statement=same)])
+    assert bool(set(plan.jobs()) - before) is more
+
+
+def test_an_experiment_may_keep_the_drawn_film_where_clips_are_given(tmp_path: Path) -> None:
+    clip = tmp_path / "film.mkv"
+    named = {e.id: [m.name for m in media_of(e, (clip,))] for e in EXPERIMENTS if e.id in ("K-D", "K-E")}
+    assert named == {"K-D": ["clip"], "K-E": ["table2", "synthetic"]}
+
+
 def test_what_does_not_come_out_is_run_with_what_is_not_the_papers_and_nothing_else_is() -> None:
     (experiment,) = (e for e in EXPERIMENTS if e.id == "B-I")
     plan = suite.Plan(experiment, media_of(experiment, ())[0], (6, 7))
