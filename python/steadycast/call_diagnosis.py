@@ -15,6 +15,8 @@ LOSSY = 0.01
 """The loss rate from which losses are visible in pictures."""
 UNCOUNTED = 0.1
 """The share of a call above which unknown losses keep the network from being cleared."""
+BY_CHANCE = 0.5
+"""The share of the losses that occur without a queue, from which these count as the cause."""
 LIMITED = 0.1
 """The share of the time from which a limit of the encoder counts as the cause."""
 SLOW_MS = 50.0
@@ -76,7 +78,7 @@ def sentence(call: Json) -> str:
 
 def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
     path, bins = call["path"], call["bins"]
-    is_own = path["drift_ppm"] is not None and path["verdict"] not in ("shared", "unseen")
+    is_own = path["drift_ppm"] is not None and path["verdict"] in ("alone", "jittered")
     if is_own or path.get("beside"):
         after = _capacity(_slowest(bins[first:last]))
         before = _capacity(bins[max(first - (last - first), 0) : first])
@@ -84,10 +86,16 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
         after = before = None
     if after and before and after < FELL * before:
         return f"the link fell from {say.rate(before)} to {say.rate(after)}"
-    if delay < SLOW_MS and lost >= LOSSY:
+    # Losses at a queue have the cause of that queue, however short it is.
+    if delay < SLOW_MS and lost >= LOSSY and path["chance_loss_frac"] >= BY_CHANCE * lost:
         return "packets were lost though no queue stood"
-    if path["drift_ppm"] is None and not path.get("beside"):
-        return "the delay grew or fell all the time: others filled the queue, or the two clocks drift apart"
+    if path["verdict"] == "changing":
+        return "unknown: others filled the queue, the route changed, or a clock was set, and this file can't tell which"
+    if path["drift_ppm"] is None and path["verdict"] != "shared":
+        return (
+            "unknown: the delay grew or fell all the time, by what filled the queue, a route that changes, or clocks "
+            "that drift apart or are set, and this file can't tell which"
+        )
     if shared := path["shared"]:
         share = f"{say.rate(shared['own_bps'])} of about {say.rate(shared['capacity_bps'])}"
         return f"others filled the queue, or the link changes all the time: it was left {share}"

@@ -76,6 +76,8 @@ pub struct Call {
     pub round_trip: Option<Span>,
     /// The resolution of departures and of arrivals.
     pub every: (Span, Span),
+    /// The sizes of the steps of the record's clock that were taken out.
+    pub clock_steps: Vec<Span>,
     /// Notes on the record for the user.
     pub notes: Vec<String>,
 }
@@ -144,6 +146,8 @@ pub(crate) struct Direction {
     pub(crate) hidden: Hidden,
     /// The times at which the record's clock was set, to a few milliseconds.
     pub(crate) set_at: Vec<Time>,
+    /// The sizes of all steps of the record's clock that were taken out.
+    pub(crate) set_by: Vec<Span>,
     /// The number of packets whose header extension was cut off.
     pub(crate) cut_extensions: usize,
     /// The number of reports that were cut off.
@@ -298,6 +302,7 @@ impl Direction {
             estimates: Vec::new(),
             frames,
             every: (if by_record { own } else { SEND_TIME_RESOLUTION }, reported.unwrap_or(own)),
+            clock_steps: self.set_by,
             notes,
         };
         Ok((call.without_implausible_delays()?, if by_record { Span::ZERO } else { BEFORE }))
@@ -586,6 +591,7 @@ impl Direction {
             let moved = |time: &mut Time| *time = Time::from_nanos(time.as_nanos().saturating_add_signed(by));
             arrivals.reports.iter_mut().filter(|report| report.0 >= at).for_each(|report| moved(&mut report.0));
             self.packets[from..].iter_mut().for_each(|packet| moved(&mut packet.seen));
+            self.set_by.push(Span::nanos(by.unsigned_abs()));
             notes.push(clock::set_note(-by));
         }
         self.set_right_short(arrivals, notes);
@@ -634,6 +640,7 @@ impl Direction {
                     moved(&mut packet.seen);
                 }
             }
+            self.set_by.push(Span::nanos(by.unsigned_abs()));
             notes.push(clock::set_note(-by));
         }
     }
@@ -777,6 +784,7 @@ impl Direction {
             frames,
             round_trip: arrivals.round_trip,
             every: (if stamped { SEND_TIME_RESOLUTION } else { self.every }, other.every),
+            clock_steps: self.set_by.into_iter().chain(other.set_by).collect(),
             notes,
         };
         call.without_implausible_delays()

@@ -2,7 +2,7 @@
 //! readable.
 
 use crate::call::{Direction, Hidden, PacketRecord, Recording, Unread, Vantage};
-use crate::capture_file::{self, Record};
+use crate::capture_file::{self, Record, TimeSource};
 use crate::clock;
 use crate::decapsulation::{
     Content, Datagram, Endpoint, Fragment, FragmentedDatagram, Skipped, decapsulate, is_indication, is_outgoing, stun,
@@ -62,6 +62,8 @@ struct Capture {
     other_ports: BTreeMap<u16, u64>,
     has_dtls: bool,
     records: usize,
+    /// What gave the current record its time.
+    source: TimeSource,
     /// The time of each record, in the order of the file; one without a time has that of the record before.
     times: Vec<Time>,
     /// The number of packets that the capturing program reports as dropped.
@@ -162,7 +164,7 @@ fn direction(
     flow.note(&mut notes);
     let mut reports = capture.reports_on(&flow);
     let mut unread = capture.unread_beside(&flow);
-    let mut set_at = Vec::new();
+    let (mut set_at, mut set_by) = (Vec::new(), Vec::new());
     for step in flow.clock_steps(&capture.times) {
         let moved = |at: &mut Time| *at = Time::from_nanos(at.as_nanos().saturating_add_signed(-step.nanos));
         let packets = flow.packets.iter_mut().map(|one| (one.place, &mut one.record.seen));
@@ -170,13 +172,14 @@ fn direction(
         let rest = unread.iter_mut().map(|one| (one.0, &mut one.1));
         packets.chain(rtcp).chain(rest).filter(|one| one.0 >= step.place).for_each(|one| moved(one.1));
         notes.push(clock::set_note(step.nanos));
+        set_by.push(Span::nanos(step.nanos.unsigned_abs()));
         let first = flow.packets.iter().find(|one| one.place >= step.place);
         set_at.extend(first.map(|one| one.record.seen));
     }
     // Records may be out of order, as from several threads or a merge. Their times are right.
     flow.packets.sort_by_key(|one| one.record.seen);
     let times: Vec<Time> = flow.packets.iter().map(|one| one.record.seen).collect();
-    let every = clock::resolution(&times).ok_or_else(|| {
+    let every = flow.resolution().ok_or_else(|| {
         let remedy = "capture with times (tcpdump's default), or give the original file: a conversion dropped them";
         Problem::at(0, "all its packets have one time", remedy)
     })?;
@@ -199,6 +202,7 @@ fn direction(
         reports: reports.into_iter().filter(|one| !one.is_cut).map(|one| (one.at, one.bytes)).collect(),
         side: options.side,
         set_at,
+        set_by,
         hidden,
         cut_reports: reports_cut,
         unread: Unread {
@@ -253,7 +257,10 @@ impl Capture {
             self.times.push(self.times.last().copied().unwrap_or(Time::ZERO));
         }
         match record {
-            Record::Packet { link, at, whole, bytes } => self.packet(link, at, whole, bytes)?,
+            Record::Packet { link, at, source, whole, bytes } => {
+                self.source = source;
+                self.packet(link, at, whole, bytes)?;
+            }
             Record::Untimed { link, bytes } => self.untimed(link, bytes),
             Record::Unreadable(why) => self.skip(why, None),
             Record::Dropped(count) => self.dropped = count,
@@ -345,7 +352,14 @@ impl Capture {
             is_recorded: true,
         };
         let packets = self.packets.entry(endpoints).or_default();
-        packets.push(CapturedPacket { place, record, elements, is_cut: is_header_cut, is_outgoing });
+        packets.push(CapturedPacket {
+            place,
+            record,
+            source: self.source,
+            elements,
+            is_cut: is_header_cut,
+            is_outgoing,
+        });
         let index = packets.len() - 1;
         if let Some(fragment) = found.fragment {
             self.fragment(at, fragment, Some((fragment.all, endpoints, index)));

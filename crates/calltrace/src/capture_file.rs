@@ -6,14 +6,24 @@ use pcap_parser::pcapng::{Block, OptionCode};
 use pcap_parser::{Linktype, parse_block_be, parse_block_le, parse_pcap_frame, parse_pcap_frame_be, parse_pcap_header};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use steadycast_units::Span;
 
 /// The first four bytes of a pcapng file, in either byte order.
 const PCAPNG: u32 = 0x0a0d_0d0a;
 
+/// What gave a packet its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TimeSource {
+    /// The number of the interface in the file.
+    pub(crate) interface: usize,
+    /// The resolution of its times, as the file states it.
+    pub(crate) every: Span,
+}
+
 /// A record of a capture file.
 pub(crate) enum Record<'a> {
     /// A packet with its time, its length before it was cut, and its captured bytes.
-    Packet { link: Linktype, at: Duration, whole: u32, bytes: &'a [u8] },
+    Packet { link: Linktype, at: Duration, source: TimeSource, whole: u32, bytes: &'a [u8] },
     /// A packet without a usable time.
     Untimed { link: Linktype, bytes: &'a [u8] },
     /// A packet that can't be read.
@@ -46,6 +56,7 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
     let mut rest = bytes;
     let mut is_big_endian = false;
     let mut interfaces: Vec<Interface> = Vec::new();
+    let mut of_sections_before = 0;
     // Statistics are cumulative, and an interface may have several of them.
     let (mut drops, mut section): (BTreeMap<(u32, u32), u64>, u32) = (BTreeMap::new(), 0);
     while !rest.is_empty() {
@@ -63,6 +74,7 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
             Block::SectionHeader(header) => {
                 is_big_endian = header.big_endian();
                 section += 1;
+                of_sections_before += interfaces.len();
                 interfaces.clear();
             }
             Block::InterfaceDescription(each) => interfaces.push((each.linktype, each.if_tsresol, each.if_tsoffset)),
@@ -73,7 +85,11 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
                     None => Record::Unreadable(Skipped::NoInterface),
                     Some(&(link, resolution, offset)) => match time(ticks, resolution, offset) {
                         None => Record::Untimed { link, bytes: data },
-                        Some(at) => Record::Packet { link, at, whole: packet.origlen, bytes: data },
+                        Some(at) => {
+                            let interface = of_sections_before + packet.if_id as usize;
+                            let source = TimeSource { interface, every: tick(resolution) };
+                            Record::Packet { link, at, source, whole: packet.origlen, bytes: data }
+                        }
                     },
                 })?;
             }
@@ -107,14 +123,22 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
     Ok(None)
 }
 
-/// Returns the time of an enhanced packet block. The resolution (if_tsresol) is a negative power of ten, or of two if
-/// its highest bit is set; if_tsoffset is in seconds.
+/// Returns the ticks of a second by if_tsresol: a power of ten, or of two if its highest bit is set.
+fn per_second(resolution: u8) -> Option<u128> {
+    match resolution {
+        two @ 0x80.. => 1_u128.checked_shl(u32::from(two & 0x7f)),
+        ten => 10_u128.checked_pow(u32::from(ten)),
+    }
+}
+
+/// Returns the length of a tick, at least a nanosecond.
+fn tick(resolution: u8) -> Span {
+    Span::nanos(per_second(resolution).map_or(1, |ticks| (1_000_000_000 / ticks).max(1) as u64))
+}
+
+/// Returns the time of an enhanced packet block by if_tsresol and if_tsoffset, which is in seconds.
 fn time(ticks: u64, resolution: u8, offset: i64) -> Option<Duration> {
-    let per_second = match resolution {
-        two @ 0x80.. => 1_u128.checked_shl(u32::from(two & 0x7f))?,
-        ten => 10_u128.checked_pow(u32::from(ten))?,
-    };
-    let nanos = (u128::from(ticks)).checked_mul(1_000_000_000)? / per_second;
+    let nanos = (u128::from(ticks)).checked_mul(1_000_000_000)? / per_second(resolution)?;
     let nanos = i128::try_from(nanos).ok()? + i128::from(offset) * 1_000_000_000;
     Some(Duration::from_nanos(u64::try_from(nanos).ok()?))
 }
@@ -129,7 +153,8 @@ fn pcap(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>) 
         let Ok((next, packet)) = parse(rest) else { return Ok(Some((bytes.len() - rest.len()) as u64)) };
         rest = next;
         let at = Duration::from_secs(packet.ts_sec.into()) + Duration::from_nanos(u64::from(packet.ts_usec) * unit);
-        take(Record::Packet { link, at, whole: packet.origlen, bytes: packet.data })?;
+        let source = TimeSource { interface: 0, every: Span::nanos(unit) };
+        take(Record::Packet { link, at, source, whole: packet.origlen, bytes: packet.data })?;
     }
     Ok(None)
 }

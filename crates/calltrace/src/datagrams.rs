@@ -91,7 +91,7 @@ impl Reading {
             return Err(Problem::at(0, format!("more than {MOST_PACKETS} packets"), "cut it into parts"));
         }
         let skipped = match record {
-            Record::Packet { link, at, whole, bytes } => match decapsulate(link, bytes) {
+            Record::Packet { link, at, whole, bytes, .. } => match decapsulate(link, bytes) {
                 Content::Datagram(found) => {
                     self.datagram(at, &found, bytes.len() < whole as usize);
                     return Ok(());

@@ -3,6 +3,7 @@
 use crate::Problem;
 use crate::batches::{self, Batches};
 use crate::call::PacketRecord;
+use crate::capture_file::TimeSource;
 use crate::clock;
 use crate::decapsulation::Endpoint;
 use crate::delay_steps::{Axis, lasting_steps};
@@ -33,6 +34,8 @@ pub(crate) struct CapturedPacket {
     /// The number of its record in the file, from 1.
     pub(crate) place: usize,
     pub(crate) record: PacketRecord,
+    /// What gave its time.
+    pub(crate) source: TimeSource,
     pub(crate) elements: Elements,
     /// Whether its header extension was cut off.
     pub(crate) is_cut: bool,
@@ -371,6 +374,22 @@ impl Flow {
         }
         steps.sort_by_key(|step| step.0);
         steps
+    }
+
+    /// Returns the resolution of the times, at least a nanosecond; `None` if all are equal. Of several interfaces it is
+    /// the coarsest one's.
+    pub(crate) fn resolution(&self) -> Option<Span> {
+        let mut times: BTreeMap<TimeSource, Vec<Time>> = BTreeMap::new();
+        for one in &self.packets {
+            times.entry(one.source).or_default().push(one.record.seen);
+        }
+        let all: Vec<Time> = times.values().flatten().copied().collect();
+        let own = times.iter().map(|(source, times)| match clock::resolution(times) {
+            // The times of a few packets may be multiples of a longer time by chance.
+            Some(every) if times.len() >= IN_SEQUENCE => every.max(source.every),
+            _ => source.every,
+        });
+        clock::resolution(&all).map(|every| own.fold(every, Span::max))
     }
 
     /// Finds batches of records. `times` are those of the packets, and `others` those of the other direction.

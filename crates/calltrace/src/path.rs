@@ -1,6 +1,5 @@
 //! Estimates the network path from a call: capacity, queue and losses, or the reason why they are unknown.
 //!
-//!
 //! A packet that leaves before the previous one has left the bottleneck waits behind it. The time between the arrivals
 //! of two such packets is the bottleneck's service time of the second. Trains of them show the capacity at any sending
 //! rate (Dovrolis, Ramanathan, Moore: Packet-dispersion techniques and a capacity-estimation methodology, ToN 12(6),
@@ -11,7 +10,7 @@ use crate::call::Call;
 use crate::clock;
 use crate::delay_steps::{Axis, lasting_steps};
 use crate::evidence::{Fate, Unknown};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 
 /// The length of a bin, in seconds.
@@ -26,6 +25,15 @@ const LEAST_JITTERED_S: f64 = 0.020;
 const BASE_S: usize = 15;
 /// The length of the windows in which cross traffic is looked for, in seconds.
 const WINDOW_S: f64 = 5.0;
+/// The shortest time between two steps of the delay that are told from cross traffic, in seconds.
+const LEVEL_S: f64 = 0.5;
+/// From this number on, steps of the delay have to be this far apart on average, in seconds, and each this long, in
+/// seconds: several shorter ones may be found as one, and their errors add up.
+const SEVERAL_STEPS: usize = 3;
+const LEAST_BETWEEN_STEPS_S: f64 = 4.0;
+const LEAST_OF_SEVERAL_S: f64 = 0.05;
+/// The largest difference of a capacity, by packets that waited only if the delay did not step, from one near it.
+const NEAR: f64 = 0.1;
 /// The least ratio of the trains' mean rate to their highest mode without cross traffic.
 const ALONE: f64 = 0.9;
 /// The largest drift between two clocks. A larger one is a queue that grows.
@@ -74,6 +82,8 @@ pub enum Verdict {
     Jittered,
     /// Cross traffic was in the queue, or the capacity changed faster than trains can show.
     Shared,
+    /// Unknown: the least delay changed. Cross traffic, the route and a clock that is set can do this.
+    Changing,
     /// Unknown: too few packets waited, or their times do not show it.
     Unseen,
 }
@@ -198,14 +208,14 @@ impl Path {
     /// call's own packets follow each other.
     pub fn of(call: &Call, beside: bool) -> Self {
         let begin = call.packets.first().map_or(Time::from_nanos(0), |packet| packet.departure.near());
-        let (mut points, drift, routes) = placed(call, begin, beside);
+        let Placed { mut points, drift, routes, moved } = Placed::of(call, begin, beside);
         points.sort_by(|a, b| a.left.total_cmp(&b.left));
         let (left_every, every) = (call.every.0.as_secs_f64(), call.every.1.as_secs_f64());
         let margin = (1.5 * left_every.max(every)).max(if left_every.max(every) > 0.5e-3 { 1.5e-3 } else { 0.5e-3 });
-        let trains = trains(&points, margin);
+        let trains = trains(&points, None, margin);
         let windows = windows(&trains, every);
         let (mut verdict, mut shared) = judged(&windows);
-        if verdict == Verdict::Alone && waited(&points, &trains, margin) {
+        if verdict == Verdict::Alone && waited(&points, None, &trains, margin) {
             verdict = Verdict::Shared;
         }
         let unknown = points.iter().filter(|point| point.is_unknown()).count() as f64 / points.len().max(1) as f64;
@@ -213,9 +223,16 @@ impl Path {
             // Packets of the call that are missing in the record look like cross traffic.
             (verdict, shared) = (Verdict::Unseen, None);
         }
-        let changed = level_change(&points).filter(|_| verdict == Verdict::Shared && !beside);
-        if changed.is_some() {
-            (verdict, shared) = (Verdict::Unseen, None);
+        let levels = levels(&points);
+        let between_steps = self::trains(&points, Some(&levels), margin);
+        let survives = || is_shared_between_steps(&points, &levels, between_steps.clone(), margin, every);
+        if verdict == Verdict::Shared && !beside && !survives() {
+            (verdict, shared) = (Verdict::Changing, None);
+        }
+        let seconds = points.last().map_or(0.0, |point| point.left);
+        let steps = too_many(call.clock_steps.iter().map(|by| by.as_secs_f64()).chain(moved).collect(), seconds);
+        if steps.is_some() && !beside {
+            (verdict, shared) = (Verdict::Changing, None);
         }
         let batch = batch(&points);
         if batch.is_some() {
@@ -223,14 +240,18 @@ impl Path {
             (verdict, shared) = (Verdict::Unseen, None);
         }
         let least = if verdict == Verdict::Jittered { LEAST_JITTERED_S } else { LEAST_S };
-        let seconds = points.last().map_or(0.0, |point| point.left);
         let mut bins = vec![Bin::default(); (seconds / BIN_S) as usize + 1];
         fill(&mut bins, &points);
         let named = beside && verdict == Verdict::Shared;
         if named {
             between_others(&mut bins, &windows);
-        } else if verdict != Verdict::Shared && unknown <= MOST_UNKNOWN && batch.is_none() && changed.is_none() {
-            capacities(&mut bins, &trains, least, every, verdict == Verdict::Jittered);
+        } else if !matches!(verdict, Verdict::Shared | Verdict::Changing) && unknown <= MOST_UNKNOWN && batch.is_none()
+        {
+            let of = |trains: &[Vec<Pair>]| capacities(bins.len(), trains, least, every, verdict == Verdict::Jittered);
+            let (safe, all) = (of(&between_steps), of(&trains));
+            for (k, bin) in bins.iter_mut().enumerate() {
+                bin.capacity = safe[k].or(all[k].filter(|band| is_near(&safe, k, band)));
+            }
         }
         let active = bins.iter().filter(|bin| bin.packets > 0).count();
         let known = bins.iter().filter(|bin| bin.capacity.is_some()).count() as f64 / active.max(1) as f64;
@@ -256,13 +277,13 @@ impl Path {
             late: late(&points),
             refusals: Vec::new(),
         };
-        let refused = Refused { managed, named, unknown, batch, changed };
+        let refused = Refused { managed, named, unknown, batch, steps };
         path.refusals = path.refused(&refused);
         path
     }
 
     fn refused(&self, found: &Refused) -> Vec<String> {
-        let &Refused { managed, named, unknown, batch, changed } = found;
+        let &Refused { managed, named, unknown, batch, steps } = found;
         let mut all = Vec::new();
         // Only the first of these is given: each of them makes trains useless.
         if unknown > MOST_UNKNOWN {
@@ -277,16 +298,16 @@ impl Path {
                  told",
                 batch * 1e3
             ));
-        } else if let Some((second, by)) = changed {
+        } else if let Some(steps) = steps.filter(|_| !named) {
             all.push(format!(
-                "from {second} s on the least delay was {:+.0} ms for good: the route changed, a clock was set, or \
-                 others' packets stayed in the queue",
-                by * 1e3
+                "the delay stepped {steps} times, as when a clock is set or the route changes again and again: the \
+                 errors of the steps add up in its delays"
             ));
         } else if self.drift.is_none() && !named {
             all.push(
-                "the delay grew or fell all the time: others filled the queue or left it, or the two clocks drift \
-                 apart by more than 1000 ppm"
+                "the delay grew or fell all the time: others filled the queue or left it, the route changed or a clock \
+                 was set again and again, or the two clocks drift apart by more than 1000 ppm; delays count from the \
+                 least of the call"
                     .to_owned(),
             );
         } else if self.late > 0.01 {
@@ -294,6 +315,12 @@ impl Path {
                 "{:.1} % of its packets arrived more than three places late: several ways, or a link that reorders",
                 self.late * 100.0
             ));
+        } else if self.verdict == Verdict::Changing {
+            all.push(
+                "the least delay changed, and between its changes its packets waited for nobody else's: others filled \
+                 the queue or left it, the route changed, or a clock was set; the delays contain these changes"
+                    .to_owned(),
+            );
         } else if self.verdict == Verdict::Shared && !named {
             all.push(
                 "others' packets stood before or between its own, or the capacity or the delays behind it changed as \
@@ -332,32 +359,68 @@ struct Refused {
     named: bool,
     unknown: f64,
     batch: Option<f64>,
-    changed: Option<(usize, f64)>,
+    /// The number of steps of the delay, where they are too many.
+    steps: Option<usize>,
 }
 
-/// Finds a lasting change of the least delay by more than 3 ms: its second, and its size in seconds. In the eight
-/// seconds on either side at least three have nearly the same least delay.
-fn level_change(points: &[Point]) -> Option<(usize, f64)> {
-    const SIDE_S: usize = 8;
-    const LEVEL_S: f64 = 2e-3;
-    const LEAST_CHANGE_S: f64 = 3e-3;
-    let seconds = points.last().map_or(0, |point| point.left as usize) + 1;
-    let mut least = vec![f64::INFINITY; seconds];
-    for point in points {
-        if let Some(delay) = point.delay() {
-            let second = &mut least[(point.left as usize).min(seconds - 1)];
-            *second = second.min(delay);
-        }
+/// Whether cross traffic shows even if the delay may step once per [`LEVEL_S`], because a clock is set or the route
+/// changes. The least delay and the longest service time of each such time are then no evidence.
+///
+/// `trains` are those beside the `levels` of the packets.
+fn is_shared_between_steps(
+    points: &[Point],
+    levels: &[f64],
+    mut trains: Vec<Vec<Pair>>,
+    margin: f64,
+    every: f64,
+) -> bool {
+    let longest = longest(&trains);
+    for pair in trains.iter_mut().flatten().filter(|pair| longest.get(&level_of(pair)) == Some(&pair.took)) {
+        (pair.size, pair.took) = (0.0, 0.0);
     }
-    let level = |part: &[f64]| {
-        let mut sorted = part.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        (sorted[2] - sorted[0] < LEVEL_S).then_some(sorted[0])
+    judged(&windows(&trains, every)).0 == Verdict::Shared || waited(points, Some(levels), &trains, margin)
+}
+
+fn level_of(pair: &Pair) -> i64 {
+    (pair.at / LEVEL_S) as i64
+}
+
+/// Returns the longest service time of each [`LEVEL_S`], in seconds.
+fn longest(trains: &[Vec<Pair>]) -> BTreeMap<i64, f64> {
+    let mut longest: BTreeMap<i64, f64> = BTreeMap::new();
+    for pair in trains.iter().flatten() {
+        let most = longest.entry(level_of(pair)).or_insert(pair.took);
+        *most = most.max(pair.took);
+    }
+    longest
+}
+
+/// Returns for each packet the least delay near it, in seconds: that of the [`LEVEL_S`] before it or behind it,
+/// whichever is longer. At a step of the delay one of the two has the new level alone.
+fn levels(points: &[Point]) -> Vec<f64> {
+    let least_before = |points: &mut dyn Iterator<Item = (f64, Option<f64>)>| -> Vec<f64> {
+        let mut near: VecDeque<(f64, f64)> = VecDeque::new();
+        let mut least = 0.0;
+        points
+            .map(|(at, delay)| {
+                if let Some(delay) = delay {
+                    while near.back().is_some_and(|last| last.1 >= delay) {
+                        near.pop_back();
+                    }
+                    near.push_back((at, delay));
+                }
+                while near.front().is_some_and(|first| (at - first.0).abs() > LEVEL_S) {
+                    near.pop_front();
+                }
+                least = near.front().map_or(least, |first| first.1);
+                least
+            })
+            .collect()
     };
-    (SIDE_S..seconds.saturating_sub(SIDE_S - 1)).find_map(|k| {
-        let by = level(&least[k..k + SIDE_S])? - level(&least[k - SIDE_S..k])?;
-        (by.abs() > LEAST_CHANGE_S).then_some((k, by))
-    })
+    let of = |point: &Point| (point.left, point.delay());
+    let before = least_before(&mut points.iter().map(of));
+    let behind = least_before(&mut points.iter().rev().map(of));
+    before.iter().zip(behind.iter().rev()).map(|(before, behind)| before.max(*behind)).collect()
 }
 
 /// Returns for how many seconds packets were held for a batch, if that is longer than the coarsest clock's resolution.
@@ -370,76 +433,99 @@ fn batch(points: &[Point]) -> Option<f64> {
     batches::held(&times).filter(|held| *held > clock::COARSEST.as_nanos() as i64).map(|held| held as f64 * 1e-9)
 }
 
-/// Converts packets to one clock. Also returns the drift that was removed, `None` if it is larger than a clock's, and
-/// the seconds at which the delay of an empty queue changed.
-fn placed(call: &Call, begin: Time, beside: bool) -> (Vec<Point>, Option<f64>, Vec<u32>) {
-    let mut raw: Vec<Point> = call
-        .packets
-        .iter()
-        .map(|packet| {
-            let arrived = packet.arrival.known().map(|at| at.as_nanos() as f64 * 1e-9);
-            let exit = match (packet.fate, arrived) {
-                (_, Some(at)) if packet.departure.known().is_some() => Exit::At(at),
-                (_, Some(at)) => Exit::Undated(at),
-                (Fate::Lost(_), _) => Exit::Lost,
-                (Fate::Arrived(_), _) => Exit::Untimed,
-                (Fate::Unknown(Unknown::LostOrUnread), _) => Exit::LostOrUnread,
-                (Fate::Unknown(Unknown::LostOrDropped), _) => Exit::LostOrDropped,
-                (Fate::Unknown(_), _) => Exit::Unknown,
-            };
-            let left = packet.departure.near().since(begin).as_secs_f64();
-            Point { left, size: packet.size.get() as f64, exit }
-        })
-        .collect();
-    let resolution = call.every.0.as_secs_f64() + call.every.1.as_secs_f64();
-    let delays_of = |raw: &[Point]| -> Vec<(f64, f64)> {
-        raw.iter().filter_map(|point| Some((point.left, point.delay()?))).collect()
-    };
-    let mut delays = delays_of(&raw);
-    let steps: Vec<(f64, f64)> = lasting_steps(&delays, Axis::Departures, resolution)
-        .iter()
-        .map(|step| (delays[step.index].0, step.seconds))
-        .collect();
-    if !steps.is_empty() {
+/// Returns the number of steps of the delay, by their sizes in seconds, if they are too many or too short for the
+/// delays beside them to be right.
+fn too_many(steps: Vec<f64>, seconds: f64) -> Option<usize> {
+    // A size found by the least delays has their scatter.
+    let is_short = steps.iter().any(|by| by.abs() < LEAST_OF_SEVERAL_S * 0.9);
+    let is_often = steps.len() as f64 * LEAST_BETWEEN_STEPS_S > seconds;
+    (steps.len() >= SEVERAL_STEPS && (is_often || is_short)).then_some(steps.len())
+}
+
+/// Packets on one clock.
+struct Placed {
+    points: Vec<Point>,
+    /// The drift that was removed; `None` if it is larger than a clock's.
+    drift: Option<f64>,
+    /// The seconds at which the delay of an empty queue changed.
+    routes: Vec<u32>,
+    /// The sizes of the steps of the delay that were taken out, in seconds.
+    moved: Vec<f64>,
+}
+
+impl Placed {
+    /// Converts packets to one clock.
+    fn of(call: &Call, begin: Time, beside: bool) -> Self {
+        let mut raw: Vec<Point> = call
+            .packets
+            .iter()
+            .map(|packet| {
+                let arrived = packet.arrival.known().map(|at| at.as_nanos() as f64 * 1e-9);
+                let exit = match (packet.fate, arrived) {
+                    (_, Some(at)) if packet.departure.known().is_some() => Exit::At(at),
+                    (_, Some(at)) => Exit::Undated(at),
+                    (Fate::Lost(_), _) => Exit::Lost,
+                    (Fate::Arrived(_), _) => Exit::Untimed,
+                    (Fate::Unknown(Unknown::LostOrUnread), _) => Exit::LostOrUnread,
+                    (Fate::Unknown(Unknown::LostOrDropped), _) => Exit::LostOrDropped,
+                    (Fate::Unknown(_), _) => Exit::Unknown,
+                };
+                let left = packet.departure.near().since(begin).as_secs_f64();
+                Point { left, size: packet.size.get() as f64, exit }
+            })
+            .collect();
+        let resolution = call.every.0.as_secs_f64() + call.every.1.as_secs_f64();
+        let delays_of = |raw: &[Point]| -> Vec<(f64, f64)> {
+            raw.iter().filter_map(|point| Some((point.left, point.delay()?))).collect()
+        };
+        let mut delays = delays_of(&raw);
+        let steps: Vec<(f64, f64)> = lasting_steps(&delays, Axis::Departures, resolution)
+            .iter()
+            .map(|step| (delays[step.index].0, step.seconds))
+            .collect();
+        let moved = steps.iter().map(|step| step.1).collect();
+        if !steps.is_empty() {
+            for point in &mut raw {
+                let moved = steps.iter().filter(|step| step.0 <= point.left).map(|step| step.1).sum();
+                point.arrives_earlier(moved);
+            }
+            delays = delays_of(&raw);
+        }
+        let drift = drift(&delays, resolution);
+        // A larger slope is a queue that cross traffic fills.
+        let Some(slope) = drift.or(beside.then_some(0.0)) else {
+            // Without a line below them delays are counted from the least of all.
+            let least = delays.iter().map(|one| one.1).min_by(f64::total_cmp).unwrap_or(0.0);
+            raw.iter_mut().for_each(|point| point.arrives_earlier(least));
+            let routes = steps.iter().map(|step| step.0.round() as u32).collect();
+            return Self { points: raw, drift: None, routes, moved };
+        };
         for point in &mut raw {
-            let moved = steps.iter().filter(|step| step.0 <= point.left).map(|step| step.1).sum();
-            point.arrives_earlier(moved);
+            point.arrives_earlier(slope * point.left);
         }
-        delays = delays_of(&raw);
-    }
-    let drift = drift(&delays, resolution);
-    // A larger slope is a queue that cross traffic fills.
-    let Some(slope) = drift.or(beside.then_some(0.0)) else {
-        // Without a line below them delays are counted from the least of all.
-        let least = delays.iter().map(|one| one.1).min_by(f64::total_cmp).unwrap_or(0.0);
-        raw.iter_mut().for_each(|point| point.arrives_earlier(least));
-        return (raw, None, steps.iter().map(|step| step.0.round() as u32).collect());
-    };
-    for point in &mut raw {
-        point.arrives_earlier(slope * point.left);
-    }
-    let seconds = raw.last().map_or(0, |one| one.left as usize) + 1;
-    let mut least = vec![f64::INFINITY; seconds];
-    for point in &raw {
-        if let Some(delay) = point.delay() {
-            let second = &mut least[(point.left as usize).min(seconds - 1)];
-            *second = second.min(delay);
+        let seconds = raw.last().map_or(0, |one| one.left as usize) + 1;
+        let mut least = vec![f64::INFINITY; seconds];
+        for point in &raw {
+            if let Some(delay) = point.delay() {
+                let second = &mut least[(point.left as usize).min(seconds - 1)];
+                *second = second.min(delay);
+            }
         }
-    }
-    let routes = routes(&least);
-    let base: Vec<Option<f64>> = (0..seconds).map(|k| floor(&least, &routes, k)).collect();
-    for point in &mut raw {
-        match base.get(point.left as usize).copied().flatten() {
-            Some(floor) => point.arrives_earlier(floor),
-            // Without an empty queue's delay the time at which it left the bottleneck is unknown.
-            None if point.out().is_some() => point.exit = Exit::Untimed,
-            None => {}
+        let routes = routes(&least);
+        let base: Vec<Option<f64>> = (0..seconds).map(|k| floor(&least, &routes, k)).collect();
+        for point in &mut raw {
+            match base.get(point.left as usize).copied().flatten() {
+                Some(floor) => point.arrives_earlier(floor),
+                // Without an empty queue's delay the time at which it left the bottleneck is unknown.
+                None if point.out().is_some() => point.exit = Exit::Untimed,
+                None => {}
+            }
         }
+        let mut changes: Vec<u32> = steps.iter().map(|step| step.0.round() as u32).chain(routes).collect();
+        changes.sort_unstable();
+        changes.dedup();
+        Self { points: raw, drift, routes: changes, moved }
     }
-    let mut changes: Vec<u32> = steps.iter().map(|step| step.0.round() as u32).chain(routes).collect();
-    changes.sort_unstable();
-    changes.dedup();
-    (raw, drift, changes)
 }
 
 /// Returns the delay of an empty queue in a second: the least delay around it on the same route.
@@ -515,13 +601,15 @@ fn touches(delays: &[(f64, f64)], point: (f64, f64), slope: f64, every: f64) -> 
     seconds.len() as f64 >= (span / 10.0).max(3.0) && reach as f64 > span / 2.0
 }
 
-/// Finds trains of packets that waited behind each other. A lost or an overtaking packet ends a train.
-fn trains(points: &[Point], margin: f64) -> Vec<Vec<Pair>> {
+/// Finds trains of packets that waited behind each other. A lost or an overtaking packet ends a train. `levels` are the
+/// parts of the packets' delays that are not counted, in seconds.
+fn trains(points: &[Point], levels: Option<&[f64]>, margin: f64) -> Vec<Vec<Pair>> {
     let mut all = Vec::new();
     let mut train: Vec<Pair> = Vec::new();
     let mut before: Option<f64> = None;
-    for point in points {
-        let pair = before.zip(point.out()).filter(|(ahead, out)| point.left + margin < *ahead && out >= ahead);
+    for (i, point) in points.iter().enumerate() {
+        let waits = point.left + margin + level_before(levels, i);
+        let pair = before.zip(point.out()).filter(|(ahead, out)| waits < *ahead && out >= ahead);
         match pair {
             // Later packets waited for it. Whether it waited itself is unknown.
             _ if matches!(point.exit, Exit::Undated(_)) => {}
@@ -537,6 +625,11 @@ fn trains(points: &[Point], margin: f64) -> Vec<Vec<Pair>> {
     all.push(train);
     all.retain(|train| train.len() + 1 >= LEAST_PACKETS && train.iter().map(|pair| pair.took).sum::<f64>() >= LEAST_S);
     all
+}
+
+/// Returns the level of the packet before the one at an index.
+fn level_before(levels: Option<&[f64]>, i: usize) -> f64 {
+    levels.and_then(|levels| levels.get(i.checked_sub(1)?)).copied().unwrap_or(0.0)
 }
 
 /// The trains within [`WINDOW_S`].
@@ -644,20 +737,22 @@ fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
 }
 
 /// Whether a tenth of the packets that found no packet of the call in the queue waited for more than 3 ms nevertheless.
-/// They waited for cross traffic, which does not get into trains that leave as one burst.
-fn waited(points: &[Point], trains: &[Vec<Pair>], margin: f64) -> bool {
+/// They waited for cross traffic, which does not get into trains that leave as one burst. `levels` are as in
+/// [`trains`].
+fn waited(points: &[Point], levels: Option<&[f64]>, trains: &[Vec<Pair>], margin: f64) -> bool {
     // The service time of a byte, by the previous train.
     let byte: Vec<(f64, f64)> = trains
         .iter()
         .map(|train| {
             let sum = train.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.size, sum.1 + pair.took));
-            (train[0].at, sum.1 / sum.0)
+            (train[0].at, sum.1 / sum.0.max(1.0))
         })
         .collect();
     let (mut idle, mut late) = (0, 0);
-    for pair in points.windows(2) {
+    for (i, pair) in points.windows(2).enumerate() {
         let [before, point] = pair else { continue };
         let (Some(ahead), Some(delay)) = (before.out(), point.delay()) else { continue };
+        let delay = delay - levels.map_or(0.0, |levels| levels[i + 1]);
         if ahead + margin < point.left {
             idle += 1;
             let train = byte.partition_point(|one| one.0 < point.left).saturating_sub(1);
@@ -739,10 +834,10 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
 }
 
 /// Estimates the capacity of each bin by its trains, and its confidence interval by those of its neighbours as well.
-fn capacities(bins: &mut [Bin], trains: &[Vec<Pair>], least: f64, every: f64, jittered: bool) {
-    let mut pieces: Vec<Vec<(f64, f64)>> = vec![Vec::new(); bins.len()];
+fn capacities(bins: usize, trains: &[Vec<Pair>], least: f64, every: f64, jittered: bool) -> Vec<Option<Band>> {
+    let mut pieces: Vec<Vec<(f64, f64)>> = vec![Vec::new(); bins];
     for train in trains.iter().filter(|train| train.iter().map(|pair| pair.took).sum::<f64>() >= least) {
-        let place = |pair: &Pair| ((pair.at.max(0.0) / BIN_S) as usize).min(bins.len() - 1);
+        let place = |pair: &Pair| ((pair.at.max(0.0) / BIN_S) as usize).min(bins - 1);
         for part in train.chunk_by(|a, b| place(a) == place(b)) {
             let sum = part.iter().fold((0.0, 0.0), |(size, took), pair| (size + pair.size, took + pair.took));
             pieces[place(&part[0])].push(sum);
@@ -751,10 +846,10 @@ fn capacities(bins: &mut [Bin], trains: &[Vec<Pair>], least: f64, every: f64, ji
     // Jitter behind the queue that keeps the order makes trains longer, by at most the jitter.
     let (start, unsure) = if jittered { (0.0, jitter(trains)) } else { start(&pieces, every) };
     let mut chance = Seed(1).part("bands");
-    for (k, bin) in bins.iter_mut().enumerate() {
+    let mut capacity = |k: usize| {
         let took: f64 = pieces[k].iter().map(|piece| piece.1).sum();
         if took < LEAST_TRAINS_S {
-            continue;
+            return None;
         }
         let near: Vec<(f64, f64)> = pieces[k.saturating_sub(1)..(k + 2).min(pieces.len())].concat();
         let n = pieces[k].len() as f64;
@@ -762,12 +857,21 @@ fn capacities(bins: &mut [Bin], trains: &[Vec<Pair>], least: f64, every: f64, ji
         let rate = pieces[k].iter().map(|piece| piece.0).sum::<f64>() * 8.0 / (took * right);
         let (low, high) = resampled(&near, &mut chance);
         let blur = ((every + 1.645 * unsure * n) / took).min(0.5);
-        bin.capacity = Some(Band {
+        Some(Band {
             low: Rate::from_bps_f64((low / right).min(rate) * (1.0 - blur)),
             rate: Rate::from_bps_f64(rate),
             high: Rate::from_bps_f64((high / right).max(rate) * (1.0 + blur)),
-        });
-    }
+        })
+    };
+    (0..bins).map(&mut capacity).collect()
+}
+
+/// Whether the nearest known capacity before a bin, or behind it, differs from a band's rate by little.
+fn is_near(known: &[Option<Band>], bin: usize, band: &Band) -> bool {
+    let rate = band.rate.as_bps_f64();
+    let before = known[..bin].iter().rev().find_map(|one| *one);
+    let behind = known[bin..].iter().find_map(|one| *one);
+    before.into_iter().chain(behind).any(|one| (rate / one.rate.as_bps_f64() - 1.0).abs() <= NEAR)
 }
 
 /// Sets the capacity of each bin to the mode of its window, with the width of the mode's kernel as its interval.

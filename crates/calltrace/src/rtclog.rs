@@ -441,6 +441,7 @@ pub(crate) fn read(bytes: &[u8], options: Options) -> Result<Recording, Problem>
         vantage: Vantage::Unknown,
         hidden: if reports.is_empty() { Hidden::Absent } else { Hidden::Summary },
         set_at: Vec::new(),
+        set_by: Vec::new(),
         cut_extensions: 0,
         cut_reports: 0,
         unread: Unread {

@@ -96,6 +96,7 @@ fn analysis(call: &Call, path: &Path) -> Value {
         Verdict::Alone => "alone",
         Verdict::Jittered => "jittered",
         Verdict::Shared => "shared",
+        Verdict::Changing => "changing",
         Verdict::Unseen => "unseen",
     };
     let frames = call.frames.iter().map(|frame| {

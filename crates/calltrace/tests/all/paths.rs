@@ -1,5 +1,6 @@
 //! A path is told where a call shows it, and refused with its reason where not.
 
+use proptest::prelude::*;
 use steadycast_calltrace::{Arrival, Call, Departure, Evidence, Exchange, Fate, Flight, Path, Unknown, Verdict};
 use steadycast_units::{Bytes, PeerTime, Seed, Span, Time};
 
@@ -103,6 +104,7 @@ impl Net {
             frames: Vec::new(),
             round_trip: None,
             every: (Span::micros(4), Span::micros(250)),
+            clock_steps: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -201,6 +203,41 @@ fn a_queue_that_others_share_is_refused() {
         let net = Net { others, sends, spacing, ..NET };
         assert!(refusal(net).contains("its share, not the path"));
         assert!(net.path().bins.iter().all(|bin| bin.capacity.is_none()), "a share is no capacity");
+    }
+}
+
+/// The call with arrivals that are later by a step, one each `every` seconds: each adds to the former, or every second
+/// one takes it back.
+fn stepped(net: Net, step: f64, every: f64, returns: bool) -> Call {
+    let mut call = net.call();
+    for packet in &mut call.packets {
+        let count = packet.departure.near().as_secs_f64() / every;
+        let steps = if returns { count.floor() % 2.0 } else { count.floor() };
+        if let Arrival::Reported(at) = packet.arrival {
+            packet.arrival = Arrival::Reported(PeerTime::from_nanos(at.as_nanos() + (steps * step * 1e9) as i64));
+        }
+    }
+    call
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn steps_of_the_delay_are_no_cross_traffic_and_leave_the_capacity(
+        step in 0.004..0.06_f64,
+        every in 1.0..6.0_f64,
+        returns: bool,
+        // Packets of a frame wait for each other from 3e-3 on only where the queue is longer than a packet.
+        spacing in prop_oneof![Just(1e-5), Just(1e-3), Just(3e-3)],
+        sends in 0.5e6..1.4e6_f64,
+    ) {
+        let net = Net { spacing, sends, ..NET };
+        let path = Path::of(&stepped(net, step, every, returns), false);
+        prop_assert!(path.verdict != Verdict::Shared, "{:?}", path.refusals);
+        let (errors, _) = net.errors(&path);
+        let nine_of_ten = errors.get(errors.len() * 9 / 10).copied().unwrap_or(0.0);
+        prop_assert!(nine_of_ten <= 0.1, "{errors:?}");
     }
 }
 
