@@ -160,7 +160,7 @@ mod tests {
                 .map(|k| Time::from_nanos(if by_clock { into_batch(back(k)) } else { back(k) } as u64))
                 .collect();
             let found = find(&points, &others).unwrap();
-            let known = others.len() > 40 && interval > 12_000_000;
+            let known = others.len() > 10 && interval > 6_000_000;
             if known {
                 prop_assert_eq!(found.cause, if by_clock { Cause::Clock } else { Cause::Link });
             }

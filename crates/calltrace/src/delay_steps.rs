@@ -313,17 +313,24 @@ mod tests {
             .collect()
     }
 
+    /// A size and the steepness of the queue, as a share of the time that passes. A shorter step beside a steeper queue
+    /// is missed in up to a third of the calls, as the queue's own changes between two packets are as long.
+    fn single() -> impl Strategy<Value = (f64, f64)> {
+        prop_oneof![(0.015..0.02_f64, 0.0..0.3_f64), (0.02..0.9_f64, 0.0..0.5_f64)]
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(80))]
 
         #[test]
         fn a_step_is_found_with_its_place_and_size(
-            size in prop_oneof![0.015..0.9_f64, -0.9..-0.015_f64],
+            (size, steepness) in single(),
+            is_back: bool,
             at in 3.0..36.0_f64,
             period in 2.0..7.0_f64,
-            steepness in 0.0..0.3_f64,
             drift in -3e-4..3e-4_f64,
         ) {
+            let size = if is_back { -size } else { size };
             let top = steepness * period / 4.0;
             let found = lasting_steps(&call(40.0, period, top, drift, &[(at, size)]), Axis::Departures, 0.0);
             prop_assert_eq!(found.len(), 1, "{:?}", found);
@@ -333,11 +340,12 @@ mod tests {
 
         #[test]
         fn steps_that_follow_each_other_are_found(
-            size in prop_oneof![0.04..0.3_f64, -0.3..-0.04_f64],
-            every in 3.0..9.0_f64,
+            // Of shorter steps, or of steps that follow each other sooner, several may be found as one of their sum.
+            size in prop_oneof![0.03..0.3_f64, -0.3..-0.03_f64],
+            every in 3.0..20.0_f64,
             alternates: bool,
             period in 2.0..7.0_f64,
-            steepness in 0.0..0.3_f64,
+            steepness in 0.0..0.6_f64,
         ) {
             let top = steepness * period / 4.0;
             let count = (36.0 / every) as usize;
