@@ -231,7 +231,9 @@ impl Path {
         }
         let seconds = points.last().map_or(0.0, |point| point.left);
         let steps = too_many(call.clock_steps.iter().map(|by| by.as_secs_f64()).chain(moved).collect(), seconds);
-        if steps.is_some() && !beside {
+        // Bursts of others may be taken for steps.
+        let steps = steps.filter(|_| verdict != Verdict::Shared && !beside);
+        if steps.is_some() {
             (verdict, shared) = (Verdict::Changing, None);
         }
         let batch = batch(&points);
@@ -298,7 +300,7 @@ impl Path {
                  told",
                 batch * 1e3
             ));
-        } else if let Some(steps) = steps.filter(|_| !named) {
+        } else if let Some(steps) = steps {
             all.push(format!(
                 "the delay stepped {steps} times, as when a clock is set or the route changes again and again: the \
                  errors of the steps add up in its delays"
