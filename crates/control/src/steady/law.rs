@@ -355,7 +355,9 @@ impl Law {
         }
         self.marks_rule = self.scalable.rules(input, &self.config);
         if self.marks_rule {
-            let Transition::Stay(rate, rule) = self.scalable.update(input, &self.config) else { return };
+            let Transition::Stay(rate, rule) = self.scalable.update(input, &mut self.losses, &self.config) else {
+                return;
+            };
             (self.rate, self.rule, self.mode) = (rate, rule, Mode::Delay);
             self.delay.begin(input.now, rate);
             return;

@@ -1,12 +1,17 @@
 //! The scalable law for L4S packets (RFC 9331, section 4.3): it responds to the share of marked packets as TCP Prague
-//! does (draft-briscoe-iccrg-prague-congestion-control), and never competes.
+//! does (draft-briscoe-iccrg-prague-congestion-control), and never competes. It rules while packets are marked. Once no
+//! packet has been marked for some round trips the other laws rule, so that growth in an empty queue is DELAY's.
 
-use super::Config;
 use super::law_input::{LawInput, SEGMENT_BITS, Transition};
 use super::signals::RECEIVED_SPAN_MIN;
+use super::verdict::LossClassifier;
+use super::{Config, RATE_MIN};
 
-/// Time for which the scalable law applies after a mark, in seconds.
-const MARK_VALIDITY: f64 = 10.0;
+/// The number of round trips for which the scalable law rules after a mark. In its equilibrium 0.74 packets are marked
+/// per round trip (twice [`ADDITIVE_INCREASE`]), so that eight without a mark come by chance once in 370 times.
+const MARK_VALIDITY_ROUNDS: f64 = 8.0;
+/// When the law takes over, its window is at least this share of the rate, whatever arrives.
+const ENTRY_RATE_SHARE_MIN: f64 = 0.5;
 /// The gain of the mean share of marks, once per round trip (Prague draft: 1/16).
 const ALPHA_GAIN: f64 = 0.0625;
 /// The virtual round-trip time, in seconds: flows with a shorter one behave as if they had this one (Prague draft).
@@ -35,6 +40,8 @@ pub(super) struct ScalableLaw {
     cut_at: f64,
     /// The time of the last report with a mark, in seconds.
     marked_at: Option<f64>,
+    /// This law made the last decision.
+    ruled: bool,
 }
 
 impl ScalableLaw {
@@ -44,20 +51,28 @@ impl ScalableLaw {
         if !config.l4s {
             return false;
         }
-        let before = self.marked_at.is_some_and(|at| input.now - at < MARK_VALIDITY);
+        let LawInput { now, rate, rtt, signals, .. } = *input;
+        let round = rtt.max(VIRTUAL_RTT);
+        let was_marked = self.marked_at.is_some();
         if input.feedback.marked > 0 {
-            self.marked_at = Some(input.now);
+            self.marked_at = Some(now);
         }
-        let rules = self.marked_at.is_some_and(|at| input.now - at < MARK_VALIDITY);
-        if rules && !before {
-            // An alpha of 1 halves the window at the first mark, the safe response while the share is unknown.
-            *self = Self { marked_at: self.marked_at, alpha: 1.0, round_since: input.now, ..Self::default() };
-            self.window = input.rate * input.rtt / SEGMENT_BITS;
+        let rules = self.marked_at.is_some_and(|at| now - at < MARK_VALIDITY_ROUNDS * round);
+        if rules && !self.ruled {
+            // An alpha of 1 halves the window at the first mark, the safe response while the share is unknown. Later
+            // it is what it was, with the rounds in which nothing was marked.
+            let unmarked = libm::pow(1.0 - ALPHA_GAIN, (now - self.round_since) / round);
+            let alpha = if was_marked { self.alpha * unmarked } else { 1.0 };
+            *self = Self { alpha, marked_at: self.marked_at, round_since: now, ..Self::default() };
+            // DELAY may have grown above what the path carries, which the rate of arrival shows.
+            let received = signals.received(rtt.max(RECEIVED_SPAN_MIN)).unwrap_or(rate);
+            self.window = rate.min(received.max(ENTRY_RATE_SHARE_MIN * rate)) * rtt / SEGMENT_BITS;
         }
+        self.ruled = rules;
         rules
     }
 
-    pub(super) fn update(&mut self, input: &LawInput<'_>, config: &Config) -> Transition {
+    pub(super) fn update(&mut self, input: &LawInput<'_>, losses: &mut LossClassifier, config: &Config) -> Transition {
         let LawInput { now, dt, rtt, feedback, signals, .. } = *input;
         let round = rtt.max(VIRTUAL_RTT);
         self.packets += feedback.arrived + feedback.lost;
@@ -68,7 +83,9 @@ impl ScalableLaw {
             (self.packets, self.marked, self.round_since) = (0, 0, now);
         }
         let mut rule = "l4s: up";
-        if input.loss.is_some() {
+        // A loss by chance is no congestion, as in DELAY.
+        let packet = config.bits / input.rate.max(RATE_MIN);
+        if input.loss.is_some_and(|loss| losses.on_loss(now, &loss, packet)) {
             self.window *= LOSS_BETA;
             self.cut_at = now;
             rule = "l4s: loss";

@@ -710,7 +710,7 @@ fn marks_of_packets_that_were_in_flight_at_a_cut_do_not_cut_again() {
     let at = |now: f64, mark: bool| LawInput { mark, ..step(signals, &marked, now, 4e6) };
     let mut scalable = ScalableLaw::default();
     assert!(scalable.rules(&at(3.0, true), &config));
-    let mut rate = |now, mark| match scalable.update(&at(now, mark), &config) {
+    let mut rate = |now, mark| match scalable.update(&at(now, mark), &mut LossClassifier::new(), &config) {
         Transition::Stay(rate, _) => rate,
         other => panic!("{other:?}"),
     };
@@ -719,6 +719,37 @@ fn marks_of_packets_that_were_in_flight_at_a_cut_do_not_cut_again() {
     let later = rate(3.0 + 2.0 * signals.rtt(), false);
     assert!((later - first).abs() < 1.0, "{later} after {first}");
     assert!(rate(3.0 + 4.0 * signals.rtt(), true) < 0.8 * first);
+}
+
+#[test]
+fn eight_round_trips_without_a_mark_end_the_scalable_law_and_a_later_mark_finds_alpha_decayed() {
+    for rtt in [0.005, 0.040, 0.2] {
+        let mut driver = LawDriver::new(Rate::mbps(4));
+        driver.run(3.0, Some(4e6), |_, _, _| Some(0.02));
+        let (signals, config) = (&driver.law.signals, Config { l4s: true, ..config() });
+        let marked = FeedbackSummary { arrived: 5, marked: 5, ..FeedbackSummary::default() };
+        let unmarked = FeedbackSummary { arrived: 5, ..FeedbackSummary::default() };
+        let at = |feedback, now: f64| LawInput { rtt, mark: true, ..step(signals, feedback, now, 4e6) };
+        let mut scalable = ScalableLaw::default();
+        let cut = |scalable: &mut ScalableLaw, now| match scalable.update(
+            &at(&marked, now),
+            &mut LossClassifier::new(),
+            &config,
+        ) {
+            Transition::Stay(rate, _) => 1.0 - rate / 4e6,
+            other => panic!("{other:?}"),
+        };
+        assert!(scalable.rules(&at(&marked, 3.0), &config));
+        // The rate of arrival is that of the link, 4 Mb/s: the first mark halves the window.
+        assert!((0.45..0.55).contains(&cut(&mut scalable, 3.0)));
+        let round = f64::max(rtt, 0.025);
+        assert!(scalable.rules(&at(&unmarked, 3.0 + 7.9 * round), &config));
+        assert!(!scalable.rules(&at(&unmarked, 3.0 + 8.1 * round), &config));
+        // 1 - 1/16 for each of 40 round trips leaves 0.076 of alpha, of which half is cut.
+        assert!(scalable.rules(&at(&marked, 3.0 + 40.0 * round), &config));
+        let later = cut(&mut scalable, 3.0 + 40.0 * round);
+        assert!((0.02..0.06).contains(&later), "{later}");
+    }
 }
 
 /// Returns the queueing delay measured for a source of frames that sends this many times its rate of 40 kb/s for 10 s,

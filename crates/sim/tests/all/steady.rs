@@ -74,6 +74,24 @@ fn three_seconds_after_a_link_has_become_slower_each_second_uses_three_quarters_
     }
 }
 
+/// The bound is that of `validation/fresh.py` for the use of what others leave.
+#[test]
+fn at_dualpi2_with_ect1_it_uses_a_link_again_ten_seconds_after_udp_has_left_it() {
+    for (rate, delay) in [(2.0, "18ms"), (4.0, "58ms"), (20.0, "38ms"), (20.0, "98ms"), (40.0, "78ms")] {
+        let more = format!(
+            "ecn = \"ect1\"\n[record]\npackets = [\"video\"]\n[[flow]]\nname = \"udp\"\nkind = \"cbr\"\n\
+             rate = \"{}Mbps\"\nstart = \"15s\"\nstop = \"35s\"\n",
+            rate / 2.0
+        );
+        for seed in [1, 2] {
+            let run = seeded(seed, (&format!("{rate}Mbps"), delay), "{ kind = \"dualpi2\" }", &more);
+            let arrived = run.arrived("video", "video.dst1");
+            let packets = arrived.iter().filter(|row| (45.0..55.0).contains(&row.at)).count();
+            between(packets as f64 * 8.0 * 1_200.0 / 10.0 / (rate * 1e6), 0.85, 1.0);
+        }
+    }
+}
+
 #[test]
 fn in_a_queue_of_its_own_it_takes_no_part_in_what_tcp_does_to_its_own() {
     let run = on("{ kind = \"fq-codel\" }", &tcp(""));
