@@ -439,7 +439,8 @@ impl Session {
             also.put(&receiver::FRAMES_SENT, sent);
             also.put(&receiver::FRAMES_OK, counts.whole);
             also.put(&receiver::FRAMES_LOST, lost);
-            also.put(&receiver::FRAMES_LATE, 0);
+            // It is not known here which frames were complete only after their time.
+            also.put(&receiver::FRAMES_LATE, None::<u64>);
             also.put(&receiver::FRAMES_UNDECODABLE, counts.undecodable);
         }
         let group = self.options.description.address.ip().is_multicast();

@@ -339,15 +339,18 @@ fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [
         FlowKind::Tcp(tcp) => matches!(tcp.source, Workload::Bulk),
         FlowKind::Cbr(_) | FlowKind::OnOff(_) => false,
     };
+    // Links with the same values share them, so that the link itself tells whose users these are.
+    let place = |(link, forward): (&Link, bool)| (std::ptr::from_ref(link), forward);
     let mut users = BTreeMap::new();
-    for (_, direction) in all.iter().filter(|flow| always(flow)).flat_map(|flow| ways(flow, &network.links, &links)) {
-        *users.entry(std::ptr::from_ref(direction)).or_insert(0.0) += 1.0;
+    for way in all.iter().filter(|flow| always(flow)).flat_map(|flow| directed_ways(flow, &network.links, &links)) {
+        *users.entry(place(way)).or_insert(0.0) += 1.0;
     }
     for flow in films.into_iter().flat_map(|(_, range)| range.clone()) {
-        let share = |(_, direction): (&Link, &crate::Direction)| {
-            Some(direction.rate.mean()?.scale(1.0 / users.get(&std::ptr::from_ref(direction))?))
+        let share = |(link, forward): (&Link, bool)| {
+            let direction = if forward { &link.forward } else { &link.back };
+            Some(direction.rate.mean()?.scale(1.0 / users.get(&place((link, forward)))?))
         };
-        let least = ways(&all[flow], &network.links, &links).filter_map(share).min();
+        let least = directed_ways(&all[flow], &network.links, &links).filter_map(share).min();
         if let (Some(share), FlowKind::Video(video)) = (least, &mut all[flow].kind)
             && most_in_cif(video.encode.codec).is_some_and(|most| share > most)
         {
@@ -383,6 +386,15 @@ fn ways<'a>(
     links: &'a [Link],
     around: &[Vec<(u32, usize)>],
 ) -> impl Iterator<Item = (&'a Link, &'a crate::Direction)> {
+    directed_ways(flow, links, around).map(|(link, forward)| (link, if forward { &*link.forward } else { &*link.back }))
+}
+
+/// Returns the links of [`ways`], and whether the flow's data takes each of them forward.
+fn directed_ways<'a>(
+    flow: &Flow,
+    links: &'a [Link],
+    around: &[Vec<(u32, usize)>],
+) -> impl Iterator<Item = (&'a Link, bool)> {
     let mut predecessor: Vec<Option<(u32, usize)>> = vec![None; around.len()];
     let mut queue = std::collections::VecDeque::from([flow.from.0]);
     let mut seen = vec![false; around.len()];
@@ -401,7 +413,7 @@ fn ways<'a>(
         // Paths to several receivers share links at their beginning: `take` makes the walk stop at the shared part.
         while let Some((before, i)) = predecessor[node as usize].take() {
             let link = &links[i];
-            found.push((link, if link.a.0 == before { &*link.forward } else { &*link.back }));
+            found.push((link, link.a.0 == before));
             node = before;
         }
     }

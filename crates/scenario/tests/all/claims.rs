@@ -623,6 +623,18 @@ fn the_drawn_film_has_720_lines_where_a_share_is_more_than_it_can_use_in_cif() {
     assert_eq!(named("codec = \"h264\""), [hd]);
     assert_eq!(named("gop = 24"), [hd]);
     assert_eq!(sizes("9Mbps", &format!("{video}media = \"greedy\"\n")), [cif]);
+    let back = "[[flow]]\nname = \"u\"\nkind = \"tcp\"\nfrom = \"v.dst1\"\nto = \"v.src\"\n";
+    assert_eq!(sizes("3Mbps", &format!("{video}{back}")), [hd], "an upload takes nothing from a symmetric link");
+    for hops in 1..5 {
+        let links: String = (0..hops)
+            .map(|n| format!("[[link]]\nbetween = [\"n{n}\", \"n{}\"]\nrate = \"3Mbps\"\ndelay = \"5ms\"\n", n + 1))
+            .collect();
+        let nodes: Vec<String> = (0..=hops).map(|n| format!("\"n{n}\"")).collect();
+        let head = format!("format = 1\nduration = \"9s\"\nnodes = [{}]\n", nodes.join(", "));
+        let loaded = load(&format!("{head}{links}{video}from = \"n0\"\nto = \"n{hops}\"\n"));
+        let FlowKind::Video(video) = &loaded.scenario.flows[0].kind else { panic!() };
+        assert_eq!(video.encode.size, hd, "{hops} equal links in a row are used by one flow each");
+    }
 }
 
 #[test]
