@@ -54,7 +54,7 @@ def peer(configuration):
         return RTCPeerConnection(configuration)
     from steadycast_aiortc import PeerConnection
 
-    return PeerConnection(configuration, floor_bps=100e3, cap_bps=1.5e6)
+    return PeerConnection(configuration, floor_bps=250e3, cap_bps=1.5e6)
 
 
 async def main(folder, path):

@@ -12,6 +12,9 @@ INTERVAL_S = 0.05
 NACK_INTERVALS = 2
 """Intervals between two NACKs of the same packets. aiortc repeats a NACK only when another packet is lost;
 until then its jitter buffer waits for a retransmission that was lost, for seconds."""
+GIVE_UP_S = 1.0
+"""Time after which a missing packet is given up: the kit does not retransmit older ones. aiortc's jitter buffer would
+wait until 512 others have arrived."""
 REMEMBERED = 512
 """Packets that a message can cover: 120 Mb/s of full packets in an interval, in a datagram without fragments."""
 TICK_S = 250e-6
@@ -55,6 +58,7 @@ class Reporter:
         self.arrivals: dict[int, float] = {}
         self.fresh: list[int] = []
         self.sources: dict[Any, int] = {}
+        self.missing: dict[tuple[Any, int], float] = {}
         self.begin = self.newest = self.index = self.media_ssrc = 0
         router = transport._rtp_router
         self.route_rtp, router.route_rtp = router.route_rtp, self.route
@@ -82,14 +86,32 @@ class Reporter:
             self.sources.setdefault(receiver, packet.ssrc)  # a stream begins before its retransmissions
         return receiver
 
+    async def request(self, receiver: Any, source: int) -> None:
+        """Send a NACK of what is missing; go on without what has been missing for too long, with a PLI."""
+        nacks, now = getattr(receiver, "_RTCRtpReceiver__nack_generator"), self.loop.time()  # noqa: B009
+        if nacks is None:
+            return
+        buffer = getattr(receiver, "_RTCRtpReceiver__jitter_buffer")  # noqa: B009
+        self.missing = {
+            key: at for key, at in self.missing.items() if key[0] is not receiver or key[1] in nacks.missing
+        }
+        first = {seq: self.missing.setdefault((receiver, seq), now) for seq in nacks.missing}
+        late = [seq for seq, at in first.items() if now - at > GIVE_UP_S]
+        nacks.missing.difference_update(late)
+        ahead = [(seq - buffer._origin) & 0xFFFF for seq in late]
+        waits = [each for each in ahead if each < buffer.capacity]
+        if waits:
+            buffer.smart_remove(max(waits) + 1)
+            await receiver._send_rtcp_pli(source)
+        if nacks.missing:
+            await receiver._send_rtcp_nack(source, sorted(nacks.missing))
+
     async def run(self) -> None:
         """Send a message in each interval in which a packet has arrived, and NACKs of what is still missing."""
         for turn in count():
             await asyncio.sleep(INTERVAL_S)
             for receiver, source in self.sources.items() if turn % NACK_INTERVALS == 0 else ():
-                nacks = getattr(receiver, "_RTCRtpReceiver__nack_generator")  # noqa: B009
-                if nacks is not None and nacks.missing:
-                    await receiver._send_rtcp_nack(source, sorted(nacks.missing))
+                await self.request(receiver, source)
             if not self.fresh:
                 continue
             base = max(min(*self.fresh, self.begin), self.newest - REMEMBERED + 1)

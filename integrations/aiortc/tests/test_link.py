@@ -34,8 +34,8 @@ def test_a_link_with_loss_is_filled_and_what_is_lost_comes_again() -> None:
 
     In three of six the decoder has a frame within 500 ms. The bound was a mean of 250 ms for a frame's last packet,
     which says nothing of frames that wait for a retransmission; the first four runs then had 277 ms. A new encoder's
-    key frame takes up to 200 ms at the link's rate, and in one run of eight a packet is lost for good, for which
-    aiortc's receiver waits until 512 others have arrived.
+    key frame takes up to 200 ms at the link's rate. In one run of eight a packet was lost for good, for which aiortc's
+    receiver waited until 512 others had arrived; the receiver now gives it up after a second.
     """
     results, theirs = [], []
     for seed in range(1, 7):
