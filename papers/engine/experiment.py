@@ -191,7 +191,7 @@ class Statement:
     unit: Unit = UNITS[""]
     kind: Kind = Kind.MEASURED
     pixels: bool = False
-    """Needs pictures; the others need only frame sizes."""
+    """Whether the statement needs decoded pictures. A statement without this flag needs only frame sizes."""
     why: str = ""
     """The mechanism, in a sentence that holds whatever the verdict."""
     calculation: Calculation | None = None
@@ -244,7 +244,7 @@ class Change:
     pixels: bool = False
     """For the runs with pictures, rather than those with frame sizes only."""
     only: tuple[str, ...] = ()
-    """Statements that it may be held against, by id; empty: all."""
+    """The ids of the statements that may be evaluated with this change. If empty, all may be."""
     variants: tuple[str, ...] = ()
     """Variants that have what it changes; empty: all."""
     way: Way = Way.CHANGE
@@ -409,7 +409,7 @@ class Experiment:
     real_time: RealTime | None = None
     """How it is emulated; `None` when it is simulated only."""
     seconds: float = 0.0
-    """How long all of it takes with five seeds, in seconds of one core; 0: not measured."""
+    """CPU time of the whole experiment with five seeds, in core-seconds; 0 if it was not measured."""
 
     @property
     def tried(self) -> tuple[Change, ...]:

@@ -774,7 +774,10 @@ def moves(run: Observed) -> float:
 
 
 def unused(run: Observed, *links: str) -> float:
-    """Share of what crosses the receivers' links (`NAME=CAPACITY` each) that no receiver wanted."""
+    """Fraction of the traffic on the receivers' links that is part of no receiver's throughput.
+
+    Each of ``links`` is `NAME=CAPACITY`.
+    """
     known = {x["name"]: x for x in run.content["links"] if x["direction"] == "forward"}
     capacities = [each.partition("=") for each in links]
     carried = sum(float(known[name]["utilisation_frac"]) * float(rate) for name, _, rate in capacities)

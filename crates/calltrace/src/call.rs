@@ -703,10 +703,11 @@ impl Direction {
         Ok(())
     }
 
-    /// Joins departures of this record with arrivals of the receiver's, by SSRC, sequence number and timestamp.
+    /// Joins the departures in this record with the arrivals in the receiver's record `other`, by SSRC, sequence number
+    /// and timestamp.
     ///
     /// # Errors
-    /// Less than half of this record's packets are in the other one.
+    /// Fewer than half of this record's packets are in `other`.
     fn across(mut self, mut other: Self, mut notes: Vec<String>) -> Result<Call, Problem> {
         self.packets.sort_by_key(|packet| packet.seen);
         self.reports.sort_by_key(|report| report.0);

@@ -167,7 +167,7 @@ impl Source {
         }
     }
 
-    /// Returns the log from the position `from` on, or the whole log if it is shorter.
+    /// Returns the log from position `from` on; the whole log if `from` lies before its start.
     fn log_from(&self, from: SeekFrom) -> Vec<u8> {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = Vec::new();

@@ -33,7 +33,7 @@ impl Opportunities {
         Some(Time::ZERO + last * round + self.at[(n % len) as usize])
     }
 
-    /// Returns the number of the first opportunity at or after `from`, at least `least`.
+    /// Returns the index of the first opportunity whose time is at or after `from` and whose index is at least `least`.
     fn first_from(&self, from: Time, least: u64) -> u64 {
         let len = self.at.len() as u64;
         let last = self.at.last().map_or(0, |s| s.as_nanos());

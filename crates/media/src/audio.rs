@@ -20,7 +20,8 @@ pub struct CodedAudio {
 
 /// A source of coded audio over time.
 pub trait AudioFeed: Send {
-    /// Returns when the next packet is ready, from the start of the flow; [`Span::MAX`] if that is not known yet.
+    /// Returns the time at which the next packet is ready, relative to the start of the flow; [`Span::MAX`] if it is
+    /// not known yet.
     fn due(&self) -> Span;
 
     /// Returns the next packet once it is due; `None` if it is delayed.

@@ -473,7 +473,7 @@ impl Network {
         self.net.capture.take().map_or(Ok(()), Capture::finish)
     }
 
-    /// Returns the number of packets that have left a link.
+    /// Returns the total number of hops: each packet counts once for each link that it has left.
     pub fn hops(&self) -> u64 {
         self.net.hops
     }

@@ -827,8 +827,9 @@ impl Sender {
         joined
     }
 
-    /// Makes the reporter at this address the unicast receiver. `often`: it sends more than standard reports. If the
-    /// address is new, the previous receivers leave.
+    /// Makes the reporter at this address the unicast receiver. If the address is new, the previous receivers leave.
+    /// `often` means that its reports also carry a controller's body or per-packet feedback, and are therefore
+    /// frequent.
     fn set_sole_receiver(&mut self, now: Time, from: Origin, often: bool) {
         let before = self.sole_receiver.filter(|only| only.from == from);
         if before.is_none() {

@@ -107,8 +107,8 @@ pub fn keep_known<T: Declared>(item: &Item, out: &mut Findings) -> Option<Item> 
     Some(item.split(&keys).0)
 }
 
-/// Reports keys that this kind does not have and other kinds do. The remedy names those kinds, unless the kind was
-/// given.
+/// Reports the keys that this kind does not have. The remedy suggests the kinds that have them, unless the table names
+/// its kind and that kind has keys.
 #[doc(hidden)]
 pub fn refuse_others(
     item: &Item,

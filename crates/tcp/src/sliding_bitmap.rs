@@ -131,7 +131,8 @@ impl SlidingBitmap {
     }
 }
 
-/// Returns how many of the bits `set` of word `word` stand for numbers below `limit`.
+/// Returns the number of one bits in `set` that stand for numbers below `limit`. `set` has bits of the word with the
+/// index `word`.
 pub(crate) fn count_below(word: u32, set: u64, limit: u32) -> u32 {
     let first = word << 6;
     if limit <= first {

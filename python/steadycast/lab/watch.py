@@ -29,7 +29,7 @@ _NAME = 100
 
 
 class Watched:
-    """One file of status lines, which need not be there yet. What is not one of them is left out."""
+    """A watched file of status lines. It need not exist yet, and other lines in it are ignored."""
 
     def __init__(self, place: Path) -> None:
         self.place = place

@@ -21,10 +21,10 @@ def map001(
     intra: float = 3.0,
     groups: int = 10,
 ) -> FrameTable:
-    """Frames of quantizers 2, 4 … 62, each group of pictures like the other: an I frame and P frames.
+    """Return frame sizes for the quantizers 2, 4, …, 62. All groups of pictures are alike: one I frame, then P frames.
 
-    ``exponent`` is the power with which rates fall with the quantizer, ``intra`` the size of an I frame in P
-    frames; the paper says neither.
+    The rate is proportional to q to the power −``exponent``. ``intra`` is an I frame's size over a P frame's. The paper
+    states neither value.
     """
     if gop < 1 or groups < 1 or intra <= 0 or exponent <= 0:
         raise ValueError("lengths start at 1, the rest is above 0")

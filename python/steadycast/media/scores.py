@@ -56,7 +56,7 @@ class EncodedScores:
         self._changed.add(q)
 
     def store(self) -> None:
-        """Write what was added to the cache, with what other processes have written since it was read."""
+        """Write the added scores to the cache, and keep those that other processes have stored since it was read."""
         while self._changed:
             q = self._changed.pop()
             scores = self._rungs[q]

@@ -55,6 +55,9 @@ def framed(codec: str, ticks: int, data: bytes) -> bytes:
 
 
 def closed(codec: str, ticks: int, data: bytes) -> bytes:
-    """Return an access unit as a player's pipe takes it: with the next one's delimiter, without which it waits."""
+    """Return an access unit for a player's pipe, with the delimiter of the next one.
+
+    Without that delimiter a player waits for the next unit before it shows this one.
+    """
     delimiter = FORMS[codec].delimiter
     return framed(codec, ticks, data) + (b"" if delimiter[1:5] in data[:6] else delimiter)

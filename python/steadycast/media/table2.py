@@ -1,4 +1,4 @@
-"""The ladder of paper 000, Table 2: mean rates of a clip that is not to be had, so without pixels."""
+"""The ladder of Table 2 in paper 000. It has mean rates but no pixels, because the paper's clip is lost."""
 
 from fractions import Fraction
 

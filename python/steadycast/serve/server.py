@@ -169,7 +169,7 @@ def _bracketed(host: str) -> str:
 
 
 def _media_port(options: Options) -> int:
-    """Return the port of the media: the first one of a range that an older version used."""
+    """Return the media port; of the former option `--media-ports`, the first port of its range."""
     if options.media_ports is None:
         return options.media_port
     found = _PORTS.fullmatch(options.media_ports)

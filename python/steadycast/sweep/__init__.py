@@ -84,7 +84,9 @@ class Sweep:
         return frame(self.plan.axes, spreads(self, metric))
 
     def differences(self, metric: str, baseline: str) -> pl.DataFrame:
-        """Return each point's difference from the point with ``baseline`` (PATH=VALUE), paired by seed, as `points`.
+        """Return the difference of each point from the baseline point, paired by seed.
+
+        ``baseline`` is PATH=VALUE. The columns are those of `points`.
 
         Raises:
             UserError: there is no such column, axis or value.

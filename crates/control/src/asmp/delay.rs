@@ -81,7 +81,7 @@ impl Long {
 }
 
 const MINIMA: usize = 24;
-/// The interval of a minimum in seconds: 24 of them cover a minute.
+/// The length of the window over which each minimum of the delay is taken, in seconds: 24 windows cover a minute.
 const MINIMUM_EVERY: f64 = 2.5;
 /// The maximum drift between two clocks. A steeper slope is a queue.
 const MOST_DRIFT: f64 = 250e-6;

@@ -167,7 +167,8 @@ mod tests {
         for (delay, want) in [(0.075, 0.038_940), (0.1, 0.030_327), (0.15, 0.018_394), (0.3, 0.004_104)] {
             near(warped(delay, 10.0, Some(100.0)), want, 1e-6);
             near(warped(delay, 699.0, Some(100.0)), want, 1e-6);
-            // In the eighth interval half of each; later, and before any loss, the delay itself.
+            // In the middle of the eighth loss interval it is the mean of the delay and the warped delay. After that
+            // interval, and before the first loss, it is the delay itself.
             near(warped(delay, 750.0, Some(100.0)), f64::midpoint(delay, want), 1e-6);
             near(warped(delay, 801.0, Some(100.0)), delay, 1e-9);
             near(warped(delay, 10.0, None), delay, 1e-9);

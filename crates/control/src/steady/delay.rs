@@ -109,7 +109,8 @@ const QUEUE_CERTAIN_TARGETS: f64 = 3.0;
 const CUT_QUEUE_SCALE: f64 = 0.2;
 /// The greatest cut, as a share of the rate.
 const CUT_MAX: f64 = 0.25;
-/// A round trip counts as no longer than this for the time between two cuts, in seconds.
+/// Upper bound of the round-trip time in the least interval between two cuts, in seconds. That interval is the bounded
+/// round-trip time and two report intervals.
 const CUT_INTERVAL_RTT_MAX: f64 = 0.2;
 /// The longest queue for which an experiment waits, in seconds.
 const EXPERIMENT_QUEUE_MAX: f64 = 0.3;

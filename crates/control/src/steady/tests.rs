@@ -606,7 +606,8 @@ fn a_silence_of_the_path_costs_the_window_the_same_at_any_number_of_lost_packets
     let mut driver = LawDriver::new(Rate::mbps(50));
     driver.run(3.0, Some(4e6), |at, _, _| Some(if at < 1.0 { 0.02 } else { 0.02 + tcp_queue(at, 0.1, 0.25) }));
     let (signals, config) = (&driver.law.signals, config());
-    // Returns the mean rate of the 5 s after `lost` packets, in `loss_runs` runs.
+    // Returns the mean rate in the 5 s after a report of `lost` lost packets, in `loss_runs` runs of consecutive
+    // losses.
     let after = |lost: u32, loss_runs: u32| {
         let (mut compete, mut losses) = (CompeteLaw::new(), LossClassifier::new());
         compete.left = true;

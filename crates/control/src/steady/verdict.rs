@@ -158,8 +158,9 @@ const RESPONSE_WEIGHT_MIN: f64 = 8.0;
 /// The least standard deviation of the logarithms of sent rates from which the power is known: a rate that hardly
 /// varies shows no response.
 const SENT_RATE_DEVIATION_MIN: f64 = 0.1;
-/// In a separate queue, a flow's power is at most this. It was 0.06 to 0.14 there, and 0.43 to 0.97 where a TCP
-/// shares the queue (nine in ten of the values).
+/// If the exponent of the response (below), less its standard error, is at most this, the flow has a queue of its own.
+/// Nine in ten of the measured values were 0.06 to 0.14 in a queue of its own, and 0.43 to 0.97 in one that a TCP
+/// shares.
 const OWN_QUEUE_POWER_MAX: f64 = 0.3;
 /// If the power is within this of 1, nearly all of the queue is of other flows.
 const SMALL_SHARE_POWER_TOLERANCE: f64 = 0.2;

@@ -471,7 +471,8 @@ mod tests {
             got.dedup();
             let media: Vec<u64> = gone.iter().filter(|n| **n < 20).map(|n| 65_530 + *n as u64).collect();
             let solvable = lost <= parities.len();
-            // Some arrived after they had been recovered.
+            // `got` also has packets that arrived after they had been recovered, so that only the lost ones are
+            // checked.
             assert!(media.iter().all(|n| got.contains(n) == solvable), "{lost} lost: {media:?} {got:?}");
         }
     }

@@ -63,9 +63,9 @@ pub struct TransportFeedback {
 }
 
 impl TransportFeedback {
-    /// Returns the report as RTCP packets of at most `max` bytes, but at least one status each, numbered from `count`
-    /// on. A new packet starts also if two consecutive arrivals are more than 8.19 s apart, because a delta has 16
-    /// bits.
+    /// Returns the report as RTCP packets of at most `max` bytes. Each has at least one status, even if it is then
+    /// larger. Their feedback counts start at the report's `count`. A new packet also starts if two consecutive
+    /// arrivals are more than 8.19 s apart, because a delta has 16 bits.
     pub fn to_packets(&self, max: usize) -> Vec<Packet> {
         let (mut packets, mut begin, mut last, mut deltas) = (Vec::new(), 0, None, 0);
         for (n, status) in self.packets.iter().enumerate() {
