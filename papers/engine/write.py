@@ -27,10 +27,11 @@ _STYLE = {
     Verdict.REPORTED: "dim",
     Verdict.CERTAIN: "dim",
 }
+_CHANGED = "would only with a change that the paper's words do not allow"
 _COUNTED = {
-    Verdict.COMES_OUT: ("comes out", "come out"),
+    Verdict.COMES_OUT: ("comes out (its bound holds)", "come out (their bounds hold)"),
     Verdict.FAILS: ("does not", "do not"),
-    Verdict.WOULD: ("would with what is not the paper's", "would with what is not the paper's"),
+    Verdict.WOULD: (_CHANGED, _CHANGED),
     Verdict.UNTESTED: ("can't be tested", "can't be tested"),
     Verdict.UNJUDGED: ("can't be judged", "can't be judged"),
 }
@@ -63,11 +64,11 @@ def counted(rows: Iterable[tuple[Verdict, Verdict | None]]) -> str:
     said = [_number(counts[v], *forms) for v, forms in _COUNTED.items() if counts[v]]
     said = [*said[:-2], ", and ".join(said[-2:])] if len(said) > 2 else said
     worlds = any(printed is not None for _, printed in found)
-    where = " in one world" if worlds else ""
+    where = ", judged in one joint setting of their paper," if worlds else ""
     whole = f"Of {_number(checked, 'statement', 'statements')}{where} {', '.join(said) or 'none is judged'}"
     if worlds:
         printed = sum(p is Verdict.COMES_OUT for v, p in found if v in _COUNTED)
-        whole += f"; as printed {_number(printed, 'comes', 'come')} out"
+        whole += f". With the settings as printed, {_number(printed, 'comes', 'come')} out"
     aside = (
         _number(counts[Verdict.CERTAIN], "that holds by construction", "that hold by construction"),
         _number(counts[Verdict.REPORTED], "number without a bound", "numbers without a bound"),

@@ -313,8 +313,8 @@ def test_counted_verdicts_agree_with_their_number(verdict: Verdict, count: int) 
 def test_the_one_world_and_what_is_printed_are_counted_apart() -> None:
     out, fails, untested = Verdict.COMES_OUT, Verdict.FAILS, Verdict.UNTESTED
     said = write.counted([(out, fails), (out, out), (fails, out), (untested, out)])
-    assert said.startswith("Of 4 statements in one world 2 come out, 1 does not, and 1 can't be tested")
-    assert "; as printed 3 come out." in said
+    assert said.startswith("Of 4 statements, judged in one joint setting of their paper, 2 come out")
+    assert "1 does not, and 1 can't be tested. With the settings as printed, 3 come out" in said
 
 
 def test_what_its_placebo_keeps_does_not_come_out() -> None:

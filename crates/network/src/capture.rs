@@ -205,7 +205,7 @@ impl TcpShape {
     /// Returns the sequence number of a segment's first byte. The SYN has number 0.
     fn byte(self, segment: u32) -> u32 {
         let data = if self.handshake { segment.saturating_sub(1) } else { segment };
-        // A connection without a handshake in the model is shown as one whose SYN was sent before.
+        // If the model has no handshake, the capture looks as if a SYN had been sent before the first segment.
         let syn = u32::from(!self.handshake || segment > 0);
         data.wrapping_mul(self.payload()).wrapping_add(syn)
     }

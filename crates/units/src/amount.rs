@@ -78,7 +78,7 @@ impl Rate {
     /// [`Rate::MAX`]. NaN is a bug of the caller: debug builds panic, release builds give zero.
     pub fn from_bps_f64(b: f64) -> Self {
         debug_assert!(!b.is_nan(), "a rate that is not a number");
-        // `as` truncates, so that the half rounds to nearest; it also saturates, and maps NaN to 0.
+        // `as` truncates, so adding 0.5 rounds to nearest. `as` also saturates, and maps NaN to 0.
         Self((b + 0.5) as u64)
     }
     /// Returns the bits per second.

@@ -61,7 +61,8 @@ impl DropReason {
     }
 }
 
-/// A session: its place, the credentials that authenticate its browser's checks, and its bound addresses.
+/// A session: the destination of its datagrams, the credentials that authenticate the browser's ICE connectivity checks,
+/// and the addresses that are bound to it.
 struct Entry<T> {
     place: T,
     own: Credentials,

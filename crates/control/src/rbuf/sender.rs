@@ -41,7 +41,7 @@ pub(super) struct Sender {
     most: Rate,
     /// T, the rate in bytes per second.
     rate: f64,
-    /// ΔB, averaged over the interval between two packets.
+    /// The exponential moving average of ΔB. Its time constant is the number of rounds per packet, at least one.
     change: f64,
     srtt: Option<Span>,
     last_echo: Option<Stamp>,

@@ -25,7 +25,7 @@ pub(super) struct Train {
     pub(super) duration: f64,
     /// The rate of arrival just before the train, in bit/s, if enough packets arrived then.
     pub(super) rate_before: Option<f64>,
-    /// All packets just before the train waited in a queue.
+    /// Whether every packet that arrived just before the train had waited in a queue.
     pub(super) was_queued: bool,
 }
 
