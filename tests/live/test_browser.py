@@ -261,6 +261,13 @@ LEVELS = """async () => {
 }"""
 
 
+def apart_ms(page: Any) -> float:
+    """Return how far what is heard and what is seen now are apart in the film."""
+    found = page.evaluate(STATS)
+    heard, seen = (found[f"inbound-rtp {kind}"]["estimatedPlayoutTimestamp"] for kind in ("audio", "video"))
+    return abs(float(heard - seen))
+
+
 def test_a_film_is_heard_in_sync_and_its_pictures_stay_whole(browser: Any, tmp_path: Path) -> None:
     film = sounding(tmp_path / "film.mkv")
     with serving("127.0.0.1", tmp_path / "viewers", "--loop", source=str(film)) as served:
@@ -276,12 +283,13 @@ def test_a_film_is_heard_in_sync_and_its_pictures_stay_whole(browser: Any, tmp_p
         left, right = page.evaluate(LEVELS)
         assert left > 0.05 > 10 * right, "both channels are decoded"
         page.wait_for_function("() => /0 packets lost/.test(document.querySelector('#numbers').textContent)")
+        # What is played now is of one time: sound 125 ms behind its picture is noticed (ITU-R BT.1359). The browser
+        # moves sound and picture together in steps of 80 ms a second, so that it may take some seconds. (At first this
+        # was asked at once: on a busy machine the two were 494 ms apart then.)
+        until(lambda: apart_ms(page) < 125)
         found = page.evaluate(STATS)
         sound, pictures = found["inbound-rtp audio"], found["inbound-rtp video"]
         assert sound["packetsReceived"] > 50
-        # What is played now is of one time: sound 125 ms behind its picture is noticed (ITU-R BT.1359).
-        played = [each["estimatedPlayoutTimestamp"] for each in (sound, pictures)]
-        assert abs(played[0] - played[1]) < 125, played
         # Nothing of the picture was lost or asked for again, and no frame gave way to the sound.
         assert [pictures[name] for name in ("packetsLost", "nackCount", "pliCount")] == [0, 0, 0]
         (viewer,) = told(served)
