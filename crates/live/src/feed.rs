@@ -753,8 +753,8 @@ mod tests {
         (jobs, longest, encoder_queue)
     }
 
-    /// Like `coded`, for an encoder that is `late(n)` pictures late after picture n. Also returns the total bytes of the
-    /// frames' packets, headers included.
+    /// Like `coded`, for an encoder that is `late(n)` pictures late after picture n. Also returns the total bytes
+    /// of the frames' packets, headers included.
     fn coded_late(
         steering: Steering,
         until: u32,

@@ -61,8 +61,8 @@ impl DropReason {
     }
 }
 
-/// A session: the destination of its datagrams, the credentials that authenticate the browser's ICE connectivity checks,
-/// and the addresses that are bound to it.
+/// A session: the destination of its datagrams, the credentials that authenticate the browser's ICE connectivity
+/// checks, and the addresses that are bound to it.
 struct Entry<T> {
     place: T,
     own: Credentials,
