@@ -181,7 +181,7 @@ def test_a_damaged_or_unknown_trace_is_refused_with_its_place_and_a_remedy(
 
 
 @given(data=st.binary(max_size=400), cut=st.integers(0, 3000), at=st.integers(0, 3000))
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_file_is_read_or_refused(data: bytes, cut: int, at: int, tmp_path: Path) -> None:
     packets = [Sent(n * STEP_US, n * STEP_US + 500, 50) for n in range(4)]
     for writer in traces.WRITERS:

@@ -905,7 +905,7 @@ def stepped_ways(seed: int, n: int) -> Iterator[tuple[float, int, float, float]]
         yield after_bps, size_ms, period, chance.uniform(0.0, 1.0) * min(period, 20.0)
 
 
-@pytest.mark.parametrize("n", [8, pytest.param(48, marks=pytest.mark.claim)])
+@pytest.mark.parametrize("n", [3, pytest.param(48, marks=pytest.mark.claim)])
 @pytest.mark.parametrize(
     ("what", "shape", "sign"),
     # A stall makes nothing sooner.
