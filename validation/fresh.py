@@ -526,7 +526,7 @@ def interval(differences: Sequence[float]) -> tuple[float, float]:
 
 
 def counts(found: Found, names: Sequence[str]) -> page.Table:
-    """Return how many cells hold with all seeds, with some of them, and keep each bound with all seeds."""
+    """Count the cells that hold with all seeds, those that are undecided, and for each bound those that keep it."""
     rows = []
     for name in names:
         judged = [kept for one in found.cells if (kept := found.kept(one, name))]

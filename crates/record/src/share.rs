@@ -289,6 +289,17 @@ mod tests {
         seconds: Vec<(Vec<Demand>, Vec<Rate>)>,
     }
 
+    impl World {
+        /// Returns the fair rates of the claims in each second.
+        fn fair_by_second(&self, claims: &Claims) -> Vec<Vec<Option<Rate>>> {
+            let fair = |(demands, rates): &(Vec<Demand>, Vec<Rate>)| {
+                let capacity: Vec<_> = claims.links().iter().map(|link| Some(rates[*link as usize])).collect();
+                claims.fair(demands, &capacity)
+            };
+            self.seconds.iter().map(fair).collect()
+        }
+    }
+
     fn world() -> impl Strategy<Value = World> {
         let rate = || (0..1_000_u64).prop_map(Rate::kbps);
         let demand = prop_oneof![
@@ -391,11 +402,7 @@ mod tests {
                 |n, at, _| world.seconds[second(at)].0[n],
                 |link, at, _| Some(world.seconds[second(at)].1[link as usize]),
             );
-            let fair = |(demands, rates): &(Vec<Demand>, Vec<Rate>)| {
-                let capacity: Vec<_> = claims.links().iter().map(|link| Some(rates[*link as usize])).collect();
-                claims.fair(demands, &capacity)
-            };
-            let each: Vec<Vec<Option<Rate>>> = world.seconds.iter().map(fair).collect();
+            let each = world.fair_by_second(&claims);
             let apart = |mean: Option<Rate>, seconds: &[u64]| {
                 let sum = seconds.iter().sum::<u64>() as f64 / seconds.len().max(1) as f64;
                 (mean.map_or(0.0, Rate::as_bps_f64) - sum).abs()
@@ -435,11 +442,7 @@ mod tests {
                 |n, at, _| world.seconds[second(at)].0[n],
                 |link, at, _| Some(world.seconds[second(at)].1[link as usize]),
             );
-            let fair = |(demands, rates): &(Vec<Demand>, Vec<Rate>)| {
-                let capacity: Vec<_> = claims.links().iter().map(|link| Some(rates[*link as usize])).collect();
-                claims.fair(demands, &capacity)
-            };
-            let each: Vec<Vec<Option<Rate>>> = world.seconds.iter().map(fair).collect();
+            let each = world.fair_by_second(&claims);
             for (n, intervals) in told.iter().enumerate() {
                 prop_assert_eq!(intervals.len() as u64, (world.seconds.len() as u64 * 1_000).div_ceil(millis));
                 for (place, share) in (0..).zip(intervals) {

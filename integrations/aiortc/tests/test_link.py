@@ -49,6 +49,7 @@ def test_a_link_with_loss_is_filled_and_what_is_lost_comes_again() -> None:
     assert 0.6e6 < mean(each.rate_bps for each in results) < 0.95e6
     assert sum(each.frame_p95_s < 0.5 for each in results) >= 3
     for each in results:
+        # The upper bound was 3 % until a run had more.
         assert 0.005 < each.lost < 0.04
         assert each.again >= 10
         assert 600 < each.pictures <= 30 * SECONDS

@@ -483,7 +483,7 @@ def frozen(shown: F64, low: float, high: float) -> Figures:
     told = json.loads(core.freezes([True] * (len(times) - 1), np.diff(times).tolist()))
     return {
         "freezes_per_min": told["freezes_per_min"],
-        "frozen_frac": (told["frozen_frac"] or 0.0),
+        "frozen_frac": told["frozen_frac"] or 0.0,
         "longest_freeze_ms": told.get("longest_freeze_ms") or 0.0,
     }
 
