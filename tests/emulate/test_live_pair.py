@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -38,19 +37,6 @@ CASES = {
 }
 
 
-STALL_MS = 20.0
-"""A timer this late is a queue as long as the path's delay, which the other world's flow did not meet."""
-
-
-def _stalled(run: Emulated) -> bool:
-    """Whether a link, an end of the scenario or a sender of its own was once called as late as that."""
-    emulation = json.loads((run.folder / "net" / "summary.json").read_text())["emulation"]
-    late = [emulation["lateness_ms"], emulation["ends_lateness_ms"]]
-    if (run.folder / "sent.json").exists():
-        late.append(run.sent()["pacing_late_ms"])
-    return any(each["max"] is not None and each["max"] > STALL_MS for each in late)
-
-
 @pytest.mark.parametrize("controller", CASES)
 @needs_networks
 def test_a_live_pair_and_an_emulated_flow_agree_within_a_tenth(controller: str, tmp_path: Path) -> None:
@@ -64,5 +50,5 @@ def test_a_live_pair_and_an_emulated_flow_agree_within_a_tenth(controller: str, 
         pair = pool.submit(run, "pair", PAIR % controller, "")
         both = flow.result(), pair.result()
     (_, emulated), (_, live) = (run.link(6, 16) for run in both)
-    with claimed(trusted=all(run.trusted and not _stalled(run) for run in both)):
+    with claimed(trusted=all(run.kept_up for run in both)):
         assert live == pytest.approx(emulated, rel=0.1)

@@ -52,6 +52,10 @@ REPORTER = PLAYER.format(bin="rtp-profile=avpf", caps=f",{TRANSPORT_WIDE}")
 """A player that reports each packet."""
 
 
+STALL_MS = 20.0
+"""A timer this late is a queue as long as the path's delay, which a flow on another machine does not meet."""
+
+
 @dataclass(frozen=True)
 class Emulated:
     """The results of a program's run on the network."""
@@ -64,6 +68,15 @@ class Emulated:
         """Whether the machine kept up."""
         summary = json.loads((self.folder / "net" / "summary.json").read_text())
         return bool(summary["emulation"]["trustworthy"])
+
+    @property
+    def kept_up(self) -> bool:
+        """Whether it did, and no timer of a link, of an end of the scenario or of a sender was late by `STALL_MS`."""
+        emulation = json.loads((self.folder / "net" / "summary.json").read_text())["emulation"]
+        late = [emulation["lateness_ms"], emulation["ends_lateness_ms"]]
+        if (self.folder / "sent.json").exists():
+            late.append(self.sent()["pacing_late_ms"])
+        return self.trusted and not any(each["max"] is not None and each["max"] > STALL_MS for each in late)
 
     def sent(self, name: str = "sent") -> dict[str, Any]:
         """The flow of the summary that a sender or receiver of ours printed into this file."""
