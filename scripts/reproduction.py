@@ -39,10 +39,10 @@ PAGES = {"K": "evalvid-ra", "M": "mpeg-tfrcp", "H": "receiver-buffer", "C": "man
 REAL_TIME = ("M", "H-L", "C-F")
 SHOWN = (
     ("M-A", "UDP's throughput"),
-    ("M-D", "QAI's throughput over TCP's"),
-    ("M-F", "QAI-CL's throughput over TCP's"),
-    ("H-L", "packets that did not fit"),
-    ("C-F", "EAIO-TFRC's throughput over TFRC's"),
+    ("M-D", "QAI's throughput divided by TCP's"),
+    ("M-F", "QAI-CL's throughput divided by TCP's"),
+    ("H-L", "packets that overflowed the receiver's buffer"),
+    ("C-F", "EAIO-TFRC's throughput divided by TFRC's"),
 )
 """Statements of docs/papers-live.md's own table."""
 SWEPT = {"K": 16, "M": 24, "H": 24, "C": 8, "B": 16}

@@ -27,7 +27,7 @@ _STYLE = {
     Verdict.REPORTED: "dim",
     Verdict.CERTAIN: "dim",
 }
-_CHANGED = "would only with a change that the paper's words do not allow"
+_CHANGED = "would come out only with a change that the paper's words do not allow"
 _COUNTED = {
     Verdict.COMES_OUT: ("comes out (its bound holds)", "come out (their bounds hold)"),
     Verdict.FAILS: ("does not", "do not"),
