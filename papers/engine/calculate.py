@@ -1,8 +1,9 @@
-"""Calculations that a paper's statement can be held against, independent of our simulator.
+"""Calculations that check a paper's statement independently of our simulator.
 
-`python -m validation.calculate` prints them. Each is an equation or a Monte Carlo of a few lines under the paper's own
-conditions; what the paper leaves open is varied, three seeds each. A statement that our runs don't reproduce counts as
-shown to be wrong only where no condition and no seed keeps its bound, and none of our own runs with a change does.
+`python -m validation.calculate` prints them. Each is an equation or a short Monte Carlo calculation under the paper's
+own conditions. Values that the paper leaves open are varied, with three seeds each. If our runs don't reproduce a
+statement, it counts as refuted only if no calculated value keeps its bound, under any condition or seed, and if none
+of our own runs with a change keeps it either.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from papers.engine.take import rank_correlation
 
 _WEIGHTS = (1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2)
 _CAPACITY = 125.0
-"""Packets of 1000 B per second: 1 Mb/s."""
+"""Capacity of the link in packets of 1000 B per second; this is 1 Mb/s."""
 _LEAST_RTT = 0.168
 _PERIOD = 20.0
 
 
 def tfrc_rate(p: float, rtt: float) -> float:
-    """Packets per second by TFRC's equation (RFC 5348, 3.1, with t_RTO = 4 R and b = 1).
+    """Return TFRC's rate in packets per second (RFC 5348, 3.1, with t_RTO = 4 R and b = 1).
 
     ::
 
@@ -38,7 +39,7 @@ def tfrc_rate(p: float, rtt: float) -> float:
 
 
 class History:
-    """Average loss interval of RFC 5348, 5.4: over the last eight, or `times` as many."""
+    """Average loss interval (RFC 5348, 5.4) over the last 8 · `times` intervals."""
 
     def __init__(self, times: int = 1) -> None:
         self.weights = [w for w in _WEIGHTS for _ in range(times)]
@@ -47,7 +48,7 @@ class History:
         self._means = (0.0, 0.0, 1.0)
 
     def close(self) -> None:
-        """End an interval: a loss event."""
+        """Close the current loss interval, because a loss event has begun."""
         self.closed = [self.current, *self.closed][: len(self.weights)]
         self.current = 0.0
         w, k = self.weights, len(self.closed)
@@ -60,7 +61,7 @@ class History:
 
     @property
     def p(self) -> float:
-        """Loss event rate; 0 before the first event."""
+        """The loss event rate; 0 before the first event."""
         if not self.closed:
             return 0.0
         old, rest, weight = self._means
@@ -68,17 +69,17 @@ class History:
 
 
 class Connection:
-    """One TFRC: its loss history and its rate, a round trip at a time."""
+    """A TFRC connection: its loss history and its rate, updated once per round trip."""
 
     def __init__(self, rtt: float, times: int = 1, eager: float = 1.0) -> None:
         self.history = History(times)
         self.eager = eager
         self.rate = 2.0 / rtt
         self.hidden = 0.0
-        """Packets still to come that belong to the last event's round trip."""
+        """Number of coming packets that still belong to the round trip of the last loss event (RFC 5348, 5.2)."""
 
     def advance(self, packets: float, p: float, rtt: float, arrives: float, random: Random) -> None:
-        """One round trip: its losses, and the rate for the next one."""
+        """Simulate one round trip: draw its losses and compute the rate for the next one."""
         history = self.history
         seen = packets - self.hidden
         first = math.log(1.0 - random.random()) / math.log1p(-p) if p > 0.0 and seen > 0.0 else math.inf
@@ -97,7 +98,7 @@ class Connection:
 
 
 def _interval_for(rate: float, rtt: float) -> float:
-    """Loss interval at which the equation gives a rate (RFC 5348, 6.3.1)."""
+    """Return the loss interval at which the equation gives this rate (RFC 5348, 6.3.1)."""
     low, high = 1.0, 1e7
     for _ in range(40):
         middle = math.sqrt(low * high)
@@ -107,19 +108,22 @@ def _interval_for(rate: float, rtt: float) -> float:
 
 @dataclass(frozen=True)
 class Law:
-    """The number of connections as a function of the round-trip time (paper 003, eq. 1 and 2), and its open points."""
+    """The rule that sets the number of connections n from the round-trip time (paper 003, eq. 1 and 2).
+
+    The fields after the first are the values that the paper leaves open.
+    """
 
     multiplicative: bool
-    """n falls to βn + α/n (eq. 2) or to n − β (eq. 1)."""
+    """On congestion, n falls to βn + α/n if true (eq. 2), or to n − β if false (eq. 1)."""
     alpha: float
     beta: float
     gamma: float
     queue: float = 50.0
     """Packets."""
     times: int = 1
-    """Loss intervals averaged, in eights."""
+    """Number of loss intervals that are averaged, in multiples of eight."""
     eager: float = 1.0
-    """A connection's rate over the equation's: ns-2's is a tenth above."""
+    """A connection's rate divided by the rate of the equation. In ns-2 it is about 1.1."""
 
 
 IIMD = Law(multiplicative=True, alpha=0.25, beta=0.75, gamma=0.5)
@@ -128,9 +132,11 @@ IIAD = Law(multiplicative=False, alpha=1.0, beta=1.0, gamma=0.25)
 
 @cache
 def share(law: Law, p: float, *, one: bool, seed: int = 1, end: float = 2000.0) -> float:
-    """Share of 1 Mb/s that arrives: n connections with a loss history each, or one that sends n times its rate.
+    """Return the share of 1 Mb/s that arrives.
 
-    A fluid queue, a step per round trip. It begins near the number that fills the link: the climb does not count.
+    With `one`, a single connection sends n times its rate. Otherwise there are n connections, each with its own loss
+    history. The queue is a fluid model with one step per round trip. The calculation starts near the n that fills the
+    link, so that the initial increase does not count.
     """
     random = Random(seed)
     n = _CAPACITY / (law.eager * tfrc_rate(p, _LEAST_RTT))
@@ -171,10 +177,11 @@ _SEEDS = (1, 2, 3)
 
 
 def _conditions(law: Law) -> dict[str, tuple[Law, Law]]:
-    """Vary what the paper leaves open: the law for n connections, and that for one worth n.
+    """Return the conditions that the paper leaves open, each as two laws: for n connections, and for one worth n.
 
-    The queue; whether a connection is the RFC's or ns-2's; of the multiplicative law γ for n connections (the paper
-    gives 0.5 for EAIO-TFRC alone), and α and β.
+    The conditions are the length of the queue, and a rate of the connections as in RFC 5348 or as in ns-2. The
+    multiplicative law is also tried with other values of α and β, and with other values of γ for n connections,
+    because the paper gives γ = 0.5 for EAIO-TFRC alone.
     """
     found = {
         "as decided": (law, law),
@@ -202,7 +209,7 @@ def _conditions(law: Law) -> dict[str, tuple[Law, Law]]:
 
 
 def _gain(law: Law, p: float) -> Callable[[], Mapping[str, float]]:
-    """Return the excess of one connection worth n over n connections, as shares of the link."""
+    """Return how much more one connection worth n receives than n connections, as a share of the link."""
     return lambda: {
         f"{name}, seed {seed}": share(single, p, one=True, seed=seed) - share(many, p, one=False, seed=seed)
         for name, (many, single) in _conditions(law).items()
@@ -219,7 +226,10 @@ def _many(law: Law, p: float) -> Callable[[], Mapping[str, float]]:
 
 
 def _averaged(law: Law) -> Callable[[], Mapping[str, float]]:
-    """Return the deficit of one connection worth n against n connections, by the loss intervals that it averages."""
+    """Return how much less one connection worth n receives than n connections.
+
+    The keys are the numbers of loss intervals that the one connection averages.
+    """
     return lambda: {
         f"p_w = {p:g}, {8 * times} intervals": share(replace(law, times=times), p, one=True)
         - share(law, p, one=False)
@@ -236,11 +246,13 @@ _SECONDS = 100.0
 
 
 def overall_loss(share_bps: float, lost: float = 0.0) -> float:
-    """Share of packets that the network or a full client buffer loses, at 64 kb/s at most and 8 kb/s played.
+    """Return the share of packets that is lost in the network or in a full client buffer.
+
+    The rate is at most 64 kb/s, and the player consumes 8 kb/s.
 
     ::
 
-        loss  ≥  1 − (8 kb/s · t + 16 KiB) / (x t),    x = min(64 kb/s, what TCP's competition leaves)
+        loss  ≥  1 − (8 kb/s · t + 16 KiB) / (x t),    x = min(64 kb/s, rate that the competing TCPs leave)
     """
     rate = min(_CAP, share_bps)
     kept = min(rate * (1.0 - lost), _PLAYED + _CLIENT / _SECONDS)
@@ -248,10 +260,11 @@ def overall_loss(share_bps: float, lost: float = 0.0) -> float:
 
 
 def _loss_trend() -> Mapping[str, float]:
-    """Rank correlation of the overall loss with the number of TCPs, for a TFRC that sends as many packets as each TCP.
+    """Return the rank correlation between the overall loss and the number of TCPs.
 
-    What the network loses is what the equation needs for that rate, at packets of 160 B. The paper leaves the link, the
-    round trip and TCP's packets open.
+    The TFRC sender sends as many packets as each TCP. The loss in the network is the one at which the equation gives
+    this rate for packets of 160 B. The paper leaves the link, the round-trip time and the size of TCP's packets open,
+    so these are varied.
     """
     found = {}
     for link in (0.25e6, 0.5e6, 1e6):
@@ -295,5 +308,5 @@ ALL: tuple[Calculation, ...] = (
 
 
 def calculation(name: str) -> Calculation:
-    """Find one by its name."""
+    """Return the calculation with this name."""
     return next(c for c in ALL if c.name == name)

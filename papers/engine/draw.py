@@ -1,4 +1,4 @@
-"""The papers' lost figures, drawn from our runs on the axes that their text describes."""
+"""Draws the paper's figures that are lost, from our runs, on the axes that the paper's text describes."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ _KINDS: dict[str, Callable[[Figure, Part], Drawing | None]] = {
 
 
 def draw(figure: Figure, part: Part, name: str) -> str | None:
-    """Figure as inline SVG; nothing where its runs were not made."""
+    """Return a figure as inline SVG, or `None` if its runs were not made."""
     return canvas.in_style(lambda: _drawing(figure, part), name)
 
 
 def drawing(figure: Figure, part: Part) -> canvas.Drawing | None:
-    """Return a figure that can be saved in any form; nothing where its runs were not made."""
+    """Return a figure that can be saved in any file format, or `None` if its runs were not made."""
     return canvas.drawn(lambda: _drawing(figure, part))
 
 
 def save(figure: Figure, part: Part, path: Path) -> bool:
-    """Save a figure as a file; whether there was anything to draw."""
+    """Save a figure as a file. Returns false if there was nothing to draw."""
     return canvas.save_drawing(lambda: _drawing(figure, part), path)
 
 
@@ -72,7 +72,11 @@ def _label(content: dict[str, Any]) -> str:
 
 
 def _rates(figure: Figure, part: Part) -> Drawing | None:
-    """Throughput over time: one seed, and the others faint behind it; of a crowd of TCPs one, the others faint."""
+    """Draw throughput over time.
+
+    The first seed is a strong line, and the other seeds are faint lines behind it. If there are many TCPs, one of
+    them is drawn strong and the others faint.
+    """
     drawing, (axes,) = canvas.canvas(height=3.0)
     labels, end = [], 0.0
     for n, variant in enumerate(figure.variants):
@@ -102,15 +106,15 @@ def _rates(figure: Figure, part: Part) -> Drawing | None:
 
 
 def _crowd(run: Observed, content: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the TCPs of a run where there are many; nothing for another flow, or where they are few."""
+    """Return all TCPs of a run if `content` is a TCP and there are more than `_FEW`; otherwise an empty list."""
     tcps = [flow for flow in run.content["flows"].values() if flow["kind"] == "tcp"]
     return tcps if content["kind"] == "tcp" and len(tcps) > _FEW else []
 
 
 _FAINT = 5
-"""Seeds that are drawn at most."""
+"""Maximum number of seeds that are drawn."""
 _FEW = 3
-"""TCPs of a run that are drawn each by itself."""
+"""Up to this number of TCPs in a run, each is drawn separately."""
 
 
 def _seeds(
@@ -122,7 +126,10 @@ def _seeds(
     above: bool = False,
     most: int = _FAINT,
 ) -> float:
-    """Draw the first row, and the others faint behind it; return where it ends, in seconds."""
+    """Draw the first row as a strong line and the other rows faint behind it.
+
+    Returns the end of the first row in seconds.
+    """
     for n, row in enumerate(rows[:most]):
         t = [(i + 0.5) * step for i in range(len(row))]
         if n:
@@ -143,12 +150,15 @@ _UNITS = {
     "buffer": "in the buffer (kB)",
     "n": "connections",
 }
-"""What the panel of a series is called; series of one name share it."""
+"""Label of the y axis for each kind of series. Series with the same label share a panel."""
 _FACTORS = {"losses": 100.0, "p": 100.0, "buffer": 1e-3}
 
 
 def _series(figure: Figure, part: Part) -> Drawing | None:
-    """Series over time: a panel for each unit, or each line; one seed of each, and the others faint behind it."""
+    """Draw series over time, with one panel per unit, or one per line if the figure says so.
+
+    The first seed of each line is strong, and the others are faint behind it.
+    """
     keys = [n if figure.apart else _UNITS[line.series] for n, line in enumerate(figure.lines)]
     units = list(dict.fromkeys(keys))
     drawing, panels = canvas.canvas(len(units), height=1.1 + (1.2 if figure.apart else 1.9) * len(units))
@@ -182,7 +192,7 @@ def _series(figure: Figure, part: Part) -> Drawing | None:
 
 
 def _told_apart(flows: Sequence[dict[str, Any]]) -> list[Look]:
-    """Give the lines of a panel their looks; those of one controller get different colours, not paler ones."""
+    """Return the style of each line of a panel. Two flows with the same controller get different colours."""
     colours = [look(flow).colour for flow in flows]
     if len(set(colours)) == len(colours):
         return looks(flows)
@@ -190,7 +200,7 @@ def _told_apart(flows: Sequence[dict[str, Any]]) -> list[Look]:
 
 
 def _numbers(flow: Flow, line: Line, until: float | None) -> list[float]:
-    """Return a line's numbers, step by step up to a time; nothing is known in a gap."""
+    """Return the values of a line for each time step up to `until`; NaN where there is no value."""
     end = None if until is None else round(until / flow.step_s)
     if line.series == "p":
         return _estimates(flow)[:end]
@@ -199,7 +209,7 @@ def _numbers(flow: Flow, line: Line, until: float | None) -> list[float]:
 
 
 def _estimates(flow: Flow) -> list[float]:
-    """Return the loss that the sender last decided by, step by step."""
+    """Return for each time step the loss rate that the sender's latest decision was based on."""
     decided = [(t, p) for t, _, p, _ in flow.decisions if p is not None]
     known = [math.nan] * len(flow.content["targets"])
     for (t, p), (end, _) in pairwise([*decided, (len(known) * flow.step_s, 0.0)]):
@@ -209,7 +219,10 @@ def _estimates(flow: Flow) -> list[float]:
 
 
 def _sweep(figure: Figure, part: Part) -> Drawing | None:
-    """Value over what differs between variants: mean over the seeds, band from least to most."""
+    """Draw values over the quantity that differs between variants.
+
+    The line is the mean over the seeds, and the band reaches from the smallest to the largest value.
+    """
     drawing, (axes,) = canvas.canvas(height=3.0)
     labels = []
     for curve in figure.curves:
@@ -237,7 +250,7 @@ def _sweep(figure: Figure, part: Part) -> Drawing | None:
 
 
 def _ranks(figure: Figure, part: Part) -> Drawing | None:
-    """Draw how far each comes, in the order measured, beside what the paper calls it."""
+    """Draw the controllers ranked by what was measured, each beside what the paper says about it."""
     drawing, (axes,) = canvas.canvas(height=0.9 + 0.36 * len(figure.ranks))
     measured = {r.statement.id: r.measured for r in part.rows}
     known = [(who, m, said) for who, id, said in figure.ranks if (m := measured.get(id)) is not None]
@@ -275,7 +288,7 @@ def _frames(
     signed: bool = False,
     floor: float = 0.0,
 ) -> Drawing | None:
-    """Value per frame, of the first seed: a panel per variant, one scale."""
+    """Draw a value for each frame of the first seed, with one panel per variant, all on the same scale."""
     drawing, panels = canvas.canvas(len(figure.variants), height=0.8 + 1.7 * len(figure.variants))
     told = [of(part.runs(variant)[0].flow("video")) for variant in figure.variants]
     values = [[math.nan if x is None else x for x in each] for each in told]
@@ -302,7 +315,7 @@ def _frames(
 
 
 def _scores(figure: Figure, part: Part, of: Callable[[Flow], dict[int, float]]) -> Drawing | None:
-    """Shares of frames per class of opinion, mean over the seeds."""
+    """Draw the share of frames with each opinion score (1 to 5), averaged over the seeds."""
     rows = []
     for variant in figure.variants:
         found = [of(run.flow("video")) for run in part.runs(variant)]
@@ -316,11 +329,15 @@ def _scores(figure: Figure, part: Part, of: Callable[[Flow], dict[int, float]]) 
 
 
 _GROUPS, _STEPS = 4, (2, 3, 4, 6, 8, 12, 20, 31)
-"""Groups of pictures and quantizers of the drawn film that a ladder's figure takes."""
+"""Number of groups of pictures of the synthetic film, and its quantizer scales, that are encoded for a ladder figure.
+"""
 
 
 def _ladder(figure: Figure, part: Part) -> Drawing | None:
-    """Draw rate and PSNR of the drawn film over the quantizer scale, beside the rates that stand for the paper's."""
+    """Draw rate and PSNR of the synthetic film over the quantizer scale.
+
+    Beside them are the rates that are used in place of the paper's clips.
+    """
     import numpy as np
     from steadycast.media.ladder import encode_ladder
     from steadycast.media.map001 import map001

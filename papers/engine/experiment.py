@@ -1,10 +1,12 @@
-"""A paper's experiments and their reported results as data: experiments, their runs, their statements.
+"""A paper's experiments and their reported results, as data.
 
-An experiment is a scenario file, a few variants of it (the named changes that the paper compares) and the paper's
-statements about them. A statement is one number per seed and a bound that its mean must keep. What the paper left open
-is a `Change`: the same runs with one thing different, which shows on what a statement depends. Where the paper's words
-allow another reading, that is a change which quotes them, or another number of the same runs (`Another`). A statement
-is judged as printed and by each reading, and both verdicts stay.
+An experiment is a scenario file, a few variants of it, and the paper's statements. A variant is a named set of
+changes that the paper compares. A statement is one number per seed, and a bound for the mean of these numbers.
+
+The paper leaves some values open. A `Change` repeats the same runs with one value different, which shows whether a
+statement depends on that value. A sentence of the paper may also allow another reading. Such a reading is a `Change`
+that quotes the sentence, or another number taken from the same runs (`Another`). A statement is judged as printed and
+with each reading, and both verdicts are kept.
 """
 
 from __future__ import annotations
@@ -24,22 +26,23 @@ Sets = Mapping[str, object]
 
 
 class Kind(Enum):
-    """The strength with which a statement can be checked."""
+    """How reliably a statement can be checked."""
 
     MEASURED = "measured"
-    """From the paper's own numbers or claims."""
+    """Checked against the paper's own numbers or claims."""
     CLIP = "clip"
-    """Depends on a clip that is not to be had: a substitute is measured."""
+    """Depends on a clip that is not available; a substitute is measured."""
     REPORTED = "reported"
-    """Measured and shown beside the paper's; no bound."""
+    """Measured and shown beside the paper's number, without a bound."""
     IMPOSSIBLE = "impossible"
-    """People or hardware that nobody can bring back."""
+    """Needs people or hardware that are no longer available."""
     CERTAIN = "by construction"
-    """Cannot fail: it follows from arithmetic, conservation or our own definitions. Shown, and not counted."""
+    """Cannot fail, because it follows from arithmetic, conservation or our own definitions. It is shown but not
+    counted."""
 
     @property
     def judged(self) -> bool:
-        """Whether a bound decides."""
+        """Whether the verdict depends on a bound."""
         return self in (Kind.MEASURED, Kind.CLIP, Kind.CERTAIN)
 
 
@@ -49,11 +52,11 @@ class Way(Enum):
     PLACEBO = "placebo"
     """The same run without its event."""
     CHANGE = "change"
-    """Something that is none of the paper's words, or later than it: another queue discipline, today's TCP."""
+    """A difference that contradicts the paper or is newer than it: another queue discipline, or today's TCP."""
     VALUE = "value"
-    """Another value of something that the paper does not tell, in the range that it allows."""
+    """Another value for a quantity that the paper does not give, within the range that it allows."""
     READING = "reading"
-    """Another sense of the paper's sentence, which it quotes."""
+    """Another reading of a sentence in the paper; the change quotes the sentence."""
 
 
 class Verdict(Enum):
@@ -62,37 +65,38 @@ class Verdict(Enum):
     COMES_OUT = "comes out"
     FAILS = "does not come out"
     WOULD = "does not come out, but would with"
-    """With something that is none of the paper's words, or later than it."""
+    """The bound is kept only with a change that contradicts the paper or is newer than it."""
     UNTESTED = "can't be tested this way"
-    """The bound is kept without the event as well."""
+    """The bound is kept without the event as well, so the event is not tested."""
     UNJUDGED = "can't be judged"
-    """The seeds scatter across the bound, the runs ask too little, or people and hardware are lost."""
+    """The seeds scatter across the bound, the flows don't load the network enough, or people or hardware are
+    unavailable."""
     REPORTED = "reported"
     CERTAIN = "by construction"
-    """It could not have come out otherwise."""
+    """No other outcome was possible."""
 
     @staticmethod
     def of(words: str) -> Verdict:
-        """Return the verdict that is said in words, which begin with its name."""
+        """Return the verdict whose text `words` begins with."""
         return max((v for v in Verdict if words.startswith(v.value)), key=lambda v: len(v.value))
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Two-sided bound of a mean, either side of which may be missing; both ends belong to it unless `strict`."""
+    """A lower and an upper bound for a mean, each optional. The ends are allowed values unless `strict` is set."""
 
     least: float | None = None
     most: float | None = None
     strict: bool = False
 
     def holds(self, value: float) -> bool:
-        """Whether a value keeps it."""
+        """Whether a value is within the bound."""
         if self.strict:
             return (self.least is None or value > self.least) and (self.most is None or value < self.most)
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
     def decides(self, low: float, high: float) -> bool:
-        """Whether all values from `low` to `high` keep it, or none does."""
+        """Whether either all values from `low` to `high` are within the bound, or none is."""
         if self.holds(low) or self.holds(high):
             return self.holds(low) and self.holds(high)
         below = self.least is not None and not (high > self.least if self.strict else high >= self.least)
@@ -101,25 +105,25 @@ class Bound:
 
 
 WITHIN = 0.15
-"""Share of a published number within which ours is taken as the same (`about`)."""
+"""Maximum relative difference from a published number at which ours counts as equal (`about`)."""
 
 
 def about(number: float) -> Bound:
-    """Return the bound of a published number."""
+    """Return the bound for a number that equals the published one within `WITHIN`."""
     low, high = sorted(((1 - WITHIN) * number, (1 + WITHIN) * number))
     return Bound(low, high)
 
 
 @dataclass(frozen=True)
 class Unit:
-    """The format of a measured number: a factor, decimals, a suffix."""
+    """The format of a measured number: a factor, the number of decimals, and a suffix."""
 
     factor: float = 1.0
     digits: int = 2
     suffix: str = ""
 
     def text(self, value: float) -> str:
-        """Write a number without its suffix."""
+        """Format a number without its suffix."""
         return f"{value * self.factor:.{self.digits}f}".replace("-", "−")
 
 
@@ -141,7 +145,7 @@ UNITS = {
     "/s": Unit(1.0, 1, " /s"),
     "· 10⁻⁶": Unit(1e6, 1, " · 10⁻⁶"),
 }
-"""How measured numbers are written, by their units."""
+"""Formats of measured numbers, by unit."""
 
 
 @dataclass(frozen=True)
@@ -150,22 +154,22 @@ class Calculation:
 
     name: str
     title: str
-    """What is calculated, in the statement's unit."""
+    """What is calculated. It has the same unit as the statement."""
     of: Callable[[], Mapping[str, float]]
 
     @cached_property
     def values(self) -> Mapping[str, float]:
-        """The number, by the conditions that the paper leaves open."""
+        """The calculated number for each of the conditions that the paper leaves open."""
         return self.of()
 
     def contradicts(self, bound: Bound) -> bool:
-        """Whether no condition keeps a bound."""
+        """Whether the calculated number is outside a bound under every condition."""
         return not any(bound.holds(value) for value in self.values.values())
 
 
 @dataclass(frozen=True)
 class Another:
-    """Another number that a statement's words allow, of the same runs."""
+    """Another number from the same runs that the statement's words also allow."""
 
     name: str
     says: str
@@ -175,33 +179,33 @@ class Another:
 
 @dataclass(frozen=True)
 class Statement:
-    """Something a paper says, and how it is checked."""
+    """A statement of the paper and how it is checked."""
 
     id: str
-    """Unique in its experiment: "thr-ratio"."""
+    """Unique within its experiment, for example "thr-ratio"."""
     text: str
     """What is measured, in a few words."""
     says: str
-    """The paper's sentence; empty: a table or a figure says it."""
+    """The paper's sentence; empty if the statement comes from a table or a figure."""
     published: str
-    """What the paper says, a number or a claim."""
+    """What the paper reports, as a number or a claim."""
     measure: Take
-    """The number, from one seed's runs."""
+    """Computes the number from the runs of one seed."""
     bound: Bound = Bound()
     unit: Unit = UNITS[""]
     kind: Kind = Kind.MEASURED
     pixels: bool = False
     """Whether the statement needs decoded pictures. A statement without this flag needs only frame sizes."""
     why: str = ""
-    """The mechanism, in a sentence that holds whatever the verdict."""
+    """The mechanism behind the result, in a sentence that is true for every verdict."""
     calculation: Calculation | None = None
-    """What it is held against where our runs don't show it."""
+    """An independent calculation that the statement is compared with if our runs don't reproduce it."""
     others: tuple[Another, ...] = ()
-    """Other numbers that its words allow."""
+    """Other numbers that the statement's words allow."""
 
     @property
     def asked(self) -> str:
-        """The bound of the mean."""
+        """The bound of the mean, as text."""
         b, unit = self.bound, self.unit
         low, high = ("> ", "< ") if b.strict else ("≥ ", "≤ ")
         if b.least is not None and b.most is not None:
@@ -222,50 +226,53 @@ class Variant:
     sets: Sets
     pixels: bool = True
     sizes: bool = True
-    """Whether it is run with pictures, and with frame sizes only."""
+    """Whether the variant is run with frame sizes only. `pixels` is the same for runs with pictures."""
     changed: bool = True
-    """Whether it is run with each change as well."""
+    """Whether the variant is also run with each change."""
     scenario: str = ""
-    """Another scenario file, beside the experiment's own."""
+    """A scenario file to use instead of the experiment's own; empty: the experiment's own."""
     seeds: int | None = None
-    """Run with only the first so many seeds, where one costs minutes; `None`: with all."""
+    """Number of seeds, counted from the first, if a run takes minutes; `None`: all seeds."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing different in all variants: what the paper left open, or another reading of its words."""
+    """One difference that applies to all variants.
+
+    It is a value that the paper leaves open, or another reading of its words.
+    """
 
     name: str
     sets: Sets
     says: str = ""
-    """The paper's sentence that allows this reading; empty: the paper says nothing, and this is tried."""
+    """The paper's sentence that allows this reading; empty if the paper says nothing about it."""
     networks: Mapping[str, Sets] = field(default_factory=dict)
-    """What it sets besides in scenarios of these file names, whose links have names of their own."""
+    """Additional settings for the scenarios with these file names, because their links have different names."""
     pixels: bool = False
-    """For the runs with pictures, rather than those with frame sizes only."""
+    """Whether the change applies to the runs with pictures instead of those with frame sizes only."""
     only: tuple[str, ...] = ()
     """The ids of the statements that may be evaluated with this change. If empty, all may be."""
     variants: tuple[str, ...] = ()
-    """Variants that have what it changes; empty: all."""
+    """Names of the variants that the change applies to; empty: all."""
     way: Way = Way.CHANGE
     experiments: tuple[str, ...] = ()
-    """Experiments that it may be held against, by id; empty: all."""
+    """Ids of the experiments that the change applies to; empty: all."""
 
     def concerns(self, statement: Statement) -> bool:
-        """Whether a statement means the same with this change."""
+        """Whether a statement may be evaluated with this change."""
         return not self.only or statement.id in self.only
 
     def sets_in(self, scenario: Path) -> Sets:
-        """Return what it sets in a scenario."""
+        """Return the settings for one scenario."""
         return {**self.sets, **self.networks.get(scenario.name, {})}
 
 
 @dataclass(frozen=True)
 class World:
-    """The joint setting, allowed by a paper's words, in which most of its statements hold."""
+    """The combination of values and readings, allowed by a paper's words, with which most of its statements hold."""
 
     takes: tuple[str, ...]
-    """Names of values and readings; everything else is as set up."""
+    """Names of the values and readings that differ from the set-up."""
     why: str
 
 
@@ -273,31 +280,31 @@ DRAWINGS = (
     *("rates", "delay", "cj", "ji", "psnr", "sizes", "mos", "sweep", "series", "ranks"),
     *("psnr by index", "mos by index", "ladder"),
 )
-"""How a figure may be drawn."""
+"""The kinds of figures that can be drawn."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A line of a figure over a quantity that differs from variant to variant."""
+    """A line of a figure whose x axis is a quantity that differs between variants."""
 
     label: str
     points: tuple[tuple[float, str], ...]
-    """The quantity, and the variant that was run with it."""
+    """Pairs of the quantity's value and the name of the variant that was run with it."""
     measure: Quantity
     scale: float = 1.0
-    """What the number is multiplied by to be drawn."""
+    """Factor by which the number is multiplied before it is drawn."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a figure over time."""
+    """A line of a figure whose x axis is time."""
 
     label: str
     variant: str
     flow: str
     series: str
     receiver: str = ""
-    """Whose; empty: the flow's first."""
+    """Name of the receiver; empty: the flow's first."""
 
 
 @dataclass(frozen=True)
@@ -305,32 +312,33 @@ class Figure:
     """A figure of the paper, drawn from our runs on the axes that its text describes."""
 
     number: str
-    """As the paper numbers it: "Figure 3"."""
+    """The paper's number of the figure, for example "Figure 3"."""
     title: str
     kind: str
     """Which of `DRAWINGS`."""
     variants: tuple[str, ...]
     pixels: bool = False
     marks: tuple[tuple[float, str], ...] = ()
-    """Thin lines across: a value on the y axis and its name."""
+    """Horizontal lines, each with its value on the y axis and its name."""
     curves: tuple[Curve, ...] = ()
-    """The lines of a sweep."""
+    """The lines of a figure of kind "sweep"."""
     axes: tuple[str, str] = ("", "")
-    """What a sweep's axes are called."""
+    """Labels of the x and y axis of a sweep."""
     log: bool = False
-    """Whether a sweep's quantity is drawn by its logarithm."""
+    """Whether the x axis of a sweep is logarithmic."""
     top: float = 4.2
     """Upper end of the axis of rates, in Mb/s."""
     lines: tuple[Line, ...] = ()
-    """The lines of a series; those with one unit share a panel."""
+    """The lines of a figure of kind "series"; lines with the same unit share a panel."""
     apart: bool = False
-    """Whether each line of a series has a panel of its own."""
+    """Whether each line of a series has its own panel."""
     until: float | None = None
-    """Where a series' time axis ends, in seconds; `None`: with the run."""
+    """End of the time axis of a series in seconds; `None`: the end of the run."""
     ranks: tuple[tuple[str, str, str], ...] = ()
-    """Who is ranked, by which statement, and what the paper calls it."""
+    """Each is a controller, the id of the statement by which it is ranked, and what the paper says about it."""
     differs: str = ""
-    """What of the paper's figure, by its text, is not to be seen in ours, and why; empty: nothing that is known."""
+    """Features of the paper's figure, known from its text, that ours does not show, with the reason; empty if none is
+    known."""
 
 
 @dataclass(frozen=True)
@@ -339,12 +347,12 @@ class Cell:
 
     published: str
     measure: Take | None = None
-    """Our number beside it."""
+    """Computes our number for this cell."""
     unit: Unit = UNITS[""]
     ours: str = ""
-    """What stands beside it where no run has it."""
+    """Our text for this cell if no run has a number for it."""
     statement: str = ""
-    """Id of the statement whose number stands beside it."""
+    """Id of the statement whose number is shown in this cell."""
 
 
 @dataclass(frozen=True)
@@ -356,7 +364,7 @@ class PaperTable:
     heads: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...] = ()
     made: str = ""
-    """Which of `tables.MADE` has its rows, where no run has them."""
+    """Key of `tables.MADE`, whose function computes the rows if no run has them."""
 
 
 @dataclass(frozen=True)
@@ -364,15 +372,15 @@ class RealTime:
     """The part of an experiment that is run in real time: its emulated form."""
 
     sets: Sets
-    """What makes it short enough."""
+    """Settings that make the run short enough for real time."""
     seeds: int = 1
-    """How many of the seeds: repetitions."""
+    """Number of seeds, which are repetitions of the emulated run."""
     changes: tuple[Change, ...] = ()
-    """Instead of the experiment's."""
+    """Changes that replace those of the experiment."""
     pictures: Sets | None = None
-    """Changes with which a clip of the user's is sent as well, once; `None`: it never is."""
+    """Settings for one additional run with the user's clip; `None`: there is no such run."""
     statements: tuple[Statement, ...] = ()
-    """What is told of those pictures, instead of the experiment's."""
+    """Statements about the run with the user's clip. They replace those of the experiment."""
 
 
 @dataclass(frozen=True)
@@ -387,24 +395,24 @@ class Experiment:
     variants: tuple[Variant, ...]
     statements: tuple[Statement, ...]
     changes: tuple[Change, ...] = ()
-    """What is none of the paper's words, or later than it."""
+    """Changes that contradict the paper or are newer than it."""
     alternatives: tuple[Change, ...] = ()
-    """Other values of its scenarios that the paper allows."""
+    """Other values in its scenarios that the paper allows."""
     placebos: tuple[Change, ...] = ()
-    """The same runs without their event, for the statements that `only` names."""
+    """The same runs without their event, for the statements in `only`."""
     world: World | None = None
-    """Its paper's joint setting; `None`: it has none."""
+    """The joint setting of its paper; `None` if the paper has none."""
     figures: tuple[Figure, ...] = ()
     tables: tuple[PaperTable, ...] = ()
-    """Those of the paper's tables that it has the numbers of."""
+    """The tables of the paper whose numbers come from this experiment."""
     sizes: Sets | None = None
-    """Changes that make it run with frame sizes only; `None` when it always needs pictures."""
+    """Settings for a run with frame sizes only; `None` if the experiment always needs pictures."""
     ladder: str = "Table 2's ladder, no pictures"
-    """What those sizes are."""
+    """Description of the frame sizes."""
     source: str = ""
-    """What its video flows send where it is neither a clip nor a ladder: then that is the only medium."""
+    """Description of the video source if it is neither a clip nor a ladder. It is then the only medium."""
     drawn: bool = False
-    """Whether its pictures are the drawn film's even where clips are given."""
+    """Whether the pictures are those of the synthetic film even if the user gives clips."""
     notes: tuple[str, ...] = ()
     real_time: RealTime | None = None
     """How it is emulated; `None` when it is simulated only."""
@@ -413,12 +421,12 @@ class Experiment:
 
     @property
     def tried(self) -> tuple[Change, ...]:
-        """Everything that its runs are tried with."""
+        """All changes with which the runs are repeated."""
         return (*self.alternatives, *self.changes, *self.placebos)
 
     @property
     def in_world(self) -> tuple[Change, ...]:
-        """What the one world sets in its scenarios."""
+        """The changes that belong to the paper's one world."""
         taken = self.world.takes if self.world is not None else ()
         return tuple(c for c in self.alternatives if c.name in taken)
 
@@ -427,21 +435,24 @@ class Experiment:
         return self.scenario.with_name(variant.scenario) if variant.scenario else self.scenario
 
     def has(self, change: Change) -> bool:
-        """Whether a change concerns it: one of its variants' scenarios has what it changes."""
+        """Whether a change sets something in the scenario of at least one variant."""
         return (not change.experiments or self.id in change.experiments) and any(
             change.sets_in(self.scenario_of(v)) for v in self.variants
         )
 
     @property
     def grades(self) -> bool:
-        """Whether a statement or a figure takes grades against what was sent, or by index."""
+        """Whether a statement or a figure needs grades against the encoded pictures, or by index."""
         return any(q.name in GRADES for q in self._quantities()) or any(
             "by index" in f.kind for f in self.figures
         )
 
     @property
     def jitters(self) -> bool:
-        """Whether a statement or a figure takes RFC 3550's jitter, the one number that needs each packet."""
+        """Whether a statement or a figure needs RFC 3550's jitter.
+
+        It is the only number that needs a record of each packet.
+        """
         return any("jitter" in str(arg) for q in self._quantities() for arg in q.args) or any(
             line.series == "jitters" for f in self.figures for line in f.lines
         )
@@ -451,7 +462,7 @@ class Experiment:
         return (part.quantity for t in takes for row in t.rows for part in row if isinstance(part, Term))
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
-        """Names that stand for nothing and names that stand twice, each with a remedy."""
+        """Yield each undefined name and each name that is defined twice, with a remedy."""
         forms = self.real_time
         lists = (
             ("statement", [s.id for s in self.statements]),
@@ -522,13 +533,16 @@ class Medium:
         return [s for s in experiment.statements if s.pixels or experiment.sizes is None]
 
     def tells(self, experiment: Experiment, statement: Statement) -> bool:
-        """Whether a statement is about it, and all its variants run with it."""
+        """Whether the statement is about this medium, and all its variants are run with this medium."""
         there = {v.name for v in self.variants(experiment)}
         return statement in self.statements(experiment) and there >= set(statement.measure.variants)
 
 
 def media_of(experiment: Experiment, clips: tuple[Path, ...]) -> list[Medium]:
-    """Return the media of an experiment: frame sizes, and pictures where it needs them, of clips or drawn."""
+    """Return the media of an experiment.
+
+    These are frame sizes, and, if the experiment needs pictures, the user's clips or the synthetic film.
+    """
     if experiment.source:
         return [Medium("source", experiment.source, {}, pixels=False)]
     media = []
@@ -541,7 +555,7 @@ def media_of(experiment: Experiment, clips: tuple[Path, ...]) -> list[Medium]:
 
 
 def in_real_time(experiment: Experiment, clips: tuple[Path, ...]) -> list[tuple[Experiment, Medium, int]]:
-    """Return the experiment's emulated form: with each medium, and how many seeds."""
+    """Return the emulated form of an experiment: one entry per medium, with the number of seeds."""
     form = experiment.real_time
     if form is None:
         return []
@@ -555,7 +569,7 @@ def in_real_time(experiment: Experiment, clips: tuple[Path, ...]) -> list[tuple[
 
 
 _ENCODED: Sets = {"size": "cif", "fps": 25}
-"""What the papers' clips are encoded in where a scenario does not say it: their own size and rate are others."""
+"""Frame size and frame rate of the papers' clips, used if the scenario gives none. A user's clip has its own."""
 
 
 def _clip(clips: tuple[Path, ...], sets: Sets, scenario: Path) -> Medium:

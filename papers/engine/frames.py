@@ -1,7 +1,8 @@
 """References for grading the pictures of a run, in addition to the original of each display slot.
 
-Paper 000 compares "the encoded video at the sender side … with the one 'as seen' by the receivers", frame by frame.
-Those who count frames by what a decoder hands out compare frame i with picture i of a stream without the lost ones.
+Paper 000 compares "the encoded video at the sender side … with the one 'as seen' by the receivers", frame by frame. A
+tool that counts the frames that a decoder outputs compares frame i of the original with picture i of a stream from
+which the lost frames are missing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def graded(run: Run) -> dict[str, Json]:
-    """Grades of each video's first receiver, by the flow's name: against what was sent, and by index."""
+    """Return the grades of each video's first receiver by flow name: against the encoded pictures, and by index."""
     from steadycast.media.metrics import opinion_classes
     from steadycast.viewing import Record
 

@@ -1,4 +1,4 @@
-"""Experiments that are cross products: what a file of papers/ says once for each combination of some axes.
+"""Experiments that are cross products: a file in papers/ writes once what applies to each combination of some axes.
 
     [[axis]]
     name = "loss"
@@ -14,8 +14,8 @@
     title = "γ = {gamma}, {loss.title} loss"
     told = [["{other}-{loss}-{gamma}-rate", "ASMP's rate", "{other} {loss} {gamma}.video.rate", "Mb/s"]]
 
-`{loss}` is a value's name, `{loss.title}` another text of it. What else a value has belongs to its variants: `sets` are
-merged in the order of the axes, `scenario` and `seeds` are taken as they are.
+`{loss}` is the name of a value, and `{loss.title}` is another of its texts. The other keys of a value apply to its
+variants: `sets` are merged in the order of the axes, and `scenario` and `seeds` are copied unchanged.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from typing import Any, NoReturn
 Table = Mapping[str, Any]
 Wrong = Callable[[str, str], Exception]
 OF_VARIANTS = ("scenario", "seeds", "pixels", "sizes", "changed")
-"""Keys of a value that its variants take over, beside `sets`."""
+"""Keys of a value that are copied to its variants, in addition to `sets`."""
 
 
 class Value(dict[str, Any]):
-    """A value of an axis. Its own text is its name; a text template reaches its other texts as attributes."""
+    """A value of an axis. As text it is its name; a text template reads its other texts as attributes."""
 
     def __format__(self, spec: str) -> str:
         """Return its name."""
         return format(self["name"], spec)
 
     def __getattr__(self, key: str) -> Any:
-        """Return one of its other texts."""
+        """Return another text of the value, by its key."""
         try:
             return self[key]
         except KeyError:
@@ -46,10 +46,10 @@ class Value(dict[str, Any]):
 
 
 def crossed(table: Table, wrong: Wrong) -> dict[str, Any]:
-    """Return an experiment's table with the variants and the told numbers of its matrices behind its own.
+    """Return an experiment's table with the variants and reported numbers of its matrices appended.
 
     Raises:
-        Exception: what `wrong` makes of a problem and its remedy.
+        Exception: the one that `wrong` makes from a problem and its remedy.
 
     """
     made = {key: value for key, value in table.items() if key not in ("axis", "matrix")}
@@ -66,7 +66,7 @@ def crossed(table: Table, wrong: Wrong) -> dict[str, Any]:
 
 
 def combinations(matrix: Table, axes: Mapping[str, Sequence[Value]]) -> Iterator[dict[str, Value]]:
-    """Return the combinations of a matrix, but for those that it leaves out."""
+    """Yield the combinations of a matrix, except those that it leaves out."""
     left_out = [set(names) for names in matrix.get("without", ())]
     for values in product(*(axes[name] for name in matrix["over"])):
         names = {value["name"] for value in values}

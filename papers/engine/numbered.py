@@ -1,4 +1,4 @@
-"""Every numbered figure and table of the papers, and where what it shows is to be found."""
+"""Lists every numbered figure and table of the papers, and where its content is found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PAPER = {name: each[0].paper for name, each in FAMILIES.items()}
 _NETWORK = "a network: papers/scenarios/"
 _DRAWING = "a drawing of how the system works; no data"
 
-# Figures and tables without an experiment: networks, drawings of programs, tables that are statements.
+# # Figures and tables without an experiment: drawings of networks or programs, and tables that are statements.
 _OTHERS: dict[str, dict[str, str]] = {
     _PAPER["K"]: {
         "Figure 1": "a drawing of the tool chain; here: docs/toolchain.md",
@@ -63,11 +63,11 @@ COUNTS: dict[str, tuple[int, tuple[str, ...]]] = {
     _PAPER["C"]: (3, ("1",)),
     _PAPER["B"]: (34, ("I", "II", "III")),
 }
-"""Figures and tables of each paper, as it numbers them."""
+"""For each paper, its number of figures and the numbers of its tables."""
 
 
 def numbered(experiments: Iterable[Experiment]) -> list[tuple[str, str, str]]:
-    """Paper, number and place of all that the papers number; the place is empty where there is none."""
+    """Return paper, number and place of every numbered figure and table; the place is empty if it is not reproduced."""
     drawn: dict[tuple[str, str], list[str]] = {}
     for e in experiments:
         for figure in e.figures:

@@ -12,40 +12,43 @@ if TYPE_CHECKING:
     from steadycast.result import Run
 
 FORMAT = 8
-"""Raised when an observation gets other content: older ones in the cache then don't count."""
+"""Version of the content of an observation. Cached observations with another version are ignored."""
 
 MOST_RECEIVERS = 8
-"""Receivers of a flow whose losses and jitter are kept second by second: of more the summary's numbers alone."""
+"""Losses and jitter per second are kept for each receiver of a flow that has at most this number of receivers.
+
+For larger groups only the numbers of the summary are kept.
+"""
 
 MOST_LINKS = 64
-"""Directions of links that are kept, the scenario's first ones: a tree of thousands would only fill the cache."""
+"""Maximum number of link directions that are kept, the scenario's first ones. It bounds the size of the cache."""
 
 
 class Observed:
     """One run, as seen by the first receiver of each flow.
 
-    The papers show one receiver of a group as well: behind one bottleneck they all lose the same packets.
+    The papers also show one receiver of a group. Behind one bottleneck all receivers lose the same packets.
     """
 
     def __init__(self, content: Json) -> None:
         self.content = content
 
     def flow(self, name: str) -> Flow:
-        """Flow by its name."""
+        """Return the flow with this name."""
         return Flow(self.content["flows"][name])
 
     def has(self, name: str) -> bool:
-        """Whether the run has such a flow."""
+        """Whether the run has a flow with this name."""
         return name in self.content["flows"]
 
     @property
     def jain(self) -> float:
-        """Jain's index over the whole run."""
+        """Jain's fairness index over the whole run."""
         return float(self.content["jain"])
 
     @property
     def trustworthy(self) -> bool:
-        """Whether packets went when they were due: always, where time is virtual."""
+        """Whether packets were sent when they were due. Always true in virtual time."""
         told = self.content.get("emulation")
         return told is None or bool(told["trustworthy"])
 
@@ -56,7 +59,7 @@ class Observed:
 
     @property
     def end_s(self) -> float:
-        """Length of the run."""
+        """Length of the run in seconds."""
         return float(self.content["to_s"])
 
 
@@ -68,12 +71,12 @@ class Flow:
 
     @property
     def rate(self) -> float:
-        """Throughput in bit/s over the run."""
+        """Mean throughput over the run in bit/s."""
         return float(self.content["throughput_bps"])
 
     @property
     def rates(self) -> list[float]:
-        """Throughput in bit/s, second by second."""
+        """Throughput in bit/s for each second."""
         return [float(x) for x in self.content["rates"]]
 
     @property
@@ -88,28 +91,31 @@ class Flow:
 
     @property
     def decisions(self) -> list[tuple[float, str, float | None, float | None]]:
-        """Each decision of the sender: when, by which rule, at which loss, at which round trip in ms."""
+        """Each decision of the sender: its time in seconds, its rule, the loss, and the round-trip time in ms."""
         d = self.content["decisions"]
         rows = zip(d["t_s"], d["rule"], d["loss"], d["rtt_ms"], strict=True)
         return [(t, d["rules"][rule], loss, rtt) for t, rule, loss, rtt in rows]
 
     @property
     def states(self) -> dict[str, int]:
-        """The number of the receiver's decisions by rule."""
+        """The number of the receiver's decisions, by rule."""
         return {str(rule): int(count) for rule, count in self.content["states"].items()}
 
     @property
     def lost_packets(self) -> float:
-        """Share of packets that never came."""
+        """Share of packets that were lost."""
         return float(self.content["loss_frac"] or 0.0)
 
     @property
     def step_s(self) -> float:
-        """Length of one step of its series."""
+        """Length of one step of the series in seconds."""
         return float(self.content["step_s"])
 
     def between(self, series: str, start: float, end: float) -> list[float]:
-        """Return a stretch of a series: `rates`, `targets`, `losses`, `delays`, `n` or `rtts`; gaps are left out."""
+        """Return the values of a series between two times: `rates`, `targets`, `losses`, `delays`, `n` or `rtts`.
+
+        Steps without a value are left out.
+        """
         late = float(self.content["first_s"]) if series == "rates" else 0.0
         first, last = (max(0, round((t - late) / self.step_s)) for t in (start, end))
         return [float(x) for x in self.content[series][first:last] if x is not None]
@@ -121,42 +127,45 @@ class Flow:
 
     @property
     def switches(self) -> list[tuple[float, str]]:
-        """When another receiver came to set the rate, and which."""
+        """The times in seconds at which another receiver became the one that limits the rate, each with its name."""
         return [(float(t), str(by)) for t, by in self.content["switches"]]
 
     @property
     def limited(self) -> dict[str, float]:
-        """Shares of time in which the rate was limited by the network, the encoder, the start or a cap."""
+        """Shares of time in which the rate was limited by the network, the encoder, the start phase or a cap."""
         return dict(self.content["limited_by_frac"])
 
     @property
     def frames(self) -> dict[str, int]:
-        """Frames sent, ok, lost, late, undecodable."""
+        """Number of frames by state: sent, ok, lost, late, undecodable."""
         return dict(self.content["frames"])
 
     @property
     def lost(self) -> float:
-        """Share of frames with a packet missing, as the papers count."""
+        """Share of frames with at least one lost packet, as the papers count."""
         return self.frames["lost"] / self.frames["sent"]
 
     @property
     def delays_ms(self) -> list[float | None]:
-        """Frame by frame, from its being ready to its last packet's arrival; `None` for one with a loss."""
+        """Delay of each frame in ms, from the end of its encoding to the arrival of its last packet.
+
+        The value is `None` if a packet was lost.
+        """
         return list(self.content["frame_delay_ms"])
 
     @property
     def whole_ms(self) -> list[float]:
-        """Delays of the frames that came whole."""
+        """Delays in ms of the frames that arrived completely."""
         return [x for x in self.content["frame_delay_ms"] if x is not None]
 
     @property
     def psnr_db(self) -> list[float | None]:
-        """Luma PSNR against the original, by display slot; empty without pictures."""
+        """Luma PSNR in dB against the original for each display slot; empty without pictures."""
         return list(self.content["psnr_y_db"])
 
     @property
     def scores(self) -> dict[int, float]:
-        """Share of frames in each class of opinion, 1 to 5; empty without pictures."""
+        """Share of frames with each opinion score, 1 to 5; empty without pictures."""
         mos = self.content["mos"]
         return {} if mos is None else {int(k): float(v) for k, v in mos["share"].items()}
 
@@ -167,7 +176,10 @@ class Flow:
         return None if mos is None else float(mos["mean"])
 
     def grades(self, against: str) -> dict[int, float]:
-        """Share of frames in each class of opinion, 1 to 5, "sent" or "index"; empty where nothing was graded so."""
+        """Share of frames with each opinion score, 1 to 5; empty if the frames were not graded this way.
+
+        `against` is "sent" or "index".
+        """
         known = self.content.get("graded")
         return {} if known is None else {int(k): float(v) for k, v in known[against].items()}
 
@@ -178,26 +190,27 @@ class Flow:
         return None if psnr is None else psnr["raw"]["y"]
 
     def cumulative_ms(self) -> list[float]:
-        """Cumulative jitter of the frames that came whole: their delay beyond the first one's (000, eq. 4).
+        """Return the cumulative jitter in ms of the frames that arrived completely (000, eq. 4).
 
-        Of the last packet: that is what play-out has to wait for.
+        It is the delay of a frame's last packet minus that of the first frame, because play-out waits for the last
+        packet.
         """
         whole = self.whole_ms
         return [x - whole[0] for x in whole]
 
     def first_cumulative_ms(self) -> list[float]:
-        """Return the same of each frame's first packet, which its size does not delay."""
+        """Return the cumulative jitter of each frame's first packet in ms. It does not depend on the frame's size."""
         firsts = [x for x in self.content["frame_first_ms"] if x is not None]
         return [x - firsts[0] for x in firsts]
 
     def variations_ms(self) -> list[float]:
-        """Delay variation between consecutive frames that both came whole (000, eq. 3)."""
+        """Delay variation in ms between consecutive frames that both arrived completely (000, eq. 3)."""
         d = self.delays_ms
         return [b - a for a, b in pairwise(d) if a is not None and b is not None]
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Value that a share of the others does not exceed (nearest rank)."""
+    """Return the smallest value that is not exceeded by this share of the values (nearest rank)."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, int(share * len(ordered) + 0.5) - 1))]
 
@@ -210,11 +223,11 @@ _OF_RECEIVER = (
     *("loss_frac", "delay_ms", "frames", "psnr_db", "mos", "ssim", "freeze_count", "freeze_s"),
     *("buffer_underflows", "buffer_overflows"),
 )
-"""What is kept of the summary's figures, where a flow or its first receiver has them."""
+"""Keys that are copied from the summary of a flow and of its first receiver, where they are present."""
 
 
 def observe(run: Run) -> Json:
-    """Everything that statements and figures need of a run."""
+    """Extract from a run all data that statements and figures need."""
     import polars as pl
 
     summary = run.summary
@@ -264,7 +277,7 @@ def observe(run: Run) -> Json:
 
 
 def _receiver(receiver: Json, flow: Json, rates: pl.DataFrame, packets: pl.DataFrame, step: float) -> Json:
-    """Return a receiver's numbers; of a group of few also its losses and its jitter, step by step."""
+    """Return a receiver's numbers. For a small group they include its losses and its jitter for each step."""
     import polars as pl
 
     here = (pl.col("flow") == flow["name"]) & (pl.col("node") == receiver["name"])
@@ -282,7 +295,10 @@ def _receiver(receiver: Json, flow: Json, rates: pl.DataFrame, packets: pl.DataF
 
 
 def _jitter(packets: pl.DataFrame) -> tuple[list[float], list[float]]:
-    """RFC 3550's jitter (A.8) in ms from packet to packet, and when; empty where no packets are recorded."""
+    """Return the arrival times in seconds and RFC 3550's jitter (A.8) in ms after each packet.
+
+    Both are empty if the run has no record of packets.
+    """
     import polars as pl
 
     arrived = packets.sort("t_s").filter(pl.col("owd_ms").is_not_null())
@@ -294,7 +310,7 @@ def _jitter(packets: pl.DataFrame) -> tuple[list[float], list[float]]:
 
 
 def _decisions(rows: pl.DataFrame) -> Json:
-    """Return the sender's decisions, in columns; rules by their place in a list."""
+    """Return the sender's decisions as columns. Each rule is an index into a list of rules."""
     rules = rows["rule"].unique(maintain_order=True).to_list()
     place = {rule: n for n, rule in enumerate(rules)}
     return {
@@ -307,7 +323,7 @@ def _decisions(rows: pl.DataFrame) -> Json:
 
 
 def _decided(rates: pl.DataFrame, decisions: pl.DataFrame, flow: Json, here: pl.Expr, step: float) -> Json:
-    """Return target, number of connections and round trip that the sender decided on, step by step."""
+    """Return the target, the number of connections and the round-trip time that the sender used in each step."""
     import polars as pl
 
     receivers = [r["name"] for r in flow["receivers"]]
@@ -327,7 +343,7 @@ def _decided(rates: pl.DataFrame, decisions: pl.DataFrame, flow: Json, here: pl.
         ),
     ):
         whole = whole.join(part, on="step", how="left", maintain_order="left")
-    # A decision holds until the next one.
+    # A decision applies until the next one.
     whole = whole.with_columns(pl.col("n", "rtts").fill_null(strategy="forward"))
     changes = rows.drop_nulls("by").filter(pl.col("by") != pl.col("by").shift(1))
     return {

@@ -1,9 +1,11 @@
-"""The numbers that statements and curves take from a run, each by its name.
+"""The numbers that statements and curves compute from a run, each with a name.
 
-A number of a flow is written `VARIANT.FLOW.NAME(ARGUMENTS)`, one of the whole run `VARIANT.NAME(ARGUMENTS)`: for
-example `tfmcc.video.rate`, `asmp L1.video.deviation(50, 300)` or `two.jain_of(video, second)`. Times are seconds of
-the run, rates bit/s, shares fractions, and a series is one of `rates`, `targets`, `losses`, `delays`, `n` and `rtts`.
-`None` is a number that the run does not have. A public function here whose first parameter is `flow` or `run` is one.
+A number of a flow is written `VARIANT.FLOW.NAME(ARGUMENTS)`, and a number of the whole run `VARIANT.NAME(ARGUMENTS)`.
+Examples are `tfmcc.video.rate`, `asmp L1.video.deviation(50, 300)` and `two.jain_of(video, second)`. Times are in
+seconds from the start of the run, rates in bit/s, and shares are fractions. A series is `rates`, `targets`, `losses`,
+`delays`, `n` or `rtts`. The result is `None` if the run does not have the number.
+
+A public function of this module whose first parameter is `flow` or `run` defines a number of that name.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from steadycast.errors import UserError
 from papers.engine.observe import Flow, Observed, percentile
 
 Seen = Mapping[str, Observed]
-"""What one seed's runs of an experiment showed, by the variant's name."""
+"""The observed runs of one seed of an experiment, by variant name."""
 
 
 # ---------------------------------------------------------------- how they are written
@@ -31,14 +33,14 @@ Seen = Mapping[str, Observed]
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number of a flow, or of a run (`flow` is empty), with its arguments."""
+    """A number of a flow, or of a run if `flow` is empty, with its arguments."""
 
     name: str
     args: tuple[float | str, ...] = ()
     flow: str = ""
 
     def __call__(self, run: Observed) -> float | None:
-        """Take it from a run; `None` where the run does not have it."""
+        """Compute the number from a run; `None` if the run does not have it."""
         if self.flow:
             return _FLOW[self.name](run.flow(self.flow), *self.args)
         return _RUN[self.name](run, *self.args)
@@ -49,11 +51,11 @@ class Quantity:
 
 
 SERIES = ("rates", "targets", "losses", "delays", "jitters", "n", "rtts", "buffer")
-"""What is kept of a flow step by step."""
+"""The values of a flow that are kept for each step."""
 DRAWN = (*SERIES, "p")
-"""What a figure may show over time: besides, the loss that a sender decides by."""
+"""The series that a figure may show over time. `p` is the loss rate that a sender bases its decisions on."""
 _WORDS = {"series": SERIES, "figure": ("throughput_bps", "loss_frac", "jitter_ms", "jitter_p95_ms")}
-"""What an argument of that name may be."""
+"""The allowed values of the text arguments, by name of the argument."""
 
 _WRITTEN = re.compile(r"(?:(?P<flow>[a-z][\w-]*)\.)?(?P<name>[a-z]\w*)(?:\((?P<args>[^()]*)\))?")
 _TERM = re.compile(r"(?P<variant>.+?)\.(?P<rest>" + _WRITTEN.pattern + ")")
@@ -67,7 +69,7 @@ class Term:
     quantity: Quantity
 
     def __call__(self, seen: Seen) -> float | None:
-        """Take it from one seed's runs."""
+        """Compute the number from the runs of one seed."""
         return self.quantity(seen[self.variant])
 
     def __str__(self) -> str:
@@ -75,7 +77,7 @@ class Term:
 
 
 def quantity(text: str) -> Quantity:
-    """Read `FLOW.NAME(ARGUMENTS)` or `NAME(ARGUMENTS)`.
+    """Parse `FLOW.NAME(ARGUMENTS)` or `NAME(ARGUMENTS)`.
 
     Raises:
         UserError: there is no such number, or it takes other arguments.
@@ -120,7 +122,7 @@ def _arguments(text: str, number: Callable[..., float | None], said: str | None)
 
 
 def term(text: str) -> Term:
-    """Read `VARIANT.FLOW.NAME(ARGUMENTS)` or `VARIANT.NAME(ARGUMENTS)`.
+    """Parse `VARIANT.FLOW.NAME(ARGUMENTS)` or `VARIANT.NAME(ARGUMENTS)`.
 
     Raises:
         UserError: there is no such number, or it takes other arguments.
@@ -136,86 +138,86 @@ def term(text: str) -> Term:
 
 
 def rate(flow: Flow) -> float:
-    """Throughput over the run."""
+    """Mean throughput over the run in bit/s."""
     return flow.rate
 
 
 def rate_share(flow: Flow, link: float) -> float:
-    """Throughput over a link's capacity."""
+    """Throughput divided by a link's capacity."""
     return flow.rate / link
 
 
 def fair_share(flow: Flow, link: float, flows: float) -> float:
-    """Throughput over an equal share of a link."""
+    """Throughput divided by an equal share of a link."""
     return flow.rate / (link / flows)
 
 
 def seconds_for(flow: Flow, bits: float) -> float:
-    """Time that a number of bits takes at the mean throughput."""
+    """Seconds that a number of bits takes at the mean throughput."""
     return bits / flow.rate
 
 
 def rate_cov(flow: Flow) -> float | None:
-    """Coefficient of variation of the rate, as the summary has it."""
+    """Coefficient of variation of the rate, from the run's summary."""
     return _known(flow.content["rate_cov"])
 
 
 def mean(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
-    """Mean of a series over a stretch of time."""
+    """Mean of a series between two times."""
     return statistics.fmean(x) if (x := flow.between(series, start, end)) else None
 
 
 def mean_share(flow: Flow, start: float, end: float, link: float) -> float | None:
-    """Mean rate over a stretch of time, as a share of a link."""
+    """Mean rate between two times, as a share of a link."""
     return m / link if (m := mean(flow, start, end)) is not None else None
 
 
 def deviation(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
-    """Coefficient of variation of a series over a stretch of time."""
+    """Coefficient of variation of a series between two times."""
     return core.variation(flow.between(series, start, end))
 
 
 def lowest(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
-    """Least value of a series over a stretch of time."""
+    """Lowest value of a series between two times."""
     return min(flow.between(series, start, end), default=None)
 
 
 def steepest(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
-    """Largest change from one step to the next, up or down."""
+    """Largest absolute change of a series from one step to the next."""
     return max((abs(b - a) for a, b in pairwise(flow.between(series, start, end))), default=None)
 
 
 def mean_step(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
-    """Mean change from one step to the next, up or down, over the mean."""
+    """Mean absolute change of a series from one step to the next, divided by the mean of the series."""
     values = flow.between(series, start, end)
     steps = [abs(b - a) for a, b in pairwise(values)]
     return statistics.fmean(steps) / statistics.fmean(values) if steps and any(values) else None
 
 
 def highest_rise(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
-    """Largest rise from one step to the next."""
+    """Largest increase of a series from one step to the next."""
     return max((b - a for a, b in pairwise(flow.between(series, start, end))), default=None)
 
 
 def largest_fall(flow: Flow, start: float, end: float, series: str = "rates") -> float:
-    """Largest fall from one step to the next; 0 or less where nothing falls."""
+    """Largest decrease of a series from one step to the next; 0 or less if it never decreases."""
     return max((a - b for a, b in pairwise(flow.between(series, start, end))), default=0.0)
 
 
 def last(flow: Flow, start: float, end: float, series: str = "rates") -> float | None:
-    """Last value of a stretch of a series."""
+    """Last value of a series between two times."""
     return x[-1] if (x := flow.between(series, start, end)) else None
 
 
 def until_at_most(flow: Flow, limit: float, start: float, end: float, series: str = "rates") -> float:
-    """Seconds from `start` until a step is at most `limit`; the whole stretch where none is."""
+    """Seconds from `start` until a value is at most `limit`; if none is, the whole interval."""
     return _after(flow, start, end, lambda x: x <= limit, series)
 
 
 def _after(
     flow: Flow, start: float, end: float, holds: Callable[[float], bool], series: str = "rates"
 ) -> float:
-    """Seconds from `start` until a step keeps a condition; the whole stretch where none does."""
+    """Seconds from `start` until a value meets a condition; if none does, the whole interval."""
     for k, x in enumerate(flow.between(series, start, end)):
         if holds(x):
             return k * flow.step_s
@@ -223,37 +225,37 @@ def _after(
 
 
 def mean_of_steps(flow: Flow, first: float, end: float) -> float:
-    """Mean of the flow's own rates from its step `first` up to, not with, its step `end`."""
+    """Mean of the flow's rates from step `first` to before step `end`, counted from the flow's own first step."""
     return statistics.fmean(flow.rates[int(first) : int(end)])
 
 
 def lowest_of_steps(flow: Flow, first: float, end: float) -> float:
-    """Least of the flow's own rates from its step `first` up to, not with, its step `end`."""
+    """Lowest of the flow's rates from step `first` to before step `end`, counted from the flow's own first step."""
     return min(flow.rates[int(first) : int(end)])
 
 
 def highest_of_steps(flow: Flow, first: float, end: float) -> float:
-    """Largest of the flow's own rates from its step `first` up to, not with, its step `end`."""
+    """Highest of the flow's rates from step `first` to before step `end`, counted from the flow's own first step."""
     return max(flow.rates[int(first) : int(end)])
 
 
-# ---------------------------------------------------------------- the target: what the controller wants
+# ---------------------------------------------------------------- the controller's target rate
 
 
 def swing(flow: Flow, skip: float) -> float | None:
-    """Coefficient of variation of the target, without its first `skip` steps."""
+    """Coefficient of variation of the target, without the first `skip` steps."""
     return core.variation(flow.targets[int(skip) :])
 
 
 def turns(flow: Flow, skip: float) -> float:
-    """Sign changes of the target's steps, per hundred steps that change it."""
+    """Number of times that the target's change reverses its sign, per hundred steps in which the target changes."""
     steps = [b - a for a, b in pairwise(flow.targets[int(skip) :]) if a != b]
     found = sum((a > 0) != (b > 0) for a, b in pairwise(steps))
     return 100.0 * found / len(steps) if steps else 0.0
 
 
 def highest_target(flow: Flow, skip: float) -> float:
-    """Highest target, without the first `skip` steps."""
+    """Highest target in bit/s, without the first `skip` steps."""
     return max(flow.targets[int(skip) :])
 
 
@@ -264,7 +266,7 @@ def share_below(flow: Flow, limit: float, skip: float) -> float:
 
 
 def target_step_deviation(flow: Flow, skip: float) -> float:
-    """Standard deviation of the target's steps, without the first `skip`."""
+    """Standard deviation of the target's changes from step to step, without the first `skip` steps."""
     return statistics.pstdev([b - a for a, b in pairwise(flow.targets[int(skip) :])])
 
 
@@ -272,30 +274,33 @@ def target_step_deviation(flow: Flow, skip: float) -> float:
 
 
 def loss(flow: Flow) -> float:
-    """Share of packets that never came."""
+    """Share of packets that were lost."""
     return flow.lost_packets
 
 
 def loss_percent(flow: Flow) -> float:
-    """Share of packets that never came, in per cent."""
+    """Share of packets that were lost, in per cent."""
     return 100.0 * flow.lost_packets
 
 
 def lost_or_sent_again(flow: Flow) -> float | None:
-    """Share of packets lost; of a TCP, sent again."""
+    """Share of packets that were lost, or for TCP the share that was retransmitted."""
     if flow.content["kind"] == "tcp":
         return float(flow.content["retransmitted_packets"]) / float(flow.content["sent_packets"])
     return _known(flow.content["loss_frac"])
 
 
 def worst_receiver(flow: Flow, names: str, figure: str) -> float | None:
-    """Largest `throughput_bps`, `loss_frac` or `jitter_p95_ms` of the receivers with `names` in their names."""
+    """Largest `figure` of the receivers whose names contain `names`.
+
+    `figure` is `throughput_bps`, `loss_frac`, `jitter_ms` or `jitter_p95_ms`.
+    """
     values = [r[figure] for name, r in flow.receivers.items() if names in name and r[figure] is not None]
     return max(values, default=None)
 
 
 def loss_kept(flow: Flow, until: float) -> float | None:
-    """Loss that went into the last decision up to `until`, over the largest that went into any."""
+    """Loss rate used in the last decision before `until`, divided by the largest loss rate used in any decision."""
     losses = [(t, p) for t, _, p, _ in flow.decisions if p is not None]
     found = [p for t, p in losses if t <= until]
     return found[-1] / max(p for _, p in losses) if found else None
@@ -305,42 +310,42 @@ def loss_kept(flow: Flow, until: float) -> float | None:
 
 
 def frame_loss(flow: Flow) -> float:
-    """Share of frames with a packet missing."""
+    """Share of frames with at least one lost packet."""
     return flow.lost
 
 
 def lost_frames(flow: Flow) -> float:
-    """Number of frames with a lost packet."""
+    """Number of frames with at least one lost packet."""
     return float(flow.frames["lost"])
 
 
 def frame_delay(flow: Flow, share: float) -> float:
-    """Delay in ms that a share of the whole frames does not exceed."""
+    """Delay in ms that is not exceeded by this share of the complete frames."""
     return percentile(flow.whole_ms, share)
 
 
 def worst_frame_delay(flow: Flow) -> float:
-    """Largest delay of a whole frame in ms."""
+    """Largest delay of a complete frame in ms."""
     return max(flow.whole_ms)
 
 
 def frames_later_than(flow: Flow, ms: float) -> float:
-    """Share of the whole frames with a larger delay."""
+    """Share of the complete frames whose delay exceeds `ms`."""
     return sum(x > ms for x in flow.whole_ms) / len(flow.whole_ms)
 
 
 def peak_cumulative_jitter(flow: Flow) -> float:
-    """Highest cumulative jitter of a frame's last packet in ms (paper 000, eq. 4)."""
+    """Largest cumulative jitter of a frame's last packet in ms (paper 000, eq. 4)."""
     return max(flow.cumulative_ms())
 
 
 def peak_first_cumulative_jitter(flow: Flow) -> float:
-    """Highest cumulative jitter of a frame's first packet in ms."""
+    """Largest cumulative jitter of a frame's first packet in ms."""
     return max(flow.first_cumulative_ms())
 
 
 def delay_variation_deviation(flow: Flow) -> float:
-    """Standard deviation of the delay variation between frames that follow each other, in ms (paper 000, eq. 3)."""
+    """Standard deviation of the delay variation between consecutive frames in ms (paper 000, eq. 3)."""
     return statistics.pstdev(flow.variations_ms())
 
 
@@ -355,27 +360,27 @@ def opinion_score(flow: Flow) -> float | None:
 
 
 def score_by_index(flow: Flow) -> float | None:
-    """Mean opinion score, frame i beside picture i of a decoder that is not given the lost frames."""
+    """Mean opinion score if frame i is compared with the decoder's i-th picture, without the lost frames."""
     return _mean_grade(flow, "index")
 
 
 def graded_by_index(flow: Flow, least: float, most: float) -> float | None:
-    """Share of frames with an opinion score from `least` to `most`, by index."""
+    """Share of frames with an opinion score from `least` to `most`, compared by index."""
     return _share_graded(flow, "index", least, most)
 
 
 def score_of_sent(flow: Flow) -> float | None:
-    """Mean opinion score against the pictures as they were sent."""
+    """Mean opinion score against the pictures as encoded."""
     return _mean_grade(flow, "sent")
 
 
 def graded_of_sent(flow: Flow, least: float, most: float) -> float | None:
-    """Share of frames with an opinion score from `least` to `most`, against the pictures as they were sent."""
+    """Share of frames with an opinion score from `least` to `most`, against the pictures as encoded."""
     return _share_graded(flow, "sent", least, most)
 
 
 GRADES = ("score_by_index", "graded_by_index", "score_of_sent", "graded_of_sent")
-"""Numbers that ask for grades beside those that a summary has."""
+"""Numbers that need grades in addition to those of the summary."""
 
 
 def _mean_grade(flow: Flow, against: str) -> float | None:
@@ -389,7 +394,7 @@ def _share_graded(flow: Flow, against: str, least: float, most: float) -> float 
 
 
 def psnr(flow: Flow) -> float | None:
-    """Mean luma PSNR against the original in dB."""
+    """Mean luma PSNR in dB against the original."""
     return flow.mean_psnr_db
 
 
@@ -404,12 +409,12 @@ def freezes(flow: Flow) -> float | None:
 
 
 def frozen(flow: Flow, length: float) -> float | None:
-    """Share of a run of `length` seconds in which a frozen picture was shown."""
+    """Time in which the shown picture was frozen, divided by `length` seconds."""
     return None if (x := flow.content["freeze_s"]) is None else float(x) / length
 
 
 def encoder_limited(flow: Flow) -> float:
-    """Share of time in which the encoder sets the rate."""
+    """Share of time in which the encoder limits the rate."""
     return flow.limited.get("encoder", 0.0)
 
 
@@ -422,12 +427,12 @@ def mean_window(flow: Flow) -> float:
 
 
 def median_srtt(flow: Flow) -> float | None:
-    """Median of the smoothed round trip in ms."""
+    """Median of the smoothed round-trip time in ms."""
     return _known(flow.content["srtt_ms"]["p50"])
 
 
 def completed(flow: Flow) -> float | None:
-    """When the transfer had ended, in seconds."""
+    """Time in seconds at which the transfer was complete."""
     return _known(flow.content["completed_s"])
 
 
@@ -440,29 +445,29 @@ def decisions(flow: Flow) -> float:
 
 
 def decided_rtt(flow: Flow) -> float:
-    """Mean round trip in ms over the sender's decisions, after 1 s."""
+    """Mean round-trip time in ms over the sender's decisions after the first second."""
     return statistics.fmean(rtt for t, _, _, rtt in flow.decisions if rtt is not None and t > 1.0)
 
 
 def decision_period(flow: Flow) -> float:
-    """Mean time between two decisions after 5 s, over the round trip."""
+    """Mean time between two decisions after the first 5 s, divided by the round-trip time."""
     at = [t for t, *_ in flow.decisions if t > 5.0]
     return statistics.fmean(b - a for a, b in pairwise(at)) * 1e3 / float(decided_rtt(flow) or 0.0)
 
 
 def overflow_entries(flow: Flow) -> float:
-    """Number of times that the sender saw the receiver's buffer enter overflow."""
+    """Number of times that the sender observed the receiver's buffer entering overflow."""
     rules = [rule == "overflow" for _, rule, _, _ in flow.decisions]
     return float(sum(b and not a for a, b in pairwise(rules)))
 
 
 def limiter_changes(flow: Flow, start: float) -> float:
-    """Number of times that another receiver became the one that sets the rate, from `start` on."""
+    """Number of times from `start` on that another receiver became the one that limits the rate."""
     return float(sum(t >= start for t, _ in flow.switches))
 
 
 def congested(flow: Flow) -> float | None:
-    """Share of reports beyond the start phase that found the way congested."""
+    """Share of reports after the start phase that found the path congested."""
     known = flow.states.get("congested", 0) + flow.states.get("unloaded", 0)
     return flow.states.get("congested", 0) / known if known else None
 
@@ -471,9 +476,9 @@ def congested(flow: Flow) -> float | None:
 
 
 def level_follows(flow: Flow, steps: float = 1.0) -> float | None:
-    """Correlation between the changes of the buffer's level and of the target over a number of steps."""
+    """Correlation between the change of the buffer's level and the change of the target, each over `steps` steps."""
     level, target = ([abs(b - a) for a, b in pairwise(x)] for x in (flow.buffer, flow.targets))
-    # The rate answers a round later.
+    # The rate reacts one round later.
     level, target = (
         [sum(x[n : n + int(steps)]) for n in range(0, len(x) - int(steps) + 1, int(steps))]
         for x in (level, target[1:])
@@ -491,40 +496,40 @@ def underflows(flow: Flow) -> float:
 
 
 def overflows(flow: Flow) -> float:
-    """Packets that did not fit into the buffer."""
+    """Number of packets that were dropped because the buffer was full."""
     return float(flow.content["buffer_overflows"] or 0)
 
 
 def least_level(flow: Flow, played: float, size: float) -> float:
-    """Paper 002, eq. 5: what is played in a mean round trip, as a share of a buffer of `size` bytes."""
+    """Data that is played in a mean round-trip time, as a share of a buffer of `size` bytes (paper 002, eq. 5)."""
     return float(decided_rtt(flow) or 0.0) / 1e3 * played / 8 / size
 
 
 def most_level(flow: Flow, played: float, size: float) -> float:
-    """Paper 002, eq. 9: the most that comes in a second beyond what is played, as a share of `size` bytes."""
+    """Largest excess in a second of data received over data played, as a share of `size` bytes (paper 002, eq. 9)."""
     n = round(1 / flow.step_s)
     seconds = [sum(flow.rates[k : k + n]) * flow.step_s for k in range(0, len(flow.rates) - n + 1, n)]
     return (max(seconds) - played) / 8 / size
 
 
 def overall_loss(flow: Flow) -> float:
-    """Share of packets that the network lost or that did not fit into the buffer."""
+    """Share of packets that were lost in the network or dropped by a full buffer."""
     return flow.lost_packets + _unfit(flow)
 
 
 def overall_loss_percent(flow: Flow) -> float:
-    """Share of packets that the network lost or that did not fit into the buffer, in per cent."""
+    """Share of packets that were lost in the network or dropped by a full buffer, in per cent."""
     return 100.0 * (flow.lost_packets + _unfit(flow))
 
 
 def buffer_share(flow: Flow) -> float:
-    """Share of all losses that the buffer made."""
+    """Packets dropped by a full buffer as a share of all lost packets."""
     whole = flow.lost_packets + _unfit(flow)
     return _unfit(flow) / whole if whole else 0.0
 
 
 def buffer_share_percent(flow: Flow) -> float:
-    """Share of all losses that the buffer made, in per cent."""
+    """Packets dropped by a full buffer as a share of all lost packets, in per cent."""
     return 100.0 * float(buffer_share(flow) or 0.0)
 
 
@@ -533,7 +538,10 @@ def _unfit(flow: Flow) -> float:
 
 
 def level_between(flow: Flow, size: float, low: float, high: float, skip: float) -> float:
-    """Share of steps, without the first `skip`, with the buffer's level between two shares of its size in bytes."""
+    """Share of steps, without the first `skip`, in which the buffer's level is between two shares of its size.
+
+    `size` is in bytes, and `low` and `high` are fractions of it.
+    """
     late = flow.buffer[int(skip) :]
     return sum(low <= level / size <= high for level in late) / len(late)
 
@@ -542,11 +550,14 @@ def level_between(flow: Flow, size: float, low: float, high: float, skip: float)
 
 
 _TABLE2_TOP = 2_614_400.0
-"""Table 2's highest rate: more than this the video never takes of K-F's 4 Mb/s."""
+"""Highest rate of table 2 in bit/s. The video never uses more than this of K-F's 4 Mb/s."""
 
 
 def recovery_after_udp(flow: Flow) -> float:
-    """K-F: seconds to 90 % of what the video can take, mean over UDP's three ends; 10 where it is not reached."""
+    """K-F: seconds until the video has 90 % of the rate that it can use, mean over the three times that UDP ends.
+
+    A recovery that is not reached counts as 10 s.
+    """
     waits = []
     for start in (20, 40, 60):
         reached = [i for i, x in enumerate(flow.rates[start : start + 10]) if x >= 0.9 * _TABLE2_TOP]
@@ -562,17 +573,17 @@ def _stairs(flow: Flow) -> list[float]:
 
 
 def least_stair_down(flow: Flow) -> float:
-    """B-G: least fall of the target from one step of loss to the next, as they get larger."""
+    """B-G: smallest decrease of the target from one loss rate to the next higher one."""
     return min(a - b for a, b in pairwise(_stairs(flow)[:4]))
 
 
 def least_stair_up(flow: Flow) -> float:
-    """B-G: least rise of the target from one step of loss to the next, as they get smaller."""
+    """B-G: smallest increase of the target from one loss rate to the next lower one."""
     return min(b - a for a, b in pairwise(_stairs(flow)[3:]))
 
 
 def stair_settled(flow: Flow) -> float | None:
-    """B-G: seconds from the second receiver's joining until the target is within a quarter of its step's mean."""
+    """B-G: seconds from the join of the second receiver until the target is within 25 % of that step's mean."""
     level = mean(flow, 80.0, 100.0, "targets")
     return (
         None
@@ -582,19 +593,19 @@ def stair_settled(flow: Flow) -> float | None:
 
 
 def stair_deviation(flow: Flow) -> float | None:
-    """B-G: mean over the steps of the target's coefficient of variation."""
+    """B-G: coefficient of variation of the target within a step of the loss rate, mean over the steps."""
     parts = [deviation(flow, end - 30.0, end, "targets") for end in _STEP_ENDS]
     known = [p for p in parts if p is not None]
     return statistics.fmean(known) if known else None
 
 
 def recovery_after_joins(flow: Flow) -> float | None:
-    """B-J: seconds from the 90 receivers' joining until five seconds' mean is at least 80 % of before."""
+    """B-J: seconds from the join of the 90 receivers until the mean rate over 5 s is at least 80 % of the one before."""
     before = mean(flow, 100.0, 300.0) or 0.0
     fell = _after(flow, 300.0, 420.0, lambda x: x < 0.8 * before)
     if fell >= 120.0:
         return 0.0
-    # Five seconds in a row, since single seconds vary by more than a fifth.
+    # Five consecutive seconds, because single seconds vary by more than a fifth.
     for start in range(int(300.0 + fell), 600):
         window = flow.between("rates", float(start), start + 5.0)
         if window and statistics.fmean(window) >= 0.8 * before:
@@ -606,53 +617,56 @@ def recovery_after_joins(flow: Flow) -> float | None:
 
 
 def jain(run: Observed) -> float:
-    """Jain's index over the whole run, of all flows that adapt."""
+    """Jain's fairness index of all flows that adapt their rate, over the whole run."""
     return run.jain
 
 
 def jain_of(run: Observed, *flows: str) -> float:
-    """Jain's index of some flows' throughputs; a name may hold `*`."""
+    """Jain's fairness index of the throughputs of some flows; a name may contain `*`."""
     return jain_index(flow.rate for flow in _flows(run, *flows))
 
 
 def jain_between(run: Observed, start: float, end: float, *flows: str) -> float | None:
-    """Jain's index of some flows' mean rates over a stretch of time; a name may hold `*`."""
+    """Jain's fairness index of the mean rates of some flows between two times; a name may contain `*`."""
     rates = [mean(flow, start, end) for flow in _flows(run, *flows)]
     known = [x for x in rates if x is not None]
     return jain_index(known) if len(known) == len(rates) else None
 
 
 def sum_between(run: Observed, start: float, end: float, *flows: str) -> float | None:
-    """Sum of some flows' mean rates over a stretch of time; a name may hold `*`."""
+    """Sum of the mean rates of some flows between two times; a name may contain `*`."""
     rates = [mean(flow, start, end) for flow in _flows(run, *flows)]
     known = [x for x in rates if x is not None]
     return sum(known) if len(known) == len(rates) else None
 
 
 def mean_over_flows(run: Observed, flows: str, start: float, end: float, series: str) -> float | None:
-    """Mean over the flows of that name (with `*`) of a series' mean over a stretch of time."""
+    """Mean of a series between two times, averaged over the flows with this name, which may contain `*`."""
     return _mean_of(mean(flow, start, end, series) for flow in _flows(run, flows))
 
 
 def deviation_over_flows(run: Observed, flows: str, start: float, end: float, series: str) -> float | None:
-    """Mean over the flows of that name (with `*`) of a series' coefficient of variation over a stretch of time."""
+    """Coefficient of variation of a series between two times, averaged over the flows with this name.
+
+    The name may contain `*`.
+    """
     return _mean_of(deviation(flow, start, end, series) for flow in _flows(run, flows))
 
 
 def loss_over_flows(run: Observed, flows: str) -> float | None:
-    """Mean over the flows of that name (with `*`) of the share of packets lost."""
+    """Share of packets lost, averaged over the flows with this name, which may contain `*`."""
     return _mean_of(flow.lost_packets for flow in _flows(run, flows))
 
 
 def rate_while_there(run: Observed, flows: str, start: float, end: float) -> float | None:
-    """Mean rate over the flows of that name (with `*`), and over the seconds in which each received something."""
+    """Mean rate over the flows with this name (may contain `*`), without the seconds in which a flow receives nothing."""
     return _mean_of(x for flow in _flows(run, flows) for x in flow.between("rates", start, end) if x > 0)
 
 
 def settles(run: Observed, flows: str, start: float, end: float, first: float, last: float) -> float:
-    """Seconds from `start` until five seconds' mean rate is within a fifth of the mean from `first` to `last`.
+    """Seconds from `start` until the mean rate over 5 s is within 20 % of the mean between `first` and `last`.
 
-    The rate is, second by second, the mean over the flows of that name (with `*`) that are there.
+    The rate of each second is the mean over the flows with this name, which may contain `*`, that receive in it.
     """
     rates = []
     for now in zip(*(flow.rates for flow in _flows(run, flows)), strict=False):
@@ -670,42 +684,42 @@ def _tcps(run: Observed) -> list[Flow]:
 
 
 def over_tcp(run: Observed) -> float:
-    """The video's throughput over the mean of all TCPs'."""
+    """The video's throughput divided by the mean throughput of all TCPs."""
     return run.flow("video").rate / statistics.fmean(f.rate for f in _tcps(run))
 
 
 def tcp_over(run: Observed) -> float | None:
-    """The mean of all TCPs' throughputs over the video's."""
+    """Mean throughput of all TCPs divided by the video's."""
     return None if not (x := over_tcp(run)) else 1.0 / x
 
 
 def factor_from_tcp(run: Observed) -> float | None:
-    """Ratio of the video's throughput to the mean of all TCPs', or its inverse: a factor of at least 1."""
+    """The video's throughput divided by the mean of all TCPs', or the inverse if that is larger."""
     return max(x, 1.0 / x) if (x := over_tcp(run)) else None
 
 
 def tcp_fair_share(run: Observed, link: float, flows: float) -> float:
-    """The mean of all TCPs' throughputs over an equal share of a link."""
+    """Mean throughput of all TCPs divided by an equal share of a link."""
     return statistics.fmean(f.rate for f in _tcps(run)) / (link / flows)
 
 
 def all_tcp(run: Observed) -> float:
-    """Throughput of all TCPs together, mean over the run."""
+    """Total throughput of all TCPs, mean over the run."""
     return sum(sum(f.rates) * f.step_s for f in _tcps(run)) / run.end_s
 
 
 def mean_tcp(run: Observed) -> float:
-    """Mean of all TCPs' throughputs."""
+    """Mean of the throughputs of all TCPs."""
     return statistics.fmean(f.rate for f in _tcps(run))
 
 
 def tcp_of_what_udp_leaves(run: Observed, link: float) -> float:
-    """TCP's throughput over a link's capacity less the video's."""
+    """TCP's throughput divided by the link's capacity minus the video's throughput."""
     return run.flow("tcp").rate / (link - run.flow("video").rate)
 
 
 def correlation(run: Observed, one: str, other: str) -> float:
-    """Correlation of two flows' rates, step by step from the third on."""
+    """Correlation of the rates of two flows over all steps from the third on."""
     x, y = run.flow(one).rates, run.flow(other).rates
     n = min(len(x), len(y))
     return statistics.correlation(x[2:n], y[2:n])
@@ -716,12 +730,12 @@ def _others(run: Observed) -> list[Flow]:
 
 
 def others_rate(run: Observed) -> float:
-    """Sum of the throughputs of all flows but the video."""
+    """Sum of the throughputs of all flows except the video."""
     return sum(f.rate for f in _others(run))
 
 
 def transfer_time(run: Observed, share: float) -> float | None:
-    """Seconds that a share of the transfers beside the video does not exceed, of those that ended."""
+    """Duration in seconds that is not exceeded by this share of the completed transfers beside the video."""
     # Transfers start at whole seconds, in the step in which their first packet arrived.
     known = [
         float(f.content["completed_s"]) - next(k for k, x in enumerate(f.rates) if x > 0)
@@ -732,7 +746,7 @@ def transfer_time(run: Observed, share: float) -> float | None:
 
 
 def feedback(run: Observed) -> float:
-    """Packets of feedback of the video's receivers per second."""
+    """Feedback packets from the video's receivers per second."""
     return float(run.flow("video").content["feedback_packets"]) / run.end_s
 
 
@@ -758,23 +772,23 @@ def mean_receiver(run: Observed) -> float:
 
 
 def receivers_share(run: Observed, links: float) -> float:
-    """Sum of the receivers' throughputs over what their links carry together."""
+    """Sum of the receivers' throughputs divided by the total capacity of their links."""
     return sum(_receivers(run).values()) / links
 
 
 def first_link_rate(run: Observed, capacity: float) -> float:
-    """Rate on the scenario's first link."""
+    """Rate on the scenario's first link in bit/s."""
     return float(run.content["links"][0]["utilisation_frac"]) * capacity
 
 
 def moves(run: Observed) -> float:
-    """A receiver's moves between groups in a minute, mean over the receivers."""
+    """Number of times per minute that a receiver moves between groups, mean over the receivers."""
     simulcast = run.content["simulcasts"][0]
     return float(simulcast["moves_count"]) / len(simulcast["receivers"]) / (run.end_s / 60.0)
 
 
 def unused(run: Observed, *links: str) -> float:
-    """Fraction of the traffic on the receivers' links that is part of no receiver's throughput.
+    """Share of the traffic on the receivers' links that does not count towards any receiver's throughput.
 
     Each of ``links`` is `NAME=CAPACITY`.
     """
@@ -792,7 +806,7 @@ def _known(value: Any) -> float | None:
 
 
 def _flows(run: Observed, *names: str) -> list[Flow]:
-    """Flows by their names, each of which may hold `*`.
+    """Return the flows with these names, each of which may contain `*`.
 
     Raises:
         KeyError: no flow has such a name.
@@ -818,7 +832,7 @@ def jain_index(rates: Iterable[float]) -> float:
 
 
 def _numbers(of: str) -> dict[str, Callable[..., float | None]]:
-    """Return the public functions of this module that take a flow, or a run, first."""
+    """Return the public functions of this module whose first parameter is `of` ("flow" or "run")."""
     public = {name: each for name, each in globals().items() if inspect.isfunction(each) and name[0] != "_"}
     return {
         name: each for name, each in public.items() if next(iter(inspect.signature(each).parameters)) == of

@@ -1,7 +1,7 @@
-"""Reads experiments from `papers/FAMILY/*.toml`, with what a family's experiments share in its `family.toml`.
+"""Reads experiments from `papers/FAMILY/*.toml`, with the settings that a family shares in its `family.toml`.
 
-What a file says is checked when it is read: an unknown key, variant, number, combinator, unit or calculation is an
-error with its place. `papers/README.md` says how such a file is written.
+The content of a file is checked when it is read. An unknown key, variant, number, combinator, unit or calculation is
+an error that names its place. `papers/README.md` describes the format of the files.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SCENARIOS = Path("papers/scenarios")
 SHARED = "family.toml"
 VALUES = "values.toml"
 OPEN = "(open)"
-"""What stands as published of a number that nobody has published."""
+"""Text for the published value if no value was published."""
 
 Table = Mapping[str, Any]
 T = TypeVar("T")
@@ -59,11 +59,11 @@ def family(folder: Path, others: Sequence[Change] = ()) -> tuple[Experiment, ...
     """Return the experiments of a family, by their ids.
 
     Args:
-        folder: where the family's files are.
-        others: what is tried in place of the scenarios' values.
+        folder: the folder of the family's files.
+        others: changes that replace values of the scenarios.
 
     Raises:
-        UserError: a file that is not TOML, or says what there is not.
+        UserError: a file is not TOML, or names something that does not exist.
 
     """
     shared = _Shared(folder / SHARED)
@@ -78,7 +78,7 @@ def family(folder: Path, others: Sequence[Change] = ()) -> tuple[Experiment, ...
 
 
 def _check_world(shared: _Shared, experiments: Sequence[Experiment], others: Sequence[Change]) -> None:
-    """Raise an error where the one world takes what there is not, or two things that exclude each other."""
+    """Raise an error if the one world names something unknown, or two things that exclude each other."""
     assert shared.world is not None
     read = {o.name for e in experiments for s in e.statements for o in s.others}
     known = {c.name: c for c in others}
@@ -95,7 +95,7 @@ def _check_world(shared: _Shared, experiments: Sequence[Experiment], others: Seq
 
 
 class _Shared:
-    """The common settings of a family's experiments."""
+    """Settings that the experiments of a family share."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -108,7 +108,7 @@ class _Shared:
 
 
 class Keys:
-    """A table with a fixed set of valid keys; others are an error."""
+    """A table with a fixed set of valid keys. Any other key is an error."""
 
     def __init__(self, path: Path, place: str, table: Table, *known: str) -> None:
         self.path, self.place, self.table = path, place, table
@@ -117,13 +117,13 @@ class Keys:
                 raise self.wrong(f'unknown key "{key}"', f"there are: {', '.join(known)}")
 
     def __call__(self, key: str, default: Any = None) -> Any:
-        """Return what stands at a key, or the default; without one a missing key is an error."""
+        """Return the value of a key, or the default. Without a default, a missing key is an error."""
         if key not in self.table and default is None:
             raise self.wrong(f'"{key}" is missing', "write it")
         return self.table.get(key, default)
 
     def wrong(self, problem: str, remedy: str) -> UserError:
-        """Return an error at this place."""
+        """Return an error that names this place."""
         where = f"{_short(self.path)}{': ' if self.place else ''}{self.place}"
         return UserError(where, problem, remedy)
 
@@ -148,7 +148,7 @@ def _list(path: Path, table: Table, key: str, read: Callable[[Path, Table], T]) 
 
 
 def variant(path: Path, table: Table) -> Variant:
-    """Read one of the runs that an experiment compares."""
+    """Read a variant: one of the runs that an experiment compares."""
     place = f"variant {table.get('name', '')}"
     key = Keys(path, place, table, "name", "title", "sets", "pixels", "sizes", "changed", "scenario", "seeds")
     return Variant(
@@ -164,7 +164,7 @@ def variant(path: Path, table: Table) -> Variant:
 
 
 def change(path: Path, table: Table) -> Change:
-    """Read one thing that is different."""
+    """Read a change: one difference that applies to all variants."""
     key = Keys(path, f"change {table.get('name', '')}", table, "name", "sets", "pixels", "only", "variants")
     return Change(
         key("name"),
@@ -203,7 +203,7 @@ _STATEMENT = (
 
 
 def statement(path: Path, table: Table) -> Statement:
-    """Read something that a paper says, and how it is checked."""
+    """Read a statement of the paper and how it is checked."""
     key = Keys(path, f"statement {table.get('id', '')}", table, *_STATEMENT)
     bound = _bound(key)
     bounded = bound != Bound()
@@ -233,7 +233,7 @@ def statement(path: Path, table: Table) -> Statement:
 
 
 def another(path: Path, table: Table) -> Another:
-    """Read an alternative quantity that a statement's words also allow."""
+    """Read another number that the statement's words also allow."""
     key = Keys(path, f"reading {table.get('name', '')}", table, "name", "says", "take", "of", "over")
     return Another(key("name"), key("says"), _take(key))
 
@@ -327,7 +327,7 @@ def figure(path: Path, table: Table) -> Figure:
 
 
 def _line(key: Keys, row: list[str]) -> Line:
-    """Read a line over time: its label, VARIANT.FLOW.SERIES, and the receiver where it is not the first."""
+    """Read a line over time: its label, VARIANT.FLOW.SERIES, and the receiver if it is not the first."""
     if len(row) not in (2, 3) or row[1].count(".") < 2:
         raise key.wrong(f"lines: {row}", 'write ["label", "VARIANT.FLOW.SERIES"], or with a receiver behind')
     variant, flow, series = row[1].rsplit(".", 2)
@@ -347,7 +347,7 @@ def curve(path: Path, table: Table) -> Curve:
 
 
 def paper_table(path: Path, given: Table) -> PaperTable:
-    """Read a table of the paper: its cells are texts, or what is published with the number that is ours."""
+    """Read a table of the paper. A cell is a text, or a published value with the number that is ours."""
     key = Keys(path, f"table {given.get('number', '')}", given, "number", "title", "heads", "rows", "made")
     heads = tuple(key("heads"))
     rows = tuple(tuple(_cell(key, each) for each in row) for row in key("rows", ()))
@@ -419,7 +419,7 @@ class _Reader:
         return found
 
     def _named(self, what: str, own: Mapping[str, T], shared: Mapping[str, T]) -> tuple[T, ...]:
-        """Return those that the file names, its own or the family's; without names its own."""
+        """Return the items that the file names, from its own or the family's; all of its own if it names none."""
         names = self.key(what, list(own))
         for name in names:
             if name not in own and name not in shared:
@@ -432,7 +432,7 @@ class _Reader:
         return tuple(own[name] if name in own else shared[name] for name in names)
 
     def _told(self) -> list[Statement]:
-        """Numbers without a bound, a row each: id, text, what it is taken of, unit."""
+        """Return the numbers without a bound, one per row: id, text, quantity, unit."""
         pixels = "sizes" not in self.table and "source" not in self.table
         rows = []
         for row in self.key("told", ()):

@@ -1,4 +1,4 @@
-"""The one list of experiments that `steadycast reproduce` knows."""
+"""The list of all experiments that `steadycast reproduce` knows."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ FAMILIES: dict[str, tuple[Experiment, ...]] = {
 """Each family's experiments."""
 
 PAPERS: tuple[Experiment, ...] = tuple(e for name, each in FAMILIES.items() if name != "Q" for e in each)
-"""The papers' own: what "all" stands for."""
+"""The experiments of the papers, which "all" selects."""
 
 EXPERIMENTS: tuple[Experiment, ...] = (*PAPERS, *FAMILIES["Q"])
 
 
 def chosen(ids: Sequence[str]) -> list[Experiment]:
-    """Experiments by "K-A", "K" for a family, or "all" for the papers'; in the list's order, each once.
+    """Return experiments by id: "K-A", "K" for a family, or "all" for the papers' experiments.
+
+    They are in the order of the list, each once.
 
     Raises:
         UserError: there is no such experiment.

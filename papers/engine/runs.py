@@ -1,6 +1,6 @@
-"""Runs experiments, and keeps what they showed by the content of everything it depends on.
+"""Runs experiments and caches their observations under a hash of everything that the result depends on.
 
-Simulations take all cores; what runs in real time goes a few at a time, longest first.
+Simulations use all cores. A few real-time runs run at the same time, longest first.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ from papers.engine import frames, observe
 from papers.engine.experiment import Sets
 from papers.engine.observe import Observed
 
-# Keys of a scenario that change neither packets nor pictures; of [record] only the interval and the packets show.
+# Keys of a scenario that don't change packets or pictures. Of [record], only `interval` and `packets` change the
+# result.
 _IDLE = ("name", "record", "expect")
 
 _PICTURES_PER_PROCESS = 25
 _IDLE_ONLY = 19
-"""How nice a process is that may only have what no other wants."""
+"""Nice value of a process that should only get CPU time that no other process wants."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run: a scenario file, changes to it, a seed, a world."""
+    """One run: a scenario file, changes to it, a seed, and simulated or emulated."""
 
     scenario: Path
     sets: tuple[str, ...]
@@ -56,7 +57,7 @@ class Job:
     pixels: bool
     emulated: bool = False
     graded: bool = False
-    """Whether its pictures are graded against what was sent, and by index, as well."""
+    """Whether its pictures are also graded against the encoded pictures, and by index."""
 
     @staticmethod
     def of(
@@ -68,21 +69,21 @@ class Job:
         emulated: bool = False,
         graded: bool = False,
     ) -> Job:
-        """Run with all changes; a later one of the same path counts."""
+        """Create a job with all changes applied. If two set the same path, the later one counts."""
         merged: dict[str, object] = {}
         for each in sets:
             merged |= each
         return Job(scenario, tuple(changes(merged)), seed, pixels, emulated, graded)
 
     def load(self) -> core.Scenario:
-        """Read and check its scenario."""
+        """Load and check its scenario."""
         return load(self.scenario, [*self.sets, f"seed={self.seed}"])
 
 
 def run_all(jobs: Sequence[Job], progress: Progress, at_once: int = 4) -> dict[Job, Observed]:
-    """Return what each run showed: from the cache, or run now.
+    """Return the observation of each run, from the cache or from a new run.
 
-    Runs that differ only in their names are one. So many at once are run in real time.
+    Runs that differ only in their names are run once. At most `at_once` real-time runs are made at the same time.
 
     Raises:
         MissingError: the right to emulate is missing.
@@ -108,7 +109,7 @@ def run_all(jobs: Sequence[Job], progress: Progress, at_once: int = 4) -> dict[J
         if not timed:
             done |= _spread(virtual, progress)
         else:
-            # Real time leaves the processor idle for most of it: the simulations go on beside.
+            # Real-time runs leave the processor idle most of the time, so the simulations run at the same time.
             with futures.ThreadPoolExecutor(1) as beside:
                 simulated = beside.submit(_spread, virtual, Silent(), _IDLE_ONLY)
                 done |= _real_time(timed, at_once, progress)
@@ -117,7 +118,10 @@ def run_all(jobs: Sequence[Job], progress: Progress, at_once: int = 4) -> dict[J
 
 
 def key_of(job: Job) -> str:
-    """Name of a run's result: its resolved scenario, its clips' content, the program that runs it."""
+    """Return the cache key of a run.
+
+    It is a hash of the resolved scenario, the content of its clips, and the program that runs it.
+    """
     loaded = job.load()
     clips = [path for video in loaded.videos() if video["media"] == "clip" for path in video["paths"]]
     return cache_key(
@@ -143,7 +147,7 @@ def _without_names(toml: str) -> Mapping[str, Any]:
 
 
 def _in_use(flow: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Parameters of the flow's own controller; those of others change nothing."""
+    """Return the parameters of the flow's own controller. Those of other controllers have no effect."""
     return {k: v for k, v in flow.get("params", {}).items() if k == flow.get("controller")}
 
 
@@ -156,9 +160,10 @@ def _content(path: str) -> str:
 
 
 def _program(controllers: Iterable[str]) -> list[str]:
-    """Hashes of what makes a run: of the core without controllers, of media and pictures, of the controllers in it.
+    """Return hashes of the code of a run.
 
-    Stronger than a version or a commit: it also tells a build with uncommitted changes.
+    One hash is of the core without controllers, one of media and pictures, and one of each controller in the run. A
+    hash of the code also detects uncommitted changes, which a version or a commit id does not.
     """
     rest, each = core.sources()
     return [rest, _media(), *(each[name] for name in sorted(set(controllers)))]
@@ -166,7 +171,7 @@ def _program(controllers: Iterable[str]) -> list[str]:
 
 @cache
 def _media() -> str:
-    """Hash of the Python code that runs media and measures pictures, and of its libraries."""
+    """Return a hash of the Python code that runs media and measures pictures, and of the versions of its libraries."""
     import hashlib
 
     import av
@@ -196,9 +201,9 @@ def _spread(todo: Mapping[str, Job], progress: Progress, nice: int = 0) -> dict[
     done: dict[str, Observed] = {}
     free = cores()
     progress("runs", 0, len(todo))
-    # Runs with pictures take longest: they go first. Pictures that a process has decoded stay in its memory: new
-    # processes now and then bound that. (The executor's own max_tasks_per_child hangs in Python 3.11 when all
-    # processes end at the same time.)
+    # Runs with pictures take longest, so they start first. Decoded pictures stay in the memory of the process that
+    # decoded them, so the processes are replaced from time to time. (The executor's own max_tasks_per_child hangs in
+    # Python 3.11 if all processes end at the same time.)
     for pixels in (True, False):
         order = [(key, job) for key, job in todo.items() if job.pixels is pixels]
         batch = free * _PICTURES_PER_PROCESS if pixels else max(1, len(order))
@@ -218,7 +223,7 @@ def _spread(todo: Mapping[str, Job], progress: Progress, nice: int = 0) -> dict[
 
 @contextmanager
 def processes(count: int, nice: int = 0) -> Iterator[futures.ProcessPoolExecutor]:
-    """Lend processes that do what is submitted. An error or an interruption ends them, and the runs that go on."""
+    """Yield a pool of processes. On an error or an interruption, the processes and their current runs are ended."""
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     context = get_context("spawn")
     lent, lending = context.Pipe(duplex=False)
@@ -235,7 +240,7 @@ def processes(count: int, nice: int = 0) -> Iterator[futures.ProcessPoolExecutor
             "run it again: finished runs are kept",
         ) from None
     except BaseException:
-        # A run in real time would go on for minutes, in this pool and in the one beside it.
+        # A real-time run would otherwise continue for minutes, in this pool and in the other one.
         for each in _LENDING:
             each.close()
         pool.shutdown(cancel_futures=True)
@@ -249,11 +254,11 @@ def processes(count: int, nice: int = 0) -> Iterator[futures.ProcessPoolExecutor
 
 
 _LENDING: set[connection.Connection] = set()
-"""An end of a pipe for each pool: the pool's processes end when it is closed."""
+"""One pipe end per pool. The pool's processes exit when it is closed."""
 
 
 def _begin_worker(lent: connection.Connection, nice: int = 0) -> None:
-    """Be as nice as is asked, and end when `lent` is closed: by its lender, or by the end of that one."""
+    """Set the nice value, and exit when `lent` is closed, either by its owner or because the owner has ended."""
     os.nice(nice)
     threading.Thread(target=_end_after, args=(lent,), daemon=True).start()
 
@@ -272,7 +277,7 @@ def _observed(content: bytes) -> Observed:
 
 
 def _work(job: Job) -> bytes:
-    """Run it in a separate process."""
+    """Execute one run in a separate process."""
     from steadycast.emulate import emulate
     from steadycast.run import run
 
@@ -290,7 +295,7 @@ def _work(job: Job) -> bytes:
     seen = observe.observe(done)
     for name, grades in (frames.graded(done) if job.graded else {}).items():
         seen["flows"][name]["graded"] = grades
-    # No time of day in it: equal results are equal files.
+    # The file has no time stamp, so that equal results are equal files.
     return gzip.compress(json.dumps(seen, allow_nan=False).encode(), 6, mtime=0)
 
 
@@ -298,9 +303,9 @@ def _work(job: Job) -> bytes:
 
 
 def _real_time(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dict[str, Observed]:
-    """Run in real time; what was not trustworthy is run once more, after all others.
+    """Execute real-time runs. Those that were not trustworthy are repeated once, after all others.
 
-    A run that is still not trustworthy is reported but not cached: the next call measures it again.
+    If the second run is not trustworthy either, it is reported but not cached, so the next call measures it again.
     """
     done = _timed(todo, at_once, progress)
     late = {key: todo[key] for key, seen in done.items() if not seen.trustworthy}
@@ -308,7 +313,7 @@ def _real_time(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dic
 
 
 _AROUND_S = 3.0
-"""What a run takes besides: a process, its namespaces, its record."""
+"""Additional seconds that a run takes to start its process, create its namespaces and write its record."""
 
 
 def _timed(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dict[str, Observed]:
@@ -332,7 +337,7 @@ def _timed(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dict[st
 
 
 def makespan(lengths: Iterable[float], at_once: int) -> float:
-    """Return the total duration of runs when each starts as soon as one of a number of slots is free."""
+    """Return the total duration of the runs if each starts as soon as one of `at_once` slots is free."""
     places = [0.0] * at_once
     for length in lengths:
         heapq.heapreplace(places, places[0] + length)

@@ -1,4 +1,4 @@
-"""Changes of a scenario by their paths, written short: a range in a path stands for each of its numbers."""
+"""Short notation for changes of a scenario: a range in a path stands for each of its numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 def spread(table: Mapping[str, Any]) -> dict[str, object]:
-    """Write "flow.tcp[1-10].preset" out: a path for each number."""
+    """Expand ranges such as "flow.tcp[1-10].preset" into one path per number."""
     found: dict[str, object] = {}
     for path, value in table.items():
         match = _RANGE.search(path)
@@ -24,7 +24,7 @@ def spread(table: Mapping[str, Any]) -> dict[str, object]:
 
 
 def short(sets: Mapping[str, object]) -> dict[str, object]:
-    """Write paths that differ in their first number alone, and have one value, as one with a range."""
+    """Combine paths that differ only in their first number and have the same value into one path with a range."""
     alike: dict[tuple[str, str, str], dict[int, str]] = {}
     for path, value in sets.items():
         if match := _NUMBER.search(path):
@@ -39,7 +39,7 @@ def short(sets: Mapping[str, object]) -> dict[str, object]:
 
 
 def text(sets: Mapping[str, object]) -> str:
-    """Write changes as the command line takes them, ranges kept: "flow.tcp[1-10].preset=linux"."""
+    """Format changes as command-line arguments, with ranges: "flow.tcp[1-10].preset=linux"."""
     from steadycast.loading import changes
 
     return " ".join(changes(short(sets)))

@@ -1,4 +1,4 @@
-"""`steadycast reproduce`: runs the experiments, judges their statements, writes what came of it."""
+"""`steadycast reproduce`: runs the experiments, judges their statements, and writes the results."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ from papers.engine.verdict import Judged, Measured, Row, as_read, judge, measure
 
 MARK = "reproduction.json"
 CHOOSING, JUDGED = (1, 2, 3, 4, 5), (6, 7, 8, 9, 10)
-"""Seeds on which a paper's one world was chosen, and those on which it is judged."""
+"""The seeds on which a paper's one world was chosen, and the seeds on which it is judged."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One experiment with one medium: its runs, as they are and with each change."""
+    """One experiment with one medium: its runs without changes and with each change."""
 
     experiment: Experiment
     medium: Medium
     seeds: tuple[int, ...]
     base: tuple[Seen, ...]
-    """What each seed's runs showed in the setting that is judged, in the order of `seeds`."""
+    """The observed runs in the setting that is judged, one item per seed, in the order of `seeds`."""
     changed: dict[str, tuple[Seen, ...]]
-    """The same with each change that was run."""
+    """The observed runs with each change that was run, by the name of the change."""
     rows: tuple[Row, ...]
 
     def runs(self, variant: str) -> list[Observed]:
-        """Return a variant's runs, a seed each."""
+        """Return the runs of a variant, one per seed."""
         return [seen[variant] for seen in self.base if variant in seen]
 
     @property
@@ -61,7 +61,7 @@ class Part:
 
     @property
     def doubtful(self) -> list[str]:
-        """Runs in real time that came too late, although they were given a second chance."""
+        """Real-time runs that were not trustworthy even when they were repeated."""
         return [
             ", ".join(filter(None, (name, change, f"seed {seed}")))
             for change, runs in {"": self.base, **self.changed}.items()
@@ -77,7 +77,7 @@ class Part:
 
     @property
     def warning(self) -> str:
-        """Caveats of all verdicts; empty if there are none."""
+        """Caveats that apply to all verdicts; empty if there are none."""
         whose = asks_little(self.experiment, self.base)
         return f"{whose[:1].upper()}{whose[1:]}: nothing is judged by these runs." if whose else ""
 
@@ -116,12 +116,12 @@ class Result:
 
     @property
     def rows(self) -> list[Row]:
-        """All statements, in the papers' order."""
+        """The rows of all statements, in the order of the papers."""
         return [r for part in self.parts for r in part.rows]
 
     @property
     def command(self) -> str:
-        """The command that makes it again."""
+        """The command that repeats these runs."""
         words = ["steadycast", "reproduce", *self.ids, "--seeds", f"{self.seeds[0]}-{self.seeds[-1]}"]
         for clip in self.clips:
             words += ["--clip", clip.name]
@@ -142,15 +142,15 @@ def reproduce(
     """Run experiments and judge their statements.
 
     Args:
-        ids: "K-A", "K" for a family, "all"; either case.
-        seeds: one run each; without any 6 to 10 where a paper's one world was chosen on 1 to 5, and else 1 to 5.
-        clips: videos for the parts that need pictures; without them a synthetic clip, named so.
-        emulated: in real time, across the kernel's TCP, and simulated in the same form.
-        at_once: so many runs in real time.
-        progress: told how far it is.
+        ids: "K-A", "K" for a family, or "all", in upper or lower case.
+        seeds: one run each. The default is 6 to 10 if the paper's one world was chosen on 1 to 5, otherwise 1 to 5.
+        clips: videos for the parts that need pictures. Without them a synthetic clip is used, and the result says so.
+        emulated: run in real time over the kernel's TCP, and simulate the same runs for comparison.
+        at_once: maximum number of real-time runs at the same time.
+        progress: receives the number of completed runs.
 
     Raises:
-        UserError: no such experiment, none that can be emulated, a clip that can't be read.
+        UserError: there is no such experiment, none can be emulated, or a clip can't be read.
         MissingError: the right to emulate is missing.
 
     """
@@ -196,7 +196,7 @@ def _emulated(ids: Sequence[str], clips: tuple[Path, ...], seeds: tuple[int, ...
 
 
 def _placed(experiment: Experiment) -> Experiment:
-    """Return the experiment with its scenario file found in this checkout.
+    """Return the experiment with the path of its scenario file in this checkout.
 
     Raises:
         UserError: the file is missing.
@@ -209,21 +209,24 @@ def _placed(experiment: Experiment) -> Experiment:
 
 
 _ENOUGH, _TIMES = 5, 4
-"""With how many seeds more are taken where they leave a statement undecided, and how many times as many."""
+"""More seeds are run for an undecided statement if at least `_ENOUGH` were asked for.
+
+The total is then `_TIMES` times the number that was asked for.
+"""
 WORLD = "one world"
-"""The setting in which all of a paper's statements are judged together."""
+"""Name of the setting in which all statements of a paper are judged together."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is set besides in some of an experiment's runs, and for which statements."""
+    """Changes that some of an experiment's runs use, and the statements that these runs are for."""
 
     changes: tuple[Change, ...] = ()
     statements: frozenset[str] = frozenset()
-    """Ids of those that it is for; empty: all."""
+    """Ids of the statements that the setting is for; empty: all."""
 
     def has(self, variant: Variant) -> bool:
-        """Whether a variant is run with it."""
+        """Whether a variant is run in this setting."""
         changes = [c for c in self.changes if c.way is Way.CHANGE]
         return all(variant.changed and (not c.variants or variant.name in c.variants) for c in changes)
 
@@ -236,9 +239,9 @@ class Plan:
         self.medium = medium
         self.asked = seeds
         self.seeds = seeds
-        """Those asked for, and behind them more where they leave a statement undecided."""
+        """The seeds that were asked for, followed by additional ones if a statement is undecided."""
         self.extended: set[tuple[str, str]] = set()
-        """Pairs of a setting and a variant that are run with all of them."""
+        """Pairs of a setting and a variant that are also run with the additional seeds."""
         self.variants: list[Variant] = medium.variants(experiment)
         self.settings = self._settings()
         self.judged = WORLD if experiment.world is not None else ""
@@ -260,11 +263,11 @@ class Plan:
         return [c for c in self.experiment.changes if c.pixels == self.medium.pixels]
 
     def statements(self) -> list[Statement]:
-        """Return those that this medium tells; the others need variants that are not run with it."""
+        """Return the statements whose variants are all run with this medium."""
         return [s for s in self.experiment.statements if self.medium.tells(self.experiment, s)]
 
     def read(self, statement: Statement) -> Statement:
-        """Return a statement with the number that the one world takes it for."""
+        """Return a statement with the reading that the one world uses."""
         return as_read(statement, self.experiment.world.takes if self.experiment.world else ())
 
     def job(self, variant: Variant, seed: int, setting: str, emulated: bool) -> Job:
@@ -278,7 +281,7 @@ class Plan:
         return Job.of(scenario, all_sets, seed, pixels=self.medium.pixels, emulated=emulated, graded=graded)
 
     def ask_more(self, rows: Sequence[Row]) -> None:
-        """Take more seeds of what these leave undecided, in the setting that does, and of its placebo."""
+        """Add seeds for undecided statements, in the setting in which they are undecided and in its placebo."""
         if len(self.asked) < _ENOUGH:
             return
         for r in rows:
@@ -296,12 +299,15 @@ class Plan:
             self.seeds = (*self.asked, *range(last + 1, last + 1 + (_TIMES - 1) * len(self.asked)))
 
     def _capped(self, needed: Sequence[str]) -> bool:
-        """Whether one of these variants has no more seeds than were asked for: more of the others then help nothing."""
+        """Whether one of these variants has a limited number of seeds.
+
+        More seeds of the other variants would not help then.
+        """
         most = [v.seeds for v in self.variants if v.name in needed and v.seeds is not None]
         return bool(most) and min(most) <= len(self.asked)
 
     def ask_changes(self, rows: Sequence[Row]) -> None:
-        """Run what does not come out in the one world with what is none of the paper's words."""
+        """Add runs with changes that contradict the paper or are newer, for statements that fail in the one world."""
         if not self.judged:
             return
         failed = frozenset(r.statement.id for r in rows if r.verdict is Verdict.FAILS)
@@ -316,7 +322,7 @@ class Plan:
         return [_named(setting, p) for p in placebos]
 
     def _run_in(self, setting: str) -> list[Variant]:
-        """Return the variants that a setting is run with: all, or those that its statements take."""
+        """Return the variants that are run in a setting: all, or those that the setting's statements need."""
         made = self.settings[setting]
         needed = {
             v
@@ -328,7 +334,7 @@ class Plan:
         return [v for v in self.variants if made.has(v) and (not made.statements or v.name in needed)]
 
     def seeds_of(self, setting: str, variant: Variant) -> tuple[int, ...]:
-        """Return the seeds that a variant is run with."""
+        """Return the seeds that a variant is run with in a setting."""
         taken = self.seeds if (setting, variant.name) in self.extended else self.asked
         return taken[: variant.seeds]
 
@@ -344,13 +350,13 @@ class Plan:
         ]
 
     def both(self, seen: dict[Job, Observed]) -> Part:
-        """Return what was emulated, with each statement's number in simulation beside it."""
+        """Return the emulated results, with each statement's simulated number beside them."""
         beside = {r.statement.id: r for r in self.part(seen).rows}
         part = self.part(seen, emulated=True)
         return replace(part, rows=tuple(replace(r, simulated=beside[r.statement.id]) for r in part.rows))
 
     def part(self, seen: dict[Job, Observed], emulated: bool = False) -> Part:
-        """Judge the statements by what the runs showed."""
+        """Judge the statements by the observed runs."""
         if not self.statements():
             return Part(self.experiment, self.medium, self.seeds, (), {}, ())
         by = self.runs_by(seen, emulated)
@@ -359,7 +365,7 @@ class Plan:
         return Part(self.experiment, self.medium, self.seeds, by[self.judged], changed, rows)
 
     def runs_by(self, seen: dict[Job, Observed], emulated: bool = False) -> dict[str, tuple[Seen, ...]]:
-        """Return what each seed's runs showed, by the name of their setting."""
+        """Return the observed runs of each seed, by the name of their setting."""
         return {
             name: tuple(
                 {
@@ -373,7 +379,7 @@ class Plan:
         }
 
     def _row(self, statement: Statement, by: dict[str, tuple[Seen, ...]]) -> Row:
-        """Judge a statement by those runs that ask enough of the network."""
+        """Judge a statement, leaving out runs in which the flows don't load the network enough."""
         e, read = self.experiment, self.read(statement)
         tried = {
             c.name: m
@@ -399,7 +405,7 @@ class Plan:
         return judge(statement, by[setting], by[without[0]] if without else None, changed, little)
 
     def concerns(self, change: Change, statement: Statement, setting: str) -> bool:
-        """Whether a statement means the same with a change, and all its variants are run in the change's setting."""
+        """Whether a statement may be evaluated with a change, and all its variants are run in that change's setting."""
         needed = set(self.read(statement).measure.variants)
         return change.concerns(statement) and needed <= {v.name for v in self._run_in(setting)}
 
@@ -418,11 +424,11 @@ def main(
     at_once: int = 4,
     force: bool = False,
 ) -> None:
-    """Run experiments, print their verdicts, write the page, the table and the numbers; without ids list them.
+    """Run experiments, print their verdicts, and write the page, the table and the numbers. Without ids, list them.
 
     Raises:
-        UserError: no such experiment, a clip that can't be read, a folder that is in the way.
-        UnwrittenError: the system refused the folder.
+        UserError: there is no such experiment, a clip can't be read, or the folder already exists.
+        UnwrittenError: the operating system refused to write the folder.
         MissingError: the right to emulate is missing.
 
     """
@@ -446,7 +452,7 @@ def main(
                 )
             save(result, draft)
         except BaseException:
-            draft.discard()  # the runs are kept elsewhere
+            draft.discard()  # the runs are in the cache and stay there
             raise
     write.show(result)
     print(f"\npage:  {place / 'reproduction.html'}\ntable: {place / 'reproduction.md'}")
@@ -454,10 +460,10 @@ def main(
 
 
 def save(result: Result, draft: Draft) -> None:
-    """Write the page, the table and the numbers into a folder, all of them or none.
+    """Write the page, the table and the numbers into a folder. Writes either all of them or none.
 
     Raises:
-        UnwrittenError: the system refused.
+        UnwrittenError: the operating system refused to write.
 
     """
     from papers.engine import write

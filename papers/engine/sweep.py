@@ -1,8 +1,9 @@
-"""What a paper's statements hang on: its values varied one at a time around the one world, and jointly by a design.
+"""Shows which values a paper's statements depend on.
 
-A setting is a choice of one level for each value: as set up, or one of its `others`. The design is balanced: each level
-of a value stands in equally many of its rows, in an order that its seed draws for each value apart (a Latin hypercube).
-Runs take the seeds on which the world is chosen, never those on which it is judged.
+The values are varied one at a time around the paper's one world, and all together by an experimental design. A
+setting chooses one level for each value: the value as set up, or one of its `others`. The design is balanced (a Latin
+hypercube): each level of a value occurs in equally many rows, in a random order that is drawn for each value
+separately. The runs use the seeds on which the one world is chosen, never those on which it is judged.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from papers.engine.values import Value, values
 from papers.engine.verdict import Measured, as_read, measured
 
 Place = tuple[str, str]
-"""An experiment's and a statement's id."""
+"""The id of an experiment and the id of a statement."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A setting of a whole paper, and what its statements come to there."""
+    """A setting that is applied to all experiments of a paper."""
 
     kind: str
-    """one world, as printed, one at a time, not the paper's, or design."""
+    """"one world", "as printed", "one at a time", "not the paper's" or "design"."""
     name: str
     takes: frozenset[str]
-    """Names of values' others and readings that it takes."""
+    """Names of the alternative values and readings that are used."""
     change: str = ""
-    """What is none of the paper's words."""
+    """Name of a change that contradicts the paper or is newer than it; empty: none."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,16 @@ class Found:
 
     @property
     def holds(self) -> set[Place]:
-        """Return the statements whose mean keeps its bound."""
+        """The statements whose mean keeps its bound."""
         return {place for place, m in self.numbers.items() if m is not None and m.holds}
 
 
 def settings(family: str, rows: int, seed: int = 1) -> list[Tried]:
-    """Return a sweep's settings: the world, as printed, each value apart, what is not the paper's, and the design."""
+    """Return the settings of a sweep.
+
+    They are the one world, the paper as printed, each value changed separately, each change that is not the paper's,
+    and the rows of the design.
+    """
     experiments = FAMILIES[family]
     world = experiments[0].world
     taken = frozenset(world.takes) if world is not None else frozenset()
@@ -77,7 +82,7 @@ def settings(family: str, rows: int, seed: int = 1) -> list[Tried]:
 
 
 def design(listed: Sequence[Value], rows: int, seed: int) -> list[Tried]:
-    """Return a balanced design over the values' levels."""
+    """Return a balanced design over the levels of the values."""
     columns: list[list[str]] = []
     for value in listed:
         levels = ["", *(o.name for o in value.others)]
@@ -99,15 +104,15 @@ def run(
     without: Iterable[str] = (),
     clips: Sequence[Path] = (),
 ) -> list[Found]:
-    """Run settings of a family, and return what its statements come to.
+    """Run the settings of a family, and return the numbers of its statements.
 
     Args:
-        family: "B".
+        family: for example "B".
         tried: the settings.
         seeds: one run each.
-        progress: told how far it is.
-        without: experiments that are left out.
-        clips: videos for the parts that need pictures, as `reproduce` takes them.
+        progress: receives the number of completed runs.
+        without: ids of experiments to leave out.
+        clips: videos for the parts that need pictures, as in `reproduce`.
 
     """
     plans = [
@@ -149,7 +154,7 @@ class _Settings:
 
 
 def turned(base: Found, found: Found) -> tuple[list[Place], list[Place]]:
-    """Return the statements that hold in a setting and not in another, and those that no longer do."""
+    """Return the statements that hold only in `found`, and those that hold only in `base`."""
     there = set(found.numbers)
     return sorted(found.holds - base.holds), sorted((base.holds & there) - found.holds)
 
@@ -158,7 +163,7 @@ HEADS = ("kind", "setting", "holds", "of", "turned on", "turned off")
 
 
 def table(found: Sequence[Found]) -> Iterator[list[str]]:
-    """Yield a row per setting, beside the first of them, which is the one world."""
+    """Yield one row per setting, compared with the first setting, which is the one world."""
     base = found[0]
     for each in found:
         on, off = turned(base, each)
@@ -174,7 +179,7 @@ def _names(places: Iterable[Place]) -> str:
 
 
 def summary(found: Sequence[Found], link: str) -> str:
-    """Say which statements each value turns, and how many hold in the design's best row."""
+    """Report which statements change their verdict with each value, and how many hold in the design's best row."""
     base = found[0]
     apart = [f for f in found if f.tried.kind == "one at a time"]
     lines = ["| value, in place of the world's | turns on | turns off |", "|---|---|---|"]

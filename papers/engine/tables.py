@@ -1,4 +1,4 @@
-"""The papers' own tables, cell by cell: what is published, and beside it what comes out here in the one world."""
+"""The papers' own tables, cell by cell: the published value, and beside it our value in the one world."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _opinion() -> list[list[Cell]]:
-    """Return paper 000's table 1: from a frame's PSNR to its opinion score, and the classes that are used here."""
+    """Return paper 000's table 1, which maps a frame's PSNR to an opinion score, with the classes that we use."""
     from steadycast.media.metrics import OPINION_BOUNDS_DB
 
     low, fair, good, best = OPINION_BOUNDS_DB
@@ -28,7 +28,7 @@ def _opinion() -> list[list[Cell]]:
 
 
 def _ladder() -> list[list[Cell]]:
-    """Return paper 000's table 2: the mean rate of each quantizer, and that of the drawn film, in kb/s."""
+    """Return paper 000's table 2: the mean rate in kb/s at each quantizer, beside that of the synthetic film."""
     from steadycast.media.ladder import encode_ladder
     from steadycast.media.synthetic import Synthetic
     from steadycast.media.table2 import MEAN_RATES_BPS
@@ -43,11 +43,11 @@ def _ladder() -> list[list[Cell]]:
 
 
 MADE: Mapping[str, Callable[[], list[list[Cell]]]] = {"opinion": _opinion, "ladder": _ladder}
-"""Tables whose cells stand in no run, by the name that a file gives them."""
+"""Tables whose cells don't come from a run, by the name that an experiment file uses."""
 
 
 def markdown(table: PaperTable, part: Part) -> str:
-    """Return a table of the paper in Markdown: `published / ours` in each cell that a run has."""
+    """Return a table of the paper in Markdown, with `published / ours` in each cell that has a measured value."""
     rows = MADE[table.made]() if table.made else table.rows
     lines = [f"| {' | '.join(table.heads)} |", "|---" * len(table.heads) + "|"]
     lines += [f"| {' | '.join(_text(cell, part) for cell in row)} |" for row in rows]

@@ -1,4 +1,4 @@
-"""Combinators that reduce several numbers of a statement to one, by name."""
+"""Combinators that compute one number from several numbers of a statement, each with a name."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Numbers = Sequence[float]
 
 @dataclass(frozen=True)
 class Combinator:
-    """A function of one or more rows of numbers, and of the x that they were measured at."""
+    """A function of one or more rows of numbers, and optionally of the x values at which they were measured."""
 
     name: str
     of: Callable[[Sequence[Numbers], Numbers], float | None]
     rows: int | None = 1
-    """How many rows it takes; `None`: any number from one on."""
+    """Number of rows; `None`: one or more."""
     length: int | None = None
-    """How many numbers each row has; `None`: any number from one on."""
+    """Length of each row; `None`: one or more."""
     over: bool = False
-    """Whether it needs x, one for each number of a row."""
+    """Whether it needs the x values, one for each number of a row."""
 
 
 @dataclass(frozen=True)
 class Take:
-    """A combinator with what it is applied to: numbers of runs, or plain numbers."""
+    """A combinator with its arguments, which are numbers from runs or constants."""
 
     name: str
     rows: tuple[tuple[Term | float, ...], ...] = ()
@@ -56,12 +56,12 @@ class Take:
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Variants whose runs it needs, each once."""
+        """The variants whose runs are needed, each once."""
         terms = (each for row in self.rows for each in row if isinstance(each, Term))
         return tuple(dict.fromkeys(t.variant for t in terms))
 
     def __call__(self, seen: Seen) -> float | None:
-        """Return the number, from one seed's runs; `None` where one of its parts is missing."""
+        """Compute the number from the runs of one seed; `None` if one of its parts is missing."""
         rows = [[part(seen) if isinstance(part, Term) else part for part in row] for row in self.rows]
         known = [[x for x in row if x is not None] for row in rows]
         if any(len(a) != len(b) for a, b in zip(rows, known, strict=True)):
@@ -73,7 +73,7 @@ class Take:
 
 
 def rank_correlation(x: Numbers, y: Numbers) -> float | None:
-    """Spearman's, with ties sharing their mean rank; `None` where one side never changes."""
+    """Return Spearman's rank correlation, with mean ranks for ties; `None` if one side is constant."""
 
     def ranks(values: Numbers) -> list[float]:
         ordered = sorted(values)
@@ -86,7 +86,7 @@ def rank_correlation(x: Numbers, y: Numbers) -> float | None:
 
 
 def least_step(values: Numbers) -> float:
-    """Smallest difference between one value and the next: negative where they do not rise throughout."""
+    """Return the smallest difference between consecutive values. It is negative unless they never decrease."""
     return min(b - a for a, b in pairwise(values))
 
 
@@ -103,7 +103,7 @@ def _relative_step(values: Numbers) -> float | None:
 
 
 def _least_excess(a: Numbers, b: Numbers) -> float:
-    """Least difference over the pairs of which one is above 2 %; 0 where none is."""
+    """Return the smallest difference a − b over the pairs in which a value is above 2 %; 0 if there is none."""
     return min((x - y for x, y in zip(a, b, strict=True) if max(x, y) > 0.02), default=0.0)
 
 
@@ -111,20 +111,20 @@ def _bend(x: Numbers, y: Numbers) -> float | None:
     return _ratio((y[2] - y[1]) / (x[2] - x[1]), (y[1] - y[0]) / (x[1] - x[0]))
 
 
-# ---------------------------------------------------------------- of one paper
+# # ---------------------------------------------------------------- combinators for one paper
 
 
 TABLE_1 = {5: (21.4, 313.47), 10: (22.05, 215.12), 15: (23.75, 163.07), 20: (29.15, 115.06)}
-"""Paper 002's table 1: error rate in per cent to round trip in ms and packets per second."""
+"""Paper 002's table 1: error rate in per cent, mapped to the round-trip time in ms and packets per second."""
 
 
 def eq_2(rtt_ms: float, p: float) -> float:
-    """Paper 002's eq. 2 in packets per second, with k = 1.5 (the paper prints 1,502)."""
+    """Return the rate by paper 002's eq. 2 in packets per second, with k = 1.5 (the paper prints 1,502)."""
     return 1.5 / (rtt_ms / 1e3 * math.sqrt(p))
 
 
 def table_1_rate(p: int, rtt_ms: float) -> float:
-    """Return the rate of table 1 in packets per second, by its error rate in per cent."""
+    """Return the rate of table 1 in packets per second for an error rate in per cent."""
     return eq_2(rtt_ms, p / 100)
 
 

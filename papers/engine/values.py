@@ -1,4 +1,4 @@
-"""Every value of a paper's scenarios: told by the paper, or ours with the range that the paper allows.
+"""Every value of a paper's scenarios: given by the paper, or chosen by us within the range that the paper allows.
 
     [[value]]
     name = "size of the video's packets"
@@ -7,10 +7,10 @@
     range = "500 to 1000 B: ns-2's examples"
     others = [{ name = "video packets of 500 B", to = "500B" }]
 
-`others` are the values that are tried in its place: the rest of a range, or another sense of the paper's sentence,
-which `says` then quotes. `to` is what stands at each key; `sets` are changes by their paths, for a value that no
-scenario writes down. `in` names the scenarios, of all that have the key. One of ours that is not varied says in `kept`
-why.
+`others` are the values that are tried instead. Each is another value in the range, or another reading of the paper's
+sentence, which `says` then quotes. `to` is the new value of each key. A value that no scenario contains is changed by
+`sets`, which has paths and values. `in` limits the change to the named scenarios. If we chose the value and don't
+vary it, `kept` gives the reason.
 """
 
 from __future__ import annotations
@@ -30,34 +30,38 @@ from papers.engine.read import PAPERS_FOLDER, VALUES, Keys
 from papers.engine.sets import spread
 
 LABELS = ("format", "name", "seed")
-"""Keys of a scenario that are no values of the experiment."""
+"""Keys of a scenario that are not values of the experiment."""
 _ENTRY = ("name", "keys", "told", "ours", "range", "kept", "in", "others")
 _OTHER = ("name", "to", "sets", "says", "only", "experiments")
 
 
 @dataclass(frozen=True)
 class Value:
-    """A value, its reason, and what is tried in its place."""
+    """A value, its source or reason, and the alternatives that are tried."""
 
     name: str
     keys: tuple[str, ...]
     told: str
-    """The paper's sentence; empty: the value is ours."""
+    """The paper's sentence that gives the value; empty if we chose the value."""
     ours: str
     """Why this value was chosen."""
     range: str
-    """What the paper's time and its sentences allow."""
+    """The range that is plausible by the paper's sentences and the time when it was written."""
     kept: str
-    """Why no other value is tried."""
+    """Why no alternative is tried."""
     scenarios: tuple[str, ...]
-    """Names of the scenario files where it stands."""
+    """Names of the scenario files that contain the value."""
     here: str
-    """What stands there: each value once, with its scenarios where there are several."""
+    """The value as text. If it differs between scenarios, each value is given once, with the names of its scenarios.
+    """
     others: tuple[Change, ...]
 
 
 def flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the paths and values of a scenario; flows and links go by their names, a nameless link by its ends."""
+    """Yield the paths and values of a scenario.
+
+    Flows and links are identified by name, and a link without a name by its two ends.
+    """
     for key, value in table.items():
         path = f"{before}.{key}" if before else key
         if isinstance(value, dict):
@@ -72,7 +76,7 @@ def flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, obje
 
 
 def scenario_keys(family: str) -> dict[str, dict[str, object]]:
-    """Return each scenario's paths and values, by the file's name."""
+    """Return the paths and values of each scenario, by file name."""
     return {
         path.name: {
             key: value
@@ -84,10 +88,10 @@ def scenario_keys(family: str) -> dict[str, dict[str, object]]:
 
 
 def values(family: str) -> tuple[Value, ...]:
-    """Return the values of a family's scenarios; a family without a list has none.
+    """Return the values of a family's scenarios; empty if the family has no list.
 
     Raises:
-        UserError: a key that stands nowhere, one that stands in two values, a value that is neither told nor ours.
+        UserError: a key is in no scenario, a key belongs to two values, or a value has neither `told` nor `ours`.
 
     """
     path = PAPERS_FOLDER / family.lower() / VALUES
@@ -110,7 +114,7 @@ def values(family: str) -> tuple[Value, ...]:
 
 
 def unlisted(family: str) -> list[tuple[str, str]]:
-    """Return the scenarios' keys that no value has, with their scenarios."""
+    """Return the keys of scenarios that belong to no value, with their scenarios."""
     listed = values(family)
     return [
         (scenario, key)
@@ -152,7 +156,7 @@ def _value(path: Path, entry: Mapping[str, Any], known: Mapping[str, Mapping[str
 def _here(
     known: Mapping[str, Mapping[str, object]], scenarios: tuple[str, ...], patterns: tuple[str, ...]
 ) -> str:
-    """Write what stands at the keys: "1000B", or "500kbps (b-c, b-f); 150kbps (b-a)" where it differs."""
+    """Format the content of the keys: "1000B", or "500kbps (b-c, b-f); 150kbps (b-a)" if it differs."""
     places: dict[str, list[str]] = {}
     for scenario in scenarios:
         for key in _matching(known[scenario], patterns):
@@ -179,7 +183,7 @@ def _other(
     inside: tuple[str, ...],
     known: Mapping[str, Mapping[str, object]],
 ) -> Change:
-    """Return what stands in a value's place as a change: what it sets in each scenario that has it."""
+    """Return an alternative as a change: its settings for each scenario that has the value."""
     own = Keys(key.path, f"{key.place}: {table.get('name', '')}", table, *_OTHER)
     if ("to" in table) == ("sets" in table):
         raise own.wrong('it has neither "to" nor "sets", or both', "write one")
@@ -208,7 +212,7 @@ _PLACE = re.compile(r"^(flow|link|topology)\.([^.]+)\.")
 
 
 def _placed(sets: Sets, keys: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Yield the changes of flows, links and topology parts that a scenario has; * in a name stands for any text."""
+    """Yield the changes whose flow, link or topology part exists in the scenario; * in a name matches any text."""
     there = {(m[1], m[2]) for key in keys if (m := _PLACE.match(key)) is not None}
     for path, value in sets.items():
         match = _PLACE.match(path)

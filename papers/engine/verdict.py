@@ -1,4 +1,4 @@
-"""From runs to verdicts: a row per statement."""
+"""Derives the verdicts from the runs, one row per statement."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Measured:
     values: tuple[float, ...]
     bound: Bound
     runs: int
-    """How many seeds were run; those without a value have none in `values`."""
+    """Number of seeds that were run. `values` has fewer if some runs don't have the number."""
 
     @property
     def spread(self) -> Json:
-        """Mean, half-width of its 95 % interval, least, most, how many."""
+        """Mean, half-width of its 95 % interval, minimum, maximum, and count."""
         return spread(self.values)
 
     @property
@@ -43,46 +43,49 @@ class Measured:
 
     @property
     def open(self) -> bool:
-        """Whether the 95 % interval of the mean reaches across the bound, or one value gives none."""
+        """Whether the 95 % interval of the mean crosses the bound.
+
+        It is also true if there is no interval because there is only one value.
+        """
         ci = self.spread["ci95"]
         return ci is None or not self.bound.decides(self.mean - ci, self.mean + ci)
 
     def apart(self, other: Measured) -> bool:
-        """Whether the 95 % interval of the difference, over the seeds that both have, leaves out zero."""
-        # Both begin with the same seed, and one may have more of them.
+        """Whether the two numbers differ: the 95 % interval of their paired difference does not contain zero."""
+        # Both start with the same seed, but one may have more seeds.
         found = spread([a - b for a, b in zip(self.values, other.values, strict=False)])
         return found["ci95"] is not None and abs(float(found["mean"])) > found["ci95"]
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What a statement comes to in one setting: its number, that without its event, and the verdict."""
+    """The result for a statement in one setting: its number, its number without the event, and the verdict."""
 
     measured: Measured | None
     verdict: Verdict
     placebo: Measured | None = None
-    """The number without the event that the statement is about; `None`: it is about none."""
+    """The number without the event that the statement is about; `None` if the statement is not about an event."""
     little: str = ""
-    """Why the runs ask too little to judge by; empty: they don't."""
+    """Reason why the runs can't decide, for example flows that don't load the network enough; empty: they can."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A statement, what was measured, and what that says of it."""
+    """A statement with its measured numbers and its verdict."""
 
     experiment: Experiment
     statement: Statement
     medium: Medium
     judged: Judged
-    """In the one world; as set up where the experiment has none."""
+    """The result in the one world; if the experiment has none, the result as set up."""
     printed: Judged | None
-    """As printed, where there is one world too."""
+    """The result as printed, if the experiment also has one world."""
     changed: Mapping[str, Measured]
-    """The same with something that is none of the paper's words, by the change's name."""
+    """The number with each change that contradicts the paper or is newer than it, by the name of the change."""
     simulated: Row | None = None
-    """The same in simulation, where this was emulated."""
+    """The simulated result, if this row is emulated."""
     poor: frozenset[str] = frozenset()
-    """Changes whose own runs ask too little to decide anything."""
+    """Names of the changes whose runs don't load the network enough to decide anything."""
 
     @property
     def verdict(self) -> Verdict:
@@ -96,7 +99,7 @@ class Row:
 
     @property
     def words(self) -> str:
-        """The verdict, with the changes or the reason that it rests on."""
+        """The verdict as text, with the changes or the reason that it depends on."""
         j, whose = self.judged, ""
         if j.verdict is Verdict.WOULD:
             kept = [name for name, m in self.changed.items() if m.keeps and name not in self.poor]
@@ -125,7 +128,7 @@ class Row:
 
     @property
     def width(self) -> str:
-        """The distance to the bound."""
+        """The width of the bound as text, which shows how strict the check is."""
         b, unit = self.statement.bound, self.statement.unit
         if b.least is not None and b.most is not None:
             if b.least > 0:
@@ -137,7 +140,7 @@ class Row:
         return "an order alone" if end in (0.0, 1.0) else f"open {'below' if b.least is None else 'above'}"
 
     def said(self, measured: Measured | None = None) -> str:
-        """Mean and spread with their unit."""
+        """Format mean and spread with their unit."""
         m = measured or self.measured
         if m is None:
             return "–"
@@ -148,7 +151,7 @@ class Row:
 
     @property
     def why(self) -> str:
-        """The reason, and what would turn a failure, in a sentence or two."""
+        """The reason for the result, and the changes that would make a failed statement hold, in a sentence or two."""
         parts = [self.statement.why] if self.statement.why else []
         m = self.measured
         if m is None:
@@ -179,7 +182,7 @@ class Row:
 
 
 def measured(statement: Statement, seeds: Sequence[Seen]) -> Measured | None:
-    """Statement's number over the seeds that its variants were run with; `None` when not one of them has it."""
+    """Return a statement's number over the seeds that its variants were run with; `None` if no seed has it."""
     needed = set(statement.measure.variants)
     run = [seen for seen in seeds if needed <= seen.keys()]
     values = [value for seen in run if (value := statement.measure(seen)) is not None]
@@ -219,11 +222,11 @@ def judge(
     """Judge a statement by the runs of all seeds in one setting.
 
     Args:
-        statement: what the paper says.
-        runs: the runs, a seed each.
-        without: the same without the event that the statement is about; `None`: it is about none.
-        changed: its numbers with what is none of the paper's words.
-        little: why the runs ask too little of the network to judge by.
+        statement: the paper's statement.
+        runs: the runs, one item per seed.
+        without: the same runs without the event that the statement is about; `None` if it is not about an event.
+        changed: its numbers with changes that contradict the paper or are newer than it.
+        little: reason why the runs can't decide; empty if they can.
 
     """
     found = measured(statement, runs)
@@ -232,6 +235,6 @@ def judge(
 
 
 def as_read(statement: Statement, takes: Sequence[str]) -> Statement:
-    """Return the statement with the number that one of the names stands for, where it has such a reading."""
+    """Return the statement with the first of its alternative numbers that is named in `takes`; otherwise unchanged."""
     other = next((each for each in statement.others if each.name in takes), None)
     return statement if other is None else replace(statement, measure=other.measure)

@@ -1,4 +1,4 @@
-"""Writes the measurements for the terminal, as Markdown, as a page, and as numbers."""
+"""Writes the measurements for the terminal, as Markdown, as a page, and as JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COUNTED = {
     Verdict.UNTESTED: ("can't be tested", "can't be tested"),
     Verdict.UNJUDGED: ("can't be judged", "can't be judged"),
 }
-"""Verdicts on statements that are counted, of one and of many."""
+"""Texts for the verdicts that are counted, in singular and plural."""
 _CLASS = {Verdict.COMES_OUT: "ok", Verdict.FAILS: "bad", Verdict.WOULD: "bad"}
 _BY_NUMBER = "The papers' figures and tables by their numbers"
 _NOTE = (
@@ -47,15 +47,15 @@ _NOTE = (
 
 
 def answer(result: Result) -> str:
-    """Say the outcome in a sentence or two."""
+    """Summarize the outcome in a sentence or two."""
     return counted((r.verdict, r.printed.verdict if r.printed else None) for r in result.rows)
 
 
 def counted(rows: Iterable[tuple[Verdict, Verdict | None]]) -> str:
-    """Count verdicts in a sentence or two.
+    """Count verdicts, and summarize them in a sentence or two.
 
     Args:
-        rows: each statement's verdict in the one world, and as printed where there is one world.
+        rows: each statement's verdict in the one world, and its verdict as printed if there is one world.
 
     """
     found = list(rows)
@@ -81,12 +81,12 @@ def _number(count: int, one: str, many: str) -> str:
 
 
 def commit() -> str:
-    """Return the commit of the program that ran."""
+    """Return the commit id of the running program."""
     return program()["commit"] or "unknown"
 
 
 def note(result: Result) -> str:
-    """Say what the numbers are."""
+    """Return the note that explains the numbers."""
     if not result.emulated:
         return _NOTE
     return (
@@ -96,7 +96,7 @@ def note(result: Result) -> str:
 
 
 def remarks(part: Part) -> list[str]:
-    """Say what to know of an experiment's runs before their numbers are believed."""
+    """Return the caveats for an experiment's runs."""
     said = [part.warning] if part.warning else []
     if part.doubtful:
         said.append(
@@ -108,20 +108,20 @@ def remarks(part: Part) -> list[str]:
 
 
 def heads(result: Result) -> tuple[str, ...]:
-    """Return what the columns are called."""
+    """Return the headings of the columns."""
     worlds = ("simulated", "emulated") if result.emulated else ("one world", "as printed")
     return ("statement", "published", "asked", *worlds, "verdict", "why")
 
 
 def cells(r: Row) -> tuple[str, ...]:
-    """Return a statement's columns."""
+    """Return the cells of a statement's row."""
     worlds = (r.said(), as_printed(r)) if r.simulated is None else (r.simulated.said(), r.said())
     s = r.statement
     return (s.text, s.published, r.statement.asked, *worlds, r.words, r.why)
 
 
 def as_printed(r: Row) -> str:
-    """Return a statement's number as printed, and its verdict where it is another than in the one world."""
+    """Return a statement's number as printed, with its verdict if that differs from the one in the one world."""
     if r.printed is None:
         return ""
     other = f": {r.printed.verdict.value}" if r.printed.verdict is not r.verdict else ""
@@ -138,7 +138,7 @@ def heading(part: Part) -> str:
 
 
 def show(result: Result) -> None:
-    """Print verdicts, a table per experiment, within 80 columns."""
+    """Print the verdicts as one table per experiment, at most 80 columns wide."""
     from rich.table import Table
     from steadycast.report.terminal import console
 
@@ -177,7 +177,7 @@ def show(result: Result) -> None:
 
 
 def _settings(part: Part) -> list[str]:
-    """Tell what each variant and each change sets, as the command line takes it; ranges stand for each number."""
+    """List the settings of each variant and each change, as command-line arguments with ranges."""
     e = part.experiment
     lines = [
         f"  {v.title}: {' '.join(filter(None, (v.scenario, text(v.sets)))) or 'nothing'}" for v in e.variants
@@ -194,7 +194,7 @@ def _settings(part: Part) -> list[str]:
 
 
 def catalogue() -> None:
-    """List the experiments: id, title, seconds that all of it takes, statements."""
+    """List the experiments: id, title, CPU seconds for all of it, and statements."""
     from rich.table import Table
     from steadycast.report.terminal import console
 
@@ -224,10 +224,10 @@ def catalogue() -> None:
 
 
 def list_values(ids: Sequence[str]) -> None:
-    """Print each value of the families' scenarios: what stands there, and the paper's sentence or our range.
+    """Print each value of the families' scenarios with the paper's sentence or our range.
 
     Raises:
-        UserError: no such family.
+        UserError: there is no such family.
 
     """
     from rich.table import Table
@@ -257,12 +257,12 @@ def list_values(ids: Sequence[str]) -> None:
 
 
 def markdown(result: Result) -> str:
-    """All statements as Markdown tables."""
+    """Return all statements as Markdown tables."""
     return f"# Published, and measured here\n\n{headline(result)}\n{tables(result)}"
 
 
 def headline(result: Result) -> str:
-    """Say of which commit it is, what came out, and how many statements of each family."""
+    """Return the commit, the outcome, and the number of statements of each family."""
     lines = [f"Commit {commit()}, `{result.command}`. {answer(result)}", ""]
     if _whole(result):
         heads, rows = families((r.experiment.id[0], r.verdict) for r in result.rows)
@@ -275,7 +275,7 @@ Rows = list[list[str]]
 
 
 def statements(result: Result, family: str) -> tuple[list[str], Rows]:
-    """Return headings and rows of a paper's statements that are judged."""
+    """Return headings and rows of the statements of a paper that have a verdict."""
     rows = [r for r in result.rows if r.experiment.id[0] == family and r.verdict is not Verdict.REPORTED]
     told = ["experiment", "statement", "in the paper's words", "published", "asked", "room of the bound"]
     return [*told, "one world", "as printed", "as printed it", "without its event", "verdict", "why"], [
@@ -309,7 +309,7 @@ _BRIEF = {
 
 
 def brief(result: Result, family: str) -> str:
-    """Return a paper's statements as its page shows them: a table for each experiment."""
+    """Return a paper's statements as its page shows them: one table per experiment."""
     lines: list[str] = []
     for part in result.parts:
         rows = [r for r in part.rows if r.verdict is not Verdict.REPORTED]
@@ -334,12 +334,15 @@ def brief(result: Result, family: str) -> str:
 
 
 def verdict_of(r: Row) -> str:
-    """Return a verdict in a few words, with what it would come out with."""
+    """Return a verdict in a few words, with the changes that would make the statement hold."""
     return _BRIEF.get(r.verdict) or f"would with {r.words.partition(' with ')[2]}"
 
 
 def world(family: str) -> str:
-    """Say what a paper's one world takes: each with the sentence that allows it, or the reason and the range."""
+    """List the values and readings of a paper's one world.
+
+    Each has the sentence that allows it, or our reason and the range.
+    """
     from papers.engine.registry import FAMILIES
     from papers.engine.values import values
 
@@ -360,7 +363,7 @@ def world(family: str) -> str:
 
 
 def everything(result: Result) -> tuple[list[str], Rows]:
-    """Return headings and rows of all numbers, those without a bound among them; emulated, with each change too."""
+    """Return headings and rows of all numbers, including those without a bound. Emulated: also with each change."""
     changes = list(dict.fromkeys(name for r in result.rows for name in r.changed if result.emulated))
     told = [f"emulated, {name}" for name in changes]
     rows = [
@@ -378,7 +381,10 @@ def everything(result: Result) -> tuple[list[str], Rows]:
 
 
 def families(rows: Iterable[tuple[str, Verdict]]) -> tuple[list[str], Rows]:
-    """Return headings and rows that count the verdicts, a row per paper, from pairs of family and verdict."""
+    """Return headings and rows with the counts of verdicts, one row per paper.
+
+    The input is pairs of family and verdict.
+    """
     from papers.engine.registry import FAMILIES
 
     verdicts = [v for v in Verdict if v is not Verdict.REPORTED]
@@ -392,7 +398,7 @@ def families(rows: Iterable[tuple[str, Verdict]]) -> tuple[list[str], Rows]:
 
 
 def places() -> tuple[list[str], Rows]:
-    """Return headings and rows of the papers' figures and tables, and where they are to be found."""
+    """Return headings and rows of the papers' figures and tables, with where each is found."""
     from papers.engine.numbered import numbered
     from papers.engine.registry import EXPERIMENTS
 
@@ -400,7 +406,7 @@ def places() -> tuple[list[str], Rows]:
 
 
 def tables(result: Result) -> str:
-    """Return a table per experiment, and the place of each figure and table of the papers."""
+    """Return one table per experiment, and the place of each figure and table of the papers."""
     lines: list[str] = []
     paper = ""
     for part in result.parts:
@@ -440,18 +446,18 @@ def tables(result: Result) -> str:
 
 
 def _with(change: str, part: Part) -> str:
-    """Tell the numbers that a change comes to."""
+    """List the numbers that are measured with a change."""
     told = (f"{r.statement.text} {r.said(r.changed[change])}" for r in part.rows if change in r.changed)
     return f"With {change}: {'; '.join(told)}."
 
 
 def left_aside(result: Result) -> list[str]:
-    """List what the scenarios ask and the emulated world can't do, each once."""
+    """List the settings of the scenarios that the emulated world does not support, each once."""
     return list(dict.fromkeys(each for part in result.parts for each in part.left_aside))
 
 
 def _times(result: Result, part: Part) -> str:
-    """Say how often each run was made, where that differs from part to part."""
+    """Return how often each run was made, if that differs between parts."""
     if not result.emulated:
         return ""
     return "; each run once" if len(part.seeds) == 1 else f"; each run {len(part.seeds)} times"
@@ -469,7 +475,7 @@ def _short(part: Part) -> str:
 
 
 def page(result: Result) -> str:
-    """All statements and figures as one page that loads nothing."""
+    """Return all statements and figures as one page that loads no other files."""
     from steadycast.report import page as pages
 
     from papers.engine.draw import draw
@@ -537,7 +543,7 @@ def _cells(r: Row) -> list[str]:
 
 
 def _overview(result: Result) -> Html:
-    """Verdicts counted, an experiment a line."""
+    """Return the counts of the verdicts, one row per experiment."""
     from steadycast.report import page as pages
 
     rows = []
@@ -548,7 +554,7 @@ def _overview(result: Result) -> Html:
 
 
 def _sensitivity(part: Part) -> Html:
-    """Statement by change: the number, and whether it keeps the bound."""
+    """Return a table of statements by change: the number, and whether it keeps the bound."""
     from steadycast.report import page as pages
 
     judged = [r for r in part.rows if r.measured is not None]
@@ -569,7 +575,7 @@ def _sensitivity(part: Part) -> Html:
 
 
 def numbers(result: Result) -> Json:
-    """All that was measured, for programs."""
+    """Return all measured numbers as JSON."""
     return {
         "format": 1,
         "program": program(),
