@@ -1,6 +1,6 @@
 """The tables of the papers' open questions (docs/data/q-*.csv) and the figures of docs/answers.md.
 
-.venv/bin/python scripts/answers.py           # all of them: half an hour, unless the runs are kept
+.venv/bin/python scripts/answers.py           # all of them: half an hour, unless the runs are cached
 .venv/bin/python scripts/answers.py Q-2 Q-7   # of these questions
 .venv/bin/python scripts/answers.py --from results/reproduction.json
                                               # the tables alone, from what `steadycast reproduce Q-1 -o results` left
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from validation import page
 
 ROOT = Path(__file__).resolve().parent.parent
-# The laboratory is a package of the checkout, not an installed one.
+# The laboratory is imported from the checkout, because it is not an installed package.
 sys.path.insert(0, str(ROOT))
 
 from papers.engine.matrix import Value  # noqa: E402
@@ -46,7 +46,10 @@ class Form:
     interval: bool = True
 
     def write(self, found: Json | None) -> str:
-        """Write it. Of fewer than five seeds it is the least and the greatest; nothing is "never"."""
+        """Format a statement's numbers.
+
+        With fewer than five seeds these are the minimum and the maximum. A missing value is written as "never".
+        """
         if found is None:
             return "never"
         if found["n"] < 5:
@@ -75,7 +78,7 @@ PERCENT_2 = Form(100.0)
 # ---------------------------------------------------------------- tables
 
 Cell = tuple[str, Form] | str
-"""A statement's name and how it is written, or a text; both may name values of the table's axes."""
+"""The name of a statement with its format, or a text. Both may contain names of values on the table's axes."""
 
 
 @dataclass(frozen=True)
@@ -86,22 +89,22 @@ class Table:
     title: str
     heads: tuple[str, ...]
     over: tuple[Sequence[Value], ...]
-    """Axes; the table has a row for each combination of their values."""
+    """The axes. The table has a row for each combination of their values."""
     cells: tuple[Cell | tuple[Cell, ...], ...]
-    """A cell of several is written with what stands between them."""
+    """If a cell has several parts, the texts between them are parts as well."""
     more: tuple[tuple[Cell, ...], ...] = ()
     """Rows behind these."""
 
 
 def axis(question: str, name: str) -> list[Value]:
-    """Return the values of an axis of an experiment, as its file has them."""
+    """Return the values of an axis from the experiment's file."""
     told = tomllib.loads((ROOT / "papers" / "q" / f"{question}.toml").read_text(encoding="utf-8"))
     values = next(each["values"] for each in told["axis"] if each["name"] == name)
     return [Value({"axis": name, **value}) for value in values]
 
 
 def given(name: str, values: Mapping[str, str]) -> list[Value]:
-    """Return an axis that no file has: names and titles."""
+    """Return an axis that is in no experiment file, from names and titles."""
     return [Value({"axis": name, "name": value, "title": title}) for value, title in values.items()]
 
 
@@ -329,7 +332,7 @@ def written(table: Table, found: Mapping[str, Json | None]) -> page.Table:
 
 
 def fill(question: str, found: Mapping[str, Json | None]) -> None:
-    """Fill a question's tables."""
+    """Fill the tables of a question."""
     from validation import page
 
     for table in TABLES:

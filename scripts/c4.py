@@ -1,6 +1,7 @@
-"""Makes an experiment of C4's scenarios: python scripts/c4.py DIR, a git directory of private-octopus/c4.
+"""Creates an experiment from C4's scenarios: python scripts/c4.py DIR, a git directory of private-octopus/c4.
 
-Numbers are taken, neither text nor code. What no key of a scenario can say is left out, with the reason.
+Only numbers are taken from C4, neither text nor code. A case that the keys of a scenario can't express is left out,
+and its reason is reported.
 """
 
 import json
@@ -32,8 +33,8 @@ title = "C4's scenarios, and their own targets"
 kind = "bounds"
 write = "test-cases-c4.csv"
 """
-# Parts of a link's life, again and again: seconds, factor of the rate, and, where it is another than the file's, the
-# Wi-Fi jitter in µs (picoquic d199d45b, picohttp/picoquic_ns.c).
+# Periodic changes of a link: for each part its length in seconds and its factor of the rate. A third value is the
+# Wi-Fi jitter in µs, if it differs from that of the file (picoquic d199d45b, picohttp/picoquic_ns.c).
 LIVES: Mapping[str, list[tuple[float, ...]]] = {
     "": [(1e9, 1)],
     "black_hole": [(2, 1), (2, 0), (1e9, 1)],
@@ -48,7 +49,7 @@ Spec = Mapping[str, str]
 
 
 def left_out(spec: Spec) -> str | None:
-    """Return why a file cannot be run here, or nothing."""
+    """Return the reason why a file cannot be run here, or `None`."""
     main = spec["main_cc_algo"]
     reasons = {
         "no TCP here is CUBIC by delay": main == "dcubic",
@@ -59,9 +60,9 @@ def left_out(spec: Spec) -> str | None:
 
 
 def network(spec: Spec, end: float) -> str:
-    """Write the bottleneck until the end; its queue is the longest that the file has, at its highest rate."""
+    """Return the bottleneck with its changes until `end`. Its queue is the file's longest one at its highest rate."""
     link = spec.get("link_scenario", "")
-    if ":" in link:  # times in µs, rates up and down in Gb/s; of P packets B are lost
+    if ":" in link:  # times in µs, rates up and down in Gb/s; B of every P packets are lost
         life = [
             {key: float(x) for key, x in re.findall(r"([A-Z]?)([\d.]+)", part)} for part in link.split(";")
         ]
@@ -93,7 +94,7 @@ def network(spec: Spec, end: float) -> str:
 
 
 def behaviour(part: Mapping[str, float]) -> dict[str, str]:
-    """Return a link's keys for a part of its life; where picoquic loses packets by their number, chance does."""
+    """Return the keys of a link for one part of its changes. Loss by packet number in picoquic becomes random loss."""
     rate, jitter, lost = part["D"], part.get("J", 0), part.get("B", 0)
     loss = (
         f'{{ kind = "gilbert", p_bad = {1 / part["P"]:.4f}, p_good = {1 / lost:g} }}' if lost else UNSAID[1]
@@ -107,11 +108,11 @@ def behaviour(part: Mapping[str, float]) -> dict[str, str]:
 
 
 def sender(spec: Spec, role: str) -> Iterator[str]:
-    """Yield who sends an amount: a TCP, and a video where a media controller may be in its place."""
+    """Yield the flows that send an amount: a TCP, or a video if a media controller may replace it."""
     first, named, size = role == "main", spec[f"{role}_cc_algo"], amount(spec[f"{role}_scenario_text"])
     start = f'start = "{int(spec[f"{role}_start_time"]) / 1e6:g}s"'
     tcp = f'kind = "tcp", preset = "linux", bytes = "{size}B", {start}'
-    if first and "seed_cwin" in spec:  # half of the remembered window immediately
+    if first and "seed_cwin" in spec:  # the sender starts at half of the remembered window
         tcp += f', initial_window = "{int(spec["seed_cwin"]) // 3000}p", window = "50000p"'
     if first or named == "c4":
         suffix, whole = ("", "") if first else ("-rival", f', bytes = "{wire(size)}B"')
@@ -123,17 +124,17 @@ def sender(spec: Spec, role: str) -> Iterator[str]:
 
 
 def amount(text: str) -> int:
-    """Return the bytes of a transfer."""
+    """Return the size of a transfer in bytes."""
     return int(text.rstrip(";").rpartition(":")[2])
 
 
 def wire(size: int) -> int:
-    """Return the bytes of the packets that a TCP sends an amount in."""
+    """Return the bytes on the wire when a TCP sends this amount."""
     return -(-size // 1448) * 1500
 
 
 def frames(name: str, group: str) -> str:
-    """Return the name of the file of a layer's frames: a group of them."""
+    """Return the name of the file with the frame sizes of a group of pictures of a layer."""
     return f"{name}.csv" if group == "30" else f"{name}-{group}.csv"
 
 
@@ -151,7 +152,7 @@ def layers(text: str) -> Iterator[str]:
 
 
 def converted(name: str, text: str) -> tuple[str, str]:
-    """Return the scenario that a file of C4's becomes, and its case; where it is left out, nothing and the reason."""
+    """Return the scenario for one of C4's files, and its case. If the file is left out, return "" and the reason."""
     spec = {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
     if reason := left_out(spec):
         return "", reason
@@ -180,7 +181,7 @@ def converted(name: str, text: str) -> tuple[str, str]:
 
 
 def main(where: str) -> None:
-    """Write all of them."""
+    """Write all scenarios and the experiment."""
 
     def git(*words: str) -> str:
         return subprocess.run(["git", "-C", where, *words], check=True, capture_output=True, text=True).stdout

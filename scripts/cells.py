@@ -1,7 +1,7 @@
-"""Synthetic traces of a phone's capacity in a cell, for RFC 8869's cellular cases; they are not measurements.
+"""Synthetic traces of a phone's capacity in a cell, for the cellular cases of RFC 8869. They are not measurements.
 
-A cell's capacity is divided among a changing number of users, and varies with the phone's fading. All computations use
-integers, so that traces are identical on all machines.
+The cell's capacity is divided among a changing number of users, and varies with the fading of the phone's signal. All
+computations use integers, so that the traces are identical on all machines.
 """
 
 from __future__ import annotations

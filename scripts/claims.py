@@ -1,7 +1,8 @@
-"""The claims that take long: tests that `make test` has no time for.
+"""Runs the claims: tests that take too long for `make test`.
 
-Rust tests marked ``#[ignore = "claim: …"]``, Python tests marked ``@pytest.mark.claim``, the integrations with other
-projects (workspaces of their own, whose dependencies take minutes to build), and the soak.
+These are Rust tests marked ``#[ignore = "claim: …"]``, Python tests marked ``@pytest.mark.claim``, the integrations
+with other projects, and the soak test. An integration is a separate workspace, whose dependencies take minutes to
+build.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
-    """Run them; exit code 1 when one does not hold. With --integrations these alone are compiled and linted."""
+    """Run all claims; exit code 1 if one fails. With --integrations, only the integrations are compiled and linted."""
     folders = sorted((ROOT / "integrations").glob("*/"))
     if sys.argv[1:] == ["--integrations"]:
         environment = {**os.environ, "PATH": tools.path_with_cargo()}
@@ -34,7 +35,7 @@ def main() -> int:
     words = [sys.executable, "-m", "pytest", "-m", "claim"]
     python = subprocess.run(words, cwd=ROOT, check=False).returncode
     soak = subprocess.run([sys.executable, "-m", "validation.soak"], cwd=ROOT, check=False).returncode
-    # 5: there are none
+    # pytest's exit code 5: no tests were collected
     return 1 if rust != 0 or soak != 0 or any(integrations) or python not in (0, 5) else 0
 
 
@@ -43,12 +44,12 @@ TESTS = (["test", "--release", "--locked"], ["test", "--release", "--locked", "-
 
 
 def checks_of(folder: Path) -> Sequence[list[str]]:
-    """Return what `make integrations` checks: the lints, and the tests of those that run in virtual time in seconds."""
+    """Return the checks of `make integrations`: the lints, and the tests that run in virtual time within seconds."""
     return (*LINTS, TESTS[0]) if folder.name in ("c", "quic", "webrtc") else LINTS
 
 
 def integration(folder: Path, environment: dict[str, str], checks: Sequence[list[str]]) -> bool:
-    """Check an integration; say whether that failed. Without the headers or tools that it needs it is left out."""
+    """Check an integration. Returns whether it failed. It is skipped if headers or tools that it needs are missing."""
     if (folder / "go.mod").exists():
         return in_go(folder, environment)
     if (folder / "pyproject.toml").exists():
@@ -78,7 +79,7 @@ def in_go(folder: Path, environment: dict[str, str]) -> bool:
 
 
 def in_cpp(folder: Path, environment: dict[str, str]) -> bool:
-    """Test an integration in C++ against the C library and the source of the stack, a package of crates.io."""
+    """Test an integration in C++ against the C library and the source of the stack, which is a package on crates.io."""
     if shutil.which("cmake") is None or shutil.which("g++") is None or not has_headers("openssl"):
         print(f"claims: {folder.name} is left out (apt-get install cmake g++ libssl-dev)", flush=True)
         return False
@@ -111,7 +112,10 @@ def in_cpp(folder: Path, environment: dict[str, str]) -> bool:
 
 
 def c_library(environment: dict[str, str]) -> dict[str, str] | None:
-    """Compile the C library and install it into a folder; return the variables by which it is found there."""
+    """Compile the C library and install it into a folder.
+
+    Returns the environment variables with which it is found there.
+    """
     prefix = ROOT / "target" / "installed"
     command = ["cargo", "build", "-q", "-p", "steadycast-capi", "--release", "--locked"]
     if subprocess.run(command, cwd=ROOT, check=False, env=environment).returncode:
@@ -128,7 +132,7 @@ def c_library(environment: dict[str, str]) -> dict[str, str] | None:
 
 
 def in_python(folder: Path, environment: dict[str, str]) -> bool:
-    """Test an integration in Python, in an environment that adds what it needs to the packages of this one."""
+    """Test an integration in Python, in an environment that adds its requirements to the packages of this one."""
     place = ROOT / "target" / "python" / folder.name
     python = place / "bin" / "python"
     if not python.exists():
@@ -146,7 +150,7 @@ def in_python(folder: Path, environment: dict[str, str]) -> bool:
 
 
 def has_headers(library: str) -> bool:
-    """Whether a C library can be built against."""
+    """Whether the headers of a C library are installed."""
     found = shutil.which("pkg-config") is not None
     return found and subprocess.run(["pkg-config", "--exists", library], check=False).returncode == 0
 

@@ -1,11 +1,11 @@
 """Build the C library and pack it: build/dist/libsteadycast-VERSION-SYSTEM.tar.gz.
 
     .venv/bin/python scripts/clib.py                  # make clib
-    .venv/bin/python scripts/clib.py --profile dev    # compiled quickly, for a look
+    .venv/bin/python scripts/clib.py --profile dev    # compiled quickly, to try it
 
-The archive has lib/ (the shared library with its SONAME, the static one, pkg-config's file), include/ and share/doc/.
-It is unpacked into any prefix, such as /usr/local, where pkg-config finds the library. The same sources and compiler
-give the same archive. Exit code 1: a command failed.
+The archive has include/, share/doc/ and lib/, with the shared library and its SONAME, the static library, and the
+file for pkg-config. It is unpacked into any prefix, such as /usr/local, where pkg-config finds the library. The same
+sources and compiler give the same archive. Exit code 1: a command failed.
 """
 
 from __future__ import annotations

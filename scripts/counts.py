@@ -3,7 +3,8 @@
     python scripts/counts.py            # prints the table
     python scripts/counts.py --write    # and writes it, for docs/counts.md
 
-A line of code is one that is neither blank nor a comment; unit tests at the end of a Rust file are apart.
+A line of code is one that is neither blank nor a comment; unit tests at the end of a Rust file are counted
+separately.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from measured import UNIT_TESTS, code
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = 6
-"""Lines in a row that are the same in two places before they count as said twice."""
+"""Minimum number of consecutive lines that are equal in two places to count as duplicated."""
 LONG = 100
-"""Lines of a function that is long."""
+"""A function with more lines counts as long."""
 FUNCTION = re.compile(r"^( *)(?:pub(?:\([a-z]+\))? )?(?:const |async |unsafe )*fn \w+", re.MULTILINE)
 WORD = re.compile(r"\S+")
 
 
 def main() -> int:
-    """Print the table, and write it where that is asked for."""
+    """Print the table, and write it with `--write`."""
     sys.path.insert(0, str(ROOT))
     from validation import page
 
@@ -65,7 +66,7 @@ def counted() -> Iterator[tuple[str, object]]:
 
 
 def surface() -> Iterator[tuple[str, object]]:
-    """Count what users may name."""
+    """Count the names that users can refer to, such as commands and keys."""
     from steadycast import record, reference
     from steadycast.controllers import registry
 
@@ -78,13 +79,13 @@ def surface() -> Iterator[tuple[str, object]]:
 
 
 def files(tree: str) -> list[str]:
-    """Return the files of a folder that git keeps."""
+    """Return the files of a folder that are tracked by git."""
     done = subprocess.run(["git", "-C", ROOT, "ls-files", tree], check=True, capture_output=True, text=True)
     return done.stdout.split()
 
 
 def text(name: str) -> str:
-    """Return a file's text; nothing of one that is none."""
+    """Return the text of a file; empty if it is not text."""
     return (ROOT / name).read_text(encoding="utf-8", errors="replace")
 
 
@@ -95,7 +96,7 @@ def tests(source: str) -> str:
 
 
 def lengths(source: str) -> list[int]:
-    """Return the lines of each function of a Rust file, from its head to its last bracket, without unit tests."""
+    """Return the number of lines of each function in a Rust file, without unit tests."""
     lines = UNIT_TESTS.sub("", source).splitlines()
     found = []
     for first, line in enumerate(lines):
@@ -110,7 +111,7 @@ def lengths(source: str) -> list[int]:
 
 
 def repeated(names: list[str]) -> tuple[int, int]:
-    """Count the lines that stand in a run of equal ones elsewhere, and all lines that say something."""
+    """Return the number of lines within duplicated runs, and the number of all lines with content."""
     kept = [name for name in names if name.endswith((".rs", ".py", ".js")) and "/scenario.py" not in name]
     contents = [[line for line in code(text(name), name) if says(line)] for name in kept]
     places: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
@@ -124,7 +125,7 @@ def repeated(names: list[str]) -> tuple[int, int]:
 
 
 def says(line: str) -> bool:
-    """Whether a line is more than a bracket or an import."""
+    """Whether a line has content, that is more than a bracket or an import."""
     return len(re.findall(r"\w", line)) > 2 and not line.startswith(("use ", "import ", "from "))
 
 

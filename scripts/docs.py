@@ -1,14 +1,14 @@
 """Makes the parts of docs/ that come from the program.
 
-The site is built with the glossary, the exit codes and the reference of keys, commands, controllers, figures and
-columns (`scripts/site_reference.py`); a checkout has stubs of these pages. The README's figure and table, the manual
-page and a figure for each controller are files of the checkout:
+The site is built with the glossary, the exit codes, and the reference of keys, commands, controllers, figures and
+columns (`scripts/site_reference.py`). A checkout has stubs of these pages. The README's figure and table, the manual
+page, and a figure for each controller are files of the checkout:
 
     .venv/bin/python scripts/docs.py                 # all of them
-    .venv/bin/python scripts/docs.py demo            # the README's alone; the others are listed at the end of this file
+    .venv/bin/python scripts/docs.py demo            # only the README's; the others are listed at the end of this file
 
-The source of figures and columns is `crates/record`; the glossary has the headings of figures from there, and its other
-words from `python/steadycast/report/words.py`. The exit codes' source is `python/steadycast/exits.py`.
+The figures and columns come from `crates/record`. The glossary takes the headings of figures from there, and its
+other words from `python/steadycast/report/words.py`. The exit codes come from `python/steadycast/exits.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CONTROLLERS = PICTURES / "controllers"
 FIGURE = PICTURES / "demo-rates.png"
 README = ROOT / "README.md"
 WIDE = 5.8
-"""Width of a page's figures in inches: at half of it, a phone's, their texts are still read."""
+"""Width of a page's figures in inches. On a phone they are half as wide, and their text is still legible."""
 STILLS = [PICTURES / f"demo-film-{number}.jpg" for number in (1, 2)]
 ABOUT = "A video under steady; a download starts at 12 s"
 HEAD = """# Glossary
@@ -72,12 +72,12 @@ EXITS_TAIL = """
 
 
 def exits() -> str:
-    """Return the page of the exit codes."""
+    """Return the page of exit codes."""
     return EXITS_HEAD + "".join(f"| {code.value} | {code.about} |\n" for code in Exit) + EXITS_TAIL
 
 
 def pages() -> dict[str, str]:
-    """Return the pages that are made with the site, by their place below docs/ without `.md`."""
+    """Return the pages that are generated with the site, by path below docs/ without `.md`."""
     return {
         "reference/scenario": reference_pages.scenario_page(),
         "reference/commands": reference_pages.commands_page(),
@@ -107,7 +107,7 @@ INSTEAD = {
 
 
 def stubs() -> None:
-    """Write what a checkout has in place of the made pages."""
+    """Write the stubs that a checkout has in place of the generated pages."""
     for name, text in pages().items():
         title = text.partition("\n")[0].removeprefix("# ")
         place = ROOT / "docs" / f"{name}.md"
@@ -116,7 +116,7 @@ def stubs() -> None:
 
 
 def glossary() -> str:
-    """Return the page, in the order of the alphabet."""
+    """Return the glossary page, in alphabetical order."""
     rows = (
         f"| **{word}** | {text} |\n" for word, text in sorted(GLOSSARY.items(), key=lambda e: e[0].lower())
     )
@@ -186,7 +186,7 @@ def record() -> str:
 
 
 def _promises() -> list[str]:
-    """Promises of the session; those of the controllers stand beside their parameters."""
+    """Return the promises of the session. Those of the controllers are on the page of their parameters."""
     from steadycast.core import core
 
     lines = [
@@ -214,7 +214,7 @@ def demo() -> None:
     from steadycast.report import figures, terminal
     from steadycast.run import run
 
-    # The laboratory is a package of the checkout, not an installed one.
+    # The laboratory is imported from the checkout, because it is not an installed package.
     sys.path.insert(0, str(ROOT))
     from validation import page
 
@@ -245,11 +245,14 @@ STILL = (
     "The worst picture, just after the download started",
 )
 SIGNS = 150
-"""Of each 400 pictures of the synthetic clip, the number in which a person signs."""
+"""Number of pictures with a person who signs, out of each 400 pictures of the synthetic clip."""
 
 
 def stills(folder: Folder) -> str:
-    """Save two pictures of a run's film, the worst for a signer and the worst of all; return their times."""
+    """Save two pictures of a run's film: the worst one with the signing person, and the worst of all.
+
+    Returns their times.
+    """
     import io
 
     import av
@@ -289,7 +292,7 @@ def controllers() -> None:
 
 
 def glance(folder: Folder) -> Figure:
-    """Rates of the video and of TCP, and the delay that both see."""
+    """Draw the rates of the video and of TCP, and the delay of both."""
     from steadycast.report.series import draw_series, series
 
     figure, panels = canvas.canvas(2, height=3.8)

@@ -1,9 +1,9 @@
-"""The figures of pages whose answer is a grid: a row for each situation, a column for each controller or pair.
+"""Draws the grids: a row for each situation, a column for each controller or pair.
 
     .venv/bin/python scripts/grids.py      # docs/pictures/grid-*.svg, from the tables of docs/data
 
-A cell says how much of its fair share the worse side has, in per cent, or which part of its bounds holds; of a pair
-that was judged what was shown in time, and beside a TCP what that had.
+A cell has the share in per cent of its fair rate that the worse-off side receives, or the share of its bounds that
+hold. For a judged pair it has the share of pictures shown in time, and beside a TCP also the TCP's share.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ DATA = ROOT / "docs" / "data"
 PICTURES = ROOT / "docs" / "pictures"
 Line = Mapping[str, str]
 Cell = tuple[str, str, float, str]
-"""Controller or pair, situation, value from 0 to 1, and what stands there."""
+"""Controller or pair, situation, value from 0 to 1, and the text of the cell."""
 DARK = 0.3
-"""Below this a cell is dark."""
+"""Cells with a lower value are dark."""
 WIDE = 6.2
-"""Width in inches: half of it is a phone's, where a number is still read."""
+"""Width in inches. On a phone the figure is half as wide, and its numbers are still legible."""
 SHOWN = (
     *("steady", "tfrc", "asmp", "tfmcc", "pgmcc", "lda-plus"),
     *("scream", "nada", "gcc", "e-multfrc", "eaio-tfrc"),
 )
-"""Controllers that a figure has; the tables have all."""
+"""The controllers in the figures. The tables have all controllers."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A figure of a table."""
+    """A figure that is drawn from a table."""
 
     name: str
     table: str
@@ -50,14 +50,14 @@ class Grid:
 
 
 def least(line: Line, column: str, own: str, other: str) -> Iterator[Cell]:
-    """Return what the side that is worse off has."""
+    """Yield the share of the worse-off side."""
     if line[own]:
         shares = [float(line[key]) / 100 for key in (own, other) if line[key]]
         yield told(line["variant"], column, min(1.0, *shares))
 
 
 def told(name: str, situation: str, value: float) -> Cell:
-    """Return a cell that says its value."""
+    """Return a cell whose text is its value."""
     return name, situation, value, f"{100 * value:.0f}"
 
 

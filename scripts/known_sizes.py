@@ -1,10 +1,10 @@
-"""Make `python/steadycast/media/synthetic*.npz` again: the sizes of the drawn film at every quantizer.
+"""Creates `python/steadycast/media/synthetic*.npz`: the sizes of the synthetic film at every quantizer.
 
     .venv/bin/python scripts/known_sizes.py
 
-They are those of a scenario that says nothing of its encoder, and of the built-in scenarios, such as
-scenarios/home.toml; each on 3 and on 20 Mb/s. With them such a scenario runs before anything is encoded, and then
-encodes only the quantizers that its viewers saw.
+They are the sizes for a scenario without encoder settings, and for the built-in scenarios such as
+scenarios/home.toml, each at 3 and at 20 Mb/s. With these sizes such a scenario runs before anything is encoded.
+Afterwards only the quantizers that its viewers saw are encoded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
-    """Encode the clip, and keep its sizes."""
+    """Encode the clip, and store its sizes."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["STEADYCAST_CACHE"] = folder
         known, ladder.KNOWN = ladder.KNOWN, ()

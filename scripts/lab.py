@@ -1,8 +1,8 @@
-"""Make the picture of docs/lab.md again, and print its figures: the lab's page, with scenarios/home.toml.
+"""Makes the picture of docs/lab.md, the lab's page with scenarios/home.toml, and prints its figures.
 
     .venv/bin/python scripts/lab.py
 
-It takes the extra `dev` and Debian's chromium.
+It needs the extra `dev` and Debian's package chromium.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def take(browser: Any, address: str) -> None:
 
 
 def measure(browser: Any, address: str) -> None:
-    """Print how long the page, its charts and its film take, and how large the page is."""
+    """Print the loading times of the page, its charts and its film, and the size of the page."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     sizes: list[int] = []
     page.on(

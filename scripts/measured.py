@@ -1,14 +1,14 @@
 """Finds the pages whose tables are older than their sources. `make docs` marks such pages.
 
-A page with measured tables says in a comment what their numbers depend on. Their commit is that of the first table of
-docs/data that the page links to, or stands in the page:
+A page with measured tables lists in a comment the sources that its numbers depend on. The commit of the measurement
+is that of the first table in docs/data that the page links to, or is written in the page:
 
     Measured at commit eb0f74c (2026-11-21).
     <!-- measured from: validation/validate.py crates/tcp/src records:validation/scenarios/tcp -->
 
-A source is a file or a folder, compared without comments, blank lines and Rust's unit tests; `records:PREFIX` is
-what `crates/sim/tests/records.txt` pins of the scenarios whose path begins with PREFIX: it changes with their
-behaviour only.
+A source is a file or a folder. It is compared without comments, blank lines and Rust's unit tests. `records:PREFIX`
+stands for the hashes in `crates/sim/tests/records.txt` of the scenarios whose path begins with PREFIX. These change
+only if the behaviour of the scenarios changes.
 
     python scripts/measured.py      # the pages, and what has changed since their commits
 """
@@ -36,25 +36,25 @@ SOURCES = re.compile(r"<!-- measured from: (.+?) -->", re.DOTALL)
 UNIT_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{.*", re.MULTILINE | re.DOTALL)
 COMMENT = {".rs": "//", ".py": "#", ".toml": "#", ".tcl": "#"}
 SHOWN = 4
-"""Names of changed sources that a page shows."""
+"""Maximum number of changed sources that a page names."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A page's statements about its tables."""
+    """What a page says about its tables: their sources and their commit."""
 
     commit: str
     sources: tuple[str, ...]
 
 
 def measured(text: str) -> Measured | None:
-    """Read a page; `None` when it names no sources, or, before its first measurement, no commit."""
+    """Read a page. Returns `None` if it names no sources, or no commit because nothing has been measured yet."""
     sources, commit = SOURCES.search(text), commit_of(text)
     return Measured(commit, tuple(sources[1].split())) if sources and commit else None
 
 
 def commit_of(text: str) -> str | None:
-    """Return the commit of a page's first table that has one, or the one that the page names."""
+    """Return the commit of the first table of a page that has one, or the commit that the page names."""
     for found in TABLE.finditer(text):
         beside = ROOT / "docs" / f"{found[1].rpartition('../')[2]}.toml"
         told = tomllib.loads(beside.read_text(encoding="utf-8")) if beside.exists() else {}
@@ -65,7 +65,7 @@ def commit_of(text: str) -> str | None:
 
 
 def changed(what: Measured, root: Path = ROOT) -> list[str] | None:
-    """List the sources whose content is not the commit's; `None` where git does not have the commit."""
+    """Return the sources that differ from the commit's; `None` if git does not have the commit."""
     if _git(root, "cat-file", "-e", f"{what.commit}^{{commit}}") is None:
         return None
     found = []
@@ -84,7 +84,7 @@ def changed(what: Measured, root: Path = ROOT) -> list[str] | None:
 
 
 def pinned(records: str, prefix: str) -> list[str]:
-    """Return the lines of the records of scenarios whose path begins with `prefix`."""
+    """Return the lines in the records file of the scenarios whose path begins with `prefix`."""
     kept: list[str] = []
     mine = False
     for line in records.splitlines():
@@ -106,7 +106,7 @@ def code(text: str, name: str) -> list[str]:
 
 
 def mark(text: str, what: Measured, since: list[str]) -> str:
-    """Put a sentence in place of the comment of a page whose sources have changed: beside the links to its tables."""
+    """Replace the comment of a page whose sources have changed by a sentence next to the links to its tables."""
     names = ", ".join(f"`{name}`" for name in since[:SHOWN])
     more = f" and {len(since) - SHOWN} more" if len(since) > SHOWN else ""
     says = (
@@ -117,7 +117,7 @@ def mark(text: str, what: Measured, since: list[str]) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Mark a page of the site whose sources have changed since its commit."""
+    """Mark a page of the site if its sources have changed since its commit."""
     what = measured(markdown)
     since = changed(what) if what else None
     if what is None or not since:
@@ -127,7 +127,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def main() -> None:
-    """Print each measured page, and what has changed since its commit."""
+    """Print each measured page, and the sources that have changed since its commit."""
     for page in sorted((ROOT / "docs").rglob("*.md")):
         what = measured(page.read_text(encoding="utf-8"))
         if what is None:

@@ -1,9 +1,10 @@
-"""Make the pictures of docs/networks.md again: of each network its capacity and its delay over a minute.
+"""Makes the pictures of docs/networks.md: the capacity and the delay of each network over a minute.
 
     .venv/bin/python scripts/networks.py
 
-The capacity down is an area, the one up a line. The delay is that of a lone flow of 100-byte packets, 50 a second, in
-the simulator, and above it in grey what a full queue adds; below it stand the packets of that flow that were lost.
+The downlink capacity is an area and the uplink capacity a line. The delay is that of a single flow of 50 packets of
+100 bytes per second in the simulator. The grey area above it is the additional delay of a full queue. Marks below it
+are the packets of that flow that were lost.
 """
 
 from __future__ import annotations
@@ -32,24 +33,27 @@ SHEETS = {
     "changes": "steps steps-back black-hole low-and-up drop-and-back short-long",
     "others": "leo geo police-1.5 police-4 loss-1 bursts reorder teleop tunnel",
 }
-"""The pictures of the page, each a row for each of its networks."""
+"""The pictures of the page, each with its networks, one per row."""
 LASTS = 60
 WIDE, HIGH, EDGES = 5.6, 0.62, 0.75
-"""Inches: a picture's width, at which its letters are read on a phone of 400 pixels; a row; both edges together."""
+"""Sizes in inches: the width of a picture, the height of a row, and both margins together.
+
+At this width the text is legible on a phone of 400 pixels.
+"""
 BLUE = "#4d9de0"
 
 Steps = tuple[list[float], list[float]]
-"""Times in seconds, and the value from each of them on."""
+"""Times in seconds, and the values that apply from each of these times on."""
 
 
 def constant(value: object) -> float:
-    """Return a rate in Mb/s; what has no limit is none."""
+    """Return a rate in Mb/s; NaN if there is no limit."""
     rate = units.read(value, units.RATE)
     return float("inf") if rate is None else rate / 1e6
 
 
 def mahimahi(path: Path) -> Steps:
-    """Return a trace's rates, in seconds and Mb/s, for each 500 ms of a minute."""
+    """Return the rates of a trace in Mb/s, for each 500 ms of a minute."""
     lines = [int(line) for line in path.read_text().split()]
     times = [line + lap * lines[-1] for lap in range(1 + LASTS * 1000 // lines[-1]) for line in lines]
     places = range(0, LASTS * 1000, 500)
@@ -66,7 +70,7 @@ def table(path: Path) -> Steps:
 
 
 def capacity(network: networks.Network, way: str) -> Steps:
-    """Return what a network carries one way, in Mb/s."""
+    """Return the capacity of a network in one direction, in Mb/s."""
     link: dict[str, Any] = network.topology["bottleneck"]
     if way == "back":
         link = {**link, **link.get("back", {})}
@@ -87,7 +91,10 @@ def capacity(network: networks.Network, way: str) -> Steps:
 
 
 def probed(name: str) -> pl.DataFrame:
-    """Send the packets of a lone flow through a network: when each left, and its delay in ms, if it came."""
+    """Send the packets of a single flow through a network.
+
+    Returns their sending times, and their delays in ms if they arrive.
+    """
     probe = sc.Flow(name="probe", kind="cbr", rate="40kbps", packet="100B", stop=f"{LASTS - 3}s")
     record = sc.Record(packets=["probe"])
     scenario = sc.Scenario(name="probe", duration=f"{LASTS}s", network=name, flows=[probe], record=record)
@@ -98,14 +105,14 @@ def probed(name: str) -> pl.DataFrame:
 
 
 def waits(network: networks.Network, rates: Steps) -> list[float]:
-    """Return how long a packet waits behind a full queue that drops at its tail, in ms, from each time on."""
+    """Return the delay in ms of a full drop-tail queue, from each time on."""
     queue = network.topology["bottleneck"].get("queue", {"limit": "50p"})
     if queue.get("kind", "droptail") != "droptail":
         return [0.0 for _ in rates[0]]
     time = units.read(queue["limit"], units.SPAN)
     size = units.read(queue["limit"], units.SIZE)
     whole = size or 1500.0 * float(queue["limit"].removesuffix("p") if time is None else 0)
-    # A trace counts with its mean rate: no queue is as long as one of its steps.
+    # For a trace the mean rate is used, because every queue is longer than a step of the trace.
     traced = "trace" in network.topology["bottleneck"]
     steps = [sum(rates[1]) / len(rates[1])] * len(rates[1]) if traced else rates[1]
     whole = whole if time is None else time * steps[0] * 125_000
@@ -139,7 +146,7 @@ def sheet(names: list[str]) -> Figure:
 
 
 def row(left: Axes, right: Axes, down: Steps, up: Steps, packets: pl.DataFrame, full: list[float]) -> None:
-    """Draw one network: on the left what it carries, on the right how long a packet takes."""
+    """Draw one network: its capacity on the left, the delay of packets on the right."""
     most = max(*down[1], *(rate for rate in up[1] if rate < float("inf")))
     left.fill_between(
         [*down[0], LASTS], [*down[1], down[1][-1]], step="post", color=BLUE, alpha=0.45, linewidth=0
@@ -184,13 +191,13 @@ def row(left: Axes, right: Axes, down: Steps, up: Steps, packets: pl.DataFrame, 
 
 
 def flat(values: list[float], n: int) -> bool:
-    """Whether a value is as good as its neighbours': a line needs no point there."""
+    """Whether a value equals both its neighbours, so that a line needs no point there."""
     near = values[max(0, n - 1) : n + 2]
     return 0 < n < len(values) - 1 and max(near) - min(near) < 0.01 * max(near)
 
 
 def main() -> int:
-    """Draw the pictures that are named, or all."""
+    """Draw the named pictures, or all of them."""
     for name in sys.argv[1:] or SHEETS:
         path = PICTURES / f"networks-{name}.svg"
         canvas.save_drawing(lambda name=name: sheet(SHEETS[name].split()), path)  # type: ignore[misc]

@@ -1,8 +1,8 @@
-"""Run the notebooks of examples/notebooks, and store what they print in them; the site's page shows both.
+"""Runs the notebooks of examples/notebooks and stores their outputs in them. The site's page shows both.
 
     .venv/bin/python scripts/notebooks.py            # all six; or some of their names
 
-It takes the extra `notebooks`, and half a minute. Each notebook keeps a digest of the code that its outputs are of.
+It needs the extra `notebooks` and takes half a minute. Each notebook has a digest of the code that made its outputs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main(names: list[str]) -> None:
             book, timeout=600, record_timing=False, resources={"metadata": {"path": str(NOTEBOOKS)}}
         ).execute()
         for cell in (cell for cell in book.cells if cell.cell_type == "code"):
-            # A progress line leaves an empty output.
+            # A progress bar leaves an empty output.
             cell.outputs = [o for o in cell.outputs if o.get("data", {}).get("text/html") != ""]
         book.metadata.pop("language_info", None)
         book.metadata["steadycast"] = {"code": digest(book)}
@@ -59,7 +59,7 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def text(parts: str | list[str]) -> str:
-    """Return a text that a notebook keeps in lines."""
+    """Return a text that a notebook stores as lines."""
     return parts if isinstance(parts, str) else "".join(parts)
 
 
@@ -70,7 +70,7 @@ def digest(book: Any) -> str:
 
 
 def page() -> tuple[str, dict[str, bytes]]:
-    """Return the site's page of all notebooks, and its pictures by their places below docs/."""
+    """Return the site's page of all notebooks, and its pictures by path below docs/."""
     parts, pictures = [HEAD], dict[str, bytes]()
     for file in files():
         for cell in read(file)["cells"]:
@@ -84,14 +84,17 @@ def page() -> tuple[str, dict[str, bytes]]:
 
 
 def words(source: str, file: Path) -> str:
-    """Return a cell's words as they stand on the page: its heading one deeper, with a link to the notebook."""
+    """Return a cell's text for the page: with its heading one level deeper, and a link to the notebook."""
     source = re.sub(r"\]\(\.\./\.\./docs/", "](", source)
     link = f"[{file.name}](../examples/notebooks/{file.name})"
     return re.sub(r"^# (.*)$", rf"## \1\n\n{link}", source, flags=re.MULTILINE) + "\n"
 
 
 def printed(cell: str, output: Any, pictures: dict[str, bytes]) -> str:
-    """Return one output of a cell: its text, and the line that shows its picture, which is put with the others."""
+    """Return the text of one output of a cell.
+
+    A picture is added to `pictures`, and the text is the line that shows it.
+    """
     if output["output_type"] == "stream":
         return f"```\n{text(output['text']).rstrip()}\n```\n"
     data = {kind: text(value) for kind, value in output.get("data", {}).items()}
@@ -107,7 +110,7 @@ def printed(cell: str, output: Any, pictures: dict[str, bytes]) -> str:
 
 
 def picture(name: str, content: bytes, pictures: dict[str, bytes]) -> str:
-    """Put a picture with the others, and return the line that shows it."""
+    """Add a picture to `pictures`, and return the line that shows it."""
     pictures[f"{PICTURES}/{name}"] = content
     return f"![what the cell above shows]({PICTURES}/{name})\n"
 

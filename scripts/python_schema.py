@@ -1,10 +1,10 @@
-"""The stub `python/steadycast/scenario.pyi`: the classes of scenarios with their keys, made from the schema.
+"""Generates the stub `python/steadycast/scenario.pyi`: the classes of scenarios with their keys, from the schema.
 
     .venv/bin/python scripts/python_schema.py            # writes them
-    .venv/bin/python scripts/python_schema.py --check    # exit code 1 where they are not the schema's
+    .venv/bin/python scripts/python_schema.py --check    # exit code 1 if they differ from the schema
 
-A key's name, type, default and description come from `steadycast schema`. What stands here is what a schema can't say:
-how a table's class is called, and which keys every table of its kind has.
+The name, type, default and description of a key come from `steadycast schema`. This file has only what is not in the
+schema: the name of each table's class, and the keys that all tables of a kind have.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ LINK = "link.items"
 
 @dataclass(frozen=True)
 class Class:
-    """A class and the table that it stands for."""
+    """A class and the table of a scenario file that it represents."""
 
     name: str
     at: str
-    """The way to its table in the schema's properties; "" is the whole file."""
+    """The path of its table in the schema's properties; "" is the whole file."""
     needed: tuple[str, ...] = ()
     base: str = "Part"
     only: tuple[str, ...] | None = None
-    """Its own keys, where a base has the others."""
+    """The keys that the class itself has, if a base class has the others; `None`: all."""
     about: str = ""
-    """What it is, where its table's description is of something else."""
+    """Its description, if the description of the table is about something else; empty: that of the table."""
 
 
 CLASSES = [
@@ -105,13 +105,13 @@ CLASSES = [
     Class("Expect", "expect.items", ("that",)),
     Class("Scenario", "", ("name", "duration")),
 ]
-# Fields whose names are not their keys': Python's own words, and lists of tables.
+# Fields whose names differ from their keys, because the key is a Python keyword or a list of tables.
 FIELDS = {"from": "from_"}
 LISTS = {key: name for name, key in _LISTS.items()}
-# Keys that name files, and types that the schema has as a list of any length.
+# Keys whose values are file names, and types for which the schema only says that it is a list.
 FILES = {"clip", "trace", "delay_trace", "loss_trace", "network"}
 PAIRS = {("Uniform", "uniform"), ("Link", "between")}
-# The class of the table behind a key, wherever the key stands.
+# The class of the table at a key, wherever the key occurs.
 TABLES = {
     **{re.sub(r"\.(items|anyOf\.\d)", "", one.at).rpartition(".")[2]: one.name for one in CLASSES},
     **dict.fromkeys(("access", "back", "bottleneck", "hops", "legs"), "Pipe"),
@@ -124,7 +124,7 @@ TABLES = {
 
 
 def at(schema: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the table at a path."""
+    """Return the table of the schema at a path."""
     for step in filter(None, path.split(".")):
         if step in ("items", "anyOf"):
             schema = schema[step]
@@ -136,7 +136,7 @@ def at(schema: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def kind(schema: dict[str, Any], key: str) -> str:
-    """Return the type of what stands behind a key."""
+    """Return the Python type of the value at a key."""
     if "anyOf" in schema:
         return " | ".join(dict.fromkeys(" | ".join(kind(one, key) for one in schema["anyOf"]).split(" | ")))
     if "enum" in schema or "const" in schema:
@@ -185,11 +185,11 @@ def field(one: Class, key: str, schema: dict[str, Any]) -> str:
 
 
 def classes(schema: dict[str, Any]) -> str:
-    """Return the text of all classes: what a table needs first, then the rest by the alphabet."""
+    """Return the text of all classes. The required keys of a table are first, then the others in alphabetical order."""
     text = ""
     for one in CLASSES:
         table = at(schema, one.at)
-        # A key that only a class with this one as its base has is not this one's.
+        # Keys that belong to a derived class are not fields of this base class.
         others = {
             key
             for other in CLASSES
@@ -221,7 +221,7 @@ def made() -> str:
 
 
 def main() -> int:
-    """Write the stub, or say whether it is the schema's."""
+    """Write the stub, or with `--check` compare it with the schema."""
     text = made()
     if "--check" in sys.argv[1:]:
         return int(text != STUB.read_text(encoding="utf-8"))

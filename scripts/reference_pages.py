@@ -1,4 +1,4 @@
-"""The reference's pages as the site has them, and the manual page: read from what the program itself uses."""
+"""Generates the reference pages of the site and the manual page, from the data that the program itself uses."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def commands_page() -> str:
 
 
 def metrics_page() -> str:
-    """Write the page of what `--metrics` tells."""
+    """Write the page of the metrics that `--metrics` exports."""
     from steadycast.live.outlets import PEERS, RECEIVER, SENDER
 
     lines = [
@@ -129,7 +129,7 @@ def metrics_page() -> str:
 
 
 def man_page() -> str:
-    """Write the manual page steadycast(1), as man(7) has it."""
+    """Write the manual page steadycast(1) in the format of man(7)."""
     from steadycast import exits
     from steadycast.cli import app
 
@@ -170,7 +170,7 @@ def man_page() -> str:
 
 
 def _roff(text: str) -> str:
-    """Write a text so that roff sets it as it is."""
+    """Escape a text for roff."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-").replace("'", r"\(aq").replace("…", "...")
     return rf"\&{escaped}" if escaped.startswith(".") else escaped
 
@@ -184,11 +184,11 @@ class _Command:
 
 
 def _commands() -> Iterator[_Command]:
-    """Yield the commands as the command line declares them."""
+    """Yield the commands as declared by the command line."""
     import typer.main
     from steadycast.cli import app
 
-    # Typer's group of commands: it offers what click's groups do, without naming click.
+    # Typer's command group has the methods of click's group; this code does not import click.
     group: Any = typer.main.get_command(app)
     context = group.context_class(group, info_name="steadycast")
     for name in group.list_commands(context):

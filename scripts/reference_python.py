@@ -1,4 +1,4 @@
-"""The Python interface as a page of the reference, made from signatures and docstrings."""
+"""Generates the reference page of the Python interface from signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ NAMES = (
     *("Sender", "SenderStatus", "PeerStatus", "Receiver", "ReceivedFrame", "ReceiverStatus"),
     *("UserError", "MissingError", "UnwrittenError"),
 )
-"""What has an entry of its own. The classes of scenarios have the keys of scenario files, and those that a controller
-is told are in its own page."""
+"""The names that have their own entry.
+
+The classes of scenarios are described by the keys of scenario files, and the classes that a controller receives have
+a separate page.
+"""
 _INNER = ("Run.fill", "Run.held")
-"""What reports and folders call."""
+"""Public methods that only reports and folders call. They are not in the reference."""
 _WIDTH = 90
-"""A signature that is longer has a line for each argument."""
+"""A longer signature is written with one line per argument."""
 _SECTION = re.compile(r"^(Args|Returns|Raises):\n", re.MULTILINE)
 _ITEM = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def python_page() -> str:
-    """Write the page of what `import steadycast as sc` has."""
+    """Write the page of the names in `import steadycast as sc`."""
     import steadycast
 
     lines = [
@@ -106,7 +109,7 @@ def _told(what: Any) -> Iterator[str]:
 
 
 def _attributes(what: type) -> Iterator[tuple[str, str, str]]:
-    """Fields and properties, each with its type and the text behind it."""
+    """Yield fields and properties, each with its type and its docstring."""
     tree = ast.parse(inspect.getsource(what)).body[0]
     assert isinstance(tree, ast.ClassDef)
     for each, after in zip(tree.body, [*tree.body[1:], None], strict=True):

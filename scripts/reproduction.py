@@ -1,13 +1,13 @@
-"""The papers' experiments: a page with all figures under build/, and the tables and pictures of docs/papers.
+"""Makes the papers' experiments: a page with all figures under build/, and the tables and pictures of docs/papers.
 
-    .venv/bin/python scripts/reproduction.py         # a quarter of an hour on two cores, unless the runs are kept
+    .venv/bin/python scripts/reproduction.py         # a quarter of an hour on two cores, unless the runs are cached
     .venv/bin/python scripts/reproduction.py B       # of one paper, by its family; the others' rows stay as they are
-    .venv/bin/python scripts/reproduction.py K FILE…     # with pictures of these clips in place of the drawn film
-    .venv/bin/python scripts/reproduction.py --sweep H   # what its statements hang on: docs/data/papers-*-sweep.csv
+    .venv/bin/python scripts/reproduction.py K FILE…     # with pictures of these clips in place of the synthetic film
+    .venv/bin/python scripts/reproduction.py --sweep H   # what the statements need: docs/data/papers-*-sweep.csv
     .venv/bin/python scripts/reproduction.py --emulated [CLIP…]   # the testbeds in real time: docs/papers-live.md
 
-The tables are docs/data/papers-*.csv and reproduction*.csv, the pictures docs/pictures/papers; the text of the pages is
-written by hand, but for what stands between the marks `answer`, `world`, `statements`, `tables`, `figures`, `values`
+The tables are docs/data/papers-*.csv and reproduction*.csv, and the pictures are docs/pictures/papers. The text of
+the pages is written by hand, except between the marks `answer`, `world`, `statements`, `tables`, `figures`, `values`
 and `headline`.
 """
 
@@ -44,19 +44,20 @@ SHOWN = (
     ("H-L", "packets that overflowed the receiver's buffer"),
     ("C-F", "EAIO-TFRC's throughput divided by TFRC's"),
 )
-"""Statements of docs/papers-live.md's own table."""
+"""The statements in the table of docs/papers-live.md."""
 SWEPT = {"K": 16, "M": 24, "H": 24, "C": 8, "B": 16}
-"""Rows of each paper's design."""
+"""Number of rows of each paper's design."""
 SWEEP_SEEDS = {"K": (1, 2), "M": (1, 2), "H": (1, 2), "C": (1,), "B": (1, 2)}
-"""Of the choice's seeds those that a sweep runs: one of C's, whose runs of 9000 s are alike."""
+"""The seeds of a sweep, taken from those on which the one world is chosen. C has one, because its runs of 9000 s vary
+little."""
 _DPI, _COLOURS = 104, 40
 _WIDTH = 5.8
-"""Inches: two pictures stand side by side, each 400 pixels wide, where a letter still has eight."""
+"""Width in inches. Two pictures side by side are 400 pixels wide each, with letters of at least 8 pixels."""
 
 
 def main(words: list[str]) -> None:
-    """Run what is not kept, and write."""
-    # The laboratory is a package of the checkout, not an installed one.
+    """Run the experiments that are not cached, and write the results."""
+    # The laboratory is imported from the checkout, because it is not an installed package.
     sys.path.insert(0, str(ROOT))
     if words[:1] == ["--emulated"]:
         clips = [Path(word) for word in words[1:]]
@@ -91,7 +92,7 @@ def _made(place: Path, ids: Sequence[str], **how: Any) -> Result:
 
 
 def _live(result: Result) -> None:
-    """Write the table and the outcome of what was run in real time."""
+    """Write the table and the outcome of the real-time runs."""
     from papers.engine import write
     from validation import page
 
@@ -111,7 +112,7 @@ def _live(result: Result) -> None:
 
 
 def _paper(result: Result, family: str) -> None:
-    """Write what the page of a paper shows beside its outcome: its world, statements, tables and pictures."""
+    """Write the generated parts of a paper's page: its outcome, one world, statements, tables and pictures."""
     from papers.engine import tables, write
     from validation import page
 
@@ -128,7 +129,7 @@ def _paper(result: Result, family: str) -> None:
 
 
 def _together(result: Result, ran: list[str]) -> None:
-    """Put the rows of the papers that ran in place of their older ones, and count the verdicts of all."""
+    """Replace the rows of the papers that ran, and count the verdicts of all papers."""
     from papers.engine import write
     from papers.engine.experiment import Verdict
     from validation import page
@@ -136,7 +137,7 @@ def _together(result: Result, ran: list[str]) -> None:
     heads, rows = write.everything(result)
     with (page.DATA / "reproduction.csv").open(encoding="utf-8", newline="") as file:
         kept = list(csv.reader(file))
-    # A table of another form holds verdicts of another meaning.
+    # Rows of a table with other headings are dropped, because their verdicts have another meaning.
     rows += [row for row in kept[1:] if kept[0] == list(heads) and row[0][0] not in ran]
     rows.sort(key=lambda row: list(PAGES).index(row[0][0]))
     at = heads.index("as printed")
@@ -161,7 +162,7 @@ def _together(result: Result, ran: list[str]) -> None:
 
 
 def _printed(cell: str, verdict: Verdict) -> Verdict:
-    """Return the verdict as printed: it stands behind the number where it is another than in the one world."""
+    """Return the verdict as printed. The cell has it after the number if it differs from that in the one world."""
     from papers.engine.experiment import Verdict
 
     _, _, other = cell.partition(": ")
@@ -169,7 +170,7 @@ def _printed(cell: str, verdict: Verdict) -> Verdict:
 
 
 def _sweep(family: str, clips: list[Path]) -> None:
-    """Vary a paper's values one at a time and by the design, and write what each of them turns."""
+    """Vary a paper's values one at a time and by the design, and write which statements each value changes."""
     from steadycast.progress import Terminal
 
     from papers.engine import sweep
@@ -189,7 +190,7 @@ def _sweep(family: str, clips: list[Path]) -> None:
 
 
 def _galleries(parts: list[Part]) -> Iterator[str]:
-    """Draw the experiments' figures, and return the lines that show them, two in a row."""
+    """Draw the experiments' figures, and yield the lines that show them, two per row."""
     for _, media in groupby(parts, key=lambda part: part.experiment.id):
         of = list(media)
         e = of[0].experiment
@@ -213,7 +214,7 @@ def picture(part: Part, figure: Figure) -> str:
 
 
 def _draw(part: Part, figure: Figure) -> bool:
-    """Save a figure as a small PNG, whether there is one: few colours are enough for lines."""
+    """Save a figure as a PNG with few colours, which is small. Returns whether there is a figure."""
     from PIL import Image
 
     from papers.engine.draw import drawing

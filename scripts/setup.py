@@ -1,14 +1,14 @@
 """Set up what the commands of the Makefile need: `.venv` with its packages, and the compiled module.
 
-    python3 scripts/setup.py            # what `make demo` needs: the simulator alone, compiled for a quick start
+    python3 scripts/setup.py            # what `make demo` needs: only the simulator, compiled quickly
     python3 scripts/setup.py --all      # and the part for real time; a command that needs it calls this
-    python3 scripts/setup.py --release  # all of it, as it is in a wheel
+    python3 scripts/setup.py --release  # all of it, compiled as in a wheel
     python3 scripts/setup.py --dev      # and the packages of the tests
-    python3 scripts/setup.py --test     # the packages of the tests, and the module compiled as they are
+    python3 scripts/setup.py --test     # the packages of the tests, and the module compiled like the tests
 
-Only the standard library, no root. A second call does nothing: files in .venv hold a hash of what each step was
-made from. A module that can more, or is as fast, is left as it is. Packages come from the index that pip is
-configured for.
+It uses only the standard library and needs no root. A second call does nothing, because files in .venv hold a hash of
+the inputs of each step. An installed module that has more features, or is as fast, is kept. Packages come from the
+index that pip is configured for.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 CONSTRAINTS = ROOT / "scripts" / "constraints.txt"
 MODULE = ROOT / "python" / "steadycast" / "_core.abi3.so"
-BUILD = ("maturin",)  # of the development tools, the one that building needs
+BUILD = ("maturin",)  # the only development tool that is needed for building
 
 
 class Build(NamedTuple):
@@ -42,11 +42,11 @@ class Build(NamedTuple):
     profile: str
     """Cargo's profile."""
     part: str = "all"
-    """all, or the simulator alone."""
+    """"all", or only the simulator."""
 
     def arguments(self) -> list[str]:
-        """Return maturin's arguments for it."""
-        # Named features replace those of pyproject.toml.
+        """Return maturin's arguments for this build."""
+        # Features on the command line replace those of pyproject.toml.
         alone = ["--no-default-features", "--features", "pyo3/extension-module"]
         return ["--profile", self.profile, "--locked", *(alone if self.part == "simulator" else ())]
 
@@ -59,7 +59,7 @@ SERVES: dict[str, tuple[Build, ...]] = {
     "--dev": (RELEASE,),
     "--test": (TESTS, RELEASE),
 }
-"""For each option the build that it makes, and then the others with which it is content."""
+"""For each option: the build that it makes, followed by other builds that satisfy it as well."""
 
 
 class SetupError(Exception):
@@ -67,7 +67,7 @@ class SetupError(Exception):
 
 
 def main(words: list[str]) -> int:
-    """Set up; the exit code is 3 when a tool is missing, 2 for an unknown option, 1 when a step failed."""
+    """Set up everything. The exit code is 3 if a tool is missing, 2 for an unknown option, and 1 if a step failed."""
     option = words[0] if words else ""
     if option not in SERVES or len(words) > 1:
         print(f"set-up: {' '.join(words)}: there is no such option; see scripts/setup.py", file=sys.stderr)
@@ -122,7 +122,7 @@ def with_cargo() -> dict[str, str]:
 
 
 def make_venv() -> None:
-    """Make `.venv` with pip in it. Debian's Python may come without ensurepip: pip is then fetched from the index."""
+    """Make `.venv` with pip. Debian's Python may lack ensurepip; pip is then downloaded from the index."""
     if PYTHON.exists() and run_quietly([PYTHON, "-m", "pip", "--version"]):
         return
     print("set-up: making .venv")
@@ -140,10 +140,10 @@ def make_venv() -> None:
 
 
 def fetch_pip() -> None:
-    """Install pip by its own wheel from the index.
+    """Install pip from its wheel on the index.
 
     Raises:
-        SetupError: it can't be fetched.
+        SetupError: it can't be downloaded.
 
     """
     index = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/") + "/pip/"
@@ -162,24 +162,24 @@ def fetch_pip() -> None:
 
 
 def needed(project: dict[str, Any], *, dev: bool) -> tuple[list[str], str, str]:
-    """Return what pyproject.toml lists, the name of its stamp, and what to call it."""
+    """Return the packages that pyproject.toml lists, the name of their stamp file, and their description."""
     if not dev:
         return project["dependencies"], "run", "packages"
     extras: dict[str, list[str]] = project["optional-dependencies"]
-    # No test shows other people's clips.
+    # No test uses downloaded clips.
     every = [*project["dependencies"], *(each for name in extras if name != "clips" for each in extras[name])]
     return every, "dev", "packages of the tests"
 
 
 def install(packages: list[str], name: str, label: str = "") -> None:
-    """Install packages at the versions of the constraints, unless the stamp of this name is of the same ones."""
+    """Install packages at the versions of the constraints, unless the stamp file shows that they are installed."""
     stamp = VENV / f"stamp-{name}"
     made_from = digest([CONSTRAINTS], *packages, sys.version)
     if stamp.exists() and stamp.read_text() == made_from:
         return
     if label:
         print(f"set-up: installing {label}", flush=True)
-    # Python compiles a file when it is first imported, and most of these never are.
+    # Python compiles a file when it is first imported, and most of these files are never imported.
     words = ["install", "-q", "--disable-pip-version-check", "--no-compile", "-c", CONSTRAINTS, *packages]
     subprocess.run([PYTHON, "-m", "pip", *words], check=True)
     stamp.write_text(made_from)
@@ -187,7 +187,7 @@ def install(packages: list[str], name: str, label: str = "") -> None:
 
 @contextmanager
 def compiling(environment: dict[str, str], how: Build) -> Iterator[None]:
-    """Compile the module for the first time while packages are installed. `build` says what goes wrong in it."""
+    """Compile the module for the first time while packages are installed. Errors are reported by `build`."""
     if MODULE.exists():
         yield
         return
@@ -213,7 +213,7 @@ def for_maturin(environment: dict[str, str]) -> dict[str, str]:
 
 
 def build(environment: dict[str, str], builds: Sequence[Build]) -> None:
-    """Compile the module by the first of these builds and install it, unless it is there by one of them."""
+    """Compile and install the module with the first of these builds, unless it was installed by any of them."""
     sources = [ROOT / name for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml")]
     inside = (path for path in (ROOT / "crates").rglob("*") if path.suffix in (".rs", ".toml"))
     sources += (path for path in inside if "tests" not in path.relative_to(ROOT).parts)
@@ -229,7 +229,7 @@ def build(environment: dict[str, str], builds: Sequence[Build]) -> None:
 
 
 def digest(files: Iterable[Path], *texts: str) -> str:
-    """Hash of files, with their names, and texts."""
+    """Return a hash of files, with their names, and of texts."""
     total = hashlib.sha256()
     for path in sorted(files):
         total.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")

@@ -1,8 +1,8 @@
-"""An extension of mkdocs: pages link to files outside docs/, and the site carries a copy of those files.
+"""An extension of mkdocs: the site has a copy of each file outside docs/ that a page links to.
 
-A page of docs/ is read in two places: on a forge, where `../scenarios/home.toml` leads to the file, and on the site,
-which is docs/ alone. So each file that a page links to outside docs/ becomes part of the site, under `source/`:
-Markdown as a page outside the navigation, any other file as it is, a folder as a list of its files.
+A page of docs/ is read in two places. On a forge, `../scenarios/home.toml` leads to the file. The site consists of
+docs/ alone. So each linked file outside docs/ becomes part of the site, under `source/`: Markdown as a page outside
+the navigation, a folder as a list of its files, and any other file unchanged.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = "docs/"
 SOURCE = "source/"
 WORKER = "assets/worker.js"
-"""Place on the site of scripts/site_worker.js."""
+"""Path of scripts/site_worker.js on the site."""
 FOREIGN_WORKER = "https://unpkg.com/iframe-worker/shim"
-"""What the plugin `offline` would load from elsewhere in its stead."""
+"""Script that the plugin `offline` would load from another server instead."""
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)((?:#[^)\s]*)?\))")
 IMAGE = re.compile(r'(<img [^>]*src="([^"]+)"[^>]*>)')
 STYLE = "<style>.md-typeset table img{min-width:15rem}</style>"
@@ -56,17 +56,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let links that leave docs/ lead to the site's own copy."""
+    """Change links that leave docs/, so that they lead to the site's copy."""
     return relinked(markdown, page.file.src_uri)
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let each picture lead to itself: on a phone it is read by itself."""
+    """Make each picture a link to its file, so that it can be enlarged on a phone."""
     return IMAGE.sub(r'<a href="\2">\1</a>', content)
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Let the search from file:// use the site's own script, and pictures in tables stay readable."""
+    """Make the search from file:// use the site's own script, and keep pictures in tables legible."""
     output = output.replace("</head>", f"{STYLE}</head>", 1)
     return output.replace(FOREIGN_WORKER, posixpath.relpath(WORKER, posixpath.dirname(page.url) or "."))
 
@@ -77,7 +77,7 @@ def on_post_template(output_content: str, template_name: str, config: MkDocsConf
 
 
 def relinked(text: str, uri: str) -> str:
-    """Return a page's text with its links as the site needs them; `uri` is the page's place on the site."""
+    """Return a page's text with its links changed for the site. `uri` is the page's path on the site."""
     here = in_repository(uri)
 
     def one(found: re.Match[str]) -> str:
@@ -90,13 +90,13 @@ def relinked(text: str, uri: str) -> str:
 
 
 def targets(place: str, text: str) -> list[str]:
-    """Files of the repository that a page at `place` links to."""
+    """Return the files of the repository that a page at `place` links to."""
     prose = "".join(part for part in CODE.split(text) if not part.startswith("```"))
     return [posixpath.normpath(posixpath.join(posixpath.dirname(place), m[2])) for m in LINK.finditer(prose)]
 
 
 def published(target: str) -> str:
-    """Place on the site of a file of the repository."""
+    """Return the path on the site of a file of the repository."""
     if target.startswith(DOCS):
         return target.removeprefix(DOCS)
     if target + "/" == DOCS:
@@ -105,7 +105,7 @@ def published(target: str) -> str:
 
 
 def in_repository(uri: str) -> str:
-    """Place in the repository of a page of the site."""
+    """Return the path in the repository of a page of the site."""
     if not uri.startswith(SOURCE):
         return DOCS + uri
     target = uri.removeprefix(SOURCE)

@@ -1,6 +1,6 @@
-"""An extension of mkdocs: references, exit codes and printed cells from the program's lists and the notebooks.
+"""An extension of mkdocs: generates the references, the exit codes, and the notebooks' page.
 
-A checkout has a stub for each of these pages, so that links lead somewhere on a forge; the site has the page.
+A checkout has a stub for each of these pages, so that links work on a forge. The site has the full page.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Put the made pages in place of their stubs."""
+    """Replace the stubs by the generated pages."""
     from mkdocs.structure.files import File
 
     shown, pictures = notebooks.page()

@@ -1,8 +1,8 @@
 """An extension of the site's search: each row of a reference table is a separate result.
 
-A key, a figure or an option stands in the first column of a table. The search of the theme knows headings and the
-text below them, and puts what stands in a title before what stands in a text: so each row becomes an entry with the
-key as its title, which leads to the row.
+The first column of a reference table has the name of a key, a figure or an option. The theme's search indexes
+headings and the text below them, and ranks matches in titles above matches in text. Each row therefore becomes an
+entry whose title is the key, and which leads to the row.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 PAGES = re.compile(r"reference/.*|record\.md|glossary\.md|exit-codes\.md")
-"""Pages on which things are looked up."""
+"""Pages that users look things up in."""
 FIRST = {
     "which-controller.md": 6,
     "tutorial.md": 4,
     **dict.fromkeys(("audio.md", "bufferbloat.md", "compare.md", "gpu.md", "lte.md", "wifi.md"), 6),
 }
-"""Pages that a newcomer looks for, and how much more they weigh."""
+"""Pages that a newcomer looks for, and the factor of their weight."""
 PART = re.compile(
     r'<h[1-6] id="(?P<id>[^"]+)">(?P<heading>.*?)<a |<tr>\n<td>(?P<name>.*?)</td>(?P<rest>.*?)</tr>',
     re.DOTALL,
@@ -34,9 +34,9 @@ PART = re.compile(
 TAG = re.compile(r"<[^>]*>")
 WORKER = Path(__file__).with_suffix(".js")
 NODE = re.compile(r"\b(\w+)=\1\+(\w+)\+(\w+)\.id\}return \1")
-"""How the engine (lunr 2.3.9) names a node of its words' tree: letters and numbers of the nodes below, one after the
-other. Words that end in digits then share names, and it finds words that nobody wrote; commas keep them apart.
-"""
+"""How the search engine (lunr 2.3.9) names a node of its word tree: the letters and numbers of the child nodes are
+concatenated. Words that end in digits then share names, and the search finds words that are in no page. Commas
+between them keep the names distinct."""
 _entries: list[dict[str, str | int]] = []
 
 
@@ -54,14 +54,14 @@ def on_pre_build(config: MkDocsConfig) -> None:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let the pages that a newcomer looks for come first."""
+    """Give the pages for newcomers a higher rank."""
     if page.file.src_uri in FIRST:
         page.meta["search"] = {"boost": FIRST[page.file.src_uri]}
     return markdown
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Give each row of a reference table a place, and remember it."""
+    """Give each row of a reference table an anchor, and remember the row."""
     if PAGES.fullmatch(page.file.src_uri) is None:
         return content
     section = Section("", "")
@@ -87,7 +87,7 @@ def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Add the rows to the index, and the site's way with queries to the search."""
+    """Add the rows to the index, and the site's handling of queries to the search."""
     site = Path(config.site_dir)
     place = site / "search" / "search_index.json"
     index = json.loads(place.read_text(encoding="utf-8"))
@@ -101,5 +101,5 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 
 def text(part: str) -> str:
-    """Return what a part of a page says, without its tags."""
+    """Return the text of a part of a page, without tags."""
     return html.unescape(" ".join(TAG.sub(" ", part).split()))

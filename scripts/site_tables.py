@@ -1,8 +1,8 @@
 """An extension of mkdocs for measured tables: a page for each CSV file of docs/data.
 
-A forge shows `docs/data/NAME.csv` as a table by itself. On the site a link to it leads to a page with the table, its
-origin (`NAME.toml` beside it: title, day, commit, command) and the file; a heading sorts the rows. A paragraph that is
-nothing but such a link becomes the table itself where that has few rows.
+A forge displays `docs/data/NAME.csv` as a table. On the site a link to it leads to a page with the table, the file,
+and its origin (`NAME.toml` beside it: title, day, commit, command). A click on a heading sorts the rows. A paragraph
+that only consists of such a link is replaced by the table, if that has few rows.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).resolve().parent.parent / "docs" / "data"
 SCRIPT = "assets/tables.js"
-"""Place on the site of scripts/site_tables.js."""
+"""Path of scripts/site_tables.js on the site."""
 LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)*)data/([a-z0-9-]+)\.csv\)")
 ALONE = re.compile(rf"^{LINK.pattern}\.?$", re.MULTILINE)
 FEW = 40
-"""Rows of a table that stands in its page."""
+"""Maximum number of rows of a table that is shown in its page."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Let each page load the script that sorts."""
+    """Make each page load the script that sorts tables."""
     if SCRIPT not in config.extra_javascript:
         config.extra_javascript.append(SCRIPT)
     return config
@@ -50,7 +50,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let links to tables lead to their pages, and show small tables that stand alone."""
+    """Change links to tables, so that they lead to their pages.
+
+    A small table replaces its link, if the link is a whole paragraph.
+    """
     if page.file.src_uri.startswith("data/"):
         return markdown
     return LINK.sub(r"[\1](\2data/\3.md)", ALONE.sub(_shown, markdown))
@@ -66,13 +69,13 @@ def page(place: Path) -> str:
 
 
 def origin(place: Path) -> dict[str, str]:
-    """Read what is known of where a table comes from."""
+    """Read the origin of a table."""
     beside = place.with_suffix(".toml")
     return tomllib.loads(beside.read_text(encoding="utf-8")) if beside.exists() else {}
 
 
 def source(told: dict[str, str]) -> str:
-    """Say when a table was measured, of which commit and by which command."""
+    """Describe when a table was measured, at which commit, and with which command."""
     day, commit = told.get("measured"), told.get("commit")
     said = "Measured" + (f" {day}" if day else "") + (f" at commit {commit}" if commit else "")
     said += f" by `{told['command']}`" if "command" in told else ""
@@ -81,13 +84,13 @@ def source(told: dict[str, str]) -> str:
 
 
 def rows(place: Path) -> list[list[str]]:
-    """Read a table, its headings first."""
+    """Read a table, with its headings first."""
     with place.open(encoding="utf-8", newline="") as file:
         return list(csv.reader(file))
 
 
 def table(lines: list[list[str]]) -> str:
-    """Return a table in HTML that the script sorts."""
+    """Return a table in HTML that the script can sort."""
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in lines[0])
     body = "\n".join(
         f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines[1:]

@@ -1,14 +1,14 @@
-"""All tests, Rust and Python, ending in one line: "N passed, M skipped because …".
+"""Runs all tests, Rust and Python. The last line is "N passed, M skipped because …".
 
-A Rust test that needs a tool is marked ``#[ignore = "needs TOOL"]`` (or "needs root"); it is run when the tool is
-there and counts as skipped when it is not. One that takes long is marked ``#[ignore = "claim: …"]`` and belongs to
-`make claims`. A Python test skips itself, with its reason.
+A Rust test that needs a tool is marked ``#[ignore = "needs TOOL"]`` (or "needs root"). It is run if the tool is
+installed, and otherwise counts as skipped. A test that takes long is marked ``#[ignore = "claim: …"]`` and belongs to
+`make claims`. A Python test skips itself and gives the reason.
 
-What failed is named once more before that line: who sees only the end of a long output sees it, too.
+The failures are listed again before the last line, for readers who see only the end of a long output.
 
-Under ``STEADYCAST_REQUIRE=all`` a skip is a failure. One kind is not: what is claimed of an emulated run did not hold,
-and the run says of itself that the machine was too busy for it. All tests together may have as many of these as a
-tenth of the tests of faults, which are most of those that claim such figures.
+Under ``STEADYCAST_REQUIRE=all`` a skip is a failure, with one exception. If an emulated run reports that the machine
+was too busy, a claim about its figures that fails counts as skipped. The number of these skips may be at most a tenth
+of the number of fault tests, which make most of these claims.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ import tools
 
 ROOT = Path(__file__).resolve().parent.parent
 CARGO = ("cargo", "test", "--workspace", "--locked", "--no-fail-fast")
-"""The module has no tests, but belongs to what is chosen: its features are then those of the module's own build."""
+"""The module has no tests. It is included so that cargo selects the same features as in the module's own build."""
 REAL_TIME = ["tests/emulate", "tests/live"]
-CUT = 600  # characters of a failure that the end repeats; all of it stands where the test ran
+# maximum number of characters of a failure that are repeated at the end; the full text is where the test ran
+CUT = 600
 STALLED = "the machine stalled"
 FAULTS = "tests/emulate/test_faults.py"
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed", re.MULTILINE)
@@ -45,13 +46,14 @@ class Count:
     """The outcome of the tests."""
 
     passed: int = 0
-    failures: list[str] = field(default_factory=list)  # each test that failed, with why, if it is one line
+    failures: list[str] = field(default_factory=list)  # each failed test, with the reason if it is one line
     skipped: Counter[str] = field(default_factory=Counter)
-    broken: list[str] = field(default_factory=list)  # what ended badly without a test having failed
-    faults: int = 0  # tests of faults, with any outcome
+    # processes that ended with an error although no test failed
+    broken: list[str] = field(default_factory=list)
+    faults: int = 0  # number of fault tests that ran, with any result
 
     def lacking(self) -> str | None:
-        """Say what is missing where all is required."""
+        """Return what is missing if everything is required, or `None`."""
         if self.skipped.total() > self.skipped[STALLED]:
             return "a skip is a failure"
         if self.skipped[STALLED] * 10 > self.faults:
@@ -72,10 +74,10 @@ class Count:
 
 
 def main() -> int:
-    """Run everything; exit code 1 when a test failed, or was skipped though all are required."""
+    """Run everything. Exit code 1 if a test failed, or was skipped although everything is required."""
     required = os.environ.get("STEADYCAST_REQUIRE", "") == "all"
     count = Count()
-    with ThreadPoolExecutor(1) as beside:  # the tools come while cargo compiles
+    with ThreadPoolExecutor(1) as beside:  # the tools are installed while cargo compiles
         prepared = beside.submit(tools.prepare, "test", tools.TOOLS)
         rust(count, prepared.result)
     python(count)
@@ -93,7 +95,7 @@ def may_make_networks() -> bool:
 
 
 def rust(count: Count, prepared: Callable[[], None]) -> None:
-    """Run the tests of the crates: those that need a tool once the tools are ``prepared``."""
+    """Run the tests of the crates. Those that need a tool start after ``prepared``."""
     said = cargo(count, [])
     prepared()
     by_tool: dict[str, list[str]] = {}
@@ -108,16 +110,17 @@ def rust(count: Count, prepared: Callable[[], None]) -> None:
         else:
             there += names
     if there:
-        # Without the examples of the documentation, which need no tool. Most wait for networks in real time.
+        # Without documentation examples, which need no tool. Most of these tests wait for real-time networks, so 8
+        # run in parallel.
         cargo(count, ["--tests", "--", "--ignored", "--test-threads=8", "--exact", *there])
 
 
 def cargo(count: Count, more: list[str]) -> str:
-    """Run cargo's tests, passing on what it says of those that fail."""
+    """Run cargo's tests, and print its output for those that fail."""
     words = [*CARGO, *more]
     print(f"\n{' '.join(words[:2])} …", flush=True)
     environment = {**os.environ, "PATH": tools.path_with_cargo(), "CARGO_TERM_COLOR": "never"}
-    # Generated inputs have a seed. Another one is tried by setting this variable.
+    # Generated inputs have a fixed seed. Set this variable to try another one.
     environment.setdefault("PROPTEST_RNG_SEED", "1")
     done = subprocess.Popen(
         words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
@@ -141,16 +144,17 @@ def cargo(count: Count, more: list[str]) -> str:
 
 
 def panic_of(said: str, name: str) -> str:
-    """Give the message with which a Rust test panicked, if it is there."""
+    """Return the message with which a Rust test panicked, if there is one."""
     found = re.search(rf"^thread '{re.escape(name)}'.* panicked at (.+):\n(.+)", said, re.MULTILINE)
     return f" ({found[1]}): {found[2]}"[:CUT] if found else ""
 
 
 def python(count: Count) -> None:
-    """Run the tests of the package: what runs in real time after all that keeps the machine busy.
+    """Run the tests of the package. Real-time tests run after those that use much CPU time.
 
-    The tests of faults, which run in parallel, run alone: players beside them would make them stall. The others
-    of real time take a third of a processor each: four in parallel leave a third of two free.
+    The fault tests run in parallel with each other, but not with other tests, because players beside them would make
+    them stall. Each of the other real-time tests uses a third of a processor, so four of them leave a third of two
+    processors idle.
     """
     pytest(count, [f"--ignore={folder}" for folder in REAL_TIME], at_once=3)
     pytest(count, [FAULTS], at_once=1)
@@ -158,10 +162,10 @@ def python(count: Count) -> None:
 
 
 def pytest(count: Count, which: list[str], at_once: int = 2) -> None:
-    """Run some of them in ``at_once`` processes.
+    """Run some of the tests in ``at_once`` processes.
 
-    Each has a part of them in their order, so that what a module makes once is hardly made twice, and takes from what
-    another still has when it is done.
+    Each process gets a contiguous part, so that most fixtures of a module are made only once. A process that has
+    finished takes tests from another one.
     """
     print(f"\n{' '.join(['pytest', *which])} …", flush=True)
     with tempfile.TemporaryDirectory() as folder:

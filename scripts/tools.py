@@ -1,4 +1,4 @@
-"""The tools outside Python and Rust that tests use: who needs them, and how they come onto a machine."""
+"""The tools outside Python and Rust that tests use: which tests need them, and how they are installed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Tool:
-    """A program that tests call."""
+    """A program that tests run."""
 
     command: str
-    package: str  # of Debian and Ubuntu; several are separated by spaces
+    package: str  # name of the Debian and Ubuntu package; several are separated by spaces
     use: str
 
 
@@ -47,11 +47,11 @@ CLAIMS = (
     Tool("firefox-esr", "firefox-esr", "the page of serve in Firefox"),
     Tool("tsc", "node-typescript", "a controller in TypeScript"),
 )
-"""For `make claims` alone."""
+"""Needed only for `make claims`."""
 
 
 def prepare(who: str, of: Sequence[Tool]) -> None:
-    """Install tools, and tell which are not here all the same."""
+    """Install tools, and report which are still missing."""
     install(missing(of))
     for tool in missing(of):
         print(
@@ -66,19 +66,20 @@ def missing(of: Sequence[Tool]) -> list[Tool]:
 
 
 def install(tools: list[Tool]) -> None:
-    """Install tools where that is allowed and possible: as root, with apt-get. What fails stays missing."""
+    """Install tools with apt-get, if root. A tool whose installation fails stays missing."""
     if not tools or os.geteuid() != 0 or shutil.which("apt-get") is None:
         return
     packages = [package for tool in tools for package in tool.package.split()]
     print(f"test: installing {' '.join(packages)}", flush=True)
-    # In runlevel 1 packages start no services of theirs.
+    # In runlevel 1, packages don't start their services.
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     get = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
     quiet = {"env": environment, "check": False, "stdout": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
     subprocess.run([*get, "update"], **quiet)  # type: ignore[call-overload]
     put = [*get, "install", "-y", "--no-install-recommends"]
     if subprocess.run([*put, *packages], **quiet).returncode != 0:  # type: ignore[call-overload]
-        for package in packages:  # one by one: a package that a release lacks must not keep the others away
+        # one at a time, so that a package that a release lacks does not prevent the others
+        for package in packages:
             subprocess.run([*put, package], **quiet)  # type: ignore[call-overload]
 
 

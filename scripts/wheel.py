@@ -2,11 +2,11 @@
 
     .venv/bin/python scripts/wheel.py                          # make wheel: build/dist
     .venv/bin/python scripts/wheel.py --portable               # for Linux with glibc 2.28 or musl, x86-64 and ARM
-    .venv/bin/python scripts/wheel.py --here                   # what it depends on is taken from this environment
-    .venv/bin/python scripts/wheel.py --profile quick --here   # and it is compiled quickly, for a look
+    .venv/bin/python scripts/wheel.py --here                   # its dependencies are taken from this environment
+    .venv/bin/python scripts/wheel.py --profile quick --here   # and it is compiled quickly, to try it
 
-The tools that check it are the extra `release`. Wheels for other machines are compiled with Zig, and only that of this
-machine is tried. Exit code 1: a check failed, or a command did.
+The tools for the checks are in the extra `release`. Wheels for other machines are compiled with Zig; only the wheel
+for this machine is tried. Exit code 1: a check failed, or a command did.
 """
 
 from __future__ import annotations
@@ -35,12 +35,16 @@ PORTABLE = {
     "x86_64-unknown-linux-musl": "musllinux_1_2",
     "aarch64-unknown-linux-musl": "musllinux_1_2",
 }
-"""Targets of the compiler, and the systems that their wheels run on: glibc 2.28 is that of Debian 10 and RHEL 8."""
+"""Targets of the compiler, with the systems that their wheels run on. glibc 2.28 is that of Debian 10 and RHEL 8."""
 MOST_BYTES = 5_900_000
-"""It was 4,000,000 until the judge, the reader of calls and the named networks came, 4,500,000 until ICE and DTLS, for
-which 5,000,000 had been reckoned; they took 60,000 more. 5,250,000 until the experiments, etherparse with pcap-parser
-and the drawn film's sizes in H.264 came: 5,430,000 by the tests' profile. 5,600,000 until the sender's kit for Python
-came: 5,680,000. 5,800,000 until sound, one port for all viewers and traces of other networks came: 5,840,000."""
+"""Maximum size of a wheel in bytes. It has been raised five times:
+
+4,000,000 until the judge, the reader of calls and the named networks were added. 4,500,000 until ICE and DTLS, with
+an estimate of 5,000,000, which they exceeded by 60,000. 5,250,000 until the experiments, etherparse with pcap-parser,
+and the synthetic film's sizes in H.264, which made it 5,430,000 with the profile of the tests. 5,600,000 until the
+sender kit for Python, which made it 5,680,000. 5,800,000 until sound, one port for all viewers, and traces of other
+networks, which made it 5,840,000.
+"""
 HOLDS = (
     "steadycast/_core.abi3.so",
     "steadycast/media/synthetic.npz",
@@ -56,11 +60,11 @@ SHARED = (
     "steadycast/systemd/steadycast-receive@.service",
     "steadycast/systemd/steadycast-send@.service",
 )
-"""What stands in its environment's share/."""
+"""Files in share/ of the environment that the wheel is installed into."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Build, check, try; the exit code."""
+    """Build the wheel, check it and try it. Returns the exit code."""
     parser = argparse.ArgumentParser(description="Build the wheel, check it, and try it.")
     parser.add_argument("--profile", default="release", help="cargo's profile: release, quick or dev")
     parser.add_argument(
@@ -75,7 +79,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for target in PORTABLE if given.portable else [""]:
             made.append(build(given.profile, given.out, target))
             check(made[-1])
-        # The first one runs on this machine.
+        # The first wheel is the one for this machine.
         wheel = made[0]
         with tempfile.TemporaryDirectory(prefix="steadycast-wheel-") as folder:
             attempt(wheel, Path(folder), here=given.here)
@@ -94,7 +98,7 @@ class Refused(Exception):  # noqa: N818  (a finding, not a fault of this program
 
 
 def build(profile: str, out: Path, target: str) -> Path:
-    """Compile it, with Zig for a target, and return the wheel."""
+    """Compile the wheel, with Zig if a target is given, and return its path."""
     environment = {**os.environ, "PATH": f"{SCRIPTS}{os.pathsep}{tools.path_with_cargo()}"}
     words = ["maturin", "build", "--profile", profile, "--locked", "-o", out]
     if target:
@@ -107,10 +111,10 @@ def build(profile: str, out: Path, target: str) -> Path:
 
 
 def check(wheel: Path) -> None:
-    """Look at its size, its name, its content and its module's symbols.
+    """Check the wheel's size, name and content, and the symbols of its module.
 
     Raises:
-        Refused: something is wrong with it.
+        Refused: a check failed.
 
     """
     size = wheel.stat().st_size
@@ -127,10 +131,10 @@ def check(wheel: Path) -> None:
 
 
 def attempt(wheel: Path, folder: Path, *, here: bool) -> None:
-    """Install it, and walk the first steps of a new user.
+    """Install the wheel, and take the first steps of a new user.
 
     Raises:
-        Refused: a step did not do what it says.
+        Refused: a step did not give the expected result.
 
     """
     began = time.monotonic()
@@ -174,7 +178,7 @@ def attempt(wheel: Path, folder: Path, *, here: bool) -> None:
 
 
 def expect_run(folder: Path) -> None:
-    """Expect a whole run with its report."""
+    """Check that a folder has a whole run with its report."""
     page = (folder / "report.html").read_text(encoding="utf-8")
     if "data:image/png" not in page:
         raise Refused("the report has no pictures")
@@ -182,7 +186,7 @@ def expect_run(folder: Path) -> None:
 
 
 def expect_whole(summary: Mapping[str, object]) -> None:
-    """Expect a run that came to its end, and whose pictures were measured."""
+    """Check that a run is complete, and that its pictures were measured."""
     flows = summary["flows"]
     assert isinstance(flows, list)
     psnr = flows[0]["receivers"][0]["psnr_db"]["raw"]["y"]

@@ -1,1 +1,1 @@
-"""References for the simulator: scripts for ns-2, the same scenarios for ours, two commands."""
+"""References for the simulator: ns-2's scripts, the same scenarios for ours, and commands that compare them."""

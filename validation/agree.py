@@ -1,10 +1,11 @@
-"""Simulated and emulated on the dumbbell of paper 000: reno and cubic, drop-tail and RED, one line each.
+"""Compares simulation and emulation on the dumbbell of paper 000: reno and cubic, drop-tail and RED, one row each.
 
     python -m validation.agree                 # one seed: four minutes
     python -m validation.agree --seeds 3       # with the spread, as half a 95 % confidence interval
 
-What misses the aims of `steadycast agree` stands in brackets; below the means a table of how the seconds are
-distributed. Needs the rights that `steadycast emulate` needs, and a machine with nothing else to do.
+Values that miss the aims of `steadycast agree` are in brackets. Below the table of means is a table with the
+distribution of the values of single seconds. It needs the rights that `steadycast emulate` needs, and an otherwise
+idle machine.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ Shown = tuple[tuple[str, str, str, float], ...]
 
 
 def said(value: Json, unit: float) -> str:
-    """Give a mean over seeds in this unit, with half its confidence interval if there are several."""
+    """Format a mean over seeds in this unit, with half its confidence interval if there are several seeds."""
     digits = 0 if unit == 1.0 or (unit == 0.01 and (number(value) or 0.0) > 0.1) else 2
     mean = f"{(number(value) or 0.0) / unit:.{digits}f}"
     half = value.get("ci95") if isinstance(value, dict) else None
@@ -57,7 +58,7 @@ def said(value: Json, unit: float) -> str:
 
 
 def cells(found: Agreement, shown: Shown) -> list[str]:
-    """Both worlds' values of what is shown; in brackets where they are not near."""
+    """Return the cells with the values of both worlds. They are in brackets if they miss the aim."""
     rows = {(row.of, row.path): row for row in found.rows}
     all_of_them = []
     for _, of, path, unit in shown:
@@ -68,13 +69,13 @@ def cells(found: Agreement, shown: Shown) -> list[str]:
 
 
 def table(shown: Shown, found: dict[str, Agreement]) -> page.Table:
-    """Return a table with a line for each agreement."""
+    """Return a table with a row for each agreement."""
     heads = ["queue, TCP", *(head for head, *_ in shown)]
     return page.table(heads, ([name, *cells(each, shown)] for name, each in found.items()))
 
 
 def main() -> None:
-    """Run all, and print the tables."""
+    """Run everything, and print the tables."""
     parser = page.options("validation.agree", __doc__, "agree", "agree-seconds", seeds=1)
     parser.add_argument("--out", type=Path, help="keep all runs, tables and figures in this folder")
     parser.add_argument("--queue", choices=QUEUES, help="with this queue alone")

@@ -1,26 +1,27 @@
-"""aiortc's receiver-side estimator on a list of packets; for an interpreter that has aiortc (validation/reference.py).
+"""aiortc's receiver-side estimator on a list of packets, for an interpreter that has aiortc (validation/reference.py).
 
-Reads and prints what `integrations/webrtc/examples/replay.rs` does: a line for each packet in the order in which they
-left (when it left, IP size, when it arrived), and a line for each estimate (its time, bits per second).
+Input and output are those of `integrations/webrtc/examples/replay.rs`. The input has a line for each packet in the
+order of sending: sending time, IP size, arrival time. The output has a line for each estimate: its time, and bits per
+second.
 """
 
 import sys
 from importlib import import_module
 
 HEADERS = 28 + 12
-"""Of IP, UDP and RTP, which aiortc does not count."""
+"""Bytes of the IP, UDP and RTP headers, which aiortc does not count."""
 PACKET = 1000
-"""IP size of the packets, of which the estimate is a rate of payloads."""
+"""IP size of the packets in bytes. It converts the estimate, which is a rate of payload, to a rate on the wire."""
 
 
 def main() -> None:
-    """Read standard input, and print the estimates."""
+    """Read packets from standard input, and print the estimates."""
     estimator = import_module("aiortc.rate").RemoteBitrateEstimator()
     packets = [line.strip().split(",") for line in sys.stdin]
     arrived = sorted((float(at), float(left), int(size)) for left, size, at in packets if at)
     print("t_s,aiortc_bps")
     for at, left, size in arrived:
-        # Seconds in 6.18 bits (http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time).
+        # The time stamp is in seconds with 6.18 bits (http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time).
         stamp = round(left * (1 << 18)) & 0xFFFFFF
         told = estimator.add(round(at * 1000), stamp, size - HEADERS, 1)
         if told is not None:

@@ -1,15 +1,15 @@
-"""``make bench``: packet-hops per CPU second of ns-2 and of ours, side by side in one run.
+"""``make bench``: packet-hops per CPU second of ns-2 and of our simulator, in one run.
 
     python -m validation.bench                # the three workloads, then many receivers
     python -m validation.bench tcp --rounds 5
     python -m validation.bench --large        # ns-2 with 10,000 receivers too (a minute, 600 MB)
     python -m validation.bench --write        # and into docs/data/bench*.csv
 
-A hop is one packet leaving one link. ns-2 runs in its best configuration: unused headers stripped, no traces,
-and the fastest of its schedulers on this machine, tried first. Both programs are measured twice: the *run*, from
-the first event to the last (ns-2: user time of the process less that of a run of 10 ms; ours: the thread's time
-in cost.json), and the *process*, as a user starts it (user time; ours with Python, its packages and the report's
-tables). An aim is met when it is met by the runs. The programs alternate, and the median counts.
+A hop is one packet leaving one link. ns-2 runs in its best configuration: without unused headers and traces, and with
+the scheduler that a first test finds fastest on this machine. Each program is measured in two ways. The *run* is from
+the first event to the last; for ns-2 it is the user time of the process minus that of a run of 10 ms, for ours the
+thread's time in cost.json. The *process* is the user time of the program as a user starts it; ours includes Python,
+its packages and the report's tables. The aims apply to the runs. The programs alternate, and the median counts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RECORDING_AT_MOST = 2
 
 @dataclass(frozen=True)
 class Workload:
-    """One thing to simulate, said to both programs."""
+    """A workload that both programs simulate."""
 
     name: str
     script: str
@@ -52,9 +52,9 @@ class Workload:
 WORKLOADS = (
     Workload("cbr", "bench-cbr", {}, "bench-cbr.toml", 3),
     Workload("tcp", "bench-tcp", {}, "bench-tcp.toml", 4),
-    # Routed by ns-2's own multicast, the quicker of its two protocols.
+    # With ns-2's own multicast routing, in the faster of its two protocols.
     Workload("multicast", "bench-multicast", {"tree": "ctrmcast"}, "bench-multicast.toml", 5),
-    # Beyond what its users do: no multicast routing, one replicator set by hand.
+    # Without multicast routing: one replicator that is configured by hand, which ns-2's users don't do.
     Workload("multicast-static", "bench-multicast", {"tree": "static"}, "bench-multicast.toml", 5),
 )
 LARGE = (100, 1000, 10_000)
@@ -66,7 +66,7 @@ class OursFailedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a run: keys of cost.json, and the user time of its process."""
+    """The cost of a run: the values of cost.json, and the user time of its process."""
 
     process_s: float
     cpu_s: float
@@ -75,7 +75,7 @@ class Cost:
 
 
 def run_ours(scenario: str, overrides: Sequence[str] = ()) -> Cost:
-    """One run as a user starts it; the cost is what it writes beside its summary."""
+    """Run a scenario as a user starts it. The cost is in the file that the run writes beside its summary."""
     with tempfile.TemporaryDirectory(prefix="ours-") as folder:
         out = Path(folder, "run")
         words = [sys.executable, "-m", "steadycast", "run", str(SCENARIOS / scenario), "-o", str(out)]
@@ -94,7 +94,10 @@ def run_ours(scenario: str, overrides: Sequence[str] = ()) -> Cost:
 
 @dataclass(frozen=True)
 class Theirs:
-    """ns-2 on one workload: exact hops, median CPU of whole runs and of a run of 10 ms."""
+    """The result of ns-2 for one workload.
+
+    It has the exact number of hops, and the median CPU time of whole runs and of runs of 10 ms.
+    """
 
     hops: int
     scheduler: str
@@ -103,12 +106,12 @@ class Theirs:
 
     @property
     def rate(self) -> float:
-        """Hops per CPU second, set-up included."""
+        """Hops per CPU second, including set-up."""
         return self.hops / self.cpu_s
 
     @property
     def rate_moving(self) -> float:
-        """Hops per CPU second, set-up left out; NaN where set-up is nearly all there is to measure."""
+        """Hops per CPU second without set-up; NaN if set-up is nearly all of the measured time."""
         moving = self.cpu_s - self.setup_s
         return self.hops / moving if moving > 0.2 * self.cpu_s else math.nan
 
@@ -122,7 +125,7 @@ def _alternate(load: Workload, *, rounds: int, ns: bool) -> tuple[Theirs | None,
     best: dict[str, float | int | str] = dict(params)
     hops = 0
     if ns:
-        # The same seed moves the same packets with and without monitors: one counted run is enough.
+        # Monitors don't change the packets of a seed, so one run with counting is enough.
         hops = int(ns2.run(script, {**params, "count": 1}).number("hops"))
         tried = {
             name: min(ns2.run(script, {**params, "scheduler": name}).user_s for _ in range(2))
@@ -151,7 +154,7 @@ def _agreement(theirs: Theirs, costs: Sequence[Cost]) -> str:
 
 
 def workloads(names: Sequence[str], *, rounds: int, ns: bool) -> page.Table:
-    """Run the three workloads; lay out their table."""
+    """Run the three workloads, and return their table."""
     rows = []
     for load in WORKLOADS:
         if not any(load.name.startswith(name) for name in names):
@@ -183,7 +186,7 @@ def workloads(names: Sequence[str], *, rounds: int, ns: bool) -> page.Table:
 
 
 def recording(*, rounds: int) -> page.Table:
-    """Run each workload without and with a row per packet sent and per packet that arrived."""
+    """Run each workload without and with a record of every packet that is sent or arrives."""
     rows = []
     for name in dict.fromkeys(load.scenario for load in WORKLOADS):
         without, recorded = [], []

@@ -3,9 +3,9 @@
     python -m validation.bench_emulate            # 10 s each
     python -m validation.bench_emulate --seconds 30
 
-Three runs through one link, without any other traffic: 4 Mb/s in packets of 1000 B for the delay, 40 000 packets/s
-of 1000 B for the loss, and a star of 64 receivers at 1 Mb/s. Delay is from the sender's `send` to the receiving
-kernel, less what the link takes. Needs the rights that `steadycast emulate` needs.
+There are three runs without other traffic: 4 Mb/s in packets of 1000 B for the delay, 40 000 packets/s of 1000 B for
+the loss, and a star of 64 receivers at 1 Mb/s. The delay is from the sender's `send` to the receiving kernel, minus
+the delay of the link. Needs the rights that `steadycast emulate` needs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ to = ["r[1-64]"]
 
 
 def emulated(text: str) -> tuple[Any, float]:
-    """Run a scenario; returns the run and how long all of it took."""
+    """Run a scenario. Returns the run and its total time in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "bench.toml"
         file.write_text(text)
@@ -74,7 +74,7 @@ def emulated(text: str) -> tuple[Any, float]:
 
 
 def say(what: str, measured: str, aim: str, near: bool) -> None:
-    """Print one line: what, how much, the aim, and whether it is met."""
+    """Print one line: what was measured, the value, the aim, and whether it is met."""
     print(f"{what:<46} {measured:>14}   {aim:<14} {'met' if near else 'missed'}")
 
 

@@ -1,4 +1,4 @@
-"""The cost of pacing: our sender, a bare loop of a timer and `send`, and FFmpeg, at the same rate in the same run.
+"""Measures the cost of pacing: our sender, a plain loop of a timer and `send`, and FFmpeg, at the same rate in one run.
 
 make bench-live
 """
@@ -36,7 +36,7 @@ def main() -> int:
     )
     good = True
     for mbps in RATES:
-        # Turn by turn, so that what else the machine does falls on both.
+        # The programs alternate, so that other work of the machine affects both equally.
         rounds = [(pace("bare", mbps), pace("ours", mbps)) for _ in range(ROUNDS)]
         bare, ours = (median([r[n] for r in rounds]) for n in (0, 1))
         ratio = ours["cpu_s_per_million"] / bare["cpu_s_per_million"]
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def pace(who: str, mbps: int, seconds: int = SECONDS) -> dict[str, Any]:
-    """One run of the example."""
+    """Run the example once."""
     words = [str(ROOT / "target/release/examples/pace"), who, str(mbps), str(seconds)]
     found: dict[str, Any] = json.loads(
         subprocess.run(words, capture_output=True, text=True, check=True).stdout
@@ -66,12 +66,12 @@ def pace(who: str, mbps: int, seconds: int = SECONDS) -> dict[str, Any]:
 
 
 def median(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the run in the middle, by its cost."""
+    """Return the run with the median cost."""
     return sorted(runs, key=lambda r: r["cpu_s_per_million"])[len(runs) // 2]
 
 
 def ffmpeg(mbps: int) -> float | None:
-    """FFmpeg's cost of sending packets of a stream that is copied, its reading included; `None` without FFmpeg."""
+    """Return FFmpeg's cost of sending the packets of a copied stream, including reading it; `None` without FFmpeg."""
     if shutil.which("ffmpeg") is None:
         return None
     film = ROOT / f"target/bench-live-{mbps}.ts"

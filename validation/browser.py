@@ -1,27 +1,29 @@
-"""A browser as the viewer of `serve`: its first picture, freezes, its share beside TCP: docs/data/browser-*.csv.
+"""Measures a browser as the viewer of `serve`: first picture, freezes, share beside TCP: docs/data/browser-*.csv.
 
     python -m validation.browser                                  # prints all tables; needs root and chromium
     python -m validation.browser --tables first,many --write      # and writes these into docs/data
     python -m validation.browser --tables freezes --networks "1Mbps;5Mbps" --controllers steady,gcc --write
 
-Rows of a written table that a run does not make stay as they are. A cell of an emulated network takes 80 s.
+Rows of a written table that a run does not measure are kept. A cell of an emulated network takes 80 s.
 
-first: from the browser's POST, and from opening the page, to the first picture that is presented, median of ten, on
-loopback and on 2 Mb/s with 40 ms of round trip. Bounds, written before the first run: 1 s and 2 s from the POST.
+first: time from the browser's POST, and from opening the page, to the first presented picture. It is the median of
+ten sessions, on loopback and on 2 Mb/s with 40 ms of round-trip time. The bounds, written before the first run, are 1
+s and 2 s from the POST.
 
-freezes: a minute beside the kernel's CUBIC, from 5 s after the first picture on. `freezeCount` and
-`totalFreezesDuration` of the browser stand beside ours, by the same rule of the W3C
-(`crates/endpoints/src/freeze.rs`) on the times at which pictures were presented. Bounds: the counts differ by at most
-one a minute, the durations by 10 % or 0.3 s, and 99 % of the frames that came whole were decoded. The browser judges
-what it decodes: where many pictures come at once behind a late one, its mean is lower and its count higher.
+freezes: a minute beside the kernel's CUBIC, from 5 s after the first picture on. The table compares `freezeCount` and
+`totalFreezesDuration` of the browser with our values. Ours apply the same W3C rule (`crates/endpoints/src/freeze.rs`)
+to the times at which pictures were presented. Bounds: the counts differ by at most one per minute, the durations by
+10 % or 0.3 s, and 99 % of the complete frames were decoded. The browser applies the rule to decoded pictures. If many
+pictures arrive together after a late one, its mean interval is lower and its count higher.
 
-share: the rate of the video beside CUBIC for half a minute, towards a browser and towards `steadycast receive` with
-transport-wide feedback, in the mean of three sessions, with the least and the most. Bound: within 15 %.
+share: the video's share of the rate beside CUBIC for half a minute, with a browser and with `steadycast receive`
+(both with transport-wide feedback) as the receiver. It is the mean of three sessions, with minimum and maximum.
+Bound: the two differ by at most 15 %.
 
-teleop: 50 s of 15 frames per second over 240 ms of round trip and a loss of 5 % by chance. Bound: 0.7 s frozen.
+teleop: 50 s of 15 frames per second with 240 ms of round-trip time and 5 % random loss. Bound: 0.7 s frozen.
 
-many: as many viewers as are asked for of one `serve --ladder`, our own clients of examples/watchers.rs at 1 Mb/s each.
-Bound: the loops of the senders are called at most 5 ms late, at the 99th percentile.
+many: a given number of viewers of one `serve --ladder`. They are the clients of examples/watchers.rs with 1 Mb/s
+each. Bound: the loops of the senders run at most 5 ms late, at the 99th percentile.
 """
 
 from __future__ import annotations
@@ -65,23 +67,26 @@ NETWORKS = {
     "5Mbps, 1 % lost": ("5Mbps", "20ms", "60p", 0.01),
     "3Mbps, 200 ms": ("3Mbps", "100ms", "80p", 0.0),
 }
-"""Rate, delay each way, queue and loss."""
+"""Rate, one-way delay, queue length in packets, and loss rate."""
 TELEOP = ("5Mbps", "120ms", "80p", 0.05)
 TELEOP_S = 50.0
 TELEOP_FROZEN_S = 0.7
 TELEOP_WAYS = ((12, 0), (150, 800))
-"""Frames from one key frame to the next, and for how long the browser waits: as it is, and as it does with loss."""
+"""Pairs of the number of frames between key frames and the browser's jitter-buffer delay in ms.
+
+The first is the default; the second is what is recommended for a path with loss.
+"""
 SHARE_S = 40.0
 SHARE_FROM_S = 15.0
-"""From here on shares count: CUBIC begins after 10 s."""
+"""Seconds after which the share is measured. CUBIC starts after 10 s."""
 SHARE_APART = 0.15
 MANY_LATE_MS = 5.0
 MANY_S = 30
 FIRST_S = {"loopback": 1.0, "2Mbps": 2.0}
 CUT_S = 5.0
-"""Of the beginning, in which the page is loaded and the rate is looked for."""
+"""Seconds at the start that are not measured, in which the page is loaded and the rate is probed."""
 APART = 1.0
-"""Freezes a minute by which the counts may differ."""
+"""Maximum difference between the two counts, in freezes per minute."""
 APART_S = (0.1, 0.3)
 DECODED = 0.99
 SOURCE = "testsrc --size 640x360 --codec vp8 --fps 30"
@@ -100,7 +105,7 @@ addEventListener("DOMContentLoaded", () => {
   video.requestVideoFrameCallback(look);
 });
 """
-"""Notes in the page what is measured, without a change of the page."""
+"""Script that collects the measurements in the page, without a change of the page."""
 STATS = """async () => {
   const all = [...(await seen.pcs.at(-1).getStats()).values()];
   return {at: performance.now(), ...all.find((one) => one.type === "inbound-rtp")};
@@ -112,10 +117,10 @@ class Seen:
     """A browser's measurements."""
 
     opened_s: float
-    """From opening the page to the first picture."""
+    """Seconds from opening the page to the first picture."""
     first_s: float | None
     counted: tuple[float, float]
-    """Freezes by its own count, and how long they were, in seconds."""
+    """The browser's own number of freezes, and their total duration in seconds."""
     ours: tuple[float, float]
     minutes: float
     received: float
@@ -125,7 +130,7 @@ class Seen:
     trusted: bool
 
     def misses(self) -> list[str]:
-        """Name the bounds that do not hold."""
+        """Return the names of the bounds that are missed."""
         found = []
         if abs(self.counted[0] - self.ours[0]) > APART * self.minutes:
             found.append("count")
@@ -140,7 +145,7 @@ class Seen:
 
 
 def watch(address: str, seconds: float) -> dict[str, Any]:
-    """Watch a served page, and return what was seen."""
+    """Open a served page in the browser, and return the measurements."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
@@ -162,7 +167,7 @@ def watch(address: str, seconds: float) -> dict[str, Any]:
 
 
 def seen(told: dict[str, Any], *, trusted: bool) -> Seen:
-    """Judge a page's measurements."""
+    """Evaluate a page's measurements."""
     before, after = told["before"], told["after"]
 
     def grown(name: str) -> float:
@@ -194,14 +199,14 @@ def _freezes(times_ms: Sequence[float]) -> tuple[float, float]:
 
 
 def on_loopback(controller: str, seconds: float) -> Seen:
-    """Watch over this machine's loopback."""
+    """Watch over the loopback interface."""
     with serving(f"{SOURCE} --controller {controller} --listen 127.0.0.1:18081") as (address, _):
         return seen(watch(address, seconds), trusted=True)
 
 
 @contextmanager
 def serving(words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Serve a source, and end it: the page's address, and the process."""
+    """Serve a source, and end the server at the end. Yields the page's address and the process."""
     command = [sys.executable, "-m", "steadycast", "serve", *shlex.split(words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
@@ -213,18 +218,18 @@ def serving(words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A link, what stands beside, and what both ends do."""
+    """A link, the competing traffic, and the programs at both ends."""
 
     network: tuple[str, str, str, float]
     controller: str
     source: str = SOURCE
     query: str = ""
-    """Of the page's address."""
+    """Query part of the page's address."""
     busy: bool = True
     seed: int = 1
 
     def emulated(self, sends: str, views: str, seconds: float) -> tuple[Path, bool]:
-        """Run a command at each end; the folder with what they left, and whether the machine kept up."""
+        """Run a command at each end. Returns the folder with their files, and whether the machine kept up."""
         folder = Path(tempfile.mkdtemp(prefix="steadycast-"))
         (folder / "link.toml").write_text(link.scenario(*self.network, "10s" if self.busy else None))
         words = [sys.executable, "-m", "steadycast", "emulate", "link.toml", "-o", "net", "--no-film"]
@@ -247,7 +252,7 @@ class Cell:
         return folder, bool(summary["emulation"]["trustworthy"])
 
     def watched(self, seconds: float) -> tuple[Seen, Path]:
-        """Watch in a browser; what was seen, and the folder."""
+        """Watch in a browser. Returns the measurements and the folder."""
         ours = f"exec {sys.executable} -m"
         serve = f"{ours} steadycast serve {self.source} --controller {self.controller}"
         serve += " --listen $STEADYCAST_S:8080 -o sent > address"
@@ -256,7 +261,7 @@ class Cell:
         return seen(json.loads((folder / "seen.json").read_text()), trusted=trusted), folder
 
     def received(self, seconds: float) -> Path:
-        """Receive with our own receiver, on transport-wide feedback; the folder."""
+        """Receive with our own receiver, with transport-wide feedback. Returns the folder."""
         ours = f"{sys.executable} -m steadycast"
         send = f"exec {ours} send {self.source} --controller {self.controller} --feedback twcc"
         send += " --to $STEADYCAST_R:5004 --sdp told.sdp -o sent/viewer-1"
@@ -267,7 +272,7 @@ class Cell:
 
 
 def share(folder: Path) -> float:
-    """Return the video's part of what it and CUBIC sent, after both had begun."""
+    """Return the video's share of the bytes that it and CUBIC sent after both had started."""
     import polars
 
     def rate(of: str, flow: str) -> float:
@@ -282,7 +287,7 @@ def share(folder: Path) -> float:
 
 
 def printed(place: Path) -> str:
-    """Return the address that a server has printed there, once it has."""
+    """Wait until a server has printed its address, and return it."""
     until = time.monotonic() + 30
     while time.monotonic() < until:
         if place.exists() and "\n" in (text := place.read_text()):
@@ -295,7 +300,7 @@ def printed(place: Path) -> str:
 
 
 def first_table(runs: int) -> page.Table:
-    """Measure when the first picture comes."""
+    """Measure the time to the first picture."""
     rows = []
     for where, bound in FIRST_S.items():
         found, opened = [], []
@@ -363,7 +368,7 @@ def share_table(networks: Sequence[str], controllers: Sequence[str], sessions: i
 
 
 def teleop_table(controllers: Sequence[str]) -> page.Table:
-    """Measure freezes of a teleoperator's video."""
+    """Measure the freezes of a teleoperator's video."""
     rows = []
     for controller in controllers:
         for gop, playout_ms in TELEOP_WAYS:
@@ -377,7 +382,7 @@ def teleop_table(controllers: Sequence[str]) -> page.Table:
 
 
 def many_table(counts: Sequence[int]) -> page.Table:
-    """Measure how late the senders of a ladder's viewers are."""
+    """Measure the lateness of the senders of a ladder's viewers."""
     build = ["cargo", "build", "--locked", "-p", "steadycast-live", "--example", "watchers"]
     subprocess.run(build, cwd=ROOT, check=True)
     rows = []
@@ -405,7 +410,7 @@ def many_table(counts: Sequence[int]) -> page.Table:
 
 
 def main() -> int:
-    """Print the tables, and write them where it is asked for."""
+    """Print the tables, and write them with `--write`."""
     parser = page.options("validation.browser", __doc__, *(f"browser-{name}" for name in TITLES))
     parser.add_argument("--watch", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--query", default="", help=argparse.SUPPRESS)

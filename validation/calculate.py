@@ -1,4 +1,4 @@
-"""Prints the calculations that the papers' statements are held against, independent of our simulator.
+"""Prints the calculations that check the papers' statements independently of our simulator.
 
 python -m validation.calculate            # all of them
 python -m validation.calculate averaged loss-trend
@@ -13,7 +13,7 @@ from papers.engine.calculate import ALL, calculation
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print calculations, a condition a line."""
+    """Print calculations, one condition per line."""
     parser = argparse.ArgumentParser(prog="python -m validation.calculate")
     parser.add_argument("names", nargs="*", choices=[[], *(c.name for c in ALL)], metavar="NAME")
     for name in parser.parse_args(argv).names or [c.name for c in ALL]:

@@ -1,18 +1,19 @@
-"""The results of `steadycast call` on paths that are known: networks drawn by a seed, docs/data/call.csv.
+"""Measures the results of `steadycast call` on known paths: networks drawn from a seed, docs/data/call.csv.
 
     python -m validation.call                # prints them, and whether the bounds hold
     python -m validation.call --first 9901 --cells 40 --write     # a part, merged into docs/data
     python -m validation.call --first 1 --cells 20      # other networks, which are not written
-    python -m validation.call --first 1 --cells 160 --beside cubic:1     # those beside a CUBIC, which is named
-    python -m validation.call --same 8       # the call as its sender, its receiver and both captured it
+    python -m validation.call --first 1 --cells 160 --beside cubic:1     # those beside a CUBIC, as call is told
+    python -m validation.call --same 8       # the same call from captures at its sender, at its receiver and at both
     python -m validation.call --speed        # how long reading takes, and replaying
     python -m validation.call --browser 3 --write     # as root: two Chromiums, docs/data/call-browser.csv
 
-Each network has a capacity of 0.4 to 4 Mb/s in one to four steps over 40 s, 5 to 80 ms of delay, a queue of 20 to
-300 ms, chance losses of up to 2 % in half of them, and nobody beside, or, in every fourth one, a CUBIC, where only a
-refusal is right. The media has RFC 8593's sizes, in every second network an encoded film's, and up to 0.4 to 4 Mb/s, so
-that many a call does not fill its link. The call is one of `gcc` over TWCC; its capture at the sender is what is
-read. The truth of a ranking is what five controllers do on the network itself, with the same media.
+Each network has a capacity of 0.4 to 4 Mb/s in one to four steps over 40 s, 5 to 80 ms of delay, a queue of 20 to 300
+ms, random loss of up to 2 % in half of them. Every fourth one has a CUBIC beside the call, where the only right
+result is a refusal; the others have no other traffic. The media has the frame sizes of RFC 8593, or in every second
+network those of an encoded film. Its maximum rate is 0.4 to 4 Mb/s, so that many calls do not fill their link. The
+call uses `gcc` with TWCC feedback, and its capture at the sender is analysed. A ranking is compared with the results
+of five controllers on the network itself, with the same media.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from validation import page
 
 SECONDS = 40
 FIRST, CELLS = 9901, 200
-"""The networks of the table; any others are for tuning, and are not written."""
+"""The networks of the table. Others are for tuning, and are not written."""
 PATHS = 10
 SENDER = "video.src-left"
-"""The link that a sender's capture is of."""
+"""The link at which the sender's capture is made."""
 ALIKE = 0.05
-"""Scores on the network itself that are nearer to each other are no difference."""
+"""A smaller difference of scores on the network itself counts as no difference."""
 HEADS = (
     "network",
     "beside",
@@ -60,22 +61,25 @@ HEADS = (
     "of these told right",
 )
 KNOWN, ERROR, IN_BAND, REPLAY, RIGHT = 4, 6, 7, 8, 9
-"""Where in a row these stand; `RIGHT` is followed by what was told wrong and not, and what `judged` says besides."""
+"""Indices of these values in a row.
+
+The columns after `RIGHT` have the numbers of wrong and of missing answers, and the other counts of `judged`.
+"""
 BOUNDS = {
     "capacity: of the paths shown, those with nine of ten half seconds within 10 % (%)": 90,
     "bands: half seconds in which they hold the truth (%)": 85,
     "ranking: of the calls replayed, those in which no pair that differs is told the other way (%)": 90,
     "beside a CUBIC: paths refused (%)": 95,
 }
-"""The least that has to hold, each."""
+"""The lowest percentage with which each of these has to hold."""
 SAME_PERCENT = 5
-"""How far capacities of one call may be apart by its records, of nine of ten half seconds."""
+"""Maximum difference in per cent between capacities from different captures of a call, for nine of ten half seconds."""
 SPEED_S = {"reading 10 minutes of 3 Mb/s": 2, "20 paths of it with 5 controllers, on each of two cores": 60}
-"""The most processor time that each may take."""
+"""Maximum processor time in seconds for each task."""
 
 
 def network(seed: int) -> tuple[dict[str, Any], list[tuple[float, float]]]:
-    """Return a scenario, and its capacity's steps: (s, bit/s)."""
+    """Return a scenario, and the steps of its capacity as pairs of seconds and bit/s."""
     draw = random.Random(seed)
     count = draw.randint(1, 4)
     steps = [(SECONDS * i / count, 1e6 * 0.4 * 10 ** draw.random()) for i in range(count)]
@@ -117,7 +121,10 @@ def network(seed: int) -> tuple[dict[str, Any], list[tuple[float, float]]]:
 def called(
     seed: int, place: Path, *links: str
 ) -> tuple[dict[str, Any], list[tuple[float, float]], list[Path]]:
-    """Run one network's call in a folder: the scenario, its capacity's steps, and a capture of each link."""
+    """Run the call of one network in a folder.
+
+    Returns the scenario, the steps of its capacity, and a capture of each link.
+    """
     made, steps = network(seed)
     made["record"]["pcap"] = list(links)
     (place / "network.toml").write_text(document(made), encoding="utf-8")
@@ -126,7 +133,7 @@ def called(
 
 
 def measured(seed: int, beside: str | None = None) -> list[str]:
-    """Run one network's call, read its capture, replay it, and set that against the network itself."""
+    """Run the call of one network, analyse its capture, replay it, and compare the results with the network itself."""
     with tempfile.TemporaryDirectory() as place:
         made, steps, (capture,) = called(seed, Path(place), SENDER)
         read = call.read(capture, beside=beside)
@@ -155,9 +162,11 @@ def measured(seed: int, beside: str | None = None) -> list[str]:
 
 
 def judged(found: dict[str, Any], file: Path) -> tuple[int, ...]:
-    """Count pairs that differ on the network itself: reported so, reported the other way, and not reported.
+    """Count the pairs of controllers that differ on the network itself.
 
-    Then count those that differ there by as much as a path has to show, and how many of them are reported so.
+    The first three counts are of pairs that are reported correctly, in the wrong order, or not at all. The last two
+    are of pairs whose difference is large enough that a path has to show it, and of those among them that are
+    reported correctly.
     """
     scores = {}
     for name in replay.CONTROLLERS:
@@ -179,7 +188,10 @@ def judged(found: dict[str, Any], file: Path) -> tuple[int, ...]:
 
 
 def same(seeds: Iterable[int]) -> bool:
-    """Print how far capacities by a sender's, a receiver's and both ends' captures are apart; whether it is little."""
+    """Print the differences between the capacities from captures at the sender, the receiver and both ends.
+
+    Returns whether all are within the bound.
+    """
     within = True
     print(page.head(("network", "receiver's, 90 % (%)", "both ends', 90 % (%)")))
     for seed in seeds:
@@ -205,7 +217,7 @@ def same(seeds: Iterable[int]) -> bool:
 
 
 def speed() -> bool:
-    """Print how much processor time reading a long call takes, and replaying it; whether that is little enough."""
+    """Print the processor time for reading and for replaying a long call. Returns whether both are low enough."""
     made, _ = network(1)
     made |= {"duration": "600s", "event": [], "record": {"pcap": [SENDER]}}
     queue = {"kind": "droptail", "limit": "100ms"}
@@ -237,13 +249,13 @@ BROWSER_HEADS = (
     "gcc as logged (%)",
 )
 LEAD_S = 20
-"""The network's first change counts from here, as the example of two Chromiums says."""
+"""The time of the network's first change is counted from here, as in the example of two Chromiums."""
 
 
 def browser(seed: int) -> list[str] | None:
-    """Have two Chromiums call across a network in real time, and set its sender's event log against the network.
+    """Run a call of two Chromiums over a network in real time, and compare the sender's event log with the network.
 
-    `None` where they did not come to call, or the machine was too busy for the emulation to be trusted.
+    Returns `None` if no call was set up, or if the machine was too busy for the emulation to be trusted.
     """
     draw = random.Random(seed)
     steps = [(at, 1e6 * draw.uniform(0.5, 2.0)) for at in (0.0, 12.0, 24.0)]
@@ -298,13 +310,13 @@ def browser(seed: int) -> list[str] | None:
 
 
 def share(which: Iterable[bool]) -> float:
-    """Return how many of them are true, in per cent."""
+    """Return the share of true values in per cent."""
     all_of = list(which)
     return 100 * sum(all_of) / len(all_of) if all_of else 100.0
 
 
 def verdicts(rows: list[list[str]]) -> dict[str, float]:
-    """Return what `BOUNDS` bound, of a table's rows."""
+    """Return the values that are compared with `BOUNDS`, from a table's rows."""
     shown = [each for each in rows if each[3] != "refused" and each[1] != "CUBIC"]
     known = sum(float(each[KNOWN]) for each in shown)
     values = (
@@ -317,7 +329,7 @@ def verdicts(rows: list[list[str]]) -> dict[str, float]:
 
 
 def told(rows: list[list[str]]) -> bool:
-    """Print what a table's rows come to, and whether the bounds hold."""
+    """Print the results of a table's rows. Returns whether the bounds hold."""
     alone = [each for each in rows if each[1] != "CUBIC"]
     replayed = [each for each in alone if each[REPLAY] == "yes"]
     right, wrong, unsure, far, seen = (sum(int(each[RIGHT + k]) for each in replayed) for k in range(5))
@@ -335,7 +347,7 @@ def told(rows: list[list[str]]) -> bool:
 
 
 def browsers(seeds: Iterable[int], *, write: bool) -> None:
-    """Print a row for each call of two Chromiums that came about."""
+    """Print a row for each call of two Chromiums that was set up."""
     title = "Capacities that logs of two Chromiums show, against the networks that they called across"
     for cells in filter(None, map(browser, seeds)):
         print(page.head(BROWSER_HEADS), page.row(cells), sep="\n", flush=True)
@@ -347,7 +359,7 @@ def browsers(seeds: Iterable[int], *, write: bool) -> None:
 
 
 def main() -> int:
-    """Measure, print, and write if asked to."""
+    """Measure, print, and with `--write` write the results."""
     parser = page.options("validation.call", __doc__, "call")
     parser.add_argument("--first", type=int, default=FIRST, help="the first network's seed")
     parser.add_argument("--cells", type=int, default=CELLS, help="how many networks")

@@ -1,9 +1,9 @@
-"""Real clips, each with every controller, over several seeds.
+"""Measures real clips with every controller, over several seeds.
 
     python -m validation.clips --signs a.mkv b.mkv … --cars cars.mp4
     python -m validation.clips --cars cars.mp4 --seeds 3 -o runs/clips      # and keep the run folders
 
-A row is a clip on a link with one controller; its numbers are the mean over the seeds, and from where to where they go.
+A row is a clip on a link with one controller. Its numbers are the mean over the seeds, with minimum and maximum.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ HEAD = (
 
 
 def settings(case: Case, controller: str, clips: Sequence[Path], congestion: str) -> list[str]:
-    """Return what is set on the command line."""
+    """Return the settings for the command line."""
     files = ", ".join(f'"{clip.resolve()}"' for clip in clips)
     return [
         f"flow.video.clip=[{files}]",
@@ -64,7 +64,7 @@ def settings(case: Case, controller: str, clips: Sequence[Path], congestion: str
 
 
 def numbers(summary: dict[str, Any]) -> list[float | None]:
-    """One run's row; receivers behind one bottleneck see the same, the first stands for all."""
+    """Return the row of one run. Receivers behind one bottleneck receive the same, so the first represents all."""
     video, tcp = summary["flows"][:2]
     viewer = video["receivers"][0]
     frames = viewer["frames"]
@@ -81,13 +81,13 @@ def numbers(summary: dict[str, Any]) -> list[float | None]:
 
 
 def said(values: Sequence[float | None], digits: int) -> str:
-    """Mean, and from where to where."""
+    """Format the mean, with minimum and maximum."""
     there = [v for v in values if v is not None]
     return page.spread(there, digits) if there else "–"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run, and print a row as soon as it is known."""
+    """Run everything, and print each row as soon as it is complete."""
     parser = page.options("validation.clips", __doc__, "clips", seeds=3)
     parser.add_argument("--signs", nargs="+", type=Path, default=[], help="clips of people signing")
     parser.add_argument("--cars", nargs="+", type=Path, default=[], help="a clip of a road")

@@ -1,12 +1,12 @@
-"""The cost of a ladder: `steadycast encode` beside thirty plain ffmpeg encodes of the same clips.
+"""Measures the cost of a ladder: `steadycast encode` compared with thirty plain ffmpeg encodes of the same clips.
 
     python -m validation.encode_bench CLIP...
     python -m validation.encode_bench CLIP... --size cif --fps 25 --rounds 3
 
-Both read the same files, scale to the same size and rate, and write thirty MPEG-4 streams with groups of
-pictures of the same length, on the same cores: ours with one encoder per core, ffmpeg with one single-threaded
-process per core. Ours starts from an empty cache, and writes it. They alternate; the median counts, and
-the ratio is to be 1.3 at most.
+Both read the same files, scale to the same size and frame rate, and write thirty MPEG-4 streams with groups of
+pictures of the same length on the same cores. Ours uses one encoder per core, and ffmpeg one single-threaded process
+per core. Ours starts with an empty cache and fills it. The programs alternate, and the median counts. The ratio has
+to be at most 1.3.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AIM = 1.3
 
 
 def ffmpeg(words: Sequence[str], out: Path) -> None:
-    """Have FFmpeg make a file of clips."""
+    """Make a file from clips with FFmpeg."""
     command = ["ffmpeg", "-v", "error", *words, "-y", str(out)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
@@ -41,7 +41,7 @@ def ffmpeg(words: Sequence[str], out: Path) -> None:
 
 
 def plain(clips: Sequence[Path], size: tuple[int, int], fps: str, gop: int) -> tuple[float, int]:
-    """Seconds for thirty plain encodes, and the bytes that they made."""
+    """Return the seconds for thirty plain encodes, and the number of bytes."""
     from steadycast.workers import cores
 
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +66,7 @@ def plain(clips: Sequence[Path], size: tuple[int, int], fps: str, gop: int) -> t
 def ours(
     clips: Sequence[Path], size: str, fps: str, gop: int
 ) -> tuple[float, int, tuple[int, int], str, int]:
-    """Seconds for a ladder from an empty cache, its bytes, and the size, rate and number of its pictures."""
+    """Return the seconds for a ladder from an empty cache, its bytes, and the size, rate and number of its pictures."""
     from steadycast.media.clip import Clip
     from steadycast.media.ladder import encode_ladder
 

@@ -1,37 +1,40 @@
-"""Controllers on networks that nobody chose: each *draw*, named by a number, is as many others of the same kinds.
+"""Compares controllers on randomly drawn networks. Each *draw* is a set of networks, named by its number.
 
     python -m validation.fresh --draw 8150 --cells 300 --placebo              # steady, and CUBIC in its place
     python -m validation.fresh --draw 8150 --controllers steady gcc tfrc --seeds 2           # quicker than four
     python -m validation.fresh --draw 8150 --keep runs.jsonl --name before    # and, with another program later,
     python -m validation.fresh --draw 8150 --keep runs.jsonl --name after --against before
 
-A *cell* is a network, who else is there and what is sent; cell n of a draw is always the same, and decks of twenty
-cards make each class come as often in all draws. Once somebody has looked at single cells of a draw, or chosen a
-constant with it, another draw is to judge. A run is measured for 50 s from 15 s after the last start on. One cell in
-five has a *trouble* (a policer, jitter of 20 ms, several sources of frames, an upload on the way back); these are
-counted apart from the others.
+A *cell* is a network with its other flows and the media that is sent. Cell n of a draw is always the same. Decks of
+twenty cards make each class equally frequent in all draws. Once single cells of a draw have been examined, or a
+constant has been chosen with it, use another draw for judging. A run is measured for 50 s, beginning 15 s after the
+last flow has started. One cell in five has a *trouble*: a policer, jitter of 20 ms, several frame-based sources, or
+an upload on the reverse path. These cells are counted separately.
 
-| figure | bound | from |
-|---|---|---|
-| fair | beside long CUBIC or NewReno flows, without loss by chance: a mean video has half to twice what a mean TCP \
-has | RFC 5348, 1 |
-| share | the least video has half of its max-min share, or 0.8 of what CUBIC in its place has | RFC 5348, 1 |
-| harm | all others together have 0.8 of what CUBIC in its place leaves them, or of their max-min share where that is \
-less | Ware et al., HotNets 2019 |
-| kin | of several of a kind the least has half of their mean | RFC 5348, 1 |
-| used | nobody elastic beside it: 0.85 of what others leave; 0.7 of it by frames, or at a policer | steady.md, A3, D2 |
-| queue | nobody elastic beside it: p95 of 25 ms, or of four packets of each flow; at FQ-CoDel that of the video's \
-own queue | steady.md, A1, C1 |
-| loss | beyond chance: 0.5 % with nobody elastic beside it, else 1 %, or 1.5 times CUBIC's in its place; at a policer \
-as beside somebody | validation/experiments/situations.toml |
-| low | from 10 s after its start, at most 5 % of the seconds below a tenth of its share, no ten in a row | own |
-| starves | of a long TCP the same, or 5 % more of the seconds than beside CUBIC in the video's place | own |
+The bounds, each with its source:
 
-A second's max-min share is an equal part of the link among all that is elastic and sends, or what the others leave,
-where that is more. A cell *holds* in a run that keeps all its bounds, and it is *undecided* if its runs with several
-seeds differ in that. CUBIC in the video's place keeps `share` and `harm` by definition. Differences are between the
-same cells and seeds: means over cells, with 95 % intervals of the mean. `--placebo` runs the first controller with
-other seeds, too: what differs by no more than that differs by chance.
+    fair     beside long CUBIC or NewReno flows, without random loss: a mean video has half to twice what a mean TCP
+             has (RFC 5348, 1)
+    share    the video with the least has half of its max-min share, or 0.8 of what CUBIC in its place has
+             (RFC 5348, 1)
+    harm     all other flows together have 0.8 of what CUBIC in the video's place leaves them, or 0.8 of their max-min
+             share if that is less (Ware et al., HotNets 2019)
+    kin      of several videos, the one with the least has half of their mean (RFC 5348, 1)
+    used     without an elastic flow beside it: 0.85 of what others leave, or 0.7 if frame-based or at a policer
+             (steady.md, A3, D2)
+    queue    without an elastic flow beside it: p95 of at most 25 ms, or four packets of each flow; with FQ-CoDel it is
+             the video's own queue (steady.md, A1, C1)
+    loss     in addition to random loss: 0.5 % without an elastic flow beside it, otherwise 1 % or 1.5 times the loss of
+             CUBIC in its place; at a policer as beside an elastic flow (validation/experiments/situations.toml)
+    low      from 10 s after its start, at most 5 % of the seconds below a tenth of its share, and never ten in a row
+             (own)
+    starves  the same for a long TCP, or 5 % more of the seconds than beside CUBIC in the video's place (own)
+
+The max-min share of a second is an equal part of the link among all elastic flows that send, or what the other flows
+leave, if that is more. A cell *holds* in a run that keeps all its bounds. It is *undecided* if it holds with some
+seeds but not with others. CUBIC in the video's place keeps `share` and `harm` by definition. Differences are between
+the same cells and seeds; they are means over cells with 95 % intervals. `--placebo` also runs the first controller
+with other seeds. A difference that is no larger than the placebo's may be due to chance.
 """
 
 from __future__ import annotations
@@ -52,27 +55,28 @@ from typing import Any
 from validation import page, simulated
 
 CUBIC = "cubic"
-"""A TCP in the video's place."""
+"""Name of the TCP that is run in the video's place."""
 L4S = ("steady", "scream")
-"""Controllers that send marks where a cell has them."""
+"""Controllers that use ECN marks if the cell's queue has them."""
 SEGMENT_BITS = 8 * 1500
 PACKET_BITS = 8 * 1200
 SETTLE, MEASURED, AFTER_STEP = 15, 50, 5
-"""Seconds: from the last start to what is measured, of that, and after a step of the rate that count for no share."""
+"""Seconds from the last start to the measurement, seconds of the measurement, and seconds after a step of the rate in
+which shares are not counted."""
 STEP = (15, 35)
-"""From when to when of the measured seconds the rate is another."""
+"""Begin and end of the changed rate, in seconds from the begin of the measurement."""
 JITTER = 0.020
-"""The greatest jitter of the cells that have one, in seconds: it is uniform."""
+"""Maximum jitter in seconds of the cells that have jitter. It is uniformly distributed."""
 LEAST_SHARE = 150e3
-"""Bit/s: no more videos of a kind than have this much each."""
+"""The number of videos in a cell is limited, so that an equal share is at least this rate in bit/s."""
 PLACEBO_SEEDS = 1000
 SEEN_VERSION = 2
-"""Changes with what is seen of a run, so that a kept run of an earlier version is made again."""
+"""Version of the measured values of a run. A kept run with another version is made again."""
 LONG = {"cubic": 1, "newreno": 1, "2 cubic": 2, "bbr": 1}
-"""Rivals that last from their start to the end, and how many flows they are."""
+"""Rivals that send from their start to the end, with their number of flows."""
 UDP = ("cbr", "on/off udp")
 SIZES = (30e3, 100e3, 300e3)
-"""Bytes of the objects of a web-like rival, of which each size makes a third of the load."""
+"""Sizes in bytes of the objects of a web-like rival. Each size makes up a third of the load."""
 
 DECKS: Mapping[str, Mapping[str, int]] = {
     "rival": {
@@ -86,7 +90,7 @@ DECKS: Mapping[str, Mapping[str, int]] = {
     "first": {"video": 10, "rival": 10},
     "trouble": {"no": 16, "policer": 1, "jitter": 1, "several frames": 1, "way back": 1},
 }  # fmt: skip
-"""Of each twenty cells in a row, so many."""
+"""Number of each card in a deck, which is dealt to twenty consecutive cells."""
 
 Seen = dict[str, float]
 Rates = Mapping[str, Sequence[float]]
@@ -94,36 +98,36 @@ Rates = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True)
 class Cell:
-    """One network, and what is on it."""
+    """A network with its flows."""
 
     key: str
     rate: float
-    """Of the bottleneck, or of the policer, in bit/s."""
+    """Rate of the bottleneck, or of the policer, in bit/s."""
     rtt: float
-    """Without a queue, in seconds."""
+    """Round-trip time without queueing, in seconds."""
     queue: str
     depth: float
-    """Of a drop-tail queue, in BDP; 0 of another."""
+    """Length of a drop-tail queue in BDP; 0 for other queues."""
     rival: str
     part: float
-    """Of the rate, that a rival sends which is not elastic or web-like."""
+    """Rate of a UDP or web-like rival, as a fraction of the bottleneck's rate."""
     frames: bool
     own: int
     """Videos."""
     loss: float
     step: float
-    """By what the rate is multiplied for a part of the measured time; 1: it stays."""
+    """Factor of the rate during a part of the measured time; 1: the rate is constant."""
     late: float
-    """The start of who comes last, in seconds: the rival, or the first video where that one is first."""
+    """Start in seconds of the second group: the rival, or the videos if the rival starts first."""
     rival_first: bool
     ecn: str
-    """What videos send whose controller can: "ect0" or "ect1"; empty: neither."""
+    """ECN code point of videos whose controller supports it: "ect0" or "ect1"; empty: not ECN-capable."""
     trouble: str
     burst: float
-    """Of a policer, in seconds at its rate."""
+    """Burst size of a policer, in seconds at its rate."""
 
     def starts(self) -> list[float]:
-        """Return when the videos start."""
+        """Return the start times of the videos in seconds."""
         begin = self.late if self.rival_first and self.rival != "none" else 0.0
         return [begin + 5.0 * n for n in range(self.own)]
 
@@ -138,12 +142,12 @@ class Cell:
         return self.begin + MEASURED
 
     def capacity(self, second: int) -> float:
-        """Return the bottleneck's rate then, in bit/s."""
+        """Return the bottleneck's rate in this second, in bit/s."""
         stepped = self.begin + STEP[0] <= second < self.begin + STEP[1]
         return self.rate * (self.step if stepped else 1.0)
 
     def settled(self) -> list[int]:
-        """Return the seconds in which shares count."""
+        """Return the measured seconds in which shares are counted."""
         steps = [self.begin + at for at in STEP] if self.step != 1 else []
         seconds = range(self.begin, self.end)
         return [n for n in seconds if all(not at <= n < at + AFTER_STEP for at in steps)]
@@ -155,12 +159,12 @@ class Cell:
 
     @property
     def kind(self) -> str:
-        """The kind of media that is sent."""
+        """The kind of media that is sent: "several" videos, "frames" or "greedy"."""
         return "several" if self.own > 1 else "frames" if self.frames else "greedy"
 
 
 def _card(draw: int, number: int, name: str) -> str:
-    """Draw a card of a deck, which is shuffled anew for each twenty cells."""
+    """Return the card for a cell, from a deck that is shuffled anew for every twenty cells."""
     deck = [card for card, count in DECKS[name].items() for _ in range(count)]
     block, place = divmod(number, len(deck))
     Random(f"{draw} {name} {block}").shuffle(deck)
@@ -204,7 +208,7 @@ def cell(draw: int, number: int) -> Cell:
     )
 
 
-# -- as a scenario
+# # -- the scenario of a cell
 
 
 def _value(value: object) -> str:
@@ -226,7 +230,7 @@ def _tcp(name: str, congestion: str, start: float, **more: object) -> str:
 
 
 def _rivals(one: Cell) -> list[str]:
-    """Write the flows of who else is there."""
+    """Return the rival's flows as text."""
     start = 0.0 if one.rival_first else one.late
     period = {way: {"dist": "exponential", "mean": "5s"} for way in ("on", "off")}
     sent = {"rate": f"{one.part * one.rate:.0f}bps"}
@@ -259,7 +263,7 @@ def _videos(one: Cell, controller: str, params: Mapping[str, object]) -> list[st
         return [_tcp(name, "cubic", start) for name, start in named]
     keys: dict[str, object] = {"controller": controller, "media": "greedy"}
     if one.frames:
-        # RFC 8593's burst of 13.5 kB is for its highest rate of 1.5 Mb/s.
+        # In RFC 8593 the burst of 13.5 kB belongs to its highest rate of 1.5 Mb/s.
         burst = max(2000, round(13_500 * one.rate / 1.5e6))
         most = one.rate * max(one.step, 1.0)
         codec = {"r_min": "100kbps", "r_max": f"{most:.0f}bps", "k_b": f"{burst}B"}
@@ -272,7 +276,7 @@ def _videos(one: Cell, controller: str, params: Mapping[str, object]) -> list[st
 
 
 def _neck(one: Cell) -> dict[str, object]:
-    """Return the bottleneck's keys."""
+    """Return the keys of the bottleneck."""
     queue: dict[str, object] = {"kind": one.queue}
     if one.queue == "droptail":
         queue["limit"] = f"{max(8, round(one.depth * one.rate * one.rtt / SEGMENT_BITS))}p"
@@ -317,7 +321,7 @@ def scenario(one: Cell, controller: str, params: Mapping[str, object]) -> str:
 
 
 def see(one: Cell, controller: str, params: Mapping[str, object], seed: int) -> Seen:
-    """Run a cell once, and return what was seen."""
+    """Run a cell once, and return the measured values."""
     done = simulated.run(scenario(one, controller, params), seed)
     rows = done.rates.to_polars().select("t_s", "flow", "node", "throughput_bps").iter_rows()
     rates: dict[str, list[float]] = {}
@@ -330,7 +334,7 @@ def see(one: Cell, controller: str, params: Mapping[str, object], seed: int) -> 
 
 
 def _granted(one: Cell, rates: Rates, second: int) -> float:
-    """Return what max-min fairness grants to a video, in bit/s."""
+    """Return the max-min fair share of a video in bit/s."""
     sends = {name: each[second] for name, each in rates.items() if each[second] and name[:5] != "video"}
     udp = sends.get("udp", 0.0)
     videos = sum(second >= start for start in one.starts()) or 1
@@ -339,9 +343,9 @@ def _granted(one: Cell, rates: Rates, second: int) -> float:
 
 
 def _due(one: Cell, rates: Rates, second: int) -> float:
-    """Return what max-min fairness grants to all others together, in bit/s.
+    """Return the max-min fair share of all other flows together, in bit/s.
 
-    A long flow always sends. Another one sends in a second in which something of it arrives.
+    A long flow is always active. Another flow is active in a second in which some of its packets arrive.
     """
     active = [
         name for name, each in rates.items() if name[:5] != "video" and (name[:4] == "long" or each[second])
@@ -352,7 +356,7 @@ def _due(one: Cell, rates: Rates, second: int) -> float:
 
 
 def _own_queue_ms(one: Cell, flow: Mapping[str, Any]) -> float:
-    """Return the 95th percentile of a video's own queueing delay, of a TCP that of its round trip's."""
+    """Return the 95th percentile of a video's own queueing delay in ms; for a TCP, that of its round-trip time."""
     jitter = 0.95 * JITTER if one.trouble == "jitter" else 0.0
     if flow["kind"] == "tcp":
         return float((flow["srtt_ms"]["p95"] or 0.0) - (one.rtt + SEGMENT_BITS / one.rate + jitter) * 1e3)
@@ -361,7 +365,10 @@ def _own_queue_ms(one: Cell, flow: Mapping[str, Any]) -> float:
 
 
 def _low(one: Cell, has: Sequence[float], begin: float, share: Callable[[int], float]) -> tuple[float, int]:
-    """Return the share of the seconds, and how many in a row, in which a flow has less than a tenth of its share."""
+    """Return how often a flow has less than a tenth of its share.
+
+    The values are the fraction of such seconds, and the longest run of consecutive ones.
+    """
     row = longest = count = 0
     seconds = range(math.ceil(begin) + 10, one.end)
     for n in seconds:
@@ -399,7 +406,7 @@ def _figures(one: Cell, summary: Mapping[str, Any], rates: Rates) -> Seen:
         "low_row": max(row for _, row in lows),
     }
     if one.queue == "fq-codel":
-        # The queue of another flow delays none of the video's packets.
+        # With FQ-CoDel, the queue of another flow does not delay the video's packets.
         seen["queue_ms"] = max(_own_queue_ms(one, flow) for flow in sent)
     if long:
         equal = [one.capacity(n) / (len(long) + len(videos)) for n in range(one.end)]
@@ -412,23 +419,23 @@ def _figures(one: Cell, summary: Mapping[str, Any], rates: Rates) -> Seen:
 
 
 def _lost(flow: Mapping[str, Any]) -> float:
-    """Return the share of a flow's packets that is lost; of a TCP, that is sent again."""
+    """Return the share of a flow's packets that is lost; for a TCP, the share that is retransmitted."""
     lost = (flow.get("receivers") or [{}])[0].get("loss_frac")
     if lost is None:
         lost = (flow.get("retransmitted_packets") or 0) / max(flow.get("sent_packets") or 1, 1)
     return float(lost)
 
 
-# -- what is bound
+# # -- the bounds
 
 
 BOUNDS = ("fair", "share", "harm", "kin", "used", "queue", "loss", "low", "starves")
 
 
 def verdict(one: Cell, seen: Seen, beside: Seen) -> dict[str, bool]:
-    """Tell of each bound of a cell whether it is kept; `beside`: CUBIC in the same place.
+    """Return for each bound of a cell whether it is kept. `beside` is the run with CUBIC in the video's place.
 
-    The others' max-min share is that of CUBIC's run: a video that starves them has no part in it.
+    The max-min share of the other flows comes from CUBIC's run, because a video that starves them would lower it.
     """
     found = {
         "share": seen["share"] >= min(0.5, 0.8 * beside["share"]),
@@ -460,13 +467,13 @@ FIGURES = {
     "unfair": (1, 3, "octaves"), "used": (100, 1, "%"), "queue": (1, 1, "ms"),
     "loss alone": (100, 3, "%"), "loss beside": (100, 2, "%"),
 }  # fmt: skip
-"""What is compared: by what it is multiplied, how many digits it has, and its unit."""
+"""Figures that are compared, each with its factor, its number of decimals, and its unit."""
 LESS = ("low", "unfair", "queue", "loss alone", "loss beside")
-"""Which of them are the better the smaller they are."""
+"""Figures for which smaller is better."""
 
 
 def values(one: Cell, seen: Seen, beside: Seen) -> dict[str, float]:
-    """Return the figures that a cell has."""
+    """Return the figures that apply to a cell."""
     found = {"holds": float(all(verdict(one, seen, beside).values())), "low": seen["low"]}
     beyond = seen["loss"] - one.loss
     if not one.elastic:
@@ -483,14 +490,14 @@ def values(one: Cell, seen: Seen, beside: Seen) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Found:
-    """Runs by what was run, the cell and the seed, and how to read them."""
+    """The runs by name, cell and seed, with functions that evaluate them."""
 
     cells: Sequence[Cell]
     runs: Mapping[tuple[str, str, int], Seen]
     seeds: int
 
     def of(self, one: Cell, name: str) -> list[tuple[Seen, Seen]]:
-        """Return each run of a cell with CUBIC's run in its place; none where one is missing."""
+        """Return pairs of a cell's runs and CUBIC's runs in its place. Seeds without both runs are left out."""
         seeds = range(1, self.seeds + 1)
         each = [
             (self.runs.get((name, one.key, seed)), self.runs.get((CUBIC, one.key, seed))) for seed in seeds
@@ -498,11 +505,11 @@ class Found:
         return [(seen, cubic) for seen, cubic in each if seen is not None and cubic is not None]
 
     def held(self, one: Cell, name: str) -> list[bool]:
-        """Tell of each run of a cell whether it keeps all bounds."""
+        """Return for each run of a cell whether it keeps all bounds."""
         return [all(verdict(one, *pair).values()) for pair in self.of(one, name)]
 
     def kept(self, one: Cell, name: str) -> dict[str, bool]:
-        """Tell of each bound of a cell whether all its runs keep it."""
+        """Return for each bound of a cell whether all its runs keep it."""
         each = [verdict(one, *pair) for pair in self.of(one, name)]
         return {bound: all(kept[bound] for kept in each) for bound in each[0]} if each else {}
 
@@ -512,12 +519,15 @@ class Found:
         return {figure: statistics.fmean(of[figure] for of in each) for figure in each[0]} if each else {}
 
     def among(self, chosen: Callable[[Cell], bool]) -> Found:
-        """Return the same of some cells."""
+        """Return the runs of the cells that meet a condition."""
         return Found([one for one in self.cells if chosen(one)], self.runs, self.seeds)
 
 
 def interval(differences: Sequence[float]) -> tuple[float, float]:
-    """Return the mean, and half of its 95 % interval by the normal's quantile, widened for few as Student's t is."""
+    """Return the mean, and half of its 95 % interval.
+
+    The normal quantile is widened for small counts, like Student's t.
+    """
     count = len(differences)
     if count < 2:
         return (differences[0] if differences else 0.0), math.inf
@@ -526,7 +536,7 @@ def interval(differences: Sequence[float]) -> tuple[float, float]:
 
 
 def counts(found: Found, names: Sequence[str]) -> page.Table:
-    """Count the cells that hold with all seeds, those that are undecided, and for each bound those that keep it."""
+    """Count the cells that hold with all seeds, those that are undecided, and for each bound the cells that keep it."""
     rows = []
     for name in names:
         judged = [kept for one in found.cells if (kept := found.kept(one, name))]
@@ -540,7 +550,7 @@ def counts(found: Found, names: Sequence[str]) -> page.Table:
 
 
 def figures(found: Found, names: Sequence[str], against: str | None = None) -> page.Table:
-    """Return the means over cells of all figures; or of the differences to `against`, with their intervals."""
+    """Return the means of all figures over cells, or with `against` the mean differences with their intervals."""
     rows = []
     for name in (name for name in names if name != against):
         gathered: dict[str, list[float]] = {figure: [] for figure in FIGURES}
@@ -579,7 +589,10 @@ TROUBLE: Mapping[str, Callable[[Cell], str]] = {"trouble": lambda one: one.troub
 
 
 def classes(found: Found, names: Sequence[str], of: Mapping[str, Callable[[Cell], str]]) -> page.Table:
-    """Return how many cells of each class hold in the mean of the seeds."""
+    """Return the number of cells in each class that hold.
+
+    A cell counts with the share of its seeds in which it holds.
+    """
     rows = []
     for name, read in of.items():
         for value in sorted({read(one) for one in found.cells}):
@@ -593,7 +606,7 @@ def classes(found: Found, names: Sequence[str], of: Mapping[str, Callable[[Cell]
 
 @dataclass(frozen=True)
 class Task:
-    """One run, named as the tables name it."""
+    """One run, with its name in the tables."""
 
     name: str
     one: Cell
@@ -603,7 +616,7 @@ class Task:
     shift: int = 0
 
     def key(self) -> str:
-        """Name the run for the file that keeps it."""
+        """Return the key of the run in the file of kept runs."""
         text = scenario(self.one, self.controller, self.params)
         words = f"{self.name}\n{self.seed + self.shift}\n{SEEN_VERSION}\n{text}"
         return hashlib.sha256(words.encode()).hexdigest()[:20]
@@ -614,7 +627,7 @@ class Task:
 
 
 def with_marks(tasks: Sequence[Task], first: str) -> list[Task]:
-    """Return the tasks: those of the first controller with ECT(1), and again with ECT(0)."""
+    """Return the tasks, with those of the first controller twice: with ECT(1) and with ECT(0)."""
     found = []
     for task in tasks:
         ecns = {"": "ect1", "-ect0": "ect0"} if task.name == first else {"": ""}
@@ -625,7 +638,7 @@ def with_marks(tasks: Sequence[Task], first: str) -> list[Task]:
 
 
 def run_all(tasks: Sequence[Task], keep: Path | None, jobs: int) -> dict[tuple[str, str, int], Seen]:
-    """Run what is not kept, and return all, what others ran of these cells included."""
+    """Run the tasks that are not kept, and return all runs, including kept runs of other tasks."""
     kept: dict[str, tuple[str, str, int, Seen]] = {}
     if keep is not None and keep.exists():
         kept = {key: tuple(rest) for key, *rest in map(json.loads, keep.read_text().splitlines())}
@@ -642,7 +655,7 @@ def run_all(tasks: Sequence[Task], keep: Path | None, jobs: int) -> dict[tuple[s
 
 
 def report(found: Found, names: Sequence[str], against: str) -> str:
-    """Write all tables: of the cells without a trouble, and of the others apart."""
+    """Return all tables as text: those of the cells without a trouble first, then those with one."""
     plain, apart = found.among(lambda one: one.trouble == "no"), found.among(lambda one: one.trouble != "no")
     parts = [
         ("Cells that hold with all seeds, and bounds that are kept", counts(plain, names)),

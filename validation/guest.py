@@ -1,7 +1,7 @@
-"""The cost of a controller in another language, and whether its decisions are the same: `examples/any-language`.
+"""Measures the cost of a controller in another language, and compares its decisions: `examples/any-language`.
 
-python -m validation.guest            # exchanges a second, runs beside a class, one record in all languages
-python -m validation.guest --cases    # the cases of RFC 8867 under a law that hears one report a second
+python -m validation.guest            # exchanges per second, cost relative to a class, equal records
+python -m validation.guest --cases    # the cases of RFC 8867 with a control law that gets one report per second
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ EXAMPLES = ROOT / "examples" / "any-language"
 
 @dataclass(frozen=True)
 class Built:
-    """The build of an example."""
+    """How to build and run an example."""
 
     file: str
     tool: str
     build: tuple[str, ...] = ()
-    """The command before the program's name and the file; without one the file is run by the tool."""
+    """The command, without the program's name and the file; empty if the tool runs the file directly."""
     run: tuple[str, ...] = ()
-    """What runs what was built, and its name in the folder that was built; without one it runs itself."""
+    """The interpreter of the built file, and the file's name in the build folder; empty if the file is executable."""
 
     def found(self) -> str | None:
-        """Find the tool, also where Go's own archive puts it."""
+        """Return the path of the tool, also where Go's own archive installs it."""
         return shutil.which(self.tool) or shutil.which(self.tool, path="/usr/local/go/bin")
 
 
@@ -51,7 +51,7 @@ BUILT = {
     ),
     "python": Built("aimd_exec.py", sys.executable),
 }
-"""The same law, by language."""
+"""The same control law in several languages."""
 
 LINK = """
 name = "guest"
@@ -79,11 +79,11 @@ SCENARIOS = (
     LINK.format(seconds=20, rate="8Mbps", delay="60ms", limit="100p", more=', loss = "0.5%"'),
     LINK.format(seconds=20, rate="600kbps", delay="5ms", limit="10p", more=', jitter = "2ms"') + TCP,
 )
-"""Beside a TCP; with losses that no queue makes; over a slow link whose delay varies."""
+"""Beside a TCP, with random loss, and over a slow link with varying delay."""
 
 
 class Aimd:
-    """The law of the examples as a class: in their units, so that each number is the same."""
+    """The control law of the examples as a Python class, in the same units, so that all numbers are equal."""
 
     report_every_s = 0.1
 
@@ -94,7 +94,7 @@ class Aimd:
         self.reason = "start"
 
     def on_report(self, report: sc.Report) -> None:
-        """Halve the rate where packets are missing, at most once per round trip; else add one per round trip."""
+        """Halve the rate at a loss, at most once per round trip; otherwise add one packet per round trip."""
         if not report.rtt_s or report.received_bps is None:
             return
         t, rtt = round(report.at_s * 1e9), round(report.rtt_s * 1e9)
@@ -106,7 +106,7 @@ class Aimd:
         self.rate = min(max(self.rate, self.setup.floor_bps), self.setup.cap_bps)
 
     def rate_bps(self) -> float:
-        """Return the rate, without a fraction."""
+        """Return the rate, rounded down to a whole number."""
         return float(int(self.rate))
 
     def why(self) -> str:
@@ -115,7 +115,7 @@ class Aimd:
 
 
 def built(name: str, folder: Path) -> list[str]:
-    """Make a program of an example; return its words."""
+    """Build the program of an example, and return its command line."""
     how = BUILT[name]
     file, tool = str(EXAMPLES / how.file), how.found()
     assert tool is not None
@@ -127,13 +127,13 @@ def built(name: str, folder: Path) -> list[str]:
 
 
 def world(text: str, seed: int, guest: type | list[str]) -> core.Simulation:
-    """Make the world of a scenario's text, whose video `guest` steers."""
+    """Create the simulation of a scenario's text, with `guest` as the video's controller."""
     loaded = load(Path("guest.toml"), [f"seed={seed}", "flow.video.controller=guest.py:Guest"], text)
     return core.Simulation(loaded, {}, {"video": guest})
 
 
 def sha256(text: str, seed: int, guest: type | list[str]) -> str:
-    """Run a scenario's text; return its record's hash."""
+    """Run a scenario's text, and return the hash of its record."""
     simulation = world(text, seed, guest)
     simulation.run(None)
     return simulation.figures(True)[0]
@@ -141,13 +141,13 @@ def sha256(text: str, seed: int, guest: type | list[str]) -> str:
 
 EXCHANGES = 200_000
 LEAST = {"c": 20_000, "python": 8_000}
-"""Exchanges in a second of the clock that two quiet processors must do."""
+"""Minimum exchanges per second of wall-clock time, on an idle machine with two processors."""
 MOST = {"c": 1.3}
-"""How many times as long as with a class a run may take."""
+"""Maximum run time relative to a Python class as the controller."""
 
 
 def exchanges(programs: dict[str, list[str]]) -> list[list[str]]:
-    """Count what a program answers in a second of the clock, and of the processor, which it shares with who asks."""
+    """Count a program's answers per second of wall-clock time, and per second of CPU time of both processes."""
     build = "cargo build --release --quiet --package steadycast-external --example exchanges"
     subprocess.run(build.split(), cwd=ROOT, check=True)
     rows = [["exchanges/s", "clock", "wanted", "processor"]]
@@ -161,13 +161,13 @@ def exchanges(programs: dict[str, list[str]]) -> list[list[str]]:
 
 
 def _spent() -> float:
-    """Return the processor's seconds of this process and of its children that have ended."""
+    """Return the CPU seconds of this process and of its ended children."""
     both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in both)
 
 
 def _least_s(text: str, guest: type | list[str], *, runs: bool = True) -> float:
-    """Return the processor's seconds of a run, or of its start and end alone: the least of five."""
+    """Return the CPU seconds of a run, or of only its start and end. It is the minimum of five."""
     took = []
     for _ in range(5):
         before = _spent()
@@ -180,7 +180,7 @@ def _least_s(text: str, guest: type | list[str], *, runs: bool = True) -> float:
 
 
 def costs(programs: dict[str, list[str]]) -> list[list[str]]:
-    """Measure runs of a minute: the processor's time, by what steers."""
+    """Measure the CPU time of runs of a minute, for each kind of controller."""
     text = SCENARIOS[0].replace('"10s"', '"60s"')
     rows = [["a minute", "ms", "its start", "of a class", "wanted"]]
     of_class = _least_s(text, Aimd)
@@ -193,7 +193,7 @@ def costs(programs: dict[str, list[str]]) -> list[list[str]]:
 
 
 def one_record(programs: dict[str, list[str]]) -> int:
-    """Count the pairs of scenario and seed whose record differs between the languages, or between two runs."""
+    """Count the pairs of scenario and seed whose records differ between languages or between two runs."""
     differ = 0
     for scenario in SCENARIOS:
         for seed in range(1, 6):

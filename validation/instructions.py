@@ -1,13 +1,13 @@
-"""Counted instructions per packet-hop of the compiled module, under callgrind.
+"""Counts the instructions per packet-hop of the compiled module, with callgrind.
 
     python -m validation.instructions            # the three workloads of the bench, a minute
     python -m validation.instructions --write    # and into docs/data/instructions.csv
 
-A count does not depend on what else the machine does, so a run of a few seconds shows what a bench on a quiet machine
-would: a change of the file is a change of speed. Each workload is simulated for a short and for a longer time; the
-difference leaves out Python, its start and the building of the network. Counts of another compiler or another profile
-are others: the file has those of a release build and of the one that `make test` makes, and
-`tests/validation/test_instructions.py` compares with those of its own. A change of speed is written with both.
+A count does not depend on other work of the machine. A run of a few seconds is therefore enough to detect a change of
+speed. Each workload is simulated for a short and for a longer time. The difference excludes Python, its start and the
+building of the network. Counts depend on the compiler and the profile. The file has the counts of a release build and
+of the build for `make test`; `tests/validation/test_instructions.py` compares with the one of its own build. A change
+of speed must update both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from validation.bench import SCENARIOS
 NAME = "instructions"
 TITLE = "Instructions per packet-hop, counted by callgrind"
 SECONDS = {"bench-cbr": (1, 3), "bench-tcp": (2, 4), "bench-multicast": (2, 12)}
-"""How long each workload is simulated, in seconds; the difference is about 70,000 hops or more."""
+"""Simulated seconds of the short and the long run of each workload; they differ by at least about 70,000 hops."""
 
 COUNTED = """
 import importlib.util, sys
@@ -49,7 +49,7 @@ class NotCountedError(RuntimeError):
 
 
 def _counted(workload: str, seconds: int) -> tuple[int, int]:
-    """Run one simulation under callgrind; return its hops and the instructions of the whole process."""
+    """Run one simulation under callgrind. Returns its hops and the instructions of the whole process."""
     words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable, "-c", COUNTED]
     words += [str(_core.__file__), str(SCENARIOS / f"{workload}.toml"), str(seconds)]
     done = subprocess.run(
@@ -68,7 +68,7 @@ def _counted(workload: str, seconds: int) -> tuple[int, int]:
 
 
 def count() -> dict[str, float]:
-    """Count all workloads; return the instructions per hop of each."""
+    """Count all workloads. Returns the instructions per hop of each."""
     runs = [(workload, seconds) for workload, both in SECONDS.items() for seconds in both]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         made = dict(zip(runs, pool.map(lambda run: _counted(*run), runs), strict=True))
@@ -80,7 +80,7 @@ def count() -> dict[str, float]:
 
 
 def written() -> list[list[str]]:
-    """Return the rows of the file: workload, instructions per hop, and the build that was counted."""
+    """Return the rows of the file: workload, instructions per hop, and the build."""
     with Path(page.DATA, f"{NAME}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.reader(file))[1:]
 

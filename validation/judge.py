@@ -1,17 +1,17 @@
-"""The results of `steadycast judge` on known pairs, and the table of pairs: docs/judge.md.
+"""Checks the results of `steadycast judge` on known pairs, and makes the table of pairs: docs/judge.md.
 
-    python -m validation.judge own                # our own pair's record beside what judge says of it; needs root
+    python -m validation.judge own                # our own pair: its record compared with judge's result; needs root
     python -m validation.judge table              # the examples on networks: one row per pair and network
-    python -m validation.judge keep               # judge twice, the second time with --keep, and a greedier sender
+    python -m validation.judge keep               # judge twice, the second time with --keep, and with a greedier sender
     python -m validation.judge rootless           # the same pair as root and in a user namespace
     python -m validation.judge browser            # two Chromiums' freezes by marks beside their own counts
     python -m validation.judge transports         # FFmpeg's rates beside those of docs/transports.md
     python -m validation.judge table --pairs iperf3,ffmpeg-rtp --networks leo,lte --seconds auto -o DIR
     python -m validation.judge table --from DIR,DIR --write    # of what was kept, the later judgement of each cell
 
-Each says which bound it holds: they were written before the first run. `own` and `table` write docs/data with
-`--write`, and rows of the table that were not judged stay; a cell is a network's lead and time, and some 9 s around
-them, alone. `scripts/grids.py` draws the table.
+Each command names its bounds, which were written before the first run. `own` and `table` write docs/data with
+`--write`; rows of the table that were not judged again are kept. A cell takes the lead and the time of its network,
+and about 9 s more. Only one cell runs at a time. `scripts/grids.py` draws the table.
 """
 
 from __future__ import annotations
@@ -46,25 +46,27 @@ from validation import transports as others
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "judge"
 PAIRS = ("ffmpeg-rtp", "gstreamer-gcc", "ffmpeg-srt", "aiortc", "chromium", "iperf3", "steadycast")
 NETWORKS = "cable-5+cubic,lte,wifi-bad,4g-unstable,leo"
-"""Those of `smoke` on which something happens in 20 s: with seven pairs they take 24 minutes, one cell at a time."""
+"""The networks of `smoke` that change within 20 s. With seven pairs they take 24 minutes, one cell at a time."""
 AROUND_S = 9.0
-"""What a cell takes beside its lead and its time."""
+"""Additional seconds that a cell takes before its lead and after its time."""
 PLAYOUT_S, WAITS_S = 0.5, 0.3
-"""The player's delay, and how long lost packets are waited for, as the example has them."""
+"""The player's delay, and the time to wait for lost packets, both in seconds as in the example."""
 FRAMES_PCT, IN_TIME_POINTS, FREEZES, RATE_PCT = 1.0, 1.0, 1.0, 2.0
-"""By how much judge may differ from our own record: frames, pictures in time, freezes a minute, rate."""
+"""Maximum differences between judge and our own record: frames in per cent, pictures in time in percentage points,
+freezes per minute, rate in per cent."""
 KEPT = 0.95
-"""Share of the lines that a second run under --keep leaves as they were."""
+"""Share of the lines that a second run with --keep has to leave unchanged."""
 GREED = 1.3
 AUTO, LEAST_S = "auto", 20.0
-"""For `--seconds`: each network's own time, which shows all its changes; and the least."""
+"""Values of `--seconds`: "auto" takes each network's own time, which includes all its changes; the other is the
+minimum."""
 TABLE = "judged"
 
 Json = dict[str, Any]
 
 
 def example(name: str) -> Path:
-    """Return the file of an example, which can be in a separate folder."""
+    """Return the file of an example, which may be in a folder with its name."""
     return next(
         path for path in (EXAMPLES / f"{name}.toml", EXAMPLES / name / f"{name}.toml") if path.exists()
     )
@@ -76,7 +78,7 @@ def judged(pair: Pair, out: Path, **more: Any) -> suite.Done:
 
 
 def asked_for(options: argparse.Namespace, name: str) -> Pair:
-    """Return an example's pair on the networks and for the time that were asked for."""
+    """Return an example's pair with the networks and the time of the options."""
     pair = replace(pairs.read(example(name)), networks=options.networks)
     lead = pair.lead_s if options.lead is None else seconds(options.lead, "--lead")
     long = LEAST_S if options.seconds == AUTO else seconds(options.seconds, "--seconds")
@@ -87,18 +89,19 @@ def asked_for(options: argparse.Namespace, name: str) -> Pair:
 
 
 def own_record(cell: Cell) -> Mapping[str, float]:
-    """Return what `receive -o` has written of a cell, as judge says it: frames, pictures in time, freezes, rate.
+    """Return judge's figures computed from the files that `receive -o` wrote: frames, in time, freezes, rate.
 
-    Its clock is told from the first packet, whose arrival both have seen. A frame is shown when its player is given
-    it: a play-out delay after the fastest one so far would have been, or when it is there.
+    The receiver's clock is aligned by the first packet, whose arrival is in both records. A frame is shown when the
+    player receives it. This is when it has arrived, but not before the play-out time that follows from the fastest
+    frame so far.
     """
     folder = cell.folder / "received"
-    # A frame of which a part came is given to the player, too, which shows what it makes of it.
+    # An incomplete frame is given to the player as well, which shows what it can decode.
     frames = pl.read_parquet(folder / "frames.parquet").filter(pl.col("size_bytes") > 0).sort("pts_s")
     begun = next(e["t"] for e in cell.crew if e["what"] == "start" and e["program"] == "receive")
     heard = cell.way().filter(pl.col("arrived_s") > begun, pl.col("ssrc").is_not_null())["arrived_s"].min()
     offset = float(heard) - float(frames["first_s"].min())  # type: ignore[arg-type]
-    # What lacks a packet is given when that is given up.
+    # A frame that lacks a packet is given to the player when the receiver stops waiting for it.
     given = frames["arrived_s"] + WAITS_S * (frames["fate"] == "lost")
     arrived, pts = given.to_numpy() + offset, frames["pts_s"].to_numpy()
     due = np.minimum.accumulate(arrived - pts) + pts + PLAYOUT_S
@@ -106,11 +109,13 @@ def own_record(cell: Cell) -> Mapping[str, float]:
     low, high = cell.window
     inside = (shown >= low) & (shown < high)
     assert cell.pair.clip is not None
-    # Of the pictures that the fastest way would have brought in the time that counts, as far as they can be in time.
+    # Count the pictures that would arrive in the measured time at the lowest delay, and early enough to be shown in
+    # it.
     came, deadline = due - PLAYOUT_S, cell.pair.rtp.deadline_s
     last = high - PLAYOUT_S - deadline
     timely = (shown - due <= deadline) & (came >= low) & (came < last)
-    # Its rates are over its seconds: those on the wire are taken over the same seconds.
+    # The receiver records rates per whole second of its clock, so the rate on the wire is taken over the same
+    # seconds.
     rates = pl.read_parquet(folder / "rates.parquet").filter(pl.col("throughput_bps").is_not_null())
     rates = rates.filter(pl.col("t_s") >= low - offset, pl.col("t_s") + 1 <= high - offset)
     begin, end = offset + rates["t_s"][0], offset + rates["t_s"][-1] + 1
@@ -130,11 +135,11 @@ OWN = (
     ("freezes/min", "freezes_per_min", FREEZES, False, 1.0),
     ("rate, Mb/s", "throughput_bps", RATE_PCT, True, 1e-6),
 )
-"""What is compared: heading, key, bound, whether that is a percentage of our record's, and the scale."""
+"""The compared figures: heading, key, bound, whether the bound is in per cent of our record, and scale."""
 
 
 def own(options: argparse.Namespace) -> int:
-    """Judge our own pair twice on each network, and hold what is said against what the receiver wrote down."""
+    """Judge our own pair twice on each network, and compare the result with the receiver's record."""
     pair = asked_for(options, "steadycast")
     figures = [f"{head}: {who}" for head, *_ in OWN for who in ("judge", "record")]
     heads = ["network", "run", *figures, "misses", "trust"]
@@ -180,11 +185,14 @@ UNITS = {
     "silent_s": ("quiet, s", 1.0),
     "recover_s": ("recovered, s", 1.0),
 }
-"""What columns of the text are called in a table of numbers, and their scale."""
+"""Headings of some columns in the table of numbers, and their scale."""
 
 
 def rows_of(judged: Json) -> Iterator[tuple[tuple[str, str], list[str]]]:
-    """Yield the row of each network of a judgement, by pair and network: its figures, or why there are none."""
+    """Yield the row of each network of a judgement, by pair and network.
+
+    It has the figures, or the reason for the failure.
+    """
     made_by = judged["volatile"]["program"]
     for told in judged["cells"]:
         worst = figures_now(told["worst"])
@@ -205,7 +213,7 @@ def _cell(worst: Mapping[str, float | None], key: str) -> str:
 
 
 def kept(folders: str) -> list[Json]:
-    """Read the judgements that stand below folders, with commas between, the oldest first.
+    """Read the judgements below the folders, which are separated by commas, the oldest first.
 
     Raises:
         UserError: there are none.
@@ -219,7 +227,7 @@ def kept(folders: str) -> list[Json]:
 
 
 def measured(options: argparse.Namespace) -> Iterator[Json]:
-    """Judge the examples, each network for as long as was asked; a pair that can't run here is said."""
+    """Yield the judgements of the examples on all networks. A pair that can't run here is reported and left out."""
     several = [asked_for(options, name) for name in options.pairs.split(",")]
     lasts: dict[float, list[str]] = {}
     for name, network in suite.named(options.networks, Path()).items():
@@ -242,7 +250,7 @@ def measured(options: argparse.Namespace) -> Iterator[Json]:
 
 
 def table(options: argparse.Namespace) -> int:
-    """Make a row of each pair and network, of judgements that were kept or are made now; other rows stay."""
+    """Make a row for each pair and network, from kept or new judgements. Other rows of the table are kept."""
     heads = [
         UNITS[key][0] if key in UNITS else column.head.replace("%", ", %") for key, column in COLUMNS.items()
     ]
@@ -251,7 +259,7 @@ def table(options: argparse.Namespace) -> int:
     new = dict(row for each in told for row in rows_of(each))
     made = page.table(heads, new.values())
     made = page.merged(TABLE, made, 2, page.DATA) if options.write else made
-    # By network, in the order of the pairs.
+    # Sorted by network, then in the order of the pairs.
     orders = [[*of, *(row[n] for row in made.rows)].index for of, n in ((sets()["standard"], 1), (PAIRS, 0))]
     ordered = sorted(made.rows, key=lambda row: (orders[0](row[1]), orders[1](row[0])))
     made = page.table(heads, ordered)
@@ -268,11 +276,11 @@ def table(options: argparse.Namespace) -> int:
     return int(not {*asked} <= {pair for pair, _ in new})
 
 
-# ---------------------------------------------------------------- bounds from outside
+# # ---------------------------------------------------------------- checks against known changes
 
 
 def keep(options: argparse.Namespace) -> int:
-    """Judge a pair twice: under --keep its text stays. One that sends more changes what TCP gets."""
+    """Judge a pair twice: with --keep its text must not change. A sender with a higher rate must change TCP's share."""
     pair = asked_for(options, options.pairs.split(",")[0])
     with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
         texts: list[str] = []
@@ -284,7 +292,7 @@ def keep(options: argparse.Namespace) -> int:
     lines = list(zip(_figures(first), _figures(again), strict=True))
     same = sum(a == b for a, b in lines)
     column = first.splitlines()[2].split().index("tcp%")
-    # A failed cell has no column.
+    # A failed cell has no value for this column.
     shares = [
         {line[0]: line[column:][:1] for line in _figures(each) if "+" in line[0]} for each in (first, greedy)
     ]
@@ -296,12 +304,12 @@ def keep(options: argparse.Namespace) -> int:
 
 
 def _figures(told: str) -> list[list[str]]:
-    """Return the cells of each line of a text, but for what it says of trust."""
+    """Return the cells of each line of a text, without the column about trust."""
     return [line.split()[:-1] for line in told.replace("?", "").splitlines()[3:]]
 
 
 def _greedier(pair: Pair) -> Pair:
-    """Return a pair of which each bit rate in a program's words, -b 5M or -b:v 3M, is 1.3 times as high."""
+    """Return a copy of a pair with each bit rate in its commands (-b 5M or -b:v 3M) multiplied by 1.3."""
     rate = re.compile(r"(-(?:b|b:v|maxrate) )(\d+)M")
 
     def more(found: re.Match[str]) -> str:
@@ -314,9 +322,9 @@ def _greedier(pair: Pair) -> Pair:
 
 
 def rootless(options: argparse.Namespace) -> int:
-    """Judge a pair as root, and again in a user namespace under --keep: one text, but for whom it trusts.
+    """Judge a pair as root, and again in a user namespace with --keep. Only the column about trust may differ.
 
-    A namespace has no real-time priority unless the machine's limits give it one.
+    A user namespace has no real-time priority unless the machine's limits allow it.
     """
     words = [sys.executable, "-m", "steadycast", "judge", str(example(options.pairs.split(",")[0]))]
     words += ["--anyway", "--jobs", "1", "--networks", options.networks, "--seconds", options.seconds]
@@ -332,7 +340,10 @@ def rootless(options: argparse.Namespace) -> int:
 
 
 def browser(options: argparse.Namespace) -> int:
-    """Hold freezes by marks against a browser's own count in cells to be trusted: at most one a minute apart."""
+    """Compare freezes detected by marks with the browser's own count, in trusted cells.
+
+    At most one per minute may differ.
+    """
     options.pairs = "chromium"
     missed = counted = 0
     for judgement in kept(options.kept) if options.kept else measured(options):
@@ -360,9 +371,10 @@ topology.access = {{ rate = "1Gbps", queue = {{ kind = "droptail", limit = "1000
 
 
 def transports(options: argparse.Namespace) -> int:
-    """Hold FFmpeg's RTP and SRT against docs/transports.md, with its film: the video's rate and TCP's.
+    """Compare FFmpeg's RTP and SRT with docs/transports.md, with the same film: the video's rate and TCP's rate.
 
-    The page counts what the link carried; what that lost afterwards never arrives, which judge counts.
+    The page counts what the link carried, including packets that the link then lost. Judge counts packets that
+    arrive.
     """
     missed = compared = 0
     film = cache_folder() / "transports"
@@ -395,7 +407,7 @@ def transports(options: argparse.Namespace) -> int:
 
 
 def _filmed(sort: str, film: Path) -> Pair:
-    """Return the pair that sends the film of docs/transports.md; it counts when that page does."""
+    """Return the pair that sends the film of docs/transports.md. It is measured in the same seconds as on that page."""
     way, (begin, end) = others.WAYS[sort], others.BUSY_S
     env = {"STEADYCAST_R": "{receiver}"}
     programs = [

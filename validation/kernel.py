@@ -1,11 +1,11 @@
-"""A kernel's TCP on the dumbbell of the agreement: the delay of its acknowledgments, and its windows.
+"""Measures a kernel's TCP on the dumbbell of the agreement: its delay after acknowledgments, and its windows.
 
-    python -m validation.kernel             # how soon, over 20 s of reno and of cubic
-    python -m validation.kernel --write     # and crates/tcp/src/sender/kernel-*.txt anew
+    python -m validation.kernel             # the delays, over 20 s of reno and of cubic
+    python -m validation.kernel --write     # and write crates/tcp/src/sender/kernel-*.txt
 
-The files hold the acknowledgments as they reached the sender, and the windows that the kernel said of itself;
-crates/tcp/src/sender/tests.rs feeds the model's sender with them. Needs the rights that `steadycast emulate` needs,
-and tshark.
+The files have the acknowledgments as they reached the sender, and the windows that the kernel reported.
+crates/tcp/src/sender/tests.rs feeds the acknowledgments to the model's sender. It needs the rights that `steadycast
+emulate` needs, and tshark.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Ack:
-    """An acknowledgment when it reaches the sender, counted in segments of which the SYN is the first."""
+    """An acknowledgment at its arrival at the sender, counted in segments. The SYN is the first segment."""
 
     at_s: float
     next: int
     blocks: tuple[tuple[int, int], ...]
 
     def line(self) -> str:
-        """Return the text that the model's test reads."""
+        """Return the line that the model's test reads."""
         return " ".join(
             ["a", str(round(self.at_s * 1e6)), str(self.next), *(f"{a}-{b}" for a, b in self.blocks)]
         )
 
 
 def segment(offset: int) -> int:
-    """Return the number of the segment that begins at a byte; the SYN is the first, of one byte."""
+    """Return the number of the segment that begins at a byte. The SYN is the first segment and has one byte."""
     return (offset - 1) % 2**32 // PAYLOAD + 1
 
 
 def captured(file: Path) -> tuple[list[Ack], list[float]]:
-    """Acknowledgments, and when new or repeated data left the sender."""
+    """Return the acknowledgments, and the times at which new or retransmitted data was sent."""
     asked = [word for field in FIELDS for word in ("-e", field)]
-    # SACK blocks are compared with those in the packet, so that all of them are passed.
+    # SACK blocks are compared with absolute sequence numbers of the packet, so relative ones are turned off.
     raw = ["-o", "tcp.relative_sequence_numbers:FALSE"]
     told = subprocess.run(
         ["tshark", "-r", str(file), *raw, "-Y", "tcp", "-T", "fields", *asked],
@@ -80,7 +80,7 @@ def captured(file: Path) -> tuple[list[Ack], list[float]]:
             if int(length) > 0:
                 data.append(float(at))
             continue
-        # From the router to the host: 10 Mb/s and 5 ms of the access.
+        # The delay from the router to the host: transmission at 10 Mb/s, and 5 ms of the access link.
         due = float(at) + int(size) * 8 / 10e6 + 0.005
         edges = zip(starts.split(","), ends.split(","), strict=True) if starts else ()
         blocks = tuple((segment(int(a) - first), segment(int(b) - first)) for a, b in edges)
@@ -89,7 +89,7 @@ def captured(file: Path) -> tuple[list[Ack], list[float]]:
 
 
 def answers(acks: list[Ack], data: list[float]) -> list[float]:
-    """Return the delays in microseconds between a due acknowledgment and the first segment that answers it."""
+    """Return the delays in microseconds from an acknowledgment's expected arrival to the next segment."""
     due = [ack.at_s for ack in acks]
     found: dict[int, float] = {}
     for at in data:
@@ -98,7 +98,7 @@ def answers(acks: list[Ack], data: list[float]) -> list[float]:
 
 
 def main() -> None:
-    """Run both, and print how soon."""
+    """Run both, and print the delays."""
     parser = page.options("validation.kernel", __doc__)
     parser.add_argument("--write", action="store_true", help="the model's files anew")
     args = parser.parse_args()

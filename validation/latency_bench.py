@@ -1,11 +1,11 @@
-"""Latency of a user's commands, which run as separate processes in real time.
+"""Measures the time that a user's commands take, each run as a separate process.
 
     python -m validation.latency_bench                # prints the table
     python -m validation.latency_bench --write        # and into docs/data/waits.csv
 
-The cache holds what an earlier run has encoded, and how good that is; no result of a network is kept between runs. The
-table has the least and the median of several times: on a machine that does other work the least is nearer to what the
-program itself takes.
+The cache has the encoded streams of an earlier run and their quality. Results of simulations are not cached. The
+table has the minimum and the median of several times. On a machine with other work, the minimum is closer to the time
+of the program itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOME = ("run", "scenarios/home.toml", "--set", "duration=30s")
 
 
 def times(words: tuple[str, ...], rounds: int) -> list[float]:
-    """Return how long each of several calls took, in seconds; a first one, which may encode, is left out."""
+    """Return the times of several calls in seconds. A first call, which may encode, is not counted."""
     found = []
     for _ in range(rounds + 1):
         began = time.monotonic()
@@ -38,7 +38,7 @@ def times(words: tuple[str, ...], rounds: int) -> list[float]:
 
 
 def table(rounds: int) -> page.Table:
-    """Measure, and lay out the rows."""
+    """Measure, and return the table."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         written = (*HOME, "--force", "-o", f"{folder}/home")
@@ -54,7 +54,7 @@ def table(rounds: int) -> page.Table:
 
 
 def main() -> int:
-    """Print the table, and write it where it is asked for."""
+    """Print the table, and write it with `--write`."""
     parser = page.options("validation.latency_bench", __doc__, TABLE)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()

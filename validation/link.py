@@ -1,4 +1,4 @@
-"""A link between two hosts `s` and `r`, as programs are measured on it: with a CUBIC of the kernel beside, or alone."""
+"""A link between two hosts `s` and `r` on which programs are measured, alone or beside a CUBIC of the kernel."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ start = "{start}"
 
 
 def scenario(rate: str, delay: str, queue: str, loss: float, cubic: str | None) -> str:
-    """Return the text of a scenario: rate, delay each way, queue and loss, and when a CUBIC begins; `None`: never."""
+    """Return the text of a scenario: rate, one-way delay, queue, loss, and the start of a CUBIC (`None`: no CUBIC)."""
     link = _LINK.format(rate=rate, delay=delay, queue=queue, loss=loss)
     return link + (beside(cubic) if cubic is not None else "")
 
 
 def beside(start: str) -> str:
-    """Return the text of a CUBIC from `s` to `r` that begins then."""
+    """Return the text of a CUBIC flow from `s` to `r` that starts at this time."""
     return _CUBIC.format(start=start)

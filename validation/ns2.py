@@ -1,12 +1,12 @@
-"""Runs the scripts of ``validation/ns2`` with ns-2 and returns what they answer.
+"""Runs the scripts of ``validation/ns2`` with ns-2 and returns their results.
 
     python -m validation.ns2 --list
     python -m validation.ns2 tcp-lossy --seeds 1-5
     python -m validation.ns2 --check-headers
 
-Every script prints one JSON object: its parameters (wire sizes, window, delayed acknowledgments, jitter, seed
-and so on) and its results. Nothing is cached. ns-2 is Debian's package ``ns2``; without it everything here
-says so and stops.
+Every script prints one JSON object: its parameters (wire sizes, window, delayed acknowledgments, jitter, seed and so
+on) and its results. Nothing is cached. ns-2 is Debian's package ``ns2``; without it every function raises an error
+that says so.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class NsMissingError(RuntimeError):
 
 
 class NsFailedError(RuntimeError):
-    """A script ended without an answer."""
+    """A script ended without printing a result."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The output of a run of a script, and its cost."""
+    """The output of a script, and the cost of its run."""
 
     script: str
     params: dict[str, Value]
@@ -67,7 +67,7 @@ class Answer:
 
 
 def find_ns() -> Path | None:
-    """Find `ns` on the PATH."""
+    """Return the path of `ns`, or `None` if it is not on the PATH."""
     found = shutil.which("ns")
     return Path(found) if found else None
 
@@ -97,7 +97,7 @@ def run(script: str, params: Params | None = None, *, limit_s: float = 300.0) ->
             timer = threading.Timer(limit_s, stop)
             timer.start()
             try:
-                # wait4, not wait: only it gives this child's own resource usage.
+                # Only wait4 returns the resource usage of this child alone.
                 _, status, usage = os.wait4(child.pid, 0)
             finally:
                 timer.cancel()
@@ -128,18 +128,17 @@ _RATE = re.compile(r"^time: +([\d.]+) rate: ([\d.]+)\ntime: +[\d.]+ packetrate: 
 
 
 def _shifts(before: tuple[int, ...], after: tuple[int, ...]) -> int:
-    """Count by how many places `before` moved to become `after`; the fewest that explain it."""
+    """Return the smallest number of places by which `before` can have been shifted to become `after`."""
     n = len(before)
     return next(k for k in range(n + 1) if after[k:] == before[: n - k])
 
 
 def _tfrc_prints(text: str, results: Mapping[str, Value], params: Params) -> dict[str, Value]:
-    """Read what ns-2's TFRC says only on stdout: loss event rate and round trip in the measured span.
+    """Read what ns-2's TFRC only prints to stdout: loss event rate and round-trip time during the measurement.
 
-    The loss event rate is events per packet sent. Each event shifts the closed intervals by one, and the
-    print shows the newest four. The open interval won't do: after an event it may already be as long as it
-    was before.
-    `wali_p` is the mean of the receiver's own estimate over its reports.
+    The loss event rate is events per packet sent. Each event shifts the closed intervals by one place, and the output
+    shows the four newest ones. The open interval can't be used, because after an event it may already be as long as
+    it was before. `wali_p` is the mean of the receiver's own estimate over its reports.
     """
     if "loss_rate:" not in text:
         return {}
@@ -205,7 +204,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A script with the grid it is run over, and the results worth a column."""
+    """A script with the grid of its parameters, and the results that get a column."""
 
     script: str
     about: str
@@ -213,7 +212,10 @@ class Scenario:
     columns: tuple[str, ...]
 
     def seeds_for(self, cell: Params) -> int:
-        """Return the number of seeds of a cell: start times alone change a ratio by a half in a drop-tail queue."""
+        """Return the number of seeds for a cell.
+
+        In a drop-tail queue, different start times alone change a ratio by a half.
+        """
         return 20 if cell.get("queue") == "droptail" and cell.get("congestion") != "reno" else 5
 
 
@@ -221,9 +223,9 @@ def _grid(**axes: Iterable[float | int | str]) -> tuple[Params, ...]:
     return tuple(dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
 
 
-# ns-2's TFRC as it comes, and as near to RFC 5348 as its parameters honestly allow: discounting down to 0.25,
-# and t_RTO = 4 R by a floor (at 0.168 s, and at the mean round trip of each queue). Its numPkts_ = 3 stays
-# out: see docs/validation.md.
+# ns-2's TFRC with its defaults, and with the parameters that bring it closest to RFC 5348: discounting down to 0.25,
+# and t_RTO = 4 R by a lower limit (at 0.168 s, and at the mean round-trip time of each queue). Its numPkts_ = 3 is
+# not changed; see docs/validation.md.
 def _rfc5348(rtt_s: float) -> dict[str, float | int | str]:
     return {"discount_floor": 0.25, "tfrc_rto_s": round(4 * rtt_s, 4)}
 
@@ -231,12 +233,12 @@ def _rfc5348(rtt_s: float) -> dict[str, float | int | str]:
 NO_DISCOUNTING = 1
 
 
-# The parameters closest to our default `tfrc`: RFC 5348's constants, and no discounting of older loss intervals.
+# The parameters closest to our default `tfrc`: RFC 5348's constants, without discounting of older loss intervals.
 def _users(rtt_s: float) -> dict[str, float | int | str]:
     return {**_rfc5348(rtt_s), "discount_floor": NO_DISCOUNTING}
 
 
-# The papers' Reno with a window of 20 beside one TFRC.
+# The papers' Reno with a window of 20 packets, beside one TFRC.
 _RENO: Params = {
     "n": 1,
     "congestion": "reno",
@@ -337,7 +339,7 @@ SCENARIOS: dict[str, Scenario] = {
 def run_grid(
     script: str, cells: Sequence[Params], seeds: Sequence[int], *, jobs: int = 2
 ) -> list[list[Answer]]:
-    """Every cell with every seed, `jobs` processes at a time; one list per cell, in the seeds' order."""
+    """Run every cell with every seed, in `jobs` processes. Returns one list per cell, in the order of the seeds."""
     tasks = [{**cell, "seed": seed} for cell in cells for seed in seeds]
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         answers = list(pool.map(lambda params: run(script, params), tasks))
@@ -346,7 +348,7 @@ def run_grid(
 
 
 def parse_seeds(text: str) -> list[int]:
-    """`3` or `1-5`, both ends included."""
+    """Parse `3` or `1-5`, with both ends included."""
     first, _, last = text.partition("-")
     a, b = int(first), int(last or first)
     if not 0 < a <= b:
@@ -355,7 +357,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def label(cell: Params) -> str:
-    """Say a cell in words, for a table."""
+    """Describe a cell for a table."""
     words = [f"{k}={v}" for k, v in cell.items() if k not in ("discount_floor", "tfrc_rto_s")]
     if "tfrc_rto_s" in cell:
         form = "as users get it" if cell.get("discount_floor") == NO_DISCOUNTING else "RFC 5348 constants"
@@ -364,7 +366,7 @@ def label(cell: Params) -> str:
 
 
 def table(scenario: Scenario, seeds: Sequence[int] | None, *, jobs: int = 2) -> page.Table:
-    """Run the scenario; lay out mean ± 95 % interval per cell, and the user CPU seconds of a run."""
+    """Run the scenario. Returns a table with mean ± 95 % interval per cell, and the user CPU seconds of a run."""
     rows: list[list[str]] = []
     for cell in scenario.grid:
         chosen = seeds if seeds is not None else list(range(1, scenario.seeds_for(cell) + 1))
@@ -379,7 +381,7 @@ def table(scenario: Scenario, seeds: Sequence[int] | None, *, jobs: int = 2) -> 
 
 
 def check_headers() -> page.Table:
-    """Run each script with all headers and with those it needs: the results must be equal."""
+    """Run each script with all headers and with only those it needs. The results must be equal."""
     short: dict[str, Params] = {
         "tcp-lossy": {"duration_s": 100},
         "tfrc-lossy": {"duration_s": 200},

@@ -1,8 +1,8 @@
 """The common part of the measuring commands: options, tables, and files of tables.
 
-A measured table is a CSV file of docs/data with a file of its origin beside it, `NAME.toml`: title, day, commit and
-command. `polars.read_csv("docs/data/NAME.csv")` reads it, and the site shows it (`scripts/site_tables.py`). A sentence
-or a small table that a command writes into a page stands there between two marks, `<!-- NAME: begin -->` and
+A measured table is a CSV file in docs/data. Beside it, `NAME.toml` describes its origin: title, day, commit and
+command. `polars.read_csv("docs/data/NAME.csv")` reads the table, and the site shows it (`scripts/site_tables.py`). A
+sentence or a small table that a command writes into a page is there between two marks, `<!-- NAME: begin -->` and
 `<!-- NAME: end -->`.
 """
 
@@ -37,14 +37,14 @@ _FORMS = (
         ("", " least", " most"),
     ),
 )
-"""How the cells of a column of numbers are written, and what its columns in a CSV file are called after its heading."""
+"""Patterns for the cells of a column of numbers, each with the suffixes of the CSV file's columns after its heading."""
 _BRACKETED = re.compile(r"\[([^\[\]]*)\]((?: \([^\[\]]*\))?)")
-"""A cell that misses its bound."""
+"""A cell in brackets, which misses its bound."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Headings and rows of text. As a string it is a table in Markdown."""
+    """A table of texts with headings. Converted to a string, it is a table in Markdown."""
 
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -57,13 +57,13 @@ class Table:
 def options(
     module: str, about: str | None, *tables: str, seeds: int | None = None
 ) -> argparse.ArgumentParser:
-    """Return a command's options: `--write` where it has tables, `--seeds` where it has a number of them.
+    """Return a command's options: `--write` if it has tables, `--seeds` if it has a default number of seeds.
 
     Args:
-        module: as `validation.cases`.
-        about: the module's docstring, of which the first line is shown.
-        tables: names of the files below docs/data that `--write` writes.
-        seeds: how many there are without `--seeds`.
+        module: for example `validation.cases`.
+        about: the module's docstring. Its first line is shown.
+        tables: names of the files in docs/data that `--write` writes.
+        seeds: default number of seeds.
 
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=(about or "").partition("\n")[0])
@@ -77,7 +77,7 @@ def options(
 
 
 def end(main: Callable[[], int]) -> NoReturn:
-    """Run a command and return its exit code. A user's error is printed and has a separate code."""
+    """Run a command, and exit with its exit code. A user's error is printed, and has its own code."""
     try:
         sys.exit(main())
     except UserError as error:
@@ -105,11 +105,11 @@ def save(name: str, title: str, made: Table, command: str, note: str = "", folde
 
     Args:
         name: the file's name.
-        title: what the table shows, a line.
-        made: the table; a column of numbers becomes numbers without their unit, which its heading tells.
+        title: what the table shows, in one line.
+        made: the table. In a column of numbers the unit moves to the heading.
         command: the command that makes it.
-        note: what else a reader has to know, as the seeds.
-        folder: where it goes.
+        note: further information for readers, for example the seeds.
+        folder: where it is written.
 
     """
     origin = {
@@ -134,12 +134,12 @@ def store(name: str, made: Table, origin: dict[str, str], folder: Path = DATA) -
 
 
 def merged(name: str, made: Table, keys: int, folder: Path = DATA) -> Table:
-    """Return a measured table with the rows that are written already and that it does not make again.
+    """Return a measured table, with the existing rows of the file that were not measured again.
 
     Args:
         name: the file's name.
-        made: the table that was made now.
-        keys: how many columns say which row it is.
+        made: the new table.
+        keys: number of columns that identify a row.
         folder: where the file is.
 
     """
@@ -148,13 +148,13 @@ def merged(name: str, made: Table, keys: int, folder: Path = DATA) -> Table:
     if place.exists():
         with place.open(encoding="utf-8", newline="") as file:
             old = [row for row in csv.reader(file)]
-    # Another table of this name has nothing that could stay.
+    # Rows of an existing table with other headings are dropped.
     kept = old[1:] if old[:1] == [heads] else []
     return table(heads, {tuple(each[:keys]): each for each in [*kept, *rows]}.values())
 
 
 def plain(made: Table) -> list[list[str]]:
-    """Return a table's headings and rows as a CSV file has them: without Markdown, numbers as numbers."""
+    """Return a table's headings and rows for a CSV file: without Markdown, with plain numbers."""
     columns: list[list[str]] = []
     names: dict[str, int] = {}
     for n, heading in enumerate(made.heads):
@@ -166,16 +166,16 @@ def plain(made: Table) -> list[list[str]]:
 
 
 def _text(cell: str) -> str:
-    """Take marks of Markdown from a cell; a dash is nothing."""
+    """Remove Markdown from a cell; a dash becomes an empty cell."""
     cell = re.sub(r"`([^`]*)`|\*\*(.*?)\*\*", lambda found: found[1] or found[2] or "", cell)
     cell = cell.replace("\\|", "|").strip()
     return "" if cell == "–" else cell
 
 
 def _split(heading: str, cells: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Split a column of numbers into a column for each of its numbers; return another column as it is.
+    """Split a column of numbers into a column for each of its numbers. Another column is returned unchanged.
 
-    A cell in brackets misses its bound: a column beside says which ones do.
+    A cell in brackets misses its bound. An additional column marks these cells.
     """
     found = [_BRACKETED.fullmatch(cell) for cell in cells]
     bracketed = [one is not None for one in found]
@@ -199,7 +199,7 @@ def _numbers(heading: str, cells: Sequence[str]) -> list[tuple[str, list[str]]]:
         split = []
         for part, group in zip(parts, "abc", strict=False):
             matches = (form.fullmatch(cell) for cell in cells)
-            # Without an interval, the value is shown alone.
+            # A cell without an interval has only its value.
             values = [_number(one[group] or one["a"]) if one else "" for one in matches]
             split.append((f"{base}{part}{tail}", values))
         return split
@@ -211,20 +211,20 @@ def _number(text: str) -> str:
 
 
 def show(args: argparse.Namespace, name: str, title: str, made: Table, note: str = "") -> None:
-    """Print a measured table, and with `--write` save it with the command's module as its origin."""
+    """Print a measured table. With `--write`, save it with the command's module as its origin."""
     print(f"{made}\n")
     if args.write:
         save(name, title, made, args.command, note)
 
 
 def spread(values: Sequence[float], digits: int = 0) -> str:
-    """Write a mean, and from where to where the values go where that differs."""
+    """Format a mean, with minimum and maximum if they differ from it."""
     mean, low, high = (f"{x:.{digits}f}" for x in (statistics.fmean(values), min(values), max(values)))
     return mean if low == high else f"{mean} ({low}…{high})"
 
 
 def put(page: Path, name: str, text: object) -> None:
-    """Replace what stands between a page's marks.
+    """Replace the text between two marks of a page.
 
     Raises:
         ValueError: the page lacks a mark.
@@ -239,6 +239,6 @@ def put(page: Path, name: str, text: object) -> None:
 
 
 def command(module: str, words: Sequence[str] | None) -> str:
-    """Write the command that runs a module with these words, but for where files are kept; None are this process's."""
+    """Return the command line of a module with these words, without options for files. `None`: this process's words."""
     said = " ".join(["python -m", module, *(sys.argv[1:] if words is None else words)])
     return re.sub(r"( --from)[ =]\S+", r"\1 DIR", re.sub(r" (-o|--out)[ =]\S+", "", said))

@@ -1,12 +1,12 @@
-"""Queues, TCPs and controllers beside other programs', row by row: docs/data/peers.csv.
+"""Compares queues, TCPs and controllers with those of other programs, row by row: docs/data/peers.csv.
 
     python -m validation.peers                  # prints the table of all that can be run here
     python -m validation.peers ns-3 --write     # runs one program's rows, and writes them beside the others'
 
-ns-3 is Debian's `libns3-dev`, ns-2 its `ns2`; the kernel's TCPs run in real time across the emulated link, which needs
-the rights of `steadycast emulate` and a machine with nothing else to do. The rows of a program that is missing, and
-those of a machine that was late, stay as they are. Programs that no registry has, named with their commit, were
-measured once. A row is near where ours lies within `NEAR` of theirs, a bound from before the first run.
+ns-3 is Debian's `libns3-dev`, ns-2 its `ns2`; the kernel's TCPs run in real time across the emulated link, which
+needs the rights of `steadycast emulate` and an otherwise idle machine. If a program is missing, or the machine was
+late, the existing rows are kept. Programs that are in no registry were measured once, and are named with their
+commit. A row counts as near if our value is within `NEAR` of theirs. This bound was set before the first run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Figures = Mapping[str, float]
 
 
 def flows(summary: Summary, name: str) -> list[Any]:
-    """Return the flows whose names begin so."""
+    """Return the flows whose names begin with `name`."""
     return [flow for flow in summary["flows"] if str(flow["name"]).startswith(name)]
 
 
@@ -49,18 +49,21 @@ def link(summary: Summary) -> Any:
 
 
 def wait(part: str) -> Callable[[Summary], float]:
-    """Return a function that reads a percentile of the bottleneck's queueing delay, in milliseconds."""
+    """Return a function that reads a percentile of the bottleneck's queueing delay in milliseconds."""
     return lambda summary: float(link(summary)["queue_ms"][part])
 
 
 def rate(summary: Summary, name: str) -> float:
-    """Return the mean throughput of the flows whose names begin so."""
+    """Return the mean throughput of the flows whose names begin with `name`."""
     found = [flow["throughput_bps"] for flow in flows(summary, name)]
     return float(sum(found) / len(found))
 
 
 def waited(flow: str, packet: int, part: str, summary: Summary) -> float:
-    """Return a percentile of a flow's delay without the path's 20 ms and a packet's bytes at 10 Mb/s, in ms."""
+    """Return a percentile of a flow's queueing delay in ms.
+
+    It is the delay without the path's 20 ms and without the transmission time at 10 Mb/s.
+    """
     [receiver] = flows(summary, flow)[0]["receivers"]
     return float(receiver["delay_ms"][part]) - 20 - packet * 8 / 10_000
 
@@ -78,26 +81,26 @@ FIGURES: Mapping[str, tuple[str, Callable[[Summary], float]]] = {
     "video": ("video, Mb/s", lambda summary: rate(summary, "video") / 1e6),
     "tfrc": ("video, Mb/s", lambda summary: rate(summary, "tfrc") / 1e6),
 }
-"""What is looked at, and how it is read from our summary."""
+"""The compared figures, each with a function that reads it from our summary."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One network for both."""
+    """A network that both programs run."""
 
     program: str
     setup: str
     sets: Mapping[str, object]
     """Changes to our scenario."""
     theirs: Mapping[str, Any]
-    """What the other program is told; of one that was measured once, its figures."""
+    """Parameters for the other program; for a program that was measured once, its figures."""
     figures: Sequence[str]
     seeds: int = 1
 
 
 @cache
 def built() -> Path:
-    """Compile our program for ns-3."""
+    """Compile our program that uses ns-3."""
     if not Path("/usr/include/ns3/core-module.h").exists() or shutil.which("g++") is None:
         raise MissingError("ns-3", "its library or a compiler is not here", "apt install libns3-dev g++")
     BUILD.mkdir(parents=True, exist_ok=True)
@@ -117,7 +120,7 @@ def of_ns3(row: Row, seed: int) -> Figures:
 
 
 def of_kernel(row: Row, seed: int) -> Figures:
-    """Run our scenario once with the kernel's TCPs."""
+    """Run the scenario once with the kernel's TCPs."""
     from steadycast.emulate import emulate
     from steadycast.progress import Silent
 
@@ -137,12 +140,12 @@ def of_ns2(row: Row, seed: int) -> Figures:
 
 
 def measured_once(row: Row, _seed: int) -> Figures:
-    """Return what the other program came to."""
+    """Return the figures of a program that was measured once."""
     return row.theirs
 
 
 def read(row: Row, summary: Summary) -> Figures:
-    """Return the row's figures of a summary of ours."""
+    """Return the row's figures from our summary."""
     return {key: FIGURES[key][1](summary) for key in row.figures}
 
 
@@ -162,7 +165,10 @@ PROGRAMS = {NS3: of_ns3, NS2: of_ns2, KERNEL: of_kernel}
 
 
 def queue(setup: str, theirs: str, own: str, cbr: float = 0, figures: Sequence[str] = (), **more: Any) -> Row:
-    """Return packets of 1000 bytes over a queue of ns-3's; `more`: TCPs of ns-3 by our names, `thin`."""
+    """Return a row with packets of 1000 bytes over an ns-3 queue.
+
+    `more` has the number of ns-3's TCPs by our names, and `thin`.
+    """
     sets: dict[str, object] = {"topology.bottleneck.queue": f"{{ {own} }}"}
     told: dict[str, object] = {"queue": f"ns3::{theirs}"}
     if cbr:
@@ -214,7 +220,7 @@ OF_NS3 = (
 
 
 def tcp(setup: str, figures: Sequence[str], **flow: object) -> Row:
-    """Return a kernel's TCP over drop-tail of 50 packets, 10 Mb/s, 40 ms."""
+    """Return a row with a kernel's TCP over a drop-tail queue of 50 packets, 10 Mb/s, 40 ms."""
     sets = {key.replace("__", "."): value for key, value in flow.items()}
     return Row(KERNEL, f"{setup}, drop-tail of 50", {"flow.tcp.count": 1, **sets}, {}, figures)
 
@@ -236,7 +242,7 @@ OF_KERNEL = (
 
 
 def lossy(rtt_ms: int, p: float, rate_mbps: float = 20) -> Row:
-    """Return ns-2's TFRC over a lossy hop, outside the grid of `validation.validate`."""
+    """Return a row with ns-2's TFRC over a link with loss, outside the grid of `validation.validate`."""
     hop = rtt_ms / 2 - 1
     sets = {
         "duration": "300s",
@@ -261,7 +267,10 @@ def lossy(rtt_ms: int, p: float, rate_mbps: float = 20) -> Row:
 def video(
     program: str, controller: str, told: Figures, mbps: int = 4, rtt_ms: int = 50, loss: float = 0
 ) -> Row:
-    """Return a video of constant frames alone over drop-tail of 150 packets, beside figures that were measured once."""
+    """Return a row with a video of constant frames alone over a drop-tail queue of 150 packets.
+
+    It is compared with figures that were measured once.
+    """
     sets = {
         "duration": "80s",
         "flow.video.count": 1,

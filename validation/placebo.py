@@ -1,11 +1,12 @@
-"""The difference between two runs that differ in the seed only, and the verdict of the comparison's rule on it.
+"""Measures how much two runs differ if only their seeds differ, and how the comparison's rule judges them.
 
     python -m validation.placebo            # the built-in scenarios, and home over the networks of the set smoke
     python -m validation.placebo --write    # and docs/data/placebo.csv, which report/choice.py repeats
 
-Beside the spread of each figure it prints how often the rule recommends one of two runs, or one of two groups of runs,
-of the same scenario and controller (it should not), and how often with five seeds it recommends the right one of two
-controllers whose scores or shares are half a point or more apart over all seeds.
+It prints the spread of each figure. It also prints how often the rule recommends one of two runs, or one of two
+groups of runs, with the same scenario and controller; it should never do that. For pairs of controllers whose scores
+or shares differ by at least half a point over all seeds, it prints how often the rule recommends the better one with
+five seeds.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ SCENARIOS = {
     "ci": "video",
     "lte": "video",
 }
-"""Built-in scenarios with a video of one receiver, and its name. All play drawn frames; no picture is encoded."""
+"""Built-in scenarios with a video of one receiver, and the video's name. All use known frame sizes; nothing is
+encoded."""
 CONTROLLERS = ("steady", "tfrc", "gcc", "asmp", "scream", "tfmcc")
 NETWORKS = {"network": ["smoke"], "flow.video.controller": ["steady", "tfrc", "gcc"]}
 SEEDS = 10
@@ -51,7 +53,7 @@ Points = dict[tuple[str, ...], list[Candidate]]
 
 
 def points(seeds: int) -> Points:
-    """Run the sweeps; return the controllers at each point of their other axes."""
+    """Run the sweeps. Returns the controllers at each point of the other axes."""
     found: Points = {}
     for name, flow in SCENARIOS.items():
         over = {f"flow.{flow}.controller": list(CONTROLLERS)}
@@ -78,11 +80,11 @@ class Spread:
 
     key: str
     spread: float
-    """The root of the mean square of the difference of two runs."""
+    """Root mean square of the difference between two runs."""
     middle: float
-    """The same of the point in the middle: the median."""
+    """The same for each point; the median over the points."""
     most: float
-    """What one pair in a thousand exceeds, of all pairs of seeds at all points."""
+    """The difference that one pair in a thousand exceeds, over all pairs of seeds at all points."""
     pairs: int
 
 
@@ -91,7 +93,7 @@ def spreads(found: Points) -> list[Spread]:
     apart: dict[str, list[float]] = {}
     points: dict[str, list[float]] = {}
     for criterion in choice.criteria("rate_score"):
-        if criterion.key == "starvation":  # the share's, cut off at the bound
+        if criterion.key == "starvation":  # it is the share, cut off at the bound
             continue
         for each in itertools.chain.from_iterable(found.values()):
             values = list(criterion.by_seed(each).values())
@@ -116,12 +118,12 @@ def spreads(found: Points) -> list[Spread]:
 
 
 def some(of: Candidate, seeds: Sequence[int]) -> Candidate:
-    """Return a candidate with these seeds alone."""
+    """Return a candidate with only these seeds."""
     return Candidate(of.name, {seed: of.samples[seed] for seed in seeds}, of.alone)
 
 
 def recommended(found: Points, count: int, draws: int) -> float:
-    """Return how often the rule recommends one of two groups of runs that differ by their seeds alone."""
+    """Return how often the rule recommends one of two groups of runs that differ only in their seeds."""
     chance, wrong = random.Random(f"placebo {count}"), 0
     all_ = list(itertools.chain.from_iterable(found.values()))
     for _ in range(draws):
@@ -134,7 +136,7 @@ def recommended(found: Points, count: int, draws: int) -> float:
 
 
 def apart(found: Points) -> Iterator[tuple[Candidate, Candidate]]:
-    """Yield pairs of controllers that are half a point of score or share apart over all seeds, the right one first."""
+    """Yield pairs of controllers that differ by half a point of score or share over all seeds, the better one first."""
     for field in found.values():
         for pair in itertools.combinations(field, 2):
             whole = choice.verdict(pair)
@@ -144,10 +146,10 @@ def apart(found: Points) -> Iterator[tuple[Candidate, Candidate]]:
 
 
 def right(found: Points, count: int, draws: int) -> tuple[float, float, int]:
-    """Return how often the rule recommends the right one of such a pair with `count` seeds, and the number of pairs.
+    """Return how often the rule recommends the better one of these pairs with `count` seeds.
 
-    Between them: how often the right one breaks one of the first three rules in these seeds, so that it can't be
-    recommended.
+    The second value is how often the better one can't be recommended, because it breaks one of the first three rules
+    with these seeds. The third is the number of pairs.
     """
     chance, pairs = random.Random(f"real {count}"), list(apart(found))
     taken = broken = 0
@@ -168,7 +170,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = [
         (one.key, f"{one.spread:.3f}", f"{one.middle:.3f}", f"{one.most:.3g}", str(one.pairs)) for one in made
     ]
-    # The rule is applied with this table.
+    # Apply the rule with the spreads of this table.
     choice.PLACEBO = {
         one.key: choice.Placebo(one.middle if one.key in choice.MIDDLE else one.spread, one.most)
         for one in made

@@ -1,13 +1,13 @@
-"""`gcc` beside other programs' estimators of its family, on the same arrivals: docs/data/estimators.csv.
+"""Compares `gcc` with other programs' estimators of its family on the same arrivals: docs/data/estimators.csv.
 
     python -m validation.reference            # prints the table
     python -m validation.reference --write    # writes it there
 
-Packets of a video at a fixed rate, which the estimators do not change, cross a simulated link. Each estimator receives
-their departure and arrival times, and the estimates are compared. webrtc-rs's estimator (`rtc-interceptor`, a port
-of pion's) is built from crates.io by `integrations/webrtc`, pion's own (`interceptor`) from Go's proxy by `pion`, with
-Go 1.25 or newer; aiortc's (the older receiver-side algorithm with a Kalman filter) comes from PyPI into the environment
-build/reference. None is any part of the program.
+Packets of a video at a fixed rate, which the estimators do not change, cross a simulated link. Each estimator
+receives their departure and arrival times, and the estimates are compared. webrtc-rs's estimator (`rtc-interceptor`,
+a port of pion's) is built from crates.io by `integrations/webrtc`, pion's own (`interceptor`) from Go's proxy by
+`pion`, with Go 1.25 or newer; aiortc's (the older receiver-side algorithm with a Kalman filter) comes from PyPI into
+the environment build/reference. None of them is part of this program.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Case:
     title: str
     sets: tuple[str, ...]
     below: float | None = None
-    """What the link carries of the video, in bit/s, from `since` on: an estimate above it has to fall below it."""
+    """Rate in bit/s that the link has for the video from `since` on. An estimate above it has to fall below it."""
     since: float = 0.0
 
 
@@ -72,7 +72,7 @@ def trace(case: Case) -> str:
 
 
 def told(words: list[str], packets: str) -> dict[str, Series]:
-    """Run an estimator's program on packets, and return each of its columns."""
+    """Run an estimator's program on packets, and return its columns."""
     done = subprocess.run(words, input=packets, capture_output=True, text=True, check=True)
     head, *lines = (line.split(",") for line in done.stdout.splitlines() if "," in line)
     rows = [[float(cell) for cell in line] for line in lines]
@@ -80,7 +80,7 @@ def told(words: list[str], packets: str) -> dict[str, Series]:
 
 
 def programs() -> tuple[list[str], ...]:
-    """Build what is to be compared; return the command lines."""
+    """Build the programs that are compared; return their command lines."""
     target = BUILD / "target"
     subprocess.run(
         ["cargo", "build", "--quiet", "--release", "--locked", "--example", "replay"],
@@ -99,7 +99,7 @@ def programs() -> tuple[list[str], ...]:
 
 
 def measured(case: Case, series: Series) -> list[str]:
-    """Return an estimator's cells: medians before and after the change, and how long it took to see it."""
+    """Return an estimator's cells: medians before and after the change, and the seconds until it reacted."""
     early = [bps for at, bps in series if SETTLED <= at < CHANGE]
     late = [bps for at, bps in series if CHANGE + SETTLED <= at < END_S]
     cells = [f"{median(bps) / 1e6:.2f}" if bps else "–" for bps in (early, late)]

@@ -1,10 +1,11 @@
-"""Why QAI-CL has less of another sequence (M-H): the drawn film's frame sizes, evened out one thing after the other.
+"""Explains why QAI-CL has a lower rate with another sequence (M-H).
 
     python -m validation.sequence --write     # docs/data/papers-sequence.csv
 
-If the cause is that I frames come as bursts, frames of one size at the same bytes a group bring what M-F has; if it is
-that groups differ, groups of one size do; if it is what the quantizers leave between them, quantizers half a step
-apart do. Each that does nothing is refuted.
+Properties of the synthetic film's frame sizes are evened out, one after the other. If the cause is that I frames are
+bursts, equal frame sizes with the same bytes per group give the result of M-F. If it is that groups differ, groups of
+equal size do. If it is the gaps between quantizers, quantizers half a step apart do. A change without effect refutes
+its cause.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _GOP = 30
 _QS = range(2, 32)
 
 Sizes = npt.NDArray[np.float64]
-"""Bytes by quantizer, group of pictures and frame of the group."""
+"""Bytes by quantizer, group of pictures, and frame within the group."""
 
 
 def even_frames(sizes: Sizes) -> Sizes:
@@ -36,13 +37,13 @@ def even_frames(sizes: Sizes) -> Sizes:
 
 
 def even_groups(sizes: Sizes) -> Sizes:
-    """Give all groups of a quantizer the same size; their frames keep their shares."""
+    """Give all groups of a quantizer the same size; the proportions between their frames are kept."""
     groups = sizes.sum(axis=2, keepdims=True)
     return np.asarray(sizes * groups.mean(axis=1, keepdims=True) / groups)
 
 
 def finer(sizes: Sizes) -> Sizes:
-    """Put between every two quantizers the geometric mean of their sizes."""
+    """Insert between every two quantizers the geometric mean of their sizes."""
     both = np.empty((2 * len(sizes) - 1, *sizes.shape[1:]))
     both[::2], both[1::2] = sizes, np.sqrt(sizes[:-1] * sizes[1:])
     return both
@@ -60,7 +61,7 @@ WAYS: tuple[Way, ...] = (
 
 
 def trace(sizes: Sizes) -> str:
-    """Write sizes as a trace of frames, with quantizers from 2 on."""
+    """Format sizes as a trace of frames, with quantizers from 2 on."""
     rows = sizes.reshape(len(sizes), -1).round().astype(int)
     lines = (
         f"{frame},{'P' if frame % _GOP else 'I'},{q},{size}"
@@ -71,7 +72,10 @@ def trace(sizes: Sizes) -> str:
 
 
 def told(sets: dict[str, object], seeds: range) -> Iterator[str]:
-    """Yield QAI-CL over TCP, its rate and its target in Mb/s and its loss, each as mean ± half of its 95 % interval."""
+    """Yield QAI-CL's rate divided by TCP's, its rate and its target in Mb/s, and its loss.
+
+    Each is a mean ± half of its 95 % interval.
+    """
     found = []
     for seed in seeds:
         done = run(SCENARIO, seed=seed, set={**sets, "duration": "155s"}, quality=False)
@@ -88,7 +92,7 @@ def told(sets: dict[str, object], seeds: range) -> Iterator[str]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the film's sizes each way, and M-F's map from quantizer to rate beside them."""
+    """Run the film's sizes in each variant, and M-F's mapping from quantizer to rate for comparison."""
     args = page.options("validation.sequence", __doc__, "papers-sequence", seeds=5).parse_args(words)
     film = encode_ladder(Synthetic(), "mpeg2", "640x486", 29.97, _GOP, 0, qs=_QS).table
     whole = film.frames - film.frames % _GOP

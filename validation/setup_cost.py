@@ -1,12 +1,12 @@
-"""The cost of a checkout's first build: packages and core-seconds, beside a package that others maintain.
+"""Measures the cost of a checkout's first build in packages and core-seconds, compared with another project's package.
 
     python -m validation.setup_cost             # the set-up of `make demo`, cold: two core-minutes
     python -m validation.setup_cost --all       # and the other builds of scripts/setup.py: ten more
     python -m validation.setup_cost --write     # and into docs/data/setup-cost.csv
 
-Each build starts with an empty target folder; sources of packages are fetched before. A core-second is a second of one
-processor, in user and in system mode, of cargo and all that it starts. It depends on the machine and on what else runs
-there; the ratio to the peer, which is compiled in the same run by the same compiler, depends on them less.
+Each build starts with an empty target folder; the sources of packages are downloaded before. A core-second is a
+second of CPU time, in user or system mode, of cargo and its child processes. It depends on the machine and its other
+work. The ratio to the peer, which is compiled in the same run by the same compiler, depends on them less.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from validation import page
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = "setup-cost"
 PEER = "pyo3"
-"""A package of the set-up with all that it needs, derive macros included: no change of ours changes its cost."""
+"""A package of the set-up with all its dependencies, derive macros included. Changes of this project don't affect its
+cost."""
 OURS = "steadycast-python"
 
 
@@ -41,7 +42,7 @@ class Cost:
 
 
 def script() -> ModuleType:
-    """Return scripts/setup.py, which has the list of builds."""
+    """Return the module scripts/setup.py, which has the list of builds."""
     spec = importlib.util.spec_from_file_location("steadycast_setup", ROOT / "scripts" / "setup.py")
     assert spec is not None
     assert spec.loader is not None
@@ -54,7 +55,7 @@ def script() -> ModuleType:
 def _cargo(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
     environment = script().with_cargo()
     environment |= more.pop("env", {})
-    # A user's settings for builds would change the cost.
+    # A user's build settings would change the cost.
     for name in ("RUSTFLAGS", "RUSTC_WRAPPER", "CARGO_BUILD_RUSTC_WRAPPER"):
         environment.pop(name, None)
     return subprocess.run(["cargo", *words], cwd=ROOT, check=True, text=True, env=environment, **more)
@@ -80,12 +81,12 @@ def cost(package: str, arguments: list[str]) -> Cost:
 
 
 def peer(build: Any) -> Cost:
-    """Compile the peer by the profile of a build."""
+    """Compile the peer with the profile of a build."""
     return cost(PEER, ["--profile", build.profile, "--locked"])
 
 
 def table(builds: list[Any]) -> page.Table:
-    """Measure the builds, and lay out the rows."""
+    """Measure the builds, and return the table."""
     beside = peer(builds[0])
     rows = [[PEER, builds[0].profile, "", f"{beside.core_s:.1f}", "1.00", ""]]
     for build in builds:
@@ -98,7 +99,7 @@ def table(builds: list[Any]) -> page.Table:
 
 
 def main() -> int:
-    """Print the table, and write it where it is asked for."""
+    """Print the table, and write it with `--write`."""
     parser = page.options("validation.setup_cost", __doc__, TABLE)
     parser.add_argument("--all", action="store_true", help="also the builds beside that of make demo")
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The measuring commands simulate by this: without pictures, and without a bar of progress."""
+"""Simulates for the measuring commands, without pictures and without a progress bar."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def run(scenario: Path | str, seed: int, sets: Mapping[str, object] | Sequence[str] = ()) -> Run:
-    """Run a scenario, a file or its text, once."""
+    """Run a scenario once, from a file or from text."""
     import steadycast as sc
     from steadycast.progress import Silent
 

@@ -1,6 +1,7 @@
-"""A long session: receivers come and go, the sender restarts once, and neither memory nor lag may grow.
+"""A long session in which receivers come and go and the sender restarts once. Neither memory nor lag may grow.
 
-``python -m validation.soak --minutes 20`` emulates 8 Mb/s to 32 receivers; every two seconds one joins or leaves.
+``python -m validation.soak --minutes 20`` emulates 8 Mb/s to 32 receivers. Every two seconds one of them joins or
+leaves.
 """
 
 from __future__ import annotations
@@ -46,27 +47,27 @@ rtcp = {{ session_bw = "2Mbps" }}
 """
 
 SLOPE = 0.02
-"""By how much memory may grow over the last half, as a share."""
+"""Maximum growth of memory over the second half, as a fraction."""
 
 LAG_MS = 5.0
-"""How late the ends may be called at the end, 99 times of 100."""
+"""Maximum 99th percentile of the lateness of the endpoints' timers at the end, in ms."""
 
 
 @dataclass(frozen=True)
 class Soaked:
-    """The development of memory, lag and the session."""
+    """Memory over time, lag, and the session's results."""
 
     memory: list[tuple[float, float]]
-    """Seconds from the start, and MB of resident memory."""
+    """Pairs of seconds from the start and MB of resident memory."""
     lag_ms: float
     rate_bps: float
-    """Mean over the receivers that are there at the end and were at the start."""
+    """Mean over the receivers that are there at the start and at the end."""
     trustworthy: bool
     complete: bool
     cpu_s: float
 
     def slope(self) -> float:
-        """Growth over the last half, by a straight line through it, as a share of what it is there in the mean."""
+        """Growth over the second half by linear regression, as a fraction of the mean in that half."""
         start, end = self.memory[0][0], self.memory[-1][0]
         half = [(t, m) for t, m in self.memory if t >= (start + end) / 2]
         mean_t = sum(t for t, _ in half) / len(half)
@@ -76,10 +77,10 @@ class Soaked:
 
 
 def scenario(seconds: int, receivers: int) -> str:
-    """Write down the network, who comes and goes, and the restart in the middle."""
+    """Return the scenario: the network, the joins and leaves, and the restart in the middle."""
     events = []
     outside = {n: False for n in range(1, receivers + 1)}
-    # The first stays from start to end; of the others one after the other turns.
+    # The first receiver stays from start to end. The others join or leave in turn.
     for turn, at in enumerate(range(2, seconds - 1, 2)):
         who = 2 + turn * 7 % (receivers - 1)
         verb = "join" if outside[who] else "leave"
@@ -93,7 +94,7 @@ def scenario(seconds: int, receivers: int) -> str:
 
 
 def resident_mb() -> float:
-    """Memory of this process that is not swapped out or never touched."""
+    """Return the resident memory of this process in MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 1e6
 
@@ -103,7 +104,7 @@ def soak(seconds: int, receivers: int = RECEIVERS) -> Soaked:
     from steadycast.emulate import emulate
     from steadycast.progress import Silent
 
-    # Room for all of it from the start: what watches must not be what grows.
+    # Allocated at the start, so that the measurement itself does not grow.
     seen, count = array("d", bytes(16 * (seconds + 60))), 0
     over, began = threading.Event(), time.monotonic()
 
@@ -123,7 +124,7 @@ def soak(seconds: int, receivers: int = RECEIVERS) -> Soaked:
     finally:
         over.set()
         watcher.join()
-    # Memory for the conversion of the record at the end is not the session's.
+    # Memory that is used at the end to convert the record does not count.
     memory = [
         (t, m) for t, m in zip(seen[0 : 2 * count : 2], seen[1 : 2 * count : 2], strict=True) if t <= seconds
     ]
@@ -140,7 +141,7 @@ def soak(seconds: int, receivers: int = RECEIVERS) -> Soaked:
 
 
 def main() -> int:
-    """Print the table; exit code 1 when something grows or lags."""
+    """Print the table; exit code 1 if memory or lag grows."""
     parser = page.options("validation.soak", __doc__)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--receivers", type=int, default=RECEIVERS)

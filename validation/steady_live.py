@@ -1,10 +1,11 @@
-"""A live session of `steady` over 4 Mb/s, while a download of the kernel's CUBIC comes and goes: rates, queue, film.
+"""Runs a live session of `steady` over 4 Mb/s, with a download by the kernel's CUBIC for a part of it.
 
     python -m validation.steady_live             # 75 s of real time, as root
     python -m validation.steady_live --write     # docs/data/steady-live.csv and its picture
     python -m validation.steady_live --keep DIR  # the film, and the records of both ends
 
-`send` and `receive` are the programs that users have; they and the download share the two hosts at the ends of a link.
+It measures rates and queue, and keeps the film. `send` and `receive` are run as by a user. They and the download
+share the two hosts at the ends of a link.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from validation import page
 TABLE = "steady-live"
 FIGURE = page.DOCS / "pictures" / "steady-live.png"
 BEGIN, END, LAST = 22, 52, 76
-"""Seconds of the network's time: the download runs between the first two, the network to the third."""
+"""Seconds on the network's clock: start and end of the download, and end of the network."""
 SESSION = 70
-"""Seconds for which is sent, from a second after the network's beginning on."""
+"""Length of the session in seconds. It starts one second after the network."""
 STARTED, SETTLED = 8, 10
-"""Seconds after the beginning, and after each change, that belong to no phase."""
+"""Seconds after the start, and after each change, that are not counted in a phase."""
 NETWORK = f"""
 duration = "{LAST}s"
 [topology]
@@ -68,7 +69,7 @@ class Seen:
 
 
 def session(folder: Path) -> None:
-    """Run the network, both ends and the download; everything is left in the folder.
+    """Run the network, both ends and the download. All files are left in the folder.
 
     Raises:
         UserError: the run failed, or the machine did not keep up with it.
@@ -88,7 +89,10 @@ def session(folder: Path) -> None:
 
 
 def rates(folder: Path) -> list[tuple[float, float, float, float]]:
-    """Return each second of the bottleneck: time, the video's and the download's rate in Mb/s, the queue in ms."""
+    """Return a row for each second of the bottleneck.
+
+    It has the time in s, the video's and the download's rate in Mb/s, and the queue in ms.
+    """
     import polars as pl
 
     network = Folder.open(folder / "network")
@@ -115,7 +119,7 @@ def phases(series: Sequence[tuple[float, float, float, float]]) -> list[Seen]:
 
 
 def told(folder: Path) -> tuple[page.Table, str]:
-    """Write what the session came to."""
+    """Return the results of the session."""
     lines = [
         [seen.name, f"{seen.video:.2f} Mb/s", f"{seen.download:.2f} Mb/s", f"{seen.queue:.0f} ms"]
         for seen in phases(rates(folder))
@@ -130,7 +134,7 @@ def told(folder: Path) -> tuple[page.Table, str]:
 
 
 def draw(folder: Path, to: Path) -> None:
-    """Draw pictures of the film over both rates and the queue."""
+    """Draw pictures of the film above the two rates and the queue."""
     import av
     from matplotlib.figure import Figure
     from steadycast.controllers import find
@@ -142,7 +146,7 @@ def draw(folder: Path, to: Path) -> None:
     pictures: list[av.VideoFrame] = []
     with av.open(str(folder / "film.mkv")) as film:
         for packet in film.demux(video=0):
-            with suppress(av.error.InvalidDataError):  # a frame that was not whole
+            with suppress(av.error.InvalidDataError):  # an incomplete frame
                 pictures += packet.decode()
     for place, second in enumerate((8, 20, 35, 60)):
         picture = min(pictures, key=lambda each: abs((each.time or 0.0) - second))
@@ -168,7 +172,7 @@ def draw(folder: Path, to: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run, and print what came of it."""
+    """Run, and print the results."""
     parser = page.options("validation.steady_live", __doc__, TABLE)
     parser.add_argument("--keep", type=Path, help="a folder for the film and the records")
     args = parser.parse_args(argv)

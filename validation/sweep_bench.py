@@ -1,12 +1,13 @@
-"""The overhead of a sweep: runs per second, and CPU seconds of all processes per run.
+"""Measures the overhead of a sweep: runs per second, and CPU seconds of all processes per run.
 
     python -m validation.sweep_bench                # 1,000 runs of scenarios/home.toml, 30 s each, without pictures
     python -m validation.sweep_bench --runs 2000
     python -m validation.sweep_bench --write        # and into docs/data/sweep-bench.csv
 
-The overhead is the CPU time of all processes beside that of the simulations alone (`cpu_s` of each row, the thread's
-time in the simulator), so that what else the machine does counts little. What a sweep costs once (starts, page) is told
-apart from what each run costs by a sweep of a tenth of the runs. Runs per second are by the clock.
+The overhead is the CPU time of all processes compared with that of the simulations alone (`cpu_s` of each row, the
+thread's time in the simulator). Other work of the machine has little effect on it. A second sweep with a tenth of the
+runs separates the fixed cost of a sweep (starts, page) from the cost per run. Runs per second are measured in
+wall-clock time.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ TABLE = "sweep-bench"
 
 
 def cost(runs: int, folder: Path) -> tuple[float, float, float]:
-    """Sweep home.toml; return CPU seconds of all processes, of the simulations, and the runs per second as told."""
+    """Sweep home.toml.
+
+    Returns the CPU seconds of all processes, those of the simulations, and the reported runs per second.
+    """
     command = [sys.executable, "-m", "steadycast", "sweep", "scenarios/home.toml"]
     options = ["--set", "duration=30s", "--seeds", f"1-{runs}", "-o", str(folder / f"home-{runs}")]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -42,7 +46,7 @@ def cost(runs: int, folder: Path) -> tuple[float, float, float]:
 
 
 def measure(runs: int, folder: Path) -> page.Table:
-    """Sweep few runs and many, and say what a sweep costs at all, and what each run costs."""
+    """Sweep few runs and many, and compute the fixed cost of a sweep and the cost per run."""
     load, few = os.getloadavg()[0], max(runs // 10, 2)
     less, more = cost(few, folder), cost(runs, folder)
     each, simulated = ((more[i] - less[i]) / (runs - few) for i in (0, 1))
@@ -60,7 +64,7 @@ def measure(runs: int, folder: Path) -> page.Table:
 
 
 def main() -> None:
-    """Measure, print, and write when asked."""
+    """Measure, print, and with `--write` write the table."""
     parser = page.options("validation.sweep_bench", __doc__, TABLE)
     parser.add_argument("--runs", type=int, default=1000)
     options = parser.parse_args()

@@ -1,13 +1,13 @@
-"""A TCP's throughput beside FFmpeg's transports and ours, and the frames shown: docs/data/transports-*.csv, emulated.
+"""Measures TCP's throughput beside FFmpeg's transports and ours, and the frames shown: docs/data/transports-*.csv.
 
     python -m validation.transports                   # prints them; needs root, ffmpeg and gst-launch-1.0
     python -m validation.transports --write           # and writes them into docs/data
     python -m validation.transports --runs 1 --ways srt,rist --tables beside-tcp
 
-A film of 30 s goes over one emulated link, to a decoder whose pictures are hashed as they come out. A picture is whole
-when its hash is that of the same picture of the undamaged stream (a stream of H.264 has one decoded form), and in time
-when it comes at most 300 ms after the moment at which the fastest one would have been. A freeze is a
-picture that stands for more than 190 ms.
+A film of 30 s is sent over one emulated link to a decoder, whose output pictures are hashed. A picture is whole if
+its hash equals that of the same picture of the undamaged stream (H.264 defines the decoded pictures exactly). It is
+in time if it is output at most 300 ms later than at the lowest delay of the session. A freeze is a picture that is
+shown for more than 190 ms.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ GOP = 12
 FILM_BPS = 3_000_000
 IN_TIME_S = 0.3
 FREEZE_S = max(3 / FPS, 1 / FPS + 0.15)
-"""The W3C's bound (webrtc-stats, `freezeCount`), with the film's own interval instead of the mean of those shown."""
+"""The W3C's threshold (webrtc-stats, `freezeCount`), with the film's frame interval instead of the mean of the shown
+ones."""
 FIRST, LAST = 250, 725
-"""Frames that count: after ten seconds controllers have found their rate, and players what the stream is."""
+"""First and last frame that count. After ten seconds, controllers have found their rate and players know the stream."""
 BUSY_S = (10, 28)
-"""Seconds after the video's first packet in which rates are taken."""
+"""Begin and end of the time in which rates are measured, in seconds after the video's first packet."""
 
 RAW = f"-an -fps_mode passthrough -pix_fmt yuv420p -f rawvideo - | {sys.executable} -m validation.transports --hash"
 DECODE = f"ffmpeg -v error -fflags nobuffer {{options}} -i '{{url}}' {RAW} hashes.txt"
@@ -71,7 +72,7 @@ GSTREAMER = (
 
 @dataclass(frozen=True)
 class Way:
-    """The transport of a film between two hosts."""
+    """How a film is sent from one host to the other."""
 
     called: str
     receive: str
@@ -114,7 +115,7 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Table:
-    """Ways over one link."""
+    """The transports that are compared on one link."""
 
     rate: str
     loss: float
@@ -145,7 +146,7 @@ class Seen:
 
 
 def film(folder: Path) -> None:
-    """Make the film and its description, where they are not yet."""
+    """Make the film and its description, unless they exist."""
     import av
     from steadycast.media.synthetic import Synthetic
 
@@ -171,9 +172,9 @@ def film(folder: Path) -> None:
 
 
 def prepare(folder: Path) -> dict[str, int]:
-    """Make the film and the ladder, and return the place in the film that each decoded picture's hash stands for.
+    """Make the film and the ladder. Returns for the hash of each decoded picture its position in the film.
 
-    They are kept in the cache: a ladder of 30 rungs takes minutes.
+    They are cached, because a ladder of 30 rungs takes minutes.
     """
     from steadycast.media.clip import Clip
     from steadycast.media.decode import decode_units
@@ -214,7 +215,7 @@ def _hashes(words: Sequence[str]) -> dict[str, int]:
 
 
 def hash_pictures(out: Path) -> None:
-    """Write the time and the hash of each raw picture on standard input."""
+    """Write the time and the hash of each raw picture that is read from standard input."""
     size = WIDTH * HEIGHT * 3 // 2
     with out.open("w", buffering=1) as file:
         while len(picture := sys.stdin.buffer.read(size)) == size:
@@ -303,7 +304,7 @@ def _seen(folder: Path, places: Mapping[str, int], with_tcp: bool) -> Seen:
 
 
 def freezes(shown: Sequence[bool]) -> list[float]:
-    """Return how long each freeze of a screen is, in seconds: a picture that stands for longer than `FREEZE_S`."""
+    """Return the length of each freeze in seconds: a picture that is shown for longer than `FREEZE_S`."""
     edges = [-1, *(n for n, new in enumerate(shown) if new), len(shown)]
     stood = [(after - before) / FPS for before, after in pairwise(edges)]
     return [span for span in stood if span > FREEZE_S]
@@ -313,7 +314,7 @@ def freezes(shown: Sequence[bool]) -> list[float]:
 
 
 def rows(name: str, seen: Mapping[str, Sequence[Seen]]) -> page.Table:
-    """Lay out a table."""
+    """Return a table of the results."""
     tcp = ["TCP, Mb/s"] if TABLES[name].beside else []
     heads = [
         "transport",
@@ -343,7 +344,7 @@ def rows(name: str, seen: Mapping[str, Sequence[Seen]]) -> page.Table:
 
 
 def main() -> int:
-    """Print the tables, and write them where it is asked for."""
+    """Print the tables, and write them with `--write`."""
     parser = page.options("validation.transports", __doc__, *(f"transports-{name}" for name in TITLES))
     parser.add_argument("--hash", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--runs", type=int, default=5)
@@ -375,7 +376,10 @@ def main() -> int:
 
 
 def describe(folder: Path) -> None:
-    """Write the description of our session, for players that are there before it, and what GStreamer needs of it."""
+    """Write the description of our session for players that start before it.
+
+    Write the part that GStreamer needs as well.
+    """
     told = folder / "session.sdp"
     words = (
         f"send clip.mkv --ladder --codec h264 --gop {GOP} --to 127.0.0.1:5004 --controller fixed --for 100ms"

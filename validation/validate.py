@@ -1,11 +1,11 @@
-"""``make validate``: ns-2 and our simulator over the same grid, and both against the equations.
+"""``make validate``: compares ns-2 and our simulator over the same grid, and both with the equations.
 
     python -m validation.validate                      # everything, to the terminal
     python -m validation.validate tcp-lossy --seeds 1-2
     python -m validation.validate --write              # and into docs/data/validation*.csv
 
-Means must agree within 8 %; ratios within the larger of 0.1 and two standard errors of the difference; waits
-in a queue within the larger of 8 % and half a packet's time on the link. Exit codes: 0 all within, 1 something
+Means must agree within 8 %; ratios within the larger of 0.1 and two standard errors of the difference; waiting times
+in a queue within the larger of 8 % and half of a packet's transmission time. Exit codes: 0 all within, 1 something
 outside, 2 usage, 3 ns-2 is missing.
 """
 
@@ -28,32 +28,32 @@ COMPARED, EQUATION, SIDES = "validation", "validation-equation", "validation-sid
 MEANS_WITHIN = 0.08
 RATIOS_WITHIN = 0.1
 WAITS_WITHIN_PACKETS = 0.5
-"""Packets' times on the link by which two mean waits may differ.
+"""Maximum difference of two mean waiting times, in transmission times of a packet.
 
-Paced connections of ns-2's stand in each other's way, one pacer of n connections does not. n of them that
-load a link to rho meet with a mean wait of rho (n - 1) / 2 n packets to the first order, which is less than
-half of one. The bound was set after the first waits were seen.
+Separate paced connections of ns-2 collide with each other, but one pacer for n connections does not. To first order,
+n connections that load a link to rho have a mean waiting time of rho (n - 1) / 2 n packets, which is less than half a
+packet. This bound was set after the first waiting times had been seen.
 """
 
 Summary = Mapping[str, Any]
 
-# Key of quantities without a mean after the warm-up in our summary, which are computed from the record.
+# Key of quantities that are computed from the record, because the summary has no mean of them after the warm-up.
 RECORD = "validation"
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """One thing that both programs measure."""
+    """A quantity that both programs measure."""
 
     name: str
-    theirs: str  # the key in the script's answer
+    theirs: str  # the key in the result of ns-2's script
     ours: Callable[[Summary], float | None]  # out of summary.json
-    kind: str  # mean | ratio | wait | shown (no verdict)
+    kind: str  # mean | ratio | wait | shown (without a verdict)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of the grid, said to both programs."""
+    """One point of the grid, with its settings for both programs."""
 
     group: str
     script: str
@@ -135,7 +135,10 @@ _MIX = (
 
 
 def cells() -> list[Cell]:
-    """List the grid. TFRC is set beside ns-2's as ns-2 comes, with RFC 5348's constants, and as users get it."""
+    """Return the grid.
+
+    TFRC is compared with ns-2's defaults, with RFC 5348's constants, and with our users' defaults.
+    """
 
     def profile(params: ns2.Params, flow: str) -> dict[str, object]:
         key = f"flow.{flow}.params.tfrc"
@@ -181,7 +184,7 @@ def ours(path: Path, seed: int, overrides: Mapping[str, object]) -> Summary:
 
 
 def _from_record(done: Any, warmup_s: float) -> dict[str, float]:
-    """Means after the warm-up of what the summary counts from the start, or does not have."""
+    """Return means after the warm-up of quantities that the summary counts from the start, or does not have."""
     import polars as pl
 
     late = pl.col("t_s") >= warmup_s
@@ -192,7 +195,7 @@ def _from_record(done: Any, warmup_s: float) -> dict[str, float]:
     if reports.height:
         found["loss_event_rate"] = reports["loss"].mean()
         found["rtt_ms"] = reports["rtt_ms"].mean()
-    # Means per second, each of which stands for what arrived and what did not.
+    # Means per second, each over the packets that arrived and those that did not.
     seconds = done.rates.to_polars().filter(
         late & pl.col("loss_frac").is_not_null() & (pl.col("loss_frac") < 1)
     )
@@ -201,16 +204,16 @@ def _from_record(done: Any, warmup_s: float) -> dict[str, float]:
         found["loss_frac"] = 1 - seconds["throughput_bps"].sum() / expected.sum()
     windows = done.tcp.to_polars().filter(late)
     if windows.height:
-        # ns-2 shows its estimate in whole ticks.
+        # ns-2 rounds its estimate down to whole ticks.
         found["srtt_ms"] = (windows["srtt_ms"] / 10).floor().mean() * 10
-    # The one link of each scenario that ns-2's books are kept of.
+    # The link of each scenario for which ns-2 keeps statistics.
     link = done.links.to_polars().filter(
         late & pl.col("link").is_in(["path", "air", "bottleneck"]) & (pl.col("direction") == "forward")
     )
     if link.height:
         found["utilisation_frac"] = link["utilisation_frac"].mean()
         found["queue_ms"] = link["queue_ms"].mean()
-        sent = link["throughput_bps"].sum() / 8 / 1000  # packets of 1000 B, a second each
+        sent = link["throughput_bps"].sum() / 8 / 1000  # packets of 1000 B, summed over rows of one second
         found["drop_frac"] = link["dropped_packets"].sum() / (sent + link["dropped_packets"].sum())
     return found
 
@@ -227,7 +230,10 @@ def throughput_equation(packet: float, rtt_s: float, p: float, rto_s: float, b: 
 
 
 def verdict(kind: str, theirs: ns2.Spread, ours: ns2.Spread, packet_ms: float = math.nan) -> tuple[str, bool]:
-    """In words, and whether it is within; `packet_ms` is a packet's time on the link, for a wait."""
+    """Return the difference in words, and whether it is within the bound.
+
+    `packet_ms` is a packet's transmission time.
+    """
     if kind == "shown":
         return "", True
     if kind == "wait":
@@ -247,7 +253,7 @@ def verdict(kind: str, theirs: ns2.Spread, ours: ns2.Spread, packet_ms: float = 
 
 @dataclass
 class Report:
-    """Rows as they grow, and whether anything was outside."""
+    """The rows so far, and whether a value was outside its bound."""
 
     rows: list[list[str]] = field(default_factory=list)
     equation: list[list[str]] = field(default_factory=list)
@@ -287,7 +293,7 @@ def compare(chosen: Sequence[Cell], seeds: Sequence[int] | None, *, jobs: int, r
 
 
 def _packet_ms(answer: ns2.Answer) -> float:
-    """Return how long a data packet is on the link whose queue is watched."""
+    """Return the transmission time of a data packet on the link whose queue is measured."""
     rate = answer.results.get("bottleneck_bps", answer.params.get("rate_bps"))
     assert isinstance(rate, (int, float))
     return 8000 * answer.number("wire_bytes") / rate
@@ -296,9 +302,9 @@ def _packet_ms(answer: ns2.Answer) -> float:
 def _equation_rows(
     cell: Cell, answers: Sequence[ns2.Answer], summaries: Sequence[Summary]
 ) -> list[list[str]]:
-    """Set the cell beside the equation, at ns-2's loss event rate and, where ours reports one, at ours.
+    """Compare the cell with the equation, at ns-2's loss event rate and, if ours reports one, at ours.
 
-    The equation gives what is sent, so both throughputs are divided by the share that arrives.
+    The equation gives the sending rate, so both throughputs are divided by the share of packets that arrives.
     """
     p_nominal = float(cell.params.get("p", 0))
     if cell.group not in ("tcp-lossy", "tfrc-lossy") or p_nominal == 0:
@@ -314,7 +320,8 @@ def _equation_rows(
     if is_tcp:
         rto_s, source = 0.2, "tcp"
     else:
-        # ns-2's own estimate settles at five ticks of 0.1 s: two of smoothed round trip, three of variance.
+        # ns-2's own estimate settles at five ticks of 0.1 s: two of the smoothed round-trip time, three of its
+        # variance.
         rto_s, source = float(cell.params.get("tfrc_rto_s", 0.5)), "video"
 
     def line(what: str, p: float, ns: float | None, our: float | None) -> list[str]:
@@ -333,7 +340,7 @@ def _equation_rows(
     sent = theirs("throughput_bps") / (1 - theirs("loss_frac"))
     mine = [v for v in (_mean_of(source, "throughput_bps")(s) for s in summaries) if v is not None]
     our_sent = statistics.fmean(mine) / (1 - p_nominal) if mine else None
-    # For TCP, ours says no loss event rate: it is set beside the equation at p = loss rate.
+    # Our TCP reports no loss event rate, so it is compared with the equation at p = loss rate.
     rows = [
         line("p = loss events", theirs("loss_event_rate"), sent, None),
         line("p = loss rate", p_nominal, sent, our_sent),
@@ -347,7 +354,7 @@ def _equation_rows(
 
 
 def _sides(cell: Cell, answer: ns2.Answer) -> list[list[str]]:
-    """List the settings that both sides have: windows, delayed acknowledgments, jitter and wire sizes."""
+    """List the settings of both sides: windows, delayed acknowledgments, jitter and wire sizes."""
     told = {**answer.params, "wire_bytes": answer.results["wire_bytes"]}
     skip = ("headers", "seed", *cell.params)
     about = [cell.group, ns2.SCENARIOS[cell.group].about]

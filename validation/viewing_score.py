@@ -1,9 +1,9 @@
-"""The viewing score's quality of coding beside VMAF, of clips at several quantizers.
+"""Compares the coding quality in the viewing score with VMAF, for clips at several quantizers.
 
     python -m validation.viewing_score a.mkv b.mp4            # the built-in clip and these
     python -m validation.viewing_score a.mkv b.mp4 --write    # and docs/data/viewing-score.csv
 
-VMAF is read as an opinion as its authors read it: 20 is bad (1), 100 is excellent (5).
+VMAF is mapped to an opinion score as by its authors: 20 is bad (1), 100 is excellent (5).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Point:
-    """A clip at a quantizer."""
+    """A clip encoded with one quantizer."""
 
     clip: str
     codec: str
@@ -55,12 +55,12 @@ class Point:
 
     @property
     def opinion(self) -> float:
-        """VMAF, 20 to 100, as 1 to 5."""
+        """VMAF from 20 to 100, mapped to an opinion score from 1 to 5."""
         return min(max(1.0 + (self.vmaf - 20.0) / 20.0, 1.0), 5.0)
 
     @property
     def by_rate(self) -> float:
-        """G.1070's quality of coding for the rate: what the score is built on where no pictures are measured."""
+        """G.1070's coding quality from the rate, which the score uses if no pictures are measured."""
         kbps = self.rate_bps / 1e3
         best_fps = min(max(5.517 + 1.29e-2 * kbps, 1.0), 30.0)
         best = 3.459 - 3.459 / (1.0 + (kbps / 178.53) ** 1.02)
@@ -91,7 +91,10 @@ def points(clips: Sequence[Path]) -> Iterator[Point]:
 
 
 def agreement(found: Sequence[Point]) -> str:
-    """Say how well the score, and the one by rate alone, follow VMAF: correlation of ranks, and mean distance."""
+    """Report how well the score, and the score from the rate alone, agree with VMAF.
+
+    The measures are the rank correlation and the mean distance.
+    """
 
     def ranks(values: Sequence[float]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
         return np.argsort(np.argsort(values)).astype(np.float64)

@@ -600,7 +600,7 @@ def stair_deviation(flow: Flow) -> float | None:
 
 
 def recovery_after_joins(flow: Flow) -> float | None:
-    """B-J: seconds from the join of the 90 receivers until the mean rate over 5 s is at least 80 % of the one before."""
+    """B-J: seconds from the join of the 90 receivers until the mean rate over 5 s is 80 % of the mean before it."""
     before = mean(flow, 100.0, 300.0) or 0.0
     fell = _after(flow, 300.0, 420.0, lambda x: x < 0.8 * before)
     if fell >= 120.0:
@@ -659,7 +659,7 @@ def loss_over_flows(run: Observed, flows: str) -> float | None:
 
 
 def rate_while_there(run: Observed, flows: str, start: float, end: float) -> float | None:
-    """Mean rate over the flows with this name (may contain `*`), without the seconds in which a flow receives nothing."""
+    """Mean rate over the flows with this name (may contain `*`), without seconds in which a flow receives nothing."""
     return _mean_of(x for flow in _flows(run, flows) for x in flow.between("rates", start, end) if x > 0)
 
 
