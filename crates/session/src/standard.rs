@@ -16,9 +16,9 @@
 //!
 //! First, the first report provides the RTT, and the rate immediately rises to TFRC's initial rate (four packets per
 //! RTT, RFC 5348), within twice the half's rate or its own initial rate. Second, the first losses are played back as a
-//! single sign of congestion, as a receiver's own half would have seen them. Third, a report with 1 % loss sets a
-//! ceiling a tenth below the rate that arrived, which rises by 1 % with each report without such a loss. Fourth, the
-//! half reports once for each second that a report covers.
+//! single sign of congestion, as a receiver's own half would have seen them. Third, 1 % of loss over a second or more
+//! sets a ceiling a tenth below the rate that arrived ([`Ceiling`]). Fourth, the half reports once for each second that
+//! a report covers. A controller that ignores feedback by design (`fixed`) has no ceiling.
 //!
 //! There is one RTT sample in several seconds, from a player that also does other work. Samples within 30 ms of the
 //! minimum do not count as queueing.
@@ -29,7 +29,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use steadycast_control::registry::{Chosen, FALLBACK, Factory, Layer};
+use steadycast_control::registry::{Chosen, FALLBACK, Factory, FeedbackTiming, Layer};
 use steadycast_control::{
     Announcement, Body, Decision, Departing, FrameEdge, Leave, Limit, Mode, Notice, Probe, ReceiverId, Reception,
     Reply, Report, SenderHalf, Sent, Setup, Wake, Why, around,
@@ -83,10 +83,7 @@ struct Receiver {
     lossless: bool,
     /// The notice that replaces those of the next part's packets.
     notice: Option<Notice>,
-    /// The rate that this receiver's losses allow; `None` before its first one.
-    ceiling: Option<Rate>,
-    /// Whether the last report lowered the ceiling.
-    cut: bool,
+    ceiling: Ceiling,
     /// The factor by which the start rate may exceed the half's rate.
     lead: f64,
 }
@@ -125,12 +122,20 @@ impl<K: Ord + Copy> Ranked<K> {
     }
 }
 
-/// Loss fraction of one report above which the rate counts as too high.
+/// Loss fraction of one judged interval above which the rate counts as too high.
 const CONGESTION_LOSS: f64 = 0.01;
 /// The ceiling as a share of the rate that arrived.
 const CEILING_SHARE: f64 = 0.9;
-/// Factor by which the ceiling grows with each report without much loss.
-const CEILING_GROWTH: f64 = 1.01;
+/// Minimum growth of the ceiling after each judged interval without much loss, as a share of the ceiling.
+const MIN_CEILING_GROWTH: f64 = 0.01;
+/// Growth of the ceiling after each judged interval without much loss, as a share of what it lacks. With a half, one of
+/// twelve sessions of `asmp` overshot again after its start, and used 56 % of its link in the first minute.
+const CEILING_APPROACH: f64 = 0.25;
+/// Number of intervals for which the ceiling grows slowly. They lead from [`CEILING_SHARE`] of a rate back to it.
+const SLOW_INTERVALS: i32 = 10;
+/// Minimum duration of a judged interval. The first report often comes milliseconds after the first packet, and one
+/// lost packet of two is no rate.
+const MIN_JUDGED_TIME: Span = Span::secs(1);
 
 /// Packets per RTT at TFRC's start (RFC 5348, section 4.2).
 const START_PACKETS_PER_RTT: f64 = 4.0;
@@ -220,7 +225,7 @@ impl Standard {
         let receiver = self.receivers.get(&id);
         let call = |r: &Receiver| r.shadow.half.wake().map(|w| w.at).into_iter().chain(r.repeat(&self.factory)).min();
         self.calls.set(id, receiver.and_then(call));
-        self.ceilings.set(id, receiver.and_then(|r| r.ceiling));
+        self.ceilings.set(id, receiver.and_then(|r| r.ceiling.rate));
     }
 
     fn forget_receiver(&mut self, id: ReceiverId) {
@@ -320,7 +325,10 @@ impl Standard {
             }
             reply = receiver.shadow.report(now, report.members + 1, interval).1;
         }
-        receiver.set_ceiling(&all, self.setup.packet);
+        receiver.lossless &= all.lost == 0;
+        if self.factory.terms().feedback != FeedbackTiming::None {
+            receiver.ceiling.judge(&all, &self.setup);
+        }
         (receiver.highest, receiver.heard) = (receiver.highest.max(reception.highest), report.at);
         receiver.rtt = report.rtt.or(receiver.rtt);
         reply
@@ -339,23 +347,9 @@ impl Receiver {
             reply: None,
             lossless: true,
             notice: None,
-            ceiling: None,
-            cut: false,
+            ceiling: Ceiling::default(),
             lead: 1.0,
         }
-    }
-
-    /// Updates the ceiling after an interval: high loss sets it, anything less raises it.
-    fn set_ceiling(&mut self, all: &Interval, packet: Bytes) {
-        self.lossless &= all.lost == 0;
-        // The interval after a cut began before the cut, so its losses say nothing about the new rate.
-        let too_much = all.too_much();
-        if too_much && !self.cut {
-            self.ceiling = Some(all.arrived(packet).scale(CEILING_SHARE));
-        } else if !too_much {
-            self.ceiling = self.ceiling.map(|rate| rate.scale(CEILING_GROWTH));
-        }
-        self.cut = too_much && !self.cut;
     }
 
     /// Returns when the reply is to be repeated.
@@ -381,6 +375,63 @@ impl Receiver {
         // A part ends with its last packet. Parts are counted in packets, not time, since the rate may have changed
         // within the interval.
         if part + 1 == all.parts { report.at } else { self.shadow.until.max(all.from) }
+    }
+}
+
+/// The rate that one receiver's losses allow.
+///
+/// Much loss sets it to [`CEILING_SHARE`] of the rate that arrived. Each judged interval with less loss raises it by
+/// the largest of three amounts, at most to the double:
+/// - 1 %, since reports are seconds apart, and a rate that is too high stays so for as long;
+/// - [`CEILING_APPROACH`] of what it lacks to the same share of the rate that was sent when so much was lost: at the
+///   capacity of a link, where most of it arrived, that is next to nothing; after an outage, where next to nothing
+///   arrived, a few reports lead back to the rate before it;
+/// - 1 % that doubles with every fourth interval after [`SLOW_INTERVALS`] of them: the ceiling is then above the rate
+///   that arrived, so that rate was not the capacity.
+#[derive(Default)]
+struct Ceiling {
+    /// The ceiling; `None` before the first interval with much loss.
+    rate: Option<Rate>,
+    /// The rate that was sent in the last interval with much loss.
+    lost_at: Rate,
+    /// Whether the last judged interval lowered the ceiling.
+    cut: bool,
+    /// The number of judged intervals with less loss since then.
+    clean: i32,
+    /// The time, the packets and the losses that have not been judged.
+    lasted: Span,
+    expected: u64,
+    lost: u64,
+}
+
+impl Ceiling {
+    /// Adds an interval, and judges what has not been judged if it suffices.
+    fn judge(&mut self, interval: &Interval, setup: &Setup) {
+        self.lasted += interval.lasted;
+        self.expected += interval.expected;
+        self.lost += interval.lost;
+        // A report without new packets may come from an outage. Its time counts with that of the next packets.
+        if self.lasted < MIN_JUDGED_TIME || interval.expected == 0 {
+            return;
+        }
+        let rate = |packets: u64| Bytes::new(packets * setup.packet.get()).per(self.lasted);
+        let (sent, arrived) = (rate(self.expected), rate(self.expected - self.lost));
+        let too_much = self.lost as f64 > CONGESTION_LOSS * self.expected as f64;
+        (self.lasted, self.expected, self.lost) = (Span::ZERO, 0, 0);
+        // The interval after a cut began before the cut, so its losses say nothing about the new rate.
+        if too_much && !self.cut {
+            // The sender does not send below the floor, so a lower ceiling would only take longer to rise.
+            self.clean = 0;
+            (self.rate, self.lost_at) = (Some(arrived.scale(CEILING_SHARE).max(setup.floor)), sent);
+        } else if !too_much {
+            self.rate = self.rate.map(|rate| {
+                let gap = self.lost_at.scale(CEILING_SHARE).saturating_sub(rate).scale(CEILING_APPROACH);
+                let doublings = f64::from((self.clean - SLOW_INTERVALS).max(0)) / 4.0;
+                rate + gap.max(rate.scale(MIN_CEILING_GROWTH * libm::exp2(doublings))).min(rate)
+            });
+            self.clean += 1;
+        }
+        self.cut = too_much && !self.cut;
     }
 }
 
@@ -426,17 +477,6 @@ impl Interval {
             return n + 1 < self.expected && n + 1 + self.lost >= self.expected;
         }
         (n + 1) * self.lost / self.expected > n * self.lost / self.expected
-    }
-
-    /// Returns true if the losses show that the rate was too high. Reports are seconds apart, and the rate stays too
-    /// high for as long, so that it is approached again only slowly.
-    fn too_much(&self) -> bool {
-        self.lost as f64 > CONGESTION_LOSS * self.expected as f64
-    }
-
-    /// Returns the rate that arrived.
-    fn arrived(&self, packet: Bytes) -> Rate {
-        Bytes::new((self.expected - self.lost) * packet.get()).per(self.lasted.max(Span::millis(1)))
     }
 
     /// Returns the delay of the interval's packet `n`, interpolated between the two RTTs.
