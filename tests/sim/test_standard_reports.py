@@ -49,7 +49,7 @@ def received(folder: Path, text: str, *spans: tuple[float, float]) -> list[float
     file.write_text(text)
     rates = steadycast.run(file, quality=False).rates.to_polars().filter(pl.col("node") == "r")
     means = [rates.filter(pl.col("t_s").is_between(*span))["throughput_bps"].mean() for span in spans]
-    return [float(mean or 0) for mean in means]
+    return [float(mean or 0) for mean in means]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seconds", [1, 4, 10])
