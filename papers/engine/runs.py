@@ -9,15 +9,11 @@ import gzip
 import heapq
 import json
 import os
-import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent import futures
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +27,7 @@ from steadycast.media.cache import write as cache_write
 from steadycast.media.prepare import prepare
 from steadycast.progress import Progress, Silent
 from steadycast.rootless import need_rights
-from steadycast.workers import cores
+from steadycast.workers import LostError, Workers, cores
 
 from papers.engine import frames, observe
 from papers.engine.experiment import Sets
@@ -202,70 +198,44 @@ def _spread(todo: Mapping[str, Job], progress: Progress, nice: int = 0) -> dict[
     free = cores()
     progress("runs", 0, len(todo))
     # Runs with pictures take longest, so they start first. Decoded pictures stay in the memory of the process that
-    # decoded them, so the processes are replaced from time to time. (The executor's own max_tasks_per_child hangs in
-    # Python 3.11 if all processes end at the same time.)
+    # decoded them, so the processes are replaced from time to time.
     for pixels in (True, False):
-        order = [(key, job) for key, job in todo.items() if job.pixels is pixels]
+        order = [key for key, job in todo.items() if job.pixels is pixels]
         batch = free * _PICTURES_PER_PROCESS if pixels else max(1, len(order))
         for start in range(0, len(order), batch):
             part = order[start : start + batch]
-            with processes(min(free, len(part)), nice) as pool:
-                waiting: dict[futures.Future[bytes], str] = {
-                    pool.submit(_work, job): key for key, job in part
-                }
-                for future in futures.as_completed(waiting):
-                    content = future.result()
-                    _keep(waiting[future], content)
-                    done[waiting[future]] = _observed(content)
+            with workers(min(free, len(part)), nice) as pool:
+                for index, outcome in pool.do([todo[key] for key in part]):
+                    content = _content_of(outcome)
+                    _keep(part[index], content)
+                    done[part[index]] = _observed(content)
                     progress("runs", len(done), len(todo))
     return done
 
 
-@contextmanager
-def processes(count: int, nice: int = 0) -> Iterator[futures.ProcessPoolExecutor]:
-    """Yield a pool of processes. On an error or an interruption, the processes and their current runs are ended."""
-    os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    context = get_context("spawn")
-    lent, lending = context.Pipe(duplex=False)
-    _LENDING.add(lending)
-    pool = futures.ProcessPoolExecutor(
-        count, mp_context=context, initializer=_begin_worker, initargs=(lent, nice)
-    )
-    try:
-        yield pool
-    except BrokenProcessPool:
-        raise UserError(
-            "the runs",
-            "a process was ended from outside, perhaps for want of memory",
-            "run it again: finished runs are kept",
-        ) from None
-    except BaseException:
-        # A real-time run would otherwise continue for minutes, in this pool and in the other one.
-        for each in _LENDING:
-            each.close()
-        pool.shutdown(cancel_futures=True)
-        raise
-    else:
-        pool.shutdown()
-    finally:
-        _LENDING.discard(lending)
-        lending.close()
-        lent.close()
+def workers(count: int, nice: int = 0) -> Workers:
+    """Return processes that execute jobs; those of an interrupted call end with it."""
+    return Workers("papers.engine.runs:begin", nice, count, gently=True, path=str(Path(__file__).parents[2]))
 
 
-_LENDING: set[connection.Connection] = set()
-"""One pipe end per pool. The pool's processes exit when it is closed."""
-
-
-def _begin_worker(lent: connection.Connection, nice: int = 0) -> None:
-    """Set the nice value, and exit when `lent` is closed, either by its owner or because the owner has ended."""
+def begin(nice: int) -> Callable[[Job], bytes]:
+    """Set the nice value of this process, and return the function that executes a job."""
     os.nice(nice)
-    threading.Thread(target=_end_after, args=(lent,), daemon=True).start()
+    return _work
 
 
-def _end_after(lent: connection.Connection) -> None:
-    connection.wait([lent])
-    os._exit(1)
+def _content_of(outcome: Any) -> bytes:
+    """Return the content of an observation, or raise the exception that a worker process returned instead.
+
+    Raises:
+        UserError: the process of the job ended more than once.
+
+    """
+    if isinstance(outcome, LostError):
+        raise UserError("the runs", str(outcome), "run it again: finished runs are kept")
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return bytes(outcome)
 
 
 def _keep(key: str, content: bytes) -> None:
@@ -323,15 +293,13 @@ def _timed(todo: Mapping[str, Job], at_once: int, progress: Progress) -> dict[st
     what = f"{len(todo)} runs in real time"
     done: dict[str, Observed] = {}
     began = time.monotonic()
-    with processes(min(at_once, len(todo))) as pool:
-        waiting = {pool.submit(_work, todo[key]): key for key in order}
-        while waiting:
-            for future in futures.wait(waiting, timeout=1.0, return_when=futures.FIRST_COMPLETED).done:
-                key = waiting.pop(future)
-                content = future.result()
-                done[key] = _observed(content)
-                if done[key].trustworthy:
-                    _keep(key, content)
+    progress(what, 0, round(whole))
+    with workers(min(at_once, len(todo))) as pool:
+        for index, outcome in pool.do([todo[key] for key in order]):
+            content = _content_of(outcome)
+            done[order[index]] = _observed(content)
+            if done[order[index]].trustworthy:
+                _keep(order[index], content)
             progress(what, min(round(time.monotonic() - began), round(whole)), round(whole))
     return done
 

@@ -58,10 +58,13 @@ class Workers:
         processes: the number of processes.
         gently: whether an early end interrupts the processes, so that they can finish their files; otherwise it
             kills them.
+        path: a folder of modules outside the package, if ``work`` is in one.
 
     """
 
-    def __init__(self, work: str, setup: object, processes: int, *, gently: bool = False) -> None:
+    def __init__(
+        self, work: str, setup: object, processes: int, *, gently: bool = False, path: str | None = None
+    ) -> None:
         if os.name != "posix":
             raise MissingError(
                 "several processes", "they work on POSIX systems alone", "run one scenario after the other"
@@ -69,13 +72,14 @@ class Workers:
         self._what = (work, setup)
         self._processes = processes
         self._gently = gently
+        self._path = path
         self._all: list[_Worker] = []
         self._stillborn = 0
 
     def __enter__(self) -> Self:
         try:
             for _ in range(self._processes):
-                self._all.append(_Worker(self._what))
+                self._all.append(_Worker(self._what, self._path))
         except BaseException:
             self._end(gently=False)
             raise
@@ -139,7 +143,7 @@ class Workers:
                 f"they end before they work ({how})",
                 f"see whether {sys.executable} works",
             )
-        self._all.append(_Worker(self._what))
+        self._all.append(_Worker(self._what, self._path))
         return how
 
     def _end(self, *, gently: bool) -> None:
@@ -191,13 +195,13 @@ class Helper:
 class _Worker:
     """A worker process, and its queued tasks."""
 
-    def __init__(self, what: tuple[str, object]) -> None:
+    def __init__(self, what: tuple[str, object], more: str | None = None) -> None:
         self.channel, theirs = Pipe()
         self.given: deque[tuple[int, object]] = deque()
         self.begun = False
         code = f"from steadycast.workers import serve; serve({theirs.fileno()})"
         home = str(Path(__file__).resolve().parent.parent)
-        path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), home]))
+        path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), home, more]))
         # The process has its own group, so that a terminal sends Ctrl-C only to the parent. -P keeps modules in the
         # current folder from shadowing others.
         self.process = subprocess.Popen(
