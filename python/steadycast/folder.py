@@ -404,7 +404,7 @@ class Draft:
     It is written as DIR.part, whose summary (the file ``mark``) says `complete: false`. `finish` renames it to DIR; an
     older DIR is kept until then. `complete: true` is written last, after the rename, so that a crash at any time leaves
     no folder that seems complete. A `Claim` excludes other writers. DIR.part is created by the first write, or by
-    `begin`.
+    `begin`. With ``goes_on`` the writer itself takes what an interrupted run left in DIR.part.
 
         with Draft(out, force=False) as draft:
             draft.table("rates", frame)
@@ -412,8 +412,11 @@ class Draft:
             draft.finish(summary)
     """
 
-    def __init__(self, path: Path | str, *, force: bool = False, mark: str = "summary.json") -> None:
+    def __init__(
+        self, path: Path | str, *, force: bool = False, mark: str = "summary.json", goes_on: bool = False
+    ) -> None:
         self.path = Path(path)
+        self._goes_on = goes_on
         self.mark = mark
         named = self.path if self.path.name not in ("", "..") else self.path.resolve()
         self.part = named.parent / f"{named.name}.part"
@@ -436,18 +439,22 @@ class Draft:
         self._claim.__exit__()
         if isinstance(error, KeyboardInterrupt) and self._begun and self.part.exists():
             # Replaces the note of a nested draft, whose folder is inside this one.
-            error.__notes__ = [f"what there is stands in {self.part}"]
+            after = ": the same command goes on where this one ended" if self._goes_on else ""
+            error.__notes__ = [f"what there is stands in {self.part}{after}"]
 
     def begin(self) -> None:
-        """Create DIR.part. The remains of an interrupted run are removed, with a line on stderr."""
+        """Create DIR.part.
+
+        The remains of an interrupted run are removed, with a line on stderr, unless the writer goes on with them.
+        """
         if self._begun:
             return
         with files.written(self.part, _ROOM):
-            if self.part.exists():
+            if self.part.exists() and not self._goes_on:
                 if any(self.part.iterdir()):
                     print(f"{self.part}: what an interrupted run left there is replaced", file=sys.stderr)
                 shutil.rmtree(self.part)
-            self.part.mkdir()
+            self.part.mkdir(exist_ok=True)
         self._begun = True
         try:
             write_json(self.part / self.mark, self._summary)

@@ -124,9 +124,14 @@ def scenario(setup: Setup, network: str, seed: int) -> dict[str, Any]:
     }
 
 
+def folder_of(judgement: Path, task: Task) -> Path:
+    """Return the folder of a cell's evidence."""
+    return judgement / "cells" / task.network.replace("/", "_") / str(task.run)
+
+
 def run(setup: Setup, task: Task) -> Outcome:
     """Run a cell, score it, and keep the evidence in the cell's folder."""
-    place = setup.folder / "cells" / task.network.replace("/", "_") / str(task.run)
+    place = folder_of(setup.folder, task)
     place.parent.mkdir(parents=True, exist_ok=True)
     rooms = Rooms(setup.rooms / place.relative_to(setup.folder).with_name(f"{task.run}.work"))
     for old in (place, rooms.work):

@@ -7,8 +7,9 @@ import json
 import math
 import os
 import platform
+import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from steadycast.doctor import priority
 from steadycast.errors import UserError
 from steadycast.folder import Draft, Json
 from steadycast.judge import text
-from steadycast.judge.cell import AFTER_S, Outcome, Setup, Task
+from steadycast.judge.cell import AFTER_S, Outcome, Setup, Task, folder_of
 from steadycast.judge.pair import Pair, need_tools, seconds
 from steadycast.judge.score import LEVELS as LEVELS
 from steadycast.judge.score import RECOVERED_S
@@ -28,6 +29,7 @@ from steadycast.judge.text import Judgement
 from steadycast.networks import Network, expanded, find
 from steadycast.progress import Progress, Silent
 from steadycast.rootless import need_rights
+from steadycast.sweep import store
 from steadycast.workers import LostError, Workers, cores
 
 _SHARE, _MOST = 0.6, 8
@@ -76,7 +78,8 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
     Raises:
         UserError: the pair, a network or a bound is wrong, or the judgement would exceed the time budget.
         MissingError: a program is missing, or the permission to create network namespaces.
-        KeyboardInterrupt: Ctrl-C was pressed; finished cells are in ``out``.part.
+        KeyboardInterrupt: Ctrl-C was pressed; the same call goes on with the finished cells in ``out``.part, unless
+            ``force`` is set.
 
     """
     pair, told = asked.pair, progress or Silent()
@@ -90,7 +93,7 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
     need_tools(pair)
     need_rights()
     began = time.time()
-    with Draft(out, force=force, mark="judge.json") as draft, ExitStack() as stack:
+    with Draft(out, force=force, mark="judge.json", goes_on=not force) as draft, ExitStack() as stack:
         draft.begin()
         if pair.clip is not None:
             told("preparing the clip", 0, 1)
@@ -100,17 +103,21 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
         rooms = stack.enter_context(confine.reachable(part, user))
         setup = Setup(pair, networks, part, asked.seed, asked.up, asked.level, rooms, user)
         tasks = [Task(name, run) for name in names for run in range(1, asked.runs + 1)]
-        outcomes = conducted(setup, tasks, asked.jobs, told)
-        hashes = {
-            name: hashlib.sha256(json.dumps(asdict(of), sort_keys=True).encode()).hexdigest()
-            for name, of in networks.items()
-        }
+        keys = {task: key_of(setup, task) for task in tasks}
+        finished = finished_in(part, keys)
+        with store.Part(part) as kept:
+            outcomes = conducted(setup, keys, finished, kept, asked.jobs, told)
+        shutil.rmtree(part / store.PARTS, ignore_errors=True)
+        hashes = {name: _hash(asdict(of)) for name, of in networks.items()}
         judged = Judgement(pair, hashes, outcomes, _volatile(began, outcomes), asked.anyway)
         held = text.conditions(judged, asked.fail_if, asked.baseline), text.expectations(judged)
         whole = text.as_json(judged, *held)
         fails, doubted = text.fails(judged, *held), text.doubted(judged)
         nothing_trusted = not (asked.anyway or any(map(judged.trusted, judged.networks)))
         warnings = [warning] if warning else []
+        if finished:
+            what = f"{len(finished)} of {len(tasks)} cells are from an interrupted judgement of the same programs"
+            warnings.append(f"{what}; --force runs all again")
         done = Done(text.text(judged, asked.keep), whole, fails, doubted, warnings, nothing_trusted)
         draft.text("judge.txt", done.text)
         draft.text("judge.html", page(judged, *held))
@@ -148,33 +155,74 @@ def unseen(asked: Asked) -> list[str]:
     return found
 
 
-def conducted(setup: Setup, tasks: Sequence[Task], jobs: int | None, told: Progress) -> list[Outcome]:
-    """Run all cells; repeat those alone in which the machine was too busy."""
-    found: dict[Task, Outcome] = {}
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def key_of(setup: Setup, task: Task) -> str:
+    """Return a hash of all that a cell's outcome depends on, as far as it is known: of the programs, their files."""
+    pair = setup.pair
+    paths = [*pair.reads(), *([Path(pair.clip.source)] if pair.clip else [])]
+    states = [(str(path), path.stat()) for path in paths if path.is_file()]
+    programs = [(path, state.st_size, state.st_mtime_ns) for path, state in states]
+    network = asdict(setup.networks[task.network])
+    asked = (setup.seed, task.run, setup.up, setup.level)
+    return _hash([asdict(pair), programs, task.network, network, asked, program()])
+
+
+def finished_in(part: Path, keys: Mapping[Task, str]) -> dict[Task, Outcome]:
+    """Return the outcomes that an interrupted judgement left in its folder, and whose keys are the same."""
+    rows = {row["key"]: row["outcome"] for row in store.rows(part)}
+    found = {}
+    for task, key in keys.items():
+        if key in rows and folder_of(part, task).is_dir():
+            found[task] = Outcome(**{**rows[key], "doubts": tuple(rows[key]["doubts"])})
+    return found
+
+
+def conducted(
+    setup: Setup,
+    keys: Mapping[Task, str],
+    finished: Mapping[Task, Outcome],
+    kept: store.Part,
+    jobs: int | None,
+    told: Progress,
+) -> list[Outcome]:
+    """Run all cells that are not finished; repeat those alone in which the machine was too busy.
+
+    Outcomes that are trusted are kept as they come, so that an interrupted judgement goes on with the others.
+    """
+    tasks = list(keys)
+    found = dict(finished)
 
     def run(some: Sequence[Task], at_once: int, what: str = "judging") -> None:
         fresh = 0
         with Workers("steadycast.judge.cell:begin", setup, min(at_once, len(some)), gently=True) as workers:
             for place, came in workers.do(some):
+                task = some[place]
                 if isinstance(came, LostError):
                     lost = {"reason": "lost", "program": "", "detail": str(came), "log": []}
-                    came = Outcome(some[place].network, some[place].run, failed=lost)
+                    came = Outcome(task.network, task.run, failed=lost)
                 if isinstance(came, BaseException):
                     raise came
-                found[some[place]] = came
+                found[task] = came
+                if not came.doubts and came.failed is None:
+                    row = {"key": keys[task], "complete": True, "outcome": asdict(came)}
+                    kept.append(json.dumps(row).encode() + b"\n")
                 fresh += 1
                 again = what != "judging"
                 told(what, fresh if again else len(found), len(some) if again else len(tasks))
 
-    told("judging", 0, len(tasks))
-    rest = list(tasks)
-    if jobs is None:
-        # The first cell runs alone, to measure how many fit on the machine.
-        run(rest[:1], 1)
+    told("judging", len(found), len(tasks))
+    rest = [task for task in tasks if task not in found]
+    if jobs is None and rest:
+        if not found:
+            # The first cell runs alone, to measure how many fit on the machine.
+            run(rest[:1], 1)
+            rest = rest[1:]
         jobs = _jobs(next(iter(found.values())).processors)
-        rest = rest[1:]
     if rest:
-        run(rest, jobs)
+        run(rest, jobs or 1)
     if again := [task for task in tasks if found[task].doubts]:
         what = "judging again, alone, what the machine was too busy for"
         told(what, 0, len(again))
