@@ -21,7 +21,8 @@ import hypothesis
 import pytest
 from steadycast import cli
 
-# Generated inputs have a seed, each test's own name, and a slow machine fails no test.
+# Generated inputs have a fixed seed, each test's own name. There is no deadline, so that a slow machine fails no
+# test.
 hypothesis.settings.register_profile("steadycast", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("steadycast")
 
@@ -51,11 +52,11 @@ send_jitter = "1ms"
 
 
 FIRST = ("test_wheel.py", "test_pages.py", "test_instructions.py")
-"""Files whose tests take longest: they begin first, so that no process of the tests waits for another at the end."""
+"""Files with the longest tests. They start first, so that all test processes end at about the same time."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the longest begin first; all else keeps its order."""
+    """Move the longest tests to the front; the others keep their order."""
     items.sort(key=lambda item: item.path.name not in FIRST)
 
 
@@ -79,7 +80,7 @@ def command(*words: object) -> list[str]:
 def ran(
     words: Sequence[object], timeout: float | None = 300, code: int | None = None, **more: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end, with this code where one is given; what it printed is text."""
+    """Runs a program to its end. Its exit code has to be `code` if that is given. The output is text."""
     more = {"capture_output": True, "text": True, "check": False, "timeout": timeout, **more}
     done = subprocess.run(list(map(str, words)), **more)
     assert code in (None, done.returncode), (done.returncode, done.stdout, done.stderr)
@@ -100,7 +101,7 @@ def script(name: str) -> ModuleType:
 
 
 def until(holds: Callable[[], object], what: str = "it did not come in time", seconds: float = 60) -> None:
-    """Waits until something is the case; a minute is more than it takes."""
+    """Waits until a condition is true, for at most a minute."""
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, what
@@ -109,7 +110,7 @@ def until(holds: Callable[[], object], what: str = "it did not come in time", se
 
 @contextmanager
 def bounded(process: subprocess.Popen[AnyStr]) -> Iterator[subprocess.Popen[AnyStr]]:
-    """A process that does not outlive the block: at its end it is killed, unless it has ended before."""
+    """A process that ends with the block at the latest: it is killed then, unless it has ended before."""
     with process:
         try:
             yield process
@@ -118,10 +119,10 @@ def bounded(process: subprocess.Popen[AnyStr]) -> Iterator[subprocess.Popen[AnyS
 
 
 def no_room(most: int) -> dict[str, Any]:
-    """Returns how a process is begun whose files can't grow beyond ``most`` bytes, as on a full disk.
+    """Returns the arguments for starting a process whose files can't grow beyond ``most`` bytes, as on a full disk.
 
-    It keeps no bytecode. Python puts as much of it into its cache as there is room for, and from then on no process
-    can import that module.
+    The process writes no bytecode. Otherwise Python would write a truncated file into its cache, and no process could
+    import that module any more.
     """
     return {
         "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
@@ -141,9 +142,11 @@ def small(tmp_path: Path) -> Path:
 def say(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Callable[..., Said]:
-    """Runs the command line in this process and an empty folder: to begin a process costs more than most commands.
+    """Runs the command line in this process, in an empty folder.
 
-    It has to end with the code that is given, if one is.
+    Starting a process would take longer than most commands.
+
+    The exit code has to be `code` if that is given.
     """
     monkeypatch.chdir(tmp_path)
 
@@ -163,10 +166,10 @@ def say(
 
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads or writes the user's own cache: it begins empty, and all processes of the tests share one.
+    """Replaces the user's cache by an empty one, which all test processes share.
 
-    Two of them can encode the same clip at the same time. A file gets its name in the cache only when it is complete,
-    so that this costs time only.
+    Two of them can encode the same clip at the same time. This only costs time, because a file gets its name in the
+    cache when it is complete.
     """
     place = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -179,9 +182,9 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def signals_are_heard() -> Iterator[None]:
-    """Take the default of what is ignored: SIGHUP under `nohup`, SIGINT in the background of a script.
+    """Restore the default action of ignored signals: SIGHUP under `nohup`, SIGINT in the background of a script.
 
-    A command leaves an ignored signal as it is, so its tests would wait for what never comes.
+    A command keeps ignoring a signal that was ignored at its start, so its tests would wait forever.
     """
     defaults: dict[signal.Signals, Any] = {
         signal.SIGHUP: signal.SIG_DFL,
@@ -204,7 +207,7 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not in
 def browser() -> Iterator[Any]:
     sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with sync.sync_playwright() as play:
-        # Root may start it without a sandbox only; the page is ours.
+        # Chromium runs as root only without its sandbox. The page is our own.
         running = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield running
         running.close()

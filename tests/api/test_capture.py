@@ -38,7 +38,7 @@ def test_every_packet_is_there_and_none_is_malformed(run: sc.Run) -> None:
     assert {name for _, name in rtp} == {"bottleneck left to right"}
     seqs = [int(seq) for seq, _ in rtp]
     assert all((b - a) % 65536 == 1 for a, b in pairwise(seqs))
-    # The sender's reports go one way, the receiver's the other.
+    # The sender's reports travel in one direction, the receiver's in the other.
     assert {row[0] for row in fields(file, "rtcp", "frame.interface_name")} == {
         "bottleneck left to right",
         "bottleneck right to left",
@@ -61,7 +61,7 @@ def test_what_the_link_drops_has_a_comment_that_says_why(run: sc.Run) -> None:
         for link in run.summary["links"]
         if (link["name"], link["direction"]) == ("bottleneck", "forward")
     )
-    # The summary's figures are those of the run; the capture goes on until what is under way has arrived.
+    # The summary has the figures of the run. The capture continues until the packets in flight have arrived.
     assert forward["dropped_packets"] <= len(comments) <= forward["dropped_packets"] + 5
 
 

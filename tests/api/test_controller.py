@@ -1,4 +1,4 @@
-"""Classes that steer a video: right ones, and what is said of wrong ones."""
+"""Python classes that control a video's rate: valid ones, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conftest import command, ran
 
 
 class Steady:
-    """Three quarters of a constant rate."""
+    """A controller with three quarters of a constant rate."""
 
     def __init__(self, setup: sc.Setup) -> None:
         self.setup = setup

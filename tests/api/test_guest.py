@@ -17,7 +17,7 @@ from validation.guest import BUILT, SCENARIOS, Aimd, built, sha256
 
 EXAMPLES = ROOT / "examples" / "any-language"
 QUICK = ["c", "python"]
-"""What starts without a compiler that takes seconds."""
+"""Languages that need no compiler, which would take seconds."""
 
 
 def law(folder: Path, text: str) -> str:

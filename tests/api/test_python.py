@@ -1,4 +1,4 @@
-"""The package as a library."""
+"""Use of the package as a library."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_run_draws_each_figure_of_its_report_without_being_written(scenario: P
     with pytest.raises(sc.UserError, match="no such figure; there are: rates"):
         run.plot("rate")
     with pytest.raises(sc.UserError, match='nothing that the figure "quality" could show'):
-        run.plot("quality")  # of a source that always has data there are no frames
+        run.plot("quality")  # a source that always has data has no frames
     assert run.folder is None
 
 
@@ -165,13 +165,13 @@ def pinned() -> dict[str, str]:
     path = ROOT / "crates" / "sim" / "tests" / "records.txt"
     if not path.exists():
         return {}
-    # A line per scenario, behind it an indented one per flow.
+    # One line per scenario, followed by an indented line per flow.
     rows = (line.split() for line in path.read_text().splitlines() if not line.startswith(("#", " ")))
     return {name: sha for name, _, sha in rows}
 
 
 def as_in_rust() -> dict[str, object]:
-    """Frame sizes of `crates/sim/tests/all/record.rs`."""
+    """The frame sizes in `crates/sim/tests/all/record.rs`."""
     n = np.arange(120)
     sizes = [(np.where(n % 12 == 0, 60_000, 15_000) + n * 7919 % 5_000) // q for q in range(2, 32)]
     return {
@@ -207,15 +207,15 @@ def test_quality_measures_what_the_run_measured(tmp_path: Path) -> None:
     receiver = run.summary["flows"][0]["receivers"][0]
     assert (
         receiver["frames"]["ok"] < receiver["frames"]["sent"]
-    )  # damage, so that there is something to agree on
+    )  # damage, so that the comparison is not trivial
     again = measure(Folder.open(tmp_path / "run"))
     assert again == [{key: receiver[key] for key in again[0]}]
     whole = sc.run(ROOT / "scenarios" / "ci.toml", set={**changes, "warmup": "0s"})
     without = whole.summary["flows"][0]["receivers"][0]
-    assert without["mos"] != receiver["mos"]  # the warm-up counts in no mean
+    assert without["mos"] != receiver["mos"]  # the means don't include the warm-up
     assert (
         whole.frames.to_polars()["mos"].len() == run.frames.to_polars()["mos"].len()
-    )  # and stays in the series
+    )  # the series includes the warm-up
 
 
 def test_ctrl_c_stops_a_run_and_leaves_a_part_that_says_so(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_ctrl_c_stops_a_run_and_leaves_a_part_that_says_so(tmp_path: Path) -> No
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    # The text is searched for anywhere, since the signal can arrive before the progress line has ended.
+    # The signal can arrive before the progress line has ended, so the text may be anywhere in the output.
     assert out.endswith("interrupted\n")
     assert err == ""
     part = json.loads((tmp_path / "run.part" / "summary.json").read_text())

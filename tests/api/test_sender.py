@@ -1,4 +1,4 @@
-"""A program in Python sends its packets by `steadycast.MediaSender`, or by `steadycast.Remote` and its own pacer."""
+"""A Python program sends its packets with `steadycast.MediaSender`, or with `steadycast.Remote` and its own pacer."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ WAY_S = 0.025
 
 
 class Link:
-    """A link of 2 Mb/s with 100 ms of queue that loses each 100th packet."""
+    """A link of 2 Mb/s with a queue of 100 ms that loses every 100th packet."""
 
     def __init__(self) -> None:
         self.free_s = 0.0
         self.count = 0
 
     def offer(self, now_s: float, size_bytes: int) -> float | None:
-        """Return when a packet arrives, `None` if it does not."""
+        """Return the time at which a packet arrives, or `None` if it is lost."""
         self.count += 1
         if self.free_s - now_s > QUEUE_S:
             return None
@@ -30,7 +30,7 @@ class Link:
 
 
 def transport_wide(fates: dict[int, float | None]) -> bytes:
-    """Return transport-wide feedback about packets by their numbers, as a receiver writes it, with one-bit chunks."""
+    """Return transport-wide feedback about packets by their numbers, in a receiver's format with one-bit chunks."""
     first, last = min(fates), max(fates)
     arrived = [(n, at) for n, at in sorted(fates.items()) if at is not None]
     if not arrived:
@@ -94,7 +94,7 @@ def test_a_sender_fills_a_link_that_loses_packets_and_repairs_them_within_its_ra
                 assert sender.on_rtcp(now_s, transport_wide(fates))
             if missing:
                 assert sender.on_rtcp(now_s, nack(missing))
-    # The bounds are those of the Rust library's example: 1 to 2 Mb/s of 2.
+    # The bounds are those of the Rust library's example: 1 to 2 Mb/s on a link of 2 Mb/s.
     assert 1e6 < carried * 8 / 30 < 2e6
     assert lost * 0.5 < sender.retransmissions <= lost
     assert sender.decision.limit == "network"
@@ -115,8 +115,8 @@ def test_a_controller_alone_answers_what_the_kit_s_does() -> None:
         if remote.wake_s is not None and remote.wake_s <= now_s:
             remote.timer(now_s)
     assert remote.number(499) == 499
-    # A feedback's newest packet was sent 25 ms before. Each tenth time it is lost, and the one before it counts: the
-    # 10 ms that it waited longer for its feedback are no part of the round trip.
+    # The newest packet in a feedback was sent 25 ms before. Every tenth one is lost, and the packet before it is
+    # used. That packet waited 10 ms longer for the feedback, and these 10 ms must not count as round-trip time.
     assert rtts == pytest.approx([0.025] * 100, abs=1e-6)
     decision = remote.decision
     assert 100e3 <= decision.target_bps <= 4e6

@@ -1,4 +1,4 @@
-"""C4's scenarios as test cases: how they are converted, that each can be run, and one from end to end."""
+"""C4's scenarios as test cases: their conversion, that each can be run, and one complete run."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_what_no_key_can_say_is_left_out_with_a_reason(line: str) -> None:
 def test_a_layer_has_a_group_of_frames_of_which_the_first_is_an_i(
     layer: str, frame: int, first: int, group: int
 ) -> None:
-    # sim_specs/c4_media.txt: groups of 30; sim_specs/repro_c4_media_wf.txt: of 150.
+    # sim_specs/c4_media.txt has groups of 30 pictures, sim_specs/repro_c4_media_wf.txt groups of 150.
     rows = [line.split(",") for line in (FOLDER / f"{layer}.csv").read_text().splitlines()[1:]]
     assert rows == [[str(n), "P" if n else "I", "1", str(frame if n else first)] for n in range(group)]
 
@@ -124,9 +124,9 @@ def test_every_case_is_a_scenario_for_all_that_take_part() -> None:
 
 
 def test_an_amount_takes_as_long_as_the_link_needs_and_what_it_takes_to_begin(tmp_path: Path) -> None:
-    # 10 MB are 6907 packets of 1500 bytes: 4.144 s at 20 Mb/s. A handshake of 80 ms comes before, and after it slow
-    # start, from 10 segments to the 133 of a round trip, which idles at most four round trips; the last
-    # acknowledgment comes after 80 ms. A lone loss leaves the queue of 80 ms in place of half of the window.
+    # 10 MB are 6907 packets of 1500 bytes: 4.144 s at 20 Mb/s. Before them is a handshake of 80 ms. Slow start goes
+    # from 10 segments to the 133 segments of a round trip, and idles for at most four round trips. The last
+    # acknowledgment arrives after 80 ms. After a single loss, the queue of 80 ms compensates for half of the window.
     done = run_experiment("c4", only=["c4_alone", "cubic", "gcc"], seeds=(1,), out=tmp_path / "out")
     assert not done.runs.errors
     (bound,) = (each for each in done.spec.bounds if "c4_alone" in each.scenarios)

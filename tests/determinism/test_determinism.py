@@ -1,4 +1,4 @@
-"""The same scenario and seed give the same record: from Rust and from Python, alone and side by side."""
+"""The same scenario and seed give the same record: from Rust and from Python, alone and in parallel."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def scenario(tmp_path: Path) -> Path:
 
 
 def pinned() -> list[tuple[str, int, str]]:
-    """Return the hashes of the scenario files' records that the Rust tests pin (in debug builds)."""
+    """Return the hashes of the scenario files' records that the Rust tests pin in debug builds."""
     text = (ROOT / "crates" / "sim" / "tests" / "records.txt").read_text(encoding="utf-8")
     # A line per scenario, behind it an indented one per flow.
     rows = [line.split() for line in text.splitlines() if not line.startswith(("#", " "))]
@@ -59,7 +59,8 @@ def pinned() -> list[tuple[str, int, str]]:
     ],
 )
 def test_python_and_rust_have_the_same_record(file: str) -> None:
-    # Sources without a clip: the compiled module is a release build, the pins hold for debug builds too.
+    # Only sources without a clip. The compiled module is a release build, and their hashes are the same in debug
+    # builds.
     done = sc.run(ROOT / file, set={"duration": "8s", "warmup": "0s"}, quality=False)
     hops, sha = next((hops, sha) for name, hops, sha in pinned() if name == file)
     assert (done.cost["packet_hops"], done.summary["record_sha256"]) == (hops, sha)
@@ -91,7 +92,7 @@ def test_another_process_has_the_same_record(scenario: Path) -> None:
     code = (
         f"import steadycast as sc; print(sc.run({str(scenario)!r}, quality=False).summary['record_sha256'])"
     )
-    # Another hash seed, so that no set or dict order can play a part.
+    # With another hash seed, so that the order of sets or dicts can't affect the result.
     there = ran([sys.executable, "-c", code], check=True, env={"PYTHONHASHSEED": "77"})
     assert there.stdout.strip() == here
 

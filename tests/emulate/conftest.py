@@ -64,12 +64,12 @@ def dumbbell(tmp_path: Path) -> Path:
 def steadycast(
     arguments: Sequence[str], cwd: Path, code: int | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line, to this exit code where one is given."""
+    """Run the command line; its exit code has to be `code` if that is given."""
     return ran([*COMMAND, *arguments], cwd=cwd, env={**os.environ, "COLUMNS": "200"}, code=code)
 
 
 def marked_processes(owner: str = "") -> list[int]:
-    """Processes that belong to an emulation: any, or those of one process by its number."""
+    """Processes that belong to any emulation, or to that of one process if its number is given."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -84,10 +84,10 @@ def marked_processes(owner: str = "") -> list[int]:
 
 @contextmanager
 def claimed(*, trusted: bool) -> Iterator[None]:
-    """What is asserted within is claimed of runs which all say of themselves that they are ``trusted``, or do not.
+    """Assertions about runs, of which all report that they are ``trusted``, or not.
 
-    A claim that holds, holds: what a busy machine adds only leads out of the bounds. One that fails proves nothing
-    where a run had not the time it needed: `scripts/test.py` bounds how often that may be.
+    A claim that holds counts, because a busy machine only makes results worse. A claim that fails is not evidence if
+    a run did not have the time it needed. `scripts/test.py` limits how often that may happen.
     """
     try:
         yield

@@ -1,10 +1,10 @@
 """Starts, kills and ends processes on hosts of an emulation, step by step.
 
-Its arguments are the steps as JSON and a file: ``["start", name, host, [word, …]]``, ``["wait", seconds]``,
-``["ready", name, port]`` waits until that process has its port, ``["mark", word]`` writes down the time,
-``["kill", name]`` is SIGKILL, ``["end", name]`` Ctrl-C, ``["ended", name]`` waits for its end.
-The marks go to the file, in seconds from the start, and what failed. Exit code 1: one that was not killed has
-failed or would not end.
+The arguments are the steps as JSON, and a file. The steps are ``["start", name, host, [word, …]]``, ``["wait",
+seconds]``, ``["ready", name, port]`` (wait until that process has bound the port), ``["mark", word]`` (record the
+time), ``["kill", name]`` (SIGKILL), ``["end", name]`` (SIGINT) and ``["ended", name]`` (wait for its end). The file
+gets the marks in seconds from the start, and the failures. Exit code 1: a process that was not killed has failed or
+did not end.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PATIENCE_S = 120
-"""A record is written at a process's end, which takes a while on a busy machine."""
+"""Seconds to wait for the end of a process, which writes its record then; on a busy machine this takes long."""
 
 
 def age_s() -> float:
-    """Seconds since this process was started, which is when the emulation began: its own first line comes later."""
+    """Seconds since this process was started, which is the start of the emulation. Its own first line runs later."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(") ")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
@@ -45,7 +45,7 @@ class Crew:
         )
 
     def ready(self, name: str, port: int) -> None:
-        """Wait until a process has bound its port: the table is that of its namespace."""
+        """Wait until a process has bound its port, by the socket table of its namespace."""
         process, bound = self.running[name], f":{port:04X} "
         while process.poll() is None:
             if bound in Path(f"/proc/{process.pid}/net/udp").read_text():
@@ -54,7 +54,7 @@ class Crew:
         self.failed.append(f"{name} has ended before it was ready: {process.returncode}")
 
     def kill(self, name: str) -> None:
-        """Kill a process, which is to be there still."""
+        """Kill a process, which must still be running."""
         process = self.running.pop(name)
         process.send_signal(signal.SIGKILL)
         if process.wait() != -signal.SIGKILL:
@@ -66,7 +66,7 @@ class Crew:
         self.ended(name)
 
     def ended(self, name: str) -> None:
-        """Wait until a process has ended, well."""
+        """Wait until a process has ended, with exit code 0."""
         process = self.running.pop(name)
         try:
             if process.wait(PATIENCE_S) not in (0, 130):

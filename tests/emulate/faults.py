@@ -1,4 +1,4 @@
-"""Faults of a network, of clocks and of those who take part: what happens when, and what it did to the rate."""
+"""Faults of a network, of clocks and of processes: when they happen, and their effect on the rate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conftest import command
 HERE = Path(__file__).parent
 
 STEP_S = 0.5
-"""One step of the series that the times are read from."""
+"""Step in seconds of the series from which the times are read."""
 
 BEGIN_S = 10
 """When a fault begins."""
@@ -99,7 +99,7 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True)
 class Times:
-    """When a fault begins and ends, and when the run does, in seconds from its start."""
+    """Begin and end of a fault, and end of the run, in seconds from the run's start."""
 
     begins: float
     ends: float
@@ -108,40 +108,40 @@ class Times:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault, and the bounds within which the rate follows; rates in Mb/s."""
+    """A fault, and the bounds for the rate during and after it, in Mb/s."""
 
     name: str
     scenario: Callable[[Times], str]
     lasts_s: tuple[float, float]
-    """How long the fault lasts: in short, and in full."""
+    """Duration of the fault in seconds, in short and in full form."""
     before: Bounds
     during: Bounds
-    """From two seconds after its beginning, or from its middle, until its end."""
+    """Bounds from two seconds after the fault's begin, or from its middle, until its end."""
     after: Bounds
-    """In the last four seconds."""
+    """Bounds in the last four seconds."""
     falls_s: Bounds | None
-    """How long it takes until the rate is half of what it was; None: it does not fall so far."""
+    """Seconds until the rate is half of what it was before; `None`: it does not fall that far."""
     returns_s: Bounds | None
-    """How long after the fault's end the rate is again 80 % of what it was; None: it has never been less."""
+    """Seconds from the fault's end until the rate is 80 % of what it was before; `None`: it was never lower."""
     hit: Bounds
-    """Packets that the fault took, held up or copied."""
+    """Number of packets that the fault dropped, delayed or duplicated."""
     rest_s: float = 12
-    """For how long the run goes on after the fault."""
+    """Seconds that the run continues after the fault."""
     program: Callable[[Times, Path], tuple[str, list[str]]] | None = None
-    """What runs on which host beside the flows."""
+    """A program that runs on a host beside the flows."""
     only: bool = False
-    """It is all that runs."""
+    """Whether only the program runs, without flows."""
     at: tuple[str, str] = ("link", "air")
-    """Where the rate is measured: what a link carries, or what a node receives."""
+    """Where the rate is measured: the rate on a link, or the rate that a node receives."""
     settles_s: float = BEGIN_S
-    """When the fault begins; of processes, how long after they are there."""
+    """Begin of the fault in seconds; with processes, counted from when they are ready."""
     most: float | None = None
-    """Who was held down returns to this rate, counted from the fault's beginning."""
+    """The rate to which a flow that was held down returns. The time is counted from the fault's begin."""
     records: int = 0
-    """Run folders that processes leave."""
+    """Number of run folders that processes leave."""
 
     def times(self, full: bool) -> Times:
-        """When it happens, in short or at full length."""
+        """The times in the short or the full form."""
         lasts = self.lasts_s[1 if full else 0]
         return Times(self.settles_s, self.settles_s + lasts, self.settles_s + lasts + self.rest_s)
 
@@ -160,13 +160,13 @@ class Outcome:
     wall_s: float
     code: int | None
     failed: list[str]
-    """Processes that did not do what they had to."""
+    """Names of the processes that did not end as they should."""
     folders: int
-    """Records of processes that are whole."""
+    """Number of complete records of processes."""
 
     @property
     def trustworthy(self) -> bool:
-        """Whether the machine had the time for it, as the run itself says."""
+        """Whether the run reports that the machine kept up."""
         return bool(self.summary["emulation"]["trustworthy"])
 
 
@@ -196,8 +196,8 @@ def _restart(times: Times) -> str:
 
 
 def _wrap(times: Times) -> str:
-    # 2 Mb/s are some 208 packets of 1200 B a second: the numbers wrap a second after the fault's begin,
-    # the time stamps two.
+    # 2 Mb/s are about 208 packets of 1200 B per second. The sequence numbers wrap one second after the fault's begin,
+    # the time stamps two seconds after it.
     seq = 65_536 - int(208 * (times.begins + 1))
     timestamp = 2**32 - int(90_000 * (times.begins + 2))
     return _pair(times, keys=f"rtp = {{ seq = {seq}, timestamp = {timestamp} }}")
@@ -218,7 +218,7 @@ a=extmap:1 urn:x-steadycast:send-time
 a=x-steadycast:controller=asmp;mode=repaired;session-bw=2000000;packet=1200
 a=sendonly
 """
-"""Of the scenario's own group, for a receiver that is a process."""
+"""Description of the scenario's group, for a receiver that is a process."""
 
 Steps = list[Sequence[object]]
 
@@ -272,14 +272,14 @@ def _sender_dies(times: Times, folder: Path) -> tuple[str, list[str]]:
         ["wait", times.over - times.ends],
         ["mark", "over"],
         ["end", "again"],
-        # The sender's BYE is their end.
+        # The sender's BYE ends them.
         *(["ended", name] for name in names),
     ]
     return _crew("s", folder, steps)
 
 
 def _group(times: Times, more: str, receivers: int = 8, rate: str = "2Mbps", nodes: str = "") -> str:
-    # The run ends with its crew, which takes longer where processes are slow to start.
+    # The run ends when its processes have ended, which takes longer if they start slowly.
     over = times.over + 240
     return GROUP.format(duration=over, receivers=receivers, rate=rate, more=nodes) + more
 
@@ -331,8 +331,8 @@ _DEFENDED = replace(
     at=("node", "r1"),
     before=(0.7, 1.01),
     during=(0.7, 1.01),
-    # One cut of asmp, which fills the queue of its own link, may lie in the last four seconds: 0.61 to 0.98 Mb/s in
-    # eighteen runs.
+    # One reduction by asmp, which fills the queue of its own link, may be in the last four seconds: 0.61 to 0.98 Mb/s
+    # in eighteen runs.
     after=(0.5, 1.01),
 )
 
@@ -432,12 +432,12 @@ FAULTS: list[Fault] = [
         only=True,
         at=("link", "air"),
         lasts_s=(4, 10),
-        # What a link has begun to send counts as sent, and what was held up counts when it leaves: of three seconds
-        # up to a sixtieth.
+        # A packet counts as sent when its transmission begins, and a delayed one when it leaves. Over three seconds
+        # this is a difference of up to 1/60.
         before=(1.5, 2.05),
         during=(0.0, 0.1),
         after=(1.5, 2.05),
-        # The mark and the kill are not one moment, nor does a step of the series begin there.
+        # The mark and the kill are not at exactly the same time, and a step of the series does not begin there.
         falls_s=(0.1, 2.0),
         returns_s=(0.5, 12.0),
         rest_s=14,
@@ -457,7 +457,7 @@ FAULTS: list[Fault] = [
 
 
 def _series(run: Any, at: tuple[str, str]) -> list[tuple[float, float]]:
-    """Ends of steps and rates in them, in Mb/s."""
+    """End times of steps, and the rates in them in Mb/s."""
     import polars as pl
 
     kind, name = at

@@ -1,8 +1,7 @@
-"""A receiver that lies: it always reports a rate of 1 B/s to the group of a scenario's first flow.
+"""A receiver that lies: it reports a rate of 1 B/s to the group of a scenario's first flow.
 
-With a number N as its argument it answers each packet with N such reports, each under another name.
-
-It learns the sender's address from the media, and sends a member's packets: RR, SDES and the controller's APP.
+With a number N as its argument, it answers each packet with N such reports, each with a different name. It learns the
+sender's address from the media, and sends the packets of a member: RR, SDES and the controller's APP.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def rtcp(kind: int, count: int, body: bytes) -> bytes:
 
 
 def report(sender: int, highest: int, ssrc: int = SSRC) -> bytes:
-    """No packet lost, and a rate of 1 B/s."""
+    """A report with no packet lost and a rate of 1 B/s."""
     block = struct.pack("!IIIIII", sender, 0, highest, 0, 0, 0)
     name = b"\x01\x04liar\x00\x00"
     claim = struct.pack("!ffIB3x", 1.0, 0.5, 100_000, 0)
@@ -34,13 +33,13 @@ def report(sender: int, highest: int, ssrc: int = SSRC) -> bytes:
 
 
 def main() -> None:
-    """Listen until the sender is heard, then lie twice a second until the end."""
+    """Wait for the sender's first packet, then send a false report twice a second until the end."""
     own = socket.inet_aton(os.environ["STEADYCAST_LIAR"])
     media = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     media.bind((GROUP, RTP_PORT))
     media.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(GROUP) + own)
     media.recv(2048)
-    # The test waits for this port before it expects the first lie.
+    # The test waits for this port to be open before it expects the first false report.
     reports = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     reports.bind(("", RTP_PORT + 1))
     reports.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)

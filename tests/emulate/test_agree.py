@@ -44,7 +44,7 @@ def test_both_worlds_stand_side_by_side_with_what_is_near_and_what_is_not(
     for world in ("simulated", "emulated"):
         assert again.runs[world][0].folder == tmp_path / "both" / f"{world}-1"
     with claimed(trusted=summaries["emulated"]["emulation"]["trustworthy"]):
-        # A fixed rate on a link with room for it is the same in any world.
+        # A fixed rate below the link's capacity is the same in both worlds.
         assert video["near"] is True
         assert abs(video["difference"]) < 0.08
         assert 1.5e6 < tcp["emulated"]["mean"] < 3.2e6

@@ -1,6 +1,7 @@
-"""RFC 8867's test cases emulated beside simulated.
+"""RFC 8867's test cases, emulated and simulated.
 
-The bounds were set after the first results were seen: the use was at most 6 points apart, the delay at most 16 %.
+The bounds were set after the first results had been seen. The use differed by at most 6 percentage points, the delay
+by at most 16 %.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import pytest
 from steadycast.experiment import run_experiment
 
 SHORT = ["5.1", "5.2", "5.3", "5.4", "5.8"]
-"""Those of up to 125 s without a TCP; beside a long one (5.6) all that is compared is the full queue."""
+"""The cases of up to 125 s without a TCP. Beside a long TCP (5.6) a comparison would only measure the full queue."""
 
 
 @pytest.mark.claim

@@ -1,4 +1,4 @@
-"""A scenario across this machine's kernel: what comes out, and what is left behind."""
+"""A scenario over this machine's kernel: its results, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_program_steers_an_emulated_flow_and_a_wrong_one_stops_it(dumbbell: Pa
         (tmp_path / name).write_text(f"{text}    print('{answer}', flush=True)\n")
         (tmp_path / name).chmod(0o755)
     words = ["emulate", str(dumbbell), "--no-film", "--set", "duration=1s", "--set"]
-    with ThreadPoolExecutor() as pool:  # the second that each takes is real
+    with ThreadPoolExecutor() as pool:  # each takes one second of real time
         good, wrong = pool.map(
             lambda name: steadycast(
                 [*words, f"flow.video.controller=exec:./{name}", "-o", f"{name}-out"], tmp_path
@@ -71,7 +71,7 @@ def test_a_controller_in_python_is_compared_with_a_built_in_one(dumbbell: Path, 
         steadycast(["emulate", str(dumbbell), "--set", change, "-o", name], tmp_path, code=0)
     compared = steadycast(["compare", "own", "built-in", "--json"], tmp_path, code=0)
     own, built_in = json.loads(compared.stdout)["runs"]
-    # Both begin slowly beside a TCP on 4 Mb/s.
+    # Both rise slowly beside a TCP on 4 Mb/s.
     for run in (own, built_in):
         assert 0.1e6 < run["video: throughput"] < 3.8e6
         assert 0.1e6 < run["tcp: throughput"] < 3.8e6
@@ -82,7 +82,7 @@ def test_a_controller_in_python_is_compared_with_a_built_in_one(dumbbell: Path, 
 def test_a_program_reaches_other_hosts_by_name_and_its_end_is_the_runs(
     dumbbell: Path, tmp_path: Path
 ) -> None:
-    # The hosts know each other by name, and the way there and back takes what the links take.
+    # The hosts know each other by name, and the round trip takes the delays of the links.
     program = (
         "import socket, time, os;"
         "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5);"
@@ -201,7 +201,7 @@ rtcp = { reports = "%s" }
 def test_a_group_that_reports_to_its_source_is_served_and_members_do_not_hear_each_other(
     tmp_path: Path,
 ) -> None:
-    # RTCP to the first receiver: the sender's reports, and the other receiver's in an any-source group.
+    # RTCP that the first receiver gets: the sender's reports, and in an any-source group those of the other receiver.
     seen = {}
     for reports in ("source", "group"):
         path = tmp_path / f"{reports}.toml"
@@ -211,7 +211,7 @@ def test_a_group_that_reports_to_its_source_is_served_and_members_do_not_hear_ea
         assert 0.4e6 < flow["throughput_bps"] < 1e6
         sent = [receiver["feedback_packets"] for receiver in flow["receivers"]]
         assert min(sent) > 20
-        # The sender hears both; what they say before the first packet is no report on it.
+        # The sender gets both. A report from before the first packet does not count as a report on the flow.
         assert 0.7 * sum(sent) <= flow["feedback_packets"] <= sum(sent)
         packets = (tmp_path / reports / "pcap" / "r1.pcapng").read_bytes()
         # The name in SDES identifies the reporter.
@@ -225,7 +225,7 @@ def test_a_member_whose_own_reports_come_back_keeps_its_ssrc(tmp_path: Path) -> 
     path.write_text(GROUP % "group")
     steadycast(["emulate", str(path), "--pcap", "r1", "-o", "out"], tmp_path, code=0)
     packets = (tmp_path / "out" / "pcap" / "r1.pcapng").read_bytes()
-    # Chunks of SDES: an SSRC, the item CNAME, the name's length and the name.
+    # Chunks of SDES: an SSRC, the item CNAME, and the name with its length.
     named = {(name, ssrc) for ssrc, name in re.findall(rb"(?s)(.{4})\x01.(video[.a-z0-9]+)", packets)}
     assert len(named) == 3, named
     assert len({name for name, _ in named}) == 3, named
@@ -269,7 +269,7 @@ def test_missing_rights_are_said_before_anything_else(dumbbell: Path, tmp_path: 
 def test_nothing_is_left_of_an_emulation_that_was_killed_and_the_next_one_sweeps(
     dumbbell: Path, tmp_path: Path
 ) -> None:
-    # A grandchild in a separate session, which no parent would end.
+    # A grandchild in a separate session, which does not end with its parent.
     program = ["sh", "-c", "setsid sleep 300 & sleep 300"]
     run = subprocess.Popen(
         [*COMMAND, "emulate", str(dumbbell), "--only", "--in", "tcp.dst1", "--", *program], cwd=tmp_path
@@ -279,7 +279,7 @@ def test_nothing_is_left_of_an_emulation_that_was_killed_and_the_next_one_sweeps
     until(lambda: len(marked_processes(own)) >= 3)
     os.kill(run.pid, signal.SIGKILL)
     run.wait(10)
-    # The program goes with its parent; what it had started stays until the next start.
+    # The program ends with its parent. Its children stay until the next start of an emulation.
     until(lambda: len(marked_processes(own)) <= 2)
     steadycast(["emulate", str(dumbbell), "--only", "--in", "tcp.dst1", "--", "true"], tmp_path, code=0)
     until(lambda: not marked_processes(own))
@@ -313,7 +313,7 @@ def test_an_interrupt_leaves_what_there_is(dumbbell: Path, tmp_path: Path, blow:
     )
     part = tmp_path / "out.part"
     capture = part / "pcap" / "bottleneck.pcapng"
-    # The access links bring 11 Mb/s at most: this is more than half a second of it.
+    # The access links carry at most 11 Mb/s, so this is more than half a second of traffic.
     until(lambda: capture.exists() and capture.stat().st_size > 1_000_000)
     run.send_signal(blow)
     _, said = run.communicate(timeout=30)
@@ -362,7 +362,7 @@ ecn = "ect1"
 
 
 def agree(seen: dict[str, Any], *, marked: bool) -> None:
-    """Both worlds have the same repairs, or the same marks."""
+    """Both worlds have the same number of repairs, or of marks."""
     simulated, emulated = (seen[world]["flows"][0] for world in ("run", "emulate"))
     assert emulated.get("ecn_path") == simulated.get("ecn_path"), emulated
     told = {name: seen["emulate"][name] for name in ("flows", "emulation", "links")}

@@ -1,4 +1,4 @@
-"""Faults of a network and the rate's response to them, with bounds on both sides, in short form and at full length.
+"""Faults of a network and the rate's response, with upper and lower bounds, in short and in full form.
 
 `python -m pytest tests/emulate/test_faults.py -m claim` prints the table of docs/faults.md.
 """
@@ -16,11 +16,11 @@ from .conftest import claimed, marked_processes
 from .faults import FAULTS, HEAD, Bounds, Fault, Outcome, row, suffer
 
 _TOLD: dict[bool, dict[str, Future[Outcome]]] = {}
-"""What each fault did, in short and at full length."""
+"""The outcome of each fault, in short and in full form."""
 
 
 def suffered(full: bool) -> dict[str, Future[Outcome]]:
-    """The result of each fault. They run in parallel, since they wait most of the time."""
+    """Start all faults in parallel, since they mostly wait. Returns their outcomes."""
     if full not in _TOLD:
         with ThreadPoolExecutor(len(FAULTS)) as pool:
             _TOLD[full] = {fault.name: pool.submit(suffer, fault, full) for fault in FAULTS}
@@ -43,7 +43,7 @@ def _table(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def within(value: float | None, bounds: Bounds | None, what: str) -> None:
-    """Both sides of a claim; nothing is expected where there are no bounds."""
+    """Check a lower and an upper bound. Without bounds, there must be no value."""
     if bounds is None:
         assert value is None, f"{what}: {value}"
     else:
@@ -52,12 +52,12 @@ def within(value: float | None, bounds: Bounds | None, what: str) -> None:
 
 
 def held(fault: Fault, full: bool) -> None:
-    """The rate did what it has to, and the record is whole."""
+    """Check that the rate is within its bounds, and that the record is complete."""
     told = result(full, fault.name)
-    # These hold however busy the machine is.
+    # These must hold even if the machine is busy.
     assert told.summary["complete"] is True
     assert (told.code or 0, told.failed) == (0, [])
-    # A killed process has left no record; all others have.
+    # A killed process leaves no record; all others do.
     assert told.folders == fault.records
     with claimed(trusted=told.trustworthy):
         within(told.before, fault.before, "before")
@@ -80,7 +80,7 @@ def test_the_rate_falls_and_returns_at_full_length(fault: Fault) -> None:
 
 
 def asmp_by_clock(full: bool, most: float) -> None:
-    """A receiver's clock costs less than this share of the rate."""
+    """A wrong clock of a receiver costs less than this share of the rate."""
     names = [fault.name for fault in FAULTS if "clock" in fault.name or "asmp" in fault.name]
     told = {name: result(full, name) for name in names}
     rates = {name: each.summary["flows"][0]["throughput_bps"] for name, each in told.items()}
@@ -91,7 +91,8 @@ def asmp_by_clock(full: bool, most: float) -> None:
 
 
 def test_a_clock_changes_the_rate_by_less_than_a_tenth() -> None:
-    # The bound was a twentieth until a run had 0.946: in so short a run one cut more is that much.
+    # The bound was 1/20 until a run had a rate of 0.946. In this short form a single additional reduction is that
+    # large.
     asmp_by_clock(full=False, most=0.1)
 
 
@@ -101,10 +102,13 @@ def test_a_clock_changes_the_rate_by_less_than_a_twentieth_at_full_length() -> N
 
 
 def defended(full: bool) -> None:
-    """With its defences a group of 16 keeps four fifths of its rate; without it falls to its floor."""
+    """With its feedback filter, a group of 16 keeps four fifths of its rate.
+
+    Without it, the rate falls to its minimum.
+    """
     safe, trusting = result(full, "1 liar of 16, defended"), result(full, "1 liar of 16, trusted")
     with claimed(trusted=safe.trustworthy and trusting.trustworthy):
-        # It may still be ramping up to the link's 1 Mb/s when the fault begins, from 0.7 on.
+        # The rate may still be rising to the link's 1 Mb/s when the fault begins, from 0.7 Mb/s on.
         assert 0.8 <= safe.during / safe.before <= 1.45
         assert 0.03 <= trusting.during / trusting.before <= 0.25
 
@@ -121,8 +125,8 @@ def test_one_liar_of_sixteen_costs_a_defended_group_less_than_a_fifth_at_full_le
 def test_what_an_address_sends_beyond_a_groups_share_is_refused_and_counted() -> None:
     flood = result(False, "1000 lies a second under as many names, defended")
     with claimed(trusted=flood.trustworthy):
-        # Some 118 packets a second, ten lies each, for 10 s; heard are 195 a second, one for each packet, and 585 at
-        # once.
+        # About 118 packets per second with ten false reports each, for 10 s. The sender accepts 195 reports per
+        # second, one per packet, and a burst of 585.
         assert 5_000 <= flood.summary["flows"][0]["feedback_refused"] <= 12_000
     quiet = result(False, "1 liar of 16, defended")
     with claimed(trusted=quiet.trustworthy):

@@ -1,7 +1,8 @@
-"""The GStreamer element over an emulated link of 2 Mb/s, beside the kernel's CUBIC: real pipelines, real rtpbin.
+"""The GStreamer element over an emulated link of 2 Mb/s, beside the kernel's CUBIC, with real pipelines and rtpbin.
 
-`python -m pytest tests/emulate/test_gstreamer.py -m claim -s` prints the figures of docs/gstreamer.md. It needs the
-integration built: `cargo build --release --lib --example call` in integrations/gstreamer, as `make claims` does.
+`python -m pytest tests/emulate/test_gstreamer.py -m claim -s` prints the figures of docs/gstreamer.md. The
+integration has to be built: `cargo build --release --lib --example call` in integrations/gstreamer, as `make claims`
+does.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ kind = "tcp"
 congestion = "cubic"
 {more}
 """
-"""The first flow names the hosts; it is not run, or takes a thousandth of the link."""
+"""The first flow only names the hosts. It is not run, or uses 1/1000 of the link."""
 
 pytestmark = [
     pytest.mark.claim,
@@ -57,7 +58,7 @@ class Call:
     tcp_bps: float
 
     def rate(self, begin: int, end: int) -> float:
-        """Bits per second of IP packets that came between two seconds of the receiver."""
+        """Bit rate of the IP packets that arrived between two seconds of the receiver's clock."""
         return 8 * mean(self.received["bytes"][begin:end])
 
     @property
@@ -125,7 +126,7 @@ set = { link = "bottleneck", rate = "500kbps" }
 @pytest.mark.parametrize("controller", ["steady", "tfrc"])
 def test_a_step_to_a_quarter_is_followed_within_three_seconds(tmp_path: Path, controller: str) -> None:
     told = call(tmp_path, controller, only=True, seconds=50, more=STEP)
-    # The receiver's second at which the link changed is that at which its rate falls.
+    # The link changes in the receiver's second in which its rate falls.
     rates = [8 * bytes_ for bytes_ in told.received["bytes"]]
     changed = next(second for second in range(15, 45) if rates[second] < 0.7e6)
     fallen = next(second for second in range(changed - 1, 50) if told.sent["estimates"][second] < 0.6e6)
@@ -142,7 +143,7 @@ def test_a_pipeline_that_has_ended_leaves_no_object_behind() -> None:
     told = {"GST_PLUGIN_PATH": str(CALL.parents[1]), "GST_TRACERS": "leaks", "GST_DEBUG": "GST_TRACER:7"}
     words = ["gst-launch-1.0", "-q", *pipeline.split()]
     done = ran(words, env={**os.environ, **told, "GST_DEBUG_NO_COLOR": "1"}, check=True)
-    # The tracer says first what its lines will look like.
+    # The tracer first describes the format of its lines.
     lines = [line for line in done.stderr.splitlines() if "object-alive" in line]
     assert any("object-alive.class" in line for line in lines)
     assert [line for line in lines if "gst_tracer_record_build_format" not in line] == []

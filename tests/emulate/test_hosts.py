@@ -24,7 +24,7 @@ CALL = (
 def test_each_host_has_its_program_and_the_run_ends_with_the_first_with_its_code(
     dumbbell: Path, tmp_path: Path
 ) -> None:
-    # The one that listens would wait for ever.
+    # The program that listens would otherwise wait forever.
     words = [
         "--in",
         "video.src",

@@ -1,4 +1,4 @@
-"""A pair that is known is judged over emulated links: what comes of it, what fails, and what is left behind."""
+"""A pair with known properties is judged over emulated links: results, failures, and leftovers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def pair(send: str, receive: str, **more: Any) -> dict[str, Any]:
 
 
 def files(folder: Path, table: dict[str, Any], loss: str = "") -> None:
-    """Write what a judgement needs."""
+    """Write the files that a judgement needs."""
     from steadycast.toml import document
 
     folder.mkdir()
@@ -124,8 +124,8 @@ def test_pairs_that_are_known_have_the_figures_that_they_have(tmp_path: Path) ->
 
     wire = pl.read_parquet(tmp_path / "lossy/out/cells/net.toml/1/wire.parquet")
     assert wire.filter(pl.col("from") == "sender", pl.col("arrived_s").is_null()).height == drops
-    assert 0.08 < found["lossy"]["loss_frac"] < 0.12  # 0.1 of 2000, and 4.5 standard deviations
-    # One of ten is left out; a machine that stalls leaves out more.
+    assert 0.08 < found["lossy"]["loss_frac"] < 0.12  # 0.1 of 2000 packets, ± 4.5 standard deviations
+    # One frame of ten is skipped; on a machine that stalls, more are.
     assert 0.80 < found["tenth"]["in_time_frac"] <= 0.91
     assert cell(tmp_path / "tenth")["by"] == "picture"
     assert _left(tmp_path) == {}
@@ -245,13 +245,16 @@ def test_an_end_in_mid_cell_leaves_nothing(tmp_path: Path, number: signal.Signal
     if number == signal.SIGINT:
         assert process.returncode == 130, said
     else:
-        # Its helpers end by themselves, and the next emulation ends the programs' children.
+        # Its helper processes end by themselves. The next emulation ends the children of its programs.
         steadycast(["doctor"], tmp_path)
     until(lambda: not _left(folder))
 
 
 def _left(folder: Path) -> dict[int, str]:
-    """Processes of emulations, with their words: those that were started in a folder. Other tests have theirs."""
+    """Processes of emulations that were started in this folder, with their command lines.
+
+    Other tests have their own.
+    """
     found = {}
     for number in marked_processes():
         try:
@@ -272,7 +275,7 @@ NEEDS = {
     "chromium": "chromium",
     "steadycast": "ffmpeg",
 }
-"""What each example needs besides ours; FFmpeg where nothing is said."""
+"""The tools that each example needs; FFmpeg if it is not listed."""
 
 
 @pytest.mark.claim
@@ -293,6 +296,6 @@ def test_each_example_shows_its_pictures_where_there_is_room(path: Path, tmp_pat
     assert done.returncode == 0, done.stderr + done.stdout
     found = cell(tmp_path)
     assert found["by"] == ("wire" if path.stem == "iperf3" else "picture")
-    # A steady machine shows all; another one, where the figures are not to be trusted, a good part.
+    # On an idle machine all are shown; if the figures are not trusted, a large part.
     least = 90 if found["trusted"] else 40
     assert path.stem == "iperf3" or found["worst"]["in_time_frac"] >= least / 100

@@ -1,4 +1,4 @@
-"""A flow of an emulated scenario, and `send` and `receive` across the same link, come to the same rate."""
+"""A flow of an emulated scenario, and `send` and `receive` over the same link, reach the same rate."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ wait $them
 
 CASES = {
     "steady": ("2Mbps", ()),  # held by the link
-    "tfrc": ("10Mbps", range(60, 12_000, 60)),  # held by the same packets lost: by its equation
+    # limited by its equation, with the same packets lost in both
+    "tfrc": ("10Mbps", range(60, 12_000, 60)),
 }
 
 

@@ -1,4 +1,4 @@
-"""Networks by their names carry a call in real time, too, and TCP of the kernel beside it."""
+"""Named networks carry a call in real time, beside the kernel's TCP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.face.test_networks import CALL, row
 from .conftest import claimed, steadycast
 
 SOME = ("wifi-bad+cubic", "tunnel+web", "steps-back")
-"""One with jitter, one whose hosts have another MTU, one that changes."""
+"""A network with jitter, one with another MTU at its hosts, and one that changes."""
 
 
 def _carries(name: str, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Parity over real sockets: receivers of a group compute what each of them has lost."""
+"""Parity over real sockets: the receivers of a group recover their lost packets."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def test_each_receiver_of_a_group_computes_what_it_has_lost(tmp_path: Path, repa
     assert flow["repair_packets"] == 0
     for receiver in flow["receivers"]:
         assert 0.005 <= receiver["loss_frac"] <= 0.05, receiver["name"]
-        # One block in hundreds may fail: three packets of 600, which end a group of twelve frames. The bound
-        # was 0.004, less than these three, until a run with such a block missed it. Of 72 receivers of 24
-        # more runs two lacked two packets, and none lacked more.
+        # One block in hundreds may fail, with three packets of 600 at the end of a group of twelve frames. The bound
+        # was 0.004, which is less than these three packets, until a run with such a block missed it. In 24 more runs,
+        # two of 72 receivers lacked two packets, and none lacked more.
         assert receiver["loss_after_repair_frac"] <= 0.006, receiver["name"]
         frames = receiver["frames"]
         assert frames["ok"] >= frames["sent"] - 12, receiver["name"]

@@ -1,4 +1,4 @@
-"""A paper's experiment in real time, in short: from the scenario to the table."""
+"""A paper's experiment in real time, in short form: from the scenario to the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks for an ordinary user, and each refusal with its remedy."""
+"""Networks for a user without root rights, and each refusal with its remedy."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def opened() -> str:
 
 
 def as_user(script: str, device: str = TUN_OPEN) -> subprocess.CompletedProcess[str]:
-    """Run a script as an ordinary user without any capability. Its mounts and files are gone when it ends."""
+    """Run a script as a user without any capability. Its mounts and files are removed at the end."""
     prepared = "; ".join(
         part
         for part in (
@@ -106,7 +106,7 @@ def test_doctor_says_that_networks_need_no_root_and_that_the_priority_is_missing
 def test_a_device_that_is_closed_or_not_there_is_said_with_its_remedy(
     device: str, number: int, problem: str
 ) -> None:
-    # The remedy is another one where the tests run in a container.
+    # In a container the remedy is different.
     told = rootless.refusal(OSError(number, os.strerror(number), "/dev/net/tun"))
     assert told is not None
     assert told.problem == problem

@@ -10,7 +10,7 @@ import pytest
 from steadycast.emulate import Program, emulate
 from steadycast.errors import UserError
 
-# 300 packets of RTP within a second, and behind them as many bytes that are none; the reports go unseen.
+# 300 RTP packets within a second, followed by 300 other packets. The reports are not counted.
 SEND = """
 import os, socket, struct, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -40,7 +40,7 @@ def test_a_programs_datagrams_stand_in_wire_parquet_with_their_losses_times_and_
     run = emulate(path, only=True, program=program, tap=["a", "b"], out=tmp_path / "out").run
     wire = pl.read_parquet(tmp_path / "out" / "wire.parquet")
     assert wire.equals(run.table("wire").to_polars())
-    # A host without a listener answers with ICMP, from b to a, as long as its kernel's limit on those allows.
+    # A host without a listener answers with ICMP, from b to a, up to the kernel's rate limit for ICMP.
     sent, back = wire.filter(pl.col("from") == "a"), wire.filter(pl.col("from") == "b")
     assert sent["protocol"].unique().to_list() == [17]
     assert back["protocol"].unique().to_list() in ([], [1])
@@ -49,11 +49,11 @@ def test_a_programs_datagrams_stand_in_wire_parquet_with_their_losses_times_and_
     link = run.summary["links"][0]
     lost = sent["arrived_s"].null_count()
     assert lost == link["dropped_packets"]
-    # The quantiles of one in a million for 600 packets at 10 %.
+    # The quantiles of 1e-6 for 600 packets at 10 %.
     assert 27 <= lost <= 98
     assert sent["ecn_arrived"].null_count() == lost
     taken = (sent["arrived_s"] - sent["sent_s"]).drop_nulls()
-    # 544 bytes take 0.4352 ms at 10 Mb/s; a program that was descheduled sends a burst.
+    # 544 bytes take 0.4352 ms at 10 Mb/s. A program that was not scheduled in time sends a burst.
     assert 0.020435 <= taken.min() <= 0.021
     rtp, other = sent.filter(pl.col("to_port") == 5004), sent.filter(pl.col("to_port") == 6000)
     assert rtp["seq"].to_list() == [(65500 + n) % 65536 for n in range(300)]

@@ -1,4 +1,4 @@
-"""Any packet list in any format: the frames that are received are those all of whose packets arrived in time."""
+"""Any packet list in any format: a frame counts as received if all its packets arrived in time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def frames(counts: Sequence[int], size: int = 1) -> list[TracedFrame]:
 
 @st.composite
 def exchanges(draw: st.DrawFn) -> tuple[list[int], list[Sent]]:
-    """Frames by their packets, and the packets: each is lost or takes 1 to 400 ms, so that some overtake others."""
+    """Frames and their packets. Each packet is lost or takes 1 to 400 ms, so that some overtake others."""
     counts = draw(st.lists(st.integers(1, 6), min_size=1, max_size=25))
     delays = draw(
         st.lists(
@@ -142,7 +142,7 @@ def test_a_flow_or_receiver_is_named_where_there_are_several(tmp_path: Path) -> 
     ):
         joined([both])
     assert joined([both], flow="fid 5").lost.total() == 0
-    # One flow, multicast to two receivers, of which the second lost all.
+    # One flow that is multicast to two receivers. The second receiver lost everything.
     leaf = "".join(
         line.replace(" 2 3 udp", " 2 4 udp") + "\n"
         for line in path.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""A clip over somebody else's network: what is received is what its traces say, and it is as good as that."""
+"""A clip sent over another program's network: what is received follows from its traces, and so does the quality."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DELAY_US = 20_000
 
 @dataclass
 class Film:
-    """An encoded clip, what it was encoded from, and its sender trace."""
+    """An encoded clip, its source, and its sender trace."""
 
     clip: EncodedClip
     raw: Path
@@ -41,7 +41,7 @@ class Film:
     traced: list[TracedFrame]
 
     def packets(self, lost: set[int] | None = None, delays_us: Mapping[int, int] | None = None) -> list[Sent]:
-        """The packets as a sender at 25 frames per second sends them; of a lost frame the first is lost."""
+        """The packets of a sender with 25 frames per second. Of a lost frame, the first packet is lost."""
         sent = []
         for n, unit in enumerate(self.clip.units):
             for k in range(math.ceil(len(unit) / PAYLOAD)):
@@ -114,7 +114,7 @@ def test_a_b_frame_that_is_lost_or_late_costs_itself(writer: object, film: Film,
         - table.filter(pl.col("fate") == "late")["sent_s"][0]
         > 0.3
     )
-    # Without a limit nothing is late.
+    # Without a time limit no frame is late.
     assert seen(film, tmp_path, packets, writer).json()["frames"]["late"] == {"all": 0}
 
 

@@ -1,4 +1,4 @@
-"""Traces of other networks, written by hand in the formats that their documentation gives."""
+"""Traces of other networks, written by hand in the documented formats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADERS = 28
 
 @dataclass(frozen=True)
 class Sent:
-    """A packet: its times in µs, the second of which is `None` if it was lost, and its bytes without UDP and IP."""
+    """A packet: its sending and its arrival time in µs (`None`: lost), and its bytes without UDP and IP headers."""
 
     at_us: int
     came_us: int | None
@@ -49,10 +49,10 @@ def sd_rd(folder: Path, packets: Sequence[Sent]) -> list[Path]:
 
 
 def ns2(folder: Path, packets: Sequence[Sent]) -> list[Path]:
-    """A wired trace of ns-2 (trace-all), its manual's section 26.4: 0 → 2 → 3, and a TCP connection beside it.
+    """A wired trace of ns-2 (trace-all; section 26.4 of its manual): 0 → 2 → 3, with a TCP connection beside it.
 
-    A lost packet is dropped at the queue from node 2 to node 3. The packets' numbers are those of the simulation, in
-    which other packets have numbers, too.
+    A lost packet is dropped at the queue from node 2 to node 3. The packets have the simulation's numbers, which
+    other packets share.
     """
     lines: list[tuple[int, str]] = []
     for n, p in enumerate(packets):
@@ -99,7 +99,7 @@ def ns3(folder: Path, packets: Sequence[Sent]) -> list[Path]:
 
 
 def tcpdump(folder: Path, packets: Sequence[Sent]) -> list[Path]:
-    """What tcpdump -tt -n -v prints of IPv4: the ports stand on a second line."""
+    """The output of tcpdump -tt -n -v for IPv4, with the ports on a second line."""
     epoch = 1_700_000_000
 
     def text(at_us: int, n: int, p: Sent) -> str:
@@ -117,7 +117,7 @@ def tcpdump(folder: Path, packets: Sequence[Sent]) -> list[Path]:
 
 
 def old_tcpdump(folder: Path, packets: Sequence[Sent]) -> list[Path]:
-    """What tcpdump -tt -n -v printed in EvalVid's time: a line per packet."""
+    """The output of tcpdump -tt -n -v in EvalVid's time: one line per packet."""
 
     def text(at_us: int, n: int, p: Sent) -> str:
         return (
@@ -132,7 +132,7 @@ def old_tcpdump(folder: Path, packets: Sequence[Sent]) -> list[Path]:
 
 
 def columns(folder: Path, packets: Sequence[Sent]) -> list[Path]:
-    """A table with a heading, as a few lines of a simulation's own code write it."""
+    """A table with a heading, as short custom code of a simulation writes it."""
     path = folder / "packets.csv"
     rows = [(p.at_us, f"{p.sent_s},sent,a,{n},{p.size}") for n, p in enumerate(packets)]
     rows += [(p.came_us or 0, f"{p.came_s},received,b,{n},{p.size}") for n, p in arrivals(packets)]
@@ -141,7 +141,7 @@ def columns(folder: Path, packets: Sequence[Sent]) -> list[Path]:
 
 
 def pcap(folder: Path, packets: Sequence[Sent], *, rtp: bool = False) -> list[Path]:
-    """Captures of Ethernet at both ends; the IP identification is 0, as Linux has it in datagrams with DF."""
+    """Ethernet captures at both ends. The IP identification is 0, as in Linux's datagrams with DF."""
 
     def frame(n: int, size: int) -> bytes:
         head = struct.pack(">BBHII", 0x80, 96, n % 65536, n, 7) if rtp else struct.pack(">I", n)
@@ -174,7 +174,7 @@ WRITERS = (sd_rd, ns2, ns3, tcpdump, old_tcpdump, columns, pcap, rtp_pcap)
 
 
 def write_clip(path: Path, raw: Path, frames: int = 48) -> None:
-    """Encode a drawn film as MPEG-4 with two B frames between others, and save it raw."""
+    """Encode a synthetic film as MPEG-4 with two consecutive B frames, and save it as raw video."""
     pictures = Synthetic(frames).pictures("qcif", 25)
     with raw.open("wb") as file, av.open(str(path), "w") as container:
         stream = container.add_stream("mpeg4", rate=25)

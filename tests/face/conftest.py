@@ -9,7 +9,7 @@ from tests.face.made_up import make, make_seeds
 
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run: 25 receivers, TCP, noise, events, packets."""
+    """A complete run: 25 receivers, TCP, noise, events, packets."""
     path = tmp_path_factory.mktemp("runs") / "whole"
     make(path, receivers=25, seconds=70, packets=True)
     return path

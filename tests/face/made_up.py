@@ -1,7 +1,7 @@
 """A made-up run folder.
 
-Plausible numbers in the shape of a run (tests/face/test_record.py compares them with one), so that the face is tested
-without a simulation.
+It has plausible numbers in the format of a run (tests/face/test_record.py compares the two), so that reports are
+tested without a simulation.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def test_a_name_runs_the_scenario_of_the_checkout_from_any_folder(say: Say) -> N
 
 
 def test_a_file_of_that_name_in_the_folder_goes_before(say: Say, tmp_path: Path) -> None:
-    (tmp_path / "home").mkdir()  # a run's folder is no scenario
+    (tmp_path / "home").mkdir()  # a run's folder is not a scenario
     assert say("check", "home").out.endswith("scenarios/home.toml: no mistakes found\n")
     say("scenarios", "--copy", "home")
     assert say("check", "home").out == "home.toml: no mistakes found\n"
@@ -72,14 +72,14 @@ def test_every_built_in_scenario_is_listed_with_its_sentence_and_runs_as_a_copy(
 def test_sizes_that_come_with_the_program_are_those_of_its_encoder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encode: str | None, qs: tuple[int, ...]
 ) -> None:
-    # The pictures are in the cache of all tests; what is encoded of them is to be none of theirs.
+    # The pictures are in the cache that all tests share. The encoded streams must not come from other tests.
     video = load("home", [] if encode is None else [f"flow.video.encode={encode}"]).videos()[0]
     raw = raw_video(Synthetic(), video["size"], video["fps"])
     monkeypatch.setattr(ladder_module, "raw_video", lambda *_: raw)
     monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path))
     made = media_of(video, 1)
     assert isinstance(made, ladder_module.Ladder)
-    assert not list(tmp_path.glob("*.rung"))  # nothing was encoded but to compare
+    assert not list(tmp_path.glob("*.rung"))  # only the comparison encoded anything
     for q in qs:
         assert len(made.rung(q).data) == made.table.sizes[made.table.row(q)].sum()
     assert len(list(tmp_path.glob("*.rung"))) == 3
@@ -98,7 +98,7 @@ def test_sizes_of_another_encoder_are_not_taken(tmp_path: Path, monkeypatch: pyt
     table, about = found
     known = tmp_path / "known.npz"
     monkeypatch.setattr(ladder_module, "KNOWN", (known,))
-    for wrong in (20, 31):  # one is reported immediately, one when it is needed
+    for wrong in (20, 31):  # one is reported immediately, the other when it is needed
         table.sizes[:] = true.table.sizes
         table.sizes[table.row(wrong)] += 1
         ladder_module._store(known, table, about)
@@ -175,7 +175,7 @@ REAL_TIME = (
 
 @pytest.fixture
 def simulator_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compiled module as the set-up of a checkout makes it first."""
+    """A compiled module with only the simulator, as the first set-up of a checkout makes it."""
     module = importlib.import_module("steadycast.core")
     for name in module.REAL_TIME:
         monkeypatch.delattr(module.core, name)
@@ -232,7 +232,7 @@ def test_what_a_checkout_has_not_compiled_is_compiled_when_it_is_first_used_and_
     assert say("emulate", "home").code == Exit.MISSING
     assert say("run", "home", *SHORT).code == 0
     assert "networks" in say("doctor").out
-    # A wheel has all of it: there is nothing to compile.
+    # A wheel includes everything, so that there is nothing to compile.
     setup.unlink()
     said = say("receive", "127.0.0.1:5004")
     assert said.code == Exit.MISSING
@@ -241,7 +241,7 @@ def test_what_a_checkout_has_not_compiled_is_compiled_when_it_is_first_used_and_
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_is_offered_the_commands(say: Say, monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
-    # The command has the same name in whichever way the tests were started.
+    # The command has the same name however the tests were started.
     monkeypatch.setattr(sys.modules["__main__"], "__package__", "")
     monkeypatch.setenv("_STEADYCAST_COMPLETE", f"complete_{shell}")
     monkeypatch.setenv("COMP_WORDS", "steadycast sc")
@@ -269,7 +269,7 @@ def test_a_shell_is_offered_the_commands(say: Say, monkeypatch: pytest.MonkeyPat
 
 
 def _waits(name: str, *sets: str) -> dict[str, tuple[float, float]]:
-    """Run a built-in scenario without pictures; return the loss and the delay (95th percentile, ms) of each."""
+    """Run a built-in scenario without pictures. Returns loss and delay (95th percentile, ms) of each flow."""
     flows = sc.run(name, set=list(sets), quality=False).summary["flows"]
     viewers = {flow["name"]: flow["receivers"][0] for flow in flows if flow["kind"] != "tcp"}
     return {name: (viewer["loss_frac"], viewer["delay_ms"]["p95"]) for name, viewer in viewers.items()}
@@ -279,13 +279,14 @@ FQ = "topology.bottleneck.queue=fq-codel"
 
 
 def test_in_a_bloated_buffer_a_call_is_a_second_late_beside_a_backup_and_at_fq_codel_a_tenth() -> None:
-    # The queue holds 1 s, the path takes 17 ms, and a packet up to 5 ms to send; FQ-CoDel aims at 5 ms of a flow's own.
+    # The queue holds 1 s, the path takes 17 ms, and a packet up to 5 ms to transmit. FQ-CoDel's target is 5 ms for a
+    # flow.
     assert 700 < _waits("bufferbloat")["call"][1] < 1_025
     assert 17 < _waits("bufferbloat", FQ)["call"][1] < 150
 
 
 def test_sound_waits_in_a_download_s_queue_and_hardly_at_fq_codel() -> None:
-    # The queue holds 200 ms. At FQ-CoDel a sparse flow waits for the packets that are being sent, 6 ms each.
+    # The queue holds 200 ms. With FQ-CoDel, a sparse flow waits for the packets in transmission, 6 ms each.
     assert 150 < _waits("audio")["sound"][1] < 225
     lost, late = _waits("audio", FQ)["sound"]
     assert 17 < late < 35
@@ -293,7 +294,7 @@ def test_sound_waits_in_a_download_s_queue_and_hardly_at_fq_codel() -> None:
 
 
 def test_wifi_s_repetitions_leave_no_loss_and_cost_delay() -> None:
-    # Packets that are lost with probability 0.1 and sent up to seven times are lost with probability 1e-7.
+    # A packet that is lost with probability 0.1 and sent up to seven times is lost with probability 1e-7.
     repeated = _waits(
         "wifi", "link.line.queue=1s", "link.air.queue=2s", "flow.download.start=58s", "flow.download.stop=59s"
     )["call"]

@@ -1,4 +1,4 @@
-"""A call's file goes in, and what it shows comes out: the truth where it shows the path, and a refusal where not."""
+"""Analysis of a call's capture: correct figures if it shows the path, otherwise a refusal."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def errors(read: dict[str, Any]) -> tuple[list[float], float]:
 
 
 def is_within(read: dict[str, Any], median: float, most: float, worst: float) -> None:
-    """Bounds written before the first run of this program, from a prototype's."""
+    """Check the bounds, which were written before the first run of this program, from a prototype's results."""
     assert read["path"]["refusals"] == []
     found, held = errors(read)
     assert len(found) >= 0.4 * len(read["bins"])
@@ -206,7 +206,7 @@ def test_frames_come_back_as_shares_of_what_was_asked_for_when_they_left(seed: i
     chance = random.Random(seed)
     fps, after, trip = chance.choice([15, 24, 30]), chance.uniform(0.3e6, 4e6), chance.uniform(0.01, 0.3)
     shares = [chance.choice([0.5, 1.0, 1.5]) for _ in range(600)]
-    # A pacer holds frames back by less than the time between two.
+    # A pacer delays frames by less than the interval between two frames.
     frames: list[list[float | None]] = []
     for k, share in enumerate(shares):
         rate = call.START_BPS if k / fps < trip else after
@@ -256,12 +256,12 @@ def test_a_controller_decides_on_its_own_call_s_reports_what_it_decided_then(tmp
     read = call.read(tmp_path / "run" / "pcap" / "video.src-left.pcapng", controllers=["tfrc"])
     decided = Folder.open(tmp_path / "run").table("decisions").filter(node="video.src")
     was = list(zip(decided["t_s"], decided["target_bps"], strict=True))
-    # The codec's highest rate bounded the call's.
+    # The codec's maximum rate limited the rate of the call.
     bounded = {
         name: [(at, min(rate, 1.5e6), why) for at, rate, why in read["open"][name]] for name in read["open"]
     }
     share = {name: [part is None for part in openloop.apart(bounded[name], was, 30.0)] for name in bounded}
-    # A specification's bound for a browser's log is 70 %.
+    # The bound for a browser's log, from a specification, is 70 %.
     assert sum(share["gcc"]) >= 0.7 * len(share["gcc"])
     after = share["tfrc"][-60:]
     assert sum(after) < 0.7 * len(after), "behind the step another's decisions are not the record's"
@@ -291,7 +291,7 @@ def test_an_unknown_part_of_a_path_has_no_held_value() -> None:
 
 
 def shown(chance: random.Random) -> dict[str, Any]:
-    """Return a call as `call.read` does, whose path is known in part."""
+    """Return the result of `call.read` for a call whose path is partly known."""
     bins, rate = [], 0.3e6 * 10 ** chance.random()
     for _ in range(40):
         if chance.random() < 0.1:
@@ -358,7 +358,7 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
     shared = {"capacity_bps": was, "own_bps": now} if kind == "others" else None
     verdict = {"others": "shared", "hidden": "unseen", "steps": "changing"}.get(kind, "alone")
     path = {"shared": shared, "verdict": verdict, "drift_ppm": None if kind == "drift" else 0.0}
-    # The losses of a short queue are not by chance, and have its cause.
+    # The losses of a short queue are not random, and its cause is the short queue.
     path["chance_loss_frac"] = 0.06 if kind == "chance" else 0.001
     said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": path})
     names = {
@@ -399,7 +399,7 @@ def test_pauses_that_the_sender_made_are_said_to_be_no_network_s(seed: int) -> N
 
 
 def test_our_gcc_decides_on_a_browser_s_reports_what_the_browser_did() -> None:
-    # 21 s of Chromium 156 across a link of 1.8, then 0.8 Mb/s; the bound is a specification's.
+    # 21 s of Chromium 156 over a link of 1.8 and then 0.8 Mb/s. The bound comes from a specification.
     read = call.read(SENDER.with_name("bottleneck.log"), controllers=[])
     parts = openloop.apart(read["open"]["gcc"], read["seen"]["estimates"], read["seen"]["length_s"])
     assert sum(each is None for each in parts) >= 0.7 * len(parts)

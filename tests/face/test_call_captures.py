@@ -1,4 +1,7 @@
-"""One call whose truth is known, captured in many ways: each is read within bounds, or refused with its true reason."""
+"""One call with known properties, captured in many ways.
+
+Each is read within bounds, or refused with the true reason.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +23,17 @@ from steadycast.errors import UserError
 
 SECONDS = 25.0
 FALL_S = 10.0
-"""When the link falls from 2 to 1 Mb/s."""
+"""Time in seconds at which the link falls from 2 to 1 Mb/s."""
 ONE_WAY_S = 0.02
 QUEUE_BYTES = 75_000
 VIDEO, SOUND = 0x1122_3344, 0x5566_7788
 BEGIN_S = 1_764_300_000.0
 IDS = {"send_time": 3, "number": 5, "offset": 2, "long": 6}
 DRIFT = 5e-4
-"""How much faster the receiver's clock runs, where it does."""
+"""Relative error of the receiver's clock, where it runs faster."""
 RESTART_S = 12.0
 STEPS_S = {"back": -0.5, "ahead": 2.5, "back 40": -40.0, "ahead 40": 40.0, "ahead 1 h": 3600.0}
-"""By how much the capture's clock is set after three fifths of the call."""
+"""Seconds by which the capture's clock is set after three fifths of the call."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def simulated(after_bps: float = 1e6) -> tuple[Sent, ...]:
 
 @cache
 def numbered(trouble: str) -> tuple[Sent, ...]:
-    """Return the call, with video's numbers beginning anew where its sender restarts."""
+    """Return the call. The video's sequence numbers start again if its sender restarts."""
     step = {"restart": -20_000, "jump": 700}.get(trouble, 0)
     is_late = [one.ssrc == VIDEO and one.left > RESTART_S for one in simulated()]
     return tuple(
@@ -141,12 +144,12 @@ WAYS: dict[str, Sequence[Any]] = {
 
 
 def pairs(values: list[Any]) -> set[tuple[int, Any, int, Any]]:
-    """Return each two of a way's values with their places."""
+    """Return all pairs of values of a capture, each with its position."""
     return {(i, values[i], j, values[j]) for i, j in itertools.combinations(range(len(values)), 2)}
 
 
 def sampled(seed: int, n: int) -> Iterator[Way]:
-    """Yield ways that hold each pair of two dimensions' values about once, until there are n."""
+    """Yield combinations that contain each pair of values of two dimensions about once, until there are n."""
     chance = random.Random(seed)
     names = list(WAYS)
     seen: set[tuple[int, Any, int, Any]] = set()
@@ -185,7 +188,7 @@ def rtp(one: Sent, way: Way) -> bytes:
     packed += bytes(max(12 - len(packed), -len(packed) % 4))
     kind = (96 if one.ssrc == VIDEO else 111) | one.is_last << 7
     head = struct.pack("!BBHII", 0x90, kind, one.seq, one.timestamp, one.ssrc)
-    # As long with one set of header extensions as with another.
+    # The packet has the same length with each set of header extensions.
     payload = bytes(max(one.payload + 12 - len(packed), 0))
     return head + struct.pack("!HH", profile, len(packed) // 4) + packed + payload
 
@@ -237,7 +240,7 @@ def rtcp(way: Way) -> Iterator[tuple[float, bytes]]:
         part = [one for one in sent[last:] if one.left + ONE_WAY_S < now - 0.8]
         if not part:
             continue
-        # The reports are 0.8 s old, and so is the loss of the packets sent before.
+        # The reports are 0.8 s late, so they count the losses among the packets sent before.
         if way.reports == "sums":
             video = [one for one in sent[: last + len(part)] if one.ssrc == VIDEO]
             if k % 10 == 0 and video:
@@ -315,7 +318,7 @@ def attribute(ip: bytes) -> bytes:
 
 
 class Frame(bytes):
-    """A frame, and the interface that captured it."""
+    """A frame and the interface that captured it."""
 
     interface = 2
 
@@ -349,22 +352,24 @@ ETHERNET = (1, lambda ip: mac(0x0800) + ip)
 
 
 def interfaces(way: Way) -> list[tuple[str, int, int]]:
-    """Return link, if_tsresol and if_tsoffset (s) of a pcapng's interfaces. Two that hold nothing of a call come first.
+    """Return link type, if_tsresol and if_tsoffset (s) of a pcapng's interfaces.
 
-    Mixed ones capture by turns, and each has its own link and times.
+    The first two have no packets of a call.
+
+    In a mixed capture the interfaces alternate, each with its own link type and times.
     """
     resolution = 0x80 | 30 if way.form == "binary pcapng" else 9
     first = [(way.link, resolution, 0), ("ethernet", resolution, 0), (way.link, resolution, 0)]
     if way.form != "mixed pcapng":
         return first
-    # Of a link that is not read no interface is.
+    # If the link type is one that is not read, no interface is.
     others = [way.link] * 3 if way.link in ("wifi", "macsec") else ["raw", "null", "loop"]
     offsets = (0, 0, 0) if way.trouble == "no time" else (1_000_000, -500, 7)
     return [*first, *zip(others, (6, 0x80 | 20, 9), offsets, strict=True)]
 
 
 def framed(way: Way) -> Callable[[bytes], Frame]:
-    """Return what makes frames of IP packets, which the interfaces capture by turns."""
+    """Return a function that makes frames from IP packets; the interfaces capture them in turn."""
     turns = itertools.cycle(enumerate(interfaces(way)[2:], 2))
 
     def frame(packet: bytes) -> Frame:
@@ -377,7 +382,7 @@ def framed(way: Way) -> Callable[[bytes], Frame]:
 
 
 def of_others(frame: bytes) -> bytes:
-    """Return the frame as one of another call's, between another host and the same."""
+    """Return the frame as part of another call, between the same host and a third one."""
     changed = frame
     for own, other in (
         (VIDEO.to_bytes(4), bytes.fromhex("77770001")),
@@ -392,7 +397,7 @@ def of_others(frame: bytes) -> bytes:
 
 
 def records(way: Way) -> list[tuple[float, bytes]]:
-    """Return what the capture holds: times from the call's begin, and frames."""
+    """Return the content of the capture: times from the call's start, and frames."""
     behind = {"sender": -ONE_WAY_S, "middle": -0.008, "receiver": 0.0}[way.side]
     frame = framed(way)
     found: list[tuple[float, bytes]] = []
@@ -411,13 +416,13 @@ def records(way: Way) -> list[tuple[float, bytes]]:
             seen = seen if way.side == "sender" else received(seen, way)
             found += [(seen, frame(each)) for each in ip(payload, True, way, port, 9)]
     if way.others == "call":
-        # Another call of the same kind began sooner.
+        # Another call of the same kind started 1.7 s earlier.
         found += [(at - 1.7, of_others(each)) for at, each in found]
     return troubled(sorted(found), way.trouble)
 
 
 def troubled(found: list[tuple[float, bytes]], trouble: str) -> list[tuple[float, bytes]]:
-    """Do to records what captures do."""
+    """Apply a defect of captures to records."""
     chance = random.Random(7)
     if trouble == "doubled":
         return [(at + twice, each) for at, each in found for twice in (0.0, 20e-6)]
@@ -436,7 +441,7 @@ def troubled(found: list[tuple[float, bytes]], trouble: str) -> list[tuple[float
 
 
 def written(place: Path, way: Way, given: list[tuple[float, bytes]] | None = None) -> Path:
-    """Write the capture, or ``given`` records in its form."""
+    """Write the capture, or the ``given`` records in its format."""
     link, _ = LINKS.get(way.link, ETHERNET)
     out = bytearray()
     end = ">" if way.form == "big endian" else "<"
@@ -454,7 +459,7 @@ def written(place: Path, way: Way, given: list[tuple[float, bytes]] | None = Non
         kept = frame[: way.snap]
         nanos = round((BEGIN_S + at) * 1e9) if way.trouble != "no time" else 0
         interface = getattr(frame, "interface", 2)
-        # A block without a time is the first interface's.
+        # A block without a time stamp belongs to the first interface.
         if is_ng and way.trouble == "untimed" and k % 5 == 0 and described[interface][0] == way.link:
             length = 16 + len(kept) + -len(kept) % 4
             out += struct.pack("<III", 3, length, len(frame)) + kept + bytes(-len(kept) % 4)
@@ -478,11 +483,11 @@ def written(place: Path, way: Way, given: list[tuple[float, bytes]] | None = Non
     return file
 
 
-# ---------------------------------------------------------------- what is right
+# # ---------------------------------------------------------------- the expected results
 
 
 def refusal(way: Way) -> str | None:
-    """Return what the refusal of a capture says, as a pattern; none where it is read."""
+    """Return the expected refusal of a capture as a pattern, or `None` if it is read."""
     if way.link == "wifi":
         return "Wi-Fi frames"
     if way.link == "tcp":
@@ -494,7 +499,7 @@ def refusal(way: Way) -> str | None:
     if way.trouble == "16 ms":
         return "in steps of 15.6 ms"
     has_arrivals = way.reports == "feedback"
-    # With video's stamps alone sound is without; both are a stream's evidence.
+    # If only the video has time stamps, sound has none. A stream with either shows the departures.
     has_departures = way.stamps != "none"
     why = {
         "feedback": "",
@@ -512,7 +517,7 @@ def refusal(way: Way) -> str | None:
 
 
 def truth(way: Way) -> tuple[float, float]:
-    """Return the share of the packets that were lost, and the delay that 95 % of those that arrived kept, in ms."""
+    """Return the share of packets that were lost, and the 95th percentile of the delay in ms."""
     sent = simulated()
     is_sender = way.side == "sender"
     dated = [one for one in sent if way.stamps == "all" or is_sender or one.ssrc == VIDEO]
@@ -522,10 +527,12 @@ def truth(way: Way) -> tuple[float, float]:
 
 
 def is_right(read: dict[str, Any], way: Way) -> None:
-    """Check what was read against the truth. Bounds were written before the first run, but for the one that says so.
+    """Check the result against the truth.
 
-    A loss is right to 0.2 points; where the capture missed packets and no report says so, its 5 % are among the
-    losses, and the note says so. A delay is right to 2 ms and a twentieth, and to two steps of a coarse clock.
+    The bounds were written before the first run, except the one that says otherwise.
+
+    A loss may be wrong by 0.2 percentage points. If the capture missed packets and no report says so, its 5 % count
+    as lost, and a note says so. A delay may be wrong by 2 ms and 5 %, and by two steps of a coarse clock.
     """
     lost, delay = truth(way)
     notes = " ".join(read["seen"]["notes"])
@@ -563,8 +570,8 @@ def is_right(read: dict[str, Any], way: Way) -> None:
             lost, abs=0.002 + 0.004 * (way.trouble in ("missing", "dropped", "untimed"))
         )
     coarse = 2.0 if way.trouble == "1 ms" else 0.0
-    # Where a report is missing, so are the delays of 0.1 s, and the quantile is steep: the bound of 0.05 was broken
-    # (0.085) in the second run, and is 0.15 since.
+    # If a report is missing, so are the delays of 0.1 s, and the quantile is steep there. The bound of 0.05 was
+    # missed (0.085) in the second run, and is 0.15 since.
     share = 0.15 if way.trouble in ("missing", "dropped", "untimed") else 0.05
     assert read["seen"]["delay_p95_ms"] == pytest.approx(delay, abs=2 + coarse + share * delay)
     if way.trouble in STEPS_S and way.stamps != "none":
@@ -580,19 +587,19 @@ def is_right(read: dict[str, Any], way: Way) -> None:
     far = sorted(abs(rate / (2e6 if (k + 0.5) * 0.5 < FALL_S else 1e6) - 1) for k, rate in known)
     if way.trouble in ("none", "doubled", "reordered", "late", "rebinding", "drift", "restart", *STEPS_S):
         assert len(known) >= 8
-        # The simulated link counted IPv4's headers alone, and a capture those that were sent.
+        # The simulated link counted only IPv4's headers, but a capture counts all headers that were sent.
         extra = {"ipv6": 0.04, "hop-by-hop": 0.06, "turn": 0.02, "turn data": 0.08}.get(way.link, 0.0)
-        # One half second holds the fall.
+        # One half second contains the step of the capacity.
         assert far[len(far) * 8 // 10] <= 0.02 + extra
 
 
 def named(way: Way) -> int | None:
-    """Return the stream that is to be named to read the call."""
+    """Return the stream that has to be named to read the call, or `None`."""
     return VIDEO if way.others == "call" else None
 
 
 def is_right_or_cut(file: Path, way: Way) -> None:
-    """Check a capture whose frames are cut: what is read of it is right, and else the cut is the reason."""
+    """Check a capture with truncated frames: it is read correctly, or the truncation is given as the reason."""
     try:
         read = call.read(file, stream=named(way), controllers=[])
     except UserError as error:
@@ -681,7 +688,7 @@ def test_a_user_may_say_at_which_end_a_capture_was_made_and_which_extension_is_m
     file = written(tmp_path, Way(side="sender"))
     with pytest.raises(UserError, match="recorded where packets left"):
         call.read(file, side="sender", controllers=[])
-    # On the user's word: what the capture shows is a path without a queue.
+    # The user says that this is the receiver's side; the capture then shows a path without a queue.
     assert call.read(file, side="receiver", controllers=[])["seen"]["delay_p95_ms"] < 1
     file = written(tmp_path, Way(extensions="offset first"))
     assert call.read(file, send_time_id=IDS["send_time"], controllers=[])["seen"]["lost_frac"] < 0.05
@@ -708,7 +715,7 @@ def forwarded(clock: float, later: float, way: Way) -> list[tuple[float, bytes]]
 
 @pytest.mark.parametrize(
     ("clock", "later"),
-    # One after the other, calls whose clocks differ by less than a queue's delay may be one.
+    # Consecutive calls whose clocks differ by less than a queue's delay may be a single call.
     [(-0.03, 0.0), (0.0, 0.0), (0.4, 0.0), (31.9, 0.0), (17.3, 26.0), (31.9, 26.0), (-20_000.0, 90.0)],
 )
 def test_senders_that_a_server_forwards_are_calls_of_their_own(
@@ -767,11 +774,11 @@ CLOCKS = {
     "sender without stamps": Way(side="sender", reports="feedback", stamps="none"),
     "receiver alone": Way(reports="absent"),
 }
-"""Captures whose clock is tried, with send times and without."""
+"""Captures with which clocks are tested, with and without sending times."""
 
 
 def is_right_with_its_cause(file: Path, way: Way) -> dict[str, Any]:
-    """Check what is read, and that the cause is the true one."""
+    """Check the result, and that the reported cause is the true one."""
     read = call.read(file, controllers=[])
     is_right(read, way)
     assert call_diagnosis.sentence(read).startswith("Cause: the link fell from 2.00 Mb/s to 1.00 Mb/s")
@@ -788,7 +795,8 @@ def test_a_clock_that_is_set_by_less_than_a_second_is_set_right(
         changed = [(when + step * (when > at), frame) for when, frame in records(way)]
         read = is_right_with_its_cause(written(tmp_path, way, changed), way)
         found = re.findall(r"clock was set by ([-+\d.]+) s", " ".join(read["seen"]["notes"]))
-        # Without send times a clock that is set back shows by the packets' numbers, to the interval between two.
+        # Without sending times, a clock that is set back is detected from the sequence numbers, with the accuracy of
+        # the interval between two packets.
         assert [float(each) for each in found] == [pytest.approx(step, abs=0.02)]
 
 
@@ -822,7 +830,8 @@ def test_a_route_that_changes_is_no_queue(
             patch.setitem(globals(), "numbered", lambda _, moved=moved: moved)
             file = written(tmp_path, way)
         read = is_right_with_its_cause(file, way)
-        # Where one way's packets alone are in the record, a route and a clock look alike, and the note says so.
+        # If the record has only packets of one direction, a route change and a clock change look alike, and the note
+        # says so.
         told = read["path"]["route_changes_s"] or "or the route changed by as much" in " ".join(
             read["seen"]["notes"]
         )
@@ -834,20 +843,20 @@ STEPPED: dict[str, Callable[[float, float, float], float]] = {
     "returns": lambda at, step, every: step * (at // every % 2),
     "stalls": lambda at, step, every: max(0.0, step - at % every),
 }
-"""By how much times are later after steps of a size, both in seconds, one each so many seconds."""
+"""The delay added by steps of a size, both in seconds, with one step per period in seconds."""
 STEPS = tuple(
     (what, shape)
     for what in ("clock", "route", "machine")
     for shape in STEPPED
     if shape in {"machine": ("returns", "stalls")}.get(what, ("grows", "returns"))
 )
-"""What steps: all times of the capture, the arrivals, or the capture's times of the call's packets."""
+"""What a step shifts: all times of the capture, the arrivals, or the capture's times of the call's packets."""
 SIZES_MS, PERIODS_S = (5, 10, 15, 20, 30, 50), (100.0, 1.0, 2.0, 5.0)
-"""The sizes of steps, and their periods: 100 s is once."""
+"""The sizes of steps, and their periods. A period of 100 s means that the step occurs once."""
 
 
 def stepped(place: Path, way: Way, sent: tuple[Sent, ...], what: str, move: Callable[[float], float]) -> Path:
-    """Write a capture with times that are later by ``move``, a second after which steps begin."""
+    """Write a capture whose times are later by ``move``. The steps begin after a second."""
     back = bytes([198, 51, 100, 9, 192, 0, 2, 1])
     moved = sent
     if what == "route":
@@ -865,10 +874,10 @@ def stepped(place: Path, way: Way, sent: tuple[Sent, ...], what: str, move: Call
 
 
 def is_true_or_unknown(read: dict[str, Any], after_bps: float, size_ms: float) -> None:
-    """Check that a cause is the true one, or that it names several; bounds were written before the first run.
+    """Check that the reported cause is the true one, or that several causes are named.
 
-    Rates are right to 10 % (docs/call.md). Delays of a path that is not refused are right to the size of a step beside
-    the bound of other captures.
+    The bounds were written before the first run. Rates may be wrong by 10 % (docs/call.md). Delays of a path that is
+    not refused may be wrong by the size of a step in addition to the bound of other captures.
     """
     said = call_diagnosis.sentence(read)
     kinds = ["the link fell", "its own", "none in the network", "packets were lost though no queue stood"]
@@ -898,7 +907,7 @@ def is_true_or_unknown(read: dict[str, Any], after_bps: float, size_ms: float) -
 
 
 def stepped_ways(seed: int, n: int) -> Iterator[tuple[float, int, float, float]]:
-    """Yield rates of the link behind its change, and sizes (ms), periods and first times (s) of steps."""
+    """Yield rates of the link after its change, and sizes (ms), periods and first times (s) of steps."""
     chance = random.Random(seed)
     every = list(itertools.product((1e6, 2e6), SIZES_MS, PERIODS_S))
     for after_bps, size_ms, period in chance.sample(every, min(n, len(every))):
@@ -908,7 +917,7 @@ def stepped_ways(seed: int, n: int) -> Iterator[tuple[float, int, float, float]]
 @pytest.mark.parametrize("n", [3, pytest.param(48, marks=pytest.mark.claim)])
 @pytest.mark.parametrize(
     ("what", "shape", "sign"),
-    # A stall makes nothing sooner.
+    # A stall can't make a packet earlier.
     [(*step, sign) for step in STEPS for sign in (1, -1) if sign > 0 or step[1] != "stalls"],
 )
 @pytest.mark.parametrize("base", CLOCKS)
@@ -997,14 +1006,14 @@ def test_a_refusal_names_what_most_of_the_skipped_records_are(tmp_path: Path, ki
     with pytest.raises(UserError, match=why) as told:
         call.read(written(tmp_path, way, some), controllers=[])
     assert "2000 are" in told.value.problem
-    # Beside a call they are counted, and change nothing.
+    # Packets beside a call are counted, and don't change its result.
     read = call.read(written(tmp_path, way, sorted(records(way) + whole[::10])), controllers=[])
     is_right(read, way)
     assert f"{len(whole[::10])} records were left out" in " ".join(read["seen"]["notes"])
 
 
 def message(values: dict[int, int | bytes]) -> bytes:
-    """Return a message as protobuf has it."""
+    """Return a message in protobuf encoding."""
 
     def varint(value: int) -> bytes:
         out = bytearray()
@@ -1022,12 +1031,12 @@ def message(values: dict[int, int | bytes]) -> bytes:
 
 
 def logged(way: Way, begun_ms: int = 0) -> bytes:
-    """Return the call as an event log of libwebrtc's at one end."""
+    """Return the call as an event log of libwebrtc at one end."""
     return message({16: message({1: begun_ms})}) + b"".join(events(way))
 
 
 def events(way: Way) -> Iterator[bytes]:
-    """Yield the events of a log, each by itself."""
+    """Yield the events of a log, each as a separate message."""
     is_sender = way.side == "sender"
     for one in numbered(way.trouble):
         at = one.left if is_sender else one.arrived
@@ -1086,7 +1095,7 @@ def test_events_in_any_order_and_number_are_those_of_the_call(
     file = tmp_path / "call.log"
     file.write_bytes(message({16: message({1: 0})}) + b"".join(changed))
     read = call.read(file, controllers=[])
-    # A log has whole milliseconds in each way.
+    # A log has times in whole milliseconds.
     is_right(read, replace(way, trouble="1 ms"))
     notes = " ".join(read["seen"]["notes"])
     assert ("stand twice in the log" in notes) == (disorder in ("doubled", "appended"))

@@ -1,4 +1,4 @@
-"""Captures of other programs that contain more than a call, and their messages."""
+"""Captures of other programs that contain other traffic beside a call, and their messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Captured = tuple[float, bytes]
 
 
 def rtp(at: float, n: int, ssrc: int, port: int = 5004, fragment: int = 0) -> bytes:
-    """An IP packet of a call, which says when it left: in seconds of 24 bits, of which 18 are behind the point."""
+    """An IP packet of a call with its sending time, in seconds with 24 bits, of which 18 are after the point."""
     stamp = int(at * (1 << 18)) & 0xFFFFFF
     head = struct.pack("!BBHII", 0x90, 96, n & 0xFFFF, n // 3 * 3000, ssrc)
     body = head + struct.pack("!HHI", 0xBEDE, 1, 3 << 28 | 2 << 24 | stamp) + b"secret" * 80
@@ -24,12 +24,12 @@ def rtp(at: float, n: int, ssrc: int, port: int = 5004, fragment: int = 0) -> by
 
 
 def sent(ssrc: int, port: int = 5004, begin: float = 0.0) -> list[Captured]:
-    """Four seconds of it, captured 30 ms after each packet left."""
+    """Four seconds of packets, each captured 30 ms after it was sent."""
     return [(begin + 0.01 * n + 0.03, rtp(begin + 0.01 * n, n, ssrc, port)) for n in range(400)]
 
 
 def capture(place: Path, packets: Iterable[Captured], snap: int = 65_535) -> Path:
-    """A file of raw IP packets, of each of which no more than `snap` bytes are kept."""
+    """A file of raw IP packets, each truncated to `snap` bytes."""
     file = place / "call.pcap"
     with file.open("wb") as out:
         out.write(struct.pack("!IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, snap, 101))
@@ -60,7 +60,7 @@ def test_a_capture_that_shows_no_single_call_says_why_and_what_helps(
 def test_a_call_is_read_beside_others_fragments_and_cut_packets_and_leaves_no_address(tmp_path: Path) -> None:
     pieces = [(1.0, rtp(1.0, 7, 9, fragment=0x2000)), (1.0, rtp(1.0, 7, 9, fragment=185))]
     file = capture(tmp_path, [*sent(1), *sent(2, 6004), *pieces], 96)
-    # Each took 30 ms: without the user's word this may be the sender's side.
+    # Each took 30 ms. Unless the user says otherwise, this may be the sender's side.
     with pytest.raises(UserError, match="as where packets leave"):
         call.read(file, stream=2)
     found = call.read(file, stream=2, side="receiver")

@@ -1,4 +1,4 @@
-"""The rule by which comparisons, sweeps and the laboratory recommend: on made-up runs, whose truth is known."""
+"""The rule by which comparisons, sweeps and the laboratory recommend, applied to made-up runs with known truth."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_starving_video_is_never_taken_and_its_starvation_is_said() -> None:
     both = verdict([starving, candidate("thin", share=0.3, rate_score=3.0)])
     assert (list(both.take), both.nearest, both.reason) == ([], "thin", "broken")
     assert "starves at 30" in both.said[0]
-    # The leader is below the starvation bound, by less than chance. Neither controller is recommended.
+    # The leader is below the starvation bound, but not significantly. Neither controller is recommended.
     close = verdict(
         [candidate("starved", share=0.47, rate_score=4.9), candidate("fed", share=0.53, rate_score=3.0)]
     )
@@ -117,7 +117,7 @@ def test_a_starving_video_is_never_taken_and_its_starvation_is_said() -> None:
 
 
 def test_each_candidate_that_is_not_taken_has_its_reason() -> None:
-    # One seed: 0.43 of the own share is behind 0.63 by no more than chance, but it breaks the rule.
+    # With one seed, 0.43 of its share is not significantly less than 0.63, but it breaks the rule.
     text = said(
         candidate("steady", 1.1, share=0.63, seeds=[1]),
         candidate("tfrc", 1.2, share=0.43, seeds=[1]),
@@ -132,7 +132,7 @@ def test_hints_know_where_they_are_shown() -> None:
     hints = {where: said(*pair, where=where) for where in ("compare", "sweep", "python", "lab")}
     assert len(set(hints.values())) == 4
     assert "steadycast run … --seeds 1-5" in hints["compare"]
-    # A page and a terminal show the same sentence, and a page has no marks for code.
+    # A page and a terminal show the same sentence. On a page it must not contain marks for code.
     assert not [text for text in hints.values() if "`" in text]
     assert "seeds=range(1, 6)" in hints["python"]
     assert "--seeds" not in hints["python"]
@@ -180,7 +180,7 @@ def _drawn(chance: random.Random, seed_spread: float) -> dict[str, float]:
 def _runs(
     name: str, truth: Mapping[str, float], seeds: Any, chance: random.Random, only: str | None = None
 ) -> Candidate:
-    """Draw runs around a truth, as widely as the placebo, or only one figure of them."""
+    """Draw runs around a true value, with the spread of the placebo, or only one figure of them."""
 
     def around(key: str, placebo: str, level: float = 1.0) -> float:
         wide = truth["spread"] * choice.PLACEBO[placebo].spread * level / 2**0.5
@@ -205,7 +205,7 @@ def _runs(
 def test_of_made_up_pairs_that_differ_by_the_seed_alone_one_in_twenty_is_recommended_at_most(
     count: int,
 ) -> None:
-    """The bound is the rule's promise. Half of the pairs have no seed in common."""
+    """The bound is what the rule promises. Half of the pairs have no common seed."""
     wrong = 0
     for n in range(200):
         chance = random.Random(f"placebo {n}")
@@ -220,7 +220,7 @@ def test_of_made_up_pairs_that_differ_by_the_seed_alone_one_in_twenty_is_recomme
 def test_of_pairs_half_a_point_apart_with_five_seeds_nine_in_ten_are_recommended_rightly(
     key: str, least: float
 ) -> None:
-    """Runs scatter by 0.03 to 0.17 of a score, and by 0.005 to 0.026 of a share."""
+    """The runs scatter by 0.03 to 0.17 points of the score, and by 0.005 to 0.026 of the share."""
     right = 0
     for n in range(100):
         chance = random.Random(f"real {n}")

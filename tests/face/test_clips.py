@@ -1,4 +1,4 @@
-"""Clips by name: found without an import, listed with licence and notice, and taken by the commands."""
+"""Clips by name: found without an import, listed with licence and notice, and accepted by the commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.media.small_clips import write_clip
 
 
 def shipped(folder: Path, package: str, file: str) -> Path:
-    """Lay out what pip installs of a package that has a clip."""
+    """Create the files that pip installs for a package with a clip."""
     clip = write_clip(folder / file, frames=24)
     about = folder / f"{package.replace('-', '_')}-9.dist-info"
     about.mkdir()

@@ -78,7 +78,7 @@ def test_help_imports_none_of_the_heavy_libraries() -> None:
 
 
 HEAVY = ("av", "matplotlib", "numpy", "numpy.ma", "polars")
-"""Packages each of which takes longer to load than a short run takes to simulate."""
+"""Packages whose import takes longer than a short run."""
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_report_saves_one_figure(say: Say, run_folder: Path, tmp_path: Path) -> 
 
 
 def test_a_real_interrupt_leaves_a_part_that_is_not_complete(scenario: Path, tmp_path: Path) -> None:
-    """Ctrl-C in the middle of a run, as the shell sends it."""
+    """Ctrl-C in the middle of a run, sent as a shell does."""
     program = """
 import sys, time
 from types import ModuleType

@@ -20,7 +20,7 @@ def test_every_line_has_a_contrast_of_at_least_4_5_with_its_paper(paper: str) ->
     for colour in PALETTE:
         drawn = style.readable(colour, paper)
         assert style.contrast(drawn, paper) >= style.LEAST_CONTRAST, (colour, drawn)
-        # A colour with enough contrast is not changed.
+        # A colour that has enough contrast is not changed.
         assert style.contrast(colour, paper) < style.LEAST_CONTRAST or drawn == colour
 
 

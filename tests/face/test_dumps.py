@@ -1,4 +1,7 @@
-"""A dump of a browser's statistics says what happened and why it shows no path; what is none is one clear line."""
+"""A dump of a browser's statistics shows the events of a call, and why it shows no path.
+
+Other files give a clear error.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ def statistics(seed: int, seconds: int = 60) -> list[list[dict[str, Any]]]:
 
 
 def old_form(reports: list[list[dict[str, Any]]]) -> dict[str, Any]:
-    """Write the reports as chrome://webrtc-internals does."""
+    """Write the reports in the format of chrome://webrtc-internals."""
     stats: dict[str, Any] = {}
     times = {"startTime": "2025-11-24T16:00:00.000Z", "endTime": "2025-11-24T16:01:00.000Z"}
     for k, each in enumerate(reports[0]):
@@ -145,7 +148,10 @@ LOST, RECEIVED = 100, 8850
 
 
 def counters(*, is_sender: bool, restart: bool) -> list[dict[str, dict[str, Any]]]:
-    """Return a report a second of one stream: losses come and are taken back, and counters may begin anew."""
+    """Return one report per second for one stream.
+
+    Losses are counted and later taken back, and counters may restart.
+    """
     packets, lost, reports = 0, 0, []
     base = [0, 0]
     gone = [5 if 10 <= t < 36 else 0 for t in range(60)]
@@ -155,7 +161,7 @@ def counters(*, is_sender: bool, restart: bool) -> list[dict[str, dict[str, Any]
         if t:
             packets += RECEIVED // 59
             lost += gone[t]
-            # 30 of the 130 that were counted arrive after all.
+            # 30 of the 130 packets that were counted as lost arrive later.
             lost -= 3 if 40 <= t < 50 else 0
         at = BEGIN_MS + 1000 * t
         common = {"timestamp": at, "kind": "video", "ssrc": 7}
@@ -181,7 +187,7 @@ def counters(*, is_sender: bool, restart: bool) -> list[dict[str, dict[str, Any]
 
 
 def in_form(reports: list[dict[str, dict[str, Any]]], form: str) -> bytes:
-    """Write reports in one of the forms in which programs keep them."""
+    """Write reports in one of the formats of other programs."""
     arrays = [list(each.values()) for each in reports]
     native = [[one | {"timestamp": one["timestamp"] * 1000} for one in each] for each in arrays]
     texts = [
@@ -323,7 +329,7 @@ def test_a_clock_that_was_set_back_changes_no_rate(tmp_path: Path, seed: int) ->
     expected, read = call.read(straight), call.read(back)
     assert read["bins"] == expected["bins"]
     assert any("clock was set back" in note for note in read["seen"]["notes"])
-    # The same reports out of order are no set clock.
+    # The same reports in another order do not count as a changed clock.
     chance.shuffle(reports)
     back.write_text(json.dumps(reports))
     assert call.read(back)["bins"] == expected["bins"]
@@ -365,7 +371,7 @@ def test_losses_without_a_count_of_packets_are_no_share_and_the_rate_is_that_of_
 
 
 def damaged(kind: str, chance: random.Random) -> bytes:
-    """Return a file that is none of those that are read, or a broken one."""
+    """Return a file in an unknown format, or a broken one."""
     text = json.dumps(old_form(statistics(1, 5))).encode()
     log = (ROOT / "crates" / "calltrace" / "tests" / "logs" / "sender.log").read_bytes()
     if kind == "cut":

@@ -1,4 +1,4 @@
-"""Figures drawn by a process beside the run: the same as without it, and drawn all the same where it fails."""
+"""Figures are drawn by a process in parallel with the run. They are the same without it, and also if it fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.conftest import SMALL, Said
 
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A scenario in a separate folder; two processors, independent of the machine."""
+    """A scenario in a separate folder, with two processors on any machine."""
     monkeypatch.setattr(figure_prefetch, "cores", lambda: 2)
     path = tmp_path / "beside.toml"
     path.write_text(SMALL.replace('"3s"', '"6s"'))

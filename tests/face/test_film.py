@@ -1,4 +1,4 @@
-"""The film of the worst ten seconds: which they are, how it looks, how much it may take, and where a page has it."""
+"""The film of the worst ten seconds: its choice, its look, its maximum size, and its place on a page."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_film_is_of_the_ten_seconds_with_most_frames_not_whole_and_in_time(f
     sums = np.convolve(missed, np.ones(250), "valid")
     assert 0 < sums.max() == 250 - facts["frames"]["ok"]
     assert facts["frames"]["ok"] + sum(facts["frames"][f] for f in ("late", "lost", "undecodable")) == 250
-    assert sums.max() == missed[:-1].sum()  # the run ends within the last one
+    assert sums.max() == missed[:-1].sum()  # the run ends within the last second
     assert facts["from_s"] < 13.0 < facts["to_s"] - 1
 
 
@@ -98,7 +98,7 @@ def test_the_original_stands_beside_what_was_seen_and_a_red_frame_says_what_is_h
         np.abs(p[8:-8, 8 : WIDTH - 8].astype(int) - p[8:-8, WIDTH + 8 : -8].astype(int)) for p in pictures
     ]
     differences = np.array([each.mean() for each in inner])
-    # Frames that are not frozen differ by the quantizer only.
+    # Frames that are not frozen differ only by the quantizer.
     assert differences[~red].mean() < 8
     assert differences[red].mean() > differences[~red].mean()
 
@@ -114,7 +114,7 @@ def test_the_film_of_the_same_run_again_is_of_the_same_seconds_and_as_long(
         assert one.duration == other.duration
 
 
-# The films of five widths and quantizers have 497, 236, 136, 89 and 52 kB.
+# With five widths and quantizers the films have 497, 236, 136, 89 and 52 kB.
 @pytest.mark.parametrize(("most", "width"), [(150_000, 2 * WIDTH), (60_000, 2 * 160), (100, None)])
 def test_a_film_takes_no_more_than_it_may(
     filmed: Folder, monkeypatch: pytest.MonkeyPatch, most: int, width: int | None

@@ -59,7 +59,7 @@ def test_what_stands_at_part_goes_only_when_this_program_wrote_it(tmp_path: Path
 def test_complete_is_never_true_where_finish_died(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_in: str
 ) -> None:
-    """At whichever step finish fails, no summary in either place says complete."""
+    """If finish fails at any step, no summary in either place says complete."""
     from steadycast import folder
 
     real = getattr(folder, dies_in)
@@ -67,7 +67,7 @@ def test_complete_is_never_true_where_finish_died(
 
     def dies(*arguments: Any) -> None:
         calls.append(arguments)
-        # The last write is the summary that says complete.
+        # The last write is the summary with `complete`.
         if dies_in == "write_json" and arguments[1].get("complete") is not True:
             real(*arguments)
             return
@@ -191,7 +191,7 @@ def test_seeds_join_by_name_count_what_is_null_and_judge_the_mean() -> None:
     assert whole["warnings"] == ["w"]
     expect = whole["expect"][0]
     assert expect["min"] == 0.8
-    assert expect["ok"] is True  # one seed fails, their mean does not
+    assert expect["ok"] is True  # one seed misses its bound, the mean does not
     assert json.loads(json.dumps(whole, allow_nan=False)) == whole
 
 

@@ -1,4 +1,4 @@
-"""Messages name what their reader can write: the options of this command, or the arguments of Python."""
+"""Messages name what their reader can write: options of this command, or arguments in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No name of the outside is markup in any page, wherever it stands."""
+"""Names from outside are never interpreted as markup on a page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.face.made_up import make, make_seeds
 
 EVIL = "'\"><zz onload=x()>&lt;</title></script><!--"
 KEPT = ("kind", "world", "direction", "mode", "media", "cast", "codec", "limit", "unit", "fate", "type")
-"""Words of ours, by which pages are built; whatever else is text may be anybody's."""
+"""Keys whose values are our own words, which pages use. Any other text may come from outside."""
 
 
 def poisoned(value: Any, key: str = "") -> Any:
@@ -33,7 +33,7 @@ def poisoned(value: Any, key: str = "") -> Any:
 
 
 def poison(folder: Path) -> Path:
-    """Every text in the summary and the tables of a run, and the folder's name."""
+    """Replace every text in the summary and the tables of a run, and the folder's name."""
     place = folder / "summary.json"
     summary = poisoned(json.loads(place.read_text()))
     summary["warnings"] = [EVIL]

@@ -1,4 +1,4 @@
-"""Two hundred damaged clips and traces: each is an error, or a result that says it is damaged."""
+"""Two hundred damaged clips and traces. Each gives an error, or a result that says that it is damaged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMS = [("mpeg4", "mkv"), ("mpeg4", "mp4"), ("libx264", "mkv"), ("mpeg2video", 
 
 
 def damaged(whole: bytes, chance: random.Random) -> bytes:
-    """The file cut off, or with a block of it zeroed or overwritten."""
+    """The file truncated, or with a block zeroed or overwritten."""
     way = chance.randrange(4)
     if way == 0:
         return whole[: chance.randrange(len(whole))]
@@ -31,7 +31,7 @@ def damaged(whole: bytes, chance: random.Random) -> bytes:
 
 
 def said(error: UserError, path: Path) -> None:
-    """An error names the file, what is wrong and what would mend it."""
+    """An error names the file, the problem and the remedy."""
     assert path.name in error.place
     assert error.problem
     assert error.remedy
@@ -64,22 +64,23 @@ def test_a_hundred_damaged_clips_are_refused_or_marked(tmp_path: Path) -> None:
                 assert path.name in warnings[0]
                 marked += 1
             elif seen in (whole, whole[:-1]):
-                # Undamaged clips can end before the duration in their header, too, by a picture.
+                # Undamaged clips can also end before the duration in their header, by one picture.
                 untouched += 1
             else:
-                # H.264's arithmetic code has no redundancy: some nonsense decodes without a word from any decoder.
+                # H.264's arithmetic coding has no redundancy, so that some damage is decoded without an error by any
+                # decoder.
                 assert codec == "libx264", f"{path.name}: {len(seen)} pictures, unmarked"
                 assert len(seen) == len(whole)
                 unseen += 1
     assert refused + marked + untouched + unseen == 100
-    # Damage at the head refuses a clip. The bound was 8 while clips were noise; 6 of the drawn film's are refused, and
-    # 2 is the quantile of 0.05 of as many by chance (binomial, 100 of 0.06).
+    # Damage at the start makes a clip unreadable. The bound was 8 while the clips were noise. Of the synthetic film's
+    # clips 6 are refused; 2 is the 0.05 quantile of a binomial distribution (100 with probability 0.06).
     assert refused >= 2
     assert marked >= 60
     assert unseen <= 8
 
 
-# The repository contains no user's clips: STEADYCAST_CLIPS=FOLDER adds a test.
+# The repository contains no users' clips. STEADYCAST_CLIPS=FOLDER adds a test with some.
 if CLIPS := os.environ.get("STEADYCAST_CLIPS"):
 
     def test_damaged_copies_of_real_clips_are_refused_or_marked(tmp_path: Path) -> None:
@@ -103,14 +104,16 @@ if CLIPS := os.environ.get("STEADYCAST_CLIPS"):
                     marked += 1
                 else:
                     whole, _ = decoded(original)
-                    # Real files contain padding that no decoder reads, and H.264 has bits that change no picture.
+                    # Real files contain padding that no decoder reads, and H.264 has bits that don't change a
+                    # picture.
                     untouched += seen in (whole, whole[:-1])
                     unseen += seen not in (whole, whole[:-1])
                     assert len(seen) >= len(whole) - 1, f"{path.name}: {len(seen)} of {len(whole)}, unmarked"
             path.unlink()
         print(f"{refused} refused, {marked} marked, {untouched} as before, {unseen} changed unseen")
         assert refused + marked >= 40
-        # The same as for the small H.264 clips above. Fourteen clips of people signing: 51 marked, 9 changed unnoticed.
+        # As for the small H.264 clips above. Of fourteen clips of people signing, 51 cases were marked, and 9 changed
+        # unnoticed.
         assert unseen <= 15
 
 
@@ -155,7 +158,7 @@ def test_a_run_with_a_damaged_clip_says_so_in_its_warnings(tmp_path: Path) -> No
 
 
 def evalvid() -> str:
-    """A trace in Evalvid-RA's form: 40 ms, sizes falling with the quantizer."""
+    """A trace in Evalvid-RA's format with an interval of 40 ms. Its sizes fall with the quantizer."""
     lines = []
     for n in range(48):
         kind = 1 if n % 12 == 0 else 2
@@ -190,8 +193,8 @@ def test_a_hundred_damaged_traces_are_refused_or_whole(tmp_path: Path) -> None:
                 said(error, path)
                 refused += 1
                 continue
-            # What is read is a table that can be sent: frames with sizes, in groups of one length. A trace that was cut
-            # between two frames is a shorter trace.
+            # The result is a table that can be sent: frames with sizes, in groups of one length. A trace that was
+            # truncated between two frames is a valid shorter trace.
             assert 0 < read.frames <= reference.frames
             assert (read.sizes > 0).all()
             assert read.gop <= reference.gop

@@ -1,4 +1,4 @@
-"""Whenever a run is interrupted or killed, nothing looks whole that is not."""
+"""If a run is interrupted or killed at any time, nothing incomplete looks complete."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def start(folder: Path, scenario: str = SCENARIO) -> subprocess.Popen[str]:
 
 
 def look(folder: Path) -> list[dict[str, object]]:
-    """Return all summaries in a folder; each has to be complete JSON."""
+    """Return all summaries in a folder. Each has to be valid JSON."""
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("summary.json"))]
 
 
@@ -67,7 +67,7 @@ def test_at_five_random_moments_nothing_looks_whole_that_is_not(
 ) -> None:
     chance = random.Random(int(blow))
     for number in range(5):
-        # Three in a run that would go on for minutes, two near the end of one, while it writes or draws.
+        # Three in a run that would last minutes, and two near the end of a run, while it writes or draws.
         endless = number < 3
         folder = tmp_path / str(number)
         with bounded(start(folder, SCENARIO.replace("8s", "9999s") if endless else SCENARIO)) as run:
@@ -80,7 +80,7 @@ def test_at_five_random_moments_nothing_looks_whole_that_is_not(
         if run.returncode == 0:
             assert [summary["complete"] for summary in summaries] == [True]
         elif run.returncode == -signal.SIGINT:
-            # An interpreter that has not begun, or is being taken down, has no handler.
+            # An interpreter that is starting or shutting down has no signal handler.
             assert all(summary["complete"] for summary in summaries)
         elif blow == signal.SIGINT:
             assert run.returncode == 130, (run.returncode, said)
@@ -88,6 +88,6 @@ def test_at_five_random_moments_nothing_looks_whole_that_is_not(
         else:
             assert run.returncode == -signal.SIGKILL
         for summary in summaries:
-            # Cut short in its report, a run is whole: then all of its tables are there.
+            # A run that is interrupted while it writes its report is complete, with all its tables.
             tables = {path.stem for path in (folder / "out").glob("*.parquet")}
             assert summary["complete"] is False or {"rates", "frames", "decisions", "links"} <= tables

@@ -1,4 +1,4 @@
-"""A missing requirement is one line and exit code 3; processes of a user's controller end with the command."""
+"""A missing requirement gives one line and exit code 3. The processes of a user's controller end with the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two hundred scenario files with a mistake in them: each is answered with file, line, key and remedy."""
+"""Two hundred scenario files with a mistake. Each is answered with file, line, key and remedy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conftest import ROOT, ran
 
 FILES = ["ci", "demo", "dumbbell", "home"]
 
-# One bad value in a file that stays TOML: a line's key, and what stands there instead.
+# One invalid value in a file that is valid TOML: the key of a line, and its new value.
 BAD_VALUES = [
     ("type", "duration", "80"),
     ("type", "duration", "true"),
@@ -54,7 +54,7 @@ BAD_VALUES = [
 
 
 def one_bad_value(chance: random.Random, text: str) -> str | None:
-    """The text with one value replaced; ``None`` where it holds no such key."""
+    """The text with one value replaced; ``None`` if it has no such key."""
     way, key, value = chance.choice(BAD_VALUES)
     lines = text.splitlines()
     places = [n for n, line in enumerate(lines) if line.startswith(f"{key} = ")]
@@ -62,7 +62,7 @@ def one_bad_value(chance: random.Random, text: str) -> str | None:
         return None
     place = chance.choice(places)
     lines[place] = f"{key} = {value}"
-    # An expectation's path is looked up when there are results: `check` can't know it.
+    # An expectation's path is checked when there are results, so that `check` can't reject it.
     return None if way == "name" and key == "that" else "\n".join(lines)
 
 
@@ -113,7 +113,7 @@ def an_unknown_key(chance: random.Random, text: str) -> str:
 
 
 def not_toml(chance: random.Random, text: str) -> str:
-    """The text with a part cut out or garbled, so that it mostly is no TOML at all."""
+    """The text with a part removed or garbled, so that it usually is invalid TOML."""
     place = chance.randrange(len(text))
     garbage = chance.choice(['"', "[", "]]", "= =", "\x00", "{", "\n\n[[", "'''", "\\u12", "\n= 3\n"])
     return text[:place] + garbage + text[place + chance.randrange(4) :]
@@ -167,13 +167,13 @@ def test_two_hundred_files_with_a_mistake_are_answered_with_line_key_and_remedy(
         code, said = checked(path, monkeypatch, capsys)
         garbled = WAYS[number % len(WAYS)] is not_toml
         if garbled and code == 0:
-            harmless += 1  # a change inside a comment or a text is none
+            harmless += 1  # a change inside a comment or a text is harmless
             continue
         assert code == 2, f"{number}: {said}\n{text}"
         lines = said.strip().splitlines()
         assert lines, text
         for line in lines:
-            # file:line: key: what; remedy — a text that is no TOML has no key.
+            # file:line: key: problem; remedy. A text that is invalid TOML has no key.
             place = re.match(rf"{re.escape(str(path))}:\d+:", line)
             assert place, f"{number}: {line}\n{text}"
             problem, _, remedy = line[place.end() :].rpartition("; ")

@@ -1,4 +1,4 @@
-"""Each JSON type at each place of what a run leaves: an error with place, problem and remedy, or an answer."""
+"""Each JSON type in place of each value in a run's files: an error with place, problem and remedy, or an answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of each value within another one; of a list the first and the last element."""
+    """Yield the path of each value within another one; in a list, only of the first and the last element."""
     yield path
     inner: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
@@ -49,7 +49,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def put(whole: Any, path: tuple[Any, ...], value: Any) -> Any:
-    """Return a copy with another value at a place; what is not on the way to it is shared."""
+    """Return a copy with another value at a path. The parts beside the path are shared with the original."""
     if not path:
         return value
     found = whole.copy()
@@ -79,7 +79,7 @@ def test_a_value_of_another_type_is_refused_with_its_place_and_a_remedy_or_is_on
             assert error.remedy == REMEDY
             assert str(error).encode()
             assert len(str(error)) < 200
-            # The place is the value's, or one within the value.
+            # The error names this value, or one within it.
             assert not path or str(path[0]) in error.place
     assert refused > 5 * len([*places(whole)])
 
@@ -93,7 +93,7 @@ def refusal(whole: Any, of: shape.Shape, name: str) -> UserError | None:
 
 
 def taken(whole: Any, of: shape.Shape, *, several_seeds: bool = False) -> list[tuple[tuple[Any, ...], Any]]:
-    """Return all changes that the check lets pass, and that change something."""
+    """Return all changes that pass the check and change something."""
     name = "seeds.json" if several_seeds else "summary.json"
     changes = ((path, value, put(whole, path, value)) for path in places(whole) for value in VALUES if path)
     return [
@@ -118,7 +118,7 @@ def test_what_the_check_lets_pass_is_shown_and_compared_without_a_fault(
         try:
             whole = put(whole, path, value)
         except (AttributeError, KeyError, TypeError, IndexError):
-            continue  # an earlier change has taken the place away
+            continue  # an earlier change has removed this place
     (place / name).write_text(json.dumps(whole))
     try:
         seen = run_comparison.read(place)

@@ -1,4 +1,4 @@
-"""A cell that was never run: what the relay would have seen of streams that are known to the bit."""
+"""A cell that was never run: the relay's record of streams that are known exactly."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .test_pair import GOOD
 
 LEAD_S, SECONDS = 2.0, 20.0
 BEGAN = 1000.0
-"""The monotonic clock's time at which it would have begun."""
+"""Start of the cell on the monotonic clock in seconds."""
 CAPACITY = 4e6
 SIZE = 1200
 
 
 def offers(seconds: float, per_s: float, size: int = SIZE, start: float = 0.0) -> Iterator[dict[str, Any]]:
-    """Datagrams in even steps, each 20 ms under way."""
+    """Datagrams at equal intervals, each with a delay of 20 ms."""
     for n in range(int(seconds * per_s)):
         at = start + n / per_s
         yield {"sent_s": at, "arrived_s": at + 0.02, "bytes": size}
@@ -31,7 +31,7 @@ def offers(seconds: float, per_s: float, size: int = SIZE, start: float = 0.0) -
 def video(
     fps: int = 25, per_frame: int = 4, lost: Callable[[int, int], bool] = lambda frame, part: False
 ) -> Iterator[dict[str, Any]]:
-    """A stream of RTP: packets of frame after frame, of which some are lost."""
+    """An RTP stream with the packets of consecutive frames. Some packets are lost."""
     for n in range(int((LEAD_S + SECONDS) * fps)):
         for part in range(per_frame):
             at = n / fps + part * 1e-4
@@ -48,7 +48,7 @@ def video(
 
 
 def repaired(packets: list[dict[str, Any]], late_s: float = 0.06) -> list[dict[str, Any]]:
-    """Retransmissions of all that was lost, two bytes longer (RFC 4588)."""
+    """Retransmissions of all lost packets, two bytes longer (RFC 4588)."""
     lost = [p for p in packets if p["arrived_s"] is None]
     return [
         {
@@ -85,7 +85,7 @@ def cell(
     tcp_bps: float | None = None,
     **more: Any,
 ) -> Cell:
-    """Write a cell of what was offered to the network; what a row does not say it has no RTP for."""
+    """Write a cell from the datagrams offered to the network. A row without RTP fields is not RTP."""
     table = {**SCENARIO, **(scenario or {})}
     if tcp_bps is not None:
         table["flow"] = [{"name": "beside1", "to": ["beside1-to"]}]

@@ -23,7 +23,7 @@ KINDS = ("file", "link", "pipe", "folder", "socket", "dangling", "hard link", "s
 
 
 def make(path: Path, kind: str, secret: Path) -> None:
-    """Leave something of this kind, as a hostile program does."""
+    """Create an entry of this kind, as a hostile program might."""
     match kind:
         case "file":
             path.write_text("forged")

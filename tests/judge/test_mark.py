@@ -1,4 +1,4 @@
-"""The mark of a picture: whichever number, at whichever size, scaled and blurred."""
+"""The mark in a picture: any number at any size, scaled and blurred."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def marked(width: int, height: int, number: int, seed: int = 1) -> np.ndarray:
 def test_the_clip_as_a_file_has_each_picture_with_its_mark(kind: str) -> None:
     clip = Marked(size="160x90", fps="25")
     raw = clip.raw()
-    clip.file(kind, 0.6).unlink()  # of an earlier run, perhaps
+    clip.file(kind, 0.6).unlink()  # possibly from an earlier run
     with av.open(str(clip.file(kind, 0.6))) as container:
         assert container.streams.video[0].average_rate == raw.fps
         got = [frame.to_ndarray() for frame in container.decode(video=0)]
@@ -136,7 +136,7 @@ def test_vmaf_is_that_of_the_pictures_that_count(tmp_path: Path) -> None:
         measured = Measured(clip, kept)
         for number in range(20):
             shown = luma(clip.picture(raw, number), 160, 90)
-            # The first ten are so coarse that no picture of them is left.
+            # The first ten are so coarse that their pictures are unrecognizable.
             measured.of(coarse(coarse(shown)) // 32 * 32 if number < 10 else shown, number)
 
     def of(counted: list[bool]) -> float:

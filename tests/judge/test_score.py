@@ -1,4 +1,4 @@
-"""Figures of streams that are known to the bit: what is scored is what was done to them."""
+"""Figures of streams that are known exactly: the figures show what was done to the streams."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_sender_that_follows_a_step_after_a_while_recovers_after_it(tmp_path: 
         rows.append({**row, "arrived_s": row["arrived_s"] + (0.3 if queued else 0.0)})
     event = {"event": [{"at": "10s", "set": {"link": "bottleneck", "rate": "3Mbps"}}]}
     found = score.wire(cell(tmp_path, rows, scenario=event))
-    # From the first whole second on in which no more than 5 % were late; these arrive 0.3 s later.
+    # Measured from the first whole second in which at most 5 % were late. These packets arrive 0.3 s later.
     between(found["recover_s"], max(0.0, after - 0.3), after + 0.5)
 
 
@@ -125,7 +125,7 @@ def test_what_is_sent_again_makes_frames_whole_and_late(tmp_path: Path) -> None:
     found = frames(tmp_path, rows + repaired(rows))
     assert found["whole_frac"] == 1
     assert found["in_time_frac"] == 1
-    between(found["frame_delay_ms"]["p95"], 79, 82)  # each tenth waits 60 ms
+    between(found["frame_delay_ms"]["p95"], 79, 82)  # every tenth waits 60 ms
     late = frames(tmp_path, rows + repaired(rows, late_s=0.5))
     assert late["whole_frac"] == 1
     between(late["in_time_frac"], 0.897, 0.903)
@@ -153,7 +153,8 @@ def test_nothing_is_shown_after_a_loss_until_a_key_frame_where_these_are_known(t
     assert (assumed["chain"], known["chain"]) == ("assumed", "known")
     for found in (assumed, known):
         between(found["freezes_per_min"], 57, 61)
-    # The deadline of 300 ms after the frame left, and the picture before it; else to the next key frame.
+    # Frozen until the deadline of 300 ms after the frame was sent, including the picture before it; otherwise until
+    # the next key frame.
     between(assumed["frozen_frac"], 0.30, 0.38)
     between(known["frozen_frac"], 13 / FPS, 15 / FPS)
 
@@ -183,7 +184,10 @@ def shown(
     folder: Path, is_shown: Callable[[int], bool] = lambda n: True, *, unread: Callable[[int], bool] = lambda n: False,
     fed: bool = True, latency: float = 0.1,
 ) -> None:  # fmt: skip
-    """Write what was handed over and what was shown, each picture after a while, or the one before again."""
+    """Write the pictures that were handed over and shown.
+
+    Each is shown after a delay, or the one before it is repeated.
+    """
     count = int((END_S + 1) * FPS)
     if fed:
         due = [BEGAN + n / FPS for n in range(count)]
@@ -280,7 +284,7 @@ def test_of_a_file_latency_is_told_from_the_frames_on_the_wire(tmp_path: Path, l
 
 @pytest.mark.parametrize(("count", "wrong"), [(0, 0), (3, 40_000), (3, 260)])
 def test_a_number_that_the_time_makes_impossible_is_no_mark(tmp_path: Path, count: int, wrong: int) -> None:
-    # 40,000 is far away; 260 is two seconds early, before it was handed over.
+    # Number 40,000 does not exist; number 260 would be shown two seconds before it was handed over.
     shown(tmp_path)
     path = tmp_path / "look.tsv"
     lines = path.read_text().splitlines(keepends=True)
@@ -294,7 +298,7 @@ def test_a_number_that_the_time_makes_impossible_is_no_mark(tmp_path: Path, coun
 
 
 def browses(folder: Path) -> None:
-    """Write what a browser says that freezes each ten seconds."""
+    """Write a browser's own report of freezes every ten seconds."""
     more = {"type": "inbound-rtp", "kind": "video", "jitterBufferDelay": 9.0, "jitterBufferEmittedCount": 99}
     reports = [
         {**more, "freezeCount": n // 10, "totalFreezesDuration": n / 100} for n in range(int(END_S) + 5)

@@ -1,4 +1,4 @@
-"""The text of a judgement, what stays of an old one, and what must hold."""
+"""The text of a judgement, what is kept of an earlier one, and its bounds."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_figures_in_doubt_are_marked_and_not_known() -> None:
 @given(step=st.floats(-1.9, 1.9))
 def test_a_figure_near_the_old_one_stays_and_the_text_is_the_same(step: float) -> None:
     old = text.text(judged(FIGURES))
-    # 60 in the text stands for 60, and a floor of two points is around it.
+    # 60 in the text has a tolerance of two points around it.
     assert text.text(judged({**FIGURES, "in_time_frac": (60.0 + step) / 100}), old) == old
     changed = {**FIGURES, "in_time_frac": (63.0 + abs(step)) / 100}
     assert text.text(judged(changed), old) != old

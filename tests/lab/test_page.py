@@ -22,11 +22,11 @@ RATE = '[data-key="Network/topology.bottleneck.rate"]'
 
 @pytest.fixture
 def opened(lab: Lab, browser: Any) -> Iterator[Callable[..., Any]]:
-    """Opens pages, and watches that they say nothing on the console and ask no other host."""
+    """Opens pages, and checks that they write nothing to the console and contact no other host."""
     contexts: list[Any] = []
     said: list[str] = []
     foreign: list[str] = []
-    # A refused text is a refused request, which the browser notes by itself.
+    # A refused text is a refused request, which the browser logs.
     expected = ["status of 422"]
 
     def page(address: str = lab.page, *, context: Any = None, expects: str = "", **how: Any) -> Any:
@@ -88,7 +88,7 @@ def test_a_slider_changes_the_text_the_charts_and_the_numbers(opened: Callable[.
     assert page.locator("#groups .knob.rate output").inner_text() == rate[1].replace("Mbps", " Mb/s")
     settled(page)
     assert first_cells(page) != before
-    # The charts are drawn: more than a few colours stand on their canvas.
+    # The charts are drawn if their canvas has more than a few colours.
     for chart in ("rates", "delay", "queue", "loss"):
         drawn = page.eval_on_selector(
             f"#{chart} canvas",
@@ -271,16 +271,16 @@ def test_long_lines_of_the_text_are_wrapped_and_their_colours_lie_on_them(opened
     page = opened(viewport={"width": 400, "height": 800})
     page.fill("#text", SCENARIO + "# " + "a long line " * 30)
     page.wait_for_function("() => document.querySelector('#colours').textContent.includes('a long line')")
-    # All of the text is reached by scrolling down, and the coloured copy is as high as what is typed.
+    # The whole text is reached by scrolling down, and the coloured copy is as high as the input.
     assert page.eval_on_selector("#text", "(box) => box.scrollWidth - box.clientWidth") == 0
     heights = [page.eval_on_selector(each, "(box) => box.scrollHeight") for each in ("#text", "#colours")]
     assert abs(heights[0] - heights[1]) <= 1
     last = (
         "(box) => box.lastChild.getBoundingClientRect().height / parseFloat(getComputedStyle(box).lineHeight)"
     )
-    # 362 characters, in a box of at most 400 px; one takes 7 to 9 px.
+    # 362 characters in a box of at most 400 px. A character takes 7 to 9 px.
     assert 7 <= page.eval_on_selector("#colours", last) <= 12
-    # A line's number is one line, of two figures as well.
+    # A number with two digits is also on one line.
     number = last.replace("lastChild", "lastChild.firstChild")
     assert page.eval_on_selector("#colours", number) <= 1
 

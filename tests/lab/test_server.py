@@ -1,4 +1,4 @@
-"""The lab's server, over HTTP: who is answered, what is refused, and what comes of a run."""
+"""The lab's HTTP server: whom it answers, what it refuses, and the results of a run."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_page_can_name_no_controllers_source(lab: Lab, tmp_path: Path, writt
 def test_captures_are_not_made(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = SCENARIO + '\n[record]\npcap = ["bottleneck"]\n'
     assert lab.post("run", {**BODY, "text": text}).code == 200
-    # Runs a worker's job in this process, to see where its captures would be written.
+    # Runs a worker's job in this process, to record the path of its captures.
     places: list[tuple[list[str], Path | None]] = []
 
     def told(ready: Any, progress: Any, keep: Any, *, captures: Path | None = None) -> Any:
@@ -240,7 +240,7 @@ def test_random_requests_are_answered_or_refused_and_never_break_the_server(lab:
             if dice.random() < 0.1:
                 del body[key]
         if what in ("film", "report") and n % 4:
-            body["text"] = "x"  # what they take long for is tested elsewhere
+            body["text"] = "x"  # the parts that take long are tested elsewhere
         content = json.dumps(dice.choice([body, body, body, anything()])).encode()
         if dice.random() < 0.1:
             content = content[: dice.randrange(len(content) + 1)] + bytes(
@@ -311,8 +311,8 @@ def test_a_film_shows_the_original_beside_each_picture(lab: Lab, tmp_path: Path)
     assert pictures[0].shape == (144, 3 * 176)
     assert 280 <= len(pictures) <= 300
     assert pictures[150][:, :176].std() > 20
-    # The viewers' pictures are like the original, and not the same: they were encoded. Some came late: the film's cuts
-    # make these unlike for a moment.
+    # The viewers' pictures are similar to the original but not equal, because they were encoded. Some arrived late,
+    # and at the film's cuts they differ for a moment.
     three = np.stack(pictures).astype(np.int16).reshape(len(pictures), 144, 3, 176)
     for viewer in (1, 2):
         unlike = np.abs(three[:, :, viewer] - three[:, :, 0]).mean(axis=(1, 2))
@@ -372,7 +372,7 @@ def test_the_board_keeps_its_places_apart(tmp_path: Path) -> None:
 
 
 def test_connections_without_a_request_are_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forty that say nothing, or half a head; a page is served beside them."""
+    """Forty connections send nothing, or half of a request's header; meanwhile a page is served."""
     monkeypatch.setattr(web, "_HEAD_S", 1.0)
 
     async def asked(address: tuple[str, int]) -> None:

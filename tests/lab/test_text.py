@@ -1,4 +1,4 @@
-"""The scenario's text: what the page may name, what its knobs are, and how they change it."""
+"""The scenario's text: the names that the page may use, its controls, and how they change the text."""
 
 from __future__ import annotations
 
@@ -91,7 +91,10 @@ def test_every_knob_of_all_other_scenarios_too() -> None:
 
 
 def set_all_knobs(base: Base) -> list[Knob]:
-    """Set each knob to its own value: the text then says what it said before, and no more than the knobs."""
+    """Set each control to its own value.
+
+    The text then says the same as before, and nothing in addition to the controls.
+    """
     tree, loaded = checked(base, base.text)
     found = knobs(tree, tomllib.loads(loaded.toml()), base, "tfrc")
     edits = [(knob.path, knob.value) for knob in found if knob.value is not None]
@@ -159,7 +162,7 @@ def test_clips_of_the_allowed_folder_may_be_named_and_no_others(base: Base, tmp_
     for name in ("secret.mkv", "clips/../secret.mkv", "clips/link.mkv"):
         with pytest.raises(Problems, match="may not name the file"):
             checked(base, with_clip.replace("clips/film.mkv", name), clips)
-    # Only clips: no trace, and no controller.
+    # Only clips are allowed, neither traces nor controllers.
     with pytest.raises(Problems, match="may not name the file"):
         checked(base, with_clip.replace("clip =", "trace ="), clips)
 

@@ -19,7 +19,7 @@ from tests.live.test_endings import start as begin
 
 
 def sent(at_s: float, rate: float = 500_000.0, **more: Any) -> str:
-    """A status line of `send`, as crates/live makes it."""
+    """A status line of `send`, in the format of crates/live."""
     decision = {
         "target_bps": 520_000.0, "pacing_bps": 520_000.0, "limit": "network", "at_floor": False,
         "rule": "least of the receivers' rates", "loss": 0.02, "rtt_ms": 41.5, "by": "a@b",

@@ -23,7 +23,7 @@ FRAMES = 250
 
 
 def run(*words: str | Path, timeout: float = 60, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Runs it to its end, which has to be this one."""
+    """Runs a program to its end. Its exit code has to be `code`."""
     return ran(steadycast(*words), timeout=timeout, code=code)
 
 
@@ -49,10 +49,10 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ports(count: int) -> list[int]:
-    """Even ports of this machine that are free, as are the next, and both a thousand higher.
+    """Free even ports of this machine; the ports after them, and those a thousand higher, are free as well.
 
-    They are below those that the kernel gives to whoever asks for none, which could be taken at any time. Tests that
-    run in several processes have a port range each: none takes a port that another has found free.
+    They are below the kernel's range of automatic ports, which could be taken at any time. Each test process has its
+    own range, so that no process takes a port that another one has found free.
     """
     found: list[int] = []
     first, last = _range(os.environ)
@@ -66,10 +66,10 @@ def ports(count: int) -> list[int]:
 
 
 def _range(environment: Mapping[str, str]) -> tuple[int, int]:
-    """The first port for this process of the tests, and the one behind its last."""
+    """The first port of this test process, and the one after its last."""
     processes = int(environment.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     number = int(environment.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    # With many processes the ranges have no room for ports a thousand apart: some share a range.
+    # With many processes, the ranges are too small for ports a thousand apart, so some processes share a range.
     ranges = min(processes, 16)
     size = 21_000 // ranges // 2 * 2
     first = 10_000 + number % ranges * size
@@ -93,7 +93,7 @@ def port() -> int:
 
 
 def listening(*ports: int) -> None:
-    """Wait until all of these ports are listened at, and a moment for the setup that follows."""
+    """Wait until all these ports are open, and then a moment for the set-up that follows."""
     until = time.monotonic() + 60
     while True:
         tables = Path("/proc/net/udp").read_text() + Path("/proc/net/udp6").read_text()
@@ -106,7 +106,7 @@ def listening(*ports: int) -> None:
 
 
 def needs(tool: str) -> pytest.MarkDecorator:
-    """Skips with the tool's name."""
+    """Skips the test with the tool's name if the tool is missing."""
     return pytest.mark.skipif(shutil.which(tool) is None, reason=f"needs {tool}")
 
 

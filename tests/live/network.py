@@ -27,10 +27,10 @@ loss = %s
 """
 
 READY = "until nsenter --net=$STEADYCAST_NET_R cat /proc/net/udp | grep -q :138C; do sleep 0.1; done"
-"""Waits until somebody listens at port 5004 of the receiver's host."""
+"""Waits until port 5004 of the receiver's host is open."""
 
 SEND = "$STEADYCAST send greedy --to $STEADYCAST_R:5004 --port 6004"
-"""A sender's command line on its host; its RTCP port is known to players."""
+"""A sender's command line on its host. Players know its RTCP port."""
 
 PLAYER = (
     "nsenter --net=$STEADYCAST_NET_R timeout 200 gst-launch-1.0 -q rtpbin name=r latency=200 {bin} "
@@ -40,20 +40,21 @@ PLAYER = (
 )
 
 GSTREAMER = PLAYER.format(bin="", caps="")
-"""A player that reports to it, until it is killed."""
+"""A player that sends reports until it is killed."""
 
 TRANSPORT_WIDE = (
     "rtcp-fb-transport-cc=(boolean)true,"
     "extmap-14=(string)http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01"
 )
-"""What makes GStreamer's session report each packet (with rtp-profile=avpf): as a description of ours says it."""
+"""Makes GStreamer's session report each packet (with rtp-profile=avpf), as our session description does."""
 
 REPORTER = PLAYER.format(bin="rtp-profile=avpf", caps=f",{TRANSPORT_WIDE}")
-"""A player that reports each packet."""
+"""A player with a report for each packet."""
 
 
 STALL_MS = 20.0
-"""A timer this late is a queue as long as the path's delay, which a flow on another machine does not meet."""
+"""A timer that is this late has the effect of a queue as long as the path's delay, which a flow on another machine
+does not meet."""
 
 
 @dataclass(frozen=True)
@@ -79,23 +80,23 @@ class Emulated:
         return self.trusted and not any(each["max"] is not None and each["max"] > STALL_MS for each in late)
 
     def sent(self, name: str = "sent") -> dict[str, Any]:
-        """The flow of the summary that a sender or receiver of ours printed into this file."""
+        """The flow in the summary that our sender or receiver printed into this file."""
         flow: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_text())["flows"][0]
         return flow
 
     def warnings(self, name: str = "sent") -> list[str]:
-        """Return the warnings of that summary."""
+        """Return the warnings in that summary."""
         warnings: list[str] = json.loads((self.folder / f"{name}.json").read_text())["warnings"]
         return warnings
 
     def link(self, first: float, last: float) -> tuple[float, float]:
-        """Loss and utilisation of the way forth, in these seconds after its first packet."""
+        """Loss and utilisation of the forward link between two times, in seconds after its first packet."""
         rows = pl.read_parquet(self.folder / "net" / "links.parquet").filter(pl.col("direction") == "forward")
         began = rows.filter(pl.col("throughput_bps") > 0)["t_s"].min()
         assert isinstance(began, float), self.said
         seen = rows.filter(pl.col("t_s").is_between(began + first, began + last, closed="left"))
         dropped = float(seen["dropped_packets"].sum())
-        # All packets are of 1000 B, reports on the way back apart.
+        # All packets have 1000 B; reports on the reverse path are not counted.
         carried = float(seen["throughput_bps"].sum()) / 8_000
         return dropped / max(dropped + carried, 1), float(seen["utilisation_frac"].mean() or 0)  # type: ignore[arg-type]
 
@@ -114,9 +115,9 @@ def emulate(
 ) -> Emulated:
     """Run a shell script on the sender's host.
 
-    `record` keeps what the link has seen; `beside` are flows of a scenario; `loss` is independent, of both ways,
-    or of just these packets of each; `link` are further keys of the link; `delay` is that of one way;
-    `events` are what changes it.
+    `record` keeps the link's record. `beside` has further flows of the scenario. `loss` is random in both directions,
+    or lists the lost packets of each direction. `link` has further keys of the link, `delay` is the one-way delay,
+    and `events` change the link.
     """
     folder.mkdir(parents=True, exist_ok=True)
     scenario = folder / "link.toml"

@@ -18,7 +18,7 @@ TO = {
     "IPv4 source-specific": "232.1.2.3:5404",
 }
 
-# A pair of virtual Ethernet devices, and a second namespace that lives as long as this script.
+# A pair of virtual Ethernet devices, and a second namespace that exists as long as this script.
 WIRE = """
 set -eu
 within_a_minute() { for n in $(seq 600); do "$@" && return; sleep 0.1; done; echo "never: $*" >&2; return 1; }
@@ -34,11 +34,11 @@ ip link set near up; far ip link set lo up; far ip link set far up
 ip route add 224.0.0.0/4 dev near; far ip route add 224.0.0.0/4 dev far
 """
 
-# The kernel's table of sources shows those of an interface only while its last group has some: the group without
-# sources is joined before the one with them.
+# The kernel's table of sources lists those of an interface only if its last group has some. The group without sources
+# is therefore joined first.
 AFTER = {"IPv6 source-specific": "within_a_minute far grep -q ff1e /proc/net/igmp6"}
 
-# All sessions run in parallel; a receiver can start after its sender.
+# All sessions run in parallel. A receiver can start after its sender.
 SESSION = """
 ( $STEADYCAST send greedy --controller asmp --to '{to}' --max-rate 400kbps --ttl 4 --for 90s \\
     --sdp {n}.sdp --json > sent{n}.json & sender=$!
@@ -91,7 +91,7 @@ def test_a_session_runs_over(kind: str, folder: Path) -> None:
     if "specific" in kind:
         source = "fd00:9::1" if ":" in host else "10.9.0.1"
         assert f"a=source-filter: incl IN IP{6 if ':' in host else 4} {host} {source}" in text
-        # The kernel has joined that source alone: as /proc shows it, in hexadecimal.
+        # The kernel has joined only that source, as /proc shows in hexadecimal.
         joined = (folder / "joined").read_text()
         group, from_ = (
             ("0xe8010203", "0x0a090001")

@@ -1,4 +1,4 @@
-"""Sound beside the pictures: two tracks that stay together over a link with loss and jitter, and its description."""
+"""Sound with pictures: two tracks that stay synchronous over a link with loss and jitter, and their description."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.live.network import emulate
 
 FPS, HZ, SECONDS = 25, 48_000, 16
 EVERY, LONG = 1.0, 0.12
-"""Each second, from the first on, a picture turns white and a tone begins, for this time in seconds."""
+"""Every second, starting with the first, a picture turns white and a tone begins. Both last this time in seconds."""
 
 
 @pytest.fixture(scope="module")
 def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A film with a flash and a beep each second, and faint noise between: no silence is left out."""
+    """A film with a flash and a beep every second, and faint noise between them, so that no silence is skipped."""
     path = tmp_path_factory.mktemp("film") / "flash.mkv"
     noise = np.random.default_rng(1)
     grain = noise.integers(60, 90, (240 * 3 // 2, 320), dtype=np.uint8)
@@ -54,9 +54,9 @@ def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def flashes(path: Path) -> list[float]:
-    """Return when the pictures of a recording turn white, without those before which a picture is missing.
+    """Return the times at which the pictures of a recording turn white, except those after a missing picture.
 
-    Their first picture may be the missing one, so that they begin later in the file.
+    The missing picture may be their first one, and they would begin later in the file.
     """
     found: list[float] = []
     before, last = False, None
@@ -72,7 +72,7 @@ def flashes(path: Path) -> list[float]:
 
 
 def beeps(path: Path) -> tuple[list[float], list[tuple[float, float]]]:
-    """Return when the tones of a recording begin, and its gaps: when each begins and how long it is."""
+    """Return the times at which the tones of a recording begin, and its gaps with begin and length."""
     found: list[float] = []
     gaps: list[tuple[float, float]] = []
     level, end = 0.0, None
@@ -116,7 +116,10 @@ def described(folder: Path, film: Path) -> None:
 def test_sound_and_pictures_stay_together_over_a_link_with_loss_and_jitter(
     film: Path, tmp_path: Path
 ) -> None:
-    """Each flash and its beep are at most 40 ms apart, which ITU-R BT.1359 has for the least that is noticed."""
+    """Each flash and its beep are at most 40 ms apart.
+
+    In ITU-R BT.1359 this is the smallest difference that is noticed.
+    """
     described(tmp_path, film)
     link = 'queue = { kind = "droptail", limit = "50p" }\njitter = { mean = "5ms" }'
     done = emulate(
@@ -124,9 +127,9 @@ def test_sound_and_pictures_stay_together_over_a_link_with_loss_and_jitter(
     )
     shown, (heard, gaps) = flashes(tmp_path / "got.mkv"), beeps(tmp_path / "got.mkv")
     pairs = [(a, min(heard, key=lambda b: abs(a - b))) for a in shown]
-    # A beep whose first packet was lost begins later in the file: its place says nothing about the tracks. A gap just
-    # before it, or at its beginning, shows that. (Without this, one of 15 pairs was 42 ms apart, at such a gap,
-    # and one 41 ms, whose first white picture was lost.)
+    # A beep whose first packet was lost begins later in the file, so its time says nothing about the tracks. A gap
+    # just before it or at its beginning reveals this. (Without this check, one of 15 pairs at such a gap was 42 ms
+    # apart, and one was 41 ms apart because its first white picture was lost.)
     clean = [(a, b) for a, b in pairs if not any(a - 0.045 <= at <= a + 0.045 for at, _ in gaps)]
     assert len(clean) >= SECONDS // 2, (pairs, gaps, done.said)
     pairs = clean
@@ -134,7 +137,7 @@ def test_sound_and_pictures_stay_together_over_a_link_with_loss_and_jitter(
 
 
 def test_without_sound_and_with_no_audio_nothing_changes(film: Path, clip: Path, tmp_path: Path) -> None:
-    """A description has no word of sound, but for a film with sound, whose ports are the next two."""
+    """A description mentions sound only for a film with sound, on the next two ports."""
     texts = {}
     for name, words in {"with": (film,), "without": (film, "--no-audio"), "silent": (clip,)}.items():
         path = tmp_path / f"{name}.sdp"

@@ -1,4 +1,4 @@
-"""Controllers on a player's transport-wide feedback, beside the kernel's CUBIC on one emulated link."""
+"""Controllers with a player's transport-wide feedback, beside the kernel's CUBIC on one emulated link."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTROLLERS = ("scream", "tfrc", "asmp")
 
 @dataclass(frozen=True)
 class Shared:
-    """The results of a minute on a link of 4 Mb/s."""
+    """The results of one minute on a link of 4 Mb/s."""
 
     video_bps: float
     tcp_bps: float
@@ -65,12 +65,12 @@ def test_controllers_on_a_players_packet_reports_share_with_the_kernels_cubic(tm
             f"{100 * s.loss:>4.2f} % {s.reports:>7}{note}"
         )
     for controller, s in seen.items():
-        # Packet by packet, and never as with a standard player.
+        # The feedback is per packet, not that of a standard player.
         assert not s.standard, controller
-        # After each packet with a marker: here, where a frame is a packet, after each.
+        # A report follows each packet with a marker bit. A frame is one packet here, so a report follows each packet.
         assert 500 <= s.reports <= 35_000, controller
         assert 2.5e6 <= s.video_bps + s.tcp_bps <= 4.1e6, controller
-    # SCReAM gives way to a queue that another one fills: what its authors' own program does as well.
+    # SCReAM gives way to a queue that another flow fills, as its authors' own program does.
     assert seen["scream"].video_bps < 1.2e6
     for controller in ("tfrc", "asmp"):
         assert 0.6e6 <= seen[controller].video_bps <= 3.2e6, controller

@@ -1,6 +1,6 @@
 """`steadycast serve` and a real browser: Debian's chromium, driven by Playwright.
 
-All tests have one browser, and most one server: what takes time is that each viewer's session begins and ends.
+All tests share one browser, and most share one server, because starting and ending each viewer's session takes time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.live.conftest import ports, steadycast
 pytestmark = needs_chromium
 PRESENT = "() => [...document.querySelectorAll('#viewers tbody tr:not(.gone)')].length"
 BUSY_S = 3.0
-"""What other work on the machine may add to a bound in real time, for polls of the page and for a new session."""
+"""Seconds that other work of the machine may add to a real-time bound, for polls of the page and for a new session."""
 STATES = "() => [...document.querySelectorAll('#viewers td:nth-child(2)')].map((each) => each.textContent)"
 
 
@@ -56,7 +56,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @contextmanager
 def serving(host: str, folder: Path, *more: str, source: str = "testsrc") -> Iterator[Served]:
-    """Serves at this address with these options more."""
+    """Serves at this address with additional options."""
     pytest.importorskip("starlette", reason="the extra serve is not installed")
     listen, media = ports(2)
     words = steadycast("serve", source, "--size", "320x180", "--viewers", "2", "-o", folder, *more)
@@ -68,7 +68,7 @@ def serving(host: str, folder: Path, *more: str, source: str = "testsrc") -> Ite
 
 @pytest.fixture
 def opened(served: Served, browser: Any) -> Iterator[Callable[..., Any]]:
-    """Opens pages, and watches that they say nothing on the console and ask no other host."""
+    """Opens pages, and checks that they write nothing to the console and contact no other host."""
     contexts: list[Any] = []
     said: list[str] = []
     foreign: list[str] = []
@@ -106,7 +106,7 @@ def test_a_browser_plays_and_its_page_says_why_the_rate_is_what_it_is(opened: Ca
     page.wait_for_function("() => /[1-9]\\d* decoded, /.test(document.querySelector('#numbers').textContent)")
     assert page.locator("#source").inner_text() == "testsrc, vp8"
     page.wait_for_function(f"() => ({STATES})()[0] === 'connected'")
-    # The charts are drawn: more than a few colours stand on their canvas.
+    # The charts are drawn if their canvas has more than a few colours.
     for chart in ("rates", "rtt", "loss", "freezes"):
         drawn = page.eval_on_selector(
             f"#{chart} canvas",
@@ -114,7 +114,7 @@ def test_a_browser_plays_and_its_page_says_why_the_rate_is_what_it_is(opened: Ca
                 c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size""",
         )
         assert drawn > 3, chart
-    # Another controller is another session, and the one before ends by DELETE.
+    # A change of the controller starts a new session, and DELETE ends the one before.
     page.select_option("#controller", "gcc")
     page.wait_for_function("() => document.querySelector('#status').textContent === 'live, by gcc'")
     page.wait_for_function("() => document.querySelectorAll('#viewers tr.gone').length === 1")
@@ -126,7 +126,7 @@ def test_a_browser_plays_and_its_page_says_why_the_rate_is_what_it_is(opened: Ca
 
 def test_the_page_and_the_record_count_freezes_by_the_formula_of_the_w3c(opened: Callable[..., Any]) -> None:
     chance = np.random.default_rng(1)
-    # The mean of arrivals is even; single pictures are late, and several arrive together after a late one.
+    # Arrivals have an even mean interval, but single pictures are late, and several arrive together after a late one.
     spans = [
         (chance.choice([0.0, 33.0, 67.0, 200.0, 400.0], 300, p=weights) + chance.random(300)).tolist()
         for weights in chance.dirichlet([2, 6, 6, 1, 1], 20)
@@ -167,7 +167,7 @@ def test_a_page_that_the_server_does_not_answer_says_that_there_is_no_video(
 
 def test_viewers_have_sessions_of_their_own_and_one_too_many_is_told_so(opened: Callable[..., Any]) -> None:
     first = opened()
-    # The one of the test before has closed its tab, which says DELETE.
+    # The previous test's viewer has closed its tab, which sends DELETE.
     first.wait_for_function(f"() => ({PRESENT})() === 1")
     opened()
     first.wait_for_function(f"() => ({PRESENT})() === 2")
@@ -262,7 +262,7 @@ LEVELS = """async () => {
 
 
 def apart_ms(page: Any) -> float:
-    """Return how far what is heard and what is seen now are apart in the film."""
+    """Return the difference in ms between the film times of the sound and the picture that are played now."""
     found = page.evaluate(STATS)
     heard, seen = (found[f"inbound-rtp {kind}"]["estimatedPlayoutTimestamp"] for kind in ("audio", "video"))
     return abs(float(heard - seen))
@@ -283,14 +283,14 @@ def test_a_film_is_heard_in_sync_and_its_pictures_stay_whole(browser: Any, tmp_p
         left, right = page.evaluate(LEVELS)
         assert left > 0.05 > 10 * right, "both channels are decoded"
         page.wait_for_function("() => /0 packets lost/.test(document.querySelector('#numbers').textContent)")
-        # What is played now is of one time: sound 125 ms behind its picture is noticed (ITU-R BT.1359). The browser
-        # moves sound and picture together in steps of 80 ms a second, so that it may take some seconds. (At first this
-        # was asked at once: on a busy machine the two were 494 ms apart then.)
+        # Sound and picture that are played now have the same film time; sound 125 ms late is noticed (ITU-R BT.1359).
+        # The browser moves them together in steps of 80 ms per second, which may take some seconds. (The first
+        # version measured immediately; on a busy machine the difference was 494 ms then.)
         until(lambda: apart_ms(page) < 125)
         found = page.evaluate(STATS)
         sound, pictures = found["inbound-rtp audio"], found["inbound-rtp video"]
         assert sound["packetsReceived"] > 50
-        # Nothing of the picture was lost or asked for again, and no frame gave way to the sound.
+        # No packet of the picture was lost or requested again, and no frame was skipped for the sound.
         assert [pictures[name] for name in ("packetsLost", "nackCount", "pliCount")] == [0, 0, 0]
         (viewer,) = told(served)
         assert (viewer["skipped"], viewer["audio"]["loss_frac"]) == (0, 0.0)
@@ -327,7 +327,7 @@ def test_without_sound_the_audio_section_is_rejected_and_there_is_no_button(
 def test_what_each_browser_can_decode_comes_over_both_families(
     browser: Any, tmp_path: Path, host: str, codec: str, script: str, fmtp: str
 ) -> None:
-    # This takes seconds: each server has one codec, and that of the other tests has VP8.
+    # This takes seconds: each server has one codec, and the server of the other tests has VP8.
     with serving(host, tmp_path / "viewers", "--codec", codec) as served:
         page = browser.new_page()
         page.add_init_script(script)
@@ -341,7 +341,7 @@ def test_what_each_browser_can_decode_comes_over_both_families(
 
 
 class Firefox:
-    """Firefox, driven by its own remote protocol: JSON behind its length, as Marionette has it."""
+    """Firefox, driven by its own protocol Marionette: JSON preceded by its length."""
 
     def __init__(self, port: int) -> None:
         until = time.monotonic() + 60
@@ -373,7 +373,7 @@ class Firefox:
 @pytest.mark.skipif(shutil.which("firefox-esr") is None, reason="needs firefox-esr")
 @pytest.mark.parametrize("codec", ["vp8", "vp9", "av1"])
 def test_firefox_plays(tmp_path: Path, codec: str) -> None:
-    # Firefox reaches no loopback address: the page is at this machine's own.
+    # Firefox can't reach a loopback address, so the page is at this machine's own address.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))
         host = probe.getsockname()[0]
@@ -395,7 +395,7 @@ def test_firefox_plays(tmp_path: Path, codec: str) -> None:
 
 
 def test_at_the_end_each_viewer_has_left_a_run_folder(opened: Callable[..., Any], served: Served) -> None:
-    # Other processes of the tests may have had the tests before this one, and with them their viewers.
+    # If other test processes ran the tests before this one, they have the viewers.
     opened()
     page = opened()
     page.wait_for_timeout(500)
@@ -430,10 +430,10 @@ def test_the_place_of_a_browser_that_was_killed_is_free_within_five_seconds(
     browser: Any, tmp_path: Path
 ) -> None:
     with serving("127.0.0.1", tmp_path / "viewers", "--viewers", "1") as served:
-        # Without a port for debugging it would load the page and end.
+        # Without a debugging port it would load the page and exit.
         words = [str(CHROMIUM), "--headless", "--no-sandbox", "--remote-debugging-port=0"]
         words += [f"--user-data-dir={tmp_path / 'profile'}", served.page]
-        # Its processes are a group, so that all of them are killed at once, and none says goodbye.
+        # Its processes are a group, so that all are killed together and none closes its session.
         with subprocess.Popen(
             words, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as killed:

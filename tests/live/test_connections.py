@@ -1,4 +1,4 @@
-"""Connections of strangers to the pages' server: places, time limits, and lines of a log."""
+"""Connections of unknown clients to the pages' server: limits on their number, time limits, and log lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from steadycast import web
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No line of one test counts in another."""
+    """The log of one test does not count in another."""
     monkeypatch.setattr(web, "_sparing", web.Sparing())
 
 
@@ -48,7 +48,8 @@ def test_connections_keep_to_their_limits_and_one_with_a_request_ends_for_no_idl
         assert len(there) <= total
         assert sum(its == address for _, its in there) <= of_one
         for gone, its in before:
-            # One with a request ends only where none of those that share the limit is idle, and then the newest does.
+            # A connection with a request is closed only if no connection in its limit is idle; then the newest one
+            # is.
             if gone.aborted and not gone.is_idle:
                 own = sum(each == address for _, each in before) > of_one
                 assert gone is one
@@ -71,7 +72,7 @@ def test_a_kind_of_line_is_logged_a_few_times_a_minute_and_then_counted() -> Non
     record = logging.LogRecord("x", logging.WARNING, "f", 1, "from %s", ("a stranger",), None)
     assert sparing.filter(record)
     assert record.getMessage() == "from a stranger"
-    # Strangers can't make kinds up without a bound.
+    # Clients can't create an unlimited number of kinds.
     for n in range(10_000):
         _ = sparing.passes(str(n))
     assert len(sparing._seen) <= 64

@@ -1,4 +1,4 @@
-"""An invalid description, file or address leads to one line of error; a valid description's offer is reported."""
+"""An invalid description, file or address gives one line of error. The offer in a valid description is reported."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ def test_a_description_of_no_use_is_told_by_what_it_offers(formats: str, lines: 
     with pytest.raises(UserError) as caught:
         sc.Receiver(f"{HEAD}m=video {ports(1)[0]} RTP/AVP {formats}\r\n{lines}")
     assert re.search(said, str(caught.value)), str(caught.value)
-    # The remedy does not request what was given.
+    # The remedy does not ask for what the user gave.
     assert ".sdp" not in caught.value.remedy
     assert "codec" not in caught.value.remedy

@@ -1,4 +1,4 @@
-"""A live session's ECN field over emulated links: one that marks, and one that clears it."""
+"""The ECN field of a live session over emulated links: one link marks, one clears the field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.live.conftest import needs_networks, run
 from tests.live.network import READY, Emulated, emulate
 
 WORDS = ("--controller", "scream", "--ecn", "ect1")
-# A sender that has no report in 3 s tries packets without ECN: the receiver is there before it.
+# A sender without a report for 3 s tries packets without ECN, so the receiver starts first.
 SCRIPT = """
 nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp --json > received.json 2> seen.txt & there=$!
 {ready}
@@ -53,7 +53,7 @@ def test_ecn_is_used_on_a_path_that_keeps_it_and_given_up_on_one_that_clears_it(
     assert (sent["ecn_path"], events[-1]) == ("kept", "kept")
     assert sent["ecn_sent_packets"] == sent["sent_packets"] > 200
     assert received["ecn_capable_packets"] > 0.9 * sent["sent_packets"]
-    # SCReAM fills the link until DualPI2 marks; its reports tell of nearly all marks.
+    # SCReAM fills the link until DualPI2 marks; its reports include nearly all marks.
     assert 10 < received["ecn_marked_packets"] < 0.5 * sent["sent_packets"]
     assert (
         0.9 * received["ecn_marked_packets"] - 5
@@ -61,7 +61,8 @@ def test_ecn_is_used_on_a_path_that_keeps_it_and_given_up_on_one_that_clears_it(
         <= received["ecn_marked_packets"]
     )
 
-    # Each end says how it goes every five seconds. The session had six, and a receiver that started late said nothing.
+    # Each end prints a status every five seconds. The session lasted six, and a receiver that started late printed
+    # nothing.
     assert "packets marked" in (kept.folder / "said.txt").read_text()
     assert "packets marked" in (kept.folder / "seen.txt").read_text()
 

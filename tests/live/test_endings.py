@@ -1,4 +1,4 @@
-"""After any end of a session, the received file and its record exist, and the exit code names the reason."""
+"""After any end of a session, the received file and its record exist, and the exit code gives the reason."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def start(*words: str | Path, most: int = resource.RLIM_INFINITY) -> subprocess.
 
 @contextmanager
 def sending(port: int, folder: Path, *more: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """A sender of the test pattern that is ended by the test, or with it."""
+    """A sender of the test pattern, which ends with the test at the latest."""
     sdp = folder / "session.sdp"
     words = ("--to", f"127.0.0.1:{port}", "--for", "120s", "--max-rate", "800kbps", "--sdp", sdp)
     sender = start("send", "testsrc", *words, *more)
@@ -61,7 +61,7 @@ def sending(port: int, folder: Path, *more: str | Path) -> Iterator[subprocess.P
 
 
 def one_line(said: str) -> str:
-    """The one line of an error, behind those that say what goes on."""
+    """The one line of an error, after the status lines."""
     assert "Traceback" not in said, said
     (line,) = [line for line in said.splitlines() if line.startswith("steadycast: ")]
     return line
@@ -93,7 +93,7 @@ def test_signals_end_both_ends_with_whole_records(
     assert Folder.open(tmp_path / "received").summary["complete"] is True
     sent = Folder.open(tmp_path / "sent").summary
     assert sent["complete"] is True
-    # The receiver said BYE, so the sender has not been waiting for it.
+    # The receiver sent BYE, so the sender has not waited for it to time out.
     assert sent["flows"][0]["receivers"]
     with av.open(str(film)) as found:
         assert sum(1 for packet in found.demux(video=0) if packet.size) > 5
@@ -140,7 +140,7 @@ def test_a_receiver_gives_a_sender_up_that_ended_without_a_bye(port: int, tmp_pa
 
 
 STOOD_STILL_S = 17
-"""How long an end is stopped: longer than the circuit breaker's 15 s, and than five reporting intervals."""
+"""Seconds for which an end is stopped: longer than the circuit breaker's 15 s, and than five reporting intervals."""
 
 
 @pytest.mark.parametrize("stopped", ["receiver", "sender"])
@@ -168,7 +168,7 @@ def test_an_end_that_stood_still_itself_takes_that_for_no_silence_of_the_other(
         assert "silence" not in said
     rules = [json.loads(line).get("rule") or "" for line in events.read_text().splitlines()]
     assert rules
-    # A receiver that stood still has not reported: there the breaker is right.
+    # A receiver that was stopped has not reported, so the circuit breaker is right to act.
     if stopped == "sender":
         assert not [rule for rule in rules if rule.startswith("circuit breaker")]
 
@@ -209,12 +209,12 @@ def test_a_terminal_that_closes_ends_a_sender_with_its_record(port: int, tmp_pat
                 shown += os.read(own, 4096)
         finally:
             os.close(own)
-        # The last lines can't be written to that terminal any more, but the record is complete.
+        # The last lines can't be written to the closed terminal, but the record is complete.
         assert sender.wait(60) in (0, 4)
     assert Folder.open(tmp_path / "sent").summary["complete"] is True
 
 
-# ---------------------------------------------------------------- what can't be written
+# # ---------------------------------------------------------------- files that can't be written
 
 
 @pytest.mark.parametrize("name", ["film.m4v", "film.mkv"])
@@ -246,7 +246,7 @@ def test_a_record_that_finds_no_room_leaves_the_stream(port: int, tmp_path: Path
         with bounded(start("receive", tmp_path / "session.sdp", *words)) as receiver:
             part = tmp_path / "x.m4v.part"
             until(lambda: part.exists() and part.stat().st_size > 20_000, "nothing was received")
-            # From now on no file grows.
+            # From now on no file can grow.
             resource.prlimit(receiver.pid, resource.RLIMIT_FSIZE, (10, 10))
             receiver.send_signal(signal.SIGTERM)
             _, said = receiver.communicate(timeout=60)
@@ -338,7 +338,7 @@ def test_a_player_reads_all_and_is_waited_for_and_one_that_ends_early_is_told(tm
     sink.finish()
     assert (tmp_path / "seen").read_bytes() == b"".join(frame[0][-1] for frame in frames)
     assert sink.notes == []
-    # More than a pipe holds, and less than waits.
+    # More than a pipe holds, and less than the queue holds.
     much = [[(3600 * n, False, True, 0.0, bytes(1000))] for n in range(200)]
     sink = receive.Sink(Fake(much), receive.Options(what="x", play="true"))
     sink.finish()
@@ -346,7 +346,7 @@ def test_a_player_reads_all_and_is_waited_for_and_one_that_ends_early_is_told(tm
 
 
 def test_a_play_out_delay_gives_a_player_no_frame_before_its_time_however_they_come(tmp_path: Path) -> None:
-    # Frames come up to 40 ms later than the first one did, in one piece; the player writes when it read each.
+    # Frames arrive complete, up to 40 ms later than the first one. The player logs when it read each frame.
     chance = random.Random(1)
     ends = [0.01 * n + (chance.uniform(0, 0.04) if n else 0) for n in range(30)]
     read = "import sys, time\nfor line in sys.stdin: print(line.strip(), time.monotonic())"
@@ -369,7 +369,7 @@ def test_a_players_pipe_tells_each_picture_without_the_next_one(streams: Path, c
     reader = av.CodecContext.create(stream.FORMS[codec].codec, "r")
     told = [len(reader.parse(stream.closed(codec, 3600 * n, unit))) for n, unit in enumerate(units)]
     assert told == [1] * len(TICKS)
-    # A stream that already has delimiters gets no second ones.
+    # A stream that already has delimiters gets no additional ones.
     own = stream.FORMS[codec].delimiter + units[0]
     assert stream.closed(codec, 0, own) == own
 
@@ -395,7 +395,7 @@ def test_a_device_takes_the_stream_itself(tmp_path: Path) -> None:
 def test_time_stamps_that_stay_behind_the_time_in_which_frames_come_are_told(
     rate: int, pause_s: int, told: bool, tmp_path: Path
 ) -> None:
-    # Five seconds of a sender that pauses in between, and of another that is read as fast as it can.
+    # Five seconds of a sender that pauses, and of another one whose data is read as fast as possible.
     frames = [(n * rate // 25, False, True, n / 25 + (n > 60) * pause_s, b"abc") for n in range(125)]
     for all_of_them in (frames, [(ticks, bad, whole, 0.0, data) for ticks, bad, whole, _, data in frames]):
         sink = receive.Sink(Fake([all_of_them]), receive.Options(what="x", out=tmp_path / "x.m4v"))
@@ -408,7 +408,7 @@ def test_time_stamps_that_stay_behind_the_time_in_which_frames_come_are_told(
 
 
 def read_frames(raw: Path, codec: str) -> list[tuple[int, bool, bool, float, bytes]]:
-    """The frames of a raw stream as a receiver hands them out."""
+    """The frames of a raw stream in the receiver's format."""
     with av.open(str(raw), format=stream.FORMS[codec].demuxer) as source:
         units = [bytes(packet) for packet in source.demux(video=0) if packet.size]
     return [(ticks, False, True, 0.0, unit) for ticks, unit in zip(TICKS, units, strict=True)]
@@ -420,7 +420,7 @@ def test_a_full_disk_ends_the_recording_and_what_is_left_goes_on(
     ending: str, others: tuple[str, ...], streams: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, seen = tmp_path / f"film{ending}", tmp_path / "seen"
-    # Each write to this device fails as on a full disk.
+    # Every write to this device fails, as on a full disk.
     out.with_name(f"{out.name}.part").symlink_to("/dev/full")
     frames = read_frames(streams / "mpeg4", "mpeg4") * 10
     fake = Fake([[frame] for frame in frames])
@@ -485,7 +485,7 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def cut(raw: Path, codec: str, ticks: list[int]) -> list[tuple[int, int]]:
-    """When each frame of a stream is shown, and its bytes."""
+    """The presentation time of each frame of a stream, and its size."""
     with av.open(str(raw), format=stream.FORMS[codec].demuxer) as source:
         return list(zip(ticks, [packet.size for packet in source.demux(video=0) if packet.size], strict=True))
 
@@ -541,7 +541,7 @@ def test_a_container_can_be_read_while_it_is_written(
         assert (frames[0].width, frames[0].height) == (352, 288)
     with av.open(str(out)) as film:
         packets = [packet for packet in film.demux(video=0) if packet.size]
-    if ending == ".avi":  # it holds no times, and FFmpeg's reader makes up its own
+    if ending == ".avi":  # it has no time stamps, and FFmpeg's reader invents some
         return
     assert [n for n, packet in enumerate(packets) if packet.is_keyframe] == [0, 12, 20, 32]
     spans = {round(float((b.pts - a.pts) * b.time_base), 3) for a, b in itertools.pairwise(packets)}
@@ -575,7 +575,7 @@ def test_a_stream_that_is_joined_before_its_first_key_frame_lasts_as_long_as_its
         units = [bytes(packet) for packet in source.demux(video=0) if packet.size]
     out = tmp_path / f"film{ending}"
     growing = container.Growing(out, str(receive.container_of(out, "h264")), "h264", b"")
-    # Ten frames a second, of which the stream itself says that there are 25.
+    # Ten frames per second, although the stream itself says 25.
     for n, unit in enumerate([*units[5:], *units]):
         growing.add(9000 * n, unit)
     growing.close()
@@ -588,7 +588,7 @@ def test_a_stream_that_is_joined_before_its_first_key_frame_lasts_as_long_as_its
 
 @pytest.fixture(scope="module")
 def bidirectional() -> list[tuple[int, bytes]]:
-    """Forty frames of H.264 with B frames and when they are shown, in the order in which they are decoded."""
+    """Forty frames of H.264 with B frames, with their presentation times, in decoding order."""
     encoder = av.CodecContext.create("libx264", "w")
     encoder.width, encoder.height, encoder.pix_fmt = 352, 288, "yuv420p"
     encoder.time_base, encoder.framerate = Fraction(1, 25), Fraction(25)
@@ -598,7 +598,7 @@ def bidirectional() -> list[tuple[int, bytes]]:
         pictures = list(itertools.islice(source.decode(video=0), 40))
     pictures = [picture.reformat(format="yuv420p") for picture in pictures]
     for picture in pictures:
-        picture.pict_type = PictureType.NONE  # raw pictures ask for I frames
+        picture.pict_type = PictureType.NONE  # raw pictures request I frames
     units = [packet for picture in [*pictures, None] for packet in encoder.encode(picture)]
     return [(3600 * packet.pts, bytes(packet)) for packet in units if packet.pts is not None]
 
@@ -678,7 +678,7 @@ def test_of_frames_that_are_written_nothing_is_kept(ending: str, streams: Path, 
         receive.Sink(Fake(frames()), receive.Options(what="x", out=tmp_path / f"x{ending}")).finish()
     finally:
         tracemalloc.stop()
-    # A number of each frame would take 32 bytes in a list: 80 MB in a day of 30 frames a second.
+    # A Python integer for each frame would take 32 bytes in a list: 80 MB per day at 30 frames per second.
     assert taken[1] - taken[0] < 6_000 * 8, taken
 
 
@@ -714,7 +714,7 @@ def test_h263_into_matroska_is_refused_before_the_session(tmp_path: Path) -> Non
     assert [each.name for each in tmp_path.iterdir()] == ["session.sdp"]
 
 
-# ---------------------------------------------------------------- nothing, and what can't be
+# # ---------------------------------------------------------------- sessions without data, and invalid data
 
 
 def test_a_session_in_which_nothing_came_is_5_with_its_record(port: int, tmp_path: Path) -> None:
@@ -729,7 +729,7 @@ def test_a_session_in_which_nothing_came_is_5_with_its_record(port: int, tmp_pat
 
 
 def send_h264(port: int, payload_type: int, pictures: int, *, unit: bytes = b"\x65\x88") -> None:
-    """Sends packets of H.264, 25 a second, each with a unit that begins so."""
+    """Sends H.264 packets, 25 per second, each with a unit that begins with these bytes."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         for n in range(pictures):
             head = struct.pack("!BBHII", 0x80, 0x80 | payload_type, 1_000 + n, 3_600 * n, 0x51515151)
@@ -783,7 +783,7 @@ def test_packets_that_come_and_are_not_used_are_told_with_their_reason(
     assert json.loads(status.read_text().splitlines()[-1])["unused"] == {reason: 60}
     assert re.search(str(said), errors), errors
     assert any(re.search(str(said), warning) for warning in summary["warnings"])
-    # Unsupported and unnamed formats do not count as loss.
+    # Packets with unsupported or undescribed formats do not count as lost.
     assert not (row.get("frames") or {}).get("lost")
     if reason == "unknown_payload_type":
         assert receiver.returncode == 5

@@ -1,4 +1,4 @@
-"""Floods: reports under 95,000 made-up names at a sender, and 10,000 wrong offers at `steadycast serve`."""
+"""Floods: reports with 95,000 made-up names to a sender, and 10,000 invalid offers to `steadycast serve`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Session:
     sent_bps: float
     refused: int
     grown_bytes: int
-    """Its resident memory's growth in the middle part."""
+    """Growth of its resident memory during the flood."""
 
 
 def made_up(n: int, sender: int) -> bytes:
-    """A receiver report and a name."""
+    """A receiver report with a name."""
     ssrc = (n % NAMES) * 40_503 + 17 & 0xFFFF_FFFF
     block = struct.pack("!IBBHIIII", sender, 0, 0, 0, 3_000 + n % 5_000, 5, 0, 0)
     name = b"%d@nowhere" % n
@@ -49,10 +49,10 @@ def made_up(n: int, sender: int) -> bytes:
 
 
 def listen(port: int) -> int:
-    """The SSRC of what goes to a port of this machine."""
+    """Return the SSRC of the packets that arrive at a port."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800)) as ear:
         ear.bind(("lo", 0x0800))
-        ear.settimeout(60)  # a sender and a receiver start meanwhile
+        ear.settimeout(60)  # a sender and a receiver start in the meantime
         while True:
             packet = ear.recv(2048)
             udp = packet[4 * (packet[0] & 15) :]
@@ -61,7 +61,7 @@ def listen(port: int) -> int:
 
 
 def flood(port: int, sender: int) -> None:
-    """Send reports under an SSRC that no receiver has."""
+    """Send reports with SSRCs that no receiver has."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         began = time.monotonic()
         for n in range(int(PER_S * FLOOD_S)):
@@ -77,7 +77,7 @@ def resident(pid: int) -> int:
 
 
 def session(folder: Path, *, flooded: bool) -> Session:
-    """Run a sender of 20 Mb/s to one of our receivers, with or without a flood in its middle."""
+    """Run a sender of 20 Mb/s with one of our receivers, with or without a flood in the middle."""
     folder.mkdir()
     (port,) = ports(1)
     sdp, own = folder / "session.sdp", port + 1_000
@@ -116,7 +116,7 @@ def test_a_flood_of_made_up_receivers_slows_a_sender_by_less_than_a_tenth(tmp_pa
 
 
 def offers(port: int, token: str, count: int) -> Counter[int]:
-    """Post offers that must be refused, each over a separate connection; return the status codes."""
+    """Post invalid offers, each over a separate connection; return the status codes."""
     sdp = "application/sdp"
     kinds = [("other", sdp, b"v=0"), (token, "text/plain", b"v=0"), (token, sdp, b"v=0")]
     kinds += [(token, sdp, b"a" * 65_537), ("y" * 2_000, sdp, b"\xff" * 5_000)]

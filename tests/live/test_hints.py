@@ -28,7 +28,7 @@ def test_a_hint_is_said_once_whatever_its_numbers_are_and_each_kind_is_said(
         told[:] = [hint.format(n=counted, d=round_)]
         watch.show({"at_s": round_})
     said = capsys.readouterr().err.splitlines()
-    # One picture and several pictures are the same.
+    # The message for one picture and that for several count as the same.
     assert len(said) == len(HINTS)
     told[:] = [f"no RTCP from 10.0.0.{host} for 9 s: is it still there?" for host in range(3, 9)]
     watch.show({"at_s": 60})

@@ -1,4 +1,4 @@
-"""The page of `serve` over HTTPS, by its own certificate and behind nginx, and embedded into another site's page."""
+"""The page of `serve` over HTTPS: with its own certificate, behind nginx, and embedded into another site's page."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_what_is_no_certificate_with_its_key_is_an_error(pem: Pem, tmp_path: Pat
 def by_https(
     pem: Pem, places: web.Places, asks: Callable[[tuple[str, int]], Coroutine[Any, Any, None]]
 ) -> None:
-    """Serve a page by HTTPS in this process while `asks` is run with its address."""
+    """Serve a page over HTTPS in this process while `asks` runs with its address."""
 
     async def served() -> None:
         app = web.application(web.file_routes({"/": ("steadycast.serve", "serve.html")}))
@@ -118,7 +118,7 @@ async def page_of(
     parts: int = 1,
     version: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED,
 ) -> bytes:
-    """Ask for the page, with a client that knows the certificate; the request comes in this many parts."""
+    """Request the page with a client that trusts the certificate. The request is sent in this number of parts."""
     context = ssl.create_default_context(cafile=str(pem.certificate))
     context.maximum_version = version
     reader, writer = await asyncio.open_connection(*address, ssl=context, server_hostname="127.0.0.1")
@@ -172,7 +172,7 @@ def test_connections_without_a_handshake_do_not_keep_others_out(pem: Pem) -> Non
 
 @pytest.fixture(scope="module")
 def named_browser() -> Iterator[Any]:
-    """A browser that finds this machine by any name below .test."""
+    """A browser that resolves every name below .test to this machine."""
     sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with sync.sync_playwright() as play:
         # Root may start it without a sandbox only; the pages are ours.
@@ -244,9 +244,9 @@ http {{
 
 @pytest.fixture
 def proxy(tmp_path: Path, pem: Pem) -> Iterator[tuple[int, list[int]]]:
-    """Nginx with three ports: `serve` below /cam/ by a name, and the page of an operator by two origins."""
+    """Nginx with three ports: `serve` below /cam/ under a name, and an operator's page with two origins."""
     listen, *own = ports(4)
-    user = "user root;\n" if os.geteuid() == 0 else ""  # its workers read the test's folder
+    user = "user root;\n" if os.geteuid() == 0 else ""  # its worker processes read the test's folder
     (tmp_path / "site").mkdir()
     (tmp_path / "nginx.conf").write_text(
         NGINX.format(user=user, folder=tmp_path, pem=pem, ports=own, listen=listen)
@@ -283,7 +283,7 @@ def test_a_browser_plays_behind_nginx_by_https_and_a_name_and_a_named_site_embed
         page = context.new_page()
         page.goto(shown)
         page.wait_for_function(PLAYS)
-        # A new session, which ends the former one by its public address.
+        # A new session, which ends the previous one at its public address.
         page.click("#again")
         page.wait_for_function("() => document.querySelectorAll('#viewers tr.gone').length === 1")
         page.wait_for_function(PLAYS)
@@ -292,7 +292,7 @@ def test_a_browser_plays_behind_nginx_by_https_and_a_name_and_a_named_site_embed
         embeds.wait_for_function("() => window.told === 'testsrc'")
         (frame,) = (each for each in embeds.frames if each.parent_frame is not None)
         frame.wait_for_function(PLAYS)
-        # The same page of another origin neither reads an answer nor shows the player.
+        # From another origin, the same page can neither read an answer nor show the player.
         foreign = context.new_page()
         foreign.goto(f"https://operator.test:{other}/")
         foreign.wait_for_function("() => window.told === 'refused'")

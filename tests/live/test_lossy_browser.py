@@ -1,4 +1,4 @@
-"""A browser behind a relay that loses one packet of media in fifty, with each of the reports that it can make."""
+"""A browser behind a relay that loses one media packet in fifty, with each kind of report that it supports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RTCPeerConnection.prototype.setRemoteDescription = function (answer) {
 
 
 class Relay(threading.Thread):
-    """Carries datagrams between a browser and a server's port, all but each fiftieth of media."""
+    """Carries datagrams between a browser and a server's port, except every fiftieth media packet."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""The interfaces by which other programs observe a running live session."""
+"""The interfaces for monitoring a live session from other programs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def get(port: int, path: str) -> str:
         ("127.0.0.1", "evil.example:9464", False),
         ("127.0.0.1", "10.0.0.1:9464", False),
         ("localhost", "evil.example", False),
-        ("0.0.0.0", "sender.example:9464", True),  # whom the operator lets in asks by any name
+        ("0.0.0.0", "sender.example:9464", True),  # a client that the operator admits may use any name
     ],
 )
 def test_a_page_of_another_name_reads_nothing_of_this_machine(host: str, asked: str, meant: bool) -> None:
@@ -68,7 +68,7 @@ def test_the_first_page_leads_to_the_others_and_another_name_is_refused() -> Non
 
 
 def samples(text: str) -> dict[str, dict[tuple[str, ...], float]]:
-    """Values by the metrics' names and the labels beside the session's."""
+    """Values by metric name, and by the labels other than those of the session."""
     found: dict[str, dict[tuple[str, ...], float]] = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation
@@ -126,7 +126,7 @@ def test_both_ends_are_seen_while_they_run(tmp_path: Path) -> None:
         assert list(received) == [metric.name for metric in RECEIVER]
         (labels,) = sent["steadycast_receiver_silent_seconds"]
         assert labels[0] == "wall"
-        # Each figure is a moment old: the other end comes to it.
+        # The figures of the two ends differ by a moment, so wait until they match.
         came, left = received["steadycast_packets_received"][()], sent["steadycast_packets"][()]
         assert min(came, left) > 0
         until(lambda: told("steadycast_packets", mine)[()] >= came, "more came than was sent")
@@ -197,7 +197,7 @@ def test_readers_beyond_sixteen_are_closed_at_once_and_the_others_are_answered(
         ]
 
         def closed() -> list[socket.socket]:
-            # A client that has sent no request receives nothing but the end of the connection.
+            # A client that has sent no request only receives the end of the connection.
             return select.select(readers, [], [], 0)[0]
 
         until(lambda: len(closed()) == 4, "four are not closed")
@@ -303,7 +303,7 @@ def test_systemd_is_told_how_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [each[0][:30] for each in told[1:4]] == [
         f"STATUS={at} s  sending 1.90 Mb/s" for at in (10, 11, 11)
     ]
-    # The last status is the previous one: the session is stopped, and the watchdog gets no keep-alive.
+    # The last status has not changed, because the session is stopped; the watchdog gets no keep-alive.
     assert [each[1:] for each in told[1:4]] == [["WATCHDOG=1"], ["WATCHDOG=1"], []]
 
 
@@ -318,7 +318,7 @@ def alerts() -> list[str]:
 def expressions() -> Iterator[str]:
     for panel in dashboard()["panels"]:
         for target in panel["targets"]:
-            # Grafana's substitution: its interval for rates is at least four times that of the scrapes.
+            # Grafana's substitution: its interval for rates is at least four times the scrape interval.
             yield target["expr"].replace("$session", ".*").replace("$__rate_interval", "1m")
     yield from alerts()
 
@@ -336,7 +336,7 @@ def test_the_dashboards_panels_have_titles_units_and_places_of_their_own() -> No
     for panel in panels:
         place = panel["gridPos"]
         assert min(place["w"], place["h"]) >= 4
-        assert 0 <= place["x"] <= place["x"] + place["w"] <= 24  # the columns that Grafana has
+        assert 0 <= place["x"] <= place["x"] + place["w"] <= 24  # the number of Grafana's columns
         cells += [
             (x, y)
             for x in range(place["x"], place["x"] + place["w"])
@@ -364,14 +364,14 @@ def test_dashboard_and_alerts_name_metrics_that_are_told() -> None:
 def test_promtool_takes_the_alerts_and_the_metrics() -> None:
     rules = PACKAGING / "prometheus" / "steadycast.rules.yml"
     subprocess.run(["promtool", "check", "rules", rules], check=True, capture_output=True)
-    # A receiver without packets raises an alert, whether it ever had one or not.
+    # A receiver without packets raises an alert, whether or not it had packets before.
     subprocess.run(["promtool", "test", "rules", Path(__file__).with_name("alerts.yml")], check=True)
     (port,) = ports(1)
     with Outlets(Options(str(port)), "send", "a") as seen:
         seen.look(status([peer(1)]))
         text = get(port, "/metrics")
     done = ran(["promtool", "check", "metrics"], input=text)
-    # Rates are in bits as everywhere else, which is the only deviation from Prometheus's conventions.
+    # Rates are in bits, as everywhere else. This is the only deviation from Prometheus's conventions.
     found = [line for line in done.stderr.splitlines() if 'base unit "bytes" instead of "bits"' not in line]
     assert [line for line in found if line.strip()] == [], done.stderr
 
@@ -395,7 +395,7 @@ def test_prometheus_scrapes_a_session_and_answers_what_dashboard_and_alerts_ask(
         return list(answer["data"]["result"])
 
     def unanswered() -> list[str]:
-        # Alerts that do not fire have no samples: what they compare has.
+        # An alert that does not fire has no samples, so the compared expression is queried.
         asked = [re.sub(r" (==|>) [\d.]+( and .*)?$", "", expression) for expression in expressions()]
         return [query for query in asked if not ask(query)]
 
@@ -415,7 +415,7 @@ def test_prometheus_scrapes_a_session_and_answers_what_dashboard_and_alerts_ask(
             time.sleep(0.2)
         assert left == []
 
-        # A scrape that comes too late leaves its values out for the moment.
+        # If a scrape is late, its values are missing for a moment.
         def labels(name: str, metric: str) -> set[str]:
             return {each["metric"][name] for each in ask(metric)}
 

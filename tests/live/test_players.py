@@ -1,6 +1,6 @@
-"""Standard players play what is sent, what they report steers the sender, and what standard senders send is received.
+"""Standard players play our stream, their reports control the sender, and the streams of standard senders are received.
 
-All sessions of a test run in parallel: they wait most of the time.
+All sessions of a test run in parallel, because they mostly wait.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DECODERS = {
     "vp8": "rtpvp8depay ! vp8dec",
     "vp9": "rtpvp9depay ! vp9dec",
 }
-"""GStreamer's; of AV1 over RTP neither GStreamer 1.22 nor FFmpeg 5.1 has anything."""
+"""GStreamer's elements. Neither GStreamer 1.22 nor FFmpeg 5.1 supports AV1 over RTP."""
 _VPX = "-deadline realtime -cpu-used 8 -auto-alt-ref 0 -lag-in-frames 0"
 ENCODERS = {
     "mpeg4": "mpeg4",
@@ -44,7 +44,7 @@ ENCODERS = {
     "vp8": f"libvpx {_VPX}",
     "vp9": f"libvpx-vp9 {_VPX} -strict experimental",
 }
-"""FFmpeg's, with what they have to be told. Its payload format for VP9 is marked as experimental."""
+"""FFmpeg's encoders with their options. Its payload format for VP9 is marked as experimental."""
 PAYLOADERS = {
     "mpeg4": "mpeg4videoparse ! rtpmp4vpay config-interval=1",
     "mpeg2": "mpegvideoparse ! rtpmpvpay",
@@ -65,11 +65,11 @@ NAMES = {
 
 OLDER = ("mpeg4", "mpeg2", "h263", "h264")
 BOTH = pytest.mark.parametrize("newer", [False, pytest.param(True, marks=pytest.mark.claim)])
-"""Encoders of the newer codecs take a processor each: with two, what runs beside them is late."""
+"""Encoders of the newer codecs use a whole processor each. On two processors, the other processes would be late."""
 
 
 def of(codecs: Sequence[str], newer: bool) -> list[str]:
-    """The older codecs of these, or the newer ones."""
+    """The older codecs among these, or the newer ones."""
     return [codec for codec in codecs if (codec not in OLDER) == newer]
 
 
@@ -85,10 +85,10 @@ class Player:
 
     process: subprocess.Popen[bytes]
     out: int
-    """A file in memory: a pipe that nobody reads would stop the program when it is full."""
+    """A file in memory. A pipe that is not read would block the program when it is full."""
 
     def said(self) -> str:
-        """All of it so far."""
+        """All output so far."""
         return os.pread(self.out, os.fstat(self.out).st_size, 0).decode(errors="replace")
 
 
@@ -100,7 +100,7 @@ def play(words: Sequence[str]) -> Player:
 
 
 def played(player: Player) -> None:
-    """Waits until a player has shown all that it has got: it has said nothing new for a second."""
+    """Waits until a player has shown everything: it has printed nothing new for a second."""
     said, since = player.said(), time.monotonic()
     until = since + 20
     while time.monotonic() < min(since + 1, until):
@@ -123,7 +123,7 @@ def end(player: Player) -> str:
 
 
 def send(clip: Path, codec: str, to: str, *more: str) -> Any:
-    """The flow of what was sent, at 1.5 Mb/s."""
+    """The flow of the sender at 1.5 Mb/s."""
     controller = () if "--controller" in more else ("--controller", "fixed")
     words = ("send", clip, "--to", to, "--codec", codec, *controller)
     done = run(*words, "--max-rate", "1500kbps", *more, "--json", timeout=180)
@@ -131,15 +131,16 @@ def send(clip: Path, codec: str, to: str, *more: str) -> Any:
 
 
 def left_out(flow: dict[str, Any]) -> int:
-    """Pictures that were not coded, which is no matter of the player: the machine was busy, or packets waited.
+    """Number of pictures that were not coded for reasons other than the player: a busy machine, or waiting packets.
 
-    The latter were added after a run on a busy machine in which 5 of 250 were left out for them.
+    Pictures that were skipped because packets waited were added after a run on a busy machine in which 5 of 250 were.
     """
     return int(flow["left_out_frames"] + flow["no_room_frames"])
 
 
 RAN = FRAMES / 2
-"""Fewer coded pictures tell nothing of a player. It was 0.9 of all until a machine that stalled left out more."""
+"""With fewer coded pictures, a run shows nothing about the player. The bound was 0.9 of all until a machine that
+stalled skipped more."""
 
 
 @BOTH
@@ -170,8 +171,8 @@ def test_gstreamer_shows_every_frame_and_its_reports_come_back(
     for codec, (shown, flow) in at_once(session, of([*DECODERS], newer)).items():
         assert RAN <= flow["coded_frames"] == FRAMES - left_out(flow), codec
         assert shown == flow["coded_frames"], codec
-        # Frames of 1.5 Mb/s have 7 packets each: it was no matter of whole ones. The bound was 1,000 packets, which are
-        # 4 for each of all frames, until a machine that stalled left some out.
+        # At 1.5 Mb/s a frame has 7 packets. The bound was 1,000 packets, which is 4 per frame, until a machine that
+        # stalled skipped some frames.
         assert 4 * flow["coded_frames"] < flow["sent_packets"] < 3_000, codec
         (receiver,) = flow["receivers"]
         assert receiver["standard"]
@@ -210,23 +211,24 @@ def test_gstreamers_transport_wide_feedback_steers_controllers_of_three_kinds(
         return len(re.findall(r"fakesink.*last-message = chain", said)), flow
 
     for controller, (shown, flow) in at_once(session, ["scream", "tfrc", "asmp", "gcc"]).items():
-        # What there is no rate for is left out before it is coded: a start's pictures. The bound was 0.9 before that,
-        # and scream's too; its start gives way to what a busy machine delays, and left out 9, 58 and 128 of 250.
+        # Pictures for which there is no rate are skipped before they are coded, mostly at the start. The bound was
+        # 0.9 until then, for scream as well. Its start gives way to delays of a busy machine, and skipped 9, 58 and
+        # 128 of 250 pictures.
         assert flow["coded_frames"] == FRAMES - left_out(flow), controller
         assert controller == "scream" or flow["coded_frames"] >= 0.7 * FRAMES, controller
         assert shown >= flow["coded_frames"] - flow["skipped_frames"] - 1, controller
         (receiver,) = flow["receivers"]
         assert not receiver["standard"], controller
-        # The player's description has no retransmissions: it ignores the padding of a probe. Where enough waits,
-        # nothing fills gcc's: that it pads here in each run, as this test said at first, does not hold.
+        # The player's description has no retransmissions, so it ignores a probe's padding. If enough packets wait,
+        # gcc's probes need no padding. The test once assumed that gcc pads in every run, which is not the case.
         assert controller == "gcc" or flow["padding_packets"] == 0, controller
-        # One for each frame, most of them in datagrams without a report.
+        # One for each frame; most are in datagrams without a report.
         assert FRAMES / 4 <= flow["feedback_packets"] <= 2 * FRAMES, controller
         decisions = Folder.open(tmp_path / controller / "sent").table("decisions")
         assert not decisions["rule"].str.contains("standard reports").any(), controller
-        # Nothing is lost on loopback: the cap of 1.5 Mb/s is what limits. gcc comes there by probes, and those need
-        # packets that wait; without one it rises by 8 % a second, to 1.08 ** 9 = 2.0 times its start of 300 kb/s. Its
-        # bound was the others' until a run came to 859 kb/s.
+        # Nothing is lost on loopback, so the cap of 1.5 Mb/s is the limit. gcc reaches it by probes, which need
+        # waiting packets. Without a probe it rises by 8 % per second, to 1.08 ** 9 = 2.0 times its start rate of 300
+        # kb/s. Its bound was that of the others until a run reached 859 kb/s.
         least = 0.5e6 if controller == "gcc" else 1.4e6
         assert decisions["target_bps"].max() >= least, (controller, flow, decisions.to_dicts()[:20])
 
@@ -292,24 +294,24 @@ def test_a_player_that_sends_no_rtcp_decodes_the_film_at_half_its_size_or_more(
     cases = [("mpeg4", "ffmpeg"), ("h264", "ffmpeg"), ("h264", "gstreamer")]
     for codec, (shown, flow) in at_once(session, cases).items():
         assert flow["feedback_packets"] == 0, codec
-        # 300 kb/s until the first report: the pattern takes 200 kb/s at the coarsest quantizer.
+        # 300 kb/s until the first report. The pattern needs 200 kb/s at the coarsest quantizer.
         assert 150e3 < flow["sent_bps"] < 330e3, codec
-        # What a busy machine could not encode in time is not the rate's doing, nor is what waited for it to go on: the
-        # bound was 5 before a stall that left out more.
+        # Pictures that a busy machine could not encode in time, or that waited for it, are not due to the rate. The
+        # bound was 5 until a stall skipped more.
         assert flow["no_room_frames"] <= 0.2 * FRAMES, codec
         assert 245 - left_out(flow) <= shown <= flow["coded_frames"] <= FRAMES, codec
         assert flow["coded_frames"] >= RAN, codec
         assert 0.98 * flow["coded_frames"] <= shown, codec
         assert flow["skipped_frames"] == 0, codec
-        # The sizes are all of it, 3/4 and 1/2: a change more would be to 3/8.
+        # The sizes are the full one, 3/4 and 1/2. Another change would lead to 3/8.
         assert flow["size_changes"] <= 2, codec
 
 
 def received_from(sender: Sequence[str], sdp: Path, port: int) -> Any:
-    """What `receive` gets of a sender that starts once it listens: the summary's row for it.
+    """The summary's row of `receive` for a sender that starts once the receiver listens.
 
-    ffmpeg sends no BYE. GStreamer 1.22 sends one, unless its session drops the source in the same moment: then it
-    does not end by itself either, though the film of ten seconds is out.
+    ffmpeg sends no BYE. GStreamer 1.22 sends one, unless its session drops the source at the same moment. In that
+    case it does not end by itself either, although the film of ten seconds is over.
     """
     words = steadycast("receive", sdp, "--out", sdp.with_suffix(".mkv"), "--json")
     with bounded(started(words)) as receiver:
@@ -356,7 +358,7 @@ def test_what_ffmpeg_sends_is_received_whole(clip: Path, tmp_path: Path, newer: 
             f"rtp://127.0.0.1:{port}?pkt_size=1000",
             "-y",
         ]
-        # Once for the description, which ffmpeg writes when it begins to send.
+        # A first short run for the description, which ffmpeg writes when it starts sending.
         subprocess.run([*sender[:2], "-t", "0.2", *sender[2:]], capture_output=True, timeout=60, check=True)
         text = sdp.read_text()
         sdp.write_text(text[text.index("v=0") :])
@@ -366,7 +368,7 @@ def test_what_ffmpeg_sends_is_received_whole(clip: Path, tmp_path: Path, newer: 
         assert row["loss_frac"] == 0, codec
         assert FRAMES - 1 <= row["frames"]["ok"] <= FRAMES, codec
         assert row["frames"]["lost"] <= 1, codec
-        # Its sender reports are incomplete compounds, which are accepted: without them no report is sent back.
+        # Its sender reports are incomplete compounds, but they are accepted. Otherwise no report would be sent back.
         assert row["feedback_packets"] > 0, codec
 
 
@@ -475,5 +477,5 @@ def test_ffplay_shows_what_the_description_of_a_running_session_describes(tmp_pa
             end(player)
         sender.send_signal(signal.SIGINT)
         sender.communicate(timeout=30)
-    # A machine that others use may be late with some of the 25 pictures of a second.
+    # A machine with other work may be late with some of the 25 pictures of a second.
     assert int(dropped) < float(seconds) * 25 / 2, (seconds, dropped)

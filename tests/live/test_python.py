@@ -32,9 +32,9 @@ FPS = 25
 
 
 def picture(number: int) -> NDArray[np.uint8]:
-    """A smooth one that moves: grey, so that colours, which have half the resolution, hide nothing.
+    """A smooth moving picture. It is grey, because colours have half the resolution.
 
-    It moves in both directions at different rates: no two of the first 40 look alike.
+    It moves in both directions at different rates, so that no two of the first 40 pictures look alike.
     """
     rows, columns = np.mgrid[: SIZE[1], : SIZE[0]]
     grey = 128 + 100 * np.sin((columns + 4 * number) / 15) * np.cos((rows + 3 * number) / 15)
@@ -46,9 +46,10 @@ def psnr_db(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
 
 
 def told(image: NDArray[np.uint8], count: int) -> tuple[int, float]:
-    """Return the index of the picture that this one shows, and its PSNR against that one in decibels.
+    """Return the index of the original that this picture shows, and its PSNR against it in dB.
 
-    Pictures have the times at which they are handed over: a stall of the machine makes them later than their numbers.
+    Pictures have the times at which they are handed over. If the machine stalls, these are later than their numbers
+    say.
     """
     near = [psnr_db(image, picture(number)) for number in range(count)]
     return int(np.argmax(near)), max(near)
@@ -74,7 +75,10 @@ def sent(sender: sc.Sender, count: int) -> threading.Thread:
 
 @contextmanager
 def relay(port: int, to: int, loses: Callable[[int], bool]) -> Iterator[None]:
-    """Carries RTP and RTCP from a port and the next to others, and RTCP back; loses RTP packets by their order."""
+    """Carries RTP and RTCP from a port and the next one to other ports, and RTCP back.
+
+    Loses RTP packets by their order.
+    """
     near = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
     far = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
     for place, each in enumerate(near):
@@ -121,14 +125,14 @@ def test_pictures_that_miss_something_or_depend_on_such_are_told_from_whole_ones
     assert seen.repaired_packets == 0
     broken = [frame for frame in frames if not frame.whole]
     assert 2 <= len(broken) <= len(frames) - 10
-    # A decoder's concealment can be another picture now and then; a frame marked whole never is.
+    # A decoder's concealment may sometimes show another picture, but a frame marked as complete never does.
     whole = [frame for frame in frames if frame.whole]
     numbers = [told(frame.image, 40) for frame in whole]
     assert min(near for _, near in numbers) > 30
     late = lateness(whole, [number for number, _ in numbers])
     assert late == sorted(late)
     assert late[0] >= 0
-    # A broken one is as late as the whole one before it, if nothing stalled between them.
+    # A broken frame is as late as the complete one before it, unless something stalled between them.
     hidden = []
     for frame in broken:
         before = [each for each, other in zip(late, whole, strict=True) if other.time_s < frame.time_s]
@@ -146,7 +150,7 @@ def test_pictures_that_the_rate_has_no_room_for_come_out_at_their_size_all_of_th
         sc.Receiver(sender.sdp, queue=60) as receiver,
     ):
         for number in range(40):
-            # Coarse noise that moves.
+            # Coarse moving noise.
             sender.send(np.roll(noise, 5 * number, axis=1)[::8, ::8].repeat(8, axis=0).repeat(8, axis=1))
         sender.end()
         images = [frame.image for frame in receiver]
@@ -156,8 +160,8 @@ def test_pictures_that_the_rate_has_no_room_for_come_out_at_their_size_all_of_th
     assert last.size is not None
     assert 5 <= last.smaller_frames < last.frames
     assert max(last.size) <= 192
-    # What a busy machine leaves out is not the rate's doing, nor what had no room while packets waited for it. The
-    # latter were added when a stall of the machine made packets wait.
+    # Pictures that a busy machine skips, or that had no room while packets waited for it, are not due to the rate.
+    # The latter were added when a stall of the machine made packets wait.
     assert last.frames >= 20
     assert 36 <= len(images) + last.left_out + flow["no_room_frames"] <= 40
 
@@ -178,13 +182,13 @@ def test_pictures_come_out_as_they_went_in_whole_and_at_their_times(
     (flow,) = sender.run.summary["flows"]
     found = [told(frame.image, 30) for frame in frames]
     numbers = [number for number, _ in found]
-    # An encoder on a busy machine may leave some out; the first one is always there.
+    # An encoder on a busy machine may skip some; the first one is always there.
     assert numbers == sorted(set(numbers))
     assert numbers[0] == 0
     late = lateness(frames, numbers)
     assert late[0] == 0
     assert late == sorted(late), "a picture may be handed over late, and none catches up"
-    # Fewer than ten tell nothing. It was 20 until a machine that stalled left out more.
+    # With fewer than ten, a run shows nothing. The bound was 20 until a machine that stalled skipped more.
     assert 10 <= len(numbers) <= 30 <= len(frames) + last.left_out + flow["no_room_frames"]
     assert all(frame.image.shape == (80, 96, 3) and frame.image.dtype == np.uint8 for frame in frames)
     near = [each for _, each in found]
@@ -197,7 +201,7 @@ def test_pictures_come_out_as_they_went_in_whole_and_at_their_times(
     assert (peer.name, peer.packets, peer.loss_frac) == ("desk", True, 0)
     assert last.packets == seen.packets
     assert "BYE" in str(seen.ended_by)
-    # The session leaves a run like any other.
+    # The session leaves a run folder like any other run.
     assert sender.run.summary["world"] == receiver.run.summary["world"] == "live"
     assert sender.run.report().exists()
     assert Folder.open(sender.run.save(tmp_path / "sent")).table("decisions").height > 0
@@ -250,7 +254,7 @@ def test_a_reader_that_is_slow_has_the_newest_pictures_and_knows_how_many_went(p
     found = [told(frame.image, 30) for frame in frames]
     numbers = [number for number, _ in found]
     assert numbers == sorted(set(numbers))
-    # The last one that was coded: a busy machine may have left out those behind it.
+    # The last picture that was coded. A busy machine may have skipped those after it.
     left_out = flow["left_out_frames"] + flow["no_room_frames"]
     assert 29 - left_out <= numbers[-1] <= 29
     # All their references were decoded.
@@ -302,7 +306,7 @@ def test_pictures_of_a_slow_program_have_the_times_at_which_they_come_and_a_leak
         leaky.put(each, None)
         assert len(leaky) <= 4
     kept = [*taken(leaky)]
-    # Half of them come between two times at which one is shown.
+    # Half of them arrive between two display times.
     assert leaky.left_out == 250 - len(kept) == 246
     assert [b[0] - a[0] for a, b in pairwise(kept)] == [1, 1, 1]
     assert kept[-1][1] >= 247
@@ -477,7 +481,7 @@ def test_reports_recorded_in_another_session_with_the_same_key_steer_nothing(tmp
         between.settimeout(0.1)
 
         def carry(seconds: float) -> None:
-            """Carries each datagram to the other end, and keeps what the receiver says."""
+            """Carry each datagram to the other end, and store the receiver's feedback."""
             until = time.monotonic() + seconds
             while time.monotonic() < until:
                 with suppress(TimeoutError):

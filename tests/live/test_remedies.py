@@ -1,4 +1,4 @@
-"""A remedy that a message names works when it is typed: as an option, as a scenario's key, and as an argument."""
+"""A remedy that a message names works when it is typed: as an option, as a scenario's key, or as an argument."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def film(folder: Path, rate: str) -> Path:
 
 def sends(options: dict[str, Any]) -> None:
     made = plan(**options, gop=12, loop=False, ladder=False)
-    # A valid source gets as far as a frame.
+    # A valid source is read as far as its first frame.
     made.work._encoder.unit(made.work._pictures.picture(0)[1], first=True, quantizer=25)
 
 
@@ -71,7 +71,7 @@ def runs(options: dict[str, str]) -> None:
 
 
 def cured(do: Callable[[dict[str, str]], None], options: dict[str, str], name: str) -> list[str]:
-    """The remedies of the error that this gives, each of which was tried with success."""
+    """Return the remedies of the error that these options cause. Each was tried successfully."""
     with pytest.raises(UserError) as caught:
         do(options)
     remedies = re.findall(rf"{name}(size|fps|codec) (\w+)", caught.value.remedy)
@@ -157,7 +157,7 @@ def test_a_pipe_with_a_broken_picture_goes_on_and_says_so(tmp_path: Path) -> Non
 
 
 def test_a_program_ends_though_a_pipe_that_it_reads_goes_on(tmp_path: Path) -> None:
-    # A camera's thread waits for the next picture when the interpreter ends.
+    # When the interpreter ends, a camera's thread is waiting for the next picture.
     took = "from steadycast.live.source import Camera; Camera('-', 'clip', 'clip').picture(0); import time; "
     took += "time.sleep(0.1)"
     process = subprocess.Popen([sys.executable, "-c", took], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -171,7 +171,7 @@ def test_a_program_ends_though_a_pipe_that_it_reads_goes_on(tmp_path: Path) -> N
 
 
 def test_a_pipe_that_ends_in_an_error_ends_the_session_with_a_line_and_a_code(tmp_path: Path) -> None:
-    """A head, then nothing but nonsense without an end."""
+    """A header, then endless invalid data."""
     whole = y4m(tmp_path / "film.y4m", "Ip", BLANK).read_bytes()
     words = steadycast("send", "-", "--to", "127.0.0.1:9", "--controller", "fixed")
     with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as sender:

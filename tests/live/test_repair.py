@@ -1,4 +1,4 @@
-"""Over a link that loses a packet in a hundred lost ones come again, and key frames on request, also with GStreamer."""
+"""Over a link with 1 % loss, lost packets are sent again and key frames are sent on request, also with GStreamer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.emulate.conftest import claimed
 from tests.live.conftest import caps, needs, needs_networks, run
 from tests.live.network import READY, Emulated, emulate
 
-# A BYE is lost once in a hundred: the receiver ends by itself then.
+# A BYE is lost once in a hundred runs; the receiver then ends by its timeout.
 OURS = """
 nsenter --net=$STEADYCAST_NET_R $STEADYCAST receive session.sdp --for 25s --json {receive} > received.json & there=$!
 {ready}
@@ -22,7 +22,7 @@ $STEADYCAST send testsrc --to $STEADYCAST_R:5004 --port 6004 --controller fixed 
 wait $there
 """
 
-# With a key a receiver takes the media of the described source alone: its description is of this very session.
+# With a key, a receiver only accepts media of the described source, so its description is that of this session.
 KEYED = """
 rm -f session.sdp
 $STEADYCAST send testsrc --to $STEADYCAST_R:5004 --port 6004 --controller fixed --max-rate 1500kbps --for 12s \\
@@ -58,7 +58,7 @@ timeout 60 gst-launch-1.0 -q rtpsession name=s rtp-profile=avpf \\
   s.send_rtcp_src ! fakesink sync=false async=false & them=$!
 sleep 14; kill -TERM $them $there; wait $there
 """
-"""Its reports would come from another port than the one where it listens for ours: it sends none."""
+"""It sends no reports, because they would come from another port than the one where it listens for ours."""
 
 DESCRIBED = """v=0
 o=- 1 1 IN IP4 10.0.0.1
@@ -74,7 +74,7 @@ a=fmtp:97 apt=96
 
 
 def described(folder: Path, *more: str) -> Path:
-    """A description of ours, with the address of the emulated receiver."""
+    """Our session description, with the address of the emulated receiver."""
     path = folder / "session.sdp"
     words = ("--to", "127.0.0.1:5004", "--controller", "fixed", "--for", "100ms", "--sdp", path)
     run("send", "testsrc", *words, *more)
@@ -83,7 +83,10 @@ def described(folder: Path, *more: str) -> Path:
 
 
 def lossy(folder: Path, script: str, loss: float | Sequence[int] = 0.01) -> Emulated:
-    """Run it over 6 Mb/s, 40 ms there and back, and 1 % of loss each way, or the loss of just these packets."""
+    """Run a script over 6 Mb/s with a round-trip time of 40 ms.
+
+    1 % is lost in each direction, or only these packets.
+    """
     return emulate(folder, script, rate="6Mbps", record=False, loss=loss)
 
 
@@ -108,13 +111,13 @@ def test_what_is_lost_is_sent_again_and_every_frame_is_whole(tmp_path: Path, key
     said = " ".join(words)
     done = lossy(tmp_path, (KEYED if key else OURS).format(ready=READY, send=said, receive=said))
     sent, seen = done.sent(), receiver(done)
-    # A packet in a hundred of 1,500 or more; one in ten thousand is lost, asked for and lost again.
+    # 1 % of at least 1,500 packets. One in ten thousand is lost, requested, and lost again.
     assert seen["lost_packets"] >= 3
     assert seen["repaired_packets"] >= seen["lost_packets"] - 2
     assert seen["loss_after_repair_frac"] <= 0.002 <= 0.003 <= seen["loss_frac"]
     assert 0 < sent["repair_packets"] <= 3 * seen["lost_packets"] + 5
     frames = seen["frames"]
-    # Not more than two groups of twelve suffer, of 250 frames or more.
+    # At most two groups of twelve frames are damaged, out of at least 250 frames.
     assert frames["ok"] >= frames["sent"] - 24
 
 
@@ -130,16 +133,16 @@ def test_what_is_lost_is_computed_from_parity(tmp_path: Path, key: bool) -> None
     text = described(tmp_path, *words).read_text()
     assert "VPF 96 98\n" in text
     assert "a=rtpmap:98 x-steadycast-rs/90000\na=ssrc-group:FEC-FR " in text
-    # One packet in a hundred is lost, and never two of a block. With independent losses, as in this test at first,
-    # a block with one parity lost two packets now and then: runs repaired 7 of 14 and 9 of 13.
+    # One packet in a hundred is lost, and never two of a block. With random losses, as this test had at first, a
+    # block with one parity packet sometimes lost two packets; two runs repaired 7 of 14 and 9 of 13.
     script = (KEYED if key else OURS).format(ready=READY, send=" ".join(words), receive=" ".join(words[2:]))
     done = lossy(tmp_path, script, range(50, 5_000, 100))
     sent, seen = done.sent(), receiver(done)
     assert 10 <= seen["lost_packets"] <= 25
-    # The last block may have lost its end.
+    # The last block may be missing its end.
     assert seen["repaired_packets"] >= seen["lost_packets"] - 1
     assert seen["loss_after_repair_frac"] <= 0.002 <= 0.003 <= seen["loss_frac"]
-    # A parity or two, and a third now and then, for each twenty packets.
+    # One or two parity packets, sometimes a third, for every twenty packets.
     assert 0.03 <= sent["parity_packets"] / sent["sent_packets"] <= 0.3
     assert sent["repair_packets"] == 0
     frames = seen["frames"]
@@ -151,18 +154,18 @@ def test_over_a_long_round_trip_what_is_lost_comes_back_by_parity_and_without_op
     text = described(tmp_path).read_text()
     assert "m=video 5004 RTP/AVPF 96 97 98\n" in text
     script = OURS.format(ready=READY, send="", receive="")
-    # A retransmission arrives 320 ms after the loss, and the receiver waits for 300 ms.
+    # A retransmission would arrive 320 ms after the loss, but the receiver waits for 300 ms.
     done = emulate(tmp_path, script, rate="6Mbps", record=False, loss=range(450, 5_000, 100), delay="160ms")
     sent, seen = done.sent(), receiver(done)
     assert 6 <= seen["lost_packets"] <= 25
-    # The bounds on losses, on packets sent again and on frames were set after runs that had missed tighter ones.
-    # Without losses no parity is sent. Up to three groups are complete before the sender receives the first report.
+    # The bounds on losses, retransmitted packets and frames were set after runs that had missed tighter ones. Without
+    # losses no parity is sent. Up to three groups are complete before the sender receives the first report.
     assert seen["repaired_packets"] >= seen["lost_packets"] - 3
-    # At 1 % of loss up to five for each twenty packets: parity has to do all.
+    # At 1 % loss up to five parity packets for every twenty packets, because parity has to repair everything.
     assert 0.1 <= sent["parity_packets"] / sent["sent_packets"] <= 0.5
-    # The end of a frame that came late may be asked for before the sender knows the round trip, and a receiver that was
-    # stopped for a moment waits longer, so that a retransmission comes in time. The bound was three packets, until a
-    # busy machine showed four; it is a share of the parity now, which does the work.
+    # The end of a late frame may be requested before the sender knows the round-trip time. A receiver that was
+    # stopped for a moment waits longer, so that a retransmission arrives in time. The bound was three packets, until
+    # a busy machine had four. It is now relative to the parity, which makes most repairs.
     assert sent["repair_packets"] <= 0.05 * sent["parity_packets"]
     frames = seen["frames"]
     assert frames["ok"] >= frames["sent"] - 36
@@ -204,7 +207,7 @@ def test_players_that_know_no_parity_play_on_undisturbed(tmp_path: Path, player:
         else len(re.findall(r"fakesink.*last-message = chain", said))
     )
     assert shown <= flow["coded_frames"]
-    # A machine that stood still let ffmpeg lose four frames of 199: its socket has no room for so long.
+    # A machine that stalled made ffmpeg lose four of 199 frames, because its socket buffer overflowed.
     with claimed(trusted=done.kept_up):
         assert shown >= 0.98 * flow["coded_frames"], said[-2_000:]
 
@@ -226,13 +229,14 @@ def test_gstreamer_gets_again_what_it_asks_for(tmp_path: Path) -> None:
     sdp = described(tmp_path)
     done = lossy(tmp_path, PLAYER.format(ready=READY, caps=caps(sdp)))
     flow = done.sent()
-    # It asks for what is lost, and for what our pacing brings later than its frame's time. What is sent again has 15 %
-    # of the rate, which is not that of the packets that leave, and what a second has saved: 13 s of it in the 12 s.
-    # (The bound was 16 % of the packets, until a run in which 312 of 1,945 were sent again.)
+    # The receiver requests lost packets, and those that our pacing sends later than their frame's time.
+    # Retransmissions get 15 % of the target rate, which is more than that of the sent packets, and what was saved in
+    # a second: 13 s of the rate in the 12 s. (The bound was 16 % of the packets until a run in which 312 of 1,945
+    # were retransmitted.)
     assert flow["repair_packets"] >= 3
     assert flow["repair_bps"] <= 0.15 * 1_500_000 * 13 / 12
     shown = len(re.findall(r"fakesink.*last-message = chain", (tmp_path / "player.log").read_text()))
-    # At most a second of the film is missing, at its start and its end; it was 15 frames until a run in which 17 were.
+    # At most one second of the film is missing at its start and its end. The bound was 15 frames until a run had 17.
     assert flow["coded_frames"] - 25 <= shown <= flow["coded_frames"]
 
 
@@ -245,7 +249,7 @@ def test_what_gstreamer_sends_again_makes_its_frames_whole(tmp_path: Path) -> No
     assert seen["repaired_packets"] >= 0.7 * seen["lost_packets"]
     frames = seen["frames"]
     assert frames["ok"] >= 0.9 * frames["sent"]
-    # At RFC 3550's pace, and requests between.
+    # Reports at RFC 3550's intervals, with requests between them.
     assert seen["nack_packets"] <= seen["feedback_packets"] <= seen["nack_packets"] + 15
 
 
@@ -256,9 +260,9 @@ def test_a_key_frame_comes_on_request_where_groups_are_long(tmp_path: Path) -> N
     assert "a=rtcp-fb:96 nack pli\n" in sdp.read_text()
     done = lossy(tmp_path, OURS.format(ready=READY, send=words, receive=""))
     flow, seen = done.sent(), receiver(done)
-    # Some losses, and no more answers than one in 500 ms.
+    # There are some losses, and at most one answer per 500 ms.
     assert 2 <= flow["key_frame_requests"] <= 24
-    # Without requests next to nothing would be shown behind the first loss: one group has ten seconds.
+    # Without requests, almost nothing would be shown after the first loss, because one group lasts ten seconds.
     frames = seen["frames"]
     assert frames["ok"] >= 0.5 * frames["sent"]
 

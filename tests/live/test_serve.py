@@ -1,4 +1,4 @@
-"""WHEP as `steadycast serve` implements it, with a session that only records its calls."""
+"""WHEP as implemented by `steadycast serve`, with a session that only records its calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REFUSED = {
 
 
 class Port:
-    """A core media port as far as the server knows it."""
+    """A stand-in for the core's media port, with what the server uses of it."""
 
     port = 40_000
 
@@ -44,7 +44,7 @@ PORT = Port()
 
 
 class Session:
-    """A core sender as far as viewers know it."""
+    """A stand-in for a core sender, with what viewers use of it."""
 
     sdp = "v=0\r\na=answer\r\n"
 
@@ -152,7 +152,7 @@ def test_an_offer_is_answered_and_its_session_ends_by_delete(served: Served) -> 
     assert place.startswith(server.STREAM + "/")
     assert answer.headers["etag"].startswith('"')
     (viewer,) = served.all
-    # 128 bits, and of the address that the browser has reached.
+    # The id has 128 bits; the address is the one that the browser has reached.
     assert len(viewer.id) == 22
     assert place.endswith(viewer.id)
     assert viewer.core.settings["media"] == (PORT, ["192.0.2.1"])
@@ -283,7 +283,7 @@ def named(served: Served) -> Named:
         ("203.0.113.5",),
     )
     app = server.Serving(served.all, PORT, TOKEN, public).app()
-    # A proxy asks by HTTP, and passes on the name that the browser asked for.
+    # A proxy connects by HTTP, and forwards the host name that the browser used.
     return Named(Served(app, served.all))
 
 
@@ -434,7 +434,7 @@ def test_what_cannot_be_served_is_told_before_anybody_comes(wrong: dict[str, Any
         server.serve(options)
     assert told.value.place.startswith(place)
     if "flow" in wrong and "codec" not in wrong["flow"]:
-        # `send` says the same of them.
+        # `send` has the same message for it.
         with pytest.raises(UserError) as sent:
             send.send(send.Options(source="testsrc", to="127.0.0.1:9", duration="100ms", flow=wrong["flow"]))
         assert str(sent.value) == str(told.value)
@@ -452,7 +452,7 @@ def connected(silent_s: float, *, silent: bool) -> str:
 
 
 def looked(served: Served) -> None:
-    """Wait until the list has what the sessions say."""
+    """Wait until the list shows the status of the sessions."""
     until(lambda: all(each.status is not None for each in served.all))
 
 
@@ -464,7 +464,7 @@ def test_the_list_tells_no_id_that_ends_a_session(served: Served) -> None:
         served.ask("DELETE", f"{server.STREAM}/{text}").code == 404 for text in told if "/" not in text
     )
     assert not any(viewer.core.done for viewer in served.all)
-    # Each browser knows its own by the beginning.
+    # Each browser recognizes its own viewer by the first characters.
     ids = [place.rpartition("/")[2] for place in places]
     assert all(sum(each.startswith(viewer["id"]) for each in ids) == 1 for viewer in shown)
     assert all(len(each) - len(viewer["id"]) >= 18 for each in ids for viewer in shown)
@@ -492,7 +492,7 @@ def test_a_new_viewer_has_the_place_of_the_one_that_is_silent_for_longest_and_of
     assert served.offer().code == 201
     assert (one.core.done, other.core.done) == (False, True)
     assert other.why == "it was silent for 9 s, and its place was wanted"
-    # Without a newcomer a silent viewer stays until its consent has expired.
+    # Without a new viewer, a silent one stays until its consent expires.
     assert one.is_silent
 
 

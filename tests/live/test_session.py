@@ -35,7 +35,10 @@ def described(sdp: Path) -> None:
 def pair(
     port: int, folder: Path, *more: str, receive: tuple[str, ...] = (), code: int = 0
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Four seconds of the test pattern at a receiver, however long it takes to start: the summaries of both ends."""
+    """Four seconds of the test pattern at a receiver, counted from when it has started.
+
+    Returns the summaries of both ends.
+    """
     sdp = folder / "session.sdp"
     sent = [
         *steadycast("send", "testsrc", "--to", f"127.0.0.1:{port}", "--for", "90s", "--sdp", sdp),
@@ -64,7 +67,7 @@ def test_both_ends_leave_a_run_folder_that_reports_and_compare_read(port: int, t
     assert (reported["name"], reported["standard"], reported["loss_frac"]) == ("desk", False, 0)
     assert seen["loss_frac"] == 0
     assert 0.3e6 < seen["throughput_bps"] < 0.9e6
-    # A receiver that starts is some frames late.
+    # A receiver that starts late misses some frames.
     assert 40 <= seen["frames"]["ok"] <= min(flow["coded_frames"], 115)
     assert (tmp_path / "film.mkv").stat().st_size > 10_000
     for name in ("sent", "received"):
@@ -103,7 +106,7 @@ def test_every_controller_is_served_by_reports_of_single_packets(tmp_path: Path)
         assert (reported["standard"], reported["loss_frac"]) == (False, 0), case
         assert seen["loss_frac"] == 0, case
         assert seen["frames"]["ok"] >= 20, case
-        # One for each frame of 25 a second, or five a second at the least.
+        # One for each of 25 frames per second, or at least five per second.
         assert flow["feedback_packets"] >= 15, case
         rules = set(Folder.open(tmp_path / "-".join(case) / "sent").table("decisions")["rule"])
         assert not any("standard reports" in rule for rule in rules), case
@@ -142,7 +145,7 @@ def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> 
         packets = [packet for picture in pictures for packet in stream.encode(picture)]
         sizes = [packet.size for packet in packets]
         target.mux(packets)
-    # A frame of 25 in a second, and one that was left out.
+    # 25 frames per second, of which one was skipped.
     ticks = [3600 * n for n in range(21) if n != 7]
     receive.contain(raw, out, "matroska", "mpeg4", list(zip(ticks, sizes, strict=True)), b"")
     with av.open(str(out)) as film:
@@ -208,7 +211,7 @@ def test_each_picture_of_standard_input_is_taken_or_counted(monkeypatch: pytest.
     taken = passed = 0
     while camera.picture(0) is not None:
         taken += 1
-        # An encoder that takes five times as long as a picture is shown.
+        # An encoder that takes five times the frame interval.
         time.sleep(0.05)
         passed += camera.passed()
     assert taken + passed + camera.passed() == 60
@@ -347,7 +350,7 @@ def test_of_many_silent_receivers_a_few_are_named_and_the_others_counted_once(
     with watch:
         for ghosts in (200, 150):
             watch.show(status(ghosts))
-    # One line per status; the same hints appear once, even if their count changes.
+    # One line per status. The same hint appears once, even if its count changes.
     assert len(capsys.readouterr().err.splitlines()) == 2 + 6
 
 
@@ -422,7 +425,7 @@ def test_keys_move_the_floor_and_exclude_receivers() -> None:
     assert operated.excluded == ["yard"]
     send._obey(operated, "-" * 20, STATUS)
     assert operated.floor == 10_000
-    operated.floor = None  # In paper mode it can't be moved.
+    operated.floor = None  # in paper mode it can't be changed
     send._obey(operated, "+", STATUS)
     assert operated.floor is None
 
@@ -443,7 +446,7 @@ def test_a_floor_set_during_a_session_holds_at_once(port: int) -> None:
 
 
 def test_a_play_out_buffer_steers_its_sender_as_the_description_says(port: int, tmp_path: Path) -> None:
-    """Type-I holds a player's buffer between a fifth and nine tenths; without control the same buffer overflows."""
+    """Type-I keeps a player's buffer between 20 % and 90 %. Without control, the same buffer overflows."""
     seen = {}
     for controller in ("rbuf-type1", "no-control"):
         sdp, folder = tmp_path / f"{controller}.sdp", tmp_path / controller
@@ -501,7 +504,7 @@ def test_a_sender_that_names_no_controller_gets_reports_at_rfc_3550s_times(port:
                 while reports.recv(2048)[1] == 201:
                     heard += 1
     receiver.finish()
-    # The first comes after 1 to 3 s, others 2 to 6 s after the one before.
+    # The first report is sent after 1 to 3 s, the others 2 to 6 s after the one before.
     assert 1 <= heard <= 5
 
 
@@ -513,7 +516,7 @@ def session_settings(port: int) -> dict[str, object]:
 
 
 def status_once(sender: Any, holds: Callable[[Any], object]) -> Any:
-    """The first status of which that holds, within 10 s."""
+    """The first status that meets a condition, within 10 s."""
     end = time.monotonic() + 10
     while time.monotonic() < end:
         status = json.loads(sender.status())

@@ -20,11 +20,11 @@ from steadycast.media.ladder import CODECS, codec_of
 
 SHAPE = Shape(352, 288, Fraction(25))
 PLACES = [0] * 3 + [2] * 3 + [1] * 3
-"""Of the sizes at which the pictures are coded."""
+"""Index of the size at which each picture is coded."""
 
 
 def units(name: str, pictures: list[NDArray[np.uint8]]) -> tuple[list[bytes], list[tuple[int, int]], bytes]:
-    """Access units of three groups of pictures, their sizes, and what the session description has of them."""
+    """Access units of three groups of pictures, their sizes, and the parameters for the session description."""
     encoder = Encoder(codec_of(name), SHAPE, 12)
     config = encoder.config()
     middle = encoder.codec.quantizers[len(encoder.codec.quantizers) // 3]
@@ -76,7 +76,7 @@ def test_sizes_are_even_large_enough_and_none_but_the_source_s_where_that_is_ask
             assert width % codec.multiple == height % codec.multiple == 0
             assert min(width, height) >= codec.least
             assert width / height == pytest.approx(352 / 288, rel=0.07), codec.name
-        # A tenth of a bit per sample and picture is too much for 50 kb/s from 142 by 142 samples on.
+        # At 0.1 bit per sample and picture, sizes of 142 by 142 samples and more are too large for 50 kb/s.
         assert found[-1][0] * found[-1][1] <= 20_000, codec.name
         assert Encoder(codec, SHAPE, 12, keep_size=True).sizes == [(352, 288)]
     assert sizes_of(CODECS["h264"], Shape(64, 48, Fraction(25))) == [(64, 48)]
@@ -104,7 +104,7 @@ def test_a_program_gets_all_pictures_in_one_size(
     described: tuple[int, int] | None, pictures: list[NDArray[np.uint8]]
 ) -> None:
     data, _, config = units("h264", pictures)
-    # The first group is a small one: without a word of the sender its size is that of all.
+    # The first group has a small size. Without information from the sender, this becomes the size of all.
     data = data[3:]
     outbox = Outbox(Core(data, config, described), 60)
     outbox.run()
@@ -134,7 +134,7 @@ def test_pictures_are_measured_at_the_size_that_the_sender_says(
     # Half the size, shown at the whole one: sharp edges are lost.
     assert 15 < small["psnr_db.raw.y"] < whole["psnr_db.raw.y"] - 5
     assert small["psnr_db.raw.y"] < mixed["psnr_db.raw.y"] < whole["psnr_db.raw.y"]
-    # Measured at its own size it would seem better than it looks.
+    # Measured at its own size, it would seem better than it looks.
     own = quality.measure(clip, "h264", config, ticks[3:6], data[3:6], None)
     assert own["psnr_db.raw.y"] > small["psnr_db.raw.y"] + 3
 

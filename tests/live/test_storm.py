@@ -1,4 +1,4 @@
-"""A storm of forged requests against a sender on this machine gets what the purse holds, and no more of anything."""
+"""A flood of forged requests makes a sender send only the retransmissions that its budget allows."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ FORGED = 100_000
 PER_S = 25_000
 RATE_BPS = 1_500_000
 PURSE = 0.15
-"""Share of the rate that repair on request may take: `SHARE` of crates/session/src/repair."""
+"""Share of the rate that retransmissions may use: `SHARE` in crates/session/src/repair."""
 SAVED_S = 1.0
-"""What is not used of it is saved for this time."""
+"""Seconds for which an unused part of the budget is kept."""
 
 
 def report(ssrc: int) -> bytes:
-    """An empty receiver report and a name: who says this is a member."""
+    """An empty receiver report with a name, which makes its sender a member."""
     name = b"storm"
     chunk = struct.pack("!IBB", ssrc, 1, len(name)) + name
     chunk += bytes(4 - len(chunk) % 4)
@@ -58,7 +58,7 @@ ONE = 0x5EED_0001
 
 
 def member(media: int) -> Iterator[bytes]:
-    """A member that asks for everything, again and again: packets, parity, key frames."""
+    """A member that requests everything repeatedly: packets, parity, key frames."""
     for n in count(1):
         yield (
             report(ONE)
@@ -67,13 +67,13 @@ def member(media: int) -> Iterator[bytes]:
 
 
 def stranger(media: int) -> Iterator[bytes]:
-    """One that never says who it is: requests alone (RFC 5506)."""
+    """A sender of requests without reports (RFC 5506), which never names itself."""
     for n in count(1):
         yield nack(0xBAD, media, n * 17) if n % 2 else pli(0xBAD, media)
 
 
 def mixed(media: int) -> Iterator[bytes]:
-    """The member, as many others as requests, and the stranger."""
+    """The member, a new member for each request, and the sender without reports."""
     for n, (asked, alone) in enumerate(zip(member(media), stranger(media), strict=True)):
         name = struct.pack("!I", (n * 40_503 + 17) & 0xFFFF_FFFF)
         yield asked
@@ -81,7 +81,7 @@ def mixed(media: int) -> Iterator[bytes]:
 
 
 def storm(to: int, forged: Iterator[bytes]) -> None:
-    """Send it all to a port of this machine."""
+    """Send all forged packets to a port of this machine."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         began = time.monotonic()
         for n, datagram in enumerate(forged):
@@ -97,9 +97,9 @@ class Session:
 
     flow: Any
     took_s: float
-    """From the first of the session to the storm's end, at the least."""
+    """Seconds from the session's start at least until the end of the flood."""
     grown_bytes: int
-    """Its resident memory's growth in the storm."""
+    """Growth of its resident memory during the flood."""
 
 
 def session(folder: Path, port: int, repair: str, forged: Callable[[int], Iterator[bytes]]) -> Session:
@@ -158,7 +158,7 @@ def test_a_hundred_thousand_forged_requests_get_what_the_purse_holds(tmp_path: P
         assert again <= most + (RATE_BPS * 7 / 3 if repair == "parity" else 0), about
         assert flow["sent_bps"] <= 1.02 * RATE_BPS, about
         assert done.grown_bytes < 25e6, about
-        # One key frame in 500 ms.
+        # At most one key frame per 500 ms.
         assert flow["key_frame_requests"] <= 2 * done.took_s + 1, about
         if of is stranger:
             assert (flow["repair_packets"], flow["key_frame_requests"]) == (0, 0)
@@ -180,7 +180,7 @@ a=rtpmap:98 x-steadycast-rs/90000
 
 
 def absurd(chance: random.Random) -> bytes:
-    """A payload of parity with counts, a block and a symbol that never were; now and then not even that."""
+    """A parity payload with impossible counts, block or symbol, and sometimes an even more invalid one."""
     head = struct.pack(
         "!BBHBBH",
         chance.choice((0xC0, 0xC0, 0xC0, 0x80, 0xC1)),
@@ -223,7 +223,7 @@ def test_twenty_thousand_absurd_packets_of_parity_stop_no_receiver(tmp_path: Pat
         receiver.kill()
     (row,) = json.loads(said)["flows"][0]["receivers"]
     assert grown < 30e6
-    # Eight of eighty; the last one is not known to be.
+    # Eight of eighty packets; the last one may not be known to be lost.
     assert 7 / 79 <= row["loss_frac"] <= 0.12
     # Parity over packets that were never sent recovers nothing.
     assert row["repaired_packets"] == 0

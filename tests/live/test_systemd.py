@@ -20,7 +20,7 @@ from tests.live.conftest import needs
 SYSTEMD = Path("/lib/systemd/systemd")
 TARGETS = ("basic", "default", "multi-user", "network", "network-online", "paths", "shutdown", "slices", "sockets",
            "sysinit", "timers")  # fmt: skip
-# Python is found below /opt: the units see no home.
+# Python is below /opt, because the units can't access home folders.
 LAUNCHER = """#!/bin/sh
 export LD_LIBRARY_PATH=/opt/python/lib PYTHONPATH=/opt/checkout:/opt/site
 exec /opt/python/bin/python3 -m steadycast "$@"
@@ -137,7 +137,7 @@ def systemd(port: int) -> Iterator[Systemd]:
             )
             yield found
         finally:
-            outer.kill()  # and with it, by unshare, all that it began
+            outer.kill()  # and everything that it started, because of unshare's option
             outer.wait(30)
             until(lambda: "populated 0" in (group / "cgroup.events").read_text(), "a process did not end")
             for each in sorted(group.rglob("*/"), reverse=True):
@@ -154,7 +154,7 @@ def test_units_start_when_their_sessions_do_tell_how_they_go_and_end_with_a_bye(
         assert systemd.show(unit, "ActiveState") == "active"
     until(lambda: "1 receiver" in systemd.show(sender, "StatusText"), "the sender heard nobody")
     until(lambda: "kb/s" in systemd.show(receiver, "StatusText"), "the receiver received nothing")
-    # Both keep the watchdog alive, as a user without rights.
+    # Both send keep-alives to the watchdog, as a user without special rights.
     first = {unit: systemd.show(unit, "WatchdogTimestampMonotonic") for unit in (sender, receiver)}
     until(
         lambda: all(systemd.show(unit, "WatchdogTimestampMonotonic") != at for unit, at in first.items()),

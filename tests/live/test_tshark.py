@@ -1,4 +1,4 @@
-"""Wireshark reads what is sent as we meant it: packets, round trips and jitter, of every controller that runs live."""
+"""Wireshark reads our packets as intended: packets, round-trip times and jitter, for every live controller."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ kill -TERM $near $far; wait; true
 
 @dataclass(frozen=True)
 class Seen:
-    """A session as we and as tshark have it: (ours, theirs)."""
+    """A session as measured by us and by tshark: (ours, theirs)."""
 
     controller: str
     rtp: tuple[int, int]
@@ -43,7 +43,7 @@ class Seen:
     rtt_ms: tuple[float, float]
     jitter_ms: tuple[float, float]
     told: str
-    """What the captures and our sender say of packets that are missing."""
+    """The packets that are missing by the captures and by our sender."""
 
     def row(self) -> str:
         """A line of the table."""
@@ -55,7 +55,7 @@ class Seen:
 
 
 def fields(capture: Path, only: str, *names: str) -> list[list[str]]:
-    """Return tshark's fields of the packets that a filter selects; copies in ICMP errors do not count."""
+    """Return tshark's fields of the packets that a filter selects. Copies in ICMP errors are not counted."""
     words = [*TEXT, *ROUND_TRIPS, "-r", capture, "-Y", f"({only}) && !icmp", "-T", "fields"]
     for name in names:
         words += ["-e", name]
@@ -92,7 +92,7 @@ def jitters(capture: Path) -> tuple[float, float]:
 
 
 def compare(controller: str, done: Emulated) -> Seen:
-    """Sets both views of a session side by side."""
+    """Compare both measurements of a session."""
     near, far = done.folder / "s.pcapng", done.folder / "r.pcapng"
     sent, received = done.sent(), done.sent("received")
     (peer,), (sink,) = sent["receivers"], received["receivers"]
@@ -102,7 +102,8 @@ def compare(controller: str, done: Emulated) -> Seen:
     # tshark computes the same quantities as our reports.
     assert abs(highest - streams_jitter(far)) <= 0.01, controller
     blocks = fields(near, "rtcp.ssrc.jitter && ip.src == 10.0.0.2", "rtcp.ssrc.jitter")
-    # A capture on a busy machine may miss a packet; the link loses none, so that both together have each of them.
+    # A capture on a busy machine may miss a packet. The link loses none, so the two captures together have all
+    # packets.
     numbers = [[int(row[0]) for row in fields(side, "rtp", "rtp.seq")] for side in (near, far)]
     leaving, arriving = map(set, numbers)
     assert [len(leaving), len(arriving)] == [len(each) for each in numbers], f"{controller}: some came twice"
@@ -119,11 +120,11 @@ def compare(controller: str, done: Emulated) -> Seen:
 
 
 def sessions(names: Sequence[str], seconds: int, at_once: int, folder: Path) -> list[Seen]:
-    """Runs each controller, some of them at a time, and prints the table."""
+    """Runs each controller, a few at a time, and prints the table."""
     described = folder / "session.sdp"
     run(
         *("send", "testsrc", "--codec", "mpeg2", "--size", "176x144", "--to", "127.0.0.1:5004"),
-        # Jitter is of one stream; retransmissions would be a second one.
+        # Jitter is measured for one stream; retransmissions would be a second one.
         *("--for", "100ms", "--controller", "fixed", "--repair", "none", "--sdp", described),
     )
     text = described.read_text().replace("IP4 127.0.0.1", "IP4 10.0.0.2")
@@ -149,7 +150,7 @@ def agree(seen: Seen) -> None:
     assert seen.rtp[0] == seen.rtp[1] > 100, seen
     assert seen.rtcp[0] == seen.rtcp[1] > 5, seen
     assert seen.malformed == 0, seen
-    # The link's 40 ms, and what the hosts and the queue add; tshark rounds to whole milliseconds.
+    # The link's 40 ms plus the delay of the hosts and the queue; tshark rounds to whole milliseconds.
     assert 40 <= seen.rtt_ms[0] < 250, seen
     assert abs(seen.rtt_ms[0] - seen.rtt_ms[1]) <= 0.1 * seen.rtt_ms[1] + 3, seen
     assert 0.9 * seen.jitter_ms[1] - 0.5 <= seen.jitter_ms[0] <= 1.1 * seen.jitter_ms[1] + 0.5, seen

@@ -1,4 +1,4 @@
-"""Small clips to read, and FFmpeg's own filters as judges of PSNR and SSIM."""
+"""Small clips to read, and FFmpeg's own filters as references for PSNR and SSIM."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +12,7 @@ def write_clip(
     path: Path, frames: int = 40, codec: str = "mpeg4", rate: int = 25, size: str = "176x144"
 ) -> Path:
     """A video file made from the synthetic clip."""
-    # Here, not above: the stand-in for the compiled module must be there first.
+    # Imported here, because the stand-in for the compiled module must be installed first.
     from steadycast.media.synthetic import Synthetic
 
     pictures = Synthetic(frames).pictures(size, 25)

@@ -143,7 +143,7 @@ def test_the_synthetic_clip_says_so_and_knows_its_length():
 
 
 def _damaged(whole: bytes):
-    """Forty ways to break a file: cut it, or write zeros over a part."""
+    """Forty ways to damage a file: truncate it, or overwrite a part with zeros."""
     for k in range(20):
         yield f"cut at {k}/20", whole[: len(whole) * k // 20]
     for k in range(20):

@@ -250,7 +250,7 @@ def test_settings_that_no_encoder_can_meet_are_errors_with_a_remedy(settings):
 def test_a_clips_damage_is_carried_by_its_ladder(tmp_path, clip_path):
     path = tmp_path / "cut.mkv"
     path.write_bytes(clip_path.read_bytes()[: clip_path.stat().st_size // 2])
-    for _ in range(2):  # encoded, and from the cache
+    for _ in range(2):  # once encoded, and once from the cache
         ladder = encode_ladder(Clip.of(path), size="clip", qs=[16])
         assert len(ladder.warnings) == 1
         assert "damaged" in ladder.warnings[0]
@@ -300,8 +300,8 @@ def test_an_encoder_of_av1_that_stands_still_is_left_behind_and_begun_again(monk
         assert stood.wait(30)
     finally:
         gone.set()
-    # Each rung had an encoder, and that one's had another. Their exact number was asserted until a machine stalled for
-    # longer than the patience: then others are begun again as well.
+    # Each rung had an encoder, and the failed one had a second one. Their exact number was asserted until a machine
+    # stalled for longer than the patience; then other encoders are restarted as well.
     begun = [arguments[-1] for arguments in opened]
     assert len(begun) > len(again.table.qs)
     assert set(begun) == set(again.table.qs)

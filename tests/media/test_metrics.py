@@ -15,7 +15,7 @@ from steadycast.media.synthetic import Synthetic
 
 
 def _pairs():
-    """Pictures of the synthetic clip against coarser, darker, noisier and shifted versions of themselves."""
+    """Pictures of the synthetic clip, compared with coarser, darker, noisier and shifted versions."""
     rng = np.random.default_rng(5)
     frames = list(Synthetic(8).pictures("cif", 25).frames)
     for index, samples in enumerate(frames):

@@ -1,4 +1,4 @@
-"""Two files beside each other, and the files of a ladder."""
+"""A comparison of two files, and the files of a ladder."""
 
 import json
 import sys
@@ -23,11 +23,11 @@ from steadycast.media.trace import TraceError, read_trace, written
 from tests.conftest import ran
 
 ROUNDING_DB = 0.006
-"""FFmpeg's filter tells two decimals."""
+"""FFmpeg's filter prints two decimals."""
 
 
 def lossless(path: Path, clip: Path, without: frozenset[int] = frozenset(), *, close: bool = False) -> Path:
-    """Copy a clip's pictures as they are; those left out leave a gap in time, or the next ones close it."""
+    """Copy a clip losslessly. Frames that are left out leave a gap in time, or the following frames close the gap."""
     pictures = Clip.of(clip).pictures("clip", "clip")
     with av.open(str(path), "w") as container:
         stream = container.add_stream("ffv1", rate=25)
@@ -184,7 +184,7 @@ def test_each_clip_of_a_ladder_plays_as_its_trace_says(codec: str, tmp_path: Pat
     for place in (0, -1):
         seen = psnr.compare(clip, paths[place], "index")
         mine = trace.filter(pl.col("q") == steps.q[place])
-        # The trace stands in coding order.
+        # The trace is in coding order.
         told = mine["psnr_y_db"].to_numpy()[np.argsort(steps.ladder.table.display)]
         assert seen.psnr_db[:, 0] == pytest.approx(told, abs=1e-4)
         assert [Kind[t] for t in mine["type"]] == steps.ladder.table.kinds.tolist()

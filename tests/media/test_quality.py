@@ -18,7 +18,7 @@ from steadycast.run import run
 
 MS = 1_000_000
 SCALES = {None: [2, 9, 31], 6: [18, 32, 47], 12: [10, 36, 63]}
-"""Quantizers, by how many steps double the step size."""
+"""Quantizers, by the number of steps that double the step size."""
 
 
 def small(codec="mpeg4"):
@@ -41,8 +41,8 @@ def test_a_frame_of_another_quantizer_than_its_group_s_is_decoded_by_its_own(cod
     fine, coarse = (evaluate(ladder, [q, q], Fates(whole(24))) for q in qs)
     first = slice(0, 12)
     assert np.isinf(mixed.psnr_encoded[:, 0]).all(), "the sender's decoder shows the same"
-    # Worse than all of it fine. Against all of it coarse the fine pictures that the coarse ones are predicted from make
-    # up for what is left of them in those; where motion was predicted, too, those of H.265 were 1.2 dB below.
+    # The result is worse than if all were fine. Compared with all coarse, the fine pictures that predict the coarse
+    # ones compensate for the rest. With motion prediction, H.265's were 1.2 dB lower.
     low, middle, high = (float(seen.psnr_raw[first, 0].mean()) for seen in (coarse, mixed, fine))
     assert low < middle < high
 
@@ -64,7 +64,7 @@ def test_a_slot_that_is_shown_for_longer_is_a_freeze_like_one_that_is_repeated()
 
 
 def test_a_late_frame_is_never_shown_once_a_newer_one_has_come():
-    # The paper's example: frame 3 misses its slot, so frame 2 stands for two slots; frame 4 is there in time.
+    # The paper's example: frame 3 misses its display slot, so frame 2 is shown for two slots. Frame 4 is in time.
     play = np.arange(6) * 40 * MS + 150 * MS
     arrival = np.arange(6) * 40 * MS + 50 * MS
     arrival[3] = play[3] + 10 * MS
@@ -95,9 +95,9 @@ def test_a_frame_that_arrives_at_its_slot_is_in_time_and_an_early_one_waits():
 
 
 def test_freezes_of_measured_pictures_are_the_simulators_where_the_play_out_delay_grows_between_two_b_frames():
-    # The delay grows once, by less than 170 ms: one picture stands, and no other is shown for longer than before.
-    # Of the seeds 1 to 12 this happens with 9 and 10, with 10 in the first 40 s; with 2 it did until repair was planned
-    # otherwise.
+    # The delay increases once, by less than 170 ms. One picture is shown for two slots, and no other longer than
+    # before. Of the seeds 1 to 12 this happens with 9 and 10, and with 10 within the first 40 s. Seed 2 had it before
+    # the repair changed.
     chosen = ["flow.video.controller=asmp", "seed=10", "duration=40s", "flow.video.playout=adaptive"]
     chosen += ["flow.video.encode.codec=mpeg4", "flow.video.encode.bframes=2"]
     told = [
@@ -132,7 +132,7 @@ start = "0s"
 
 
 def paused(path: Path, stop: str, start: str, *, playout: str = "300ms", gop: int = 12) -> list[Json]:
-    """Return what the only receiver of a video got with this pause, with its pixels measured and without."""
+    """Return the result of a video's only receiver with this pause, with measured pixels and without."""
     events = f'[[event]]\nat = "{stop}"\nstop = "video"\n[[event]]\nat = "{start}"\nstart = "video"\n'
     path.write_text(PAUSES.format(playout=playout, gop=gop) + (events if stop else ""), encoding="utf-8")
     return [
@@ -145,7 +145,7 @@ def test_a_pause_is_neither_a_freeze_nor_does_it_lower_what_is_measured_of_pictu
     whole, told = paused(tmp_path / "whole.toml", "", "")
     assert (whole["freeze_count"], told["freeze_count"]) == (0, 0)
     measured, told = paused(tmp_path / "paused.toml", "5.1s", "12s")
-    # Packets in the sender's queue at its stop were not sent.
+    # Packets in the sender's queue when it stopped were not sent.
     assert 128 + 200 - 3 <= measured["frames"]["ok"] <= measured["frames"]["sent"] == 128 + 200
     assert (measured["freeze_count"], told["freeze_count"]) == (0, 0)
     for name in ("stills_count", "freeze_s", "frozen_frac", "harmonic_fps"):
@@ -202,7 +202,7 @@ def test_each_frame_has_one_fate_and_a_lost_reference_breaks_the_rest_of_its_gro
     play = np.arange(30) * 40 + 100
     arrival = np.zeros(30, dtype=np.int64)
     arrival[2] = 10_000
-    arrival[9] = 10_000  # late as well, but broken before that
+    arrival[9] = 10_000  # late as well, but already broken before
     told = fates(table, Fates(complete, arrival, play))
     expected = np.zeros(30, dtype=int)
     expected[[7, 14, 18]] = Fate.LOST
@@ -339,7 +339,7 @@ def test_receivers_with_the_same_losses_are_decoded_once(monkeypatch, tmp_path):
     complete[20] = False
     first = evaluate(ladder, chosen(ladder, 52), Fates(complete))
     once = len(calls)
-    assert once == 6  # five groups, and the damaged one again as the sender has it
+    assert once == 6  # five groups, and the damaged one a second time as encoded
     for _ in range(44):
         assert evaluate(ladder, chosen(ladder, 52), Fates(complete.copy())) is first
     assert len(calls) == once

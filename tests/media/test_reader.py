@@ -372,7 +372,8 @@ def test_where_a_film_begins_is_no_damage(
             assert abs(count - (PICTURES - skip)) <= 1, said
             assert pictures.warnings == [], said
         else:
-            # At most what the cut group has is gone, and with B frames those that are shown before the next group.
+            # At most the truncated group is missing, and with B frames the pictures that are shown before the next
+            # group.
             assert PICTURES - GROUP - 3 <= count <= PICTURES - skip, said
 
 
@@ -391,14 +392,14 @@ def test_a_film_that_begins_late_and_is_cut_short_is_damaged(
         except ClipError:
             continue  # the cut is before the first picture
         count = len(list(pictures.frames))
-        # Only the index follows the last picture.
+        # Only the index is after the last picture.
         assert count == PICTURES or any("short.mkv is damaged" in each for each in pictures.warnings), tenths
         cut += count < PICTURES
     assert cut >= 2
 
 
 class Lossy:
-    """A container with packets that can't be read, and then an error for good."""
+    """A container with unreadable packets, and then a permanent error."""
 
     def __init__(self, inner: av.container.InputContainer, after: int, times: int, error: Exception) -> None:
         self._inner, self._after, self._times, self._error = inner, after, times, error
@@ -433,7 +434,7 @@ def test_what_is_unplugged_is_told_as_the_end(clip_path: Path) -> None:
 
 
 class Garbled(Lossy):
-    """A container whose packets are nonsense from one on, without an end."""
+    """A container whose packets are invalid from one on, without an end."""
 
     def demux(self, _: object) -> object:
         yield from itertools.islice(self._packets, self._after)

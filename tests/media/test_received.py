@@ -140,7 +140,8 @@ def test_the_size_of_a_video_is_estimated_before_it_is_written(
     asked: list[int] = []
     monkeypatch.setattr(received, "need_room", lambda _target, size, _videos: asked.append(size))
     (path,) = received.save(ran.run.held(), tmp_path / f"seen{ending}", Silent())
-    # A lossless file is as large as its pictures; the others depend on what is in the pictures that are sampled.
+    # A lossless file has the size of its pictures. The size of other files depends on the content of the sampled
+    # pictures.
     within = 1.01 if ending in (".yuv", ".y4m") else 2.5
     assert path.stat().st_size / within < asked[0] < path.stat().st_size * within
 

@@ -1,4 +1,4 @@
-"""Scores of pictures as they were encoded, which the cache keeps: they are those that a run measures itself."""
+"""Scores of encoded pictures, which the cache keeps. They equal those that a run measures itself."""
 
 import numpy as np
 import pytest
@@ -21,12 +21,12 @@ def cache(tmp_path, monkeypatch):
 
 
 def ladder():
-    """The film as another process has it: nothing but what the cache holds."""
+    """The film as another process has it: only with the content of the cache."""
     return encode_ladder(Synthetic(FRAMES), size="176x144", qs=QS)
 
 
 def drawn(seed):
-    """Losses, quantizers, and how many frames: some groups whole, some not, some of several quantizers."""
+    """Losses, quantizers, and the number of frames. Some groups are complete, and some have several quantizers."""
     chance = np.random.default_rng(seed)
     frames = int(chance.integers(20, 3 * FRAMES))
     complete = chance.random(frames) >= chance.choice([0.0, 0.02, 0.3])
@@ -46,7 +46,7 @@ def same(a: Quality, b: Quality) -> bool:
 def test_what_the_cache_keeps_changes_no_score(seed, monkeypatch):
     flow = drawn(seed)
     with monkeypatch.context() as patch:
-        # Without what was kept each picture is measured.
+        # Without the cached scores, each picture is measured.
         patch.setattr(scores_module.EncodedScores, "of", lambda *_: None)
         measured = evaluate(ladder(), *flow)
     for other in range(seed + 1, seed + 3):
@@ -58,7 +58,7 @@ def test_what_the_cache_keeps_changes_no_score(seed, monkeypatch):
 
 @pytest.fixture
 def decoded(monkeypatch):
-    """Groups of pictures that are decoded, by how many."""
+    """Number of groups of pictures that are decoded."""
     counted = []
     decode = quality_module.decode_units
 
@@ -79,7 +79,7 @@ def test_a_second_run_decodes_the_groups_with_losses_alone(decoded):
     assert decoded == []
     complete[30] = False
     evaluate(ladder(), [9] * 5, Fates(complete))
-    assert len(decoded) == 2  # the group as it came, and as it was encoded
+    assert len(decoded) == 2  # the group as received, and as encoded
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "text", "shape", "program"])

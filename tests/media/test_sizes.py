@@ -1,4 +1,4 @@
-"""Frame sizes that no pixels stand behind: the published ladder and traces."""
+"""Frame sizes without pictures: the published ladder and traces."""
 
 import hashlib
 from fractions import Fraction
@@ -217,7 +217,7 @@ def test_a_single_rate_sender_trace_is_read_in_each_of_its_shapes(tmp_path, sepa
     path.write_text(_sender_trace(separator, end, head), newline="")
     table = read_trace(path)
     assert (table.fps, table.gop, table.frames, table.qs) == (30, 12, 36, [1])
-    # The header's bytes go with its I frame, and a part of a byte is a byte.
+    # The header's bytes belong to its I frame, and a partial byte counts as a byte.
     assert table.sizes[0, :2].tolist() == [9025, 2000]
     assert table.sizes[0, 12] == 9001
 

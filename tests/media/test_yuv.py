@@ -1,4 +1,4 @@
-"""Raw files: what says how their pictures lie, and that they are read so."""
+"""Raw files: where their format is given, and that they are read in it."""
 
 from fractions import Fraction
 from pathlib import Path

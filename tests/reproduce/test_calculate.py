@@ -1,4 +1,4 @@
-"""Calculations that statements are held against: that they calculate what they say, and what follows from them."""
+"""Calculations that statements are checked against: that they are correct, and the consequences for the verdict."""
 
 from __future__ import annotations
 

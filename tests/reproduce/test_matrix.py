@@ -1,4 +1,4 @@
-"""An experiment's cross product says what its rows would say one by one."""
+"""An experiment's cross product equals its rows written one by one."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def job(seed: int = 1, **sets: str) -> Job:
 
 
 class World:
-    """Stands in for emulation: tells how each of its runs ends, one after the other."""
+    """Stand-in for emulation: gives the result of each of its runs, in order."""
 
     def __init__(self, trustworthy: list[bool]) -> None:
         self.trustworthy = trustworthy
@@ -65,7 +65,7 @@ def world(monkeypatch: pytest.MonkeyPatch, *trustworthy: bool) -> World:
     return made
 
 
-# ---------------------------------------------------------------- what is run
+# # ---------------------------------------------------------------- which runs are made
 
 
 def test_the_emulated_form_of_an_experiment_is_short_and_can_be_read() -> None:
@@ -108,7 +108,7 @@ def test_worlds_are_kept_apart_and_parameters_of_other_controllers_are_not() -> 
     assert key_of(job(1, **own)) != key_of(here)
 
 
-# ---------------------------------------------------------------- when it is run, and what is believed
+# # ---------------------------------------------------------------- when they are made, and which are trusted
 
 
 def test_a_run_begins_as_soon_as_a_place_is_free() -> None:

@@ -325,7 +325,7 @@ def test_what_its_placebo_keeps_does_not_come_out() -> None:
     assert judged([8, 8.1, 7.9], Bound(most=10), placebo=[2, 8, 14]).verdict is Verdict.UNTESTED
     # One of them may have more seeds.
     assert judged([8, 8.1, 7.9, 8], Bound(most=10), placebo=[20, 21]).verdict is Verdict.COMES_OUT
-    # What misses its bound fails, whatever the placebo does.
+    # A result that misses its bound fails, independent of the placebo.
     assert judged([12, 12.1, 12], Bound(most=10), placebo=[9, 9.1, 9]).verdict is Verdict.FAILS
 
 
@@ -341,7 +341,7 @@ def test_what_comes_out_with_what_is_not_the_papers_does_not_come_out() -> None:
     assert row.words == "does not come out, but would with CoDel"
     assert "With what is not the paper's: CoDel (9 ± 0 ms); RED (30 ± 0 ms)." in row.why
     assert judged([20, 20], Bound(most=10), {"RED": [30, 30]}).words == "does not come out"
-    # A change whose interval reaches across the bound shows nothing.
+    # A change whose interval crosses the bound shows nothing.
     assert judged([20, 20], Bound(most=10), {"CoDel": [5, 12]}).words == "does not come out"
 
 
@@ -384,7 +384,7 @@ def test_grades_by_index_and_of_what_was_sent_are_taken_where_a_statement_asks_f
     flow = graded.flow("video")
     for against in ("sent", "index"):
         assert sum(flow.grades(against).values()) == pytest.approx(1.0, abs=1e-5)
-    # A frame that is under way at the end is neither lost nor given to the decoder.
+    # A frame in flight at the end is neither lost nor given to the decoder.
     given = flow.content["graded"]["index_psnr_y_db"]
     assert 0 <= flow.frames["sent"] - flow.frames["lost"] - len(given) <= 2
 

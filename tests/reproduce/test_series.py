@@ -1,4 +1,4 @@
-"""Numbers that statements take from runs, against runs made by hand."""
+"""Numbers of statements, computed from runs made by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every value of the papers' scenarios stands in a list, with its sentence or its range."""
+"""Every value of the papers' scenarios is in a list, with its sentence or its range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Play-out buffers, skipped frames, and the rates of paper 001, through the whole program."""
+"""Play-out buffers, skipped frames, and the rates of paper 001, in the whole program."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_what_the_rate_can_not_afford_is_skipped_and_counted() -> None:
 def test_a_buffer_fills_and_empties_within_its_bounds() -> None:
     run = sc.run(PAPERS / "h-l.toml", set=["duration=20s"], quality=False)
     receiver = run.summary["flows"][0]["receivers"][0]
-    # Play-out starts at a fifth of the buffer, and the first delay is a guess.
+    # Play-out starts at a fifth of the buffer, and the first delay is an estimate.
     assert receiver["buffer_underflows"] <= 1
     assert receiver["buffer_overflows"] == 0
     level = run.rates.to_polars()["buffer_bytes"].drop_nulls()

@@ -1,4 +1,4 @@
-"""A flow's cap holds for every controller and every kind of media: for all that the session sends."""
+"""A flow's cap applies to all packets of a session, for every controller and every kind of media."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MEDIA = {
 WINDOW_S = 2.0
 PACKET_BITS = 1200 * 8
 BURST_S = 0.25
-"""What a source of frames may send ahead, as a time at the cap (`CAP_BURST` of the session)."""
+"""Data that a source of frames may send ahead, in seconds at the cap (`CAP_BURST` of the session)."""
 START_S = 1.0
 
 
 def scenario(controller: str, media: str, cap_bps: float) -> str:
-    """Return one flow on an idle link, which loses 1 % where something repairs it."""
+    """Return one flow on an idle link, with 1 % loss if the controller has repair."""
     loss = ', loss = { kind = "bernoulli", p = 0.01 }' if "repair" in MEDIA[media] else ""
     return (
         'format = 1\nname = "cap"\nduration = "8s"\nwarmup = "1s"\n[topology]\nshape = "dumbbell"\n'

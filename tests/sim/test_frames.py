@@ -1,4 +1,4 @@
-"""The outcome of frames is the same in the simulator and on the media side; and the ladder of paper 000."""
+"""Frames have the same fate in the simulator and on the media side; and the ladder of paper 000."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_simulator_and_the_media_side_judge_frames_alike(tmp_path: Path) -> 
         due = rows["ready_s"].to_numpy() + 0.150
         play[rows["display"].to_numpy()] = (due * 1e9).round().astype(np.int64)
         judged = fates(table, Fates(complete, arrival, play[:n]))
-        # The media side does not judge the lateness of frames that were due after the end.
+        # The media side does not judge frames that were due after the end.
         shown = rows["display"].to_numpy() < n
         assert np.array_equal(judged[shown], simulated[shown]), (seed, loss)
         seen += np.bincount(simulated, minlength=len(Fate))
@@ -124,8 +124,8 @@ def couple(tmp_path: Path, seed: int, second: str) -> list[float]:
 
 
 def test_pictures_under_steady_have_their_share_beside_a_download(tmp_path: Path) -> None:
-    # The bounds are V1's (docs/steady.md) in the mean, and half of the share in each seed, as fresh networks ask.
-    # They were 0.7 in each of three seeds; since pictures that come late compete, one of twenty has 0.63, not 0.8.
+    # The bounds are V1's (docs/steady.md) for the mean, and half of the share for each seed, as in fresh networks.
+    # They were 0.7 for each of three seeds. Since late pictures compete, one of twenty seeds has 0.63 instead of 0.8.
     shares = [couple(tmp_path, seed, TCP) for seed in range(1, 6)]
     for one in zip(*shares, strict=True):
         assert 0.75 <= fmean(one) <= 1.25, shares
@@ -134,13 +134,14 @@ def test_pictures_under_steady_have_their_share_beside_a_download(tmp_path: Path
 
 def test_of_two_videos_with_large_pictures_under_steady_neither_is_starved(tmp_path: Path) -> None:
     shares = [couple(tmp_path, seed, VIDEO.format(name="second", start=10)) for seed in (1, 2, 3)]
-    # The aim is 0.5 to 1.0 for both, which clips of noise held. The drawn film's cuts miss it (docs/steady.md, V2): one
-    # seed in three has 0.3 and 1.4. A tenth of the share is what counts as starved; together they use the link.
+    # The aim is 0.5 to 1.0 for both, which clips of noise met. The synthetic film's cuts miss it (docs/steady.md,
+    # V2): one seed in three has 0.3 and 1.4. Less than a tenth of the share counts as starved. Together they use the
+    # link.
     assert all(min(pair) >= 0.1 and 1.5 <= sum(pair) <= 2.0 for pair in shares), shares
 
 
 def most_by_chance(mean: float) -> int:
-    """The largest number that a Poisson variable has with at least one in a thousand."""
+    """The largest value that a Poisson variable reaches or exceeds with a probability of at least 1/1000."""
     term, above, n = math.exp(-mean), 1.0, 0
     while (above := above - term) >= 1e-3:
         n += 1
@@ -181,7 +182,7 @@ to = "r"
         frames += whole.height
         packets += sum(math.ceil(size / 1_132) for size in whole["size_bytes"])
         failed += sum(fate in ("late", "lost") for fate in whole["fate"])
-    # A packet is lost, and so is its request or its answer.
+    # A packet is lost, and so is its request or its retransmission.
     left = packets * loss * (1 - (1 - loss) ** 2)
     assert frames > 10_000
     assert 0 < failed <= most_by_chance(left), (failed, left, frames)

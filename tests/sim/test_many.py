@@ -1,4 +1,4 @@
-"""The cost of a group of many receivers, counted and not timed."""
+"""The cost of a group with many receivers, by counts instead of times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ to = ["r[1-{count}]"]
 
 
 RTCP = 0.05 * 2e6 * 0.5 / (8 * 60)
-"""Compounds that 5 % of the session carry in its half second, of 60 bytes at least."""
+"""Compound packets of at least 60 bytes that use 5 % of the session's rate in half a second."""
 
 
 def cost(folder: Path, count: int) -> tuple[int, int, int]:
@@ -45,7 +45,7 @@ def cost(folder: Path, count: int) -> tuple[int, int, int]:
 def test_what_a_group_costs_is_so_much_for_each_receiver_however_many_there_are(tmp_path: Path) -> None:
     few, many = cost(tmp_path, 100), cost(tmp_path, 1_600)
     sent, hops, memory = many[0], (many[1] - few[1]) / 1_500, (many[2] - few[2]) / 1_500
-    # A copy of each packet, one of each report, and its own two.
+    # A copy of each packet, one of each report, and its own two packets.
     assert sent <= hops <= sent + RTCP + 2
     # 100,000 receivers fit into 8 GB.
     assert memory <= 80_000

@@ -65,7 +65,7 @@ def test_frames_at_irregular_times_are_shown_at_their_mean_rate_and_a_play_out_t
         [receiver] = summary["flows"][0]["receivers"]
         assert 28.5 < receiver["shown_fps"] < 31.5
         assert receiver["frames"]["ok_frac"] > 0.99
-        # 10 ms of path and some 40 ms in which a frame leaves at the rate; the least delay is 80 ms.
+        # 10 ms of path, and about 40 ms to send a frame at the rate. The minimum delay is 80 ms.
         assert 80.0 <= receiver["playout_ms"]["p95"] < 160.0
 
 
@@ -77,7 +77,7 @@ def test_the_rates_range_is_the_codecs(scenario: Path) -> None:
 
 
 def test_by_trace_the_sizes_are_those_of_the_sequence_between_two_rates(scenario: Path) -> None:
-    # At 10 frames a second: 40 frames of 5000 B at q 2 and of 20,000 B at q 1, so that 800 kb/s lie between.
+    # At 10 frames per second: 40 frames of 5000 B at q 2 and of 20,000 B at q 1, so 800 kb/s is between the two.
     lines = ["frame,type,q,size"]
     for frame in range(40):
         lines += [f"{frame},{'I' if frame == 0 else 'P'},{q},{size}" for q, size in ((1, 20_000), (2, 5_000))]

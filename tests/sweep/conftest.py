@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import command, started
 
-# It waits before each run, so that a test has time to look at the processes.
+# It waits before each run, so that a test can look at the processes.
 SLOW = """
 import time
 
@@ -42,7 +42,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def children(pid: int) -> list[int]:
-    """Processes that this one has begun."""
+    """Child processes of this process."""
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 

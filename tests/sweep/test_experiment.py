@@ -1,4 +1,4 @@
-"""Experiment files: what is run, what is measured, what is judged, and what a mistake is answered with."""
+"""Experiment files: the runs, the measures, the verdicts, and the answer to a mistake."""
 
 from __future__ import annotations
 
@@ -379,7 +379,7 @@ def test_variables_references_own_bounds_and_tables_mean_what_they_say(tmp_path:
         (("slow",), HOLDS, 1),
         (("alone", "slow"), HOLDS, 1),
     }
-    # A point that lacks the variable has no value.
+    # A point without the variable has no value.
     slow = next(point for point in done.points if point.scenario == "slow")
     assert set(done.values(done.spec.measure("of the rate"), slow).values()) == {None}
     assert 0 < (done.spread(done.spec.measure("of the rate"), fast) or {})["mean"] <= 1
@@ -390,7 +390,7 @@ def test_variables_references_own_bounds_and_tables_mean_what_they_say(tmp_path:
         assert all(
             value and value >= 1 for value in done.values(done.spec.measure("reports"), point).values()
         )
-    # The slow scenario has no rate, so that the points of the other one are none of its own.
+    # The slow scenario has no rate, so the points of the other scenario don't count as its own.
     assert set(done.values(done.spec.measure("as alone"), slow).values()) == {None}
     points, bounds, counts, choice = (built(done, each) for each in done.spec.tables)
     assert [head.shown for head in points.heads[:3]] == ["place", "scenario", "rate"]
@@ -515,7 +515,7 @@ def test_rows_of_variables_and_lists_of_variants_mean_what_they_say(tmp_path: Pa
     # Only a point that a bound of this measure judges can miss it.
     missed = [row[4].shown.startswith("[") for row in points.rows]
     assert missed == [False, False, False, True, True, False]
-    # A reference is never chosen. Of the fast link all miss the bound of the rate alone.
+    # A reference is never chosen. On the fast link, all others miss the bound of the rate.
     named = [[cell.shown for cell in row][-2:] for row in choice.rows]
     assert sorted(one.split(" ")[0] for one in named[0][0].split(", ")) == ["asmp", "tfrc"]
     assert named[0][1] == named[1][0] == "none"

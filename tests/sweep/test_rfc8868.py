@@ -20,7 +20,7 @@ def facts(
     changes: tuple[float, ...] = (),
     most: float = 1.5e6,
 ) -> Facts:
-    """Videos of these rates over 100 s, and a bottleneck that carries them and nothing else."""
+    """Videos with these rates over 100 s, and a bottleneck that carries nothing else."""
     steps = round(100 / STEP)
     at = np.arange(steps) * STEP
     received = {
@@ -41,7 +41,8 @@ def test_use_counts_what_the_flows_could_have_sent_where_the_link_could_carry_mo
 
 
 def test_the_time_to_a_steady_rate_is_told_for_each_change() -> None:
-    # From 1 Mb/s it takes 8 s to 1.5 Mb/s, in a straight line; 80 % of the way to within a fifth are 1.2 Mb/s.
+    # The rate rises linearly from 1 to 1.5 Mb/s in 8 s. 80 % of the final rate, the lower end of the band, is 1.2
+    # Mb/s.
     found = measure.convergence(
         facts({"a": lambda t: min(1e6 + max(t - 40, 0) / 8 * 0.5e6, 1.5e6)}, changes=(40.0,))
     )

@@ -21,7 +21,7 @@ from tests.sweep.conftest import SLOW, alive, children
 from tests.sweep.test_sweep import Begin, Say, slow
 
 run_module = importlib.import_module("steadycast.run")
-"""The module: the package has a function of that name."""
+"""The module, because the package has a function of the same name."""
 
 
 def test_seeds_in_parallel_write_what_they_write_one_after_the_other(

@@ -101,7 +101,7 @@ def test_one_axis_is_a_curve_and_more_are_heat_maps(
 def test_what_compares_nothing_is_marked_in_table_heat_map_and_page_and_said(tmp_path: Path) -> None:
     from tests.conftest import SMALL
 
-    # The codec takes 1 Mb/s at its best, a hundredth of the faster link; at 500 kb/s it is the network that decides.
+    # The codec uses at most 1 Mb/s, a hundredth of the faster link. At 500 kb/s the network is the limit.
     video = 'media = "rfc8593"\nrfc8593 = { r_max = "1Mbps" }'
     (tmp_path / "small.toml").write_text(SMALL.replace('media = "greedy"', video).replace('"3s"', '"30s"'))
     over = {CONTROLLER: ["steady", "tfrc"], RATE: ["500kbps", "100Mbps"]}

@@ -1,4 +1,4 @@
-"""A sweep as a job array of SLURM: one controller and one node, which the test begins and ends."""
+"""A sweep as a job array of SLURM, with one controller and one node, which the test starts and ends."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def processors() -> int:
 @pytest.fixture
 def cluster() -> Iterator[dict[str, str]]:
     """Start munge, a controller and a node in a separate folder; return the environment of their commands."""
-    # Short: the path of a socket has 107 characters.
+    # The name is short, because the path of a socket has at most 107 characters.
     with tempfile.TemporaryDirectory(prefix="slurm-") as folder:
         home = Path(folder)
         for name in ("state", "spool"):
@@ -130,7 +130,7 @@ def test_a_job_array_s_parts_are_the_sweep_of_one_machine(
 ) -> None:
     say("sweep", small, *OVER, "--jobs", 1, "-o", "whole", code=0)
     words = command("sweep", small, *OVER, "--jobs", 1, "--shard", "SHARD", "-o", tmp_path / "shared")
-    # The command of the page, with this Python.
+    # The command in the documentation, with this Python.
     job = shlex.join(words).replace("SHARD", f"$SLURM_ARRAY_TASK_ID/{PARTS}")
     batch = ["sbatch", "--wait", f"--array=0-{PARTS - 1}", f"--output={tmp_path}/job-%a.txt", "--wrap", job]
     done = ran(batch, env=cluster, cwd=tmp_path)

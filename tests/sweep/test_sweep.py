@@ -36,7 +36,7 @@ def whole(small: Path, tmp_path: Path) -> sc.Sweep:
 
 
 def told(results: pl.DataFrame) -> pl.DataFrame:
-    """Rows without what is measured by a clock."""
+    """Rows without the columns that are measured by a clock."""
     return results.drop("cpu_s")
 
 
@@ -346,7 +346,7 @@ def test_a_scenario_that_is_not_there_is_told(say: Say) -> None:
 def test_a_full_disk_is_exit_code_4_and_keeps_what_is_finished(
     seeds: int, room: int, small: Path, tmp_path: Path, say: Say
 ) -> None:
-    # A limit on the size of files stands for a full disk: many runs fail while they are stored, two in their table.
+    # A limit on the size of files simulates a full disk. Many runs fail while they are stored, two in their table.
     words = ("sweep", small, "--seeds", f"1-{seeds}", "--jobs", "1", "-o", "full")
     done = ran(command(*words), cwd=tmp_path, **no_room(room))
     assert (done.returncode, "the same command goes on" in done.stderr) == (4, True), done.stderr
@@ -361,7 +361,7 @@ def test_a_full_disk_is_exit_code_4_and_keeps_what_is_finished(
 def test_a_run_that_fails_is_a_row_with_its_error_and_the_others_go_on(
     small: Path, tmp_path: Path, say: Say
 ) -> None:
-    # With a warm-up of 5 s a run of 3 s measures nothing: a combination, and no value, is wrong.
+    # With a warm-up of 5 s, a run of 3 s measures nothing. The combination is wrong, not a single value.
     said = say(
         "sweep",
         small,

@@ -1,4 +1,4 @@
-"""A sweep's recommendations from given runs: none by chance, and none twice for equal values."""
+"""A sweep's recommendations from given runs: none due to chance, and none twice for equal values."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
 
 
 def test_of_thirty_drawn_pairs_that_differ_by_the_seed_alone_at_most_one_is_recommended(done: Sweep) -> None:
-    """Controllers, networks, seeds and their number are drawn. The bound, 95 %, is the rule's promise."""
+    """Controllers, networks, seeds and their number are drawn. The bound of 95 % is what the rule promises."""
     chance, runs, taken = random.Random(42), summaries(done), []
     for _ in range(30):
         point = chance.choice(sorted(runs))
@@ -76,7 +76,7 @@ def test_a_real_difference_with_five_seeds_is_recommended_rightly_nine_times_in_
     for _, seeds in sorted(summaries(done).items()):
         good = choice.candidate("good", {seed: seeds[seed] for seed in range(1, 6)}, ["video"])
         if good.faults:
-            continue  # it is not to be recommended at all
+            continue  # it must not be recommended at all
         for key in ("share", "rate_score"):
             shifted = {}
             for seed, one in good.samples.items():
