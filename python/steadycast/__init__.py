@@ -101,7 +101,7 @@ def __dir__() -> list[str]:
 
 class _Package(ModuleType):
     def __setattr__(self, name: str, value: object) -> None:
-        # Importing a module binds it here; functions that are called like their modules stay in sight.
+        # Importing a module sets it as an attribute here. A function with the name of its module must stay visible.
         if not (isinstance(value, ModuleType) and name in __all__):
             super().__setattr__(name, value)
 

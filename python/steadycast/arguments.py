@@ -1,4 +1,4 @@
-"""The functions for programs look at the types of their arguments: a wrong one is the user's error, with its name."""
+"""Checks the types of the arguments of public functions. A wrong type is a `UserError` with the argument's name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 def typed(call: Callable[P, R]) -> Callable[P, R]:
-    """Return ``call``, which raises a `UserError` for an argument that is not what its annotation says."""
+    """Return ``call`` with a check that raises a `UserError` for an argument whose type differs from its annotation."""
     signature = inspect.signature(call)
     hints = cache(lambda: get_type_hints(call))
 
@@ -44,7 +44,7 @@ def typed(call: Callable[P, R]) -> Callable[P, R]:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Whether a value is of a type. Of what can be walked through again, each element is looked at, too."""
+    """Whether a value has a type. If it can be iterated repeatedly, each element is checked as well."""
     kind, inner = get_origin(hint) or hint, get_args(hint)
     if kind in (Any, object):
         return True
@@ -60,7 +60,7 @@ def _fits(value: object, hint: Any) -> bool:
         pairs = [*value, *value.values()]
         return len(inner) == 2 and all(_fits(each, inner[n >= len(value)]) for n, each in enumerate(pairs))
     if isinstance(value, Iterable) and inner:
-        # A text is no list of texts.
+        # A string is not a list of strings.
         return not isinstance(value, str | bytes) and (
             not isinstance(value, Sized) or all(_fits(each, inner[0]) for each in value)
         )
@@ -68,7 +68,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 def _written(hint: Any) -> str:
-    """Write a type as one writes it in Python, without the modules that its parts are from."""
+    """Format a type as in Python code, without the module names of its parts."""
     if get_origin(hint) is Literal:
         return f"one of {', '.join(get_args(hint))}"
     text = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)

@@ -30,7 +30,7 @@ def losses(bins: Sequence[Json]) -> int | None:
 
 
 def lost_share(bins: Sequence[Json]) -> float | None:
-    """Return the share of packets lost, of the bins in which losses are counted; None where nothing counts them."""
+    """Return the share of lost packets in the bins whose losses are known; `None` if none is known."""
     counted = [each for each in bins if each["lost"] is not None]
     packets = sum(each["packets"] for each in counted)
     return sum(each["lost"] for each in counted) / packets if packets else None
@@ -86,7 +86,7 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
         after = before = None
     if after and before and after < FELL * before:
         return f"the link fell from {say.rate(before)} to {say.rate(after)}"
-    # Losses at a queue have the cause of that queue, however short it is.
+    # Losses at a queue have the queue as their cause, even if it is short.
     if delay < SLOW_MS and lost >= LOSSY and path["chance_loss_frac"] >= BY_CHANCE * lost:
         return "packets were lost though no queue stood"
     if path["verdict"] == "changing":
@@ -114,7 +114,10 @@ def _capacity(bins: Sequence[Json]) -> float | None:
 
 
 def _slowest(bins: Sequence[Json]) -> list[Json]:
-    """Return the half of the bins with the longest delays: a link that fell in these seconds was slow in them."""
+    """Return the half of the bins with the longest delays.
+
+    A link whose rate fell in these seconds was slow in these bins.
+    """
     known = [each for each in bins if each["capacity_bps"] and each["delay_ms"] is not None]
     return sorted(known, key=lambda each: float(each["delay_ms"]))[len(known) // 2 :]
 
@@ -140,12 +143,12 @@ def _unsent(seen: Json) -> str:
 
 
 def _averaged(seen: Json, where: str, lost: float | None, delay: float | None, least: float | None) -> str:
-    """Name the cause as far as averages show it. ``least`` is the call's shortest delay, in milliseconds."""
+    """Name the cause as far as averages reveal it. ``least`` is the call's shortest delay in milliseconds."""
     held = {
         "bandwidth": "the network held the encoder back",
         "cpu": "the sender's computer was too slow to encode",
     }
-    # Each encoder is limited by bandwidth for the seconds in which the first estimate grows.
+    # Every encoder is limited by bandwidth during the first seconds, while the first estimate rises.
     limited = {key: share for key, share in seen["limited"].items() if share >= LIMITED}
     if limited:
         reason = max(limited, key=lambda key: limited[key])

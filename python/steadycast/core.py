@@ -29,17 +29,17 @@ REAL_TIME = {
     "is_key_frame": "send and receive",
     "refusals": "emulate",
 }
-"""The names of the module's part of real time, each with the command that needs it."""
+"""Names in the module that need its real-time part, each with the command that uses it."""
 SETUP = Path(__file__).resolve().parents[2] / "scripts" / "setup.py"
 """The script that compiles the module in a checkout; a wheel does not contain it."""
 
 
 def need_real_time(command: str) -> None:
-    """Return if the module has its part of real time: sessions over sockets, emulation, and calls from elsewhere.
+    """Return if the module includes its real-time part: sessions over sockets, emulation, and analysis of calls.
 
     Raises:
-        MissingError: this system is not Linux, so that the module can't have it.
-        UncompiledError: it was compiled without it, as the set-up of a checkout does.
+        MissingError: this system is not Linux, on which this part is not available.
+        UncompiledError: the module was compiled without it, as in the first set-up of a checkout.
 
     """
     if vars(core).keys() >= REAL_TIME.keys():
@@ -57,7 +57,7 @@ def need_real_time(command: str) -> None:
 
 
 def _absent(name: str) -> object:
-    """Say why the module lacks a name: called when its attribute is looked up and is not there (PEP 562)."""
+    """Explain why the module lacks a name. Python calls this for an attribute that does not exist (PEP 562)."""
     if name in REAL_TIME:
         need_real_time(REAL_TIME[name])
     raise AttributeError(f"module {core.__name__!r} has no attribute {name!r}")
@@ -67,13 +67,13 @@ vars(core)["__getattr__"] = _absent
 
 
 def program() -> dict[str, str | None]:
-    """Return what a summary says of the program: its version, and the commit of the checkout that it runs from."""
+    """Return the program's version and the commit of its checkout, for a summary."""
     return {"version": core.__version__, "commit": commit()}
 
 
 @cache
 def commit() -> str | None:
-    """Return the commit of the checkout that this program runs from; `None` when it does not."""
+    """Return the commit of the checkout that this program runs from; `None` if it runs from elsewhere."""
     import subprocess
 
     here = Path(__file__).resolve().parent

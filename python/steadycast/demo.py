@@ -1,4 +1,4 @@
-"""The main job, small: a call beside a download, to a report with the picture that the viewer saw."""
+"""A small example of the program's main use: a call beside a download, with a report that has the viewer's picture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steadycast.run import run
 
 
 def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
-    """Run the demo into a folder; return its summary and its report."""
+    """Run the demo and write the results into a folder. Returns its summary and the path of its report."""
     from steadycast.report.page import write_report
     from steadycast.report.pictures import side_by_side
 
@@ -26,6 +26,6 @@ def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
 
 
 def worst_frame(folder: Folder) -> int:
-    """Return the picture in which the viewer lost most."""
+    """Return the frame with the largest loss of quality for the viewer."""
     frames = folder.table("frames").filter(pl.col("psnr_y_db").is_not_null())
     return int(frames.sort("psnr_y_db", "frame")["display"][0]) if frames.height else 0

@@ -1,4 +1,4 @@
-"""Finds out by trial which commands this machine can execute."""
+"""Tests which commands work on this machine."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from steadycast.exits import Exit
 from steadycast.workers import cores
 
 LEAST_ROOM = 2 << 30
-"""Bytes below which a disk is called nearly full: the pictures of ten minutes of CIF take this much."""
+"""Free bytes below which a disk counts as nearly full; ten minutes of CIF pictures take this much."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     state: str
-    """ok, missing, unwritable, or low."""
+    """"ok", "missing", "unwritable" or "low"."""
     found: str
     remedy: str = ""
     code: Exit = Exit.DONE
-    """The exit code of a command that needs it."""
+    """Exit code of a command that needs the missing thing."""
 
 
 NEEDED: dict[str, tuple[str, ...]] = {
@@ -46,13 +46,13 @@ NEEDED: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Examined:
-    """All that was found."""
+    """The results of all checks."""
 
     program: str
     findings: tuple[Finding, ...]
 
     def code(self, purpose: str) -> Exit:
-        """Return how a command would end here for what it lacks."""
+        """Return the exit code with which a command would end because of missing things."""
         if purpose not in NEEDED:
             raise UserError(
                 f"doctor {purpose}", "nothing is known of this command", f"name one of {', '.join(NEEDED)}"
@@ -60,11 +60,11 @@ class Examined:
         return max(f.code for f in self.findings if f.name in NEEDED[purpose])
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Return a row for each finding, as a terminal shows it."""
+        """Return a row per check, for the terminal."""
         return [(f.name, f.state, f"{f.found}; {f.remedy}" if f.remedy else f.found) for f in self.findings]
 
     def json(self) -> dict[str, Any]:
-        """Return it for a script, or to be pasted into a report of a defect."""
+        """Return the results as JSON, for a script or a bug report."""
         return {
             "format": 1,
             "program": self.program,
@@ -74,7 +74,7 @@ class Examined:
 
 
 def need(purpose: str) -> None:
-    """Let the command line compile the module's part of real time for a purpose that can't do without it."""
+    """Let the command line compile the module's real-time part if a command needs it."""
     if {"networks", "sockets"} & set(NEEDED.get(purpose, ())):
         from steadycast.core import need_real_time
 
@@ -82,12 +82,12 @@ def need(purpose: str) -> None:
             need_real_time(f"doctor {purpose}")
         except UncompiledError:
             raise
-        except MissingError:  # another system: the findings say so
+        except MissingError:  # on another system, the checks report this
             return
 
 
 def examine() -> Examined:
-    """Look at everything; nothing is left behind."""
+    """Run all checks. They leave nothing behind."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -197,9 +197,9 @@ def _networks() -> str:
 
 
 def priority() -> Finding:
-    """Look whether emulations may go before other work."""
+    """Check whether emulations can get real-time priority."""
     try:
-        # The relay's own call, but only for this thread, and reverted in the next line.
+        # The same system call as in the relay, but only for this thread, and undone in the next line.
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(2))
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     except (AttributeError, OSError):

@@ -313,9 +313,10 @@ def _numbers(points: Points) -> list[tuple[float, float]]:
 
 
 def _set_back(counters: list[Points]) -> float:
-    """Return by how many seconds the clock was set back.
+    """Return the number of seconds by which the clock was set back.
 
-    It was if times fall while no counter falls in the order of the file, but some would in the order of the times.
+    The clock was set back if the times decrease, no counter decreases in the order of the file, and some counter
+    would decrease in the order of the times.
     """
     if not any(_restarts([points]) for points in counters):
         return 0.0

@@ -22,7 +22,7 @@ from steadycast.run_pipeline import Keep, Ladders, Made, Plan, Ready, stage
 
 
 def _program() -> str:
-    """Name what gives a program to run."""
+    """Return the command with which this program was started."""
     return named("--in HOST -- COMMAND", "program=Program(host, command)")
 
 

@@ -1,4 +1,4 @@
-"""Exit codes: what a script or a pipeline may rely on."""
+"""Exit codes, on which scripts and pipelines can rely."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Exit(IntEnum):
     about: str
 
     def __new__(cls, code: int, about: str) -> Exit:
-        """Make a member of its number and its sentence."""
+        """Create a member from its number and its sentence."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.about = about

@@ -12,15 +12,16 @@ from steadycast.hints import named
 from steadycast.lazy_import import pl
 
 _ANOTHER = "make room, or give another -o DIR"
-_HEADERS_BYTES = 28  # UDP and IP: the classic traces count payload where ours count IP packets
+# bytes of UDP and IP headers: the classic traces count payload, while ours count IP packets
+_HEADERS_BYTES = 28
 
 
 def csv(folder: Folder, out: Path) -> list[Path]:
-    """Write the tables as CSV; times are seconds from the start.
+    """Write the tables as CSV. Times are in seconds from the start.
 
-    control.csv has each step of each controller: t, ctrl, node, r (B/s), p, rtt (s), state, extra.
-    packets.csv, where packets were recorded: t, dir, flow, node, seq, size, frame, ftype, q, ecn, owd (s);
-    dir is s (sent) or r (received). The other tables are written as they are.
+    control.csv has each step of each controller: t, ctrl, node, r (B/s), p, rtt (s), state, extra. packets.csv is
+    written if packets were recorded: t, dir, flow, node, seq, size, frame, ftype, q, ecn, owd (s); dir is s (sent) or
+    r (received). The other tables are written unchanged.
     """
     written = []
     folder_of(out, _ANOTHER)
@@ -72,11 +73,11 @@ def control(folder: Folder, table: pl.DataFrame) -> pl.DataFrame:
 
 
 def classic(folder: Folder, out: Path) -> list[Path]:
-    """Write sd_be_0 and rd_be_N of the first video flow; each further flow's go to a folder of its name.
+    """Write sd_be_0 and rd_be_N of the first video flow. Those of further flows are in folders with the flows' names.
 
-    N counts receivers from 0. A sender line is `time id packet udp payload quantizer type`, a receiver line
-    `time id packet udp payload`: the payload is the IP size less 28 bytes, the packet's number joins the two,
-    and frame types are 1 I, 2 P, 3 B, as in the multi-rate traces.
+    N counts receivers from 0. A sender line is `time id packet udp payload quantizer type`, and a receiver line is
+    `time id packet udp payload`. The payload is the IP size minus 28 bytes, and the packet's number is the same in
+    both. Frame types are 1 I, 2 P, 3 B, as in the multi-rate traces.
     """
     table = folder.table("packets")
     videos = [

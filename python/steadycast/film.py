@@ -138,10 +138,9 @@ def _frame(sheet: Any, held: Sequence[bool], width: int, height: int) -> None:
 
 
 def smaller(data: bytes, most: int) -> bytes | None:
-    """Encode a film in WebM again, so that it has at most this many bytes.
+    """Encode a film in WebM again, with at most this number of bytes.
 
-    Returns: the film; `None` where that takes too much from it, or where it is damaged.
-
+    Returns: the film; `None` if this would need a too low quality, or if the film is damaged.
     """
     if len(data) <= most:
         return data

@@ -48,11 +48,11 @@ class Member:
     """The condition of readiness: udp:PORT, tcp:PORT, log:REGEX, file:PATH or delay:SECONDS; empty: immediately."""
     env: Mapping[str, str] = field(default_factory=dict)
     ends: bool = True
-    """May end by itself, with code 0, before the time is over."""
+    """Whether it may exit with code 0 before the crew ends."""
     log: str | None = None
     """The file of its output, which also gives it a separate process group; `None` for the crew's output."""
     own: bool = False
-    """It is a program of ours, which the plan's confinement is not for."""
+    """Whether it is one of our own programs, to which the plan's confinement does not apply."""
 
 
 @dataclass(frozen=True)

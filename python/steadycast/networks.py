@@ -1,4 +1,4 @@
-"""The networks that come with the program, and sets of them: a scenario takes one by ``network = "NAME"``."""
+"""The built-in networks and sets of networks. A scenario uses one by ``network = "NAME"``."""
 
 from __future__ import annotations
 

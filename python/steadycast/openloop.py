@@ -26,14 +26,14 @@ Without a full link in the record, a controller's target rate has no limit.
 
 
 def recorded(call: Json) -> tuple[str, list[tuple[float, float]]]:
-    """Return what the sender's estimate is called and was: the log's own, or what its controller is taken for."""
+    """Return the name and the values of the sender's estimate: those of the log, or those of its assumed controller."""
     if estimates := call["seen"]["estimates"]:
         return "recorded", estimates
     return "gcc", [(at, rate) for at, rate, _ in call.get("open", {}).get("gcc", [])]
 
 
 def table(call: Json) -> tuple[list[str], list[list[str]]]:
-    """Return, for each controller, how long it is within a tenth of the recorded one, and where it parts most."""
+    """Return for each controller how long it is within 10 % of the recorded one, and where they differ most."""
     name, was = recorded(call)
     rows = []
     for controller, decided in call["open"].items():
@@ -56,7 +56,7 @@ def table(call: Json) -> tuple[list[str], list[list[str]]]:
 def apart(
     decided: list[tuple[float, float, str]], was: list[tuple[float, float]], length_s: float
 ) -> list[tuple[str, float, float] | None]:
-    """Return for each `STEP_S` the rule, the rate and the other's rate (bit/s) where they part, and else `None`."""
+    """Return for each `STEP_S` the rule, the rate and the other's rate (bit/s) if they differ, otherwise `None`."""
     found: list[tuple[str, float, float] | None] = []
     for step in range(int(length_s / STEP_S)):
         i, j = (bisect_right(each, step * STEP_S, key=lambda one: one[0]) for each in (decided, was))
@@ -68,7 +68,7 @@ def apart(
 
 
 def draw(call: Json) -> Figure:
-    """Draw each controller's target beside the recorded one and what was sent."""
+    """Draw each controller's target rate with the recorded target and the sending rate."""
     figure, (axes,) = canvas.canvas(1, height=2.6)
     length, bins = call["seen"]["length_s"], call["bins"]
     name, was = recorded(call)

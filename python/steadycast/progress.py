@@ -51,7 +51,7 @@ class Notebook:
             self._show("")
 
     def __call__(self, what: str, done: int, of: int) -> None:
-        """Draw, if it is time to."""
+        """Draw the progress, unless it was drawn a moment ago."""
         now = time.monotonic()
         if now - self._began < _PATIENCE_S or now - self._drawn < 0.2:
             return
@@ -94,7 +94,7 @@ class Terminal:
         self.close()
 
     def __call__(self, what: str, done: int, of: int) -> None:
-        """Draw, if it is time to."""
+        """Draw the progress, unless it was drawn a moment ago."""
         if not self._shows:
             if self._lines and (what, done) != self._last:
                 self._last = (what, done)

@@ -1,4 +1,4 @@
-"""Measures again what the receivers of a run saw."""
+"""Measures the pictures at a run's receivers again."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ MEASURED = ("name", *record_of.FREEZES, *dict.fromkeys(c.figure.key.partition(".
 def measure(
     folder: Folder, progress: Progress | None = None, *, by: str = "time", vmaf: bool = False
 ) -> list[Json]:
-    """Decode and measure each receiver of each video, worst first, as summary.json's receivers have it.
+    """Decode and measure the stream of each receiver of each video, the worst first, in the format of summary.json.
 
-    ``by`` is one of `media.quality.BY`; by index nothing stands still, so freezes are left out.
+    ``by`` is one of `media.quality.BY`. If it is "index", no picture is repeated, so there are no freezes.
     """
     from steadycast.media.quality import need_by
     from steadycast.viewing import Record

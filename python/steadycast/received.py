@@ -31,7 +31,7 @@ _CONTAINERS = {
 ENDINGS = tuple(_CONTAINERS)
 ANOTHER = "make room, or give another --save-video PATH"
 _MUCH_BYTES = 1 << 30
-"""The size from which on what will be written is said before."""
+"""Size from which on the estimated size of the output is printed in advance."""
 SAMPLE = 24
 """The number of pictures that are coded to estimate a file's size."""
 

@@ -151,7 +151,7 @@ def put(thing: Json, of: str, values: Mapping[str, Any]) -> None:
 
 
 def put_unknown(receiver: Json, paths: Iterable[str]) -> None:
-    """Write null for figures of a receiver that are not known: the first key of each path."""
+    """Write null for unknown figures of a receiver, at the first key of each path."""
     for path in paths:
         receiver[figure("receiver", path).key.partition(".")[0]] = None
 

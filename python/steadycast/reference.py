@@ -1,6 +1,6 @@
-"""The scenario's keys, the commands and the controllers as text, read from what the program itself uses.
+"""Describes the scenario's keys, the commands and the controllers as text, from the program's own data.
 
-`steadycast check --explain KEY` prints one key's entry; `scripts/docs.py` makes the pages of docs/reference.
+`steadycast check --explain KEY` prints the entry of one key. `scripts/docs.py` makes the pages of docs/reference.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from steadycast.errors import UserError
 
 Node = Mapping[str, Any]
 
-# One more level than this is another table's business: the schema repeats a link's keys under "back".
+# The schema repeats a link's keys under "back". They are described once, at the link.
 _TABLES = {"back"}
 _KINDS = {
     "string": "text",
@@ -29,17 +29,17 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a scenario file, with what its declaration says of it."""
+    """A key of a scenario file, with its description in the schema."""
 
-    path: str  # "flow.encode.codec"; a list of tables is named like one of them
-    kind: str  # what may stand there: "text such as "10ms"", "one of a, b", "number, 0 to 1"
+    path: str  # for example "flow.encode.codec"; a key in a list of tables has the path of a single table
+    kind: str  # the allowed values: "text such as "10ms"", "one of a, b", "number, 0 to 1"
     about: str
     table: bool
 
 
 @cache
 def keys() -> tuple[Key, ...]:
-    """All keys of a scenario file, those of a controller's parameters left out, in the order of the alphabet."""
+    """Return all keys of a scenario file in alphabetical order, without the parameters of controllers."""
     from steadycast.core import core
 
     schema: Node = json.loads(core.schema())
@@ -48,7 +48,7 @@ def keys() -> tuple[Key, ...]:
 
 @cache
 def _explained() -> tuple[Key, ...]:
-    """All keys, and the controllers' parameters under `flow.params`."""
+    """Return all keys, including the controllers' parameters under `flow.params`."""
     from steadycast.core import core
 
     schema: Node = json.loads(core.schema())
@@ -68,11 +68,11 @@ _MEANT = {
 
 
 def explain(path: str) -> str:
-    """Explain a key or a controller's parameter: its entry, and of a table the keys in it."""
+    """Explain a key or a controller's parameter. For a table, its keys are listed as well."""
     wanted = path.replace("[]", "").replace("[[", "").replace("]]", "").strip(".")
     found = [key for key in _explained() if key.path == wanted]
-    # "rate" alone is a key of several tables: all of them are meant.
-    # The form of --set: flow.NAME.KEY, link.NAME.KEY.
+    # "rate" alone is a key in several tables, and all of them are shown. The form of --set is accepted: flow.NAME.KEY
+    # or link.NAME.KEY.
     table, _, rest = wanted.partition(".")
     found = found or [key for key in _explained() if key.path == f"{table}.{rest.partition('.')[2]}"]
     found = found or [key for key in _explained() if key.path.rpartition(".")[2] == wanted]
@@ -86,7 +86,7 @@ def explain(path: str) -> str:
         raise UserError(
             f"--explain {path}", "no key of a scenario and no parameter of a controller has this name", remedy
         )
-    # A queue is a queue wherever it stands: equal entries are printed once.
+    # Tables such as a queue's occur at several paths. Equal entries are printed once.
     entries: dict[str, list[str]] = {}
     for key in found:
         entries.setdefault(_entry(key), []).append(key.path)
@@ -123,7 +123,7 @@ def _resolved(node: Node, schema: Node) -> Node:
 
 
 def about(node: Node) -> str:
-    """Return what the schema says of a key, with its default."""
+    """Return the schema's description of a key, with its default."""
     said = str(node.get("description", ""))
     return f"{said.rstrip('.')}; default {json.dumps(node['default'])}." if "default" in node else said
 

@@ -62,7 +62,8 @@ LOOPS = (
 _RATE_OFF, _DELAY_OFF, _DELAY_LEAST_MS = 0.15, 0.30, 5.0
 """The largest deviation of the simulated recorded controller from the record, at which the paths are accepted.
 
-These are fractions for rate and delay, and the smallest tolerance of delay in milliseconds, the spread of one frame.
+The values are fractions for rate and delay, and the minimum tolerance of delay in milliseconds, which is the spread
+of one frame.
 """
 _MORE, _HELD_S = 1.3, 4.0
 """The ratio of target to sending rate, and the time in seconds, from which the encoder is taken to limit the rate."""

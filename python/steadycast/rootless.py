@@ -14,7 +14,7 @@ from steadycast.core import core
 from steadycast.errors import MissingError
 
 MARK = "STEADYCAST_ROOTLESS"
-"""In the environment of a command that was started again in a user namespace."""
+"""Environment variable of a command that was restarted in a user namespace."""
 UNSHARE = ("unshare", "--user", "--map-current-user", "--keep-caps", "--")
 """Runs a command in a new user namespace with its capabilities, but with the same user name and files."""
 _BARE = ("setpriv", "--inh-caps=-all", "--ambient-caps=-all", "--")
@@ -45,12 +45,12 @@ def need_rights() -> None:
 
 
 def refusal(error: OSError, system: Path = Path("/")) -> MissingError | None:
-    """Say why networks can't be made, with the one remedy; `None` for an error that is not about that.
+    """Explain why networks can't be created, with one remedy; `None` if the error has another cause.
 
     Args:
-        error: the system's, with what it refused as its file name: "user namespaces", "network namespaces" or the
-            device's path.
-        system: the root of /proc/sys and of containers' marks.
+        error: the system's error. Its file name is what was refused: "user namespaces", "network namespaces" or the
+            path of a device.
+        system: the root of /proc/sys, and of the files that mark a container.
 
     """
     what, number = str(error.filename), error.errno
@@ -91,10 +91,10 @@ def refusal(error: OSError, system: Path = Path("/")) -> MissingError | None:
 
 
 def way() -> Sequence[str]:
-    """Return what is to stand before a command that makes networks: nothing, or `UNSHARE`.
+    """Return the prefix of a command that creates networks: empty, or `UNSHARE`.
 
     Raises:
-        MissingError: neither would do.
+        MissingError: neither would work.
 
     """
     try:
@@ -124,12 +124,12 @@ def way() -> Sequence[str]:
 
 
 def enter() -> None:
-    """Begin this command again in a user namespace, where networks can't be made otherwise.
+    """Restart this command in a user namespace, if networks can't be created otherwise.
 
-    Not in a process that began as another command: there it would end what else goes on.
+    A process that was not started as this command is not restarted, because other code in it would be ended.
 
     Raises:
-        MissingError: that would not do either.
+        MissingError: that would not work either.
 
     """
     if words := way():
@@ -141,7 +141,7 @@ def enter() -> None:
 
 
 def bare(words: Sequence[str]) -> list[str]:
-    """Return a program's words such that it gets none of the capabilities of our user namespace."""
+    """Return a command that runs a program without the capabilities of our user namespace."""
     return [*_BARE, *words] if MARK in os.environ and shutil.which(words[0]) else list(words)
 
 

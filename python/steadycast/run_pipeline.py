@@ -194,9 +194,9 @@ def _media_warnings(ready: Ready) -> Iterator[str]:
 
 
 def _encoder_floor_warnings(ready: Ready, summary: Json) -> Iterator[str]:
-    """Warn of each video that takes more than its fair share even at the coarsest quantizer.
+    """Warn of each video whose rate exceeds its fair share even at the coarsest quantizer.
 
-    Where the encoder's best quality holds the rate, the fair share is what that quality takes, and says nothing here.
+    If the encoder's best quality limits the rate, the fair share is that rate, and there is no warning.
     """
     from steadycast.report import say
     from steadycast.report.answer import MOSTLY

@@ -1,8 +1,8 @@
 """Scenarios from Python: the same keys as in a scenario file, checked by the same core.
 
-Values are written as in the file: rates "4Mbps", spans "10ms", sizes "1018B", queue limits "50p". What is not given is
-not written, and takes the file's default. Which keys each class has, of which types, and what they mean stands in
-`scenario.pyi`, where editors and type checkers find it.
+Values are written as in the file: rates "4Mbps", spans "10ms", sizes "1018B", queue limits "50p". A key that is not
+given has the file's default. The stub `scenario.pyi` describes the keys of each class with their types and meanings,
+for editors and type checkers.
 
     Scenario(
         name="dumbbell",
@@ -24,11 +24,11 @@ from steadycast.files import write_text
 from steadycast.toml import document
 
 _LISTS = {"events": "event", "flows": "flow", "links": "link", "simulcasts": "simulcast"}
-"""Keys of a file that are lists of tables, by the names that they have here."""
+"""Names in Python of keys that are lists of tables in the file, with the keys."""
 
 
 class Part:
-    """Anything that is written as a table of keys; one that was not given is None."""
+    """A table of keys. A key that was not given is `None`."""
 
     def __init__(self, **keys: Any) -> None:
         self.__dict__.update(keys)
@@ -44,7 +44,7 @@ class Part:
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in vars(self).items())})"
 
     def plain(self) -> dict[str, Any]:
-        """Return the keys and values as a scenario file has them, with those of ``extra`` as they are."""
+        """Return the keys and values as in a scenario file, and those of ``extra`` unchanged."""
         given = {key: value for key, value in vars(self).items() if value is not None and key != "extra"}
         filled = {
             key: value for key, value in given.items() if isinstance(value, Part) or value not in ((), [], {})
@@ -55,7 +55,7 @@ class Part:
         }
 
     def _key(self, name: str) -> str:
-        """Return the key of a name: some keys are words of Python's own."""
+        """Return the key for a name; they differ if the key is a Python keyword."""
         return name.rstrip("_")
 
 
@@ -63,7 +63,7 @@ globals().update({name: type(name, (Part,), {"__module__": __name__}) for name i
 
 
 class Scenario(Part):
-    """Everything that a run needs to know."""
+    """A complete scenario."""
 
     def __init__(self, **keys: Any) -> None:
         super().__init__(**{"format": 1, **keys})

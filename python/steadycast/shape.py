@@ -17,12 +17,15 @@ from steadycast.errors import UserError
 
 NUMBER, TEXT, FLAG, TEXTS, ANY = "a number", "a text", "true or false", "a list of texts", "anything"
 _LARGEST = 1e24
-"""A number that is larger is none that was measured."""
+"""A larger number can't be a measurement."""
 
 
 @dataclass(frozen=True)
 class Object:
-    """An object with these keys; those in ``needed`` are there, and like those in ``filled`` they are not null."""
+    """An object with these keys.
+
+    Keys in ``needed`` must be present. Neither they nor those in ``filled`` may be null.
+    """
 
     keys: Mapping[str, Any]
     needed: frozenset[str] = frozenset()
@@ -31,7 +34,7 @@ class Object:
 
 @dataclass(frozen=True)
 class Each:
-    """An object whose keys are names, or a list: all values have the same shape."""
+    """An object whose keys are names, or a list. All values have the same shape."""
 
     shape: Any
     is_list: bool = True
@@ -64,7 +67,7 @@ _LISTS = {
     "invariants": "invariant",
     "expect": "expectation",
 }
-"""Lists of a summary: what their elements are about."""
+"""Lists in a summary, with the kind of their elements."""
 _NEEDED = {
     "flow": ("name", "kind"),
     "receiver": ("name",),
@@ -75,7 +78,7 @@ _NEEDED = {
     "expectation": ("that",),
 }
 _FILLED = {"run": ("from_s", "to_s", "warnings")}
-"""Besides lists, what is not null where it is written; a run that was interrupted may lack it."""
+"""Keys, in addition to lists, that must not be null if present. An interrupted run may lack them."""
 
 
 @cache
@@ -91,7 +94,7 @@ def cost() -> Shape:
 
 
 def _of(kind: str) -> Object:
-    """Return the shape of what figures of this kind are about."""
+    """Return the shape of the objects that figures of this kind describe."""
     keys: dict[str, Any] = {}
     for figure in core.figures():
         if figure["of"] != kind:
@@ -128,13 +131,13 @@ def check(value: object, shape: Shape, place: object, remedy: str, *, several: b
 
     Args:
         value: the value.
-        shape: what it has to be.
-        place: what errors call the file.
-        remedy: what mends a file that is damaged.
-        several: it stands for several seeds, whose numbers are spreads and whose texts are lists.
+        shape: its required shape.
+        place: the name of the file in errors.
+        remedy: the remedy for a damaged file.
+        several: whether it describes several seeds, so that numbers are spreads and texts are lists.
 
     Raises:
-        UserError: it is not of this shape; the place is the file and the path to the value.
+        UserError: it has another shape; the place is the file and the path to the value.
 
     """
     for path, what in _wrong(value, shape, "", several=several):
@@ -142,7 +145,7 @@ def check(value: object, shape: Shape, place: object, remedy: str, *, several: b
 
 
 def _wrong(value: object, shape: Shape, path: str, *, several: bool) -> Iterator[tuple[str, str]]:
-    """Yield each place where a value is not of its shape, and what is wrong there."""
+    """Yield each place at which a value has the wrong shape, with the problem."""
     if isinstance(shape, Each):
         kind = list if shape.is_list else dict
         if value is not None and not isinstance(value, kind):
@@ -184,7 +187,7 @@ def _fits(value: object, shape: str, *, several: bool) -> bool:
     if shape == TEXTS:
         return isinstance(value, list) and all(_fits(each, TEXT, several=False) for each in value)
     if shape == TEXT and isinstance(value, str):
-        return not any("\ud800" <= each <= "\udfff" for each in value)  # half a character can't be written
+        return not any("\ud800" <= each <= "\udfff" for each in value)  # a lone surrogate can't be encoded
     return isinstance(value, {TEXT: str, FLAG: bool}.get(shape, object))
 
 
@@ -204,11 +207,11 @@ _SHOWN = 40
 
 
 OPTIONAL = {("frames", "clip_frame")}
-"""Columns that a table may lack: a table of frames that was written for pictures of no clip."""
+"""Optional columns of tables. A frame table without a clip lacks the column of the clip's frames."""
 
 
 def table_problem(table: str, found: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the columns of a table, by their names and types; `None` where nothing is."""
+    """Return the problem of a table's columns, by their names and types; `None` if there is none."""
     for column in core.columns():
         if column["table"] != table or column["measured"]:
             continue

@@ -9,7 +9,7 @@ from typing import Any
 
 from steadycast.controllers import registry
 
-# The page swaps these for its own variables, so that one drawing serves light, dark and paper.
+# The page replaces these by its own variables, so that one drawing works in light, in dark and on paper.
 INK = "#1b1f24"
 MUTED = "#667080"
 GRID = "#e4e7eb"
@@ -52,7 +52,7 @@ class Look:
 
 
 def look(flow: dict[str, Any]) -> Look:
-    """Look of a flow of summary.json."""
+    """Return the line style of a flow of summary.json."""
     kind = flow.get("kind")
     if kind == "tcp":
         # TCP is the reference of all comparisons, in the text's colour; dashes distinguish its congestion controls.
@@ -64,12 +64,12 @@ def look(flow: dict[str, Any]) -> Look:
     for entry in registry():
         if entry.name == name:
             return Look(entry.colour, entry.dashes)
-    # A controller of the user's own: always the same spare colour for the same name.
+    # A user's controller: the spare colour is derived from the name, so that it is always the same.
     return Look(SPARE[sum(name.encode()) % len(SPARE)], (4, 1, 1, 1))
 
 
 def looks(flows: Sequence[dict[str, Any]]) -> list[Look]:
-    """Tell the flows of one drawing apart: those that would look alike get paler lines, and then other dashes."""
+    """Make the flows of one drawing distinguishable: equal ones get paler lines first, then other dashes."""
     result: list[Look] = []
     for flow in flows:
         plain = look(flow)
@@ -86,7 +86,7 @@ _DASHES: tuple[tuple[float, ...], ...] = ((5, 2), (1.5, 1.5), (8, 2, 1.5, 2), (3
 
 
 def contrast(one: str, other: str) -> float:
-    """Contrast of two colours, 1 to 21 (WCAG 2.2)."""
+    """Return the contrast of two colours, from 1 to 21 (WCAG 2.2)."""
 
     def luminance(colour: str) -> float:
         parts = [c / 255 for c in _channels(colour)]
@@ -98,12 +98,12 @@ def contrast(one: str, other: str) -> float:
 
 
 def ink_on(area: str) -> str:
-    """Return black or white, whichever can be read better on an area."""
+    """Return black or white, whichever is more legible on a background."""
     return max(("#ffffff", "#000000"), key=lambda ink: contrast(ink, area))
 
 
 def readable(colour: str, paper: str = PAPER) -> str:
-    """Return the colour, as much darker or lighter as it has to be to be read on this paper."""
+    """Return the colour, darkened or lightened until it is legible on this background."""
     end = max(("#000000", "#ffffff"), key=lambda ink: contrast(paper, ink))
     mixed = (mix(colour, end, step / 50) for step in range(50))
     return next((each for each in mixed if contrast(each, paper) >= LEAST_CONTRAST), end)

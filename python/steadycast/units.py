@@ -1,11 +1,11 @@
-"""Quantities as scenarios and options write them: ``4Mbps``, ``10ms``, ``16KiB``."""
+"""Quantities in the notation of scenarios and options: ``4Mbps``, ``10ms``, ``16KiB``."""
 
 from __future__ import annotations
 
 import re
 
 RATE = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
-"""In bits per second. FFmpeg and iperf3 write rates by the prefix alone."""
+"""Factors to bit/s. FFmpeg and iperf3 write rates with only the prefix."""
 SPAN = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 """In seconds."""
 SIZE = {"B": 1.0, "kB": 1e3, "MB": 1e6, "KiB": 2.0**10, "MiB": 2.0**20}
@@ -14,6 +14,6 @@ _WRITTEN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 
 
 def read(value: object, units: dict[str, float]) -> float | None:
-    """Return a quantity in the base of its units; `None` for what is none of these."""
+    """Return a quantity in the base unit; `None` if the text is not a quantity with one of these units."""
     found = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
     return float(found[1]) * units[found[2]] if found and found[2] in units else None

@@ -80,7 +80,7 @@ def origin_and_path(option: str, text: str) -> tuple[str, str]:
         parts = urlsplit(text)
         port = parts.port
         host = (parts.hostname or "").encode("idna").decode()
-    except ValueError as error:  # a UnicodeError is one, too
+    except ValueError as error:  # a UnicodeError is a ValueError as well
         raise UserError(f"{option} {text}", f"this is no URL ({error})", remedy) from None
     if parts.scheme not in _DEFAULT_PORTS or not host or parts.query or parts.fragment or "@" in parts.netloc:
         raise UserError(f"{option} {text}", "this is no URL of a page", remedy)
@@ -91,10 +91,10 @@ def origin_and_path(option: str, text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Access:
-    """The requests that are answered, by their Host and Origin headers.
+    """The rules for answering requests, by their Host and Origin headers.
 
     The Host header must be the address at which a request arrived, or that of the public URL. This prevents DNS
-    rebinding. Pages of other origins can neither send requests nor read answers, except those of ``origins``.
+    rebinding. Pages of other origins can neither send requests nor read responses, except those of ``origins``.
     """
 
     public: str | None = None

@@ -1,7 +1,7 @@
 """The command line.
 
-It reads arguments and prints results; the work is done elsewhere, and imported only when it is needed.
-Each module is one group of commands, which the help lists in the order of these imports.
+It parses arguments and prints results. The work is done by other modules, which are imported only when they are
+needed. Each module is one group of commands. The help lists them in the order of these imports.
 """
 
 # isort: off

@@ -42,7 +42,7 @@ app = typer.Typer(
     name="steadycast",
     help="Video over RTP that shares the network fairly with TCP, and a laboratory that shows what every "
     "viewer will see.",
-    # A backspace character keeps the lines as they are.
+    # A backspace character keeps the line breaks.
     epilog=f"Start with: steadycast demo, then steadycast run home\n\n\b\nExit codes:\n{exits.listed()}",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -58,14 +58,14 @@ SEEDS = option("--seeds A-B", "Several seeds, both ends included.")
 
 
 def completed(incomplete: str) -> list[str]:
-    """Complete a scenario: built-in names, and files in TOML; where there are none the shell completes paths."""
+    """Complete a scenario: built-in names and TOML files. If there are none, the shell completes paths."""
     from steadycast import builtin
 
     return _completed(builtin.names(), incomplete)
 
 
 def network_completed(incomplete: str) -> list[str]:
-    """Complete a network's name or file; of several, and of sets, the last."""
+    """Complete a network's name or file. In a list, or a list of sets, the last item is completed."""
     from steadycast import networks
 
     before, comma, last = incomplete.rpartition(",")
@@ -126,7 +126,7 @@ Pixels = Annotated[
 
 
 class Numbers(TyperCommand):
-    """A command that says in plain words what is wrong with a number."""
+    """A command with clear error messages for invalid numbers."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments."""
@@ -144,7 +144,7 @@ class Numbers(TyperCommand):
 
 
 def _value_of(args: list[str], names: Sequence[str]) -> str:
-    """Return what was given for an option, as it was typed."""
+    """Return the value of an option as it was typed."""
     for word, following in zip(args, [*args[1:], ""], strict=True):
         name, is_joined, value = word.partition("=")
         if name in names:
@@ -153,7 +153,7 @@ def _value_of(args: list[str], names: Sequence[str]) -> str:
 
 
 def _number_problem(found: str, value: str, *, several: bool) -> str:
-    """Say what is wrong with a number; ``several`` is whether the command takes --seeds."""
+    """Describe what is wrong with a number. ``several`` is true if the command has the option --seeds."""
     if bound := re.search(r"(greater|less) than or equal to (\S+)", found):
         size, way = ("small", "more") if bound[1] == "greater" else ("large", "less")
         return f"{value} is too {size}; take {bound[2]} or {way}"
@@ -163,7 +163,10 @@ def _number_problem(found: str, value: str, *, several: bool) -> str:
 
 
 class Scenario(Numbers):
-    """A command that takes --set. A scenario's key that is written as an option is an error that says how to set it."""
+    """A command with the option --set.
+
+    A scenario key that is used as an option gives an error that shows how to set it.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments."""
@@ -185,7 +188,7 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 def _key(name: str) -> str | None:
-    """Write a change of the scenario's key of this name, or say what lists them if there are several."""
+    """Return the change that sets the scenario key of this name; if there are several keys, how to list them."""
     from steadycast.reference import keys
 
     paths = [key.path for key in keys() if key.path.rpartition(".")[2] == name and not key.table]
@@ -225,19 +228,19 @@ def main() -> None:
 _STDERR = 2
 """The number of standard error: standard output may be a command's JSON."""
 _RESTARTED = "STEADYCAST_RESTARTED"
-"""The variable that marks a process whose module was compiled for it, so that it is not compiled again and again."""
+"""Environment variable of a restarted process. It prevents a process from compiling the module repeatedly."""
 
 
 def compile_and_restart(lacking: UncompiledError) -> None:
-    """Compile the whole module in a checkout, and start this command again: a loaded module can't be replaced.
+    """Compile the whole module in a checkout, and start this command again, because a loaded module can't be replaced.
 
-    It returns if that can't be done, or was done and did not help; the reason is printed.
+    The function returns, after printing the reason, if this is impossible or has already been done without success.
     """
     import subprocess
 
     from steadycast.core import SETUP
 
-    # Root would leave files in another user's checkout that this user could not replace.
+    # As root, it would create files in another user's checkout that this user could not replace.
     is_foreign = SETUP.exists() and os.geteuid() == 0 != SETUP.stat().st_uid
     if not SETUP.exists() or _RESTARTED in os.environ or is_foreign:
         tell(lacking)
@@ -256,9 +259,9 @@ def compile_and_restart(lacking: UncompiledError) -> None:
 
 
 def _open_what_is_closed() -> None:
-    """Give standard streams that were closed a place, so that no file gets their numbers.
+    """Open standard streams that were closed, so that no file gets their descriptors.
 
-    What is written to standard output cannot be, as on a full disk.
+    Writes to such a standard output fail, as on a full disk.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -271,7 +274,7 @@ _THREADS_S = 5.0
 
 
 def _leave_threads(code: int) -> None:
-    """End the process without threads that do not end, such as a controller may have started."""
+    """Exit the process without waiting for threads that don't end, for example those of a user's controller."""
     until = time.monotonic() + _THREADS_S
     others = [each for each in threading.enumerate() if each is not threading.current_thread()]
     for each in others:
@@ -283,7 +286,10 @@ def _leave_threads(code: int) -> None:
 
 
 def _of(words: list[str]) -> typer.Typer:
-    """Return the command line with the one command that is called: to build all takes longer than many a command."""
+    """Return a command line with only the called command.
+
+    Building all commands would take longer than most of them run.
+    """
     named = {each.name or getattr(each.callback, "__name__", ""): each for each in app.registered_commands}
     alone = copy(app)
     alone.registered_commands = [named[word] for word in words if word in named] or app.registered_commands
@@ -305,7 +311,7 @@ def _run() -> int:
         tell("interrupted")
         return Exit.INTERRUPTED
     except SystemExit as end:
-        # Also when the interruption came before or after what a command guards itself.
+        # Also if the interruption occurred outside the part that the command itself protects.
         if end.code == Exit.INTERRUPTED:
             tell("; ".join(["interrupted", *left]))
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":
@@ -325,12 +331,12 @@ _REMEDIES = {
 
 
 def _refused(error: Exception) -> Exit:
-    """Tell what the machine lacks, or which file could not be written or looked at.
+    """Report what the machine lacks, or which file could not be written or read.
 
-    A reader that closed its pipe needs no line.
+    If the reader of a pipe has closed it, nothing is printed.
 
     Raises:
-        Exception: it is none of these.
+        Exception: any other error.
 
     """
     if (
@@ -354,7 +360,7 @@ def _refused(error: Exception) -> Exit:
     if not closed and not full(error):
         raise error
     if error.filename is None:
-        # Files are named; what is left in the buffer of standard output must not be tried again at the end.
+        # Errors about files name the file. Data in the buffer of standard output must not be written again at exit.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if not closed:
@@ -364,7 +370,7 @@ def _refused(error: Exception) -> Exit:
 
 def tell(what: object) -> None:
     """Print a line on stderr."""
-    with suppress(OSError):  # a terminal that is gone
+    with suppress(OSError):  # the terminal is closed
         print(f"steadycast: {what}", file=sys.stderr, flush=True)
 
 
@@ -375,7 +381,7 @@ def warn(warnings: Iterable[object]) -> None:
 
 
 def module(name: str) -> Any:
-    """Import a module by its full name: the package exports functions that are called like their modules."""
+    """Import a module by its full name, because the package exports functions with the same names as their modules."""
     from importlib import import_module
 
     try:
@@ -385,8 +391,8 @@ def module(name: str) -> Any:
 
 
 def command(about: str, *examples: str, **more: Any) -> Callable[[Command], Command]:
-    """Declare a command: what the list of commands says of it, and the examples at the end of its help."""
-    # A backspace character keeps the lines as they are.
+    """Declare a command, with its text in the list of commands, and the examples at the end of its help."""
+    # A backspace character keeps the line breaks.
     listed = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples)
     return app.command(short_help=about, epilog=listed, **{"cls": Numbers, **more})
 
@@ -403,7 +409,10 @@ def _top(
 
 
 def changes(sets: list[str] | None, clip: str | None = None, network: str | None = None) -> list[str]:
-    """Return the changes of a scenario, each a path and a value, in an order that no option depends on."""
+    """Return the changes of a scenario as pairs of path and value.
+
+    Their order does not depend on that of the options.
+    """
     for change in sets or []:
         if "=" not in change.strip("="):
             raise UserError(
@@ -417,9 +426,10 @@ def changes(sets: list[str] | None, clip: str | None = None, network: str | None
 
 @contextmanager
 def place_of(out: Path | None, otherwise: Path | None, *, force: bool) -> Iterator[Path | None]:
-    """Yield the folder of the results: the given one, or else the first free one of ``otherwise``, -2 and so on.
+    """Yield the folder of the results.
 
-    The folder is reserved for this command, so that two commands that start concurrently have different folders.
+    It is the given folder, or the first free one of ``otherwise``, ``otherwise``-2 and so on. It is reserved for this
+    command, so that commands that run at the same time use different folders.
     """
     from steadycast.folder import Claim, free_or_force
 
@@ -435,7 +445,10 @@ def place_of(out: Path | None, otherwise: Path | None, *, force: bool) -> Iterat
 
 @contextmanager
 def interruptible() -> Iterator[list[str]]:
-    """End the command when it is interrupted; what is left behind is what the interruption notes, or else the list."""
+    """End the command when it is interrupted.
+
+    The message says what is left, from the interruption's notes or the list.
+    """
     otherwise: list[str] = []
     try:
         yield otherwise
@@ -445,7 +458,7 @@ def interruptible() -> Iterator[list[str]]:
 
 
 _MOST_SEEDS = 100_000
-"""In one call; a list of many more would not fit into memory."""
+"""Maximum number of seeds in one call. A much longer list would not fit into memory."""
 
 
 def seed_range(text: str) -> range:
@@ -477,7 +490,7 @@ def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = N
 
 
 def finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> None:
-    """Print what came of a run; end with the exit code of expectations that failed."""
+    """Print the results of a run. If expectations failed, exit with their exit code."""
     from steadycast.folder import failed
 
     if as_json:
@@ -496,7 +509,7 @@ def finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> No
             if table is not None:
                 show("", table)
         if report is not None:
-            # Not through the console: a path must not be wrapped.
+            # Not printed through the console, which would wrap a path.
             print(f"\nreport: {report}")
     if failed(summary):
         raise typer.Exit(Exit.FAILED)
@@ -512,7 +525,7 @@ def show(*what: object, style: str | None = None) -> None:
 
 
 def listed(rows: Sequence[Sequence[str]], *heads: str) -> None:
-    """Print texts as a table, whose last column is prose."""
+    """Print texts as a table whose last column is wrapped."""
     from steadycast.report import terminal
 
     show(terminal.prose(rows, *heads))

@@ -1,4 +1,4 @@
-"""First steps: run a scenario, the demo, what comes along, what the machine can."""
+"""First steps: run a scenario or the demo, list the built-in files, and check the machine."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def run(
     with ExitStack() as stack:
         otherwise = None if as_json else Path("runs") / file.stem
         place = stack.enter_context(base.place_of(out, otherwise, force=force))
-        # Started first, so that it works while this process loads its modules.
+        # Started first, so that it works while this process imports its modules.
         prefetcher = (
             None
             if place is None or many

@@ -1,4 +1,4 @@
-"""Programs of others, judged on named networks."""
+"""Judges other programs on named networks."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def judge(
         base.print_json(done.json)
     else:
         print(done.text, end="")
-        # Not through the console: a path must not be wrapped.
+        # Not printed through the console, which would wrap a path.
         print(f"\nreport: {place}/judge.html")
     base.warn(done.warnings)
     for line in [*done.fails, *done.untrusted]:

@@ -1,4 +1,4 @@
-"""The laboratories: the page on which values are moved, and the papers' experiments."""
+"""The laboratories: the page with sliders, and the papers' experiments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steadycast.errors import MissingError, UserError
 from steadycast.exits import Exit
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
-"""Where a checkout has the package, the scenarios and the papers."""
+"""The folder of the package, the scenarios and the papers in a checkout."""
 
 
 @base.command(
@@ -77,13 +77,13 @@ def lab(
 
 
 def _home() -> Path:
-    """Return the scenario that the lab begins with where none is named."""
+    """Return the scenario with which the lab starts by default."""
     checkout = _CHECKOUT / "scenarios" / "home.toml"
     return checkout if checkout.is_file() else Path("home")
 
 
 def papers() -> Any | None:
-    """Return the package `papers`: of the checkout that this program runs from, or of the current folder."""
+    """Return the package `papers` from this program's checkout or from the current folder."""
     for place in (_CHECKOUT, Path.cwd()):
         if (place / "papers" / "engine" / "suite.py").is_file():
             sys.path.insert(0, str(place))

@@ -41,7 +41,7 @@ Events = Annotated[Path | None, option("--events FILE", "Append a JSON line for 
 
 
 def _options(kind: Any, given: Mapping[str, Any]) -> Any:
-    """Make the options of a session of what was typed: each has the name of its field."""
+    """Create a session's options from the arguments. Each argument has the name of its field."""
     if given["status"] == "-" and given["as_json"]:
         raise UserError("--status -", "--json has standard output", "give --status a file")
     outlets = base.module("steadycast.live.outlets").Options(
@@ -52,7 +52,7 @@ def _options(kind: Any, given: Mapping[str, Any]) -> Any:
 
 
 def flow_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options that are keys of a flow, some left out: it gets those that were typed as ``flow``."""
+    """Add to a command the options that are keys of a flow, except some. It receives the given ones as ``flow``."""
     names = [name for name in OPTIONS if name not in without]
 
     def given_them(function: Callable[..., None]) -> Callable[..., None]:

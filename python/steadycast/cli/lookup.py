@@ -1,4 +1,4 @@
-"""To look up: controllers, mistakes in a scenario, the format."""
+"""Commands for looking things up: controllers, mistakes in a scenario, the format."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def check(
     except Problems as problems:
         print(problems, file=sys.stderr)
         raise typer.Exit(Exit.MISUSED) from None
-    # The same warnings as those of `run`.
+    # The same warnings as for `run`.
     base.warn(loaded.warnings())
     print(f"{file}: no mistakes found")
 

@@ -1,4 +1,4 @@
-"""Many runs: sweeps, experiments, and the IETF's test cases."""
+"""Commands with many runs: sweeps, experiments, and the IETF's test cases."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def sweep(
     sweeping = base.module("steadycast.sweep")
     planning = base.module("steadycast.sweep.plan")
     axes = [planning.axis(each) for each in over or []]
-    planning.grid(axes)  # an axis that stands twice must be found before it is a dictionary's key
+    planning.grid(axes)  # a duplicate axis must be detected before the axes become the keys of a dictionary
     part = planning.shard(shard) if shard is not None else None
     began = time.monotonic()
     with base.interruptible():
@@ -146,7 +146,7 @@ def _show(done: Any, metrics: Sequence[str], baseline: str | None, figures: bool
         base.show(RULE, "", style="dim")
     for each in tables(done, metrics or done.metrics(), baseline):
         base.show(each, "")
-    # Not through the console: a path must not be wrapped.
+    # Not printed through the console, which would wrap a path.
     print(f"report: {done.report(metrics, baseline, figures=figures)}")
 
 
@@ -250,7 +250,7 @@ def _experiment(
     else:
         for each in base.module("steadycast.experiment.show").tables(done):
             base.show(each, "")
-        # Not through the console: a path must not be wrapped.
+        # Not printed through the console, which would wrap a path.
         print(f"report: {done.folder}/report.html")
     for error in list(dict.fromkeys(done.runs.errors.values()))[:3]:
         base.tell(error)
@@ -285,7 +285,7 @@ def _explain_paper(experiment: Any) -> None:
 
 
 def _named(names: Sequence[str], known: Iterable[str]) -> str:
-    """Name variants in a table."""
+    """List variants for a table."""
     return "all" if not {*known} - {*names} or not names else ", ".join(names)
 
 

@@ -1,4 +1,4 @@
-"""Files of pictures, beside runs."""
+"""Commands for video files."""
 
 from __future__ import annotations
 

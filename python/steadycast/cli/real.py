@@ -1,4 +1,4 @@
-"""The emulated world: a scenario in real time, and beside its simulation."""
+"""Commands for emulation: a scenario in real time, and the same scenario simulated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steadycast.errors import UserError
 
 
 def _programs(host: str | None, command: list[str] | None) -> list[tuple[str, list[str]]]:
-    """Take a command apart at each ``--in HOST --`` in it."""
+    """Split a command at each ``--in HOST --``."""
     if host is None or not command:
         return []
     programs = [(host, list[str]())]

@@ -1,4 +1,4 @@
-"""Run folders and clips: reports, comparisons, measures, and tables for other programs."""
+"""Commands for run folders and clips: reports, comparisons, measurements, and tables for other programs."""
 
 from __future__ import annotations
 
@@ -115,13 +115,13 @@ def compare(
     as_json: base.AsJson = False,
 ) -> None:
     """Set runs side by side: one table, and one page with shared scales."""
-    # By the module: the package has a function of this name.
+    # Imported as a module, because the package has a function with the same name.
     comparison = import_module("steadycast.compare")
 
     if fail_if and baseline is None:
         raise UserError("--fail-if", "there is nothing to measure against", "add --baseline DIR")
     conditions = [comparison.Condition.read(text) for text in fail_if or []]
-    # Read together, so that two results of the same name get different labels.
+    # Read together, so that two results with the same name get different labels.
     runs = comparison.read([*directories, *([baseline] if baseline is not None else [])])
     against = runs.pop() if baseline is not None else None
     doubts = comparison.doubts(runs, against)

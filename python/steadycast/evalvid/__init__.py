@@ -1,1 +1,1 @@
-"""The received video of somebody else's network: its packet traces, and the clip that was sent over it."""
+"""The received video of another network, from its packet traces and the clip that was sent over it."""

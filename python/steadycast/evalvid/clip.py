@@ -1,4 +1,4 @@
-"""An encoded clip as it is sent: its frames in coding order, and the display slot of each."""
+"""An encoded clip as it is sent: its frames in coding order, with their display slots."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from steadycast.media.table import Kind
 from steadycast.media.yuv import Layout, is_raw
 
 _KINDS = {1: Kind.I, 2: Kind.P, 3: Kind.B}
-"""Frame types by FFmpeg's AVPictureType; others are switching pictures, which refer to others as P frames do."""
+"""Frame types by FFmpeg's AVPictureType. All others are switching pictures, which have references like P frames."""
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedClip:
-    """A clip's access units, and what a decoder makes of them."""
+    """The access units of a clip, and their display slots."""
 
     path: Path
     codec: Codec
     config: bytes
-    """The decoder's configuration; empty if the stream has it."""
+    """The decoder's configuration; empty if the stream contains it."""
     width: int
     height: int
     fps: Fraction
@@ -45,10 +45,10 @@ class EncodedClip:
 
     @classmethod
     def read(cls, path: Path, fps: str | Fraction = "clip") -> EncodedClip:
-        """Read a video file of a codec that Steadycast encodes; ``fps`` is for files that have no times.
+        """Read a video file of a codec that Steadycast encodes; ``fps`` is for files without time stamps.
 
         Raises:
-            UserError: it is no such file, or some frames give no picture.
+            UserError: the file has another format, or some frames can't be decoded.
 
         """
         if is_raw(path):
@@ -89,7 +89,7 @@ def _demuxed(path: Path) -> tuple[str, bytes, tuple[bytes, ...], tuple[int, int]
 
 
 def decoded_slots(clip: EncodedClip, frames: Iterable[int]) -> Iterator[tuple[int, Picture]]:
-    """Yield the pictures that a decoder makes of some of a clip's frames, with their display slots."""
+    """Yield the pictures that are decoded from some of a clip's frames, with their display slots."""
     given = (Unit(clip.slots[frame], clip.units[frame]) for frame in frames)
     for slot, picture, _ in decoded(clip.codec, given, clip.config, clip.width, clip.height):
         yield slot, picture

@@ -1,4 +1,4 @@
-"""The received video of another network: which frames arrived, what was on screen, and how good it was."""
+"""The received video of another network: the frames that arrived, the pictures on screen, and their quality."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     from steadycast.progress import Progress
 
 FATES = ("received", "lost", "late", "never sent")
-"""What became of a frame, by its packets."""
+"""The possible results for a frame, by its packets."""
 _MOST_SHOWN = 3
 """The number of places that a warning names."""
 
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """What became of each frame of a clip, in coding order."""
+    """The result for each frame of a clip, in coding order."""
 
     kinds: tuple[str, ...]
     sizes: I64
     packets: I64
     """The number of packets that carry each frame."""
     sent_ns: I64
-    """When the first packet of a frame was sent; `NEVER` where none was."""
+    """The time at which a frame's first packet was sent; `NEVER` if none was."""
     arrival_ns: I64
-    """When the last packet of a frame arrived; `NEVER` where one of them did not."""
+    """The time at which a frame's last packet arrived; `NEVER` if one of its packets was lost."""
     late: Bools
     """Whether a complete frame arrived after its play-out time."""
     beyond: int
@@ -58,7 +58,7 @@ class Frames:
 
     @property
     def count(self) -> int:
-        """The number of frames of which a packet was sent: those after the last one are not measured."""
+        """The number of frames up to the last one of which a packet was sent. Later frames are not measured."""
         there = np.flatnonzero(self.sent_ns != NEVER)
         return int(there[-1]) + 1 if len(there) else 0
 
@@ -69,7 +69,7 @@ class Frames:
 
     @property
     def fates(self) -> list[str]:
-        """What became of each frame, of `FATES`."""
+        """The result for each frame, one of `FATES`."""
         lost = self.arrival_ns == NEVER
         fate = np.where(self.sent_ns == NEVER, 3, np.where(lost, 1, np.where(self.late, 2, 0)))
         return [FATES[n] for n in fate]
@@ -78,15 +78,15 @@ class Frames:
 def frames_of(
     traced: Sequence[TracedFrame], packets: Exchange, playout_ns: int | None = None
 ) -> tuple[Frames, list[str]]:
-    """Give each frame its packets, in the order of sending; return what became of it, and warnings.
+    """Assign packets to the frames, in the order of sending. Returns the result for each frame, and warnings.
 
     Args:
         traced: the frames in the order of sending, each with its number of packets.
         packets: the packets and their arrivals.
-        playout_ns: from the sending of a frame's first packet to its play-out; without it no frame is late.
+        playout_ns: time from the sending of a frame's first packet to its play-out; without it no frame is late.
 
     Raises:
-        UserError: frames are to be late, and the clocks of the two ends differ.
+        UserError: ``playout_ns`` is given, but the clocks of the two ends differ.
 
     """
     if playout_ns is not None and min(packets.delays_ns, default=0) < 0:
@@ -139,7 +139,7 @@ def _doubts(frames: Frames, small: list[int], sent: int) -> list[str]:
 
 
 def by_payload(clip: EncodedClip, most_bytes: int) -> list[TracedFrame]:
-    """Return a clip's frames as a sender has them that fills packets with at most ``most_bytes`` of a frame."""
+    """Return a clip's frames for a sender that puts at most ``most_bytes`` of a frame into a packet."""
     step = 1 / float(clip.fps)
     return [
         TracedFrame(0, kind, len(unit), math.ceil(len(unit) / most_bytes), place * step)
@@ -148,7 +148,7 @@ def by_payload(clip: EncodedClip, most_bytes: int) -> list[TracedFrame]:
 
 
 def check_trace(clip: EncodedClip, traced: Sequence[TracedFrame], path: Path) -> list[str]:
-    """Return warnings where a sender trace and a clip differ.
+    """Return warnings about differences between a sender trace and a clip.
 
     Raises:
         UserError: they have different numbers of frames.
@@ -170,37 +170,37 @@ def check_trace(clip: EncodedClip, traced: Sequence[TracedFrame], path: Path) ->
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What was on screen, and its quality: an entry per display slot."""
+    """The pictures on screen and their quality, with one entry per display slot."""
 
     shown: I64
-    """The slot whose picture is on screen; −1, with a black screen, before the first."""
+    """The slot whose picture is on screen; −1 (a black screen) before the first one."""
     against_sent: F64
-    """PSNR of Y, U, V against the pictures that the sender encoded, in dB; infinite where they are identical."""
+    """PSNR of Y, U and V in dB, compared with the pictures that the sender encoded; infinite if they are identical."""
     against_original: F64 | None
-    """The same against the original; `None` without one."""
+    """PSNR of Y, U and V in dB, compared with the original; `None` without an original."""
     sent: F64 | None
-    """Luma PSNR of the encoded pictures against the original, in dB."""
+    """Luma PSNR of the encoded pictures in dB, compared with the original."""
     ssim: F64
-    """SSIM of luma against the original, or else against what was sent."""
+    """SSIM of luma, compared with the original or, without one, with the sent pictures."""
     warnings: tuple[str, ...]
 
     @property
     def classes(self) -> U8:
-        """The opinion class of each picture against the original, or else against what was sent."""
+        """The opinion score of each picture, compared with the original or, without one, with the sent pictures."""
         psnr = self.against_sent if self.against_original is None else self.against_original
         return metrics.opinion_classes(psnr[:, 0])
 
     @property
     def sent_classes(self) -> U8:
-        """The opinion class that each picture has if nothing is lost."""
+        """The opinion score of each picture if nothing is lost."""
         return metrics.opinion_classes(np.full(len(self.shown), np.inf) if self.sent is None else self.sent)
 
 
 def on_screen(clip: EncodedClip, frames: Frames, by: str, playout_ns: int | None) -> tuple[I64, list[int]]:
-    """Return the slot that is on screen in each display slot, and the frames that the decoder is given.
+    """Return the slot whose picture is on screen in each display slot, and the frames that the decoder receives.
 
-    By time, late frames are decoded, for others refer to them, and are shown late. By index neither they nor lost
-    frames are, and the pictures follow one another without a gap.
+    By time, late frames are decoded, because other frames refer to them, and are shown late. By index, neither late
+    nor lost frames are decoded, and the pictures follow one another without a gap.
     """
     n = frames.count
     arrived = frames.arrival_ns[:n] != NEVER
@@ -229,7 +229,7 @@ def measure(
     progress: Progress,
     put: Callable[[Picture], None] | None = None,
 ) -> Seen:
-    """Compare what is on screen with what was sent and with the original; give each picture to ``put``."""
+    """Compare the pictures on screen with the sent ones and with the original. Passes each picture to ``put``."""
     rows: list[tuple[Any, ...]] = []
     came = _Newest(decoded_slots(clip, given), clip)
     sent = _Newest(decoded_slots(clip, range(len(clip.units))), clip)
@@ -265,14 +265,14 @@ def measure(
 
 
 class _Newest:
-    """The pictures of a decoder by their slots, of which earlier ones are forgotten."""
+    """A decoder's pictures by slot. Earlier pictures are discarded."""
 
     def __init__(self, pictures: Iterator[tuple[int, Picture]], clip: EncodedClip) -> None:
         self.pictures = pictures
         self.held: dict[int, Picture] = {-1: Picture.black(clip.width, clip.height)}
 
     def at(self, slot: int) -> Picture:
-        """Return the picture of a slot; slots never fall from call to call."""
+        """Return the picture of a slot; the slot must not decrease from call to call."""
         while slot not in self.held:
             place, picture = next(self.pictures)
             self.held[place] = picture
@@ -290,10 +290,10 @@ def _original(path: Path, clip: EncodedClip, pixels: str | None) -> Iterator[Pic
 
 
 def worst_interval(classes: U8, sent_classes: U8, interval: int) -> tuple[float, int]:
-    """Return `miv`, the largest share of worsened frames in any ``interval`` successive ones, and where it begins.
+    """Return `miv`: the largest share of worsened frames in an interval, and where this interval begins.
 
-    A frame is worsened if its opinion class is below that of the same frame as it was sent. Of fewer frames than an
-    interval, all are taken.
+    An interval has ``interval`` consecutive frames, or all frames if there are fewer. A frame is worsened if its
+    opinion score is lower as received than as sent.
     """
     worse = np.concatenate([[0], np.cumsum(classes < sent_classes)])
     length = min(interval, len(classes))
@@ -303,7 +303,7 @@ def worst_interval(classes: U8, sent_classes: U8, interval: int) -> tuple[float,
 
 
 def as_json(packets: Exchange, frames: Frames, seen: Seen, interval: int) -> Json:
-    """Return the figures: counts, delays in ms, PSNR in dB, opinions from 1 to 5."""
+    """Return the figures: counts, delays in ms, PSNR in dB, opinion scores from 1 to 5."""
     by_fate = {fate: Counter[str]() for fate in FATES}
     for kind, fate in zip(frames.kinds, frames.fates, strict=True):
         by_fate[fate][kind] += 1
@@ -346,14 +346,14 @@ def as_json(packets: Exchange, frames: Frames, seen: Seen, interval: int) -> Jso
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """All that is known of a received video."""
+    """All results for a received video."""
 
     clip: EncodedClip
     packets: Exchange
     frames: Frames
     seen: Seen
     interval: int
-    """The frames of an interval of `miv`."""
+    """The number of frames in an interval of `miv`."""
     warnings: tuple[str, ...]
 
     def json(self) -> Json:
@@ -392,7 +392,10 @@ class Evaluation:
         return pl.DataFrame(columns)
 
     def histogram(self) -> pl.DataFrame:
-        """Return `hist`: frames by PSNR in steps of 1 dB and by opinion class, with shares and cumulative shares."""
+        """Return `hist`: counts, shares and cumulative shares of frames.
+
+        The frames are grouped by PSNR in steps of 1 dB, and by opinion score.
+        """
         seen = self.seen
         rows: list[tuple[str, float, float, int]] = []
         edges = np.arange(0, metrics.PSNR_CAP_DB + 1)
@@ -451,7 +454,10 @@ def evaluate(
 
 @contextmanager
 def _saved(clip: EncodedClip, target: Path | None, count: int) -> Iterator[Callable[[Picture], None] | None]:
-    """Yield what writes a picture to a file that has its name once it is whole; `None` without a file."""
+    """Yield a function that writes a picture to the file, or `None` without a file.
+
+    The file gets its name when complete.
+    """
     if target is None:
         yield None
         return
@@ -482,7 +488,7 @@ def table(evaluation: Evaluation) -> Table:
 
 
 def sentences(evaluation: Evaluation) -> list[str]:
-    """Say what became of the packets."""
+    """Describe the results for the packets."""
     from steadycast.report import say
 
     told = evaluation.json()["packets"]

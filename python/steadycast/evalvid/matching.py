@@ -1,4 +1,4 @@
-"""Joins what was sent with what arrived, packet by packet, and counts what has no partner by its reason."""
+"""Matches sent packets with received ones, and counts the unmatched ones by reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steadycast.evalvid.packets import Event, PacketTrace, Step
 
 NOT_RECEIVED = "not received"
 _MOST_HOPS = 16
-"""The most lines that a trace has for the sending of one packet."""
+"""Maximum number of lines in a trace about the sending of one packet."""
 
 
 class SentPacket(NamedTuple):
@@ -22,7 +22,7 @@ class SentPacket(NamedTuple):
     size: int | None
     arrival_ns: int | None
     lost: str
-    """Why it has no arrival; empty if it has one."""
+    """The reason why it did not arrive; empty if it did."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Exchange:
 
     packets: list[SentPacket]
     matched_by: str
-    """What identifies a packet in both traces."""
+    """The packet property by which the two traces were matched."""
     unmatched: Counter[str] = field(default_factory=Counter)
-    """Packets of the traces that are not among `packets`, or are there already, by reason."""
+    """Counts of the traces' packets that are not in `packets`, or are duplicates, by reason."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -43,7 +43,7 @@ class Exchange:
 
     @property
     def delays_ns(self) -> list[int]:
-        """The delay of each packet that arrived; negative where the clocks of the two ends differ."""
+        """The delay of each packet that arrived in ns; negative if the clocks of the two ends differ."""
         return [p.arrival_ns - p.time_ns for p in self.packets if p.arrival_ns is not None]
 
 
@@ -55,17 +55,17 @@ def exchange(
     receiver: str | None = None,
     clock_offset_ns: int = 0,
 ) -> Exchange:
-    """Join two traces, or the two ends in one.
+    """Match the packets of two traces, or of the two ends in one trace.
 
     Args:
         sent: the sender's trace, or that of the whole network.
         received: the receiver's trace; `None` if ``sent`` has both.
         flow: a part of the flow's name, if there are several.
-        receiver: the node at which the receiver is, if there are several.
-        clock_offset_ns: the receiver's clock less the sender's.
+        receiver: the receiver's node, if there are several.
+        clock_offset_ns: the receiver's clock minus the sender's clock.
 
     Raises:
-        UserError: the flow, the receiver or the packets can't be told apart.
+        UserError: the flow, the receiver or the packets are ambiguous.
 
     """
     if received is None and not sent.has_steps:
@@ -88,7 +88,7 @@ def exchange(
     place: dict[Hashable, int] = {}
     for n in order:
         first_at = place.setdefault(keys[0][n], n)
-        # A trace of a network has a packet at each of its hops.
+        # A trace of a network lists a packet at each of its hops.
         unmatched["sent again"] += first_at != n and departures[first_at].node == departures[n].node
     dropped = {key: event.node for key, event in zip(keys[2], drops, strict=True)}
     came: dict[Hashable, int] = {}
@@ -116,9 +116,9 @@ def _notes(trace: PacketTrace) -> list[str]:
 
 
 def _of_flow(trace: PacketTrace, flow: str | None, option: str) -> list[Event]:
-    """Return the events of the flow that is meant, or of the only one."""
+    """Return the events of the given flow, or of the only one."""
     known = Counter(event.flow for event in trace.events)
-    # Behind a translator of addresses a flow has another name; where it is the only one there is no doubt.
+    # Behind a network address translator a flow has another name. If there is only one flow, the name is not needed.
     chosen = [name for name in known if len(known) == 1 or flow is None or flow in name]
     if len(chosen) != 1:
         several = "; ".join(f"{name or 'without a name'} ({n} lines)" for name, n in known.most_common(8))
@@ -152,7 +152,7 @@ def _arrivals(events: Sequence[Event], trace: PacketTrace, receiver: str | None)
 def _of_one_source(
     departures: list[Event], arrivals: list[Event], unmatched: Counter[str]
 ) -> tuple[list[Event], list[Event]]:
-    """Leave out the RTCP and the other sources beside an RTP stream, which share its ports (RFC 5761)."""
+    """Remove RTCP and other sources that share the ports of an RTP stream (RFC 5761)."""
     sources = Counter(event.rtp[0] for event in departures if event.rtp)
     if not sources or sources.total() * 2 < len(departures):
         return departures, arrivals
@@ -166,10 +166,10 @@ def _of_one_source(
 
 
 def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, list[list[Hashable]]]:
-    """Return the key of each departure, arrival and drop, and what it is.
+    """Return the key of each departure, arrival and drop, and the name of the property that is the key.
 
-    Packets are told apart by their RTP numbers, their numbers in the trace or in the IP header, or their payloads: by
-    what all packets have and the most of those that were sent differ in.
+    The candidates are RTP sequence numbers, numbers in the trace or in the IP header, and the payload. A candidate
+    must be present in all packets. The one with the most different values among the sent packets is chosen.
     """
     rtp = [[None if event.rtp is None else event.rtp[1] for event in end] for end in ends]
     ids = [[event.id for event in end] for end in ends]
@@ -181,7 +181,7 @@ def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, 
             candidates[name] = _unwrapped(numbers, wraps)
     if all(value is not None for end in digests for value in end):
         candidates["payload"] = digests
-    # Of equally many the first is taken: `max` keeps it.
+    # If several are equal, `max` returns the first.
     best = max(candidates, key=lambda name: len(set(candidates[name][0])), default=None)
     if best is None or len(set(candidates[best][0])) * _MOST_HOPS < len(ends[0]):
         what = "nothing tells its packets apart: neither RTP numbers nor IP identifications nor payloads"
@@ -192,9 +192,9 @@ def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, 
 
 
 def _unwrapped(ends: Sequence[Sequence[int | None]], wraps: int | None) -> list[list[Hashable]]:
-    """Continue numbers that start again after ``wraps``; those of the receiver begin near the sender's."""
+    """Unwrap numbers that restart after ``wraps``. The receiver's numbers begin near the sender's."""
     known = [[number for number in end if number is not None] for end in ends]
-    # Numbers that all differ are taken as they are: some hosts draw them.
+    # If all numbers differ, they are not unwrapped, because some hosts draw them at random.
     if wraps is None or len(set(known[0])) == len(known[0]):
         return [list(end) for end in known]
     unwrapped: list[list[Hashable]] = []

@@ -20,7 +20,7 @@ _NO_ID = "packets without an identification"
 
 
 class Step(Enum):
-    """What happened to a packet."""
+    """The kind of a packet's event."""
 
     SENT = "sent"
     RECEIVED = "received"
@@ -31,10 +31,10 @@ class Event(NamedTuple):
     """A line of a trace, or a packet of a capture."""
 
     step: Step | None
-    """`None` where a trace has one step only, that of its host."""
+    """`None` if all lines of the trace are the same step, that of its host."""
     time_ns: int
     node: str
-    """The name of the node; empty where the trace has only one."""
+    """The name of the node; empty if the trace has only one node."""
     flow: str
     id: int | None
     """The packet's number."""
@@ -43,7 +43,7 @@ class Event(NamedTuple):
     rtp: tuple[int, int] | None = None
     """The RTP source and sequence number."""
     digest: int | None = None
-    """A digest of the payload's beginning."""
+    """A hash of the beginning of the payload."""
 
 
 @dataclass
@@ -57,12 +57,12 @@ class PacketTrace:
     """The number of different packet numbers, after which they start again; `None` if they never do."""
     events: list[Event] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
-    """The lines and packets that are left out, by reason."""
+    """Counts of the lines and packets that are skipped, by reason."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def has_steps(self) -> bool:
-        """Whether the trace says of each packet if it was sent or received."""
+        """Whether the trace says for each packet if it was sent or received."""
         return any(event.step is not None for event in self.events)
 
 
@@ -72,7 +72,7 @@ Lines = Iterator[tuple[int, str]]
 class _Form(NamedTuple):
     name: str
     first: re.Pattern[str]
-    """What the first line looks like."""
+    """A pattern for the first line of the format."""
     read: Callable[[PacketTrace, Lines], None]
     wraps: int | None
 
@@ -156,7 +156,8 @@ _NS2_STEPS = {"+": Step.SENT, "r": Step.RECEIVED, "d": Step.DROPPED, "e": Step.D
 def _ns2(trace: PacketTrace, lines: Lines) -> None:
     """Read ns-2's ``event time from to type size flags flow source destination number id``.
 
-    ``+`` enters a link's queue at ``from``, ``-`` leaves it, ``r`` arrives at ``to``, ``d`` and ``e`` are drops.
+    ``+`` is a packet that enters the queue of a link at ``from``, ``-`` one that leaves it, and ``r`` one that
+    arrives at ``to``. ``d`` and ``e`` are drops.
     """
     for number, line in lines:
         if not _NS2.match(line):
@@ -215,7 +216,7 @@ _ENDS = re.compile(r"\s*([\d.]+)\.(\d+) > ([\d.]+)\.(\d+):")
 
 
 def _tcpdump(trace: PacketTrace, lines: Lines) -> None:
-    """Read what ``tcpdump -tt -n -v`` prints: of today, with the ports on a second line, or of EvalVid's time."""
+    """Read the output of ``tcpdump -tt -n -v``: today's, with the ports on a second line, or that of EvalVid's time."""
     heads: list[tuple[int, str]] = []
     for number, line in lines:
         if line[0].isspace() and heads:

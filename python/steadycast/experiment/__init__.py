@@ -1,4 +1,4 @@
-"""Experiments: a file says what is asked, what is run, what is measured and what the answer is held to."""
+"""Experiments: a file has a question, the runs, the measures, and the bounds for the answer."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ def run_experiment(
     out: Path | str | None = None,
     progress: Progress | None = None,
 ) -> Experiment:
-    """Run an experiment, or what is missing of it.
+    """Run an experiment, or the missing part of it.
 
     Args:
         source: an experiment file, or the name of a built-in experiment.
-        seeds: in place of the file's.
-        only: variants, scenarios, or what `about` says of scenarios; without any, all are run. Tables that the file
-            writes need all of it. A controller may be one that the file does not name.
-        beside: controllers that run besides those of the file's list of controllers: names of the registry,
+        seeds: seeds that replace those of the file.
+        only: variants, scenarios, or values of a scenario's `about`; by default everything is run. Tables that the
+            file writes need all runs. A controller that is not in the file is allowed.
+        beside: additional controllers for the file's list of controllers: names of the registry,
             ``FILE.py:Class``, or ``exec:`` with a program.
-        emulated: run all of it in real time, beside the kernel's TCP; needs the permissions of `steadycast emulate`.
-        jobs: processes; by default one per processor.
-        out: the folder of its runs, tables and page; by default runs/NAME. Runs that it holds are not made again.
-        progress: called with how far it is; by default a bar, where standard error is a terminal.
+        emulated: make all runs in real time with the kernel's TCP; needs the permissions of `steadycast emulate`.
+        jobs: number of processes; by default one per processor.
+        out: the folder of its runs, tables and page; by default runs/NAME. Existing runs in it are not repeated.
+        progress: callback that receives the progress; by default a progress bar if standard error is a terminal.
 
     Raises:
-        UserError: something in the file is wrong; it says where, and what to do.
-        UnwrittenError: a full disk; finished runs are kept.
-        KeyboardInterrupt: the same call goes on where this one ended.
+        UserError: the file has a mistake; the error names its place and the remedy.
+        UnwrittenError: the disk is full; finished runs are kept.
+        KeyboardInterrupt: Ctrl-C was pressed; the same call continues from there.
 
     """
     from steadycast.experiment.show import write_report, write_tables

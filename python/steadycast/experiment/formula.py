@@ -1,12 +1,12 @@
 """Formulas over the figures of a run.
 
-A formula has paths of summary.json, numbers, ``+ - * / ( )``, comparisons (which are 1 or
-0) and functions. ``*`` in a path stands for any name: ``flows.*.loss_frac`` means that figure of all flows, not of
-their receivers. Such a path stands inside a function of several values, such as ``mean``. An operator needs a blank on
-both sides where it could be part of a name: ``a - b`` is a difference, ``a-b`` a name.
+A formula has paths of summary.json, numbers, ``+ - * / ( )``, comparisons (which are 1 or 0) and functions. ``*`` in
+a path stands for any name: ``flows.*.loss_frac`` means that figure of all flows, not of their receivers. Such a path
+must be an argument of a function of several values, such as ``mean``. An operator needs a space on both sides if it
+could be part of a name: ``a - b`` is a difference, ``a-b`` a name.
 
 ``in("NAME", FORMULA)`` is the formula's value in the run of another variant or scenario with the same seed. The
-functions of `FUNCTIONS` look at a run's tables: see :mod:`steadycast.experiment.series`.
+functions of `FUNCTIONS` are computed from a run's tables: see :mod:`steadycast.experiment.series`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from steadycast.errors import UserError, meant
 from steadycast.experiment.series import FUNCTIONS, Argument, ArgumentError, Series, Text
 
 Figures = Mapping[str, float | None]
-"""The numbers of a run by their paths in summary.json; None where a run can't know one."""
+"""The numbers of a run by their paths in summary.json; `None` if the run does not have the number."""
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]))|(?P<path>[A-Za-z_][\w.*-]*)"
@@ -39,11 +39,11 @@ class UnknownError(Exception):
 
 @dataclass(frozen=True)
 class Context:
-    """The run in which a formula is evaluated, and the runs that it may look at."""
+    """The run for which a formula is evaluated, and access to other runs."""
 
     figures: Figures
     other: Callable[[str], Context | None] = field(default=lambda _: None)
-    """Returns the run of another variant or scenario by its name; None where it failed or does not exist."""
+    """Returns the run of another variant or scenario by its name; `None` if it failed or does not exist."""
 
 
 _Values = Callable[[Context], list[float]]
@@ -54,7 +54,7 @@ def _jain(values: Sequence[float]) -> float:
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """Return the value below which this part of the values lies, without interpolation."""
+    """Return the smallest value that is not exceeded by this share of the values, without interpolation."""
     return sorted(values)[min(int(part * len(values)), len(values) - 1)]
 
 
@@ -83,7 +83,7 @@ _OPERATORS: tuple[dict[str, Callable[[float, float], float]], ...] = (
     {"+": operator.add, "-": operator.sub},
     {"*": operator.mul, "/": operator.truediv},
 )
-"""The binary operators, the ones that bind least first."""
+"""The binary operators in ascending order of precedence."""
 
 
 def _one(values: Sequence[float]) -> float:
@@ -94,33 +94,33 @@ def _one(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula that was read, and can be evaluated with the figures of any run."""
+    """A parsed formula, which can be evaluated with the figures of any run."""
 
     text: str
     paths: tuple[str, ...]
-    """The paths that stand in it, but for those inside ``in( )``, which may be figures of other scenarios alone."""
+    """The paths in the formula, except those inside ``in( )``, which may exist only in other scenarios."""
     names: tuple[str, ...]
-    """The names of other variants and scenarios that it looks at."""
+    """The names of other variants and scenarios in the formula."""
     series: tuple[Series, ...]
-    """The statistics that it needs besides the summary."""
+    """The statistics that it needs in addition to the summary."""
     _value: _Values
 
     @classmethod
     def read(cls, text: str, place: str) -> Formula:
-        """Read a formula.
+        """Parse a formula.
 
         Args:
             text: the formula.
-            place: where it stands, for errors.
+            place: where it is written, for errors.
 
         Raises:
-            UserError: it is no formula.
+            UserError: it is not a valid formula.
 
         """
         return _Reader(text, place).formula()
 
     def value(self, figures: Figures | Context) -> float | None:
-        """Return its value; None where a figure is not known, or the value is not a number."""
+        """Return its value; `None` if a figure is unknown or the value is not a number."""
         context = figures if isinstance(figures, Context) else Context(figures)
         try:
             [value] = self._value(context)
@@ -129,10 +129,10 @@ class Formula:
         return value
 
     def check(self, names: Sequence[str], place: str) -> None:
-        """Check that each path is a figure that the runs have.
+        """Check that the runs have each of the paths.
 
         Raises:
-            UserError: no run has a figure of this path.
+            UserError: no run has a figure with this path.
 
         """
         for path in self.paths:
@@ -310,7 +310,7 @@ class _Reader:
 def _applied(function: Callable[[Sequence[float]], float], values: Sequence[float]) -> float:
     try:
         return float(function(values))
-    except (ValueError, IndexError):  # the square root of a negative number, or a quantile of nothing
+    except (ValueError, IndexError):  # the square root of a negative number, or a quantile of no values
         raise UnknownError from None
 
 

@@ -1,7 +1,8 @@
 """RFC 8868's measures of the videos of a run: use of the bottlenecks, convergence, variation and fairness.
 
-Times are in seconds since the run's start, rates in bit/s of IP packets, in the steps of the record, which RFC 8867's
-cases set to 200 ms (section 4.1). A bottleneck is a link with a capacity, in the direction in which the flows send.
+Times are in seconds since the run's start, and rates in bit/s of IP packets. Series have the steps of the record,
+which are 200 ms in RFC 8867's cases (section 4.1). A bottleneck is a link with a capacity, in the direction in which
+the flows send.
 """
 
 from __future__ import annotations
@@ -125,9 +126,10 @@ class Facts:
 
 @lru_cache(maxsize=1)
 def facts(run: Run) -> Facts | None:
-    """Extract the data of a run; None where its steps or the times in which its flows send are not known.
+    """Extract the data of a run; `None` if its steps or its flows' sending times are unknown.
 
-    A flow sends while it has a fair share. The scenario tells the events and the sources' highest rates.
+    A flow counts as sending while it has a fair share. The events and the sources' maximum rates come from the
+    scenario.
     """
     told = tomllib.loads(run.scenario)
     rates, links = run.rates.to_polars(), run.links.to_polars()
@@ -152,7 +154,7 @@ def facts(run: Run) -> Facts | None:
         active = _spans(np.isfinite(_steps(shares, "fair_bps", step, steps, np.nan)), step)
         if not active:
             return None
-        # A flow's source stands before its receivers.
+        # A flow's source is listed before its receivers.
         flows.append(Flow(name, flow["kind"], most[name], active, ".dst" in own["node"][0]))
     forward = links.filter((pl.col("direction") == "forward") & pl.col("capacity_bps").is_finite())
     carried, capacity = {}, {}
@@ -165,7 +167,7 @@ def facts(run: Run) -> Facts | None:
         for event in told.get("event", [])
         if isinstance(event.get("set"), dict) and event["set"].get("direction", "both") != "back"
     ]
-    # Background flows are not measured: their rate is subtracted from the capacity, whose changes include theirs.
+    # Background flows are not measured. Their rate is subtracted from the capacity, and its changes count as changes.
     behind = [flow for flow in flows if flow.name.startswith(BACKGROUND)]
     for flow in (flow for flow in behind if not flow.back):
         for name in capacity:
@@ -177,13 +179,13 @@ def facts(run: Run) -> Facts | None:
 
 
 def _spans(on: npt.NDArray[np.bool_], step: float) -> tuple[tuple[float, float], ...]:
-    """Return the intervals in seconds of the steps in a row that are on."""
+    """Return the intervals in seconds of consecutive steps that are true."""
     turns = np.flatnonzero(np.diff(np.concatenate(([False], on, [False])).astype(int)))
     return tuple((float(low * step), float(high * step)) for low, high in turns.reshape(-1, 2))
 
 
 def _names(told: Mapping[str, Any]) -> list[str]:
-    """Return the names of a scenario's flow, of which `count` makes several."""
+    """Return the flow names of one entry of a scenario, which describes several flows if it has `count`."""
     name = str(told["name"])
     return [f"{name}{n + 1}" for n in range(int(told["count"]))] if "count" in told else [name]
 

@@ -1,4 +1,7 @@
-"""The runs of an experiment: each is kept under a key of all that it depends on, so that an experiment goes on."""
+"""The runs of an experiment.
+
+Each is stored under a key of everything it depends on, so that an experiment can be resumed.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class Job:
     task: Task
     emulated: bool = False
     timed: bool = False
-    """Whether its series are kept, for a figure over time."""
+    """Whether its series are stored, for a figure over time."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,12 @@ class Runs:
     """The figures of all runs."""
 
     figures: Mapping[tuple[Point, int], Mapping[str, float | None]]
-    """By point and seed; runs that failed are not among them."""
+    """By point and seed. Failed runs are not included."""
     errors: Mapping[tuple[Point, int], str]
     ran: int
     """The number of runs that this call executed; earlier calls executed the others."""
     times: Mapping[Point, Path]
-    """The series of the runs that figures over time show, where they are there."""
+    """The files with the series for figures over time, of the runs that have one."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Shared:
 
 
 def begin(shared: Shared) -> Callable[[Job], bytes]:
-    """Return what runs a job, as a line of JSON; a worker process calls it once."""
+    """Return the function that runs a job and returns a line of JSON. A worker process calls this once."""
     works: dict[tuple[str, bool], Callable[[Task], bytes]] = {}
     now: list[Job] = []
 
@@ -75,7 +78,7 @@ def begin(shared: Shared) -> Callable[[Job], bytes]:
         base = shared.bases[job.scenario]
         if job.emulated:
             return _emulated(base, job.task, more)
-        # A run of which only the summary is needed keeps no tables, and is faster.
+        # A run without tables is faster, so they are only kept if they are needed.
         tables = bool(shared.series) or job.timed
         kind = job.scenario, tables
         if kind not in works:
@@ -86,21 +89,21 @@ def begin(shared: Shared) -> Callable[[Job], bytes]:
 
 
 def _emulated(base: Base, task: Task, more: Callable[[Run], Mapping[str, float | None]]) -> bytes:
-    """Run a task in real time; one that is not trustworthy has no figures, and the reason as its error."""
+    """Run a task in real time. If it is not trustworthy, it has no figures, and the reason is its error."""
     from steadycast.emulate import emulate
 
     row: dict[str, Any] = {"key": task.key, "seed": task.seed, "complete": False}
     try:
         with TemporaryDirectory(prefix="steadycast-") as folder:
             place = Path(str(base.scenario))
-            if not place.exists():  # its text stands in the experiment
+            if not place.exists():  # an inline scenario, whose text is in the experiment file
                 place = Path(folder) / place.name
                 place.write_text(base.text, encoding="utf-8")
             run = emulate(place, set=list(task.sets), quality=False, progress=Silent()).run
         if not run.summary["emulation"]["trustworthy"]:
             raise RuntimeError(next(each for each in run.summary["warnings"] if each.startswith("not trust")))
         found = json.loads(figures(run.summary)) | more(run)
-    except Exception as error:  # any failure, even of a user's controller, must not stop the experiment
+    except Exception as error:  # no failure, for example in a user's controller, may stop the experiment
         row["error"] = f"{type(error).__name__}: {error}"
     else:
         row |= {"complete": bool(run.summary["complete"]), "error": None, "figures": found}
@@ -108,12 +111,12 @@ def _emulated(base: Base, task: Task, more: Callable[[Run], Mapping[str, float |
 
 
 def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Runs:
-    """Make the runs of an experiment that ``place`` does not hold, and return the figures of all.
+    """Make the runs of an experiment that are missing in ``place``, and return the figures of all.
 
     Raises:
         UserError: a scenario or a change is wrong, or a measure names a figure that no run has.
-        UnwrittenError: a full disk; finished runs are kept.
-        KeyboardInterrupt: the same call goes on where this one ended.
+        UnwrittenError: the disk is full; finished runs are kept.
+        KeyboardInterrupt: Ctrl-C was pressed; the same call continues from there.
 
     """
     from steadycast.media.prepare import prepare
@@ -121,15 +124,15 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
     planned, scenarios = _planned(spec)
     prepare(scenarios, progress)
     needed = {each.text for each in spec.series}
-    # A run that an older version of the file made lacks the statistics that a newer one asks for.
+    # A run made with an older version of the file lacks statistics that were added since.
     known = {row["key"] for row in store.rows(place) if row["complete"] and needed <= row["figures"].keys()}
     todo = [
         job
         for job in dict.fromkeys(planned.values())
         if job.task.key not in known or (job.timed and not timeline.path(place, job.task.key).exists())
     ]
-    # One run of each scenario shows which figures there are, before the others take their time. Emulated runs are last,
-    # so that they have the processors for themselves.
+    # One run of each scenario is made first, to check which figures exist. Emulated runs are last, so that they don't
+    # share the processors.
     lead = list({job.scenario: job for job in reversed(todo) if not job.emulated}.values())
     rest = [job for job in todo if job not in lead]
     for batch in (lead, [job for job in rest if not job.emulated], [job for job in rest if job.emulated]):
@@ -145,7 +148,7 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
 def _found(
     planned: Mapping[tuple[Point, int], Job], place: Path
 ) -> tuple[dict[tuple[Point, int], Mapping[str, float | None]], dict[tuple[Point, int], str]]:
-    """Return the figures of the runs that are there, and the errors of those that failed."""
+    """Return the figures of the existing runs, and the errors of the failed ones."""
     rows: dict[str, store.Row] = {}
     for row in store.rows(place):
         if row["complete"] or not rows.get(row["key"], {}).get("complete"):
@@ -205,7 +208,7 @@ def _work(spec: Spec, place: Path, todo: Sequence[Job], jobs: int | None, progre
 
 
 def _check(spec: Spec, figures: Mapping[tuple[Point, int], Mapping[str, float | None]]) -> None:
-    """Check that each measure's figures exist. Each scenario has its own flows: one that has them is enough."""
+    """Check that each measure's figures exist in at least one scenario, because scenarios have different flows."""
     if not figures:
         return
     names = list(dict.fromkeys(name for found in figures.values() for name in found))

@@ -1,7 +1,7 @@
-"""Numbers of a run that its summary lacks, which are computed from its tables.
+"""Numbers of a run that are computed from its tables, because its summary lacks them.
 
-Each is a function of formulas (`FUNCTIONS`): a class that reads the function's arguments, and takes its value from a
-run.
+Each is a function in formulas (`FUNCTIONS`). It is a class that parses the function's arguments, and computes the
+value from a run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from steadycast.result import Run
 
 
 class Text(str):
-    """A text between quotation marks."""
+    """A text in quotation marks."""
 
 
 Argument = str | float
@@ -29,7 +29,7 @@ Argument = str | float
 
 
 class ArgumentError(ValueError):
-    """The arguments of a function are wrong; the text says how."""
+    """The arguments of a function are wrong; the text describes how."""
 
 
 class Series(Protocol):
@@ -37,11 +37,11 @@ class Series(Protocol):
 
     @property
     def text(self) -> str:
-        """The name of its value among a run's figures."""
+        """The name of the value among a run's figures."""
 
     @classmethod
     def read(cls, arguments: Sequence[Argument]) -> Self:
-        """Read the function's arguments.
+        """Parse the function's arguments.
 
         Raises:
             ArgumentError: they are wrong.
@@ -49,14 +49,14 @@ class Series(Protocol):
         """
 
     def value(self, run: Run) -> float | None:
-        """Return the number of a run; None where the run can't know it."""
+        """Return the number of a run; `None` if it is unknown."""
 
 
 def _split(arguments: Sequence[Argument], usage: str, *kinds: type) -> list[Argument]:
-    """Check the number and the kinds of arguments.
+    """Check the number and the types of the arguments.
 
     Raises:
-        ArgumentError: they are others.
+        ArgumentError: they differ from the usage.
 
     """
     if len(arguments) != len(kinds) or not all(map(isinstance, arguments, kinds)):
@@ -78,16 +78,16 @@ def _known(name: Argument, what: str, known: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A statistic of a list of seconds."""
+    """A statistic of a series of values per second."""
 
     of: Callable[[Sequence[float], float], float | None]
-    """Called with the values, second by second, and the level."""
+    """The function of the values for each second and of the level."""
     level: bool = False
-    """Whether it compares with a level."""
+    """Whether it needs a level."""
 
 
 def _first_above(values: Sequence[float], level: float) -> float | None:
-    """Return the end of the first second above the level, counted from the first of the seconds."""
+    """Return the end of the first second whose value exceeds the level, counted from the first of the seconds."""
     return next((n + 1.0 for n, value in enumerate(values) if value > level), None)
 
 
@@ -109,22 +109,22 @@ STATISTICS: Mapping[str, Statistic] = {
     "share_below": Statistic(lambda values, level: sum(v < level for v in values) / len(values), level=True),
     "longest_below": Statistic(_longest_below, level=True),
 }
-"""The statistics of seconds by their names. A level is given before the seconds."""
+"""The statistics of seconds, by name. In a formula the level precedes the times."""
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """A statistic of the seconds from FROM to TO, TO not included.
+    """A statistic of the seconds from FROM to before TO.
 
-    The series is ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN``, with a column of the table ``rates``, or
-    ``link.LINK.COLUMN`` of the table ``links`` in the forward direction. ``*`` in FLOW or LINK stands for any name.
-    Rates of several flows, receivers or links are added, of other columns the largest counts. A second without a
-    throughput carried nothing; of any other column it is left out, as its value is unknown.
+    The series is ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN`` with a column of the table ``rates``, or
+    ``link.LINK.COLUMN`` with a column of the table ``links`` in the forward direction. ``*`` in FLOW or LINK matches
+    any name. If it matches several, rates are added, and of other columns the largest value is used. A second without
+    a throughput counts as 0. A second without a value in another column is left out.
     """
 
     statistic: str
     numbers: tuple[float, ...]
-    """The level, if the statistic has one, and the two ends in seconds."""
+    """The level, if the statistic has one, and the begin and end in seconds."""
     way: str
     """received, sent or link."""
     flow: str
@@ -133,7 +133,7 @@ class Seconds:
 
     @classmethod
     def read(cls, arguments: Sequence[Argument]) -> Self:
-        """Read STATISTIC, a level where it has one, FROM, TO, and the series."""
+        """Parse STATISTIC, the level if it has one, FROM, TO, and the series."""
         statistic = _known(arguments[0], "statistic", STATISTICS)
         level = STATISTICS[statistic].level
         usage = f"seconds({statistic}, {'LEVEL, ' * level}FROM, TO, received.FLOW.COLUMN)"
@@ -151,12 +151,12 @@ class Seconds:
 
     @property
     def text(self) -> str:
-        """The name of its value among a run's figures."""
+        """The name of the value among a run's figures."""
         numbers = ", ".join(f"{number:g}" for number in self.numbers)
         return f"seconds({self.statistic}, {numbers}, {self.way}.{self.flow}.{self.column})"
 
     def value(self, run: Run) -> float | None:
-        """Return the statistic of a run's seconds; None where there is no such second."""
+        """Return the statistic of a run's seconds; `None` if there is no second with a value."""
         *level, begin, end = self.numbers
         found: defaultdict[float, list[float]] = defaultdict(list)
         for at, value in self._links(run) if self.way == "link" else self._rates(run):
@@ -173,7 +173,7 @@ class Seconds:
         rows = run.rates.to_polars().select("t_s", "flow", "node", self.column)
         sources: dict[str, str] = {}
         for at, flow, node, value in rows.iter_rows():
-            # A flow's source stands before its receivers.
+            # A flow's source is listed before its receivers.
             source = sources.setdefault(flow, node)
             if fnmatchcase(flow, self.flow) and (node == source) == (self.way == "sent"):
                 yield at, value
@@ -188,10 +188,11 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Decisions:
-    """A statistic of the decisions of a flow's sender from FROM to TO seconds whose rule fits a pattern.
+    """A statistic of the decisions of a flow's sender from FROM to TO seconds whose rule matches a pattern.
 
-    ``count`` is their number. ``first`` and ``last`` are the seconds at which a time under the rule begins first and
-    ends last, ``longest`` is the longest such time in seconds: it lasts until a decision by another rule.
+    ``count`` is the number of decisions. A rule applies until the next decision with another rule. ``first`` is when
+    it first begins to apply, ``last`` when it last ceases to apply, and ``longest`` is the longest such interval, all
+    in seconds.
     """
 
     statistic: str
@@ -210,11 +211,11 @@ class Decisions:
 
     @property
     def text(self) -> str:
-        """The name of its value among a run's figures."""
+        """The name of the value among a run's figures."""
         return f'decisions({self.statistic}, "{self.rule}", {self.begin:g}, {self.end:g}, {self.flow})'
 
     def value(self, run: Run) -> float | None:
-        """Return the statistic of a run's decisions; None where no time under the rule has a begin or an end."""
+        """Return the statistic of a run's decisions; `None` if the rule never applied, or has no begin or end."""
         table = run.decisions.to_polars()
         flows: dict[str, list[tuple[float, bool]]] = {}
         for at, flow, rule in table.select("t_s", "flow", "rule").iter_rows():
@@ -232,7 +233,7 @@ class Decisions:
         return min(spans)[0] if self.statistic == "first" else max(end for _, end in spans)
 
     def _spans(self, rows: Sequence[tuple[float, bool]]) -> list[tuple[float, float]]:
-        """Return the times of one flow under the rule, within the two ends."""
+        """Return the intervals in which the rule applies to one flow, from FROM to TO."""
         spans: list[tuple[float, float]] = []
         since: float | None = None
         for at, fits in [*rows, (self.end, False)]:
@@ -250,10 +251,10 @@ SPANS = ("count", "first", "last", "longest")
 
 @dataclass(frozen=True)
 class Arrived:
-    """The time in seconds since the run's start at which a flow's receivers have this many bytes of IP packets.
+    """The time at which a flow's receivers have received this many bytes of IP packets.
 
-    It is interpolated within the steps of the record. A TCP with an amount of its own (`bytes`) is there when all of it
-    is acknowledged.
+    It is in seconds since the run's start, and interpolated within a step of the record. A TCP with a fixed amount of
+    data (`bytes`) counts as complete when all of it is acknowledged.
     """
 
     amount: float
@@ -267,11 +268,11 @@ class Arrived:
 
     @property
     def text(self) -> str:
-        """The name of its value among a run's figures."""
+        """The name of the value among a run's figures."""
         return f"arrived({self.amount:g}, {self.flow})"
 
     def value(self, run: Run) -> float | None:
-        """Return the time of the first such flow; None where it does not come to it."""
+        """Return the time of the first matching flow; `None` if it does not receive that many bytes."""
         flow = next((each for each in run.summary["flows"] if fnmatchcase(each["name"], self.flow)), None)
         if flow is None or flow.get("completed_s") is not None:
             return None if flow is None else float(flow["completed_s"])
@@ -293,10 +294,10 @@ class Arrived:
 
 @dataclass(frozen=True)
 class Frames:
-    """The delay in milliseconds of a video's frames that were ready from FROM to TO seconds: a statistic of it.
+    """A statistic of the delay in ms of a video's frames that were ready from FROM to TO seconds.
 
-    A frame's delay is from its encoding to the arrival of its last packet. ``mean`` and ``max`` are of all frames,
-    ``arrived_p95`` is the 95th percentile of those that arrived.
+    A frame's delay is from the end of its encoding to the arrival of its last packet. ``mean`` and ``max`` are over
+    all frames, and ``arrived_p95`` is the 95th percentile over those that arrived.
     """
 
     statistic: str
@@ -313,14 +314,14 @@ class Frames:
 
     @property
     def text(self) -> str:
-        """The name of its value among a run's figures."""
+        """The name of the value among a run's figures."""
         return f"frames({self.statistic}, {self.begin:g}, {self.end:g}, {self.flow})"
 
     def value(self, run: Run) -> float | None:
-        """Return the delay of the first such flow's frames; None where one that counts did not arrive."""
+        """Return the statistic for the first matching flow; `None` if a frame that counts did not arrive."""
         rows = run.frames.to_polars().select("flow", "ready_s", "delay_ms", "fate").rows()
         first = next((flow for flow, *_ in rows if fnmatchcase(flow, self.flow)), None)
-        # A lost frame has the delay of those of its packets that arrived.
+        # The table has a delay for a lost frame, too: that of its packets that arrived.
         delays: list[float | None] = [
             None if fate == "lost" else delay
             for flow, at, delay, fate in rows
@@ -336,29 +337,29 @@ class Frames:
 
 @dataclass(frozen=True)
 class Rfc8868:
-    """A measure of RFC 8868 of all videos of a run: see :mod:`steadycast.experiment.rfc8868`."""
+    """A measure of RFC 8868 over all videos of a run: see :mod:`steadycast.experiment.rfc8868`."""
 
     measure: str
     arguments: tuple[str | float, ...]
-    """For use the bottlenecks, for a measure over windows their length in seconds."""
+    """The bottlenecks for "use", or the length of the windows in seconds for a measure over windows."""
 
     @classmethod
     def read(cls, arguments: Sequence[Argument]) -> Self:
         """Read the measure, and its bottlenecks or the length of its windows."""
         measure = _known(arguments[0], "measure of RFC 8868", rfc8868.MEASURES)
         usage = f"rfc8868({measure}{rfc8868.MEASURES[measure].usage})"
-        # A use has one bottleneck or more.
+        # "use" needs at least one bottleneck.
         kinds = [str] * (len(arguments) - 1 or 1) if measure == "use" else rfc8868.MEASURES[measure].kinds
         return cls(measure, tuple(_split(arguments, usage, str, *kinds)[1:]))
 
     @property
     def text(self) -> str:
-        """The name of its value among a run's figures."""
+        """The name of the value among a run's figures."""
         told = (each if isinstance(each, str) else f"{each:g}" for each in self.arguments)
         return f"rfc8868({', '.join([self.measure, *told])})"
 
     def value(self, run: Run) -> float | None:
-        """Return the measure of a run; None without a video, or where its flows' times are not known."""
+        """Return the measure of a run; `None` without a video, or if its flows' sending times are unknown."""
         facts = rfc8868.facts(run)
         return rfc8868.MEASURES[self.measure].of(facts, *self.arguments) if facts and facts.videos else None
 
@@ -370,4 +371,4 @@ FUNCTIONS: Mapping[str, type[Series]] = {
     "frames": Frames,
     "rfc8868": Rfc8868,
 }
-"""The functions of formulas that look at a run's tables, by their names."""
+"""The functions in formulas that are computed from a run's tables, by name."""

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _MOST_ROWS = 60
-"""The number of rows of a table in the terminal."""
+"""Maximum number of rows of a table in the terminal."""
 _FEW = 20
-"""The number of bounds up to which a page shows them unfolded."""
+"""Up to this number of bounds, the page shows them expanded."""
 _SAID = {
     FAILS: "fails",
     UNTESTED: "untested: the placebo keeps it",
@@ -41,7 +41,7 @@ _SAID = {
 
 
 def measured(done: Experiment, *, placebo: bool = False) -> tuple[list[str], list[list[str]]]:
-    """Return the table of all means: heads, and a row per point."""
+    """Return the table of all means: headings, and a row per point."""
     points = [point for point in done.points if point.placebo == placebo]
     measures = [measure for measure in done.spec.measures if measure.name == measure.shown]
     labels = Labels(done, points)
@@ -56,7 +56,7 @@ def measured(done: Experiment, *, placebo: bool = False) -> tuple[list[str], lis
 
 
 def bounds(done: Experiment) -> tuple[list[str], list[list[str]]]:
-    """Return the table of all bounds: heads, and a row per bound and variant."""
+    """Return the table of all bounds: headings, and a row per bound and variant."""
     rows = []
     every = len(done.spec.scenarios)
     limited = any(len(each.bound.scenarios) < every for each in done.judgements)
@@ -116,7 +116,7 @@ def _outcome(each: Judgement) -> Html:
 
 
 def write_tables(done: Experiment) -> None:
-    """Write results.csv (means), seeds.csv (each run) and bounds.csv, and the file that the experiment names."""
+    """Write results.csv (means), seeds.csv (each run), bounds.csv, and the files that the experiment names."""
     spec = done.spec
     axes = list(dict.fromkeys(name for axis in spec.axes for name in axis.names))
     heads = ["scenario", *axes, *(["draw"] if spec.draws else []), "variant", "placebo"]
@@ -197,7 +197,7 @@ def write_report(done: Experiment) -> None:
 
 
 def _bounds_section(done: Experiment) -> Html:
-    """Build the section of all bounds; many are folded."""
+    """Build the section with all bounds. It is collapsed if there are many."""
     heads, rows = bounds(done)
     prose = [n for n, head in enumerate(heads) if head in ("measure", "scenario", "bound", "why")]
     table = page.table(heads, rows, prose=prose)
@@ -205,14 +205,14 @@ def _bounds_section(done: Experiment) -> Html:
 
 
 def _times(done: Experiment, figure: FigureSpec, name: str) -> Iterator[Html]:
-    """Yield the figures over time, of each scenario and variant; many variants are folded."""
+    """Yield the figures over time for each scenario and variant. They are collapsed if there are many variants."""
     several = len({point.variant for point in done.runs.times}) > 3
     for number, (point, path) in enumerate(done.runs.times.items()):
         if point.scenario not in figure.scenarios:
             continue
         label = f"{name}-{number + 1}"
         drawn = canvas.in_style(lambda path=path: timeline.draw(path), label)  # type: ignore[misc]
-        # Coordinates are rounded to 0.01 points, because the page has many figures.
+        # Coordinates are rounded to 0.01 points, which makes a page with many figures smaller.
         drawn = re.sub(r"(\d\.\d\d)\d+", r"\1", str(drawn))
         words = ["steadycast", "run", str(done.spec.scenarios[point.scenario].base.scenario)]
         for change in [*point.sets, f"seed={done.spec.seeds[0]}"]:
@@ -223,14 +223,14 @@ def _times(done: Experiment, figure: FigureSpec, name: str) -> Iterator[Html]:
 
 
 def _with_code(text: str) -> Html:
-    """Return a text whose parts between backticks are code."""
+    """Return a text with the parts between backticks as code."""
     return joined(element("code", part) if n % 2 else part for n, part in enumerate(text.split("`")))
 
 
 def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
     """Draw a measure with its intervals and bounds: a line per variant over an axis, or a bar per variant.
 
-    Points that differ in what the figure does not show are averaged, and have no interval then.
+    Points that differ only in something that the figure does not show are averaged. The mean then has no interval.
     """
     if figure.against is not None:
         return _dots(done, figure, figure.against)
@@ -276,7 +276,7 @@ def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
 
 
 def _dots(done: Experiment, spec: FigureSpec, against: str) -> Figure | None:
-    """Draw a measure against another one: a panel per variant, a dot per point, a shape per scenario."""
+    """Draw one measure against another: a panel per variant, a dot per point, a shape per scenario."""
     from matplotlib.figure import Figure
 
     across, up = done.spec.measure(against), done.spec.measure(spec.measure)
@@ -320,7 +320,10 @@ def _bars(done: Experiment, figure: FigureSpec, measure: Measure, axes: Axes, na
 def _mean_of(
     done: Experiment, figure: FigureSpec, measure: Measure, variant: str, value: str
 ) -> tuple[float, float] | None:
-    """Return the mean of a measure over all points of a variant and a value, and its interval where it is one point."""
+    """Return the mean of a measure over all points of a variant and an axis value.
+
+    It has an interval if it is one point.
+    """
 
     def fits(point: Point) -> bool:
         return (

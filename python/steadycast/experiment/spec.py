@@ -1,7 +1,7 @@
 """Experiment files: a question, the runs that answer it, the measures of each run, and their bounds.
 
-The core reads and checks a file (`crates/scenario/src/experiment.rs`); `steadycast schema --experiment` describes its
-keys. Here its content becomes objects, and its scenarios are read.
+The core parses and checks a file (`crates/scenario/src/experiment.rs`); `steadycast schema --experiment` describes
+its keys. This module converts its content to objects, and reads its scenarios.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from steadycast.sweep.show import number_of
 
 BUILT_IN = resources.files("steadycast") / "experiments"
 CHECKOUT = Path(__file__).resolve().parents[3] / "validation" / "experiments"
-"""The folder of the experiments that only a checkout has."""
+"""The folder of the experiments that only exist in a checkout."""
 ALONE = ""
-"""The name of the only variant of an experiment that has none."""
+"""The name of the only variant of an experiment without variants."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A number that is taken from each run."""
+    """A number that is computed for each run."""
 
     name: str
     """Unique in its file."""
     shown: str
     """Its name in tables."""
     text: str
-    """The formula, in which ``${ }`` stands for a variable of a point."""
+    """The formula, in which ``${ }`` is replaced by a variable of a point."""
     unit: str
-    """The unit that tables show; empty where it is the figure's own, or there is none."""
+    """The unit in tables; empty if the figure has its own, or if there is none."""
     digits: int
     place: str
     """The place in the file, for errors."""
 
     def at(self, point: Point) -> Formula | None:
-        """Return the formula at a point; None where the point lacks a variable of it.
+        """Return the formula at a point; `None` if the point lacks one of its variables.
 
         Raises:
-            UserError: it is no formula.
+            UserError: it is not a valid formula.
 
         """
         try:
@@ -75,14 +75,14 @@ class Bound:
     min: float | None
     max: float | None
     over: str
-    """mean, each or interval: what of the seeds' values it bounds."""
+    """"mean", "each" or "interval": what has to be within the bound, for the values of the seeds."""
     variants: tuple[str, ...]
-    """The variants that are judged; none: all."""
+    """The variants to which it applies; empty: all."""
     scenarios: tuple[str, ...]
     at: Mapping[str, tuple[str, ...]]
-    """The values of axes at which it is judged."""
+    """The axis values at which it applies."""
     when: str
-    """A formula over variables: it is judged where it is not 0; empty: everywhere."""
+    """A formula of variables. The bound applies where it is not 0; empty: everywhere."""
     fraction: float
     """The share of the points at which it has to hold."""
     why: str
@@ -91,7 +91,7 @@ class Bound:
     """The place in the file, for errors."""
 
     def judges(self, point: Point) -> bool:
-        """Whether the bound is one of this point."""
+        """Whether the bound applies at this point."""
         return (
             point.scenario in self.scenarios
             and (not self.variants or point.variant in self.variants)
@@ -100,24 +100,24 @@ class Bound:
         )
 
     def _applies(self, point: Point) -> bool | None:
-        """Whether the condition holds at a point; None where the point lacks a variable of it."""
+        """Whether the condition is true at a point; `None` if the point lacks one of its variables."""
         try:
             return fill(f"${{{self.when}}}", dict(point.variables), self.place) != "0"
         except NoVariableError:
             return None
 
     def check(self, points: Sequence[Point]) -> None:
-        """Check that some point has the variables of the condition.
+        """Check that at least one point has the variables of the condition.
 
         Raises:
-            UserError: none has.
+            UserError: no point has them.
 
         """
         if self.when and all(self._applies(point) is None for point in points):
             fill(f"${{{self.when}}}", dict(points[0].variables), self.place)
 
     def said(self) -> str:
-        """Return the bound in words: 0.5 to 2 in the mean."""
+        """Return the bound in words, for example "0.5 to 2 in the mean"."""
         how = {"mean": "in the mean", "each": "with each seed", "interval": "with its whole 95 % interval"}
         both = self.min is not None and self.max is not None
         ends = f"{self.min:g} to {self.max:g}" if both else ""
@@ -132,14 +132,15 @@ class TableSpec:
 
     title: str
     kind: str
-    """points, bounds, counts, held or choice: what its rows are."""
+    """"points", "bounds", "counts", "held" or "choice": the meaning of its rows."""
     measures: tuple[str, ...]
     but: tuple[str, ...]
-    """choice: the measures whose bounds do not count for a second list."""
+    """For "choice": measures whose bounds are ignored for a second list."""
     by: str
-    """counts, held: the axis or the column of ``about`` whose values are rows or columns; empty: the scenarios."""
+    """For "counts" and "held": the axis or the column of ``about`` whose values are rows or columns; empty: the
+    scenarios."""
     spread: str
-    """The spread that a table shows after a mean: range, interval or none."""
+    """The spread that a table shows after a mean: "range", "interval" or "none"."""
     scenarios: tuple[str, ...]
     variants: tuple[str, ...]
     write: Path | None
@@ -150,13 +151,13 @@ class FigureSpec:
     """A figure."""
 
     kind: str
-    """measure, or time: rates and delays over time, for each scenario and variant."""
+    """"measure", or "time" for rates and delays over time in each scenario and variant."""
     measure: str
-    """Empty in a figure over time."""
+    """The measure; empty in a figure over time."""
     over: str | None
-    """The axis on its abscissa; None: a bar per variant."""
+    """The axis on the x axis; `None`: a bar per variant."""
     against: str | None
-    """The measure on its abscissa: a dot per point, and a panel per variant."""
+    """The measure on the x axis, with a dot per point and a panel per variant."""
     scenarios: tuple[str, ...]
     caption: str
     write: Path | None
@@ -169,9 +170,9 @@ class Scenario:
     base: Base
     sets: tuple[str, ...]
     variables: Mapping[str, str]
-    """What stands for each name in ``${ }``."""
+    """The values of the names in ``${ }``."""
     about: Mapping[str, str]
-    """What tables say of it, by column."""
+    """The texts about it in tables, by column."""
     variants: tuple[str, ...]
     """The variants that run it."""
 
@@ -181,18 +182,18 @@ class Value:
     """A value of an axis."""
 
     labels: tuple[str, ...]
-    """One for each name of the axis."""
+    """One label for each name of the axis."""
     values: tuple[str, ...]
-    """What stands for each name in ``${ }``."""
+    """The values of the names in ``${ }``."""
     sets: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: what is varied."""
+    """An axis: a quantity that is varied."""
 
     names: tuple[str, ...]
-    """Several where several variables change together."""
+    """The names of the variables; several if they change together."""
     values: tuple[Value, ...]
     scenarios: tuple[str, ...]
     """The scenarios that have it."""
@@ -206,12 +207,12 @@ class Variant:
     emulated: bool
     """Whether it runs in real time, beside the kernel's TCP."""
     group: int | None
-    """The number of the list that it is one of, if it is one of several names with the same changes."""
+    """Index of the list from which it comes, if that list gives several names the same changes."""
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One draw: its changes of scenarios, and its variables."""
+    """One random draw: its changes of scenarios, and its variables."""
 
     sets: tuple[str, ...]
     variables: Mapping[str, str]
@@ -219,7 +220,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Point:
-    """A scenario with the values of all axes, a draw and a variant: what differs from another run only by the seed."""
+    """A scenario with axis values, a draw and a variant. Its runs differ only in their seeds."""
 
     scenario: str
     values: tuple[tuple[str, str], ...]
@@ -240,7 +241,7 @@ class Point:
 
     @property
     def name(self) -> tuple[object, ...]:
-        """What no other point of an experiment has."""
+        """A key that is unique among the points of an experiment."""
         return (self.scenario, self.values, self.draw, self.variant, self.placebo)
 
 
@@ -260,21 +261,21 @@ class Spec:
     axes: tuple[Axis, ...]
     variants: Mapping[str, Variant]
     placebo: tuple[tuple[str, ...], str] | None
-    """The changes that take the event away, and what that leaves out."""
+    """The changes that remove the event, and a description of what is removed."""
     measures: tuple[Measure, ...]
     bounds: tuple[Bound, ...]
     tables: tuple[TableSpec, ...]
     figures: tuple[FigureSpec, ...]
     write: Path | None
     whole: bool = True
-    """Whether it is the file's own: with other seeds or a part of it, no table of the file is written."""
+    """Whether it is complete. With other seeds or only a part of it, the file's tables are not written."""
 
     @classmethod
     def read(cls, source: Path | str) -> Spec:
-        """Read an experiment: a file, or a built-in one by its name.
+        """Read an experiment from a file, or a built-in one by its name.
 
         Raises:
-            UserError: there is no such file, or something is wrong in it; it says where, and what to do.
+            UserError: the file does not exist or has a mistake; the error names its place and the remedy.
 
         """
         path = _at(Path(source))
@@ -307,10 +308,10 @@ class Spec:
         return spec
 
     def check(self) -> None:
-        """Check the names inside formulas: variants, scenarios and variables.
+        """Check the names of variants, scenarios and variables in formulas.
 
         Raises:
-            UserError: there is none of a name.
+            UserError: a name does not exist.
 
         """
         known = [*self.variants, *self.scenarios]
@@ -324,13 +325,13 @@ class Spec:
             bound.check(points)
 
     def beside(self, names: Sequence[str]) -> Spec:
-        """Return it with other controllers beside those of its list of controllers, with the same changes.
+        """Return a copy with additional controllers in its list of controllers, with the same changes.
 
         Args:
             names: names of the registry, ``FILE.py:Class``, or ``exec:`` with a program.
 
         Raises:
-            UserError: the file has no such list.
+            UserError: the file has no list of controllers.
 
         """
         new = [name for name in names if name not in self.variants]
@@ -366,15 +367,15 @@ class Spec:
         )
 
     def emulated(self) -> Spec:
-        """Return it with all runs in real time, beside the kernel's TCP."""
+        """Return a copy in which all runs are in real time, with the kernel's TCP."""
         variants = {name: replace(each, emulated=True) for name, each in self.variants.items()}
         return replace(self, variants=variants, whole=False)
 
     def only(self, names: Sequence[str]) -> Spec:
-        """Return the part of it with these variants and scenarios, and those that their measures look at.
+        """Return a copy with only these variants and scenarios, and those that their measures refer to.
 
         Args:
-            names: variants, scenarios, or what ``about`` says of scenarios.
+            names: variants, scenarios, or values of a scenario's ``about``.
 
         Raises:
             UserError: a name is none of these.
@@ -411,15 +412,15 @@ class Spec:
         return next(measure for measure in self.measures if measure.name == name)
 
     def counts(self, bound: Bound, measures: Sequence[str]) -> bool:
-        """Whether a bound is of one of these measures, or has its measure for itself."""
+        """Whether a bound applies to one of these measures, or has its own measure."""
         measure = self.measure(bound.measure)
         return measure.name in measures or measure.name != measure.shown
 
     def formulas(self) -> Iterator[tuple[Measure, Formula]]:
-        """Yield each measure with its formula at each point that has the variables of it.
+        """Yield each measure with its formula, for each point that has its variables.
 
         Raises:
-            UserError: a measure is no formula, or no point has its variables.
+            UserError: a measure is not a valid formula, or no point has its variables.
 
         """
         points = list(self.points())
@@ -435,7 +436,7 @@ class Spec:
 
     @cached_property
     def series(self) -> tuple[Series, ...]:
-        """All statistics that the measures need besides the summary."""
+        """All statistics that the measures need in addition to the summary."""
         return tuple(dict.fromkeys(each for _, formula in self.formulas() for each in formula.series))
 
     def axes_of(self, scenario: str) -> tuple[Axis, ...]:
@@ -443,7 +444,7 @@ class Spec:
         return tuple(axis for axis in self.axes if scenario in axis.scenarios)
 
     def points(self) -> Iterator[Point]:
-        """Yield all points, the placebo's after the others."""
+        """Yield all points, with those of the placebo last."""
         draws: Sequence[tuple[int | None, Draw]] = [*enumerate(self.draws, 1)] or [(None, Draw((), {}))]
         for placebo in (False, True) if self.placebo else (False,):
             last = self.placebo[0] if placebo and self.placebo else ()
@@ -466,18 +467,18 @@ class Spec:
 
 
 class NoVariableError(UserError):
-    """There is no variable of this name."""
+    """A variable with this name does not exist."""
 
 
 _HOLE = re.compile(r"\$\{([^{}]*)\}")
 
 
 def fill(text: str, variables: Mapping[str, str], place: str) -> str:
-    """Replace each ``${ }`` in a change: a name by its value, a formula over variables that are numbers by its value.
+    """Replace each ``${ }`` in a change: a name by its value, and a formula of numeric variables by its result.
 
     Raises:
         NoVariableError: there is no such variable.
-        UserError: it is no number.
+        UserError: its value is not a number.
 
     """
 
@@ -521,7 +522,7 @@ def _at(path: Path) -> Path:
 
 
 def _written(told: Mapping[str, Any], origin: Path) -> Path | None:
-    """Return where a table or a figure is written: beside its file, or for a built-in file beside the results."""
+    """Return the path of a table or a figure: beside its file or, for a built-in file, beside the results."""
     if not told["write"]:
         return None
     own = origin in built_in().values()
@@ -554,7 +555,7 @@ def _table(told: Mapping[str, Any], origin: Path) -> TableSpec:
 
 def _base(told: Mapping[str, Any], origin: Path) -> Base:
     if told["text"] is not None:
-        # An inline scenario has no file: errors use its name, and its files are relative to the experiment.
+        # An inline scenario has no file. Errors use its name, and its paths are relative to the experiment's.
         return Base(
             str(origin.parent / f"{origin.stem}-{told['name'].replace(' ', '-')}.toml"), told["text"], ()
         )
@@ -563,7 +564,7 @@ def _base(told: Mapping[str, Any], origin: Path) -> Base:
 
 
 def _measures(told: Mapping[str, Any], path: str) -> Iterator[Measure]:
-    """Yield the measures of a file, and those that single bounds have."""
+    """Yield the measures of a file, and the bounds' own measures."""
     for one in told["measures"]:
         yield _measure(one["name"], one["name"], one, path)
     for bound in told["bounds"]:
@@ -572,7 +573,7 @@ def _measures(told: Mapping[str, Any], path: str) -> Iterator[Measure]:
 
 
 def _own(bound: Mapping[str, Any]) -> str:
-    """Return the unique name of a measure that a bound has for itself."""
+    """Return the unique name of a bound's own measure."""
     return f"{bound['measure']}, line {bound['own']['line']}"
 
 

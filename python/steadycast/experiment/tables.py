@@ -21,7 +21,7 @@ from steadycast.report import say
 
 @dataclass(frozen=True)
 class Cells:
-    """A cell or a heading of a table: how it is shown, and its columns in a CSV file."""
+    """A cell or a heading of a table: the text that is shown, and its columns in a CSV file."""
 
     shown: str
     plain: tuple[str, ...]
@@ -34,14 +34,14 @@ class Table:
     heads: tuple[Cells, ...]
     rows: tuple[tuple[Cells, ...], ...]
     labels: int = 0
-    """The number of columns that say what a row is of; 0: all columns are texts."""
+    """Number of columns that identify the row; 0: all columns are texts."""
 
     def shown(self) -> tuple[list[str], list[list[str]]]:
-        """Return its headings and rows as a page or a terminal shows them."""
+        """Return its headings and rows for a page or a terminal."""
         return [head.shown for head in self.heads], [[cell.shown for cell in row] for row in self.rows]
 
     def csv(self) -> str:
-        """Return it as CSV: numbers without units, what misses its bound in a column of its own."""
+        """Return it as CSV. Numbers have no units, and an additional column marks missed bounds."""
         heads = [name for head in self.heads for name in head.plain]
         return csv_text([heads, *([text for cell in row for text in cell.plain] for row in self.rows)])
 
@@ -54,7 +54,7 @@ def built(done: Experiment, spec: TableSpec) -> Table:
 
 
 def write(done: Experiment, spec: TableSpec) -> None:
-    """Write a table to the CSV file that it names, and its origin beside it: title, day, commit, command and seeds."""
+    """Write a table to its CSV file, and a file with its origin beside it: title, day, commit, command and seeds."""
     if spec.write is None:
         return
     seeds = done.spec.seeds
@@ -75,7 +75,7 @@ def write(done: Experiment, spec: TableSpec) -> None:
 
 
 class Labels:
-    """The columns that say which point a row is of; those that are the same in all rows are left out."""
+    """The columns that identify the point of a row. Columns that are equal in all rows are left out."""
 
     def __init__(self, done: Experiment, points: Sequence[Point], *, variants: bool = True) -> None:
         spec = done.spec
@@ -177,7 +177,10 @@ def _bounds_of(done: Experiment, measure: Measure, point: Point) -> list[Bound]:
 
 
 def _bounds(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per bound and point: what is bound, the seeds' values, and how many of them keep it."""
+    """Build a row per bound and point.
+
+    It has the bounded quantity, the values of the seeds, and the number of them that keep the bound.
+    """
     rows: list[tuple[Cells, ...]] = []
     points = _chosen(done, spec)
     pairs = [(point, bound) for point in points for bound in done.spec.bounds if bound.judges(point)]
@@ -209,7 +212,7 @@ def _number(measure: Measure, value: float) -> str:
 
 
 def _counts(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per group and variant: how many of its points keep all their bounds, by seed and in the mean."""
+    """Build a row per group and variant: the number of points that keep all their bounds, by seed and in the mean."""
     rows = []
     groups = _groups(done, spec)
     for (group, variant), points in groups.items():
@@ -231,7 +234,7 @@ def _counts(done: Experiment, spec: TableSpec) -> Table:
 
 
 def _held(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per variant: how many bounds it keeps, of all, in each group and in all of them."""
+    """Build a row per variant: the number of bounds that it keeps, in each group and in total."""
     groups = _groups(done, spec)
     names = list(dict.fromkeys(group for group, _ in groups))
     rows = []
@@ -283,7 +286,7 @@ def _choice(done: Experiment, spec: TableSpec) -> Table:
 
 
 def _ordered(done: Experiment, measure: Measure, points: Sequence[Point]) -> str:
-    """Name the variants of points in the order of a measure; one whose measure is unknown comes last."""
+    """Return the variants' names in the order of a measure. Those with an unknown value are last."""
     found = [(done.spread(measure, point), point.variant) for point in points]
     known = sorted((one["mean"], who) for one, who in found if one)
     named = [f"{who} ({_number(measure, value)})" for value, who in known]

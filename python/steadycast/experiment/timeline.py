@@ -1,4 +1,4 @@
-"""A run over time: what a figure of rates and delays shows of it."""
+"""A run over time, reduced to what a figure of rates and delays shows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _POINTS = 240
-"""The most points of a drawn series."""
+"""Maximum number of points of a drawn series."""
 _KINDS = ("video", "tcp")
 """The kinds of flows that are drawn."""
 
@@ -30,11 +30,11 @@ def path(folder: Path, key: str) -> Path:
 
 
 def write(run: Run, place: Path) -> None:
-    """Write the series of a run: rates in kb/s and delays in ms, in steps that a figure can show."""
+    """Write the series of a run with steps that a figure can show: rates in kb/s and delays in ms."""
     rates, links = run.rates.to_polars(), run.links.to_polars()
     times = sorted(set(rates["t_s"]))
     step = times[1] - times[0] if len(times) > 1 else 1.0
-    # Rows are grouped into as many steps as a figure has points.
+    # Rows are grouped so that there are at most as many steps as the figure has points.
     wide = step * max(1, -(-len(times) // _POINTS))
     group = (pl.col("t_s") / wide + 1e-6).floor().cast(pl.Int64)
     steps = int(times[-1] / wide + 1e-6) + 1 if times else 0
@@ -85,7 +85,7 @@ def draw(place: Path) -> Figure:
             lower.plot(t, [float("nan") if v is None else v for v in flow["delay_ms"]], **look.line)
     rate = _most(v for flow in flows for v in flow["rate_kbps"])
     capacity = _most(v for series in told["capacity_kbps"].values() for v in series)
-    # A capacity far above the rates is cut, so that the rates can be read.
+    # The axis is cut below a capacity that is far above the rates, so that the rates are readable.
     canvas.from_zero(upper, min(max(rate, capacity), 2.5 * rate) * 1.08 / 1e3)
     upper.set_xlim(0, t[-1])
     upper.set_ylabel("rate (Mb/s)")
@@ -105,5 +105,5 @@ def _mega(series: Sequence[float | None]) -> list[float]:
 
 
 def _last(values: Sequence[float]) -> float:
-    # At the very end flows have stopped.
+    # The flows have stopped at the very end, so zeros are skipped.
     return next((v for v in reversed(values) if v == v and v > 0), 0.0)

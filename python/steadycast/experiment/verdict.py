@@ -16,21 +16,21 @@ from steadycast.folder import Json, spread, within
 HOLDS, FAILS, UNTESTED, UNKNOWN = "holds", "fails", "untested", "unknown"
 """The possible results of a bound.
 
-Untested: the placebo is within the bound as well, so that the bound does not test the event. Unknown: a run failed, or
-lacks the measure.
+"untested": the placebo is within the bound as well, so that the bound does not test the event. "unknown": a run
+failed, or lacks the measure.
 """
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A bound and what came of it for one variant, over all points at which it is judged."""
+    """A bound and its result for one variant, over all points to which it applies."""
 
     bound: Bound
     variant: str
     points: Mapping[Point, bool | None] = field(repr=False)
-    """Whether it holds at each point; None where the value is unknown."""
+    """Whether it holds at each point; `None` if the value is unknown."""
     placebo: Mapping[Point, bool | None] = field(repr=False)
-    """The same of the placebo's points."""
+    """The same for the placebo's points."""
 
     @property
     def held(self) -> int:
@@ -50,12 +50,12 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Kept:
-    """The result of all bounds of a point together."""
+    """The combined result of all bounds at a point."""
 
     runs: tuple[bool | None, ...]
-    """Whether each seed keeps all bounds; None where a value is unknown."""
+    """Whether each seed keeps all bounds; `None` if a value is unknown."""
     mean: bool | None
-    """Whether the means over the seeds do."""
+    """Whether the means over the seeds keep all bounds."""
 
     @property
     def each(self) -> bool | None:
@@ -64,18 +64,18 @@ class Kept:
 
 
 def all_of(found: Iterable[bool | None]) -> bool | None:
-    """Return whether all hold: False where one does not, None where one is unknown."""
+    """Return false if one is false, otherwise `None` if one is unknown, otherwise true."""
     known = list(found)
     return False if False in known else None if None in known else True
 
 
 def kept_by(bound: Bound, values: Sequence[float | None], over: str) -> bool | None:
-    """Return whether the values of a point's seeds keep a bound; None where one is unknown.
+    """Return whether the values of a point's seeds keep a bound; `None` if one is unknown.
 
     Args:
         bound: the bound.
         values: one per seed.
-        over: what has to be within it: their mean, each of them, or the whole 95 % interval of their mean.
+        over: what has to be within it: "mean", "each", or "interval" (the whole 95 % interval of the mean).
 
     """
     known = [value for value in values if value is not None]
@@ -86,7 +86,7 @@ def kept_by(bound: Bound, values: Sequence[float | None], over: str) -> bool | N
             checked = known
         case "interval":
             one = spread(known)
-            if one["ci95"] is None:  # a single seed has no interval
+            if one["ci95"] is None:  # a single value has no interval
                 return None
             checked = [one["mean"] - one["ci95"], one["mean"] + one["ci95"]]
         case _:
@@ -96,7 +96,7 @@ def kept_by(bound: Bound, values: Sequence[float | None], over: str) -> bool | N
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment that has been run."""
+    """An experiment with its runs."""
 
     spec: Spec
     runs: Runs
@@ -105,7 +105,7 @@ class Experiment:
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
-        """All points, the placebo's last."""
+        """All points, with those of the placebo last."""
         return tuple(self.spec.points())
 
     @cached_property
@@ -113,7 +113,7 @@ class Experiment:
         return {point.name: point for point in self.points}
 
     def _beside(self, point: Point, name: str) -> Point | None:
-        """Return the point of another variant, or the one of another scenario with the same variant."""
+        """Return the point of another variant, or that of another scenario with the same variant."""
         values = point.values
         if name in self.spec.variants:
             return self._by_name.get((point.scenario, values, point.draw, name, point.placebo))
@@ -122,7 +122,7 @@ class Experiment:
         return self._by_name.get((name, values, point.draw, point.variant, point.placebo))
 
     def _context(self, point: Point, seed: int) -> Context | None:
-        """Return a run as formulas see it; None where it failed."""
+        """Return a run for the evaluation of formulas; `None` if it failed."""
         figures = self.runs.figures.get((point, seed))
 
         def other(name: str) -> Context | None:
@@ -136,7 +136,7 @@ class Experiment:
         return {}
 
     def values(self, measure: Measure, point: Point) -> dict[int, float | None]:
-        """Return a measure by seed; None where a run failed or lacks it."""
+        """Return a measure by seed; `None` if a run failed or lacks it."""
         key = measure.name, point
         if key not in self._values:
             formula = measure.at(point)
@@ -148,13 +148,13 @@ class Experiment:
         return self._values[key]
 
     def spread(self, measure: Measure, point: Point) -> Json | None:
-        """Return the mean of a measure with its 95 % interval; None where a seed has no value."""
+        """Return the mean of a measure with its 95 % interval; `None` if a seed has no value."""
         known = [value for value in self.values(measure, point).values() if value is not None]
         return spread(known) if len(known) == len(self.spec.seeds) else None
 
     @cached_property
     def judgements(self) -> tuple[Judgement, ...]:
-        """All bounds, each once per variant that it judges."""
+        """The results of all bounds, one per bound and variant."""
         return tuple(
             Judgement(bound, variant, self._judged(bound, variant, False), self._judged(bound, variant, True))
             for bound in self.spec.bounds
@@ -168,16 +168,18 @@ class Experiment:
         return {point: self.holds(bound, point) for point in chosen}
 
     def holds(self, bound: Bound, point: Point) -> bool | None:
-        """Return whether a point keeps a bound; None where a value is unknown."""
+        """Return whether a point keeps a bound; `None` if a value is unknown."""
         values = self.values(self.spec.measure(bound.measure), point)
         return kept_by(bound, list(values.values()), bound.over)
 
     def keeps(self, point: Point, but: Sequence[str] = ()) -> bool | None:
-        """Return whether a point keeps all its bounds, each over what it says; None where it has none.
+        """Return whether a point keeps all its bounds; `None` if it has none, or if a value is unknown.
+
+        Each bound is applied to the mean, to each seed or to the interval, as the file says.
 
         Args:
             point: the point.
-            but: the measures whose bounds do not count.
+            but: the measures whose bounds are ignored.
 
         """
         bounds = [each for each in self.spec.bounds if each.judges(point) and each.measure not in but]
@@ -185,11 +187,11 @@ class Experiment:
         return all(found) if found else None
 
     def kept(self, point: Point, measures: Sequence[str] | None = None) -> Kept | None:
-        """Return what became of all bounds of a point together; None where there is none.
+        """Return the combined result of all bounds at a point; `None` if there are none.
 
         Args:
             point: the point.
-            measures: the measures whose bounds count, besides those that single bounds have; by default all.
+            measures: the measures whose bounds count, in addition to bounds with their own measure; by default all.
 
         """
         chosen = [
@@ -209,11 +211,11 @@ class Experiment:
 
     @property
     def failed(self) -> bool:
-        """Whether a run failed, or a bound does not hold or tests nothing."""
+        """Whether a run failed, or a bound fails or is untested."""
         return bool(self.runs.errors) or any(each.outcome != HOLDS for each in self.judgements)
 
     def json(self) -> Json:
-        """Return it as experiment.json has it."""
+        """Return the content of experiment.json."""
         return {
             "format": 1,
             "program": program(),

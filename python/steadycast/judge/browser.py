@@ -1,10 +1,11 @@
-"""Two Chromiums as a pair: one sends the clip as its camera, the other shows it; they find each other by files.
+"""Two Chromiums as a pair. One sends the clip as its camera, the other shows it. They exchange descriptions in files.
 
     python -m steadycast.judge.browser answer CELL
     python -m steadycast.judge.browser offer CELL --clip CLIP.y4m
 
-Both end when they are asked to. What getStats says goes to `stats.jsonl` (the one that offers: `stats-send.jsonl`), a
-line a second; the marks of what is shown to `look.tsv`, as the judge's own reader of pictures writes it.
+Both run until they are asked to end. The results of getStats are written to `stats.jsonl` (for the offering browser:
+`stats-send.jsonl`), one line per second. The marks of the displayed pictures are written to `look.tsv`, in the format
+of the judge's own reader of pictures.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from steadycast.judge import mark
 WAIT_S = 60.0
 """The longest wait for the other browser's description, in seconds."""
 _ORIGIN = "http://127.0.0.1/"
-"""A secure context (W3C Secure Contexts, 3.1), which a camera needs; nothing listens there, the page is filled in."""
+"""A secure context (W3C Secure Contexts, 3.1), which access to a camera requires. Playwright fills in the page, so
+nothing listens at this address."""
 _ACROSS, _DOWN = 64, 8
-"""Samples of the strip that the page hands over: four by four for each cell."""
+"""Width and height in samples of the strip that the page returns: four by four samples for each cell of the mark."""
 _PAGE = """<!doctype html><video autoplay muted playsinline></video><script>
 const pc = new RTCPeerConnection(), seen = [];
 const video = document.querySelector("video"), canvas = document.createElement("canvas");
@@ -64,13 +66,13 @@ async function stats() {
 
 
 def strip_number(encoded: str) -> int | None:
-    """Read the mark of the strip that a page has handed over."""
+    """Decode the mark in a strip that a page has returned."""
     strip = np.frombuffer(base64.b64decode(encoded), np.uint8).reshape(_DOWN, _ACROSS)
     return mark.read(np.vstack([strip, np.zeros(((mark.PART - 1) * _DOWN, _ACROSS), np.uint8)]))
 
 
 def _exchanged(page: Any, what: str, cell: Path) -> None:
-    """Give the other one this page's description, and this page the other's."""
+    """Send this page's description to the other browser, and set the other's description in this page."""
     own, theirs = cell / f"{what}.json", cell / ("answer.json" if what == "offer" else "offer.json")
     if what == "offer":
         _put(own, page.evaluate("offer()"))
@@ -104,7 +106,7 @@ def _noted(page: Any, offset_s: float, stats: Any, look: Any) -> None:
 
 
 def run(what: str, cell: Path, clip: Path | None, program: str | None) -> None:
-    """Be one of the two, until asked to end."""
+    """Run one of the two browsers until it is asked to end."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:

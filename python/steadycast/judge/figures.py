@@ -39,7 +39,7 @@ def _rate(x: float) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """How a figure stands in the text."""
+    """The presentation of a figure in the text."""
 
     head: str
     less_is_worse: bool
@@ -51,13 +51,13 @@ class Column:
 
     @property
     def scale(self) -> float:
-        """What a value is multiplied by in the text, before it is rounded."""
+        """The factor by which a value is multiplied in the text, before it is rounded."""
         return 100.0 if self.head.endswith("%") else 1.0
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A number of a cell, which bounds can name."""
+    """A numeric result of a cell, to which bounds can refer."""
 
     key: str
     about: str
@@ -146,17 +146,19 @@ _FORMER: Mapping[str, tuple[str, float]] = {
     "rate_bps": ("throughput_bps", 1.0),
     "tcp_of_fair_pct": ("tcp_share_of_fair", 0.01),
 }
-"""Names that figures had, their names now, and by what a value in the former unit is multiplied. They are read until
-0.2.0."""
+"""Former names of figures, with their present names and the factor from the former to the present unit.
+
+They are accepted until version 0.2.0.
+"""
 
 
 def renamed(key: str) -> tuple[str, float]:
-    """Return a figure's name, and the factor of its value, where its former name is given."""
+    """Return a figure's present name, and the factor of its value; a former name is translated."""
     return _FORMER.get(key, (key, 1.0))
 
 
 def figures_now(figures: Json) -> Json:
-    """Return figures under their names and in their units of today."""
+    """Return figures with their present names and units."""
     found: Json = {}
     for key, value in figures.items():
         name, factor = renamed(key)

@@ -1,8 +1,8 @@
-"""The mark of a picture: its number in the top sixth, two rows of 16 cells, which survives scaling and coding.
+"""The mark of a picture: its number in the top sixth, in two rows of 16 cells, which survives scaling and coding.
 
-The first row has the bits of the number's Gray code, the most significant first, the second their complement. Gray code
-changes one column from a picture to the next, so it costs an encoder little; a comparison with the complement needs
-no threshold of brightness. All places are relative to the picture's sides.
+The first row has the bits of the number's Gray code, with the most significant bit first. The second row has their
+complement. Gray code changes one column between consecutive pictures, which costs an encoder little. Comparing with
+the complement avoids a threshold of brightness. All positions are relative to the sides of the picture.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from steadycast.media.table import U8
 
 CELLS = 16
 PART = 6
-"""The marks take a picture's height divided by this, in two rows."""
+"""The mark's height is the picture's height divided by this number. It has two rows."""
 WRAPS = 1 << CELLS
-"""Pictures until the same number comes again."""
+"""Number of pictures after which the numbers repeat."""
 _DARK, _LIGHT, _GREY = 32, 224, 128
 _LEAST = 64
-"""Difference of a cell and its complement below which a mark is not read."""
+"""Minimum difference in brightness between a cell and its complement; with less, the mark is not read."""
 _KEY = 0x5A5A
-"""Keeps the mark of picture 0 from being all of one brightness."""
+"""Mask that prevents the mark of picture 0 from having uniform brightness."""
 
 
 def strip(height: int) -> int:
-    """Rows of a picture that the mark takes, even."""
+    """Return the number of picture rows that the mark covers, which is even."""
     return height // PART // 2 * 2
 
 
 def paint(samples: U8, width: int, height: int, number: int) -> None:
-    """Paint a number into a picture in 4:2:0, plane after plane."""
+    """Paint a number into a picture in 4:2:0, with its planes one after the other."""
     flat = samples.reshape(-1)
     luma = flat[: width * height].reshape(height, width)
     number %= WRAPS
@@ -46,7 +46,7 @@ def paint(samples: U8, width: int, height: int, number: int) -> None:
 
 
 def read(luma: U8) -> int | None:
-    """Read the number (modulo `WRAPS`) of a picture's luma, (rows, columns); `None` where there is none."""
+    """Read the number (modulo `WRAPS`) from a picture's luma, (rows, columns); `None` if there is no mark."""
     height, width = luma.shape
     means = [_middles(luma, width, row * height / (2 * PART), height / (2 * PART)) for row in (0, 1)]
     difference = means[0] - means[1]
@@ -60,7 +60,7 @@ def read(luma: U8) -> int | None:
 
 
 def _middles(luma: U8, width: int, top: float, high: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Mean brightness of the middle half of each cell of a row."""
+    """Return the mean brightness of the middle half of each cell of a row."""
     first = round(top + high / 4)
     line = luma[first : max(first + 1, round(top + high * 3 / 4))].mean(axis=0)
     sums = np.concatenate([[0.0], np.cumsum(line)])

@@ -234,10 +234,10 @@ class _Table:
         return self.one_of(key, self.take(key, str, otherwise), among)
 
     def one_of(self, key: str, value: str | None, among: Sequence[str]) -> str:
-        """Check a text that was taken.
+        """Check a text that was read.
 
         Raises:
-            UserError: it is none of these.
+            UserError: it is not one of the allowed values.
 
         """
         if value is None or value not in among:
@@ -246,11 +246,11 @@ class _Table:
         return value
 
     def time(self, key: str, otherwise: str) -> float:
-        """Take a time, in seconds."""
+        """Read a time, and return it in seconds."""
         return seconds(self.take(key, str, otherwise), f"{self._where}: {self._path}{key}")
 
     def tables(self, key: str) -> list[_Table]:
-        """Take a table, or an array of them."""
+        """Read a table, or an array of tables."""
         value = self.take(key, (list, dict), [])
         several = [value] if isinstance(value, dict) else value
         paths = [f"{key}." if isinstance(value, dict) else f"{key}[{n}]." for n in range(1, len(several) + 1)]

@@ -1,4 +1,4 @@
-"""The page of a judgement: the text's table, what had to hold, and each cell over time."""
+"""The page of a judgement: the text's table, the results of the bounds, and each cell over time."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def cells(judged: Judgement, network: str, old: Mapping[str, str] | None = None)
         said = NEVER if value is None else column.say(value)
         before = (old or {}).get(column.head, "").rstrip("?")
         if value is not None and (was := _value(before)) is not None:
-            # The text is in per cent where the figure is a share.
+            # Shares are shown in per cent.
             now = value * column.scale
             near = max(column.floor + column.share * abs(was), judged.spread(network, key) * column.scale)
             said = before if abs(now - was) <= near else said
@@ -142,7 +142,7 @@ def _value(said: str) -> float | None:
     return float(found[1]) * {"M": 1e6, "k": 1e3}.get(found[2] or "", 1.0) if found else None
 
 
-# ---------------------------------------------------------------- what must hold
+# # ---------------------------------------------------------------- bounds
 
 
 def check(networks: Sequence[str], fail_if: Sequence[str], baseline: Path | None) -> None:
@@ -161,7 +161,7 @@ def check(networks: Sequence[str], fail_if: Sequence[str], baseline: Path | None
 
 
 def _condition(text: str) -> Condition:
-    """Read a condition; a figure's former name stands for its name and unit of today."""
+    """Parse a condition; a figure's former name is translated to its present name and unit."""
     condition = Condition.read(text)
     network, dot, key = condition.path.rpartition(".")
     name, factor = renamed(key)

@@ -1,4 +1,4 @@
-"""A call that was read, as the page shows a side: beside a controller on the path that the call shows."""
+"""A recorded call, shown on the page beside a controller that runs on the call's path."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ NAME = "the recorded call"
 
 
 def path_of(place: Path) -> Path:
-    """Return a scenario's file: of a folder that a call was read into, its path.
+    """Return the scenario file. In a folder of an analysed call, this is the call's path.
 
     Raises:
-        UserError: the call does not show its path.
+        UserError: the call's path is unknown.
 
     """
     if not place.is_dir():
@@ -33,7 +33,7 @@ def path_of(place: Path) -> Path:
 
 
 def beside(place: Path) -> Json | None:
-    """Return the call that a path was reconstructed from, as a side of the page; None where the scenario is another."""
+    """Return the call from which a path was reconstructed, for the page; `None` for any other scenario."""
     told = place.parent / "path.json"
     if place.name != "path.toml" or not told.is_file():
         return None
@@ -41,9 +41,9 @@ def beside(place: Path) -> Json | None:
 
 
 def side(call: Json) -> Json:
-    """Return what the page shows of a call: lines over time with a value for each bin, a row of numbers, words.
+    """Return the page's content for a call: series with a value per bin, a row of numbers, and sentences.
 
-    Delays are those above an empty queue's with half of the least round trip, as far as a path of it has them.
+    Delays are those in excess of an empty queue's, plus half of the minimum round-trip time if that is known.
     """
     bins, step = call["bins"], call["bin_s"]
     at = [round((k + 0.5) * step, 3) for k in range(len(bins))]

@@ -71,7 +71,7 @@ _FILES = {
 
 @dataclass(frozen=True)
 class Asked:
-    """A request of the page, its shape checked."""
+    """A request of the page whose structure has been checked."""
 
     tab: str
     base: Base
@@ -103,11 +103,14 @@ class Pool:
 
     @property
     def pids(self) -> list[int]:
-        """Numbers of the processes."""
+        """Return the ids of the processes."""
         return [pid for worker in self._all for pid in worker.pids]
 
     def place(self, tab: str, *, film: bool) -> int:
-        """Return a tab's place on the board; the tab that was quiet for longest gives its own up."""
+        """Return a tab's place on the board.
+
+        If none is free, the tab that was inactive for the longest time loses its place.
+        """
         if tab not in self._places:
             free = set(range(_PAGES)) - set(self._places.values())
             self._places[tab] = free.pop() if free else self._places.popitem(last=False)[1]
@@ -115,14 +118,14 @@ class Pool:
         return 2 * self._places[tab] + film
 
     async def do(self, task: Task) -> Any:
-        """Have a process do a task: its bytes, or the exception that it ended with."""
+        """Let a process execute a task. Returns its bytes, or raises its exception."""
         worker = await self._free.get()
         at_it = asyncio.ensure_future(self._with(worker, task))
         self._at_it.add(at_it)
         at_it.add_done_callback(self._at_it.discard)
         return await asyncio.shield(
             at_it
-        )  # a process is free once its task is done, even if the request was cancelled before
+        )  # a process becomes free when its task is done, even if the request was cancelled earlier
 
     async def _with(self, worker: Workers, task: Task) -> Any:
         try:
@@ -131,7 +134,7 @@ class Pool:
             self._free.put_nowait(worker)
 
     async def close(self) -> None:
-        """End what is being done, and wait for it."""
+        """Cancel the current work, and wait for its end."""
         for place in range(Board.PLACES):
             self.board.next(place)
         for _ in self._all:
@@ -139,9 +142,9 @@ class Pool:
 
 
 def rivals() -> list[str]:
-    """Return what a controller is set beside unless the page says it: the registry's first that listens, of each kind.
+    """Return the default controllers for side B: of each kind, the first in the registry that reacts to the network.
 
-    One of them is another one than the controller at hand.
+    At least one of them differs from any given controller.
     """
     first: dict[str, str] = {}
     for each in registry():
@@ -193,7 +196,7 @@ class Lab:
                 return web.wrong(413, f"a request has at most {_MOST_BODY} bytes")
             try:
                 sent = json.loads(body)
-                json.dumps(sent, ensure_ascii=False).encode()  # a lone surrogate is no text
+                json.dumps(sent, ensure_ascii=False).encode()  # a lone surrogate can't be encoded
                 if not isinstance(sent, dict):
                     raise ValueError("a request is an object")
                 return await answer(sent)
@@ -207,7 +210,7 @@ class Lab:
     # ------------------------------------------------------------ answers
 
     async def begin(self, sent: Json) -> Response:
-        """Say which scenarios there are, and what the page needs once."""
+        """Return the list of scenarios, and the data that the page needs once."""
         return JSONResponse(
             {
                 "watch": [str(each.place) for each in self.watched],
@@ -227,7 +230,7 @@ class Lab:
         )
 
     async def run(self, sent: Json) -> Response:
-        """Change the text, run it with A and with B, and say what came of each."""
+        """Change the text, run it with A and with B, and return both results."""
         asked = self._asked(sent)
         pool = self._pool()
         place = pool.place(asked.tab, film=False)
@@ -238,7 +241,7 @@ class Lab:
         except Problems as wrong:
             return JSONResponse({"text": text, "problems": wrong.problems}, 422)
         await self.warm.wait()
-        # If the scenario is a call's path, the recorded call takes the place of A.
+        # If the scenario is a call's path, the recorded call is shown as A.
         given = self.recorded[self.bases.index(asked.base)]
         tasks = [
             Task("run", asked.base, text, sets, (), place, ticket, pictures=asked.pictures)
@@ -256,13 +259,13 @@ class Lab:
         return Response(content, media_type="application/json")
 
     async def film(self, sent: Json) -> Response:
-        """Encode the original beside what the viewers of A and of B saw."""
+        """Encode the original and the viewers' pictures of A and B side by side."""
         asked = self._asked(sent)
         sides, _ = await asyncio.to_thread(self._sides, asked, asked.text)
         return await self._one(asked, "film", sides[0], tuple(sides[1:]), FORMATS[asked.kind][1])
 
     async def report(self, sent: Json) -> Response:
-        """Write the report of A or of B."""
+        """Write the report of A or B."""
         asked = self._asked(sent)
         sides, _ = await asyncio.to_thread(self._sides, asked, asked.text)
         sets = sides[-1] if asked.side == "b" else sides[0]
@@ -290,7 +293,7 @@ class Lab:
         return JSONResponse(_outcome(outcome), 422)
 
     async def progress(self, sent: Json) -> Response:
-        """Say how far a tab's run and its film are."""
+        """Return the progress of a tab's run and of its film."""
         tab, pool = _text(sent, "tab", 64) if self.warm.is_set() else "", self._pool()
         told = {
             name: pool.board.told(pool.place(tab, film=film))
@@ -310,24 +313,25 @@ class Lab:
         for each in self.watched:
             each.read()
         began = [each.began for each in self.watched if each.began is not None]
-        # Sessions at very different times, or of hosts with different clocks, have separate time axes.
+        # Sessions at very different times, or on hosts with different clocks, have separate time axes.
         near = bool(began) and max(began) - min(began) < _NEAR_S
         sides = [each.shown(min(began) if near else None) for each in self.watched]
         return Response(_json(sides), media_type="application/json")
 
-    # ------------------------------------------------------------ what they share
+    # # ------------------------------------------------------------ functions for several requests
 
     def _pool(self) -> Pool:
         assert self.pool is not None
         return self.pool
 
     def _sides(self, asked: Asked, text: str) -> tuple[list[tuple[str, ...]], list[Json]]:
-        """Check a text: what is set for A and for B, and its knobs."""
+        """Check a text. Returns the settings of A and B, and its controls."""
         tree, loaded = checked(asked.base, text, self.clips)
         sides: list[tuple[str, ...]] = [()]
         video = first_video(tree)
         if asked.b is not None and video is not None:
-            # A name only: other values would be parsed as TOML, in which a text can be written in many ways.
+            # Only a name is accepted. Another value would be parsed as TOML, in which a file name can be written in
+            # many ways.
             if asked.b not in {each.name for each in registry()} | asked.base.names:
                 raise scenario_text.problem(
                     f'the page may not name "{asked.b}"', "choose from the list", key="B"
@@ -339,10 +343,10 @@ class Lab:
         return sides, [asdict(knob) for knob in found]
 
     def _asked(self, sent: Json) -> Asked:
-        """Check a request's shape.
+        """Check a request's structure.
 
         Raises:
-            ValueError: it has another one.
+            ValueError: the structure is wrong.
 
         """
         base = sent.get("base", 0)
@@ -393,7 +397,7 @@ def _outcome(outcome: Any) -> Json:
 
 
 def _verdict(results: Sequence[Json]) -> Json | None:
-    """Say which of A and B to take; nothing where one of them failed, or there is one."""
+    """Recommend A or B; `None` if one of them failed, or if there is only one."""
     summaries = [result.pop("judged", None) for result in results]
     if None in summaries or len(summaries) < 2:
         return None
@@ -415,7 +419,7 @@ def _verdict(results: Sequence[Json]) -> Json | None:
 
 
 def listening(port: int | None) -> socket.socket:
-    """Return a socket that listens on this machine: on the port, or on the first free one from `PORT` on."""
+    """Return a socket that listens on the loopback interface, at this port or at the first free one from `PORT` on."""
     for number in [port] if port is not None else range(PORT, PORT + _PORTS):
         try:
             return web.listener("127.0.0.1", number)
@@ -439,12 +443,12 @@ def serve(
 
     Args:
         bases: the scenarios that the page can start from.
-        port: where it listens; by default the first free port from 8765 on.
-        clips: the folder whose clips the page may name.
-        watched: files of status lines; with them the page shows these live sessions, and no scenario.
-        link: the part of the address after the token, which has a shared scenario.
-        opens: open a browser.
-        told: called with the address.
+        port: the port to listen at; by default the first free one from 8765 on.
+        clips: a folder with clips that the page may use.
+        watched: files of status lines; the page then shows these live sessions instead of scenarios.
+        link: the part of the address after the token, which contains a shared scenario.
+        opens: whether to open a browser.
+        told: callback that receives the address.
 
     """
     if clips is not None and not clips.is_dir():

@@ -1,4 +1,4 @@
-"""A scenario's text as the lab's page sends it: which files it may name, which knobs it has, and how they change it."""
+"""The text of a scenario on the lab's page: the files that it may name, its controls, and how they change it."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from steadycast.toml import inline
 
 Json = dict[str, Any]
 Where = Sequence[str | int]
-"""The path of a value in a scenario: keys of tables and indices of lists."""
+"""The path of a value in a scenario: keys of tables, and indices of lists."""
 
 MOST_TEXT = 64 << 10
-"""Bytes of the longest text that the lab takes."""
+"""Maximum length of a text in bytes."""
 _MOST_LINKS = 3
-"""The most links with knobs."""
+"""Maximum number of links with controls."""
 _NAMES_FILES = ("clip", "trace", "delay_trace", "loss_trace")
 _SIMULATED = ("reno", "newreno", "sack", "cubic", "bbr", "bbr1", "dctcp", "prague")
-"""Congestion controls that the simulated TCP has; the format's others take a kernel."""
+"""Congestion controls of the simulated TCP. The other ones of the format need a kernel."""
 
 
 @dataclass(frozen=True)
 class Base:
-    """A scenario file that the command line named: where the page starts from."""
+    """A scenario file from the command line, from which the page starts."""
 
     place: Path
     text: str
     names: frozenset[str]
-    """The files that it names itself; a controller's as "file.py:Class"."""
+    """The files that it names itself. A controller is given as "file.py:Class"."""
 
     @classmethod
     def read(cls, file: Path, network: str | None = None, clip: str | None = None) -> Base:
-        """Read and check a scenario file, or a call's path in a folder.
+        """Read and check a scenario file, or the path of a call from its folder.
 
-        ``network`` replaces the scenario's network, and ``clip`` is what all its videos play, as with `--set`.
+        ``network`` replaces the scenario's network, and ``clip`` is used for all its videos, as with `--set`.
         """
         place = scenario_at(path_of(file)).absolute()
         named = {"network": network, "clip": clip}
@@ -71,7 +71,7 @@ class Base:
 
 
 def problem(what: str, remedy: str, *, line: int | None = None, key: str = "") -> Problems:
-    """Make one problem of a text, in the shape of those of a scenario file."""
+    """Create a problem of a text, in the format of problems of a scenario file."""
     return Problems([{"file": "scenario", "line": line, "key": key, "what": what, "remedy": remedy}])
 
 
@@ -91,10 +91,10 @@ def parsed(text: str) -> Json:
 def checked(
     base: Base, text: str, clips: Path | None = None, sets: Sequence[str] = ()
 ) -> tuple[Json, core.Scenario]:
-    """Read and check a text from the page: its plain values, and the scenario.
+    """Parse and check a text from the page. Returns its plain values, and the scenario.
 
-    It may name the files that its base names, clips that have names, and those of the folder ``clips``; no other file
-    is looked at.
+    It may name the files that its base names, named clips, and the clips in the folder ``clips``. No other file is
+    opened.
     """
     tree = parsed(text)
     for key, name in _files(tree):
@@ -112,7 +112,7 @@ def checked(
 
 
 def _files(tree: Json) -> Iterator[tuple[str, str]]:
-    """Yield what names a file in a scenario, with its key."""
+    """Yield the file names in a scenario, with their keys."""
     for key, value in all_texts(tree):
         named = (key == "controller" and ":" in value) or (key == "network" and is_path(value))
         if key in _NAMES_FILES or named:
@@ -123,7 +123,7 @@ def _files(tree: Json) -> Iterator[tuple[str, str]]:
 
 
 def edited(text: str, edits: Sequence[tuple[Where, object]]) -> str:
-    """Change values of a text, and leave the rest of it as it stands, comments included."""
+    """Change values of a text, and keep the rest of it unchanged, including comments."""
     if not edits:
         return text
     try:
@@ -149,7 +149,7 @@ def edited(text: str, edits: Sequence[tuple[Where, object]]) -> str:
 
 
 def _over(text: str, network: str) -> str:
-    """Return a text over another network; one that names none loses its topology."""
+    """Return a text with another network. A text without a named network loses its topology."""
     if "network" not in parsed(text):
         import tomlkit
 
@@ -160,7 +160,7 @@ def _over(text: str, network: str) -> str:
 
 
 def _playing(text: str, clip: str) -> str:
-    """Return a text whose videos play a clip, in the clip's own size and rate if they played another medium."""
+    """Return a text whose videos play a clip. If they had another medium, the clip's own size and rate are used."""
     import tomlkit
 
     document = tomlkit.parse(text)
@@ -174,11 +174,11 @@ def _playing(text: str, clip: str) -> str:
 
 
 _SHORT = ("queue", "loss", "jitter")
-"""Keys that a word or a number may stand for, instead of their table."""
+"""Keys whose value may be a word or a number instead of a table."""
 
 
 def _consequences(tree: Json, path: Where, value: object) -> Iterator[tuple[Where, object]]:
-    """Yield a change and what goes with it: a queue of another kind does not keep the parameters of the last one."""
+    """Yield a change and its consequences. A new kind of queue, for example, drops the parameters of the old one."""
     if len(path) > 1 and path[-2] in _SHORT and isinstance(short := _at(tree, path[:-1]), str | int | float):
         yield path[:-1], _long(path[-2], short)
     if list(path[-2:]) == ["queue", "kind"]:
@@ -196,7 +196,7 @@ def _consequences(tree: Json, path: Where, value: object) -> Iterator[tuple[Wher
 
 
 def _long(key: str | int, short: str | int | float) -> Json:
-    """Return the table that a short form stands for."""
+    """Return the table for a value in short form."""
     text = str(short)
     if key == "queue":
         return {"limit" if text[:1].isdigit() else "kind": text}
@@ -206,7 +206,7 @@ def _long(key: str | int, short: str | int | float) -> Json:
 
 
 def _put(node: Any, path: Where, value: Any) -> None:
-    """Set a value in plain values or in a document; tables on the way that are not there are made."""
+    """Set a value in plain values or in a TOML document. Missing tables on the path are created."""
     *way, last = path
     for depth, key in enumerate(way):
         if isinstance(node, dict) and key not in node:
@@ -221,7 +221,7 @@ def _put(node: Any, path: Where, value: Any) -> None:
 
 
 def _item(table: Any, value: Any) -> Any:
-    """Return a value for a document's table: on a separate line, or inside an inline table."""
+    """Return a value for a table of a TOML document, on a separate line or inside an inline table."""
     import tomlkit
     from tomlkit.items import InlineTable
 
@@ -245,13 +245,13 @@ def _at(node: Any, path: Where) -> Any:
 
 @dataclass(frozen=True)
 class Knob:
-    """A value of a scenario that the page shows as a slider, a choice or a switch."""
+    """A control for a value of a scenario, which the page shows as a slider, a choice or a switch."""
 
     path: tuple[str | int, ...]
     group: str
     label: str
     kind: str
-    """rate, span, size, share, number, whole, choice or switch."""
+    """"rate", "span", "size", "share", "number", "whole", "choice" or "switch"."""
     value: object
     """The value in the text, or the default; `None` if there is neither."""
     about: str
@@ -261,7 +261,7 @@ class Knob:
 
 
 def knobs(tree: Json, resolved: Json, base: Base, b: str | None, clips: Sequence[str] = ()) -> list[Knob]:
-    """Return the knobs of a scenario, from its plain values and those with all defaults."""
+    """Return the controls of a scenario, from its plain values and those with all defaults."""
     return [
         *_of_links(tree, resolved, base),
         *_of_traffic(tree, resolved),
@@ -284,7 +284,7 @@ def _knob(tree: Json, resolved: Json, path: Where, group: str, label: str, kind:
 @cache
 def _about(key: str) -> str:
     found = {each.path: each.about for each in keys()}
-    # The description of a table within a table, such as `playout`, is that of the outer key.
+    # A table within a table, such as `playout`, has the description of the outer key.
     return found.get(key) or found.get(key.rpartition(".")[0], "")
 
 
@@ -341,7 +341,7 @@ def _of_traffic(tree: Json, resolved: Json) -> Iterator[Knob]:
 
 
 def first_video(tree: Json) -> int | None:
-    """Return the place of the first video among the flows: it is the one that has an A and a B."""
+    """Return the index of the first video among the flows, which is the one with an A and a B."""
     return next((n for n, flow in enumerate(tree.get("flow") or []) if flow.get("kind") == "video"), None)
 
 
@@ -388,14 +388,14 @@ def _of_controller(tree: Json, path: Where, flow: Json, group: str, name: object
         yield Knob(tuple(where), group, each.name, kind, value, each.about, low, high, each.of)
 
 
-# ---------------------------------------------------------------- what the page sends
+# # ---------------------------------------------------------------- data from the page
 
 
 def edits_of(value: object) -> list[tuple[Where, object]]:
-    """Take the changes that the page asks for.
+    """Parse the changes that the page requests.
 
     Raises:
-        ValueError: they have another shape.
+        ValueError: their structure is wrong.
 
     """
     if not isinstance(value, list) or len(value) > 200:

@@ -16,16 +16,16 @@ from steadycast.record import median
 from steadycast.report import say
 
 KEPT = 600
-"""Lines that are shown: ten minutes."""
+"""Number of status lines that are shown, which are ten minutes."""
 _MOST_BYTES = 1 << 20
-"""The most bytes per read; of a longer file only the end is read at first."""
+"""Maximum bytes per read. Of a longer file, only the end is read at first."""
 _MOST_PEERS = 20
 _OLD_S = 5.0
-"""After this time without a line the page says that none came."""
+"""Seconds without a line after which the page reports that none has arrived."""
 _MOST = 1e15
-"""Numbers beyond it are none that a session has."""
+"""Larger numbers are treated as invalid."""
 _NAME = 100
-"""Characters of a name that are shown."""
+"""Maximum number of characters of a name that are shown."""
 
 
 class Watched:
@@ -38,7 +38,10 @@ class Watched:
         self._rows: deque[Json] = deque(maxlen=KEPT)
 
     def read(self) -> None:
-        """Take in what was appended since the last call; a file that has become shorter is read anew."""
+        """Read the lines that were appended since the last call.
+
+        A file that has become shorter is read from its start.
+        """
         try:
             with self.place.open("rb") as file:
                 size = file.seek(0, 2)
@@ -79,10 +82,10 @@ class Watched:
             return None
 
     def shown(self, origin: float | None = None) -> Json:
-        """Return the session as the page takes a run (`steadycast.lab.work.shown`).
+        """Return the session in the page's format for a run (`steadycast.lab.work.shown`).
 
         Args:
-            origin: where the page's time begins, in seconds of the hosts' clocks; by default where the session does.
+            origin: the start of the page's time axis, in seconds of the hosts' clocks; by default the session's start.
 
         """
         later = 0.0 if origin is None or self.began is None else self.began - origin
@@ -142,7 +145,7 @@ class Watched:
 
 
 def why(rule: object, loss: object, rtt_ms: object) -> str:
-    """Say why a rate was decided: the rule, and what went into it as far as it is known."""
+    """Explain a rate decision: its rule, and its inputs as far as they are known."""
     measured = (("loss", loss, say.frac), ("RTT", rtt_ms, say.ms))
     told = [f"{name} {how(value)}" for name, value, how in measured if number(value) is not None]
     return " · ".join(filter(None, [str(rule or ""), *told]))

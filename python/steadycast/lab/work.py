@@ -86,7 +86,7 @@ class Board:
         return int.from_bytes(self._map[place * self._SIZE : place * self._SIZE + 8], "little")
 
     def next(self, place: int) -> int:
-        """Give out a new ticket: work on an older one ends."""
+        """Issue a new ticket. Work on older tickets ends."""
         ticket = self.newest(place) + 1
         start = place * self._SIZE
         self._map[start : start + self._SIZE] = ticket.to_bytes(8, "little").ljust(self._SIZE, b"\0")
@@ -101,11 +101,11 @@ class Board:
         )
 
     def told(self, place: int) -> tuple[str, int, int]:
-        """Return what is being done for the newest ticket, how many parts of it are done, and how many there are."""
+        """Return the work on the newest ticket: its description, the number of finished parts, and their total."""
         start = place * self._SIZE + 8
         part = self._map[start : start + 24 + self._TEXT]
         ticket, done, of = (int.from_bytes(part[at : at + 8], "little") for at in (0, 8, 16))
-        if ticket != self.newest(place):  # a worker wrote it just before it saw that it was to end
+        if ticket != self.newest(place):  # a worker wrote it just before it noticed its cancellation
             return "", 0, 0
         return part[24:].rstrip(b"\0").decode(errors="ignore"), done, of
 
@@ -158,7 +158,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
 
 @dataclass(frozen=True)
 class Done:
-    """A run that the page has wanted, and what tells the page how far it is."""
+    """A run that the page has requested, which reports its progress to the page."""
 
     ready: Ready
     run: Run
@@ -166,7 +166,7 @@ class Done:
 
 
 def _loaded(task: Task, clips: Path | None, sets: Sequence[str]) -> core.Scenario:
-    """Read the page's text; the recording interval of a long run is stretched."""
+    """Load the page's text. A long run gets a longer recording interval."""
     tree, loaded = scenario_text.checked(task.base, task.text, clips, sets)
     interval = units.read((tree.get("record") or {}).get("interval"), units.SPAN) or 1.0
     if loaded.duration_s / interval > _MOST_STEPS:
@@ -198,15 +198,15 @@ def _film(task: Task, runs: Sequence[Done]) -> bytes:
         viewers.append(viewer)
     told = runs[0].told
     made = film(viewers, task.kind, lambda at, of: told("filming", at, of))
-    assert made is not None  # it may be of any length
+    assert made is not None  # it may have any length
     return made
 
 
-# ---------------------------------------------------------------- a run, as the page takes it
+# # ---------------------------------------------------------------- a run in the page's format
 
 
 def shown(run: Run) -> Json:
-    """Return what the page shows of a run, in plain values."""
+    """Return the page's content for a run, as plain values."""
     held = run.held()
     summary = run.summary
     assert isinstance(held, Held)

@@ -1,1 +1,1 @@
-"""Live sessions: what is sent and received over real sockets."""
+"""Live sessions, which send and receive over real sockets."""

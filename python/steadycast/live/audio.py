@@ -22,18 +22,19 @@ RATE = f"{_BPS // 1000}kbps"
 HZ = 48_000
 """Opus's sampling rate (RFC 7587, section 4.1)."""
 _FRAME = HZ // 50
-"""Samples of a packet: 20 ms."""
+"""Samples per packet; a packet has 20 ms."""
 _STEP_S = Fraction(1, 50)
 """A difference in seconds between a time stamp and the samples before it that counts as a gap or an overlap."""
 _QUIET = 10
-"""The number of silent packets that are sent before a silence is left out: 0.2 s."""
+"""Number of silent packets that are sent before packets are omitted; this is 0.2 s."""
 _KEPT = 20
-"""One in this many packets of a silence is sent, as libopus does in its discontinuous mode: one in 0.4 s."""
+"""During silence, one of this number of packets is sent, as in libopus's discontinuous mode; this is one per 0.4 s."""
 _LOSSES = (0, 5, 10, 20, 30)
-"""The losses in per cent for which the encoder's FEC is set: the lowest that is not below the reported loss."""
+"""Loss rates in per cent for which the encoder's FEC is configured. The lowest one that is not below the reported
+loss is used."""
 _PATIENCE_S = 0.5
 _MEASURED = 100
-"""The number of packets by which the encoder's cost is measured: 2 s."""
+"""Number of packets with which the encoder's cost is measured; this is 2 s."""
 
 Samples = NDArray[np.int16]
 
@@ -47,7 +48,7 @@ class Encoder:
         self._context: Any = None
 
     def expect(self, loss: float) -> None:
-        """Set FEC for this loss, from 0 to 1; another level than before begins a new encoder."""
+        """Configure FEC for this loss rate, from 0 to 1. A change of the level starts a new encoder."""
         level = next((level for level in _LOSSES if level >= 100 * loss), _LOSSES[-1])
         if level == self._loss:
             return
@@ -60,16 +61,16 @@ class Encoder:
         self._context = context
 
     def packets(self, samples: Samples, at: int) -> Iterator[tuple[int, bytes]]:
-        """Encode a packet's samples, the first of which is number ``at``; yield sample numbers and packets."""
+        """Encode the samples of a packet, the first of which has number ``at``. Yields sample numbers and packets."""
         frame = av.AudioFrame.from_ndarray(samples, format="s16", layout=self._layout)
         frame.rate, frame.pts, frame.time_base = HZ, at, Fraction(1, HZ)
         for packet in self._context.encode(frame):
-            # The encoder's delay is part of its time stamps: its first packet begins before the first sample.
+            # Time stamps include the encoder's delay, so the first packet begins before the first sample.
             yield int(packet.pts), bytes(packet)
 
 
 class Sound:
-    """The sound of a film, with times that count from its first picture."""
+    """The sound of a film, with times relative to its first picture."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -79,14 +80,15 @@ class Sound:
             self._began = first_shown(container)
 
     def frames(self) -> Iterator[tuple[int, Samples]]:
-        """Yield the number of the first sample and the samples of each 20 ms, from the first picture on."""
+        """Yield the number of the first sample and the samples for each 20 ms, from the first picture on."""
         width = 1 if self.layout == "mono" else 2
         held, at = np.zeros((1, 0), dtype=np.int16), 0
         begun = False
         for begins, samples in self._samples():
             gap = begins - (at + held.shape[1] // width)
             if abs(gap) > HZ * _STEP_S or not begun:
-                # Samples before the first picture, or sent already, are left out; a gap is silent.
+                # Samples before the first picture, or that were already sent, are dropped. A gap is filled with
+                # silence.
                 samples = samples[:, max(0, -gap) * width :]
                 held = np.concatenate([held, np.zeros((1, max(0, gap) * width), dtype=np.int16)], axis=1)
             begun = begun or samples.shape[1] > 0
@@ -103,7 +105,7 @@ class Sound:
                 try:
                     frames = packet.decode()
                 except av.error.InvalidDataError:
-                    continue  # damage in the sound is heard as a gap
+                    continue  # damage in the sound becomes a gap
                 for frame in itertools.chain.from_iterable(map(resampler.resample, frames)):
                     if frame.pts is not None and frame.time_base is not None:
                         begins = frame.pts * frame.time_base - self._began
@@ -125,19 +127,19 @@ def sound_of(path: Path) -> tuple[Sound | None, str | None]:
 
 
 class Work:
-    """The loop of a session's sound: passes encoded packets to a core `Sender` until it ends.
+    """The loop of a session's sound, which passes encoded packets to a core `Sender` until the session ends.
 
-    ``loop_s`` returns the time in seconds at which repetition ``n`` of the pictures begins, `None` while that is not
-    known, and infinity if there is none.
+    ``loop_s`` returns the time in seconds at which repetition ``n`` of the pictures begins. It returns `None` while
+    this is unknown, and infinity if there is no such repetition.
     """
 
     def __init__(self, sound: Sound, loop_s: Callable[[int], float | None], warnings: list[str]) -> None:
         self._sound, self._loop_s, self._warnings = sound, loop_s, warnings
 
     def cost(self) -> float:
-        """Encode the first seconds of the sound, and return the processor time per second of it.
+        """Encode the first seconds of the sound, and return the CPU seconds per second of sound.
 
-        The work of other threads would count too, so that it is called before any is started.
+        It must be called before any thread is started, because the CPU time of other threads would count as well.
         """
         encoder, samples = Encoder(self._sound.layout), 0
         encoder.expect(0.0)
@@ -147,7 +149,7 @@ class Work:
         return (time.process_time() - began) * HZ / max(samples, _FRAME)
 
     def __call__(self, sender: Any) -> None:
-        """Encode and pass packets on until the session ends."""
+        """Encode packets and pass them on until the session ends."""
         try:
             for n in itertools.count():
                 while (begins := self._loop_s(n)) is None:
@@ -159,7 +161,7 @@ class Work:
             self._warnings.append(f"{self._sound.path.name}: its sound ended early ({said(error)})")
 
     def _once(self, sender: Any, begins: float) -> bool:
-        """Pass the sound on once, from this time on; return whether the session goes on."""
+        """Pass on the whole sound once, starting at this time. Returns whether the session continues."""
         encoder, silent, left_out = Encoder(self._sound.layout), 0, True
         for at, samples in self._sound.frames():
             encoder.expect(sender.audio_loss)

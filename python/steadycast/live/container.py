@@ -1,4 +1,4 @@
-"""Writes a container file while frames arrive, so that an interrupted session leaves a file that can be played."""
+"""Writes a container file while frames arrive. If the session is interrupted, the file can still be played."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _OPTIONS = {
 }
 _CLOCK = Fraction(1, 90_000)
 _WITH_OPUS = ("matroska", "webm", "mp4", "mpegts", "nut")
-"""Containers in which FFmpeg writes Opus."""
+"""Containers into which FFmpeg can write Opus."""
 _LONGEST_WAIT_US = "1000000"
-"""Microseconds for which a frame waits for a packet of the other track, which may pause."""
+"""Maximum time in microseconds that a frame waits for a packet of the other track, which may pause."""
 _MOST = 64
-"""The most frames that wait for one with the stream's parameters."""
+"""Maximum number of frames that wait for a frame with the stream's parameters."""
 
 
 def takes_audio(container: str | None) -> bool:
-    """Whether FFmpeg writes Opus into this container; false for a raw stream."""
+    """Whether FFmpeg can write Opus into this container; false for a raw stream."""
     return container is not None and any(name in _WITH_OPUS for name in container.split(","))
 
 
 _MOST_EARLY = 500
-"""The most audio packets that wait for the file's begin: 10 s."""
+"""Maximum number of audio packets that wait for the start of the file; this is 10 s."""
 
 
 class Times:

@@ -350,7 +350,7 @@ def receive_view(status: Json, address: str) -> Group:
 def _kind(hint: str) -> str:
     """Return a hint without its counts and durations, to recognise repetitions of the same hint."""
     before = hint.partition(" for ")[0].partition("; followed")[0]
-    # A count stands before a word; addresses and ports do not.
+    # A count precedes a word; addresses and ports do not.
     before = re.sub(r"(?<![\w.:])\d[\d,]*(?= [a-z])", "", before)
     return before.replace("pictures were", "picture was").replace("frames were", "frame was")
 
@@ -378,7 +378,7 @@ class Keys:
             termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
 
     def pressed(self) -> str:
-        """Return what was pressed since the last call."""
+        """Return the keys pressed since the last call."""
         import select
 
         found = ""

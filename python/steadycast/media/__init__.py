@@ -1,1 +1,1 @@
-"""Video: ladders of quantizers, what a viewer receives of them, and how good it looks."""
+"""Video: ladders of quantizers, the pictures that a viewer receives, and their quality."""

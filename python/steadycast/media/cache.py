@@ -14,7 +14,7 @@ _ELSEWHERE = "make room in the cache, or set STEADYCAST_CACHE to another folder"
 
 
 def folder() -> Path:
-    """``$STEADYCAST_CACHE``, else ``steadycast`` in the user's cache folder; deleting it does no harm."""
+    """Return ``$STEADYCAST_CACHE``, or ``steadycast`` in the user's cache folder. Deleting the folder does no harm."""
     told = os.environ.get("STEADYCAST_CACHE")
     if told:
         return Path(told)
@@ -23,12 +23,12 @@ def folder() -> Path:
 
 
 def key(facts: Mapping[str, object]) -> str:
-    """One name for everything that the cached thing depends on."""
+    """Return a hash of everything that the cached content depends on."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Write a file as `files.whole`; safe for concurrent processes and threads."""
+    """Write a file as `files.whole` does. It is safe for concurrent processes and threads."""
     files.folder(path.parent, _ELSEWHERE)
     own = f".{os.getpid()}-{threading.get_ident()}.part"
     with files.whole(path, _ELSEWHERE, own) as new, new.open("wb") as file:

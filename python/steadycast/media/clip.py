@@ -256,7 +256,7 @@ def resampled(
         last = (held[0] - first) / max(1, count - 1)
         if length is not None and length - held[0] > Fraction(1, 2) / fps:
             last = min(length - held[0], longest)
-        # `due == 0`: a clip of a single picture yields that picture once.
+        # `due == 0`: a clip with a single picture yields it once.
         while due == 0 or Fraction(due) / fps < held[0] + last - Fraction(1, 2) / fps:
             yield held[1]
             due += 1

@@ -1,4 +1,4 @@
-"""Decodes access units, whole or damaged, to pictures with their display slots."""
+"""Decodes complete or damaged access units to pictures with their display slots."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -15,10 +15,10 @@ from steadycast.media.splice import Unit
 
 
 def decoder_of(codec: Codec, extradata: bytes, *flags: str) -> av.VideoCodecContext:
-    """Return a decoder that gives damaged pictures, too."""
+    """Return a decoder that also outputs damaged pictures."""
     decoder = cast(av.VideoCodecContext, av.CodecContext.create(codec.decoder, "r"))
     decoder.thread_count = 1
-    # Without these a decoder keeps pictures to itself that refer to something it never got.
+    # Without these options, a decoder does not output pictures with missing references.
     decoder.options = {"flags": "+".join(["+output_corrupt", *flags]), "flags2": "+showall"}
     if extradata:
         decoder.extradata = extradata
@@ -26,9 +26,10 @@ def decoder_of(codec: Codec, extradata: bytes, *flags: str) -> av.VideoCodecCont
 
 
 def packet_of(data: bytes, pts: int, time_base: Fraction) -> Any:
-    """Return an access unit as a decoder is given it."""
-    # Decoders read some bytes past the end and want zeros there. A packet made *from* bytes lends out the bytes' own
-    # memory, where anything may follow, and now and then a whole picture counts as damaged.
+    """Return an access unit as a packet for a decoder."""
+    # Decoders read some bytes beyond the end and expect zeros there. A packet made from `bytes` would use the memory
+    # of that object, which may be followed by anything. A complete picture would then sometimes be reported as
+    # damaged.
     packet = av.Packet(len(data))
     packet.update(data)
     packet.pts, packet.time_base = pts, time_base
@@ -38,9 +39,9 @@ def packet_of(data: bytes, pts: int, time_base: Fraction) -> Any:
 def decode_units(
     codec: Codec, given: Iterable[Unit], extradata: bytes, width: int, height: int, *, scale: bool = False
 ) -> dict[int, Picture]:
-    """Pictures by display slot; without those for which the decoder gave nothing that fits on the screen.
+    """Return pictures by display slot. Slots are left out if the decoder output no picture of a suitable size for them.
 
-    With ``scale`` pictures of other sizes are made to fit.
+    With ``scale``, pictures of other sizes are scaled.
     """
     return {
         slot: picture for slot, picture, _ in decoded(codec, given, extradata, width, height, scale=scale)
@@ -50,9 +51,9 @@ def decode_units(
 def decoded(
     codec: Codec, given: Iterable[Unit], extradata: bytes, width: int, height: int, *, scale: bool = False
 ) -> Iterator[tuple[int, Picture, int]]:
-    """Yield slots, pictures and their types (FFmpeg's AVPictureType) as the decoder gives them out.
+    """Yield slots, pictures and their types (FFmpeg's AVPictureType) in the decoder's output order.
 
-    Damage never raises: decoders hide what they can, and refuse the rest unit by unit.
+    Damage raises no error. Decoders conceal what they can, and reject the rest, one access unit at a time.
     """
     decoder = decoder_of(codec, extradata)
     for unit in itertools.chain(given, [None]):
@@ -70,7 +71,7 @@ def decoded(
 
 
 def _copied(frame: av.VideoFrame, width: int, height: int) -> Picture:
-    """Copy a picture's planes out of the decoder's memory, in a third of the time that `to_ndarray` takes."""
+    """Copy a picture's planes from the decoder's memory, three times as fast as `to_ndarray`."""
     picture = Picture.of(np.empty(width * height * 3 // 2, dtype=np.uint8), width, height)
     for plane, mine in zip(frame.planes, (picture.y, picture.u, picture.v), strict=True):
         samples = np.frombuffer(plane, dtype=np.uint8)  # type: ignore[call-overload]

@@ -1,7 +1,7 @@
-"""Shapes with soft edges and light on them, drawn into pictures of any size.
+"""Shapes with soft edges and shading, drawn into pictures of any size.
 
-Lengths are parts of the picture's height; x is 0 in the middle and y is 0 at the top. Samples are the same on every
-machine: they come from sums, products and square roots alone, which IEEE 754 rounds in one way only.
+Lengths are relative to the picture's height. x is 0 in the middle and y is 0 at the top. The samples are the same on
+every machine, because they are computed only by sums, products and square roots, whose rounding IEEE 754 defines.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ _LIGHT = (-0.45, -0.6, 0.66)
 
 
 def rgb(text: str) -> Colour:
-    """Return the colour that six hexadecimal digits name."""
+    """Return the colour for six hexadecimal digits."""
     r, g, b = (int(text[i : i + 2], 16) for i in (0, 2, 4))
     y = 0.299 * r + 0.587 * g + 0.114 * b
     return y, 128 + (b - y) * 0.564, 128 + (r - y) * 0.713
 
 
 def several(text: str) -> list[Colour]:
-    """Return the colours of a text."""
+    """Return the colours in a text."""
     return [rgb(word) for word in text.split()]
 
 
 def sine(turns: float) -> float:
-    """Return the sine of an angle in full turns, to 0.001."""
+    """Return the sine of an angle in full turns, with an error of at most 0.001."""
     x = turns % 1 * 2 - 1
     y = 4 * x * (1 - abs(x))
     return -(0.225 * (abs(y) * y - y) + y)
 
 
 def ramp(value: float) -> float:
-    """Return 0 below 0, 1 above 1, and a soft step between them."""
+    """Return 0 for negative values, 1 for values above 1, and a smooth step between."""
     value = min(1.0, max(0.0, value))
     return value * value * (3 - 2 * value)
 
@@ -67,23 +67,23 @@ def noise(height: int, width: int, cells: tuple[float, float], salt: int) -> F32
 
 @dataclass(eq=False)
 class Canvas:
-    """Samples of a picture: luma and chroma differences, before they are rounded."""
+    """Samples of a picture before rounding: luma and chroma differences."""
 
     samples: F32
     """Three planes of rows and columns."""
     unit: float
-    """Rows that are one unit of length."""
+    """Number of rows per unit of length."""
     left: float
-    """x of the first column."""
+    """The x coordinate of the first column."""
 
     @classmethod
     def of(cls, width: int, height: int, unit: int | None = None) -> Self:
-        """Return a grey one, whose middle is x = 0."""
+        """Return a grey canvas with x = 0 in its middle."""
         unit = unit or height
         return cls(np.full((3, height, width), 128, dtype=np.float32), unit, -width / (2 * unit))
 
     def nearer(self, zoom: float) -> Canvas:
-        """Return what a camera sees that comes nearer to the middle of the upper edge."""
+        """Return the view of a camera that moves towards the middle of the upper edge."""
         _, rows, columns = self.samples.shape
         down = np.arange(rows, dtype=np.float32) / np.float32(zoom)
         middle = np.float32(columns / 2)
@@ -96,11 +96,11 @@ class Canvas:
         return Canvas(seen, self.unit * zoom, self.left / zoom)
 
     def above(self, y: float) -> Canvas:
-        """Return the part of it above a place; what is drawn there is drawn into both."""
+        """Return the part above a y coordinate. It shares its samples with the whole canvas."""
         return Canvas(self.samples[:, : int(y * self.unit)], self.unit, self.left)
 
     def grid(self, x0: float, y0: float, x1: float, y1: float) -> tuple[F32, F32, F32]:
-        """Return the samples between these places, with the x and the y of each."""
+        """Return the samples between these coordinates, with the x and y of each."""
         _, rows, columns = self.samples.shape
         pad = 1.5 / self.unit
         a, b = (max(0, min(columns, int((x - self.left) * self.unit))) for x in (x0 - pad, x1 + 2 * pad))
@@ -114,7 +114,10 @@ class Canvas:
     def blend(
         self, part: F32, outside: F32, colour: Colour, light: F32 | float = 1.0, alpha: float = 1.0
     ) -> None:
-        """Paint where ``outside``, the distance from the shape's edge, is negative; ``light`` scales the luma."""
+        """Paint where ``outside``, the signed distance from the shape's edge, is negative.
+
+        ``light`` scales the luma.
+        """
         cover = np.clip(np.float32(0.5) - outside * np.float32(self.unit), 0, 1) * np.float32(alpha)
         luma, *chroma = map(np.float32, colour)
         for plane, value in zip(part, (light * luma, *chroma), strict=True):
@@ -131,7 +134,7 @@ class Canvas:
         fade: float = 0.0,
         alpha: float = 1.0,
     ) -> None:
-        """Draw a rectangle with round corners, by ``fade`` darker at its bottom than at its top."""
+        """Draw a rectangle with round corners. Its bottom is darker than its top by ``fade``."""
         part, x, y = self.grid(x0, y0, x1, y1)
         dx = np.abs(x - (x0 + x1) / 2) - ((x1 - x0) / 2 - round)
         dy = np.abs(y - (y0 + y1) / 2) - ((y1 - y0) / 2 - round)
@@ -142,7 +145,7 @@ class Canvas:
     def ball(
         self, x: float, y: float, rx: float, ry: float, colour: Colour, light: float = 0.5, alpha: float = 1.0
     ) -> None:
-        """Draw an ellipse, lit as a ball is; ``light`` is the part of its luma that depends on the light."""
+        """Draw an ellipse, shaded like a ball. ``light`` is the share of its luma that depends on the light."""
         part, gx, gy = self.grid(x - rx, y - ry, x + rx, y + ry)
         nx, ny = (gx - x) / np.float32(rx), (gy - y) / np.float32(ry)
         square = nx * nx + ny * ny
@@ -150,7 +153,7 @@ class Canvas:
         self.blend(part, (np.sqrt(square) - 1) * min(rx, ry), colour, shade, alpha)
 
     def limb(self, a: Place, b: Place, ra: float, rb: float, colour: Colour, light: float = 0.5) -> None:
-        """Draw a round bar from one place to another, with a radius at each end."""
+        """Draw a round bar between two points, with a radius for each end."""
         (ax, ay), (bx, by), r = a, b, max(ra, rb)
         part, x, y = self.grid(min(ax, bx) - r, min(ay, by) - r, max(ax, bx) + r, max(ay, by) + r)
         dx, dy = bx - ax, by - ay
@@ -163,14 +166,14 @@ class Canvas:
         self.blend(part, (np.sqrt(square) - 1) * radius, colour, shade)
 
     def line(self, points: Sequence[Place], radius: float, colour: Colour) -> None:
-        """Draw a line through places."""
+        """Draw a line through points."""
         for a, b in pairwise(points):
             self.limb(a, b, radius, radius, colour, 0)
 
     def text(
         self, x: float, y: float, size: float, words: str, colour: Colour, weight: float = 0.062
     ) -> None:
-        """Draw words in capitals and small capitals; x and y are the upper left corner, ``size`` is the height."""
+        """Draw words in capitals and small capitals. x and y are the upper left corner, ``size`` is the height."""
         for letter in words:
             high = size * (0.74 if letter.islower() else 1.0)
             narrow = letter in "Ii1.,: "
@@ -187,7 +190,7 @@ class Canvas:
             x += (0.62 if narrow else 0.76) * high
 
     def paste(self, sprite: Sprite, x: float, y: float) -> None:
-        """Put a sprite with its upper left corner there, between columns and rows where that is between them."""
+        """Draw a sprite with its upper left corner at this point, with sub-sample precision."""
         across, down = round((x - self.left) * self.unit * 64) / 64, y * self.unit
         column, row = int(across // 1), int(down // 1)
         _, rows, columns = self.samples.shape
@@ -201,7 +204,10 @@ class Canvas:
         part += s[:3]
 
     def rounded(self, grain: F32) -> U8:
-        """Return the picture in 4:2:0, plane after plane, in the range of video (16…235), with grain on its luma."""
+        """Return the picture in 4:2:0, in video range (16…235), with grain on its luma.
+
+        The planes are one after the other.
+        """
         _, height, width = self.samples.shape
         out = np.empty(height * width * 3 // 2, dtype=np.uint8)
         luma = self.samples[0] * np.float32(219 / 255) + (grain + np.float32(16.5))
@@ -216,7 +222,7 @@ class Canvas:
 
 
 def _lit(nx: F32, ny: F32, square: F32, light: float) -> F32:
-    """Return how much light falls on a round surface whose normal has these parts."""
+    """Return the amount of light on a curved surface whose normal has these components."""
     nz = np.sqrt(np.maximum(1 - square, 0))
     return np.asarray(
         1 - light + light * (0.35 + nx * _LIGHT[0] + ny * _LIGHT[1] + nz * _LIGHT[2]), dtype=np.float32
@@ -225,13 +231,13 @@ def _lit(nx: F32, ny: F32, square: F32, light: float) -> F32:
 
 @dataclass(frozen=True, eq=False)
 class Sprite:
-    """Something that was drawn once and is put into many pictures: samples times cover, and cover."""
+    """A shape that is drawn once and pasted into many pictures. It has the samples times coverage, and the coverage."""
 
     samples: F32
 
     @classmethod
     def of(cls, width: float, height: float, unit: int, draw: Callable[[Canvas], None]) -> Self:
-        """Draw it on two grounds that differ; where they show, it is transparent."""
+        """Draw it on two different backgrounds. Where the results differ, the sprite is transparent."""
         grounds = []
         for luma in (0, 255):
             canvas = Canvas.of(int(width * unit) + 1, int(height * unit) + 1, unit)
@@ -243,7 +249,7 @@ class Sprite:
         return cls(np.concatenate([black, cover]))
 
     def moved(self, part: float) -> F32:
-        """Return its samples, moved to the right by part of a column."""
+        """Return its samples, shifted to the right by a fraction of a column."""
         if not part:
             return self.samples
         left = np.concatenate([np.zeros_like(self.samples[..., :1]), self.samples[..., :-1]], axis=2)
@@ -259,10 +265,13 @@ _STROKES = (
     "4000033344473808 413010010718384745341405 004018 103041433445473818070514030110/1434 "
     "443414030110304147381807 1818 2719 2222/2626 0444"
 )
-"""Lines of each of `_LETTERS` through places in a grid: column 0 to 4, row 0 to 9, of which 8 is the base line."""
+"""Strokes of each letter of `_LETTERS`, through points of a grid with columns 0 to 4 and rows 0 to 9.
+
+Row 8 is the base line.
+"""
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,:-"
 _EDGE = 2
-"""Rows and columns around a letter."""
+"""Margin in rows and columns around a letter."""
 
 
 @cache

@@ -1,6 +1,6 @@
-"""The source of paper 001: rates around the one that it prints, without pixels.
+"""The source of paper 001: rates around the one that the paper prints, without pixels.
 
-The paper shows quantizer against rate in a figure that is lost. Its text has one point of it: 5.25 Mb/s at 12.
+The paper's figure of rate against quantizer is lost. Its text gives one point: 5.25 Mb/s at quantizer 12.
 """
 
 from fractions import Fraction

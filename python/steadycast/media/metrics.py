@@ -1,4 +1,4 @@
-"""PSNR, SSIM and opinion class of pictures."""
+"""PSNR, SSIM and opinion score of pictures."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,14 @@ from steadycast.core import core
 from steadycast.media.table import F64, U8
 
 PSNR_CAP_DB = 60.0
-"""The largest PSNR of a picture in means, tables and figures, in dB.
+"""The maximum PSNR of a picture in means, tables and figures, in dB.
 
-Identical pictures, whose PSNR is infinite, have it. libvmaf has the same limit: 6 dB per bit of a sample, plus 12 dB.
+Identical pictures, whose PSNR is infinite, get this value. libvmaf has the same limit: 6 dB per bit of a sample, plus
+12 dB.
 """
 
 OPINION_BOUNDS_DB = (20.0, 25.0, 31.0, 37.0)
-"""Paper 000, Table 1, its gaps closed: below 20 → 1, [20, 25] → 2, (25, 31] → 3, (31, 37] → 4, above → 5."""
+"""Paper 000, Table 1, without its gaps: below 20 dB → 1, [20, 25] → 2, (25, 31] → 3, (31, 37] → 4, above → 5."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,10 @@ class Picture:
 
     @staticmethod
     def of(samples: U8, width: int, height: int) -> "Picture":
-        """Take views into `samples`, the planes one after the other (``width`` and ``height`` even)."""
+        """Create a picture from views into `samples`, with the planes one after the other.
+
+        ``width`` and ``height`` are even.
+        """
         flat = samples.reshape(-1)
         luma, chroma = width * height, width * height // 4
         half = (height // 2, width // 2)
@@ -39,63 +43,64 @@ class Picture:
         )
 
     def frame(self) -> av.VideoFrame:
-        """Return it as encoders take it."""
+        """Return it as a frame for encoders."""
         flat = np.concatenate([plane.reshape(-1) for plane in (self.y, self.u, self.v)])
         return av.VideoFrame.from_ndarray(flat.reshape(-1, self.y.shape[1]), format="yuv420p")
 
     @staticmethod
     def black(width: int, height: int) -> "Picture":
-        """Return what a screen shows before the first picture."""
+        """Return a black picture, which a screen shows before the first received one."""
         y = np.full((height, width), 16, dtype=np.uint8)
         chroma = np.full((height // 2, width // 2), 128, dtype=np.uint8)
         return Picture(y, chroma, chroma)
 
 
 def psnr_db(a: U8, b: U8) -> float:
-    """PSNR of two planes in dB; infinite when they are identical."""
+    """Return the PSNR of two planes in dB; infinite if they are identical."""
     return float(core.picture_psnr(a, b))
 
 
 def picture_psnr_db(a: Picture, b: Picture) -> tuple[float, float, float]:
-    """PSNR of Y, U and V in dB; infinite where the planes are identical."""
+    """Return the PSNR of Y, U and V in dB; infinite for planes that are identical."""
     return psnr_db(a.y, b.y), psnr_db(a.u, b.u), psnr_db(a.v, b.v)
 
 
 def overall_db(y: float, u: float, v: float) -> float:
-    """PSNR of all samples of a 4:2:0 picture in dB, from those of its planes: luma has four samples of six."""
+    """Return the PSNR of all samples of a 4:2:0 picture in dB from that of its planes. Luma has four of six samples."""
     error = (4 * 10 ** (-y / 10) + 10 ** (-u / 10) + 10 ** (-v / 10)) / 6
     return float(-10 * np.log10(error)) if error > 0 else np.inf
 
 
 def picture_ssim(a: Picture, b: Picture) -> float:
-    """SSIM of the luma planes."""
+    """Return the SSIM of the luma planes."""
     return float(core.picture_ssim(a.y, b.y))
 
 
 def opinion_classes(psnr: F64) -> U8:
-    """Opinion class 1 (bad) to 5 (excellent) for each luma PSNR in dB."""
+    """Return the opinion score from 1 (bad) to 5 (excellent) for each luma PSNR in dB."""
     bad, poor, fair, good = OPINION_BOUNDS_DB
     classes = 1 + (psnr >= bad).astype(np.uint8) + (psnr > poor) + (psnr > fair) + (psnr > good)
     return np.asarray(classes, dtype=np.uint8)
 
 
 def opinions(psnr: F64) -> F64:
-    """Opinion, 1 to 5, for each luma PSNR in dB: the classes joined by straight lines, their bounds being x.5.
+    """Return a continuous opinion score from 1 to 5 for each luma PSNR in dB.
 
-    It is 5 from 40 dB on, and 1 up to 17.5 dB.
+    It interpolates linearly between the bounds of the classes, whose values are x.5. It is 5 from 40 dB on, and 1 up
+    to 17.5 dB.
     """
     known = np.where(np.isnan(psnr), 0.0, psnr)
     return np.interp(known, (17.5, *OPINION_BOUNDS_DB, 40.0), (1.0, 1.5, 2.5, 3.5, 4.5, 5.0))
 
 
 def figures(raw: F64, encoded: F64 | None, ssim: F64, classes: U8) -> dict[str, float | None]:
-    """Return what was measured of pictures as figures of a receiver, by their paths.
+    """Return the measurements of pictures as figures of a receiver, by path.
 
     Args:
-        raw: PSNR of Y, U, V against the source in dB, a row for each picture.
-        encoded: the same against the pictures as they were sent.
+        raw: PSNR of Y, U, V in dB compared with the source, one row per picture.
+        encoded: the same compared with the pictures as encoded.
         ssim: SSIM of each picture.
-        classes: opinion class of each picture.
+        classes: opinion score of each picture.
 
     """
     against = {"raw": raw, "encoded": encoded}

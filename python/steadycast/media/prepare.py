@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 def media_of(
     video: Mapping[str, Any], seed: int, progress: Progress | None = None
 ) -> Ladder | FrameTable | None:
-    """Ladder of a flow with pixels, frame table of one without, `None` for one that needs neither.
+    """Return the ladder of a flow with pixels, the frame table of one without, or `None` if it needs neither.
 
-    ``video`` is what the core says of the flow (`_core.Scenario.videos`). Ladders come from the cache when
-    they have been encoded before.
+    ``video`` is the core's description of the flow (`_core.Scenario.videos`). A ladder that was encoded before comes
+    from the cache.
     """
     kind = video["media"]
     if kind == "rfc8593":
@@ -77,12 +77,15 @@ def media_of(
 
 
 def _needed_s(video: Mapping[str, Any]) -> int:
-    """Return the seconds of a clip that a run needs: whole minutes, so that runs of similar lengths share a ladder."""
+    """Return the number of seconds of a clip that a run needs.
+
+    It is rounded up to minutes, so that runs of similar length share a ladder.
+    """
     return max(1, math.ceil(float(video["lasts_s"]) / 60)) * 60
 
 
 def _sequence(video: Mapping[str, Any], seed: int, progress: Progress | None) -> FrameTable | None:
-    """Frame sizes that RFC 8593's codec takes from a sequence; it mixes quantizers, so that there are no pixels."""
+    """Return the frame sizes of a sequence for RFC 8593's codec. It mixes quantizers, so there are no pixels."""
     if video["sequence"] is None:
         return None
     sizes = media_of({**video, "media": video["sequence"]}, seed, progress)
@@ -90,7 +93,7 @@ def _sequence(video: Mapping[str, Any], seed: int, progress: Progress | None) ->
 
 
 def facts(video: Mapping[str, Any], seed: int) -> str:
-    """Say what a flow's media depend on: frame sizes by Table II are drawn by the run's seed."""
+    """Return what a flow's media depend on, as text. Frame sizes from Table II also depend on the run's seed."""
     own = {
         k: v for k, v in video.items() if k not in ("flow", "controller", "playout_s", "receivers", "lasts_s")
     }
@@ -100,7 +103,7 @@ def facts(video: Mapping[str, Any], seed: int) -> str:
 
 
 class MediaKept:
-    """The media that a process keeps from run to run: those of the flows that were wanted last, at most ``most``."""
+    """Media that a process keeps between runs: those of the most recently used flows, at most ``most``."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -120,7 +123,7 @@ class MediaKept:
 
 
 def prepare(scenarios: Iterable[core.Scenario], progress: Progress) -> list[Path]:
-    """Encode each ladder that is needed once, before several processes want it at the same time.
+    """Encode each needed ladder once, before several processes request it at the same time.
 
     Returns their files in the cache.
     """

@@ -166,7 +166,7 @@ class OnScreen:
     """The source's picture of this slot."""
     received: Picture
     of: int
-    """The slot that the picture belongs to; -1, with a black picture, before the first."""
+    """The slot that the picture belongs to; −1 (a black picture) before the first one."""
 
 
 def screen(
@@ -256,7 +256,7 @@ class _View:
         return ("quality", self.told.frames, tuple(self.keys), shown_at)
 
     def there(self) -> Bools:
-        """For each slot, whether the decoder has a picture for it."""
+        """Whether the decoder has a picture, for each slot."""
         there = np.zeros(self.told.frames, dtype=np.bool_)
         for part, key in zip(self.parts, self.keys, strict=True):
             slots = self._kept(("places", *key), partial(self._places, part, key))

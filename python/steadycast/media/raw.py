@@ -1,4 +1,4 @@
-"""The source's pictures, scaled and resampled, in one file that is mapped rather than read."""
+"""The source's pictures, scaled and resampled, in one memory-mapped file."""
 
 import json
 import zlib
@@ -39,7 +39,7 @@ class RawVideo:
 
 
 def raw_video(source: Source, size: str, fps: str | int | float | Fraction) -> RawVideo:
-    """Return the pictures of ``source``, from the cache where they are whole there."""
+    """Return the pictures of ``source``, from the cache if they are complete there."""
     name = cache.key(
         {
             "format": _FORMAT,
@@ -76,7 +76,7 @@ def _load(path: Path, about: Path) -> RawVideo | None:
             return None
         return RawVideo(width, height, Fraction(facts["fps"]), samples, tuple(map(str, facts["warnings"])))
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
-        return None  # absent or damaged: made again
+        return None  # absent or damaged: it is created again
 
 
 def _store(source: Source, size: str, fps: str | int | float | Fraction, path: Path, about: Path) -> None:

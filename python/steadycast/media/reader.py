@@ -108,7 +108,7 @@ class Facts:
 
     @staticmethod
     def of(stream: av.VideoStream, first: av.VideoFrame, tracks: int) -> Facts:
-        """Look at a stream and its first picture."""
+        """Read the metadata of a stream and of its first picture."""
         warnings = [*_untouched(stream, first)]
         width, height = first.width, first.height
         if tracks > 1:
@@ -118,7 +118,7 @@ class Facts:
         if not Fraction(1, 8) <= aspect <= 8:
             warnings.append(f"its samples are said to be {aspect} as wide as high, and are taken for square")
             aspect = Fraction(1)
-        # The longer side of a sample counts, so that none is lost; codecs want multiples of 4 at the most.
+        # The picture is enlarged, not reduced, so that no sample is lost. Codecs need multiples of at most 4.
         if aspect > 1:
             width = round(width * aspect / 4) * 4
         elif aspect < 1:
@@ -133,7 +133,7 @@ class Facts:
 def _told_rate(stream: av.VideoStream, first: av.VideoFrame) -> Fraction | None:
     average, guessed = stream.average_rate, stream.guessed_rate
     if average and guessed and average < guessed <= 60 and not first.interlaced_frame:
-        # Time stamps that are not even: the mean of their rates is none at which any part of them goes.
+        # With uneven time stamps, the mean frame rate may not be the rate of any part.
         average = guessed
     rate = average or guessed or stream.base_rate
     return Fraction(rate) if rate else None

@@ -17,12 +17,12 @@ _BOOKS = several("b5483a d8a13c 3d6a9e 5c8a5a 7b4a78 e0d6c0 2f3e55 c9733f")
 
 
 def _flat(text: str) -> F32:
-    """Return a colour for all rows and columns."""
+    """Return a colour as an array that applies to all rows and columns."""
     return np.array(rgb(text), np.float32)[:, None, None]
 
 
 def _chance(salt: int) -> Iterator[float]:
-    """Yield numbers from 0 to 1, always the same ones."""
+    """Yield a fixed sequence of pseudo-random numbers from 0 to 1."""
     at = 0
     while True:
         words = mixed(np.arange(at, at + 64, dtype=np.uint64) + np.uint64(salt << 32))
@@ -31,7 +31,7 @@ def _chance(salt: int) -> Iterator[float]:
 
 
 def _leaves(canvas: Canvas, x: float, y: float, rx: float, ry: float, count: int, salt: int) -> None:
-    """Draw a heap of leaves, from its dark inside to the leaves that have the light."""
+    """Draw a mass of leaves, from its dark inside to the lit leaves at its front."""
     chance = _chance(salt)
     for place in range(count):
         a, r = next(chance), next(chance) * (1.25 - 0.5 * place / count)
@@ -175,11 +175,14 @@ class Desk:
 
     @staticmethod
     def _arm(canvas: Canvas, mirror: int, wrist: Place, turn: float, spread: float) -> None:
-        """Draw an arm from the shoulder to its fingers; ``turn`` is where these point: 0 up, 0.25 to the middle."""
+        """Draw an arm from the shoulder to the fingers.
+
+        ``turn`` is the fingers' direction: 0 up, 0.25 towards the middle.
+        """
         elbow = (mirror * 0.31 + wrist[0] * 0.12, 0.86)
         canvas.limb((mirror * 0.205, 0.65), elbow, 0.072, 0.06, _SHIRT, 0.6)
         canvas.limb(elbow, wrist, 0.058, 0.042, _SHIRT, 0.6)
-        # Places are complex numbers here, so that they can be added.
+        # Points are complex numbers here, so that they can be added.
         up = complex(-mirror * sine(turn), -sine(turn + 0.25))
         across = up * 1j
         palm = complex(*wrist) + up * 0.055
@@ -207,7 +210,7 @@ _SIGNS = (
     ((0.24, 0.56, 0.05, 0.3), (0.22, 0.58, 0.06, 0.3)),
     ((0.14, 0.66, 0.15, 1.0), (0.3, 0.66, 0.93, 1.0)),
 )
-"""Both hands in a sign: x from the middle, y, where the fingers point, and how far they are spread."""
+"""The positions of both hands in a sign: x from the middle, y, direction of the fingers, and their spread."""
 
 
 class Street:
@@ -346,9 +349,9 @@ class Street:
 
 
 _WALKERS = ((0.1, 0.12, "b8862f"), (0.95, -0.1, "7a3f63"), (1.5, 0.09, "35563f"))
-"""Where they start, their speed, and their coats."""
+"""Their starting position, their speed, and the colour of their coat."""
 _CARS = ((0.3, -0.5, 0.62), (1.5, -0.42, 0.62), (-0.5, 0.62, 0.745), (-1.4, 0.7, 0.745))
-"""Where they start, their speed, and y."""
+"""Their starting position, their speed, and y."""
 _HEADING = "Video beside TCP"
 _TEXT = (
     "Who sends video over a network is seldom alone. Others load pages, fetch films and call their friends, "

@@ -1,7 +1,7 @@
-"""Scores of a ladder's pictures as they were encoded, kept in the cache beside its rungs.
+"""Scores of a ladder's pictures as encoded, which are cached beside its rungs.
 
 A GOP that arrives completely is displayed as it was encoded, independent of the network. Its pictures are decoded and
-measured in the first run of a clip that displays them; later runs only decode GOPs with losses.
+measured in the first run of a clip that displays them. Later runs only decode GOPs with losses.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class EncodedScores:
 
     def __init__(self, ladder: Ladder) -> None:
         self._ladder = ladder
-        # Another version of the program can give other scores. The ladder's name covers the encoder and the decoder.
+        # Another version of the program may compute other scores. The ladder's key only includes the encoder and the
+        # decoder.
         self._program = core.sources()[0].encode()
         self._rungs: dict[int, F64] = {}
         self._changed: set[int] = set()
@@ -51,7 +52,7 @@ class EncodedScores:
         return ((y, u, v), ssim) if y == y else None  # NaN differs from itself
 
     def put(self, q: int, slot: int, score: Score, ssim: float) -> None:
-        """Add what was measured."""
+        """Add a measured score."""
         self._rungs[q][slot] = (*score, ssim)
         self._changed.add(q)
 

@@ -17,11 +17,11 @@ _LINE = "a line is: frame, type H, I, P or B, bytes, packets, time in seconds"
 _MOST = (1 << 31) - 1
 _RATES = tuple(map(Fraction, ("24000/1001", "24", "25", "30000/1001", "30", "50", "60000/1001", "60")))
 _RATE_WITHIN = Fraction(1, 200)
-"""The relative error of a rate by times of whole milliseconds, below which it is taken for one of `_RATES`."""
+"""Maximum relative error of a rate, due to times in whole milliseconds, at which it is rounded to one of `_RATES`."""
 
 
 class TraceError(UserError):
-    """A trace file that cannot be used; `place` is ``file:line``."""
+    """The error of an unusable trace file; `place` is ``file:line``."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class TracedFrame:
     packets: int
     """The number of packets that carry it."""
     time_s: float
-    """When it is sent."""
+    """The sending time in seconds."""
 
 
 def text_of(path: Path) -> str:
     """Return the text of a trace file.
 
     Raises:
-        TraceError: there is none, it can't be read, or it is empty.
+        TraceError: the file does not exist, can't be read, or is empty.
 
     """
     try:
@@ -63,11 +63,11 @@ def text_of(path: Path) -> str:
 
 
 def is_single_rate(text: str) -> bool:
-    """Whether the first lines of a trace have the shape of a single-rate one: a number, then a frame's type."""
+    """Whether the first lines of a trace are those of a single-rate one: a number, then a frame's type."""
     for _, fields in _lines(text)[:2]:
         if len(fields) >= 2 and _is_number(fields[0]) and fields[1].upper() in _TYPES:
             return True
-        # One line of headings may come first. Those of a multi-rate table name its quantizers.
+        # The first line may be a heading. The headings of a multi-rate table include its quantizers.
         if _is_number(fields[0]) or "q" in map(str.lower, fields):
             return False
     return False
@@ -128,7 +128,7 @@ def read_sender_trace(path: Path, text: str) -> list[TracedFrame]:
 
 
 def rate_of(frames: list[TracedFrame], otherwise: str | int | float | Fraction, place: str) -> Fraction:
-    """Return the frames per second by the trace's times; ``otherwise`` where they are all the same."""
+    """Return the frames per second from the trace's times; ``otherwise`` if all times are equal."""
     times = [Fraction(frame.time_s).limit_denominator(10**9) for frame in frames]
     length = times[-1] - times[0]
     if length <= 0:
@@ -139,7 +139,7 @@ def rate_of(frames: list[TracedFrame], otherwise: str | int | float | Fraction, 
 
 
 def _lines(text: str) -> list[tuple[int, list[str]]]:
-    """Return the lines that are neither empty nor comments, with their numbers, in columns."""
+    """Return the columns of the lines that are neither empty nor comments, with their line numbers."""
     stripped = ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1))
     return [
         (number, _SEPARATOR.split(line.strip(",;")))

@@ -1,4 +1,4 @@
-"""Random-looking whole numbers that are the same on every machine and with every version of NumPy."""
+"""Pseudo-random integers that are the same on every machine and with every version of NumPy."""
 
 import numpy as np
 

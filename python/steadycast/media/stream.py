@@ -1,8 +1,8 @@
-"""A stream of access units as a file that a player opens.
+"""A stream of access units as a file that a player can open.
 
-Most codecs mark where a frame begins; VP8, VP9 and AV1 stand in IVF's frames. That format has no specification but
-libvpx's source (`ivfenc.c`): a head of 32 bytes, then before each frame its length in 4 bytes and its time in 8,
-little-endian.
+Most codecs mark the beginning of a frame. VP8, VP9 and AV1 need the frames of IVF, which is only specified by
+libvpx's source (`ivfenc.c`): a header of 32 bytes, and before each frame its length in 4 bytes and its time in 8
+bytes, little-endian.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Form(NamedTuple):
     codec: str
     """FFmpeg's name of the codec."""
     demuxer: str
-    """FFmpeg's name of the format that `head` and `framed` make."""
+    """FFmpeg's name of the format that `head` and `framed` produce."""
     endings: tuple[str, ...]
     """The file name suffixes of the format."""
     fourcc: bytes = b""
@@ -37,7 +37,7 @@ FORMS = {
     "av1": Form("av1", "ivf", (".ivf",), b"AV01"),
 }
 CLOCK = 90_000
-"""Ticks per second of the times that IVF's frames have."""
+"""Ticks per second of the time stamps in IVF."""
 
 
 def head(codec: str, config: bytes = b"") -> bytes:
@@ -50,7 +50,7 @@ def head(codec: str, config: bytes = b"") -> bytes:
 
 
 def framed(codec: str, ticks: int, data: bytes) -> bytes:
-    """Return an access unit as it stands in the file."""
+    """Return an access unit as it is stored in the file."""
     return struct.pack("<IQ", len(data), max(ticks, 0)) + data if FORMS[codec].fourcc else data
 
 

@@ -1,4 +1,7 @@
-"""A film that needs no file: drawn by the program, the same samples on every machine, and always labelled synthetic."""
+"""A film that needs no file.
+
+It is drawn by the program with the same samples on every machine, and labelled synthetic.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from steadycast.media.table import U8
 FPS = Fraction(25)
 _VERSION = 2
 _LARGE = 704 * 576
-"""Samples of the largest picture (4CIF) with which the film has its full length."""
+"""Number of samples of the largest picture (4CIF) for which the film has its full length."""
 _WHITE, _DARK, _RED = rgb("ffffff"), rgb("101418"), rgb("ff5040")
 
 
@@ -32,17 +35,20 @@ class Synthetic:
 
     @classmethod
     def of(cls, size: str) -> Self:
-        """Return the film for pictures of this size: large ones take long to draw, and last half as long."""
+        """Return the film for pictures of this size.
+
+        Large pictures take long to draw, so that their film is half as long.
+        """
         width, height = parse_size(size, CIF)
         return cls() if width * height <= _LARGE else cls(200)
 
     @property
     def label(self) -> str:
-        """Says that it is synthetic."""
+        """The label, which says that the film is synthetic."""
         return f"synthetic film ({self.frames} frames)"
 
     def identity(self) -> str:
-        """Hash of the parameters."""
+        """Return a hash of the parameters."""
         return hashlib.sha256(f"synthetic {_VERSION} {self.frames} {self.seed}".encode()).hexdigest()
 
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
@@ -68,14 +74,14 @@ class Synthetic:
 
 
 def _grain(seed: int, width: int, height: int) -> F32:
-    """Make a sheet of camera noise, larger than a picture, read at another place for each picture."""
+    """Return a sheet of camera noise that is larger than a picture. Each picture uses another part of it."""
     words = mixed(np.arange(width * height, dtype=np.uint64) + np.uint64(seed + 77) * np.uint64(1 << 40))
     four = sum(((words >> np.uint64(shift)) & np.uint64(3)).astype(np.float32) for shift in (0, 8, 16, 24))
     return np.asarray((four - np.float32(6)) * np.float32(0.5), dtype=np.float32).reshape(height, width)
 
 
 def _clock(canvas: Canvas, frame: int) -> None:
-    """Show the time of a picture: seconds in figures, and a hand that turns once a second."""
+    """Draw the time of a picture: the seconds as digits, and a hand that turns once per second."""
     right = -canvas.left - 0.035
     canvas.box(right - 0.38, 0.035, right, 0.125, _DARK, round=0.02, alpha=0.8)
     x, y, turn = right - 0.045, 0.08, frame / float(FPS)

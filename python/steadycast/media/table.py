@@ -25,22 +25,21 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class FrameTable:
-    """The frames of a film at each quantizer: their sizes in coding order. The GOPs of all quantizers coincide.
+    """The frames of a film at each quantizer, with their sizes in coding order. All quantizers have the same GOPs.
 
-    A flow that outlasts the table starts again at its first frame, which opens a group of pictures: frame
-    ``i`` of the flow is frame ``i % frames`` of the table. The last group of each pass may be shorter than
-    the others.
+    A flow that is longer than the table starts again at its first frame, which begins a GOP: frame ``i`` of the flow
+    is frame ``i % frames`` of the table. The last GOP of each pass may be shorter than the others.
     """
 
     fps: Fraction
     gop: int
     kinds: U8
     qs: list[int]
-    """Quantizers, one per row of `sizes`, ascending. The rates need not fall monotonically."""
+    """Quantizers, one per row of `sizes`, ascending. The rates need not decrease monotonically."""
     sizes: U32
-    """Bytes of each access unit: one row per quantizer, one column per frame in coding order."""
+    """Bytes of each access unit, with a row per quantizer and a column per frame in coding order."""
     display: U32
-    """For each frame in coding order, its place in display order."""
+    """The position in display order of each frame in coding order."""
     label: str
     """The name in titles of figures and reports."""
 
@@ -64,43 +63,43 @@ class FrameTable:
 
     @property
     def frames(self) -> int:
-        """Frames of one pass."""
+        """The number of frames in a pass."""
         return len(self.kinds)
 
     @property
     def gops(self) -> int:
-        """Groups of pictures of one pass."""
+        """The number of GOPs in a pass."""
         return -(-self.frames // self.gop)
 
     def row(self, q: int) -> int:
-        """Row of `sizes` that holds quantizer ``q``; `KeyError` when the table has no such quantizer."""
+        """Return the row of `sizes` for quantizer ``q``; `KeyError` if there is none."""
         try:
             return self.qs.index(q)
         except ValueError:
             raise KeyError(f"no quantizer {q} in {self.qs[0]}…{self.qs[-1]}") from None
 
     def span(self, group: int) -> range:
-        """Frames of the flow, in coding order, that the flow's group of pictures ``group`` holds."""
+        """Return the flow's frames in GOP ``group``, in coding order."""
         start, within = divmod(group, self.gops)
         first = start * self.frames + within * self.gop
         return range(first, min(first + self.gop, (start + 1) * self.frames))
 
     def group_of(self, frames: npt.ArrayLike) -> I64:
-        """Group of pictures, counted through the flow, of each of these frames of the flow."""
+        """Return the GOP of each of these frames, both counted through the whole flow."""
         passes, within = np.divmod(np.asarray(frames, dtype=np.int64), self.frames)
         return np.asarray(passes * self.gops + within // self.gop, dtype=np.int64)
 
     def groups_in(self, frames: int) -> int:
-        """Count the groups of pictures that the first ``frames`` frames of the flow touch."""
+        """Return the number of GOPs that contain the first ``frames`` frames of the flow."""
         return int(self.group_of(frames - 1)) + 1 if frames else 0
 
     def slot_of(self, frames: npt.ArrayLike) -> I64:
-        """Display slot, counted through the flow, of each of these frames of the flow (coding order)."""
+        """Return the display slot of each of these frames in coding order, both counted through the whole flow."""
         passes, within = np.divmod(np.asarray(frames, dtype=np.int64), self.frames)
         return np.asarray(passes * self.frames + self.display[within], dtype=np.int64)
 
     def told(self, doubling: int | None = None) -> dict[str, object]:
-        """Return the sizes as the core takes them; ``doubling`` is that of the codec (`ladder.Codec`)."""
+        """Return the sizes in the core's format; ``doubling`` is that of the codec (`ladder.Codec`)."""
         return {
             "fps": (self.fps.numerator, self.fps.denominator),
             "gop": self.gop,
@@ -112,15 +111,15 @@ class FrameTable:
         }
 
     def mean_rates_bps(self) -> F64:
-        """Mean rate at each quantizer, in bits of access units per second."""
+        """Return the mean rate at each quantizer, in bits of access units per second."""
         return np.asarray(self.sizes.sum(axis=1, dtype=np.float64) * 8 * float(self.fps) / self.frames)
 
 
 def coding_order(pattern: str) -> tuple[U8, U32]:
-    """Kinds and display places, in coding order, of a closed group in display order like ``IBBPBBP``.
+    """Return the kinds and display positions in coding order of a closed GOP given in display order, like ``IBBPBBP``.
 
-    B frames after the last P are coded at the end of their group: they look back only, so the group stays
-    closed.
+    B frames after the last P frame are coded at the end of their GOP. They only refer to earlier frames, so that the
+    GOP is closed.
     """
     order: list[int] = []
     waiting: list[int] = []

@@ -7,13 +7,13 @@ import numpy as np
 from steadycast.media.splitmix import mixed
 from steadycast.media.table import FrameTable, Kind, coding_order
 
-# Quantizers 2…31 as printed, in kb/s; they do not fall everywhere (22, 25, 28).
+# Quantizers 2…31 as printed, in kb/s. The rates don't decrease everywhere (22, 25, 28).
 _PRINTED = """
     2614.4 1420.5 929.1 651.1 452.9 362.0 294.0 234.8 219.0 197.4 179.0 166.0 139.7 135.4 129.9
     113.6 107.6 102.6 96.9 92.8 103.2 85.1 81.6 92.7 76.6 73.8 86.1 69.5 67.4 65.5
 """
 MEAN_RATES_BPS = {q: Fraction(word) * 1000 for q, word in enumerate(_PRINTED.split(), start=2)}
-"""Quantizer → mean rate of its rung, in bit/s."""
+"""Mean rate of each rung in bit/s, by quantizer."""
 
 
 def table2(
@@ -25,11 +25,11 @@ def table2(
     variation_permille: int = 100,
     seed: int = 1,
 ) -> FrameTable:
-    """Frame sizes whose mean rates are exactly the published ones, to a byte per frame.
+    """Return frame sizes whose mean rates equal the published ones, to one byte per frame.
 
-    ``distance`` is the number of frames from one I or P frame to the next (M). ``weights`` are the sizes of
-    I, P and B frames relative to each other, which the paper does not say. Each frame's size varies evenly by
-    up to ``variation_permille`` both ways, the same at all quantizers, for it is the picture that varies.
+    ``distance`` is the number of frames from one I or P frame to the next (M). ``weights`` are the relative sizes of
+    I, P and B frames, which the paper does not give. The sizes vary uniformly by up to ``variation_permille`` in both
+    directions. The variation is the same at all quantizers, because it represents the content of the picture.
     """
     if gop < 1 or distance < 1 or frames < 1 or min(weights) < 1 or not 0 <= variation_permille < 1000:
         raise ValueError("lengths and weights start at 1, the variation is below 1000 permille")
@@ -49,8 +49,8 @@ def table2(
     ends = np.cumsum(shares)
     for row, rate in enumerate(MEAN_RATES_BPS.values()):
         total = int(rate * frames / (8 * Fraction(fps)))
-        # Differences of rounded running sums: nothing is lost to rounding. Python's integers, since products
-        # of long clips leave 64 bits.
+        # Differences of rounded cumulative sums have no accumulated rounding error. Python's integers are used,
+        # because products for long clips exceed 64 bits.
         marks = [total * int(end) // whole for end in ends]
         sizes[row] = np.diff([0, *marks])
     assert kinds[0] == Kind.I

@@ -1,4 +1,4 @@
-"""Frame sizes in files: Evalvid-RA's multi-rate traces, the same as CSV, and EvalVid's single-rate sender traces."""
+"""Files of frame sizes: Evalvid-RA's multi-rate traces, the same as CSV, and EvalVid's single-rate sender traces."""
 
 import csv
 import io
@@ -16,13 +16,13 @@ from steadycast.media.table import F64, U8, U32, FrameTable, Kind, coding_order
 _QS = list(range(2, 32))
 _CSV = ["frame", "type", "q", "size"]
 _PSNR = "psnr_y_db"
-"""A fifth column that may follow; sizes are all that is read back."""
+"""An optional fifth column, which is ignored when the file is read."""
 _FRAGMENT_BYTES = 1000
-"""Payload of a packet at the most, as ns-2's packets have it by default; read back it counts for nothing."""
+"""Maximum payload of a packet in bytes, ns-2's default. It is ignored when a file is read."""
 _COLUMNS = 4 + len(_QS) - 1
 _LARGEST = (1 << 31) - 1
 _ONLY_Q = 1
-"""The quantizer of a single-rate trace, which names none; no encoder of ours has it."""
+"""The quantizer of a single-rate trace, which gives none. None of our encoders uses it."""
 
 
 @dataclass
@@ -33,7 +33,7 @@ class _Row:
 
 
 def read_trace(path: str | Path, fps: str | int | float | Fraction = 25) -> FrameTable:
-    """Read a trace in one of three forms; ``fps`` is only used where it has no times, as in CSV."""
+    """Read a trace in one of three formats. ``fps`` is only used if it has no times, as in CSV."""
     path = Path(path)
     text = text_of(path)
     if is_single_rate(text):
@@ -42,10 +42,10 @@ def read_trace(path: str | Path, fps: str | int | float | Fraction = 25) -> Fram
 
 
 def written(path: Path, table: FrameTable, psnr_y_db: F64) -> str:
-    """Write a table in coding order, in the form that the file's ending asks for: `.csv`, or else Evalvid-RA's.
+    """Write a table in coding order, in the format of the file's suffix: `.csv`, or otherwise Evalvid-RA's.
 
-    ``psnr_y_db`` has a row for each quantizer and a column for each frame in display order; Evalvid-RA's form has no
-    place for it.
+    ``psnr_y_db`` has a row per quantizer and a column per frame in display order. Evalvid-RA's format does not
+    contain it.
     """
     if path.suffix.lower() == ".csv":
         lines = [",".join([*_CSV, _PSNR])]
@@ -73,7 +73,7 @@ def _single_rate(path: Path, text: str, fps: str | int | float | Fraction) -> Fr
 def _evalvid(path: Path, text: str) -> FrameTable:
     """Read ``µs between frames · size at q 2 · type · largest fragment · sizes at q 3…31`` per line.
 
-    Types are 0 for a header, 1 I, 2 P, 3 B. A header's bytes go with the I frame that follows it.
+    Types are 0 for a header, 1 I, 2 P, 3 B. The bytes of a header belong to the I frame that follows it.
     """
     rows: list[_Row] = []
     times: list[int] = []
@@ -117,7 +117,7 @@ def _evalvid(path: Path, text: str) -> FrameTable:
 def _csv(path: Path, text: str, fps: str | int | float | Fraction) -> FrameTable:
     """Read ``frame,type,q,size`` with one line per frame and quantizer; the type is I, P or B.
 
-    The PSNR that `written` adds is left aside.
+    The PSNR that `written` adds is ignored.
     """
     reader = csv.reader(io.StringIO(text))
     try:
@@ -217,10 +217,10 @@ def _table(path: Path, rows: list[_Row], qs: list[int], fps: Fraction) -> FrameT
 
 
 def _orders(kinds: U8, gop: int) -> tuple[U32, U32]:
-    """Rows in coding order, and the display place of each.
+    """Return the rows in coding order, and the display position of each.
 
-    Traces stand in coding order, as the file they were made from, unless a B frame follows the very first I
-    frame: then they stand in display order, for nothing could be between one I frame and nothing.
+    Traces are in coding order, like the file they were made from, unless a B frame follows the very first I frame. In
+    that case they are in display order, because no frame can be displayed before the first I frame.
     """
     in_display_order = len(kinds) > 1 and kinds[1] == Kind.B
     order = np.arange(len(kinds), dtype=np.uint32)

@@ -1,4 +1,4 @@
-"""VMAF, where the optional FFmpeg of `imageio-ffmpeg` is there: called as a child process, never linked."""
+"""Measures VMAF with the optional FFmpeg of `imageio-ffmpeg`, which is run as a child process, never linked."""
 
 import importlib
 import json
@@ -16,7 +16,7 @@ from steadycast.media.metrics import Picture
 
 @cache
 def program() -> str | None:
-    """Path of an FFmpeg that can VMAF; `None` when there is none."""
+    """Return the path of an FFmpeg with VMAF; `None` if there is none."""
     try:
         path = str(importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe())
         told = subprocess.run([path, "-hide_banner", "-filters"], capture_output=True, timeout=30, check=True)
@@ -26,7 +26,7 @@ def program() -> str | None:
 
 
 def need() -> None:
-    """Make sure that VMAF can be measured."""
+    """Check that VMAF can be measured."""
     if program() is None:
         raise MissingError(
             "VMAF",

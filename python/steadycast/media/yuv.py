@@ -1,4 +1,4 @@
-"""Raw files (.yuv): pictures one after the other, and nothing in the file that says how they lie there."""
+"""Raw files (.yuv): consecutive pictures, without any information about their format."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SIZES = {
     "720p": (1280, 720),
     "1080p": (1920, 1080),
 }
-"""Sizes of pictures that have a name (ITU-T H.263, table 5, VGA's, and those of television by their lines)."""
+"""Named picture sizes (ITU-T H.263, table 5; VGA; television sizes by their number of lines)."""
 PIXELS = "yuv420p"
 """The default pixel format: 4:2:0, 8 bits, plane after plane."""
 _BARE_RATES = range(10, 121)
-"""Whole numbers behind a size that are taken for pictures per second, as in `name_1920x1080_50.yuv`."""
+"""Integers after a size that are interpreted as pictures per second, as in `name_1920x1080_50.yuv`."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Layout:
 
 
 def is_raw(path: Path) -> bool:
-    """Whether a file is one that does not say how its pictures lie in it."""
+    """Whether a file is a raw file, which has no information about its format."""
     return path.suffix.lower() == ".yuv"
 
 
@@ -97,7 +97,7 @@ def open_raw(path: Path, layout: Layout) -> Any:
         problem = f"{layout.fps} pictures per second are not supported"
         raise ClipError(str(path), problem, f"rates go from {RATES[0]} to {RATES[1]}")
     width, height = layout.size
-    # Of even sides: samples of odd ones are rounded up plane by plane.
+    # Sizes with odd sides are rounded up in each plane.
     each = width * height * av.VideoFormat(pixels, width, height).padded_bits_per_pixel // 8
     length = path.stat().st_size
     if width % 2 or height % 2 or not each:

@@ -15,7 +15,8 @@ from steadycast.report.rank import alike, ranked_receivers
 MOSTLY = 0.5
 """The share of time above which a limit other than the network makes a comparison meaningless."""
 _LEAST_SHARE_GAP = 0.02
-"""A share this far from throughput over fair share is explained; less is the spread of a mean over seeds."""
+"""Minimum difference between a share and the quotient of throughput and fair share that is explained. A smaller
+difference may come from averaging over seeds."""
 _GRADES = ((4.5, "excellent"), (3.5, "good"), (2.5, "fair"), (1.5, "poor"), (0.0, "bad"))
 
 
@@ -124,10 +125,10 @@ def never_competes(flow: Mapping[str, Any]) -> bool:
 
 
 def partly_competing(summary: Mapping[str, Any]) -> str | None:
-    """Say what flows got while they competed, where this differs from the throughput that the table shows.
+    """Explain how much flows received while competing, if this differs from the throughput in the table.
 
-    A share counts the time in which a flow competes. Of a flow that pauses, or that is alone for a time, it is not the
-    quotient of the throughput and the fair share beside it.
+    A share only counts the time in which a flow competes. If a flow pauses, or is alone for a time, its share is not
+    the quotient of the throughput and the fair share in the table.
     """
     said = []
     for flow in summary["flows"]:

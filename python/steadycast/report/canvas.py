@@ -254,7 +254,7 @@ def _broken(line: str, size: float, room: float) -> str:
     """Break a line at its spaces into lines of at most ``room`` points."""
     from matplotlib.textpath import TextPath
 
-    if not line.strip():  # matplotlib has no path of nothing
+    if not line.strip():  # matplotlib can't create the path of an empty text
         return line
     width = float(TextPath((0, 0), line, size=size).get_extents().width)
     return line if width <= room else textwrap.fill(line, max(8, int(len(line) * room / width)))

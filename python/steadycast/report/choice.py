@@ -533,7 +533,7 @@ def _in_return(best: Candidate, candidates: Sequence[Candidate]) -> Iterator[str
         yield f"In return, {'; '.join(found[:_MOST_OTHERS])}{more}."
 
 
-# ---------------------------------------------------------------- what runs hold
+# # ---------------------------------------------------------------- the data of runs
 
 
 def candidate(name: str, summaries: Mapping[int, Json], tested: Sequence[str]) -> Candidate:

@@ -110,7 +110,7 @@ def unshared(summary: Mapping[str, Any]) -> Text | None:
 
 
 def partly_competing(summary: Mapping[str, Any]) -> Text | None:
-    """Say what flows got while they competed, where this differs from the throughput in the table."""
+    """Explain how much flows received while competing, if this differs from the throughput in the table."""
     said = answer.partly_competing(summary)
     return None if said is None else Text(said, style="dim")
 

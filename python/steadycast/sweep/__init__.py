@@ -73,7 +73,7 @@ class Sweep:
         """Return the axes with ``mean``, ``ci95`` (half-width by Student's t, null for one seed) and ``n``.
 
         Args:
-            metric: a column of the results; with ``*`` the mean over the columns that fit.
+            metric: a column of the results; with ``*`` the mean over the matching columns.
 
         Raises:
             UserError: there is no such column.
@@ -339,7 +339,7 @@ def _work(
 
 
 def _looked_for(line: bytes, metrics: list[str]) -> list[str]:
-    """Check that a row has the metrics; return those that are still to be checked, since a failed row has none."""
+    """Check that a row has the metrics. Returns those that remain to be checked, because a failed row has none."""
     import json
 
     from steadycast.sweep.show import columns

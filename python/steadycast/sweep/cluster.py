@@ -1,7 +1,7 @@
-"""The runs of a sweep on a Dask cluster that is there: texts and files go to its workers, rows come back.
+"""Runs a sweep on an existing Dask cluster. Its workers receive texts and files, and return rows.
 
-A worker needs no disk in common with this machine: the scenario, the files that it names and the encoded clips are
-sent to it once. What it sends back are rows; this process alone writes them.
+A worker does not need a shared disk: the scenario, the files that it names and the encoded clips are sent to it once.
+Only this process writes rows to disk.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from steadycast.sweep.plan import Base, Task
 _REACH_S = 10
 """The time limit for a scheduler's answer, in seconds."""
 _CHUNKS = 8
-"""Into how many parts a worker's share is cut: a lost worker loses one of them."""
+"""Number of parts into which a worker's share is divided. If a worker is lost, only one part is lost."""
 _MOST = 50
-"""Runs of a part at most."""
+"""Maximum number of runs in a part."""
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """All that a worker needs to do runs of one sweep."""
+    """Everything that a worker needs for the runs of one sweep."""
 
     base: Base
     pixels: bool
@@ -40,7 +40,7 @@ class Parcel:
     encoded: Mapping[str, bytes] = field(repr=False)
     """Encoded clips, by their names in the cache."""
     key: str = ""
-    """SHA-256 of all this."""
+    """SHA-256 of all of this."""
 
 
 def pack(
@@ -57,7 +57,7 @@ def pack(
     for path in sorted({path.resolve() for path in named | planning.networks(base, sets)}):
         home = next((each for each in homes if path.is_relative_to(each)), None)
         if home is None and path.is_relative_to(FOLDER.resolve()):
-            continue  # a network's trace, which the workers' own program has
+            continue  # a network's trace, which the workers' own installation has
         if home is None:
             problem = "it does not lie in the scenario's folder, so a cluster's workers would not find it"
             raise UserError(str(path), problem, "copy it there, or use --shard on a disk that all share")
@@ -70,11 +70,11 @@ def pack(
 
 
 class Cluster:
-    """The workers of a Dask cluster for the length of a block; `steadycast.workers.Workers` for one machine.
+    """The workers of a Dask cluster for the duration of a block, like `steadycast.workers.Workers` on one machine.
 
     Args:
         scheduler: its address (tcp://HOST:PORT), or a `distributed.Client`, which stays open.
-        parcel: what its workers are sent.
+        parcel: the data for its workers.
 
     """
 
@@ -85,7 +85,7 @@ class Cluster:
         self._owned = isinstance(scheduler, str)
 
     def __enter__(self) -> Self:
-        """Reach the scheduler, and make sure that its workers are of this program."""
+        """Connect to the scheduler, and check that its workers have the same version of this program."""
         self._client = _reached(self._scheduler) if self._owned else self._scheduler
         try:
             _agreed(self._client)
@@ -99,10 +99,10 @@ class Cluster:
             self._client.close(timeout=2)
 
     def do(self, tasks: Sequence[Task]) -> Generator[tuple[int, Any], None, None]:
-        """Yield a task's place and its row, in the order in which they end; an exception is returned.
+        """Yield the index of a task and its row, in the order of completion. An exception is yielded instead of a row.
 
-        A part whose worker was lost is done again by another one. A part that has lost several workers is done run by
-        run, and a run that loses several has failed.
+        If a worker is lost, another one repeats its part. A part that has lost several workers is executed run by
+        run, and a run that loses several workers has failed.
         """
         from distributed import as_completed
 
@@ -145,7 +145,7 @@ class Cluster:
 
 
 def work(parcel: Parcel, tasks: Sequence[Task]) -> list[bytes]:
-    """Do runs, in a worker: rows as lines of JSON."""
+    """Execute runs in a worker, and return the rows as lines of JSON."""
     one = _begun(parcel)
     return [one(task) for task in tasks]
 
@@ -156,7 +156,10 @@ _LOCK = threading.Lock()
 
 
 def _begun(parcel: Parcel) -> Callable[[Task], bytes]:
-    """Return what does the runs of a parcel: made once for each thread of a worker, which all share its files."""
+    """Return the function that executes runs.
+
+    It is created once per thread of a worker; all threads share its files.
+    """
     from steadycast.sweep.work import Setup, begin
 
     if getattr(_LOCAL, "key", None) != parcel.key:
@@ -174,7 +177,7 @@ def _unpacked(parcel: Parcel) -> Base:
 
     from steadycast.media import cache
 
-    # Dask removes its worker's folder when the worker ends.
+    # Dask removes this folder when the worker ends.
     home = Path(mkdtemp(prefix="steadycast-", dir=get_worker().local_directory))
     for name, content in parcel.files.items():
         path = home / name
@@ -204,7 +207,7 @@ def _reached(address: object) -> Any:
 
 
 def _agreed(client: Any) -> None:
-    """Refuse workers whose rows would not be this program's."""
+    """Raise an error if a worker's version would give different rows."""
     own = versions()
     try:
         told = client.run(versions)
@@ -222,7 +225,7 @@ def _agreed(client: Any) -> None:
 
 
 def versions() -> tuple[str, ...]:
-    """Say what rows and encoded clips depend on."""
+    """Return the versions on which rows and encoded clips depend."""
     import av
 
     libraries = sorted(av.library_versions.items())

@@ -27,7 +27,7 @@ from steadycast.scenario import Scenario
 FORMAT = 1
 NAME = "plan.json"
 RESERVED = ("seed", "key", "complete", "error", "record_sha256", "cpu_s")
-"""Columns of the results that are not axes."""
+"""Columns of the results that can't be axes."""
 _KEYS = {"scenario": "name", "file": "file", "base_sha256": "base", "program": "program", "pixels": "pixels"}
 _LISTS = {"set": "sets", "axes": "axes"}
 """Keys of plan.json, and the attributes of `Plan` that they hold."""

@@ -66,7 +66,7 @@ def columns(names: Sequence[str], metric: str) -> list[str]:
 
 
 def metrics(sweep: Sweep) -> list[str]:
-    """Paths that are shown when none is named."""
+    """Return the paths that are shown by default."""
     names = _figures(sweep)
     flows = dict.fromkeys(
         found[1] for name in names if (found := re.fullmatch(r"flows\.(.+?)\.throughput_bps", name))
@@ -155,7 +155,7 @@ def verdicts(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, cho
         groups.setdefault((*values[:place], *values[place + 1 :]), []).append((values[place], values))
     axes = [path for n, path in enumerate(sweep.plan.axes) if n != place]
     runs, idles = summaries(sweep), idle(sweep)
-    each = re.compile(re.escape(tested) + r"\d*")  # a counted flow is several
+    each = re.compile(re.escape(tested) + r"\d*")  # a flow with `count` is several flows
     found: list[tuple[str, choice.Verdict | None]] = []
     for group, points in groups.items():
         named = zip(_heads(axes), group, strict=False)
