@@ -1,4 +1,4 @@
-"""Controllers in any language: what a program decides, what is said of a wrong one, and that none is left behind."""
+"""Controllers in any language: what a program decides, the message about a wrong one, and no process left behind."""
 
 from __future__ import annotations
 

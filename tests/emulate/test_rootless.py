@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def opened() -> str:
-    """Return commands that show what this program needs of folders that are closed to others, such as root's home."""
+    """Return commands that make this program visible in folders that are closed to others, such as root's home."""
     script = []
     needed = [Path(sys.executable), Path(sys.executable).resolve(), Path(steadycast.__file__).parent]
     for n, path in enumerate(needed):

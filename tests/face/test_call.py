@@ -66,7 +66,7 @@ def made(folder: Path, text: str, seed: int, *sets: str) -> dict[str, Any]:
 
 
 def errors(read: dict[str, Any]) -> tuple[list[float], float]:
-    """Return how far the known capacities are from the truth, sorted, and in what share of them the band holds it."""
+    """Return the sorted relative errors of the known capacities, and the share of them whose band holds the truth."""
     found, held = [], 0
     for i, each in enumerate(read["bins"]):
         at = i * call.BIN_S

@@ -700,7 +700,7 @@ OTHER = 0x0A0B_0C0D
 
 
 def forwarded(clock: float, later: float, way: Way) -> list[tuple[float, bytes]]:
-    """Return another sender's packets, a third as many, with its own clock and path, after ``later`` seconds."""
+    """Return packets of a second sender, 75 a second, with its own clock and path, after ``later`` seconds."""
     chance = random.Random(2)
     found = []
     for k in range(int(SECONDS * 75)):

@@ -118,7 +118,7 @@ needs_networks = pytest.mark.skipif(not _may_make_networks(), reason="network na
 
 
 def description(clip: Path, codec: str, to: str, folder: Path) -> Path:
-    """The session description of a sender that sends before a receiver exists: a player has to be ready first."""
+    """Return a sender's session description. It is written before the receiver starts: a player must be ready first."""
     sdp = folder / "session.sdp"
     run("send", clip, "--to", to, "--codec", codec, "--controller", "fixed", "--for", "100ms", "--sdp", sdp)
     return sdp

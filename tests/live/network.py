@@ -72,7 +72,10 @@ class Emulated:
 
     @property
     def kept_up(self) -> bool:
-        """Whether it did, and no timer of a link, of an end of the scenario or of a sender was late by `STALL_MS`."""
+        """Whether the machine kept up and no timer was late by more than `STALL_MS`.
+
+        The timers are those of the links, of the scenario's ends and of the sender.
+        """
         emulation = json.loads((self.folder / "net" / "summary.json").read_text())["emulation"]
         late = [emulation["lateness_ms"], emulation["ends_lateness_ms"]]
         if (self.folder / "sent.json").exists():

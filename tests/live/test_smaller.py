@@ -1,4 +1,4 @@
-"""Pictures that are coded smaller than they are shown: decoders, containers, receivers and measurements follow."""
+"""Pictures that are coded smaller than they are shown, in decoders, containers, receivers and measurements."""
 
 from __future__ import annotations
 

@@ -39,8 +39,9 @@ def scenario(controller: str, media: str, cap_bps: float) -> str:
 
 
 def test_no_controller_sends_more_than_its_cap_and_one_burst_in_any_two_seconds(tmp_path: Path) -> None:
-    """The bound is a token bucket's, written first: cap · (2 s + 0.25 s) of frames, cap · 2 s and two packets of greedy
-    media. A window of whole intervals of the record may hold one packet more.
+    """The bound is that of a token bucket: cap · (2 s + 0.25 s) for frames, cap · 2 s and two packets for greedy media.
+
+    A window of whole intervals of the record may hold one packet more.
     """
     ran, over = set(), []
     for controller, media, cap in itertools.product([each.name for each in controllers()], MEDIA, CAPS_BPS):

@@ -71,7 +71,7 @@ def test_of_thirty_drawn_pairs_that_differ_by_the_seed_alone_at_most_one_is_reco
 
 
 def test_a_real_difference_with_five_seeds_is_recommended_rightly_nine_times_in_ten(done: Sweep) -> None:
-    """Each run beside the same with half a point less of its share, or of its score: the truth is known."""
+    """Each run is compared with the same run at half a point less share or score, so the right answer is known."""
     right = all_ = 0
     for _, seeds in sorted(summaries(done).items()):
         good = choice.candidate("good", {seed: seeds[seed] for seed in range(1, 6)}, ["video"])
