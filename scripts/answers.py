@@ -129,10 +129,10 @@ STEERED = {
 SESSIONS = {"tfrcp-qai-cl": "TFRCP-QAI-CL", "tfrcp-qai": "TFRCP-QAI", "tfrc": "TFRC"}
 WHEN = ("before", "long", "after")
 AIRS = {
-    "radio 1": "1 % of radio loss, never full",
-    "radio 3": "3 % of radio loss, never full",
-    "jitter": "1 % and 5 ms of jitter, never full",
-    "congestion": "congestion alone",
+    "radio 1": "1 % of radio loss, spare capacity",
+    "radio 3": "3 % of radio loss, spare capacity",
+    "jitter": "1 % and 5 ms of jitter, spare capacity",
+    "congestion": "congestion without radio loss",
     "both": "congestion and 1 % of radio loss",
 }
 
