@@ -358,7 +358,8 @@ def world(family: str) -> str:
             continue
         value, other = listed[name]
         why = other.says or f"{value.ours} Range: {value.range}."
-        lines.append(f"- **{name}**: {' '.join(why.split())}")
+        # Without a sentence of the paper, the text describes the value that this one takes the place of.
+        lines.append(f"- **{name}**{':' if other.says else '. As printed:'} {' '.join(why.split())}")
     return "\n".join(lines).strip()
 
 
