@@ -8,13 +8,13 @@
 use crate::clock;
 use steadycast_units::{Span, Time};
 
-/// Records that follow each other within this time are of one batch, in nanoseconds.
+/// Records that follow each other within this time belong to one batch, in nanoseconds.
 const TOGETHER_NS: i64 = 500_000;
 /// The same where departures are known. The service time of an audio packet is longer on links below 8 Mb/s.
 const HELD_TOGETHER_NS: i64 = 100_000;
 /// Packets of a batch left at least this much farther apart than they were recorded, in nanoseconds.
 const LEAST_HELD_NS: i64 = 2_000_000;
-/// The share of the packets that stand in such batches, where times within them show nothing.
+/// The least share of packets in such batches from which the record counts as batched.
 const BATCHED_SHARE: f64 = 0.3;
 /// From this share on, times are as coarse as the batches.
 const COARSE_SHARE: f64 = 0.1;
@@ -24,9 +24,10 @@ const SHORTER_PERCENT: usize = 5;
 /// at least this for a clock, and at most this for a link.
 const OF_CLOCK: f64 = 0.6;
 const OF_LINK: f64 = 0.3;
-/// Where a clock explains hardly more such records than chance, nothing shows what makes the batches.
+/// The least difference between the share that chance causes and the one that a clock causes. Below it the cause of the
+/// batches is unknown.
 const LEAST_DIFFERENCE: f64 = 0.3;
-/// Fewer records of the other direction show nothing.
+/// The least number of records of the other direction that show the cause.
 const LEAST_OTHERS: usize = 10;
 
 /// What makes the batches.
@@ -36,7 +37,7 @@ pub(crate) enum Cause {
     Clock,
     /// A link: the other direction's records are in no batches.
     Link,
-    /// Nothing shows which of them.
+    /// The cause is unknown.
     Unknown,
 }
 
@@ -60,7 +61,8 @@ pub(crate) fn find(points: &[(i64, i64)], others: &[Time]) -> Option<Batches> {
     Some(Batches { interval: Span::nanos(longest.min(most) as u64), cause: cause(times, longest, others) })
 }
 
-/// Finds batches of packets that do not say when they left: those of the clock alone, which hold both directions.
+/// Finds batches of packets whose departures are unknown. Only batches by the clock are found, because these hold both
+/// directions.
 pub(crate) fn find_by_times(times: &[Time], others: &[Time]) -> Option<Batches> {
     let times: Vec<i64> = times.iter().map(|at| at.as_nanos() as i64).collect();
     let groups = groups(times.clone());
@@ -105,7 +107,8 @@ fn groups(mut times: Vec<i64>) -> Vec<(i64, i64)> {
     times.chunk_by(|a, b| b - a <= TOGETHER_NS).map(|group| (group[0], group[group.len() - 1])).collect()
 }
 
-/// What makes batches: how many records of the other direction are in them, beside chance and what a clock explains.
+/// Returns the cause of batches. It compares how many of the other direction's records are in batches with what chance
+/// and what a clock would cause.
 fn cause(times: Vec<i64>, interval: i64, others: &[Time]) -> Cause {
     let groups = groups(times);
     let is_within = |at: &&i64| {

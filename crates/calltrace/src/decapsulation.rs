@@ -11,7 +11,7 @@ use std::net::IpAddr;
 /// An address and a port.
 pub(crate) type Endpoint = (IpAddr, u16);
 
-/// Headers in one frame beyond which it is taken for damaged.
+/// The largest number of headers in one frame. A frame with more counts as damaged.
 const MOST_LAYERS: usize = 12;
 /// The ports of tunnels in UDP; Linux has used 8472 for VXLAN since before 4789 was assigned.
 const VXLAN: [u16; 2] = [4789, 8472];
@@ -29,11 +29,11 @@ pub(crate) struct Datagram<'a> {
     /// The identification of the IPv4 header.
     pub(crate) id: Option<u16>,
     pub(crate) payload: &'a [u8],
-    /// Whether this is the first fragment of a longer datagram, and of which.
+    /// The place of the fragment, if this is the first fragment of a longer datagram.
     pub(crate) fragment: Option<Fragment>,
 }
 
-/// A fragment's place: its datagram, its bytes, and those of the whole datagram where it is the first.
+/// A fragment's place: its datagram, its bytes, and the size of the whole datagram if this is the first fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub(crate) of: FragmentedDatagram,
@@ -94,7 +94,7 @@ impl std::fmt::Display for Skipped {
 }
 
 impl Skipped {
-    /// What helps where most records were skipped for this reason.
+    /// Returns the remedy for a capture in which most records were skipped for this reason.
     pub(crate) fn remedy(self) -> &'static str {
         match self {
             Self::LinkType(105 | 119 | 127) => {
@@ -121,11 +121,11 @@ pub(crate) enum Content<'a> {
     /// A fragment that is not its datagram's first: it has no ports.
     LaterFragment(Fragment),
     Skipped(Skipped),
-    /// TCP's payload, in which a session description may stand.
+    /// The payload of TCP, which may contain a session description.
     Tcp(&'a [u8]),
 }
 
-/// A part of a frame that is still to be read, and what it begins with.
+/// The part of a frame that is still to be read, by the protocol of its first header.
 enum Layer<'a> {
     Ethernet(&'a [u8]),
     EtherType(u16, &'a [u8]),
@@ -444,8 +444,8 @@ pub(crate) fn is_indication(payload: &[u8]) -> bool {
     matches!(word(payload, 0), Some(0x0016 | 0x0017)) && payload.get(4..8) == Some(&STUN_COOKIE)
 }
 
-/// What a TURN client and its server carry: ChannelData (RFC 8656, section 12.4), or the DATA attribute of a Send or
-/// Data indication (section 11).
+/// Returns the datagram in a message between a TURN client and its server: ChannelData (RFC 8656, section 12.4), or
+/// the DATA attribute of a Send or Data indication (section 11).
 fn relayed(payload: &[u8]) -> Option<&[u8]> {
     let kind = word(payload, 0)?;
     let length = usize::from(word(payload, 2)?);
@@ -468,7 +468,8 @@ fn relayed(payload: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// The transaction of a STUN message (RFC 8489, section 5), and whether it is a response; `None` for what is none.
+/// Returns the transaction of a STUN message (RFC 8489, section 5), and whether the message is a response; `None` if it
+/// is no STUN message.
 pub(crate) fn stun(payload: &[u8]) -> Option<([u8; 12], bool)> {
     let kind = word(payload, 0).filter(|kind| kind >> 14 == 0)?;
     let id = payload.get(8..20).filter(|_| payload.get(4..8) == Some(&STUN_COOKIE))?;

@@ -41,11 +41,11 @@ pub(crate) struct DelayStep {
 #[derive(Clone, Copy)]
 struct Candidate {
     index: usize,
-    /// The change from the packet before, and the range within which the step can be: a queue may have drained or grown
-    /// between the two packets.
+    /// The change since the previous packet, and the range of possible sizes of the step: a queue may have drained or
+    /// grown between the two packets.
     change: f64,
     range: (f64, f64),
-    /// Its size, where it is taken for a step.
+    /// The size of the step; `None` if the candidate is not chosen.
     step: Option<f64>,
 }
 
@@ -54,7 +54,7 @@ struct Cell {
     at: f64,
     lasts: f64,
     least: f64,
-    /// How many candidates stand before it.
+    /// The number of candidates before it.
     segment: usize,
 }
 
@@ -176,7 +176,7 @@ fn toggled(cells: &[Cell], candidates: &[Candidate], which: &[usize]) -> Option<
     for &i in which {
         other[i].step = if other[i].step.is_none() { Some(exact(cells, &other, i)) } else { None };
     }
-    // A change that the queue explains for the most part is no step.
+    // A change that is mostly explained by the queue is no step.
     let is_plausible = |one: &Candidate| one.step.is_none_or(|size| size / one.change >= LEAST_OF_CHANGE);
     other.iter().all(is_plausible).then_some(other)
 }

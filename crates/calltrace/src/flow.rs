@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time, counted};
 use steadycast_wire::rtcp::{Compound, CongestionFeedback, Packet};
 
-/// The least number of packets in sequence from which a source is taken for RTP.
+/// The least number of packets in sequence by which a source counts as RTP.
 pub(crate) const IN_SEQUENCE: usize = 20;
 /// The largest difference between the sequence numbers of two such packets.
 const LONGEST_STEP: i16 = 64;

@@ -70,12 +70,12 @@ pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
     positions
 }
 
-/// Whether more packets are missing than can have been sent in `passed`.
+/// Whether more packets are missing than could have been sent in `passed`.
 fn is_jump(step: i64, passed: Span, mean_interval: f64) -> bool {
     step >= SHORTEST_JUMP && step as f64 * mean_interval > JUMP_RATE * passed.as_secs_f64()
 }
 
-/// Whether the packets after one go on from its number.
+/// Whether the following packets continue from this packet's number.
 fn is_confirmed(packet: &Numbered, after: &[Numbered]) -> bool {
     let follows = |other: &Numbered| (1..=CONFIRMING_STEP).contains(&other.seq.wrapping_sub(packet.seq));
     after.iter().take(CONFIRMING_PACKETS).any(follows)

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use steadycast_units::{PeerTime, Span};
 use steadycast_wire::rtcp::{Acknowledged, Compound, CongestionFeedback, TransportFeedback};
 
-/// What is reported of a packet.
+/// The content of a report about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reported {
     At(PeerTime),

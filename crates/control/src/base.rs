@@ -57,7 +57,7 @@ mod tests {
             base.queueing(now, OneWay::to_peer(now, arrived))
         };
         assert_eq!([at(0, 30), at(1, 50), at(2, 20), at(59, 45)], [0, 20, 0, 25].map(Span::millis));
-        // From here on the route is 40 ms longer. After ten further slots it is the base.
+        // From here on the route is 40 ms longer. After ten further slots, the longer delay is the base.
         for minute in 1..10 {
             assert_eq!(at(60 * minute, 60), Span::millis(40));
         }

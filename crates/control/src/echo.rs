@@ -1,5 +1,5 @@
-//! A receiver half that works with any sender half: it echoes the send time and reports arrivals. External controllers
-//! (a Python class or a program) get their reports from it unless they bring a receiver half themselves.
+//! A receiver half that works with any sender half: it echoes the send time and reports arrivals. The reports of
+//! external controllers (a Python class or a program) come from it, unless they have their own receiver half.
 
 use crate::fields::{amount, micros, single, span, words};
 use crate::{Arrival, Body, Due, ReceiverHalf, Reply, Slot, View, Wake};
@@ -72,7 +72,7 @@ impl ReceiverHalf for EchoReceiver {
         let way = OneWay::between(arrival.sent, arrival.at);
         self.quickest = Some(self.quickest.map_or(way, |q| q.min(way)));
         self.bytes += arrival.size;
-        // A reordered packet must not set the echoed stamp back.
+        // A reordered packet must not replace the echoed stamp by an older one.
         if self.newest.is_none_or(|(sent, _)| sent <= arrival.sent) {
             self.newest = Some((arrival.sent, arrival.at));
         }

@@ -102,7 +102,7 @@ pub struct FormerParam {
 }
 
 impl FormerParam {
-    /// Creates an entry whose value is the same in both modes.
+    /// Creates a parameter whose value is the same in both modes.
     pub const fn new(name: &'static str, value: Value, source: &'static str) -> Self {
         Self { name, of: [value, value], source }
     }
@@ -159,7 +159,7 @@ impl Param {
     }
 }
 
-/// A parameter as a user wrote it.
+/// A parameter value as written by a user.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Given {
     /// A number.
@@ -225,7 +225,7 @@ struct Reading(OnceLock<Arc<dyn Any + Send + Sync>>);
 
 impl PartialEq for Reading {
     fn eq(&self, _: &Self) -> bool {
-        true // It follows from the values.
+        true // it follows from the values
     }
 }
 
@@ -252,7 +252,7 @@ impl Values {
         Ok(Self { mode, all: values, reading: Reading::default() })
     }
 
-    /// Returns the values of `params`: those that are among these, and the defaults of the others.
+    /// Returns the values of `params`: those that are among these values, and defaults for the others.
     pub(crate) fn of(&self, params: &[Param]) -> Self {
         let value = |p: &Param| self.iter().find(|(name, _)| *name == p.name).map_or(p.default(self.mode), |(_, v)| *v);
         Self { mode: self.mode, all: params.iter().map(|p| (p.name, value(p))).collect(), reading: Reading::default() }
@@ -347,7 +347,7 @@ impl Param {
         let value = value.ok_or_else(|| wrong(format!("{given} is {what}"), example))?;
         match self.within {
             Within::Range(least, most) if !(least..=most).contains(&value) => {
-                // "not a rate" becomes "a rate", so that the remedy names the kind.
+                // The remedy names the kind: "not a rate" becomes "a rate".
                 let what = what.trim_start_matches("not ");
                 Err(wrong(format!("{value} is out of range"), format!("give {what} {range}")))
             }
@@ -380,9 +380,9 @@ impl fmt::Display for Value {
 
 /// Declares a controller's parameters as `PARAMS`, and a configuration struct with their values.
 ///
-/// A parameter is `KIND name: about, source, [repaired, paper], range;` (see the constructors of [`Param`]) and becomes
-/// a field of the same name. `secs` is a span whose field is in seconds. A parameter that begins with `let` gets no
-/// field. The second block declares further fields, which are computed from the values.
+/// A parameter is written as `KIND name: about, source, [repaired, paper], range;` (see the constructors of [`Param`])
+/// and becomes a field of the same name. `secs` is a span whose field is in seconds. A parameter that begins with `let`
+/// gets no field. The second block declares further fields, which are computed from the values.
 ///
 /// There are three shorter forms. `const { … }` declares no struct. Parameters in brackets make an array. A name before
 /// each parameter makes it a constant.
@@ -577,7 +577,7 @@ pub struct Controller {
     pub dashes: Dashes,
     /// The parameters.
     pub params: &'static [Param],
-    /// The parameters that it had, which are constants now.
+    /// Its former parameters, which are constants now.
     pub former: &'static [FormerParam],
     /// The promises that its halves make and check as they run.
     pub promises: &'static [&'static Promise],

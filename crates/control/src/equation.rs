@@ -19,7 +19,7 @@ impl LossRate {
     }
     /// Creates the rate of one loss per `interval` packets. An interval below one packet (or NaN) counts as one.
     pub fn one_in(interval: f64) -> Self {
-        // `max` returns the number if one side is NaN. The bound keeps 1/interval above zero.
+        // If one side is NaN, `max` returns the other one. The bound keeps 1/interval above zero.
         Self((1.0 / interval.max(1.0)).max(1e-300))
     }
     /// Returns the rate as a number, from 0 to 1.
@@ -95,8 +95,8 @@ pub fn rank(rtt: Span, loss: LossRate) -> f64 {
 /// Inverts [`throughput`]: returns the loss event rate that gives `rate`, limited to 10⁻⁸…1. It serves to compute the
 /// first loss interval (RFC 5348, section 6.3.1).
 pub fn loss_for(rate: Rate, packet: Bytes, rtt: Span) -> LossRate {
-    // X(p) is monotonic, so the inverse is found by bisection on a logarithmic scale: the midpoint is a geometric mean.
-    // The target is f(p) = s / (R X), which is infinite at rate zero.
+    // X(p) is monotonic, so the inverse is found by bisection on a logarithmic scale, with the geometric mean as the
+    // midpoint. The target is f(p) = s / (R X), which is infinite at rate zero.
     let wanted = packet.as_f64().max(1.0) / (seconds(rtt) * rate.as_bytes_per_s());
     let (mut low, mut high) = (LossRate::LEAST.0, 1.0);
     if wanted <= simple(low) {
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_full_equation_parts_from_the_simple_one_at_eight_twenty_sevenths() {
-        // A large packet keeps the rounding to whole bits per second out of the ratios.
+        // With a large packet, rounding to whole bits per second does not affect the ratios.
         let (r, s) = (Span::millis(100), Bytes::new(10_000_000));
         let both = |loss: f64| throughput_full(s, r, p(loss), r * 4, 1.0).ratio(throughput(s, r, p(loss)));
         for loss in [1e-4, 0.01, 0.1, 0.296] {

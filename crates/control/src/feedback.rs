@@ -26,7 +26,7 @@ words! {
 const COARSE: Span = Span::secs(1);
 
 impl FeedbackFormat {
-    /// Returns whether the format carries less than any controller of the registry needs.
+    /// Returns whether the format carries less information than every controller of the registry needs.
     pub const fn is_coarse(self) -> bool {
         matches!(self, Self::Stats | Self::Blocks)
     }
@@ -42,8 +42,8 @@ impl FeedbackFormat {
         }
     }
 
-    /// Returns the format that a controller's own receivers use, in a group or alone: RFC 8888 if its sender half reads
-    /// per-packet feedback.
+    /// Returns the format that a controller's own receivers use in a group or a unicast session: RFC 8888 if its sender
+    /// half reads per-packet feedback.
     pub fn own_of(factory: &dyn Factory, group: bool) -> Self {
         if factory.terms().needs_in(group).contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
     }

@@ -4,7 +4,7 @@
 use crate::{Body, Notice};
 use steadycast_units::{Rate, Span};
 
-/// The maximum valid round-trip time: a larger value is a measurement error or an attack.
+/// The maximum valid round-trip time. A larger value is a measurement error or an attack.
 pub(crate) const ABSURD_RTT: Span = Span::secs(60);
 /// The maximum valid rate in bytes per second (10 Tb/s), above the speed of any network.
 pub(crate) const ABSURD_BYTES_PER_S: f32 = 1.25e12;

@@ -55,13 +55,13 @@ pub struct Departing {
 pub struct Sent {
     /// The current time.
     pub at: Time,
-    /// The send time. It is earlier than `at` if the session learns of a packet only from its feedback. A half computes
-    /// delays and rates from this time and starts its timers at `at`.
+    /// The send time. It is earlier than `at` if the session learns about a packet only from its feedback. A half
+    /// computes delays and rates from this time, and starts its timers at `at`.
     pub left: Time,
     /// The packet's number among all packets that the session has sent on all streams, from 0. [`PacketReport::number`]
     /// refers to it.
     pub number: u64,
-    /// The extended sequence number.
+    /// The IP size of the packet.
     pub seq: u64,
     /// The IP size.
     pub size: Bytes,
@@ -387,13 +387,13 @@ pub trait SenderHalf: Send {
         self.inner().map_or(Due::Rtcp, |half| half.due())
     }
 
-    /// Returns the header extension to be sent with this packet.
+    /// Returns the header extension that is sent with this packet.
     fn notice(&mut self, packet: &Departing) -> Notice {
         self.inner_mut().map_or(Notice::NONE, |half| half.notice(packet))
     }
 
-    /// Returns the results of the promises that the half checks. A check is cheap, runs at most once per report and
-    /// does not rely on the mechanism that keeps the promise.
+    /// Returns the results of the promises that the half checks. A check is cheap, runs at most once per report, and
+    /// does not use the mechanism that keeps the promise.
     fn checks(&self) -> &[Check] {
         self.inner().map_or(&[], |half| half.checks())
     }
@@ -562,8 +562,8 @@ pub trait ReceiverHalf: Send {
     }
 
     /// Returns whether arrivals, announcements and sender reports never change [`ReceiverHalf::due`] and
-    /// [`ReceiverHalf::wake`]. If so, they may be delivered later, with their own times, but before any other call. A
-    /// simulation of a large group batches them.
+    /// [`ReceiverHalf::wake`]. If so, they may be delivered later with their own times, but before any other call. The
+    /// simulation of a large group delivers them in batches.
     fn is_patient(&self) -> bool {
         false
     }

@@ -128,7 +128,7 @@ impl Sender {
     fn risen(&self, member: &mut Member, interval: Span) -> &'static str {
         let r = member.rate;
         let tau = member.rtt.unwrap_or(FIRST_RTT).max(Span::millis(1));
-        // TCP adds a packet per round trip, which makes T/τ packets in a report interval; this is the mean of that
+        // TCP adds a packet per round trip, up to T/τ packets at the end of a report interval. This is the mean of that
         // growth.
         let tcp = self.packet.per(tau).scale(0.5 * (interval.ratio(tau) + 1.0));
         let Some(b) = self.bottleneck.or(member.bottleneck) else {
@@ -137,7 +137,7 @@ impl Sender {
             return "no loss, bottleneck unknown: one step";
         };
         let left = 1.0 - r.ratio(b.max(Rate::bps(1)));
-        // LDA+ does not consider r above b, where the factor could shrink A_add to zero for good.
+        // LDA+ does not consider r above b. In that case the factor could reduce A_add to zero permanently.
         member.step = member.step.scale((1.0 + left).clamp(0.0, 2.0)).min(b).max(FIRST_STEP);
         let exponential = r.scale((1.0 - libm::exp(-left)).max(0.0));
         let least = member.step.min(exponential).min(tcp);
@@ -255,7 +255,7 @@ impl SenderHalf for Sender {
         Decision {
             target: self.rate,
             pacing: if pair { Rate::MAX } else { self.rate.scale(others).max(Rate::bps(1)) },
-            // The window limits nothing, but makes the session read the decision again after each packet.
+            // The window is not a limit, but makes the session read the decision again after each packet.
             window: Some(Window::Packets(u32::MAX)),
             limit: Limit::between(self.rate, self.floor, self.cap, self.members.is_empty() && self.rate > self.floor),
             why: Why {
@@ -304,8 +304,8 @@ impl ReceiverHalf for Receiver {
             && arrival.seq.checked_sub(1) == Some(seq)
         {
             let (left, came) = (arrival.sent.since(sent).later(), arrival.at.since(at));
-            // A pair whose packets were sent apart measures the source's rate, and one that arrives without spacing
-            // carries no information.
+            // If the packets of a pair were sent apart, the pair measures the source's rate. If they arrive at the same
+            // time, it carries no information.
             if !came.is_zero() && left * 2 <= came {
                 self.pairs.push_back(arrival.size.per(came));
                 if self.pairs.len() > MEDIAN_PAIRS {

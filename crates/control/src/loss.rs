@@ -198,7 +198,7 @@ impl Events {
     /// more events than the history. The result is the same, because the losses in one gap are evenly spaced and so are
     /// its events.
     fn skip(&mut self, run: &LossRun, start: u64) -> Option<u64> {
-        // Enough events stay to fill the history exactly as without skipping.
+        // Enough events are kept to fill the history exactly as without skipping.
         const KEPT: u64 = 2 * INTERVALS as u64 + 2;
         let next = run.after(start + 1, run.time(start) + run.rtt)?;
         let (apart, left) = (next - start, run.last - start);
@@ -340,7 +340,7 @@ impl LossHistory {
         let mut rebuild = late.is_some();
         let mut lost = 0u64;
         let ndupack = self.settings.ndupack;
-        // Gaps ripen in order, because a packet that overtakes one gap has overtaken all below it.
+        // Gaps become losses in order, because a packet that overtakes one gap has overtaken all gaps below it.
         let ripe = self.gaps.iter().take_while(|g| g.overtaken >= ndupack).count();
         let mark = LossRun {
             first: packet.seq,
@@ -592,12 +592,13 @@ mod tests {
     fn packets_outside_the_count_show_and_overtake_what_is_missing_but_lengthen_nothing() {
         let mut history = LossHistory::new(LossSettings::default());
         receive(&mut history, [0, 1, 2]);
-        // Packet 3 of the sequence is missing; three others that were sent after it reveal it.
+        // Packet 3 of the sequence is missing. Three packets of another sequence, which were sent after it, reveal the
+        // loss.
         let lost: Vec<u64> = (0..3).map(|_| history.on_other(&packet(3), || 50.0).lost).collect();
         assert_eq!((lost, history.open()), (vec![0, 0, 1], 1.0));
         // The packet arrives late.
         assert!(receive(&mut history, [3])[0].removed_loss_event);
-        // Others that were sent before the newest one reveal nothing.
+        // Packets of another sequence that were sent before the newest one reveal nothing.
         for _ in 0..9 {
             assert_eq!(history.on_other(&packet(2), || 50.0), Change::default());
         }
@@ -614,7 +615,8 @@ mod tests {
     #[test]
     fn losses_within_a_round_trip_are_one_event_and_the_next_one_after_it_is_another() {
         let mut history = LossHistory::new(LossSettings::default());
-        // With ten packets in a round trip, 110 is exactly a round trip after 100, and 111 is more.
+        // With ten packets per round trip, packet 110 is exactly a round trip after packet 100, and packet 111 more
+        // than that.
         let one = |history: &mut LossHistory, lost: [u64; 2], to: u64| {
             receive(history, (0..to).filter(|s| !lost.contains(s)));
         };
@@ -650,10 +652,10 @@ mod tests {
     fn a_late_packet_that_began_an_event_moves_its_beginning() {
         let mut history = LossHistory::new(LossSettings::default());
         receive(&mut history, (0..60).filter(|s| ![20, 25, 32].contains(s)));
-        // 25 belongs to the event of 20, 32 does not.
+        // Packet 25 belongs to the event of packet 20, packet 32 does not.
         assert_eq!((history.events(), history.closed().next()), (2, Some(12.0)));
         history.on_packet(&ReceivedPacket { at: at(60), ..packet(20) }, || 50.0);
-        // Now the event begins at 25, and 32 is within its round trip.
+        // Now the event begins at packet 25, and packet 32 is within its round trip.
         assert_eq!((history.events(), history.closed().next(), history.open()), (1, Some(50.0), 35.0));
     }
 
@@ -662,7 +664,7 @@ mod tests {
         let mut history = LossHistory::new(LossSettings::default());
         receive(&mut history, 0..20);
         let marked = ReceivedPacket { ce: true, ..packet(22) };
-        // 20 and 21 are missing, but may only be late.
+        // Packets 20 and 21 are missing, but may only be late.
         let change = history.on_packet(&marked, || 50.0);
         assert!(change.new_loss_event);
         assert_eq!((change.lost, history.open()), (1, 1.0));
@@ -708,7 +710,8 @@ mod tests {
 
     #[test]
     fn skipping_over_a_long_gap_changes_nothing() {
-        // The gap is just long enough to skip events, and is compared with the same gap without skipping.
+        // The gap is just long enough for skipping, and the result is compared with that of the same gap without
+        // skipping.
         let run = LossRun { first: 1, last: 999, before: (0, at(0)), after: (1_000, at(1_000)), rtt: R };
         let (mut fast, mut slow) = (Events::default(), Events::default());
         fast.add(&run, 50.0, 0.25);
@@ -759,14 +762,14 @@ mod tests {
         assert_eq!((history.events(), history.lost()), (1_000, 1_000));
         assert_eq!(history.runs.len(), OPEN_RUNS);
         close(p(&history), 0.01, 1e-12);
-        // A packet that is far too late changes nothing. A late packet revokes its event.
+        // A packet that is far too late changes nothing. A late packet within the limit revokes its event.
         assert_eq!(history.on_packet(&packet(50), || 50.0), Change::default());
         assert!(history.on_packet(&packet(99_850), || 50.0).removed_loss_event);
         assert_eq!(history.closed().next(), Some(200.0));
     }
 
-    /// Computes the events by the RFC's text for arrivals in order. Every missing packet with `ndupack` later arrivals
-    /// that is not in `late` gets an interpolated time.
+    /// Computes the events as the RFC describes, for arrivals in order. Every missing packet with `ndupack` later
+    /// arrivals that is not in `late` gets an interpolated loss time.
     fn by_the_book(arrivals: &[(u64, Time, bool)], late: &[u64], first: f64) -> Vec<f64> {
         let mut losses = Vec::new();
         for (i, (seq, time, marked)) in arrivals.iter().enumerate() {
@@ -856,7 +859,7 @@ mod tests {
                 history.on_packet(&ReceivedPacket { seq, at: time, ce: false, rtt: R }, || 33.0);
                 late.push(seq);
             }
-            // Late packets also overtake the gaps below them, but here all of those are decided already.
+            // Late packets also overtake the gaps below them, but in this case all of those are final already.
             prop_assert_eq!(history.closed().collect::<Vec<_>>(), by_the_book(&arrivals, &late, 33.0));
         }
 

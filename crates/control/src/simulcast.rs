@@ -132,7 +132,7 @@ impl Chooser {
         if self.place > 0 && own < floor {
             self.enough = None;
             let since = *self.short.get_or_insert(now);
-            // Moving one group at a time would waste holds if the rate has fallen far.
+            // If the rate has fallen far, moving down one group at a time would take several holds.
             let to = (1..self.place).rev().find(|n| self.groups[*n].asks() <= own).unwrap_or(0);
             let goes = own < floor.scale(0.5) || now.since(since) >= self.hold / 5;
             return goes.then(|| self.go(now, to, own, floor));

@@ -15,7 +15,7 @@ fn check(result: libc::c_int) -> io::Result<()> {
 }
 
 fn request(name: &[u8]) -> libc::ifreq {
-    // SAFETY: `ifreq` is plain data, for which zeros are a value.
+    // SAFETY: `ifreq` is plain data, for which all zeros is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name) {
         *to = *from as libc::c_char;
@@ -68,7 +68,7 @@ pub(crate) fn open_tun(addr: Ipv4Addr, mtu: u16) -> io::Result<OwnedFd> {
     own.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_MULTICAST) as libc::c_short;
     ifreq(socket, libc::SIOCSIFFLAGS as libc::Ioctl, &own)?;
 
-    // SAFETY: `rtentry` is plain data, for which zeros are a value.
+    // SAFETY: `rtentry` is plain data, for which all zeros is a valid value.
     let mut route: libc::rtentry = unsafe { std::mem::zeroed() };
     let mut name = [0 as libc::c_char; 16];
     for (to, from) in name.iter_mut().zip(DEVICE) {
@@ -85,7 +85,7 @@ pub(crate) fn open_tun(addr: Ipv4Addr, mtu: u16) -> io::Result<OwnedFd> {
 
 /// Moves the calling thread into a new, empty network namespace.
 pub(crate) fn new_network() -> io::Result<()> {
-    // SAFETY: the call takes a number only; descriptors, which are shared, are not touched.
+    // SAFETY: the call only takes a number. The threads' shared descriptors are not changed.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn tcp_option(socket: RawFd, option: libc::c_int, value: u32) -> io::
 
 /// Discards up to `most` received bytes. Returns their number, or zero at the end of the stream.
 pub(crate) fn discard(socket: RawFd, most: usize) -> io::Result<usize> {
-    // SAFETY: with MSG_TRUNC TCP writes nothing into the buffer, so that there need be none (tcp(7)).
+    // SAFETY: with MSG_TRUNC, TCP writes nothing into the buffer, so a null pointer is allowed (tcp(7)).
     let got = unsafe { libc::recv(socket, std::ptr::null_mut(), most, libc::MSG_TRUNC | libc::MSG_DONTWAIT) };
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
@@ -126,7 +126,7 @@ pub(crate) fn precise_waits() {
 
 /// Suspends the calling thread for `ms` milliseconds.
 pub(crate) fn pause_ms(ms: i32) {
-    // SAFETY: with no descriptors there is nothing to point to.
+    // SAFETY: without descriptors, a null pointer is allowed.
     unsafe { libc::poll(std::ptr::null_mut(), 0, ms) };
 }
 

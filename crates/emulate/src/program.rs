@@ -111,7 +111,8 @@ impl Started {
     }
 }
 
-/// Returns the name of the environment variable with a host's address, or with `NET_` of its namespace.
+/// Returns the name of the environment variable with a host's address or, if `what` is `NET_`, with the path of its
+/// namespace.
 fn variable(what: &str, name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("STEADYCAST_{what}{}", name.chars().map(letter).collect::<String>())

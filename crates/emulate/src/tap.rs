@@ -242,7 +242,7 @@ mod tests {
         Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}")).scenario
     }
 
-    /// Returns a tap of host `tapped` while datagrams are sent from a to b, `gap` apart.
+    /// Returns a tap of host `tapped` after datagrams were sent from a to b at intervals of `gap`.
     fn tapped(network: &mut Datagrams, tapped: u32, gap: Span, datagrams: impl IntoIterator<Item = Vec<u8>>) -> Tap {
         let mut tap = Tap::new([NodeIx(tapped)].into(), None);
         let note = |tap: &mut Tap, passed: DatagramEvent<'_>| {
@@ -297,7 +297,7 @@ mod tests {
             prop_assert!(firsts.map(|(number, _)| *number).eq(0..count as i64));
             for (n, at) in arrived.iter().enumerate().filter(|(_, at)| !at.is_nan()) {
                 prop_assert_eq!(sent[n], Span::micros(gap_us * numbers[n] as u64).as_secs_f64());
-                // 1 ms of transmission, as much for each datagram before it in the queue and in the transmitter, extra
+                // 1 ms of transmission, 1 ms for each earlier datagram in the queue and in the transmitter, the extra
                 // delay, and one more packet time for a duplicate.
                 let own = Bytes::new(1000).at(Rate::mbps(8)).as_secs_f64();
                 let most = own * f64::from(limit + 2) + 0.017 + if copies[n] > 0 { own } else { 0.0 };
@@ -324,8 +324,8 @@ mod tests {
                 seq = seq.wrapping_add(*step);
                 all.push(datagram((5, 6), &rtp(96, seq, ssrc)));
             }
-            // Initial, 0-RTT, Handshake and Retry: the fixed bit of a long header is greased (RFC 9000, section 17.2;
-            // RFC 9287).
+            // Initial, 0-RTT, Handshake and Retry packets. The fixed bit of their long headers is greased (RFC 9000,
+            // section 17.2; RFC 9287).
             for n in 0..quic {
                 let mut bytes = vec![0x80 | (n as u8 & 3) << 4];
                 bytes.extend(versions.to_be_bytes());

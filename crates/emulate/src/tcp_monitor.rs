@@ -68,7 +68,7 @@ impl Streams {
     /// Returns the time until which a datagram is held at its host, or `None` if it leaves immediately.
     pub(crate) fn hold(&mut self, now: Time, datagram: &Datagram<'_>, to: NodeIx) -> Option<Time> {
         let stream = self.all.get_mut(&(to, datagram.tcp()?.ports.1)).filter(|s| !s.jitter.is_zero())?;
-        // The first packet after a release draws the next one. Packets until then leave together.
+        // The first packet after a release draws the time of the next release. All packets until then leave together.
         if stream.until <= now {
             stream.until = now + stream.chance.span_between(Span::ZERO, stream.jitter);
         }

@@ -20,7 +20,7 @@ use steadycast_wire::{IP_UDP_OVERHEAD, is_rtcp};
 /// Length of a plain packet's payload: four zeros that distinguish it from RTCP, its number, and its send time.
 pub(crate) const PLAIN_PAYLOAD: usize = 20;
 
-/// Number of symbols kept beyond the session's own range, because send jitter may hold back packets.
+/// Number of symbols that are kept in addition to the session's own range, because send jitter may delay packets.
 const JITTER_MARGIN: u64 = 256;
 
 /// Maximum number of calls of an agent at one time.
@@ -33,7 +33,7 @@ pub(crate) struct Sent {
     streams: BTreeMap<u32, Stream>,
 }
 
-/// The packets sent under one SSRC.
+/// The packets sent with one SSRC.
 #[derive(Default)]
 struct Stream {
     packets: VecDeque<(Media, Time)>,
@@ -276,7 +276,7 @@ impl UdpEnd {
     fn deliver(&mut self, now: Time, arriving: &Arriving<'_>, bytes: &[u8]) {
         let out = &mut Out { packets: &mut self.outgoing };
         let Agent::VideoSink(sink) = &mut self.agent else { return self.agent.on_packet(now, arriving, out) };
-        // Bytes are needed only for parity, so that other sessions are spared the work.
+        // Bytes are only needed for parity, so this is skipped in other sessions.
         let source = sink.session().filter(|session| session.has_parity()).and_then(Receiver::source);
         match (arriving.body, source) {
             (Body::Rtp(media), Some(_)) if media.repairs.is_none() => {

@@ -43,9 +43,9 @@ const PACER_CREDIT: Span = Span::millis(5);
 /// Interval between calls of `go_on`.
 const CHECK_INTERVAL: Span = Span::millis(50);
 
-/// After its end, the run waits until no packet has arrived for this time.
+/// After its end, the run continues until no packet has arrived for this time.
 const GRACE_IDLE: Span = Span::millis(400);
-/// Maximum of this wait.
+/// Maximum duration of this continuation.
 const GRACE_TOTAL: Span = Span::secs(3);
 
 /// Maximum share of late releases for a trustworthy run.
@@ -122,7 +122,7 @@ pub struct Emulation {
     logs: Vec<Option<Vec<PacketRow>>>,
     step: Span,
     now: Time,
-    /// The parts of a run that has not started.
+    /// The parts that a run needs, until it starts.
     ready: Option<Prepared>,
     /// The network, after the run.
     network: Option<Datagrams>,
@@ -581,7 +581,7 @@ impl Planner<'_> {
         agent
     }
 
-    /// Returns the rows for a flow's packets, if they are recorded.
+    /// Returns rows for the packets of a flow, if they are recorded.
     fn log(&self, n: u32) -> Option<Rows<PacketRow>> {
         let recorded = self.scenario.record.packets.contains(&sc::FlowIx(n));
         recorded.then(|| Rows::stored(self.store.clone()))
@@ -644,7 +644,7 @@ impl Planner<'_> {
             };
             let chance = scenario.seed.part(&format!("flow.{name}.src.jitter"));
             let stream = Stream::new(source, sink, intake.clone(), session.payload(), self.log(n).zip(self.log(n)));
-            // The kernel itself adds this much jitter.
+            // The kernel itself adds this amount of jitter.
             let stream = stream.jittered(flow.send_jitter.saturating_sub(sc::KERNEL_JITTER), chance);
             self.streams.all.insert((*to, port), stream);
             self.tcp.push((source, session));
@@ -687,7 +687,7 @@ impl Planner<'_> {
                 local: Some(port),
                 ..PairOptions::default()
             };
-            // If the members of a group report to the sender alone, it listens at its own address, as with
+            // If the members of a group only report to the sender, it listens at its own address, as with
             // source-specific multicast.
             let alone = group.is_none()
                 || matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);

@@ -44,7 +44,8 @@ pub(crate) trait Recorded {
     /// Writes the agent's figures.
     fn figures(&self, _about: &FigureContext<'_>, _into: &mut Figures) {}
 
-    /// Returns a digest of all its actions, and a number that complements it. A sink's digest covers the arrivals.
+    /// Returns a digest of all its actions, and a second number that is part of it. A sink's digest covers the
+    /// arrivals.
     fn digest(&self) -> (u64, u64) {
         self.intake().map_or_else(Default::default, |intake| (intake.digest.value(), intake.packets()))
     }
@@ -172,7 +173,7 @@ impl Agent {
         if let Self::VideoSink(sink) = self { Some(sink) } else { None }
     }
 
-    /// Processes a packet. Packets of another kind are ignored. For TCP, the world calls [`TcpSource::take`] and
+    /// Processes a packet. Packets of another kind are ignored. For TCP, callers use [`TcpSource::take`] and
     /// [`TcpSink::take`] instead.
     pub fn on_packet(&mut self, now: Time, packet: &Arriving<'_>, out: &mut Out<'_>) {
         match (self, packet.body) {

@@ -24,7 +24,7 @@ pub enum BatchKey {
 }
 
 impl BatchKey {
-    /// Returns the key of a packet with this content; `None` if it cannot wait.
+    /// Returns the key of a packet with this content; `None` if it can't be delivered later.
     pub fn of(body: &Body) -> Option<Self> {
         match body {
             Body::Plain(_) => Some(Self::Plain),

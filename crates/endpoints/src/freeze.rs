@@ -101,7 +101,8 @@ mod tests {
         Freezes::of(slots.into_iter().map(|new| (new, period)))
     }
 
-    /// `seconds` of pictures, each shown for a slot; from the middle on one is shown for `slots`.
+    /// Returns `seconds` of pictures that are shown for one slot each, except one in the middle that is shown for
+    /// `slots`.
     fn still(fps: u64, slots: u64) -> Freezes {
         let around = || std::iter::repeat_n(true, 3 * fps as usize);
         let held = std::iter::repeat_n(false, slots as usize - 1);
@@ -121,7 +122,8 @@ mod tests {
 
     #[test]
     fn a_steady_low_rate_is_no_freeze_and_one_picture_for_ever_is_none() {
-        // Five pictures per second in slots of 25: each stands still, none longer than the others.
+        // Five pictures per second in slots of 1/25 s: each is shown for several slots, but none for longer than the
+        // others.
         let steady = even((0..500).map(|n| n % 5 == 0), Span::millis(40));
         assert_eq!((steady.count, steady.stills), (0, 100));
         assert_eq!(even([true, false, false, false], Span::secs(1)).count, 0, "nothing to compare it with");
@@ -138,7 +140,8 @@ mod tests {
 
     #[test]
     fn an_interval_is_judged_by_the_last_thirty_alone() {
-        // After 30 pictures of 400 ms one of 800 ms is short of 3 × 413 ms; after 30 of 40 ms more it is a freeze.
+        // After 30 pictures of 400 ms, a picture of 800 ms is shorter than the threshold of 3 × 413 ms. After 30 more
+        // pictures of 40 ms it is a freeze.
         let slow = (0..300).map(|n| n % 10 == 0);
         let long = || (0..20).map(|n| n == 0);
         let fast = std::iter::repeat_n(true, 30);

@@ -100,7 +100,7 @@ impl Intake {
     /// the means begin, end or pause in its time.
     pub(crate) fn add_all(&mut self, bundle: &Bundle) -> bool {
         let Bundle { begins, ends, sum, delay, digested } = bundle;
-        // Within the bundle, the means may only count some of the packets.
+        // The means may count only some of the bundle's packets.
         if !self.pauses.is_empty() || *begins < self.from || *ends > self.until {
             return false;
         }

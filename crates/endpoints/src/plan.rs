@@ -46,8 +46,8 @@ impl Action {
     }
 }
 
-/// Returns the plan of a scenario. The transitions of one end are in the order of time. Those of equal times are in the
-/// order in which they happen: starts and stops flow by flow, then the scenario's events.
+/// Returns the plan of a scenario. The transitions of one end are in order of time. At equal times, starts and stops
+/// come first, flow by flow, followed by the scenario's events.
 pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
     let mut plan = Vec::new();
     for (n, (flow, ends)) in scenario.flows.iter().zip(flows).enumerate() {
@@ -57,8 +57,8 @@ pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
             let outside = scenario.starts_outside(ix);
             for (times, (at, _)) in ends.active.iter().enumerate() {
                 let members = members(scenario, ix, flow.to.len(), *at);
-                // Members at the start join before the first packet. A receiver that joined before the flow's first
-                // start has its session already.
+                // Receivers that are members at the start join before the first packet. A receiver that joined before
+                // the flow's first start already has its session.
                 let there = |r: &usize| members[*r] && (times > 0 || outside.binary_search(r).is_err());
                 let starts = (0..flow.to.len()).filter(there);
                 plan.extend(starts.map(|receiver| transition(*at, End::Receiver(receiver), Action::Start)));

@@ -3,11 +3,11 @@
 
 use steadycast_units::Span;
 
-/// Time for which a picture may stand beyond its slot without effect.
+/// Time for which a picture may be shown beyond its slot without an effect on the score.
 const UNNOTICED_STILL: Span = Span::millis(100);
 
-/// The share of the time with standing pictures at which quality falls to 1/e. It is fitted to P.1203.3 (equation 29)
-/// for half a minute with one to five freezes of 0.4 s and 0.5 s.
+/// The share of time with frozen pictures at which quality falls to 1/e. It is fitted to P.1203.3 (equation 29) for
+/// half a minute with one to five freezes of 0.4 s and 0.5 s.
 const STILL_SHARE_SCALE: f64 = 0.08;
 
 /// The width of G.1070's curve over frame rates, at 1 Mb/s (`D_FrV`).
@@ -29,12 +29,13 @@ pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
     1.0 + best * libm::exp(-apart * apart / (2.0 * width * width))
 }
 
-/// Returns the smoothness (0 to 1): the factor by which missing and standing pictures reduce the quality. Each slot
-/// states whether its picture appeared and how long it lasts; `None` without a slot.
+/// Returns the smoothness (0 to 1), which is the factor by which missing and frozen pictures reduce the quality. Each
+/// slot states whether its picture appeared and how long it lasts. Returns `None` without a slot.
 ///
-/// Neither of the two factors rises if a picture is removed. Fewer pictures than slots count by G.1070's curve over
-/// frame rates. The time in which a picture stood for more than its slot and 100 ms counts by its share. Two gaps that
-/// merge stand for at least the same time, so a longer freeze is never better than two short ones.
+/// There are two factors, and neither rises if a picture is removed. The first is G.1070's curve over frame rates, for
+/// the number of pictures relative to the number of slots. The second is the share of time in which a picture was shown
+/// for longer than its slot and 100 ms. Two gaps that merge last at least as long together, so a longer freeze is never
+/// better than two short ones.
 pub(crate) fn smooth(slots: impl IntoIterator<Item = (bool, Span)>, period: Span) -> Option<f64> {
     let (mut shown, mut count) = (0_u64, 0_u64);
     let (mut total, mut standing, mut gap) = (Span::ZERO, Span::ZERO, Span::ZERO);
@@ -69,7 +70,8 @@ mod tests {
         assert!((value - expected).abs() < by, "{value} instead of {expected}");
     }
 
-    /// Half a minute at 25 pictures per second with a number of freezes of some slots each, evenly spread.
+    /// Half a minute at 25 pictures per second with this number of freezes, evenly spread. Each freeze lasts this
+    /// number of slots.
     fn frozen(freezes: usize, slots: usize) -> f64 {
         let every = 750 / freezes.max(1);
         let stands = |n: usize| freezes > 0 && (every / 2..every / 2 + slots - 1).contains(&(n % every));
@@ -84,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_few_freezes_leave_what_p_1203_leaves_of_half_a_minute() {
-        // Freezes, their slots of 40 ms, and what equation 29 leaves.
+        // Number of freezes, their length in slots of 40 ms, and the expected quality from equation 29.
         for (freezes, slots, expected) in [(1, 12, 0.888), (3, 12, 0.678), (5, 10, 0.547)] {
             near(frozen(freezes, slots), expected, 0.06);
         }
@@ -95,7 +97,7 @@ mod tests {
     fn half_the_pictures_leave_nine_tenths_and_a_fifth_leaves_the_half() {
         let every = |n: u64| smooth((0..1_000).map(|slot| (slot % n == 0, PERIOD)), PERIOD);
         near(every(2).expect("there are slots"), 0.90, 0.01);
-        // Four slots of 40 ms between two pictures stand 60 ms beyond what goes unnoticed: 30 % of the time.
+        // Four slots of 40 ms between two pictures exceed the unnoticed time by 60 ms, which is 30 % of the time.
         let alone = libm::exp(-libm::log(5.0) * libm::log(5.0) / (2.0 * FRAME_RATE_WIDTH * FRAME_RATE_WIDTH));
         near(alone, 0.56, 0.01);
         near(every(5).expect("there are slots"), alone * libm::exp(-0.3 / STILL_SHARE_SCALE), 0.01);

@@ -6,8 +6,8 @@ use steadycast_record::{Figures, Of, Table, moves, simulcast, viewer};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
-    /// Returns the figures of each simulcast: what its receivers got from all its groups together, compared with what
-    /// each could have had.
+    /// Returns the figures of each simulcast: the rate that its receivers got from all its groups together, and the
+    /// rate that each could have had.
     pub(crate) fn simulcasts(&self) -> Vec<Figures> {
         let all = self.scenario.simulcasts.iter().enumerate().map(|(n, spec)| {
             let names: Vec<&str> = spec.flows.iter().map(|f| self.flow_name(f.0)).collect();
@@ -81,7 +81,7 @@ impl Record<'_> {
             into.text(&moves::RECEIVER, self.receiver_name(viewer));
             into.text(&moves::FROM, self.flow_name(spec.flows[change.from].0));
             into.text(&moves::TO, self.flow_name(spec.flows[change.to].0));
-            // Without loss there is no bound.
+            // Without loss, the receiver's own rate has no bound.
             into.real(&moves::OWN, (change.own < Rate::MAX).then(|| change.own.as_bps_f64()));
             into.real(&moves::AGAINST, change.against.as_bps_f64());
             into.text(&moves::WHY, change.why());

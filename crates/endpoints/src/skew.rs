@@ -18,8 +18,8 @@ pub struct Skew {
 impl Skew {
     /// Creates the skew of a clock that is `ahead` of the network's and runs `ppm` parts per million fast.
     pub fn new(ahead: Offset, ppm: f64) -> Self {
-        // A clock has no times before its start, so a clock that is behind is set ahead by the wrap period minus the
-        // offset. By the stamps, one hour behind is 3.5 hours ahead.
+        // A clock has no times before its start. A clock that is behind is therefore set ahead by the wrap period minus
+        // the offset. In terms of stamps, one hour behind equals 3.5 hours ahead.
         let ahead = if ahead < Offset::ZERO { STAMP_RANGE.saturating_sub(ahead.abs()) } else { ahead.later() };
         Self { ahead, drift: (ppm * 1_000.0) as i64 }
     }

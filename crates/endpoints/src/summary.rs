@@ -294,7 +294,8 @@ impl Record<'_> {
         ends.active_throughout(from, until) && (!self.scenario.flows[n].kind.pauses() || activities.all(busy))
     }
 
-    /// Writes the fairness figures over flows that adapt. Flows that do not adapt cannot be treated unfairly by them.
+    /// Writes the fairness figures over the flows that adapt. A flow that does not adapt gets its rate in any case, so
+    /// it can't be treated unfairly.
     fn fairness(&self, into: &mut Figures) {
         let adapts = |n: &usize| {
             matches!(self.scenario.flows[*n].kind, FlowKind::Video(_) | FlowKind::Tcp(_))

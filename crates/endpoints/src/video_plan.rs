@@ -56,8 +56,9 @@ impl HostContext {
     }
 }
 
-/// The settings if the other end is another program. A receiver's play-out delay is then what it announces, frames are
-/// packetized before their packets' notices are known, and an operator may change the limits of the rate.
+/// The settings of a flow whose other end is another program. The play-out delay of a receiver is then the one that it
+/// announces, frames are packetized before the notices of their packets are known, and an operator may change the
+/// limits of the rate.
 #[derive(Clone, Debug)]
 pub struct RemotePeer {
     /// The canonical name (CNAME) of this end.
@@ -80,8 +81,8 @@ pub struct RemotePeer {
     pub ids: HeaderIds,
     /// Whether the receiver is authenticated by a key, as browsers are by DTLS.
     pub authenticated: bool,
-    /// The floor of a flow without one whose media has no lowest rate. An operator cannot lower a higher floor below
-    /// it.
+    /// The floor of a flow that has no floor of its own and whose media has no lowest rate. If the floor is higher, an
+    /// operator cannot lower it below this value.
     pub floor: Rate,
     /// The play-out delay that is assumed for a receiver that announces none.
     pub playout: Span,
@@ -445,7 +446,7 @@ impl VideoPlan {
     }
 
     /// Creates a receiver without repair for its join number `times`, starting at 0. Returns it with its name. A
-    /// receiver that joins again has a new SSRC, since the old one has sent BYE.
+    /// receiver that joins again needs a new SSRC, because the old one has sent BYE.
     pub fn bare_receiver(&self, name: &str, now: Time, times: u32) -> (Receiver, String) {
         let name = if times == 0 { name.to_owned() } else { format!("{name}.{times}") };
         let identity = self.identity(&name);

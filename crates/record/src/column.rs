@@ -29,7 +29,7 @@ pub struct Column {
     pub measured: bool,
 }
 
-/// Declares a constant for each column of each table, and the list of all columns.
+/// Declares a constant for each column of each table, and a list of all columns.
 macro_rules! columns {
     ($($(#[$doc:meta])* $table:ident { $($name:ident: $kind:ident = $key:literal, $unit:ident, $about:expr;)* })*) => {
         $(
@@ -48,7 +48,7 @@ macro_rules! columns {
                 )*
             }
         )*
-        /// All columns that a world writes, by table, in order.
+        /// All columns that a simulation, an emulation or a live session writes, by table, in order.
         const WRITTEN: &[Column] = &[$($($table::$name,)*)*];
     };
 }
@@ -109,7 +109,7 @@ columns! {
             time; null if frames are waited for.";
         FATE: Text = "fate", Text, "ok, lost, late or undecodable.";
     }
-    /// Columns of `missing`: which bytes of damaged frames did not arrive.
+    /// Columns of `missing`: the bytes of damaged frames that did not arrive.
     missing {
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The receiver's node.";

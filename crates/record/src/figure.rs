@@ -1,7 +1,7 @@
 use serde_json::{Map, Value, json};
 use steadycast_units::{Span, Spread};
 
-/// Declares an enum whose variants have a name each.
+/// Declares an enum in which each variant has a name.
 macro_rules! named {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $value:ident = $word:literal,)* }) => {
         $(#[$about])*
@@ -85,9 +85,9 @@ impl Unit {
 /// The direction in which a figure improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// The higher value is better.
+    /// A higher value is better.
     Higher,
-    /// The lower value is better.
+    /// A lower value is better.
     Lower,
     /// Neither direction is better by itself.
     Neither,
@@ -112,7 +112,7 @@ named! {
         Frames = "videos with frames: all media but \"greedy\"",
         /// Videos whose lost packets are retransmitted.
         Repaired = "videos whose lost packets are sent again",
-        /// Videos whose controller's probes are filled with padding.
+        /// Videos whose controller sends padding in probes.
         Padded = "videos with padding",
         /// Videos with audio.
         Audio = "videos with audio",
@@ -256,7 +256,7 @@ impl Figure {
     }
 }
 
-/// The figures of one object, in the order in which they were written.
+/// The figures of one object, in the order of their writing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
     of: Of,
@@ -338,7 +338,7 @@ impl Figures {
         let mut at = &mut self.said;
         for key in way.split('.').filter(|key| !key.is_empty()) {
             let below = at.entry(key).or_insert(Value::Null);
-            // The null of `put_unknown` gives way to figures below its key.
+            // The null of `put_unknown` is replaced by figures below its key.
             if !below.is_object() {
                 *below = Value::Object(Map::new());
             }

@@ -1,4 +1,4 @@
-//! The median and the coefficient of variation: one definition each.
+//! The median and the coefficient of variation, each defined once.
 
 /// Returns the median, which for an even number of values is the mean of the two in the middle. `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {

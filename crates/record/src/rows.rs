@@ -7,8 +7,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// A store for rows that are not needed before the end. A world that can run for hours uses one, so that its memory
-/// does not grow.
+/// A store for rows that are not needed before the end of a run. A program that can run for hours uses one, so that its
+/// memory does not grow.
 pub trait Store: Send + Sync + fmt::Debug {
     /// Appends bytes and returns their position.
     ///
@@ -45,11 +45,12 @@ macro_rules! row {
 const BLOCK: usize = 64;
 /// Number of rows that are packed in memory together.
 const PACK: usize = 1;
-/// Free bytes before a row is packed. Most packed rows are not larger.
+/// Bytes that are reserved before a row is packed. Most packed rows are smaller.
 const PACKED: usize = 32;
 
-/// A growing list of rows, the oldest first. As a slice it is the latest rows: at least `BLOCK` of them with a store,
-/// at least `PACK` if older ones are packed. It is all rows without either, or after [`StoredRows::recall`].
+/// A growing list of rows, the oldest first. As a slice it contains the latest rows. With a store these are at least
+/// `BLOCK` rows, and with packing at least `PACK`. Without either, and after [`StoredRows::recall`], the slice contains
+/// all rows.
 #[derive(Clone, Debug)]
 pub struct Rows<T> {
     latest: Vec<T>,
@@ -61,12 +62,12 @@ pub struct Rows<T> {
 /// The place of older rows.
 #[derive(Clone, Debug)]
 enum Older {
-    /// They are among the latest rows.
+    /// The older rows are in the same list as the latest ones.
     InMemory,
     /// They are packed in memory, field by field, which takes a fraction of the memory.
     Packed(Vec<u8>),
-    /// They are in a store: the number of blocks, and the position of the last. The blocks are a linked list, so that
-    /// their positions take no memory.
+    /// They are in a store. The values are the store, the number of blocks, and the position of the last block. The
+    /// blocks form a linked list, so that their positions need no memory.
     Stored(Arc<dyn Store>, usize, u64),
 }
 
@@ -103,8 +104,9 @@ impl<T: Row> Rows<T> {
             }
             // `Vec` itself would begin with room for four rows.
             Older::Packed(_) if self.latest.is_empty() => self.latest.reserve_exact(2 * PACK),
-            // If the store refuses a block, its rows stay in memory: then `latest` never has this length again.
-            // At least a block stays in memory, because callers read the latest rows.
+            // If the store refuses a block, its rows stay in memory. `latest` then never has exactly this length again,
+            // so no further block is offered. At least one block always stays in memory, because callers read the
+            // latest rows.
             Older::Stored(store, blocks, last) if self.latest.len() == 2 * BLOCK => {
                 let mut bytes = Vec::new();
                 write(&mut bytes, &mut self.words, &mut self.latest[..BLOCK]);
@@ -129,7 +131,7 @@ impl<T: Row> Rows<T> {
         match &self.older {
             Older::Packed(bytes) if !bytes.is_empty() => {
                 let mut all = Vec::new();
-                // Reading a row takes mutable references, as writing does, so that copies are read here.
+                // `read` takes mutable references because it shares its code with writing, so it gets copies.
                 read(&mut bytes.clone(), &mut self.words.clone(), &mut all);
                 all.extend_from_slice(&self.latest);
                 Cow::Owned(all)
@@ -244,7 +246,7 @@ impl<T: Row> Rows<T> {
     }
 }
 
-/// Writes or reads the fields of a row. The same calls, in the same order, do both.
+/// Writes or reads the fields of a row. Both use the same sequence of calls.
 pub struct Fields<'a> {
     bytes: &'a mut Vec<u8>,
     /// The position of the next field to read; `None` while writing.
@@ -265,7 +267,7 @@ impl Fields<'_> {
         read.unwrap_or(value)
     }
 
-    /// Passes a number in seven bits per byte, the lowest first, since most numbers are small.
+    /// Writes or reads a number with seven bits per byte, the lowest bits first, because most numbers are small.
     fn number(&mut self, value: u64) -> u64 {
         let (mut rest, mut all) = (value, 0);
         for shift in (0..u64::BITS).step_by(7) {
@@ -280,7 +282,7 @@ impl Fields<'_> {
         all
     }
 
-    /// Passes one of a few values as its index.
+    /// Writes or reads one of a few values as its index in `all`.
     pub fn one_of<T: Copy + PartialEq>(&mut self, value: &mut T, all: &[T]) {
         let place = all.iter().position(|other| other == value).unwrap_or_default();
         let [place] = self.array([place as u8]);
@@ -337,7 +339,7 @@ impl Row for &'static str {
     fn pass(&mut self, by: &mut Fields<'_>) {
         let known = by.words.iter().position(|other| other == self);
         let mut place = known.unwrap_or(by.words.len()) as u32;
-        // While a row is read, `self` is a default value, not a word of the list.
+        // While a row is read, `self` is a default value and not a text of the list.
         if known.is_none() && by.at.is_none() {
             by.words.push(self);
         }

@@ -86,7 +86,7 @@ impl Claims {
                 Some(Rate::bps(share))
             };
             let mut stopped: Vec<(u32, Rate)> = waiting.iter().filter_map(|n| Some((*n, satisfied(n)?))).collect();
-            // Claims below the level are satisfied first: their rest raises the level of the others.
+            // Claims below that share are satisfied first. What they leave raises the share of the others.
             if stopped.is_empty() {
                 stopped = waiting.iter().filter_map(|n| Some((*n, full(n)?))).collect();
             }
@@ -197,7 +197,7 @@ impl Claims {
             let demands: Vec<Demand> = (0..self.ways.len()).map(|n| demand(n, begin, end)).collect();
             let rates: Vec<Option<Rate>> = self.links.iter().map(|link| capacity(*link, begin, end)).collect();
             let now = (demands, rates);
-            // Most edges change few inputs, and the division is expensive in large networks.
+            // Most edges change few inputs, and computing the shares is expensive in large networks.
             if now != last || shares.is_empty() {
                 shares = self.fair(&now.0, &now.1);
                 compete = self.compete(&now.0, &now.1, &shares);
@@ -219,7 +219,8 @@ pub struct Shares {
     pub time_there: Span,
     /// Over the time in which it competes. `None` if it never competes, or is unlimited at some of that time.
     pub competing: Option<Rate>,
-    /// The time for which it competes: another claim uses one of its links, and both could fill it.
+    /// The time for which it competes, that is while another claim uses one of its links and both together could fill
+    /// it.
     pub time_competing: Span,
     /// The periods in which it competes, in order.
     pub times: Vec<(Time, Time)>,
@@ -314,7 +315,7 @@ mod tests {
         })
     }
 
-    /// The definition, computed naively: in each round, every claim that can grow gets a step more.
+    /// The definition, computed naively: in each round, every claim that can grow gets one more step.
     fn filled(ways: &[Vec<u32>], demands: &[Demand], rates: &[Rate], step: u64) -> Vec<u64> {
         let mut shares = vec![0; ways.len()];
         let mut stopped: Vec<bool> = demands.iter().map(|demand| *demand == Demand::Absent).collect();
@@ -344,7 +345,7 @@ mod tests {
             let (demands, rates) = &world.seconds[0];
             let capacity: Vec<_> = claims.links().iter().map(|link| Some(rates[*link as usize])).collect();
             let shares = claims.fair(demands, &capacity);
-            // A claim can lack up to a step, which the other claims then have in addition.
+            // A claim may get up to one step too little, which the other claims then have in addition.
             let (step, all) = (500, world.ways.len() as u64);
             for (n, slow) in filled(&world.ways, demands, rates, step).into_iter().enumerate() {
                 match shares[n] {

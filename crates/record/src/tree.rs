@@ -1,4 +1,4 @@
-//! The figures of an object with those of its parts, which are computed as they are written.
+//! The figures of an object and of its parts. They are computed while they are written.
 
 use crate::{Figure, Figures, Parts};
 use serde_json::{Map, Value};
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 type List<'a> = Box<dyn Iterator<Item = Tree<'a>> + 'a>;
 
 /// The figures of an object, and lists of its parts. The parts of a list are computed one at a time while the tree is
-/// written. As a [`Value`], the figures of 100,000 receivers would take several times the memory of their text.
+/// written. Storing the figures of 100,000 receivers as a [`Value`] would need several times the memory of their text.
 pub struct Tree<'a> {
     /// The figures of the object itself.
     pub figures: Figures,

@@ -1,7 +1,8 @@
-//! The audio stream beside a session's video: Opus packets (RFC 7587) under their own SSRC and sequence numbers.
+//! The audio stream of a session with video: Opus packets (RFC 7587) with their own SSRC and sequence numbers.
 //!
-//! Audio is part of the controlled rate, and never of the loss history. Its packets are sent before all others, are not
-//! dropped and wait for no rate. Both streams' sender reports refer to one clock, from which a receiver aligns them.
+//! Audio is part of the controlled rate, but never of the loss history. Its packets are sent before all others, are
+//! never dropped, and do not wait for the pacer. The sender reports of both streams refer to one clock, with which a
+//! receiver synchronises them.
 
 use crate::sender::CLOCK_RATE;
 use std::collections::VecDeque;
@@ -22,8 +23,9 @@ pub struct AudioSettings {
     pub payload_type: u8,
     /// The rate that is reserved for audio, as a rate of IP packets.
     pub rate: Rate,
-    /// Whether audio packets are covered by the video's per-packet feedback and have its header extensions. Otherwise
-    /// they have none, and the controller's sender half, which would never get reports about them, is not given them.
+    /// Whether the video's per-packet feedback also covers audio packets, which then have its header extensions.
+    /// Otherwise audio packets have no such extensions. They are not reported to the controller's sender half either,
+    /// because it would never receive feedback on them.
     pub shares_feedback: bool,
     /// The first sequence number.
     pub first_seq: u16,
@@ -34,17 +36,17 @@ pub struct AudioSettings {
 /// An encoded audio packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AudioPacket {
-    /// Its number at its source, by which the driver finds its bytes.
+    /// The packet's index at its source, with which the driver finds its payload.
     pub index: u32,
     /// The sampling time of its first sample.
     pub sampled: Time,
     /// The payload's length in bytes.
     pub len: u16,
-    /// Whether it is the first packet after a silence, which the marker says (RFC 3551, section 4.1).
+    /// Whether it is the first packet after a silence, which the RTP marker bit signals (RFC 3551, section 4.1).
     pub begins: bool,
 }
 
-/// Returns the RTP timestamp at this time of a clock whose time zero has the timestamp `first`.
+/// Returns the RTP timestamp at this time, for a clock whose timestamp at time zero is `first`.
 pub(crate) fn timestamp(first: u32, at: Time, clock_rate: u32) -> u32 {
     let ticks = u128::from(at.as_nanos()) * u128::from(clock_rate) / 1_000_000_000;
     first.wrapping_add(ticks as u32)
@@ -58,16 +60,16 @@ pub(crate) struct AudioSender {
     waiting: VecDeque<AudioPacket>,
     packets: u32,
     octets: u32,
-    /// The share of packets that receivers report as lost. A smaller value replaces it gradually.
+    /// The share of packets that receivers report as lost. A lower report reduces it gradually.
     loss: f64,
-    /// Whether a sender report is due, because the video's was sent, and whether any was.
+    /// Whether a sender report is due because the video's was sent, and whether any report has been sent.
     report_due: bool,
     reported: bool,
     /// Whether a BYE is due.
     bye_due: bool,
 }
 
-/// Share of the previous loss below which a newly reported loss can't lower the value.
+/// Minimum ratio of the loss value after a report to the value before it.
 const LOSS_DECAY: f64 = 7.0 / 8.0;
 
 impl AudioSender {
@@ -89,7 +91,7 @@ impl AudioSender {
         self.waiting.push_back(packet);
     }
 
-    /// Discards the waiting packets, and makes a BYE due if any was sent.
+    /// Discards the waiting packets. A BYE becomes due if any packet was sent.
     pub(crate) fn stop(&mut self) {
         self.waiting.clear();
         self.bye_due = self.packets > 0;
@@ -131,7 +133,8 @@ impl AudioSender {
         self.report_due = self.packets > 0;
     }
 
-    /// Returns true if both streams have begun, `video` is whether the other one has, and no report says so yet.
+    /// Returns true if both streams have started and no sender report of this stream has been sent. `video` is whether
+    /// the video has started.
     pub(crate) const fn lacks_report(&self, video: bool) -> bool {
         video && self.packets > 0 && !self.reported
     }
@@ -173,7 +176,8 @@ pub(crate) fn video_timestamp(audio: ClockReference, video: ClockReference, time
 /// The receiver's state of audio.
 pub(crate) struct AudioReceiver {
     payload_type: u8,
-    /// The SSRC that is followed, which the first packet of the payload type shows, with its reception.
+    /// The SSRC of the followed source, which is that of the first packet with the payload type, and its reception
+    /// state.
     source: Option<(u32, Reception)>,
     pub(crate) sent: Option<PeerTime>,
     /// The latest sender report of the followed source.
@@ -226,7 +230,7 @@ mod tests {
 
     #[test]
     fn an_audio_timestamp_maps_to_the_video_timestamp_of_its_sampling_time() {
-        // Both clocks wrap, and the two reports are half a second apart.
+        // Both clocks wrap around; the two reports are half a second apart.
         let second = 1u64 << 32;
         let audio = ClockReference { ntp: 10 * second, rtp: u32::MAX - 100 };
         let video = ClockReference { ntp: 10 * second + second / 2, rtp: 44_000 };

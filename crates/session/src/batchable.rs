@@ -1,11 +1,12 @@
-//! Batched delivery of packets to a receiver: most packets of a large group change nothing before its next report.
+//! Batched delivery of packets to a receiver. In a large group, most packets change nothing before the receiver's next
+//! report.
 
 use crate::Media;
 use steadycast_control::Stream;
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// The packets that may be delivered to a receiver later: with their own arrival times, in order, before anything else
-/// happens to it. Such a packet neither makes the receiver send nor moves one of its timers forward.
+/// Decides which packets may be delivered to a receiver later, with their own arrival times, in order, and before any
+/// other event of the receiver. Such a packet neither makes the receiver send nor moves one of its timers forward.
 /// [`crate::Receiver::batchable`] returns this value. It is valid until the receiver is called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batchable {

@@ -40,7 +40,7 @@ const PAUSED_PACKET_INTERVAL: Span = Span::secs(2);
 /// Minimum rate before the first report. It is the rate of most controllers' first packets: twelve packets of 1200 B in
 /// 384 ms, or CIF at a coarse quantizer.
 const MIN_UNREPORTED_RATE: Rate = Rate::kbps(300);
-/// Maximum number of receivers that are watched individually.
+/// Maximum number of receivers whose reports are tracked individually.
 const MAX_WATCHED: usize = 4_096;
 
 /// A layer that adds the circuit breaker to a controller.
@@ -57,7 +57,7 @@ impl CircuitBreaker {
         Self { own, orders, provided: false }
     }
 
-    /// Sets whether the operator has set a floor, which then holds towards receivers that never report.
+    /// Sets whether the operator has set a floor. The floor then also applies to receivers that never report.
     pub fn provided(self, provided: bool) -> Self {
         Self { provided, ..self }
     }
@@ -80,7 +80,7 @@ impl Layer for CircuitBreaker {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Closed,
-    /// The rate is a tenth of what it was at `since`.
+    /// The rate is a tenth of its value at `since`.
     Cut {
         since: Time,
         rate: Rate,
@@ -151,8 +151,8 @@ impl Breaker {
         }
     }
 
-    /// Returns how many receivers have to show that the rate is too high. In a group it is more than may be left
-    /// behind, and at least two, so that a single receiver cannot cut the rate of all.
+    /// Returns how many receivers have to report too high a rate. In a group it is more than may be left behind and at
+    /// least two, so that a single receiver cannot reduce the rate for all.
     fn receivers_needed(&self) -> usize {
         match self.watched.len() {
             all if self.group && all > 1 => ((all as f64 * LEFT_BEHIND_SHARE) as usize + 1).max(2),
@@ -248,7 +248,7 @@ impl Breaker {
         }
         let moving = self.watched.values().any(|w| w.still.1 == 0);
         match self.state {
-            // A pause ends when the receiver's highest number grows, a cut when an interval has passed without excess.
+            // A pause ends when the receiver's highest number grows. A reduction ends after an interval without excess.
             State::Open { .. } if moving => self.state = State::Closed,
             State::Cut { since, .. } if moving && !over && (due || now.since(since) >= MIN_CB_INTERVAL) => {
                 self.state = State::Closed;
@@ -366,7 +366,8 @@ mod tests {
         }
     }
 
-    /// A sender of 1 Mb/s whose receiver reports each second with the values of `reception`; `None`: no report.
+    /// A sender of 1 Mb/s whose receiver reports every second with the values of `reception`; `None`: it does not
+    /// report.
     struct World {
         breaker: Breaker,
         second: u64,
@@ -457,8 +458,8 @@ mod tests {
         assert_eq!(world.rate(), Rate::kbps(4));
     }
 
-    /// Returns the rate after some seconds towards a receiver that never reports, of a controller that has come to 20
-    /// kb/s.
+    /// Returns the rate after some seconds towards a receiver that never reports. The controller itself has fallen to
+    /// 20 kb/s.
     fn unheard_rate(named: bool, floor: Option<Rate>, seconds: u64) -> Rate {
         let orders = OperatorControls::default();
         orders.limit(floor, None);
@@ -494,7 +495,8 @@ mod tests {
         assert_eq!(world.rate(), Rate::mbps(1));
     }
 
-    /// The rate of 1 Mb/s after ten seconds in a group of which some lose nearly everything, over 200 ms.
+    /// Returns the rate after ten seconds, from initially 1 Mb/s, in a group with an RTT of 200 ms in which some
+    /// receivers lose nearly everything.
     fn after_losses(receivers: u32, losing: u32) -> Rate {
         let (orders, packet) = (OperatorControls::default(), Bytes::new(1_000));
         let mut breaker = Breaker::new(Box::new(Steady(Rate::mbps(1))), orders, packet, false, true);
@@ -527,8 +529,8 @@ mod tests {
 
     #[test]
     fn ten_times_tcps_rate_trips_it_and_five_times_does_not() {
-        // At 100 ms and 1000 B, 1 Mb/s is ten times TCP's rate if √(2p/3) is 0.8, which is p = 0.96; at 20 Mb/s it
-        // would be a tenth of that. Here 125 packets a second are sent, most of which are lost.
+        // At 100 ms and 1000 B, 1 Mb/s is ten times TCP's rate if √(2p/3) is 0.8, that is p = 0.96. At 20 Mb/s, a tenth
+        // of that loss rate would suffice. Here 125 packets per second are sent, and most of them are lost.
         let mut world = World::new(false);
         world.seconds(20, |seq| Some((seq, 110)));
         assert_eq!(world.rate(), Rate::mbps(1), "88 % lost");

@@ -82,7 +82,8 @@ pub(crate) struct EcnCheck {
     asked: Ecn,
     pub(crate) path: EcnPath,
     pub(crate) counts: EcnCounts,
-    /// The packets in the present assessment: all, the cleared ones and the changed ones.
+    /// The packets of the present assessment: the number of all, of those with a cleared field, and of those with a
+    /// changed field.
     judged: (u64, u64, u64),
     /// The start of the time without any arrival of ECN-capable packets, and the number sent since.
     silent: Option<(Time, u64)>,
@@ -94,7 +95,8 @@ pub(crate) struct EcnCheck {
 }
 
 impl EcnCheck {
-    /// Creates a check for the field `asked`. `reported`: reports contain each packet's field on arrival.
+    /// Creates a check for packets that are sent with the field `asked`. `reported`: reports contain each packet's
+    /// field on arrival.
     pub(crate) fn new(asked: Ecn, reported: bool) -> Self {
         let path = match (asked.is_capable(), reported) {
             (false, _) => EcnPath::Off,
@@ -164,12 +166,12 @@ impl EcnCheck {
         if self.path.failure().is_some() {
             return;
         }
-        // CE is no change: a router may mark each ECN-capable packet.
+        // CE is not a change, because a router may mark any ECN-capable packet.
         let (cleared, changed) = (ecn == Ecn::NotEct, ecn.is_capable() && !ecn.is_ce() && ecn != self.asked);
         self.counts.marked += u64::from(ecn.is_ce());
         self.counts.cleared += u64::from(cleared);
         self.counts.changed += u64::from(changed);
-        // ECN-capable packets do arrive, only late. The trial ends without a result.
+        // ECN-capable packets do arrive, but late. The trial ends without a result.
         (self.silent, self.plain_arrivals) = (None, 0);
         if self.trying_plain() {
             self.plain = self.plain.map(|(first, _)| (first, first));
@@ -197,8 +199,8 @@ mod tests {
     use steadycast_control::{PacketArrival, Stream};
     use steadycast_units::Bytes;
 
-    /// Sends a packet each 10 ms over a path that maps its field with `path` and reports it immediately. Returns the
-    /// check and the field of each packet.
+    /// Sends a packet every 10 ms over a path that maps its ECN field with `path`, and reports it immediately. Returns
+    /// the check and the field of each packet.
     fn over(asked: Ecn, packets: u64, mut path: impl FnMut(u64, Ecn) -> Option<Ecn>) -> (EcnCheck, Vec<Ecn>) {
         let mut check = EcnCheck::new(asked, true);
         let mut left = Vec::new();
@@ -227,7 +229,7 @@ mod tests {
     #[test]
     fn a_path_that_clears_or_changes_the_field_ends_it_after_twenty_packets_and_for_good() {
         for (what, path) in [(Ecn::NotEct, EcnPath::Cleared), (Ecn::Ect0, EcnPath::Changed)] {
-            // The path would preserve the field later.
+            // The path would preserve the field again after 100 packets.
             let (check, left) = over(Ecn::Ect1, 400, |n, ecn| Some(if n < 100 { what } else { ecn }));
             assert_eq!(check.path, path);
             assert!(left[..20].iter().all(|ecn| *ecn == Ecn::Ect1));
@@ -251,7 +253,7 @@ mod tests {
         assert_eq!(check.path, EcnPath::Lost);
         // Two phases of three seconds, each with 301 ECN-capable packets.
         assert_eq!(left.iter().filter(|ecn| ecn.is_capable()).count(), 602);
-        // A receiver that joins after ten seconds.
+        // A receiver joins after ten seconds.
         let (check, left) = over(Ecn::Ect1, 3_000, |n, ecn| (n >= 1_000).then_some(ecn));
         assert_eq!(check.path, EcnPath::Kept);
         assert_eq!(left.iter().filter(|ecn| !ecn.is_capable()).count(), 1_000 - 301 + 20);

@@ -26,7 +26,7 @@ struct Window {
     /// The extended number of the oldest packet in the window.
     first: u64,
     arrivals: VecDeque<Option<Arrival>>,
-    /// For each count of reports, below the maximum: the number from which on packets have been reported at most as
+    /// For each count of reports below the maximum, the number from which on packets have been reported at most that
     /// often.
     reported_up_to: [u64; REPORTS_PER_PACKET],
 }
@@ -35,7 +35,7 @@ struct Window {
 const MAX_COVERED_PACKETS: usize = 1 << 14;
 /// Maximum number of sources in a report: the streams of one sender.
 const MAX_SOURCES: usize = 8;
-/// Number of reports that contain each packet if they have room, since reports may be lost.
+/// Number of reports that include each packet if there is room, because reports may be lost.
 const REPORTS_PER_PACKET: usize = 3;
 
 impl Window {
@@ -92,7 +92,7 @@ impl Window {
         self.first += old as u64;
     }
 
-    /// Returns the first number of a report that repeats packets that were reported at most `again` times.
+    /// Returns the first number of a report that repeats packets reported at most `again` times.
     fn begin(&self, again: usize) -> u64 {
         self.reported_up_to[again].max(self.first)
     }
@@ -130,7 +130,7 @@ pub(crate) struct Reporter {
     untold: u64,
 }
 
-/// Minimum report interval. RFC 8888, section 4, gives one report per frame as the most that helps.
+/// Minimum report interval. RFC 8888, section 4, says that more than one report per frame has little benefit.
 const MIN_INTERVAL: Span = Span::millis(25);
 /// Maximum report interval while packets arrive. With a longer one, delay-based controllers get too few samples (RFC
 /// 8888, section 4).
@@ -209,10 +209,11 @@ impl Reporter {
     }
 
     /// Returns the report of the reporter `ssrc` as RTCP packets, each of which fits into `room`. `now` is the
-    /// receiver's clock, `ntp` the same instant as the middle 32 bits of an NTP time.
+    /// receiver's clock, and `ntp` is the same instant as the middle 32 bits of an NTP time.
     ///
-    /// Each packet is in three reports if a report fits into one datagram, or into RTCP's share of the bandwidth;
-    /// otherwise in two or one. If not even the new packets fit, the oldest are left out and counted.
+    /// Each packet is included in three reports if a report fits into one datagram, or into RTCP's share of the
+    /// bandwidth. Otherwise it is included in two or one. If not even the new packets fit, the oldest are left out and
+    /// counted.
     pub(crate) fn write(&mut self, now: Time, ntp: u32, ssrc: u32, room: Room) -> Vec<Packet> {
         let begins = self.begins(self.fitting(now, room));
         let left_out: u64 = self.windows.iter().zip(&begins).map(|(window, begin)| window.fresh(*begin)).sum();

@@ -1,18 +1,19 @@
-//! Plausibility checks on feedback: a layer around a sender half that keeps a single receiver from holding down a
-//! group's rate.
+//! Plausibility checks on feedback: a layer around a sender half that prevents a single receiver from keeping a group's
+//! rate low.
 //!
-//! - Plausibility: a report is ignored if it names packets that were not sent, or more losses than packets. So is a
-//!   second report within 2 ms, unless it has per-packet feedback.
+//! - Plausibility: a report is ignored if it names packets that were not sent, or more losses than packets. A second
+//!   report within 2 ms is also ignored, unless it has per-packet feedback.
 //! - Support: a receiver is excluded if its report halves the rate while its report block shows almost no loss.
-//! - Floor: the rate never falls below the floor. A receiver that holds a group there for 5 s is excluded, since this
+//! - Floor: the rate never falls below the floor. A receiver that holds a group there for 5 s is excluded, because this
 //!   session cannot serve it.
 //! - Quantile: the slowest 2 % of a large group are left behind. A receiver is excluded if it limits the rate for 5 s
-//!   of 30 and, by its report blocks, is twice as badly off as the worst of the others.
+//!   out of 30 s and, by its report blocks, has conditions twice as bad as the worst of the others.
 //! - Exclusion: the operator excludes a receiver.
 //!
-//! A receiver that a rule excluded is admitted again after a minute. The only receiver is never excluded. How badly off
-//! a receiver is follows from the square-root law with the losses and RTTs that the sender counts, so the quantile is
-//! the same for all controllers. Report floods are handled by the session ([`crate::SenderSettings::gated`]).
+//! A receiver that a rule excluded is admitted again after a minute. The only receiver is never excluded. How bad a
+//! receiver's conditions are follows from the square-root law with the losses and RTTs that the sender counts, so the
+//! quantile is the same for all controllers. Report floods are handled by the session
+//! ([`crate::SenderSettings::gated`]).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -75,7 +76,7 @@ impl OperatorControls {
         self.locked().floor
     }
 
-    /// Returns the probe, unless it exceeds the cap.
+    /// Returns the probe, or `None` if it exceeds the cap.
     pub(crate) fn pass(&self, probe: Probe) -> Option<Probe> {
         let cap = self.locked().cap;
         cap.is_none_or(|cap| probe.rate <= cap).then_some(probe)
@@ -139,8 +140,9 @@ const MAX_RECEIVERS: usize = 16_384;
 pub(crate) const LEFT_BEHIND_SHARE: f64 = 0.02;
 /// Time over which a receiver's limiting of the group is accumulated.
 const LIMITING_WINDOW: Span = Span::secs(30);
-/// Factor by which a receiver has to be worse off than the worst that would still be served, by its report blocks, to
-/// be left behind. It also has to limit the group for [`LIMITING_TIME`] of [`LIMITING_WINDOW`].
+/// Factor by which a receiver's conditions, by its report blocks, have to be worse than those of the worst receiver
+/// that would still be served, so that it is left behind. It also has to limit the group for [`LIMITING_TIME`] out of
+/// [`LIMITING_WINDOW`].
 const LEFT_BEHIND_FACTOR: f64 = 2.0;
 /// The reason that is given for a receiver that is left behind.
 const LEFT_BEHIND: &str = "it is among the slowest 2 %, and half as fast as the others";
@@ -158,7 +160,7 @@ struct Known {
 }
 
 impl Known {
-    /// Returns how badly off it is: `R √p`, the inverse of the rate that the square-root law allows.
+    /// Returns a measure of bad conditions: `R √p`, the inverse of the rate that the square-root law allows.
     fn hardship(&self) -> f64 {
         self.rtt.unwrap_or(Span::millis(100)).as_secs_f64() * self.loss.sqrt()
     }
@@ -213,8 +215,7 @@ impl FeedbackFilter {
         self.half.on_leave(now, who, Leave::Silent);
     }
 
-    /// Leaves the receiver behind that limits the group, if it is one of the few that are much worse off than the
-    /// others.
+    /// Excludes the receiver that limits the group if it is one of the few with much worse conditions than the others.
     fn leave_behind(&mut self, report: &Report<'_>, by: ReceiverId) {
         let now = report.at;
         // At most one second per report: after a pause of reports it is unknown who limited the rate.
@@ -233,7 +234,8 @@ impl FeedbackFilter {
         let behind = self.orders.locked().aside.values().filter(|(why, _)| *why == LEFT_BEHIND).count();
         let most = (f64::from(report.members) * LEFT_BEHIND_SHARE) as usize;
         let Some(more) = most.checked_sub(behind).filter(|more| *more > 0) else { return };
-        // After leaving `more` receivers behind, the next in this order would be the worst that is still served.
+        // After `more` receivers have been left behind, the next one in this order would be the worst that is still
+        // served.
         let mut all: Vec<f64> = self.known.values().map(Known::hardship).collect();
         all.sort_by(|a, b| b.total_cmp(a));
         if all.get(more).is_some_and(|served| own >= served * LEFT_BEHIND_FACTOR && own > 0.0) {
@@ -336,7 +338,8 @@ mod tests {
     use steadycast_control::{Body, Reception, Why};
     use steadycast_units::{Bytes, Seed};
 
-    /// Uses the minimum of the rates that its receivers request: the first byte of their bodies times 10 kb/s.
+    /// Uses the minimum of the rates that its receivers request. A request is the first byte of the report's body times
+    /// 10 kb/s.
     #[derive(Default)]
     struct Least(BTreeMap<ReceiverId, u8>);
 
@@ -453,8 +456,8 @@ mod tests {
         assert_eq!(world.0.decision().target, Rate::mbps(1), "it names a packet that was not sent");
     }
 
-    /// Simulates a group whose first `slow` receivers lose more and request less. Returns the rate at the end and the
-    /// number of receivers left behind.
+    /// Simulates a group whose first `slow` receivers lose more and request a lower rate. Returns the rate at the end
+    /// and the number of receivers left behind.
     fn group(size: u64, slow: u64, seconds: u64, seed: u64) -> (Rate, usize) {
         let mut world = World::new();
         let mut chance = Seed(seed).part("losses");

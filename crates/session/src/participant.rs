@@ -82,7 +82,7 @@ const MAX_NEW_MEMBERS: usize = 2;
 /// Assumed size of the first compound in bytes: a report, the SDES and a controller's APP packet.
 const INITIAL_COMPOUND_SIZE: usize = 84;
 
-/// Window of the measured RTCP share in seconds.
+/// Length of the window in seconds over which RTCP's share is measured.
 const SHARE_WINDOW: u64 = 30;
 
 /// The validity of a compound according to its sender.
@@ -90,8 +90,8 @@ const SHARE_WINDOW: u64 = 30;
 pub(crate) enum Standing {
     /// The compound is used.
     Good,
-    /// Its sender has left, or uses another member's SSRC, or it is the own compound in a loop. The compound is
-    /// ignored.
+    /// The compound is ignored: its sender has left, or uses another member's SSRC, or it is the own compound in a
+    /// loop.
     Ignored,
     /// Another participant uses the own SSRC. The compound is ignored, and the SSRC is changed.
     Collision,
@@ -120,7 +120,7 @@ impl Standing {
 pub(crate) enum Farewell {
     /// The participant stays.
     Stays,
-    /// The participant is to leave, and the BYE has not been scheduled.
+    /// The participant wants to leave, but the BYE has not been scheduled.
     Wanted,
     /// The BYE waits for its time (RFC 3550, section 6.3.7).
     Waits,
@@ -307,7 +307,7 @@ impl Participant {
     pub(crate) fn share(&self, now: Time) -> f64 {
         // In the first seconds a shorter window would give an arbitrary share.
         let window = now.since(self.started).min(Span::secs(SHARE_WINDOW)).max(Span::secs(5));
-        // Seconds without any RTCP have not been overwritten, and must not count.
+        // Seconds without any RTCP have not been overwritten in the ring, and must not count.
         let silent = whole_seconds(now).saturating_sub(self.second).min(SHARE_WINDOW);
         let recent = (0..SHARE_WINDOW - silent).filter_map(|back| self.second.checked_sub(back));
         let bytes = recent.map(|second| u64::from(self.rtcp_bytes[(second % SHARE_WINDOW) as usize])).sum();

@@ -13,7 +13,7 @@ pub(crate) struct Peer {
     /// The LSR of the sender report that it echoed last.
     echo: Option<u32>,
     pub(crate) receives: bool,
-    /// The arrival of its last report, plus [`STANDARD_REPORTS_GRACE`] if it only sends standard reports.
+    /// The arrival time of its last report, plus [`STANDARD_REPORTS_GRACE`] if it only sends standard reports.
     aged: Time,
     /// The offset of its sequence numbers, in whole cycles of 2^16, because a receiver counts cycles from its first
     /// packet. Known from its first block on.
@@ -139,8 +139,8 @@ impl Peers {
         self.by_age.insert((aged, ssrc));
     }
 
-    /// Returns the loss rate that all receivers with enough samples stay within, except for the share `but` with the
-    /// highest losses.
+    /// Returns a loss rate that no receiver with enough samples exceeds, except the share `but` with the highest
+    /// losses.
     pub(crate) fn loss(&self, but: f64) -> Option<f64> {
         let known = self.table.values().filter(|peer| peer.counted >= MIN_LOSS_PACKETS);
         let mut all: Vec<f64> = known.map(|peer| peer.loss).collect();

@@ -233,7 +233,7 @@ const PRESENCE_SUBTYPE: u8 = 31;
 struct Stream {
     ssrc: u32,
     reception: Reception,
-    /// The offset that is added to its sequence numbers, so that they continue after an SSRC change.
+    /// The offset that is added to the source's sequence numbers, so that they continue after an SSRC change.
     ahead: i64,
     heard: Time,
     /// The last arrival of its media or its RTCP.
@@ -297,17 +297,17 @@ impl Receiver {
         }
     }
 
-    /// Makes the receiver send keep-alive reports, for senders that pause while no receiver reports. It sends a report
-    /// without a body at RTCP's times while its half waits for more packets than such a sender sends (`tfmcc` sends no
-    /// report while packets are farther apart than its RTT).
+    /// Makes the receiver send keep-alive reports, for senders that pause while no receiver reports. At RTCP's times it
+    /// then sends a report without a body while its half waits for more packets than such a sender sends. An example is
+    /// `tfmcc`, which sends no report while packets are farther apart than its RTT.
     #[must_use]
     pub fn answering(self) -> Self {
         Self { sends_keepalives: true, ..self }
     }
 
-    /// Restricts the receiver to the payload types and the source that a session description names. A source of another
+    /// Restricts the receiver to the payload types and the source in a session description. A source with another
     /// payload type is not followed. The named source replaces any other. After it has left, the name no longer
-    /// applies, since its sender may have been restarted.
+    /// applies, because its sender may have been restarted.
     #[must_use]
     pub fn described(self, payload_types: Option<PayloadTypes>, named: Option<u32>) -> Self {
         Self { payload_types, named, ..self }
@@ -319,7 +319,7 @@ impl Receiver {
         self.resumed = self.resumed.max(now);
     }
 
-    /// Makes the receiver announce its presence. For a simulcast, whose groups are sent to only while they have a
+    /// Makes the receiver announce its presence. A simulcast needs this, because a group is only sent while it has a
     /// member.
     #[must_use]
     pub fn in_simulcast(self, now: Time) -> Self {
@@ -431,7 +431,7 @@ impl Receiver {
         let before = reception.highest();
         let (seq, missing) = match reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => (seq, before.map_or(0, |before| (seq - before - 1).max(0).unsigned_abs())),
-            // The jump of a restart is not a loss.
+            // The jump in the numbers at a restart is not a loss.
             Arrived::Restarted(seq) => (seq, 0),
             Arrived::Duplicate(_) => return Received::Duplicate,
             Arrived::Probation | Arrived::Stray => return Received::Unused(UnusedReason::FarNumber),
@@ -502,8 +502,8 @@ impl Receiver {
         Received::New(u64::try_from(seq).unwrap_or(0))
     }
 
-    /// Updates the parity requests after a packet has changed a block's state. A receiver that sends NACKs requests no
-    /// parity.
+    /// Updates the parity requests after a packet has changed the state of its block. A receiver that sends NACKs
+    /// requests no parity.
     fn on_need(&mut self, now: Time, need: Option<Need>) {
         let idle = self.parity.as_ref().is_none_or(|parity| parity.requester.is_idle());
         // A complete block only matters if it cancels a pending request.
@@ -746,7 +746,7 @@ impl Receiver {
             return self.on_audio(now, from, packet);
         }
         if header.ssrc == self.participant.identity.ssrc {
-            // A collision with the own SSRC changes it (RFC 3550, section 8.2).
+            // A collision with the own SSRC makes this receiver change its SSRC (RFC 3550, section 8.2).
             self.check_media_address(now, header.ssrc, from);
             return Received::Unused(UnusedReason::OwnSource);
         }
@@ -762,7 +762,7 @@ impl Receiver {
         let seq = match stream.reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => seq,
             Arrived::Duplicate(_) => {
-                // A mark on any copy of a packet is one on the packet (RFC 8888, 3.1).
+                // A CE mark on any copy of a packet counts for the packet (RFC 8888, section 3.1).
                 if let Some(reporter) = &mut self.reporter {
                     reporter.on_packet(now, packet, false);
                 }
@@ -956,8 +956,8 @@ impl Receiver {
         self.participant.farewell == Farewell::Gone
     }
 
-    /// Returns what the driver has to do now. Call it until it returns [`Output::Wait`], after each other call and when
-    /// the time has come.
+    /// Returns what the driver has to do now. Call it after each other call, and at the time that it last returned, and
+    /// repeat the call until it returns [`Output::Wait`].
     pub fn poll(&mut self, now: Time) -> Output {
         if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
@@ -1034,7 +1034,7 @@ impl Receiver {
             .into_iter()
             .flatten()
             .min_by_key(|w| w.at);
-        // A wake-up in the past would make the driver poll forever without any progress of time.
+        // A wake-up time that is not in the future would make the driver poll forever, without time advancing.
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 

@@ -14,11 +14,12 @@ const FRESH: Span = Span::secs(2);
 /// with the echoed sender report.
 const BEHIND: u64 = 100;
 
-/// The latest sender reports, each with its time, the middle 32 bits of its NTP time, and the next packet's number.
+/// The latest sender reports, each with its time, the middle 32 bits of its NTP time, and the number of the next
+/// packet.
 ///
 /// The echoed time (LSR in RFC 3550, section 6.4.1) has a resolution of 1/65,536 s, and the first sequence number is
-/// random. An attacker that knows the wall clock but receives nothing has a chance of about one in ten million to name
-/// both for a report of the last second. Two such reports are required.
+/// random. An attacker that knows the wall-clock time but receives nothing guesses both for a report of the last second
+/// with a probability of about 1e-7. Two such reports are required.
 #[derive(Debug, Default)]
 pub(crate) struct SentReports(VecDeque<(Time, u32, u64)>);
 

@@ -67,8 +67,8 @@ mod tests {
     use super::*;
     use steadycast_units::Seed;
 
-    /// Sends reports at this rate for 10 s beside a number of media packets per second. Returns how many are accepted
-    /// in the last five seconds.
+    /// Sends reports at this rate for 10 s, together with a number of media packets per second. Returns how many
+    /// reports are accepted in the last five seconds.
     fn heard(per_second: u64, packets: u32) -> u64 {
         let mut gate = ReportLimiter::new(Rate::mbps(2));
         let all = (0..10 * per_second).filter(|n| {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_flood_gets_the_share_of_a_group_and_an_acknowledgment_of_each_packet_is_heard() {
-        // RTCP's share of 2 Mb/s is 100 kb/s: 195 reports of 64 bytes a second.
+        // RTCP's share of 2 Mb/s is 100 kb/s, which are 195 reports of 64 bytes per second.
         let flood = heard(20_000, 0);
         assert!((970..=985).contains(&flood), "{flood}");
         assert_eq!(heard(150, 0), 750);

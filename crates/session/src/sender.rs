@@ -50,8 +50,8 @@ pub struct SenderSettings {
     /// Whether the source always has data. Then packets are sent as fast as the pacer allows, each with its own
     /// timestamp and without a marker, since there are no frames.
     pub greedy: bool,
-    /// Whether reports are checked. An address that sends more reports than a whole group would has the excess counted
-    /// and ignored. In a group, only members that echo the sender's reports affect the controller.
+    /// Whether reports are checked. Reports of an address are ignored and counted in excess of the number that a whole
+    /// group would send. In a group, only members that echo the sender's reports affect the controller.
     pub gated: bool,
     /// The address of a unicast session's receiver, if it is known. Reports from another address count while nothing
     /// has arrived from this one, and only if they echo the sender's own reports: the receiver's host may have several
@@ -125,8 +125,8 @@ impl SenderSettings {
         }
     }
 
-    /// Returns the burst size of the cap's token bucket. For a greedy source it is one packet beside the next one, and
-    /// what a late driver catches up.
+    /// Returns the burst size of the cap's token bucket. For a greedy source it is one packet in addition to the next
+    /// one, plus what a late driver may catch up.
     fn burst_above(&self, cap: Rate) -> Bytes {
         let packets = self.packet + self.packet + cap.over(self.credit);
         if self.greedy { packets } else { packets.max(cap.over(CAP_BURST)) }
@@ -259,8 +259,8 @@ pub struct FeedbackCounts {
     pub bytes: Bytes,
     /// Datagrams that could not be parsed.
     pub unreadable: u64,
-    /// Feedback that was ignored: datagrams from an address that had sent too many or is not the receiver's, reports
-    /// under another receiver's SSRC, and messages of a compound that covers more packets than one compound may.
+    /// Number of ignored feedback items: datagrams from an address that has sent too many or is not the receiver's,
+    /// reports with another receiver's SSRC, and messages in a compound that covers more packets than allowed.
     pub refused: u64,
 }
 
@@ -1224,7 +1224,7 @@ impl Sender {
         Some(media)
     }
 
-    /// Sends the next parity packet; `None` if none waits.
+    /// Later packets of the other streams wait for this one, so that all streams together keep the pacing rate.
     fn send_parity(&mut self, now: Time) -> Option<Media> {
         let numbered = self.numbered();
         let (pacing, bare) = (self.media_rate(), self.bare_header());

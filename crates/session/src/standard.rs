@@ -20,8 +20,8 @@
 //! sets a ceiling a tenth below the rate that arrived ([`Ceiling`]). Fourth, the half reports once for each second that
 //! a report covers. A controller that ignores feedback by design (`fixed`) has no ceiling.
 //!
-//! There is one RTT sample in several seconds, from a player that also does other work. Samples within 30 ms of the
-//! minimum do not count as queueing.
+//! There is only one RTT sample in several seconds, and the player that answers also does other work. Samples within 30
+//! ms of the minimum do not count as queueing.
 //!
 //! A controller whose reports need more than a report block (the registry's `standard_reports`) cannot be served this
 //! way. With the first such receiver, [`FALLBACK`] replaces it for the whole session, and the decisions state this.
@@ -652,7 +652,7 @@ mod tests {
                 data_limited: false,
             });
         }
-        // One of two receivers loses most packets; the ceiling has to name it.
+        // One of two receivers loses most packets, and the decision has to name it.
         for (from, lost) in [(7, 95), (8, 0)] {
             let fraction = lost as f64 / 100.0;
             let reception = Some(Reception { expected: 100, lost, fraction, highest: 99, jitter: Span::ZERO });

@@ -56,7 +56,7 @@ reasons! {
     OtherReport = "other_report",
     /// A packet before the session's start, or after its end or the end of its source.
     Outside = "outside",
-    /// Packets behind it had already been put together without it.
+    /// Later packets were already assembled without it.
     TooLate = "too_late",
     /// A packet without payload.
     NoPayload = "no_payload",
@@ -80,7 +80,7 @@ impl UnusedCounts {
         self.0[reason as usize] += 1;
     }
 
-    /// Removes a packet from the count that is used after all.
+    /// Removes from the count a packet that turned out to be used.
     pub fn take_back(&mut self, reason: UnusedReason) {
         self.0[reason as usize] = self.get(reason).saturating_sub(1);
     }

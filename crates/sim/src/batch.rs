@@ -29,7 +29,7 @@ struct Batch {
     changes: u64,
     /// The sinks, in the order of links.
     sinks: Vec<Sink>,
-    /// The legs of the last packet that reached all sinks.
+    /// The legs of the latest packet that reached all sinks.
     all: Vec<Leg>,
     arrivals: Vec<Arrival>,
 }
@@ -38,7 +38,7 @@ struct Sink {
     link: DirIx,
     agent: AgentIx,
     batchable: Option<Batchable>,
-    /// A bit per arrival that is not to be delivered to this sink, or has been.
+    /// One bit per arrival. It is set if the arrival must not be delivered to this sink, or has been.
     done: u64,
 }
 
@@ -48,7 +48,7 @@ struct Sink {
 struct Arrival {
     at: Time,
     packet: PacketIx,
-    /// The copies of it that belong to the batch.
+    /// The number of its copies that belong to the batch.
     copies: u32,
     ecn: Ecn,
 }
@@ -59,11 +59,13 @@ pub(crate) struct AgentsAndLogs<'a> {
     pub(crate) logs: &'a mut [Option<Vec<PacketRow>>],
 }
 
-/// The most packets in a batch: one bit each in [`Sink::done`]. With more the memory access no longer dominates.
+/// Maximum number of packets in a batch, limited by the bits of [`Sink::done`]. With larger batches, memory access
+/// would no longer be the dominant cost.
 const MAX_BATCH: usize = u64::BITS as usize;
 
 impl Batches {
-    /// Takes the copies of a packet that can wait out of the fan. `armed` is the wake-up time of each agent.
+    /// Removes from the fan the copies of a packet that can be delivered later. `armed` has the wake-up time of each
+    /// agent.
     pub(crate) fn take(
         &mut self,
         now: Time,
@@ -139,12 +141,12 @@ impl Batches {
             let Batch { sinks, arrivals, .. } = &mut self.batches[*batch as usize];
             let sink = &mut sinks[*place as usize];
             sink.flush(arrivals.iter().map(|arrival| arrival.arriving(network)), agents_and_logs);
-            // Only later arrivals are still to be delivered to this sink.
+            // Only later arrivals still have to be delivered to this sink.
             sink.done = u64::MAX.checked_shr(u64::BITS - arrivals.len() as u32).unwrap_or(0);
         }
     }
 
-    /// Updates what an agent can wait for, after something has happened to it.
+    /// Updates which packets an agent can receive later, after an event at the agent.
     #[inline]
     pub(crate) fn update_patience(&mut self, ix: AgentIx, agent: &Agent) {
         if let Some(Some((batch, place))) = self.places.get(ix.0 as usize) {
@@ -165,7 +167,7 @@ impl Batch {
         let bit = 1 << self.arrivals.len();
         let Some(ecn) = fan.legs().first().map(Leg::ecn) else { return };
         let (packet, before) = (fan.packet(), fan.legs().len());
-        // The packet reaches the same sinks as the last one: no leg needs a check.
+        // The packet reaches the same sinks as the previous one, so the legs need no check.
         if self.all == fan.legs() && matches!(batch_key, BatchKey::Plain) {
             self.arrivals.push(Arrival { at: now, packet, copies: before as u32, ecn });
             return fan.keep(|_| false);
@@ -178,8 +180,8 @@ impl Batch {
                 sink.done |= bit;
             }
             let Some(sink) = sinks.next_if(|sink| sink.link == leg.direction()) else { return true };
-            // A batch has one ECN field per arrival, so a copy with another one is delivered individually. So is a copy
-            // to an agent whose timer is due, because the timer comes first.
+            // A batch has one ECN field per arrival, so a copy with a different one is delivered individually. A copy
+            // to an agent whose timer is due is also delivered individually, because the timer comes first.
             let waits = leg.ecn() == ecn
                 && armed[sink.agent.0 as usize] > now
                 && sink.batchable.as_mut().is_some_and(|batchable| batchable.accepts(batch_key));
@@ -188,7 +190,7 @@ impl Batch {
         });
         sinks.for_each(|sink| sink.done |= bit);
         let copies = (before - fan.legs().len()) as u32;
-        // No copy can wait: the arrival is not stored, and its bit is free again.
+        // No copy can be delivered later, so the arrival is not stored, and its bit is free again.
         if copies == 0 {
             self.sinks.iter_mut().for_each(|sink| sink.done &= !bit);
             return;
@@ -204,7 +206,8 @@ impl Batch {
             return;
         }
         let all: Vec<_> = self.arrivals.iter().map(|arrival| arrival.arriving(network)).collect();
-        // A run of plain packets is summed once for all sinks. A packet log needs each packet, so it excludes this.
+        // A run of plain packets is summed once for all sinks. This is impossible with a packet log, which needs each
+        // packet.
         let run = if agents_and_logs.logs.is_empty() { PlainRun::of(all.iter().copied()) } else { None };
         for sink in &mut self.sinks {
             let plain_run = run.as_ref().filter(|_| sink.done == 0);

@@ -56,7 +56,8 @@ impl<'a> Builder<'a> {
     fn add(&mut self, agent: Agent, node: sc::NodeIx, to: To, jitter: Span, name: &str) -> AgentIx {
         let ix = AgentIx(self.agents.len() as u32);
         self.agents.push(agent);
-        // Each port has its own generator, so that a new flow does not change the draws of others.
+        // Each port has its own random generator, so that an additional flow does not change the random numbers of
+        // others.
         self.ports.push(Port::new(node, to, jitter, self.seed.part(&format!("{name}.jitter"))));
         ix
     }
@@ -76,7 +77,8 @@ impl<'a> Builder<'a> {
         let each = flow.cast == sc::Cast::UnicastEach;
         let to_source = matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
         let PlacedFlow { ends, group } = placed;
-        // Without a path this destination is used; it is never reached, because `check_paths` has refused such flows.
+        // Without a path this destination is used. It is never used by a packet, because `check_paths` rejects a flow
+        // without a path.
         let nowhere = To::Group(group.unwrap_or(0));
         for (n, to) in flow.to.iter().enumerate() {
             let session = flow.session(n);

@@ -23,8 +23,8 @@ impl Port {
         !self.jitter.is_zero()
     }
 
-    /// Delays a packet by a time that is uniform in 0 … jitter. Packets that follow meanwhile are sent with it, so
-    /// that bursts stay bursts: this models a busy host, as ns-2's `overhead_` does.
+    /// Delays a packet by a time that is uniform in 0 … jitter. Packets that are sent during the delay leave together
+    /// with it, so bursts stay bursts. This models a busy host, like ns-2's `overhead_`.
     pub(crate) fn hold(&mut self, now: Time, packet: Packet) {
         let until = match self.held.back() {
             Some((until, _)) => *until,

@@ -80,7 +80,7 @@ pub struct Simulation {
     step: Span,
     /// The time of the next sample.
     sampled: Time,
-    /// The packets that had left a link at the end of the run.
+    /// The number of packets that had left a link by the end of the run.
     hops: Option<u64>,
     /// The packets sent and received by agents whose flow is recorded per packet; empty if there are none.
     logs: Vec<Option<Vec<PacketRow>>>,
@@ -258,7 +258,7 @@ impl Simulation {
 
     /// Delivers the packets in flight at the end, so that the last frames do not count as lost.
     fn drain(&mut self, end: Time) {
-        // First, since what the agents send when they finish is not part of the run.
+        // This is done first, because packets that agents send when they finish do not belong to the run.
         self.network.end_run(end);
         for ix in 0..self.agents.len() {
             // Agents may still send when they finish.
@@ -289,11 +289,11 @@ impl Simulation {
         self.now = until;
     }
 
-    /// Delivers the copies of a packet that have arrived together: to some sinks later in a batch, to the others one
-    /// by one.
+    /// Delivers copies of a packet that arrive at the same time. Some sinks get theirs later in a batch; the others get
+    /// theirs now, one by one.
     #[inline(never)]
     fn deliver_fan(&mut self, mut fan: Fan) {
-        // A simulcast receiver decides by what has arrived, so its packets can't wait.
+        // A simulcast receiver decides from the packets that have arrived, so they can't be delivered later.
         if self.slots.is_empty() {
             let mut agents_and_logs = AgentsAndLogs { agents: &mut self.agents, logs: &mut self.logs };
             self.batches.take(self.now, &mut fan, &self.armed, &mut self.network, &mut agents_and_logs);
@@ -401,7 +401,7 @@ impl Simulation {
         let packet = self.network.packet(ix);
         match (&mut self.agents[to.0 as usize], &packet.body) {
             (Agent::PlainSink(sink), Body::Plain(number)) => {
-                // A plain sink sends nothing and never wakes, so `after_call` is not needed.
+                // A plain sink sends nothing and has no timer, so `after_call` is not needed.
                 sink.on_packet(self.now, *number, packet.head.size, packet.head.sent);
                 return self.network.release(ix);
             }
@@ -415,7 +415,7 @@ impl Simulation {
     fn wake(&mut self, agent: AgentIx) {
         let (at, ix) = (self.now, agent.0 as usize);
         if self.armed[ix] != at {
-            return; // An alarm that was overtaken by an earlier one.
+            return; // this alarm was replaced by an earlier one
         }
         self.armed[ix] = Time::NEVER;
         self.flush_agent(agent);
@@ -433,7 +433,7 @@ impl Simulation {
             self.arm(agent, wake);
             return self.deliver();
         }
-        // The alarm may have been set for a packet that the port held back, and not for the agent.
+        // The alarm may have been set for a packet that the port delays, and not for the agent.
         if self.agents[ix].wake() <= at {
             self.agents[ix].on_wake(at, &mut Out { packets: &mut self.outgoing });
         }
@@ -501,7 +501,7 @@ impl Simulation {
     /// Completes a call of an agent: sends its packets and schedules its next wake-up.
     fn after_call(&mut self, from: AgentIx) {
         if !self.outgoing.is_empty() {
-            // Taken out, because `send` needs the whole simulation; its memory is kept.
+            // It is taken out because `send` borrows the whole simulation. Its memory is reused.
             let mut outgoing = std::mem::take(&mut self.outgoing);
             for (size, ecn, body) in outgoing.drain(..) {
                 self.send(from, size, ecn, || body);

@@ -443,7 +443,7 @@ impl Bbr {
             self.stopped_risky = true;
             return true;
         }
-        // The limit, not the path, bounds the rate, so the search for a plateau restarts (BBRIsTimeToGoDown).
+        // The limit, and not the path, bounds the rate, so the search for a plateau restarts (BBRIsTimeToGoDown).
         if event.cwnd_limited && event.cwnd >= self.inflight_longterm {
             self.reset_full_bw(event.sample.rate);
             return false;
@@ -470,7 +470,7 @@ impl Bbr {
                 return true;
             }
         }
-        // Only a safe loss rate raises the limit.
+        // The limit is only raised if the loss rate is safe.
         if self.inflight_longterm.is_infinite() || exceeds_loss_thresh(sample.lost as f64, f64::from(sample.in_flight))
         {
             return false;

@@ -146,12 +146,12 @@ mod tests {
         // Without any samples: 5 % per round trip.
         assert_eq!(cubic.acks_per_segment(at(0.0), 100.0, 1.0, least), NO_LOSS_MAX_ACKS);
         assert_eq!(cubic.on_congestion(100.0), 70.0);
-        // K = ∛(30/0.4) = 4.2 s; the curve is at 70.8 after the least round trip, in whole segments 71.
+        // K = ∛(30/0.4) = 4.2 s. One minimum round trip ahead, the curve is at 70.8, which is 71 in whole segments.
         assert_eq!(cubic.acks_per_segment(at(10.0), 70.0, 1.0, least), 70.0);
-        // Two seconds before K it is 3.2 below 100: 97.
+        // Two seconds before K, the curve is 3.2 below 100, which is 97.
         assert_eq!(cubic.acks_per_segment(at(10.0 + 4.217 - 2.04), 90.0, 1.0, least), 12.0);
         assert_eq!(cubic.acks_per_segment(at(14.2), 100.0, 1.0, least), PLATEAU_WINDOWS * 100.0);
-        // At the same distance behind the plateau as before it: 129.
+        // Equally far after the plateau as before it: 129.
         assert_eq!(cubic.acks_per_segment(at(18.4), 100.0, 1.0, least), 3.0);
     }
 }

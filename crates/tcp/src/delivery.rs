@@ -177,7 +177,8 @@ impl RateEstimator {
         sample.rtt = (!is_retransmission).then(|| now.since(sent));
         // The next sample's send interval starts at this segment.
         self.first_sent = sent;
-        // The longer of send and ACK interval: compressed acknowledgments must not inflate the rate.
+        // The longer of the send interval and the ACK interval, so that compressed acknowledgments do not inflate the
+        // rate.
         let interval = sent.since(first_sent).max(now.since(delivered_at));
         if interval >= min_rtt && !interval.is_zero() {
             sample.rate = sample.delivered as f64 / interval.as_secs_f64();

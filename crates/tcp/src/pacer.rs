@@ -41,7 +41,7 @@ impl Pacer {
     pub(crate) fn on_sent(&mut self, now: Time) {
         if self.burst.0 != now || self.burst.1 == 0 {
             self.burst = (now, self.quantum);
-            // Time in which nothing was sent is not made up for by a larger burst.
+            // Time without transmissions is not compensated by a larger burst.
             self.next = self.next.max(now);
         }
         self.burst.1 -= 1;

@@ -13,7 +13,7 @@ pub enum RtoFloor {
 #[derive(Clone, Debug)]
 pub(crate) struct RttEstimator {
     tick: u64,
-    /// 2⁶⁴ / tick, rounded down: replaces the division by `tick`.
+    /// 2⁶⁴ / tick, rounded down. A multiplication with it replaces the division by `tick`.
     inverse: u64,
     phase: u64,
     /// 8 · SRTT in ticks; 0 before the first sample and after four successive back-offs.

@@ -78,8 +78,7 @@ impl Scoreboard {
                 continue;
             }
             self.sacked.reserve(self.una, self.max);
-            // The counts are updated by the bits that change, so that a block costs time only in proportion to its
-            // news.
+            // Only the bits that change are counted, so that the cost of a block depends on its new segments.
             let (lost_to, retransmitted_to) = (self.lost_to, self.retransmitted_to);
             let (mut lost, mut retransmitted) = (0, 0);
             let before = fresh_count;
@@ -211,7 +210,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The board as RFC 6675 writes it, walking over every segment.
+    /// The scoreboard as in RFC 6675, which examines every segment.
     #[derive(Default)]
     struct Plain {
         una: u32,
@@ -253,7 +252,7 @@ mod tests {
                         prop_assert_eq!(board.advance(plain.una) as usize, fresh);
                     }
                     3 => {
-                        // From the first unacknowledged on: a false report.
+                        // Blocks from the first unacknowledged segment on, which is a false report.
                         let block = Block { start: plain.una + at, end: plain.una + at + len };
                         board.apply_sacks(&[block, Block { start: 3, end: 1 }, Block::default()]);
                         for n in block.start..block.end.min(plain.max) {

@@ -278,7 +278,8 @@ impl Sender {
 
     /// Returns what to do now. Call it until it returns `Wait` or `Done`, after [`Sender::new`], [`Sender::on_ack`],
     /// [`Sender::on_timer`] and [`Sender::offer`].
-    #[inline(always)] // A segment that is returned in memory is read back before it is there.
+    // Inlined, because a segment that is returned in memory would be read back before the write has completed.
+    #[inline(always)]
     pub fn poll(&mut self, now: Time) -> Poll {
         if self.una >= self.end {
             self.completed.get_or_insert(now);
@@ -311,7 +312,7 @@ impl Sender {
             self.invalid_acks += 1;
             return;
         }
-        // Acknowledgments that were reordered carry nothing new.
+        // A reordered acknowledgment contains nothing new.
         if ack.next < self.una || self.una >= self.end {
             return;
         }
@@ -487,7 +488,7 @@ impl Sender {
     /// Returns the time until which pacing holds back a segment that the window would allow.
     fn pacing_hold(&self, now: Time) -> Option<Time> {
         let until = self.model.as_ref()?.pacer.as_ref()?.held_until(now)?;
-        // Pacing is reported only if there is something that it holds back.
+        // Pacing is only reported as the limit if there is a segment that it delays.
         let some = self.retransmit_first || self.state != State::Open || self.max < self.end;
         (some && (self.retransmit_first || f64::from(self.in_flight()) < self.cwnd.trunc())).then_some(until)
     }
@@ -634,7 +635,7 @@ impl Sender {
         }
         let (cwnd, in_flight) = (self.cwnd as u32, self.scoreboard.pipe());
         let room = in_flight < cwnd;
-        // The oldest hole goes first: a retransmission that is lost itself.
+        // The oldest hole is first: it is a retransmission that was lost as well.
         if room && let Some(seq) = self.retransmissions.lost.pop_front() {
             self.scoreboard.set_lost_retransmissions(self.retransmissions.lost.len());
             self.retransmissions.sent.push_back((seq, self.max));
@@ -861,7 +862,7 @@ impl Sender {
     /// Reduces the window. `least` is CUBIC's minimum window: 1 after a mark and 2 after a loss (RFC 9438, section
     /// 4.6).
     fn reduce(&mut self, least: f64) {
-        // As after a time-out: not the FlightSize, but the window that could be used.
+        // As after a time-out, it is the usable window instead of the FlightSize.
         let window = self.cwnd.min(f64::from(self.window));
         if self.model.as_ref().is_some_and(|model| model.owns_window()) {
             return;

@@ -56,7 +56,7 @@ pub enum ParseError {
         /// The packetisation.
         what: &'static str,
     },
-    /// The packet belongs to a layer that is not used. The layers below it do not depend on it.
+    /// The packet belongs to a layer that is not used. Lower layers do not depend on it.
     #[error("{what}")]
     OtherLayer {
         /// The layer.

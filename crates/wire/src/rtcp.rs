@@ -307,7 +307,7 @@ impl Packet {
         })
     }
 
-    /// Returns true if this is per-packet feedback in a known format, by its type and FMT. The content is not checked.
+    /// Returns true if this is per-packet feedback in a known format, by its type and FMT. Its content is not checked.
     pub fn is_packet_feedback(&self) -> bool {
         CongestionFeedback::is(self) || TransportFeedback::is(self)
     }

@@ -55,7 +55,8 @@ pub struct ExtendedSeq {
     stray: Option<u16>,
     /// Sequence numbers covered since the last restart.
     ran: u64,
-    /// The newest number of the stream that the last restart left, and the count of numbers that it had covered.
+    /// The newest number of the stream that was current before the last restart, and the number of sequence numbers
+    /// that it had covered.
     left: Option<(i64, u64)>,
 }
 
@@ -114,14 +115,14 @@ impl ExtendedSeq {
             && let ahead = seq.wrapping_sub(left as u16)
             && near_left.contains(&ahead)
         {
-            // The restart was caused by packets of another stream, so that its position is dropped.
+            // The restart was caused by packets of another stream, so the position that it left is dropped.
             (self.left, self.ran) = (None, ran);
             return self.restart(left + i64::from(ahead));
         }
         if confirmed && ahead >= MAX_DROPOUT {
             // The nearest cycle is kept, so that extended numbers stay comparable across the restart.
             let nearest = self.newest + i64::from(ahead as i16);
-            // A stream that covered only a few numbers was itself a stray, and is not worth returning to.
+            // A stream that covered only a few numbers was itself a stray one, and its position is not kept.
             if self.ran >= self.left.map_or(0, |(_, ran)| ran.min(MAX_DROPOUT.into())) {
                 self.left = Some((self.newest, self.ran));
             }

@@ -1,4 +1,4 @@
-//! Constants that are not configurable.
+//! Constants that can't be configured.
 
 use steadycast_units::Span;
 
@@ -6,9 +6,10 @@ use steadycast_units::Span;
 pub(super) const INITIAL_RTT: Span = Span::millis(500);
 /// The queueing delay that ends the start phase. The paper has no start phase.
 pub(super) const RAMP_DELAY: Span = Span::millis(20);
-/// The share of the lowest rates that `agg = "quantile"` skips. It is not in the paper.
+/// The share of the lowest rates that `agg = "quantile"` ignores. It is not in the paper.
 pub(super) const AGG_SHARE: f64 = 0.02;
-/// The share of its own rate within which another's rate suppresses a receiver's report (ASMP, 3.8).
+/// Maximum relative difference at which another receiver's reported rate suppresses a receiver's own report (ASMP,
+/// 3.8).
 pub(super) const SIMILARITY: f64 = 0.02;
 /// The minimum interval between two reports outside the start phase (ASMP, 5.4.1). The sender uses it in its timeouts.
 pub(super) const LEAST_INTERVAL: Span = Span::secs(1);

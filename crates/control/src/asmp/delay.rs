@@ -4,19 +4,19 @@ use super::Config;
 use super::constants::LONG_MEAN;
 use steadycast_units::{OneWay, Span, Time};
 
-/// The change of the one-way delay above which a clock was set.
+/// The change of the one-way delay above which it is assumed that a clock was set.
 pub(super) const CLOCK_STEP: Span = Span::secs(1);
 
 /// The state of the network as the delay indicates it (ASMP, 3.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// The delay does not grow.
+    /// The delay does not increase.
     Unloaded,
     /// The delay grows.
     Congested,
 }
 
-/// A running mean of delays and of their times. The times allow two means to be compared despite clock drift.
+/// A running mean of delays and of their times. With the times, two means can be compared in spite of clock drift.
 ///
 /// `A_{k+1} = A_k + (CJ_{k+1} − A_k) / (k+1)` (ASMP, eq. 16 and 17).
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,8 +85,8 @@ const MINIMA: usize = 24;
 const MINIMUM_EVERY: f64 = 2.5;
 /// The maximum drift between two clocks. A steeper slope is a queue.
 const MOST_DRIFT: f64 = 250e-6;
-/// The maximum standard deviation of a slope that is accepted as drift. It corresponds to half a millisecond over the
-/// average age of the long mean.
+/// The maximum standard deviation of a slope that is accepted as drift. Over the average age of the long mean, it
+/// corresponds to half a millisecond.
 const SURE_WITHIN: f64 = 15e-6;
 
 /// The slope of the delay's lower envelope: a regression line through the minima of 2.5 s each over the last minute.
@@ -201,8 +201,8 @@ impl Indicator {
     pub(super) fn on_frame(&mut self, one_way: OneWay, at: Time) {
         let (first, since) = *self.anchor.get_or_insert((one_way, at));
         let (delay, now) = (one_way.variation_since(first).as_secs_f64(), at.since(since).as_secs_f64());
-        // With `drift` enabled a jump means that a clock was set, so earlier delays are not comparable. The printed
-        // form ignores this.
+        // With `drift` enabled, a jump means that a clock was set, so earlier delays are not comparable. The paper's
+        // formula has no such rule.
         if self.drift && (delay - self.last).abs() > CLOCK_STEP.as_secs_f64() {
             *self = Self { short: Mean::default(), long: Long::new(self.window), trend: Trend::new(), ..*self };
             self.anchor = Some((one_way, at));
@@ -299,7 +299,7 @@ mod tests {
     fn a_drift_of_a_hundred_parts_per_million_is_found_and_taken_out() {
         for ppm in [-100.0, 100.0] {
             let mut indicator = indicator(Mode::Repaired);
-            // The jitter of up to 2 ms is not a queue's: it exists from the first second.
+            // The jitter of up to 2 ms is not caused by a queue, because it exists from the first second.
             let jitter = |t: f64| 2.0 * (t * 7.3).fract();
             feed(&mut indicator, 0.0, 120.0, |t| 30.0 + jitter(t) + t * ppm / 1e3);
             assert!((indicator.drift() * 1e6 - ppm).abs() < 5.0, "{} of {ppm}", indicator.drift() * 1e6);
@@ -349,7 +349,8 @@ mod tests {
         for k in 0..1_000 {
             long.add(if k < 500 { 10.0 } else { 0.0 }, f64::from(k) * 0.1);
         }
-        // 100 s later by 50 s of zeros: at most 15 s of the ten remain, out of 55 to 65 s.
+        // In the 100 s before, 50 s were zeros. Of the ten seconds with delay, at most 15 s out of 55 to 65 s remain in
+        // the mean.
         let mean = long.mean().delay;
         assert!((0.5..=2.5).contains(&mean), "{mean}");
         for k in 1_000..1_200 {

@@ -176,13 +176,13 @@ impl Receiver {
         let few = if self.rtt.is_told() { NO_RTT_REPORTS } else { ASSUMED_RTT_REPORTS };
         let patient = self.reports <= few || waited < LEAST_INTERVAL * u64::from(ASSUMED_RTT_REPORTS);
         let waits = self.config.repaired && !self.rtt.is_known() && patient;
-        // In a group with report intervals of several seconds, a rate from the first moments would stay in force for as
-        // long.
+        // In a group with report intervals of several seconds, a rate from the first moments would stay in effect for
+        // that long.
         if waits && (self.ramp.is_none() && self.claim.is_none() || slot.interval > LEAST_INTERVAL) {
             return None;
         }
         let old = self.claim.map_or_else(|| self.first_rate(x_recv), |claim| claim.rate);
-        // The start phase doubles the receive rate and needs no round-trip time, but the phase after it does.
+        // The start phase doubles the receive rate and needs no round-trip time, but the phase after it needs one.
         let (rate, clamped) = match self.ramped(old, lost > 0, state, queue, x_recv.max(latest), slot.now) {
             Ok(rate) => (rate, false),
             Err(old) if waits => (if lost > 0 { old.min(x_recv) } else { old }, false),
@@ -399,7 +399,7 @@ impl ReceiverHalf for Receiver {
         }
         let news = computed.is_some();
         self.claim = computed.or(self.claim);
-        // A receiver without a round-trip time only gets one if its report reaches the sender.
+        // A receiver without a round-trip time only gets one after its report has reached the sender.
         let needs_rtt = self.config.ramp && !self.rtt.is_known() && self.reports <= NO_RTT_REPORTS;
         if self.group && self.config.suppress && slot.interval > self.config.t_suspend && !needs_rtt {
             let round = self.rounds.next(self.config.t_random, slot.interval, slot.rtcp_share);

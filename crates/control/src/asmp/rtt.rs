@@ -7,7 +7,7 @@ const LEAST: Span = Span::millis(1);
 const MOST: Span = Span::secs(10);
 /// The weight of a packet in the mean one-way delay.
 const PACKET: f64 = 1.0 / 16.0;
-/// The same weight for the delay that an announcement had: that of the last few packets before it.
+/// The weight for the delay at the time of an announcement, which is a mean over the last few packets before it.
 const RECENT: f64 = 1.0 / 4.0;
 
 #[derive(Clone, Copy, Debug)]
@@ -89,8 +89,9 @@ impl RoundTrip {
 
     /// Records that a report is sent, which answers the last announcement.
     pub(super) fn on_report(&mut self) {
-        // The sender's result belongs to this announcement and arrives a second after it. With the delay at the result,
-        // a queue that changes in between would be part of the difference: at RED, 20 ms were taken for 1 ms.
+        // The sender's result belongs to this announcement and arrives a second after it. With the delay at that later
+        // time, a change of the queue in between would be part of the difference: at RED, a round-trip time of 20 ms
+        // was estimated as 1 ms.
         self.answered = self.announced.or(self.answered);
     }
 
@@ -126,10 +127,10 @@ impl RoundTrip {
         if self.additive {
             let anchor = self.anchor?;
             let drifted = Offset::from_secs_f64(drift * now.since(anchor.at).as_secs_f64());
-            // A queue that has drained since the reference would leave next to nothing, hence the lower bound.
+            // If a queue has drained since the reference, the difference would be close to zero, hence the lower bound.
             return Some(anchor.rtt.moved(one_way.variation_since(anchor.reference) - drifted).max(self.least / 2));
         }
-        // The printed form treats the difference of two clocks as a delay, which is wrong if they have an offset.
+        // The paper's formula uses the difference of two clocks as a delay, which is wrong if they have an offset.
         let delay = one_way.assuming_one_clock().as_secs_f64();
         let a = self
             .anchor
@@ -148,7 +149,7 @@ mod tests {
         RoundTrip::new(&Config::new(&Values::resolve(super::super::PARAMS, mode, &[]).unwrap()))
     }
 
-    /// Adds a hundred packets with this delay in ms, on a sender's clock that is `offset_s` behind.
+    /// Adds a hundred packets with this delay in ms. The sender's clock is `offset_s` behind.
     fn feed(rtt: &mut RoundTrip, delay: u64, offset_s: i64) {
         for k in 0..100 {
             let at = Time::ZERO + Span::secs(5_000) + Span::millis(20 * k);

@@ -63,7 +63,7 @@ pub(super) struct Sender {
     last_progress: Option<Time>,
     halve_at: Option<Time>,
     /// The check that the rate is the minimum of the live receivers' rates. It reads the whole table, so it runs only
-    /// once per as many reports as there are entries.
+    /// once per number of reports that equals the number of entries.
     least: Check,
     unchecked: usize,
 }
@@ -199,7 +199,7 @@ impl SenderHalf for Sender {
             let place = *entry.waits.get_or_insert((entry.was_announced, now));
             self.to_announce.insert((place, id));
         }
-        // A report without a rate does not keep an old rate alive. The age of the rate is that of the entry.
+        // A report without a rate does not extend the validity of an old rate, whose age is that of the entry.
         if claim.is_some() || entry.claim.is_none() {
             self.by_age.remove(&(entry.heard, id));
             entry.heard = now;
@@ -274,7 +274,7 @@ impl SenderHalf for Sender {
             (_, Some((_, claim))) if claim.rate <= self.floor => Limit::Floor,
             (_, Some((_, claim))) if claim.start => Limit::Start,
             _ if self.rate <= self.floor => Limit::Floor,
-            // Without receivers no report limits the rate: the path's rate is as unknown as at the start.
+            // Without receivers, no report limits the rate, and the path's rate is unknown, as at the start.
             (Basis::Deserted, _) => Limit::Start,
             _ => Limit::Network,
         };

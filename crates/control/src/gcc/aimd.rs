@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(slope(10, 200), 4_000.0);
     }
 
-    /// A cycle after overuse rises from 0.85 of the link to all of it, in (1 − β) of the link over the slope.
+    /// A cycle after overuse rises from 0.85 of the link's rate to all of it, in the time (1 − β) · link rate / slope.
     #[test]
     fn a_cycle_uses_0_925_of_a_fast_link_and_takes_the_longer_the_faster_that_is() {
         for (mbps, slope) in [(20, 26_667.0), (100, 26_667.0)] {
@@ -298,8 +298,8 @@ mod tests {
         let before = aimd.rate;
         aimd.update(BandwidthUsage::Over, Some(Rate::kbps(1_400)), at(3_000));
         assert!(aimd.rate <= before);
-        // The acknowledged rate far exceeds the capacity estimate: it is discarded, and the increase is multiplicative
-        // again.
+        // The acknowledged rate far exceeds the capacity estimate, so the estimate is discarded, and the increase is
+        // multiplicative again.
         aimd.update(BandwidthUsage::Normal, Some(Rate::mbps(3)), at(3_100));
         assert!(aimd.capacity.estimate.is_none());
     }

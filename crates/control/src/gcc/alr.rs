@@ -59,7 +59,7 @@ mod tests {
     fn a_source_that_sends_less_than_65_percent_of_the_target_is_application_limited() {
         let mut alr = AlrDetector::new(Rate::kbps(1_000));
         let mut ms = 0;
-        // Packets of 1000 bytes at this distance: 800 kb/s, 400 kb/s.
+        // Packets of 1000 bytes at this interval in ms: 800 kb/s, then 400 kb/s.
         let mut feed = |alr: &mut AlrDetector, gap: u64, packets: usize| {
             for _ in 0..packets {
                 ms += gap;
@@ -68,10 +68,10 @@ mod tests {
             alr.since.is_some()
         };
         assert!(!feed(&mut alr, 10, 200));
-        // 31 kB/s are unused; from −40 kB to 32 kB takes 2.3 s.
+        // 31 kB/s are unused, so the budget rises from −40 kB to 32 kB in 2.3 s.
         assert!(!feed(&mut alr, 20, 100));
         assert!(feed(&mut alr, 20, 40));
-        // It ends once the budget is half spent: 20 kB at 19 kB/s.
+        // The phase ends once half of the budget is spent: 20 kB at 19 kB/s.
         assert!(feed(&mut alr, 10, 70));
         assert!(!feed(&mut alr, 10, 60));
     }

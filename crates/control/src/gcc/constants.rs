@@ -11,10 +11,11 @@ pub(super) const SMOOTHING: f64 = 0.9;
 pub(super) const GAIN: f64 = 4.0;
 /// The initial threshold (`trendline_estimator.cc`).
 pub(super) const THRESHOLD: f64 = 12.5;
-/// The gain, per millisecond, by which the threshold follows a slope above it (`trendline_estimator.cc`). The draft's
-/// 0.01 belongs to its Kalman filter: beside the trend line the threshold would hardly ever come back.
+/// The gain, per millisecond, with which the threshold follows a slope above it (`trendline_estimator.cc`). The draft's
+/// value 0.01 belongs to its Kalman filter. With the trend line, the threshold would hardly ever decrease again.
 pub(super) const K_UP: f64 = 0.0087;
-/// The gain, per millisecond, by which it follows a slope below it (`trendline_estimator.cc`; the draft: 0.00018).
+/// The gain, per millisecond, with which the threshold follows a slope below it (`trendline_estimator.cc`; the draft:
+/// 0.00018).
 pub(super) const K_DOWN: f64 = 0.039;
 /// The share of the acknowledged rate to which overuse lowers the rate (`aimd_rate_control.cc`).
 pub(super) const BETA: f64 = 0.85;

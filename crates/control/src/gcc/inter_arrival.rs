@@ -5,8 +5,8 @@ use steadycast_units::{Offset, PeerTime, Span, Time};
 
 /// The maximum send-time span of a group.
 const GROUP: Span = Span::millis(5);
-/// The maximum arrival gap within a burst. Packets that arrive that close together with a falling delay were queued
-/// behind the same obstacle and form one group.
+/// The maximum arrival gap within a burst. Packets that arrive this close together with a falling delay were queued at
+/// the same place and form one group.
 const BURST: Span = Span::millis(5);
 /// The maximum duration of a burst.
 const LONGEST_BURST: Span = Span::millis(100);
@@ -134,8 +134,8 @@ mod tests {
     fn what_left_within_five_milliseconds_is_a_group_and_differences_are_of_last_packets() {
         let mut groups = InterArrival::default();
         let packets = [(0, 50), (3, 60), (5, 70), (33, 90), (36, 100), (66, 140), (100, 150)];
-        // The packets of 0, 3 and 5 ms form one group, 33 and 36 the next, 66 the third; the one of 100 is not
-        // complete.
+        // The packets sent at 0, 3 and 5 ms form one group, those at 33 and 36 ms the next, and that at 66 ms the
+        // third. The group of 100 ms is not complete.
         assert_eq!(feed(&mut groups, &packets), [(31, 30), (30, 40)]);
     }
 
@@ -157,7 +157,8 @@ mod tests {
     fn a_jump_of_the_other_clock_begins_anew_in_either_direction() {
         let mut ahead = InterArrival::default();
         assert_eq!(feed(&mut ahead, &[(0, 0), (20, 20), (40, 40)]), [(20, 20)]);
-        // The group of 60 arrives half a minute late by the receiver's clock: no difference is computed over the jump.
+        // The group of 60 ms arrives half a minute late on the receiver's clock, so no difference is computed across
+        // the jump.
         assert_eq!(feed(&mut ahead, &[(60, 30_060), (80, 30_080), (100, 30_100), (120, 30_120)]), [(20, 20)]);
         let mut back = InterArrival::default();
         feed(&mut back, &[(30_000, 30_000), (30_020, 30_020)]);

@@ -208,13 +208,14 @@ mod tests {
         let first = run(&mut little, 0..1, 2);
         assert_eq!(first, Rate::kbps(325));
         let tenth = run(&mut little, 1..10, 2);
-        // (300 + 12.5) 1.08^10 − 12.5, minus the effect of the 25 ms updates in a second's history.
+        // The expected rate is (300 + 12.5) 1.08^10 − 12.5, minus the effect of the 25 ms updates in a second's
+        // history.
         assert!((Rate::kbps(590)..=Rate::kbps(665)).contains(&tenth), "{tenth}");
         let held = run(&mut little, 10..15, 8);
         assert_eq!(held, tenth);
         let mut much = estimator();
         let cut = run(&mut much, 0..1, 20);
-        // 51/256, and half of it is subtracted.
+        // 51/256 of the packets are lost, and the rate is reduced by half of that share.
         assert_eq!(cut, Rate::from_bps_f64(300_000.0 * (1.0 - 51.0 / 512.0)));
         let again = run(&mut much, 1..4, 20);
         assert_eq!(again.as_bps() / 100, (cut.as_bps_f64() * libm::pow(1.0 - 51.0 / 512.0, 3.0)) as u64 / 100);

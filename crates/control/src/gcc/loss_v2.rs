@@ -171,7 +171,7 @@ impl LossV2 {
         let least = self.least();
         let bounded = best.bandwidth.min(self.instant_bound()).min(by_delay).max(least);
         self.best = Some(if bounded < best.bandwidth {
-            // Where a bound cuts the bandwidth, the fit of the inherent loss starts again, as in libwebrtc.
+            // If a bound limits the bandwidth, the fit of the inherent loss restarts, as in libwebrtc.
             ChannelParameters { inherent: 0.0, bandwidth: bounded }
         } else {
             ChannelParameters { bandwidth: best.bandwidth.max(least), ..best }
@@ -395,8 +395,8 @@ mod tests {
         assert_eq!(instant_bound(0.05, 30.0 * MEGA), 30.0 * MEGA);
     }
 
-    /// Reports every 50 ms about a send rate of `kbps` over a path of `capacity` with this random loss. The delay-based
-    /// estimate limits nothing.
+    /// Sends a report every 50 ms about a send rate of `kbps` over a path of `capacity` with this random loss. The
+    /// delay-based estimate is not a limit.
     fn run(model: &mut LossV2, ms: std::ops::Range<u64>, kbps: f64, lost: f64, by_delay: Rate) -> Rate {
         for at in ms.step_by(50) {
             let size = Bytes::new((kbps * 50.0 / 8.0).round() as u64);
@@ -457,7 +457,7 @@ mod tests {
         run(&mut model, 0..6_000, 1_000.0, 0.05, Rate::mbps(2));
         let inherent = |model: &LossV2| model.best.map_or(1.0, |best| best.inherent);
         assert!((0.04..0.06).contains(&inherent(&model)), "{}", inherent(&model));
-        // The bound falls to 100 kb/s / 0.15, and the acknowledged rate of 800 kb/s is above that.
+        // The bound falls to 100 kb/s / 0.15, and the acknowledged rate of 800 kb/s is above it.
         let each = (6_000..9_000).step_by(250);
         let after: Vec<_> = each
             .map(|ms| {

@@ -1,9 +1,9 @@
-//! Probing: the decision when to probe, the packets of a probe, and its result (libwebrtc, `probe_controller.cc`,
-//! `probe_bitrate_estimator.cc`).
+//! Probing: when to probe, which packets belong to a probe, and the result of a probe (libwebrtc,
+//! `probe_controller.cc`, `probe_bitrate_estimator.cc`).
 //!
 //! All packets that are sent after a probe is offered belong to it, media or padding, until it has its number of
-//! packets and bytes. The session sends them at the probe's rate. The two sides need no other agreement on the packets
-//! of a probe.
+//! packets and bytes. The session sends them at the probe's rate. No further coordination between the controller and
+//! the session is needed.
 
 use super::constants::{FIRST_PROBE, SECOND_PROBE};
 use super::{Config, Received};
@@ -14,8 +14,8 @@ use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 /// The minimum number of packets of a probe, and its minimum duration.
 const PACKETS: u32 = 5;
 const LENGTH: Span = Span::millis(15);
-/// The rate of a further probe, as a multiple of the last result. It is sent if that result exceeds this share of its
-/// own rate.
+/// The rate of a further probe, as a multiple of the last result. It is sent if the last result exceeds this share of
+/// the last probe's rate.
 const FURTHER: f64 = 2.0;
 const FURTHER_ABOVE: f64 = 0.7;
 /// The maximum time to wait for a result. A probe that is not complete by then is withdrawn.
@@ -47,13 +47,13 @@ const TARGET_UTILIZATION: f64 = 0.95;
 /// The minimum send rate for a valid result, as a share of the probe's rate. Below it the queue had too little data to
 /// send.
 const LEAST_SEND_RATIO: f64 = 0.8;
-/// The number of probes whose results are awaited.
+/// Maximum number of probes that await their result.
 const MOST_CLUSTERS: usize = 8;
 
 /// The limit of the rate, as far as it restricts probing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ProbeLimit {
-    /// Nothing that a probe could not test.
+    /// No limit that prevents probing.
     #[default]
     Open,
     /// Loss, while the estimate rises.
@@ -218,7 +218,8 @@ impl ProbeController {
         }
     }
 
-    /// Requests a probe after a queue has drained, if a large drop preceded: the drop may have had a passing cause.
+    /// Requests a probe after a queue has drained, if a large drop preceded it. The cause of the drop may have been
+    /// temporary.
     pub(super) fn on_recovery(&mut self, now: Time, alr: bool) {
         let fresh = |at: Option<Time>, span: Span| at.is_some_and(|at| now.since(at) < span);
         let Some((at, before)) = self.drop else { return };
@@ -316,7 +317,8 @@ mod tests {
         assert_eq!(rates(&probes), Some(1_800));
         let found = play(&mut probes, at(100), Rate::kbps(1_800), Rate::mbps(20));
         assert_eq!(kbps(found), Some(1_800));
-        // Up to 0.7 · 1800 there is no further probe; above it one at twice the result, up to the limit.
+        // A result up to 0.7 · 1800 kb/s triggers no further probe. A higher one triggers a probe at twice the result,
+        // up to the limit.
         probes.set_estimate(at(200), Rate::kbps(1_260), ProbeLimit::Open);
         assert_eq!(probes.wanted(), None);
         probes.set_estimate(at(210), Rate::kbps(1_800), ProbeLimit::Open);
@@ -341,7 +343,7 @@ mod tests {
     fn a_probe_that_left_too_slowly_or_not_in_time_tells_nothing() {
         let mut probes = probes();
         assert_eq!(play(&mut probes, at(0), Rate::kbps(300), Rate::mbps(20)), None);
-        // The next one begins, and is withdrawn a second later.
+        // The next probe begins, and is withdrawn a second later.
         let id = probes.wanted().map(|probe| probe.id);
         assert_eq!((probes.on_sent(at(1_000), S), id), (id, Some(2)));
         assert_eq!(probes.on_sent(at(2_001), S), None);

@@ -51,7 +51,7 @@ struct FeedbackSummary {
 pub(super) struct Sender {
     config: Config,
     flights: BTreeMap<u64, SentPacket>,
-    /// The bytes sent, and the bytes sent up to the newest packet that has arrived.
+    /// The bytes sent in total, and the bytes sent up to the newest packet that has arrived.
     sent: u64,
     arrived: u64,
     delay: DelayBased,
@@ -118,7 +118,7 @@ impl Sender {
         for packet in packets {
             let Some(flight) = self.flights.get_mut(&packet.number) else { continue };
             let SentPacket { sent, size, through, probe, missing, unknown } = *flight;
-            // Repeated feedback must not count a loss twice.
+            // The same loss in repeated feedback must not be counted twice.
             if packet.arrived.is_none() && missing {
                 continue;
             }
@@ -146,7 +146,7 @@ impl Sender {
                 summary.received.push(Received { sent, arrived, size, probe });
             }
         }
-        // The delay estimators compute differences of arrival times, so the order of arrival matters.
+        // The delay estimators compute differences of arrival times, so the packets have to be in order of arrival.
         summary.received.sort_by_key(|packet| packet.arrived);
         summary
     }

@@ -142,7 +142,7 @@ mod tests {
         };
         assert_eq!(step(20.0, 50), 15.7625);
         assert_eq!(step(20.0, 50), 17.6058);
-        // 3.9 times the distance is beyond the outlier bound.
+        // A value at 3.9 times the distance is beyond the outlier bound.
         assert_eq!(step(5.0, 100), 6.0);
         assert_eq!(step(40.0, 50), 6.0);
     }
@@ -154,8 +154,8 @@ mod tests {
         assert!(draft > 70.0 && stock == LEAST, "{draft} {stock}");
     }
 
-    /// Returns the number of groups, 20 ms apart with this additional delay each, until overuse is detected. Smoothing
-    /// makes the slope smaller than the growth of the delay.
+    /// Returns the number of groups until overuse is detected. Groups are 20 ms apart, and the delay grows by `growth`
+    /// ms per group. Smoothing makes the slope smaller than the growth of the delay.
     fn groups_until_over(growth: f64) -> Option<u32> {
         let mut line = Trendline::new();
         let step = Span::millis(20);
@@ -170,12 +170,13 @@ mod tests {
 
     #[test]
     fn overuse_needs_twenty_points_and_a_slope_above_the_threshold_for_ten_milliseconds() {
-        // 10 ms in 20 ms: overuse as soon as there are twenty points, and one more group for the second detection.
+        // The delay grows by 10 ms in 20 ms. Overuse is detected as soon as there are twenty points, and one more group
+        // for the second detection.
         let soon = groups_until_over(10.0);
         assert!(soon.is_some_and(|n| (21..=22).contains(&n)), "{soon:?}");
-        // Slope 0.01: with sixty groups 2.4, below the minimum threshold.
+        // With a slope of 0.01 and sixty groups, the value is 2.4, which is below the minimum threshold.
         assert_eq!(groups_until_over(0.2), None);
-        // Slope 0.1 exceeds the threshold with more groups.
+        // With a slope of 0.1, the value exceeds the threshold after more groups.
         let later = groups_until_over(2.0);
         assert!(later.is_some_and(|n| (20..=45).contains(&n)), "{later:?}");
     }

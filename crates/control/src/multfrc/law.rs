@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn the_number_grows_with_the_root_of_time() {
-        // n² = 1 + 2 α t / 20 s: 9 after 3200 s with α = 0.25.
+        // n² = 1 + 2 α t / 20 s, so n is 9 after 3200 s with α = 0.25.
         let mut law = law("eaio-tfrc", Mode::Repaired, &[]);
         let n = (0..160).map(|k| period(&mut law, k, 100)).last().unwrap();
         assert!((8.9..9.2).contains(&n), "{n}");
@@ -242,7 +242,7 @@ mod tests {
                 period(law, k, 200);
             }
         }
-        // Mean 150 ms: not above its own minimum, but above that of the samples.
+        // A mean of 150 ms is not above the minimum of the means, but above the minimum of the samples.
         assert!(mean.n > 2.0 && least.n == 1.0, "{} {}", mean.n, least.n);
     }
 }

@@ -82,8 +82,8 @@ const MARKED: Promise = Promise {
 const PARAMS: usize = 8;
 const IIAD: [Param; PARAMS] = law("iiad", [1.0; 2], [1.0; 2], [0.25; 2]);
 const IIMD: [Param; PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.5, 0.5]);
-/// The law's parameters for `e-multfrc`. Section 2.3 says "exactly the same as MULTFRC except" for the law, so γ is
-/// that of MULTFRC.
+/// The law's parameters for `e-multfrc`. Section 2.3 says that it is "exactly the same as MULTFRC except" for the law,
+/// so γ is that of MULTFRC.
 const E_IIMD: [Param; PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.25, 0.25]);
 
 /// Declares the parameters, in repaired and in paper mode.

@@ -27,9 +27,9 @@ pub(super) const PMR_REF: f64 = 0.01;
 pub(super) const ALPHA: f64 = 0.1;
 /// FPS: frames per second.
 pub(super) const FPS: f64 = 30.0;
-/// `BETA_V`: the weight by which queued data lowers the encoder's rate.
+/// `BETA_V`: the weight with which queued data lowers the encoder's rate.
 pub(super) const BETA_V: f64 = 0.1;
-/// `BETA_S`: the weight by which queued data raises the send rate.
+/// `BETA_S`: the weight with which queued data raises the send rate.
 pub(super) const BETA_S: f64 = 0.1;
 /// The maximum of the signal (ns3-rmcat). In paper mode it is the maximum of 15 bits (section 5.3).
 pub(super) const X_MAX: Span = Span::millis(500);

@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn the_rate_rests_where_the_signal_is_in_inverse_proportion_to_it() {
-        // As delay, as loss and as marks: x* = 10 ms · 1.5 Mb/s / r.
+        // With delay, loss and marks: x* = 10 ms · 1.5 Mb/s / r.
         for (rate, x, loss, marks) in
             [(1e6, 15.0, 0.0122, 0.0274), (500e3, 30.0, 0.0173, 0.0387), (150e3, 100.0, 0.0316, 0.0707)]
         {
@@ -256,7 +256,7 @@ mod tests {
     fn a_rate_of_zero_comes_back_and_whatever_the_signal_does_no_rate_is_not_a_number() {
         let config = Config { r_min: 0.0, floor: 0.0, ..printed() };
         let mut law = Law { config, ..law(500e3, 0.0) };
-        // x jumps from 0 to 3 s: the factor is below zero.
+        // x jumps from 0 to 3 s, so the factor is negative.
         law.update(&gradual(3_000.0), 0.1, Span::millis(200));
         assert_eq!(law.rate, 0.0);
         // The term that is independent of the rate: 0.5 · 0.1 s · 10 ms · 1.5 Mb/s / (0.5 s)².
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn at_the_greatest_signal_no_more_is_sent_than_arrives_but_as_printed() {
-        // 0.5 · 0.1 s · (3.2767 s · 500 kb/s − 10 ms · 1.5 Mb/s) / (0.5 s)² less are 175 kb/s.
+        // The rate falls by 0.5 · 0.1 s · (3.2767 s · 500 kb/s − 10 ms · 1.5 Mb/s) / (0.5 s)², to 175 kb/s.
         for (own_rules, want) in [(true, 160e3), (false, 175_330.0)] {
             let mut law = Law { config: Config { own_rules, ..printed() }, ..law(500e3, 3_276.7) };
             let message = Message { gradual: true, x: Span::micros(3_276_700), received: Rate::kbps(160) };

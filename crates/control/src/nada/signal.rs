@@ -167,8 +167,8 @@ mod tests {
         for (delay, want) in [(0.075, 0.038_940), (0.1, 0.030_327), (0.15, 0.018_394), (0.3, 0.004_104)] {
             near(warped(delay, 10.0, Some(100.0)), want, 1e-6);
             near(warped(delay, 699.0, Some(100.0)), want, 1e-6);
-            // In the middle of the eighth loss interval it is the mean of the delay and the warped delay. After that
-            // interval, and before the first loss, it is the delay itself.
+            // In the middle of the eighth loss interval, the result is the mean of the delay and the warped delay.
+            // After that interval, and before the first loss, it is the delay itself.
             near(warped(delay, 750.0, Some(100.0)), f64::midpoint(delay, want), 1e-6);
             near(warped(delay, 801.0, Some(100.0)), delay, 1e-9);
             near(warped(delay, 10.0, None), delay, 1e-9);
@@ -213,10 +213,10 @@ mod tests {
         let mut signal = Signal::new(&config);
         let message = run(&mut signal, 0..100, |_| false, |_| 0);
         assert!(!message.gradual);
-        // Two of fifty packets are marked, with a gain of a tenth: (0.004/0.01)² · 2 ms.
+        // Two of fifty packets are marked, and the gain is a tenth: (0.004/0.01)² · 2 ms.
         near(message.x.as_secs_f64(), 0.000_32, 1e-6);
         near(message.received.as_bps_f64(), 1e6, 25e3);
-        // One packet of fifty has waited 12 ms: the minimum of fifteen hides it, but the mode reacts to it.
+        // One packet of fifty has waited for 12 ms. The minimum of fifteen packets hides it, but the mode reacts to it.
         let message = run(&mut signal, 100..150, |_| false, |n| if n == 120 { 12 } else { 0 });
         assert!(message.gradual && message.x < Span::millis(3), "{message:?}");
         assert!(!run(&mut signal, 150..250, |_| false, |_| 9).gradual);

@@ -76,7 +76,7 @@ pub(super) enum Purpose {
 /// ```text
 ///   0       4         8       12      16
 ///   ├───────┼─────────┼───────┼───────┤
-///   │ lead  │ bitmap  │ loss  │ echo  │     bitmap, bit i: packet lead − i has come
+///   │ lead  │ bitmap  │ loss  │ echo  │     bitmap, bit i: packet lead − i has arrived
 ///   │ u32   │ u32     │ f32   │ stamp │
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]

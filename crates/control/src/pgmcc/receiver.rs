@@ -6,7 +6,7 @@ use crate::tfrc::echo;
 use crate::{Arrival, Body, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Chance, PeerTime, Span, Time};
 
-/// The maximum number of missing packets that one gap adds to the filter, which is at 1 by then.
+/// The maximum number of missing packets that one gap adds to the filter. The filter's value is 1 by then.
 const LONGEST_GAP: u64 = 8_192;
 
 /// The time after which a repeated request of the sender is answered again, because the answer may be lost.
@@ -79,7 +79,7 @@ impl Receiver {
 
     /// Suppresses the pending report by another receiver's, unless the loss is higher here.
     fn suppress_by(&mut self, loss: f64) {
-        // Repairs are not sent, so it does not matter which packets are missing.
+        // Lost packets are not repaired, so it does not matter which packets are missing.
         if self.loss <= loss {
             self.nak = None;
         }

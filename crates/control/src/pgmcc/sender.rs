@@ -102,8 +102,8 @@ impl Sender {
         (base * (1 << self.doublings.min(8))).min(MOST_RTO)
     }
 
-    /// Returns the timeout. Without an acker it is at most the initial one at any rate, because a new receiver needs a
-    /// packet to report on.
+    /// Returns the timeout. Without an acker it is at most the initial one, because a new receiver needs a packet on
+    /// which it can report.
     fn patience(&self) -> Span {
         if self.acker.is_some() { self.rto() } else { self.rto().min(FIRST_RTO) }
     }
@@ -255,7 +255,7 @@ impl SenderHalf for Sender {
         if self.timer.is_none() {
             self.timer = Some(sent.at + self.patience());
         }
-        // A floor keeps packets flowing without acknowledgments, so the list needs a bound.
+        // A floor makes packets leave even without acknowledgments, so the list needs a bound.
         if self.out.len() > MOST_WINDOW as usize {
             self.out.pop_front();
         }

@@ -92,8 +92,8 @@ params! {
     }
 }
 
-/// The time to send any packet, a in t(S) = a + b·S (equation 11). With [`PER_BYTE`] it gives figure 8's
-/// t(1000 B) = 5 ms; how that splits into the two is not in the paper.
+/// The fixed time to send a packet, a in t(S) = a + b·S (equation 11). With [`PER_BYTE`] it gives t(1000 B) = 5 ms as
+/// in figure 8. The paper does not say how this time is divided into a and b.
 const PER_PACKET: Span = Span::millis(1);
 /// The time to send a byte, b in t(S) = a + b·S.
 const PER_BYTE: Span = Span::micros(4);

@@ -7,7 +7,7 @@ use crate::{Decision, Departing, Limit, Notice, Report, SenderHalf, Sent, Wake, 
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
 const LEAST_RTT: Span = Span::millis(1);
-/// The time without a report, in rounds, for which the rate is held. It includes the round in which a report is due.
+/// The time without a report, in rounds, for which the rate is kept. It includes the round in which a report is due.
 const HELD_ROUNDS: u64 = 2;
 
 /// The state of the receiver's buffer (eq. 10).
@@ -21,8 +21,8 @@ enum State {
 /// The use of the level's change ΔB, which distinguishes type I.
 #[derive(Clone, Copy, Debug)]
 struct Trend {
-    /// Whether ΔB counts with the signs that section 4.4 prints (paper mode). They contradict section 3.2, which takes
-    /// the faster factor while an underflow empties and while an overflow fills.
+    /// Whether ΔB is used with the signs that section 4.4 prints (paper mode). These signs contradict section 3.2, in
+    /// which the faster factor applies while a buffer in underflow empties and while a buffer in overflow fills.
     printed: bool,
     predictive: bool,
 }

@@ -29,8 +29,8 @@ pub(super) const RELAXED_PACING: f64 = 0.8;
 pub(super) const RELAXED_PACING_MOST: f64 = 4.0;
 /// `PACKET_OVERHEAD`: the bytes per packet that are reserved for headers.
 pub(super) const PACKET_OVERHEAD: Bytes = Bytes::new(20);
-/// `QDELAY_MIN_AVG_ALPHA`: the gain of the mean of the minimum queueing delay per round trip. The queue is drained if
-/// it exceeds a quarter of the target.
+/// `QDELAY_MIN_AVG_ALPHA`: the gain of the mean of the minimum queueing delay per round trip. If this mean exceeds a
+/// quarter of the target, the queue is drained.
 pub(super) const DRIFT_GAIN: f64 = 1.0 / 256.0;
 /// The gain of the round-trip time while it falls and the source is application-limited (EricssonResearch/scream).
 pub(super) const RTT_IDLE_GAIN: f64 = 1.0 / 1024.0;

@@ -82,7 +82,7 @@ impl Delay {
         }
     }
 
-    /// Ends a round trip. `lost` tells whether it had a loss. Returns true if there is a standing queue to drain.
+    /// Ends a round trip. `lost` is true if it had a loss. Returns true if there is a standing queue to drain.
     pub(super) fn round(&mut self, lost: bool, config: &Config) -> bool {
         self.loss_events += LOSS_EVENT_GAIN * (f64::from(u8::from(lost)) - self.loss_events);
         let Some(least) = self.round_least.take() else { return false };
@@ -93,7 +93,7 @@ impl Delay {
             (self.bias_rounds, self.bias_least) = (0, f64::INFINITY);
         }
         self.standing += DRIFT_GAIN * (least - self.standing);
-        // A minimum that never falls is a standing queue that was taken for the base delay.
+        // A minimum that never falls is a standing queue that was included in the base delay.
         let stands = self.standing > self.target / 4.0;
         if stands {
             (self.standing, self.mean, self.bias) = (0.0, 0.0, 0.0);
@@ -101,8 +101,8 @@ impl Delay {
         stands
     }
 
-    /// Adapts the target to a queue that competing flows keep long. It falls again once they have ended (RFC 8298,
-    /// section 4.1.2.3).
+    /// Adapts the target to competing flows that keep the queue long. The target falls again once they have ended (RFC
+    /// 8298, section 4.1.2.3).
     fn compete(&mut self, config: &Config) {
         self.history.push_front(self.latest / config.qdelay_target);
         self.history.truncate(VARIANCE_OVER);
@@ -118,10 +118,11 @@ impl Delay {
         // Losses mean that a flow fills the queue. The target rises above that flow's queue.
         let target = if self.loss_events > COMPETING_LOSS {
             1.5 * new
-        // A queue with little variation stands for a while, so the target follows it.
+        // A queue with little variation is a standing queue, so the target follows it.
         } else if variance < 0.2 {
             new
-        // The target falls again, so that it is not locked at a high value: fast if the queue is short, else slowly.
+        // The target falls again, so that it does not stay at a high value: fast if the queue is short, otherwise
+        // slowly.
         } else if new < config.qdelay_target {
             new.max(self.target / 2.0)
         } else {
@@ -188,7 +189,7 @@ mod tests {
             delay.sample(0.03);
             delay.round(false, &config)
         });
-        // 30 ms (1 − (255/256)ⁿ) > 15 ms.
+        // The number of rounds n follows from 30 ms (1 − (255/256)ⁿ) > 15 ms.
         assert_eq!(rounds, Some(178));
         let mut low = Delay::new(&config);
         assert!((0..2_000).all(|_| {

@@ -9,15 +9,16 @@ pub(super) struct Profile {
     pub(super) beta_ecn: f64,
     /// `MUL_INCREASE_FACTOR`: the share of itself by which the window grows per round trip.
     pub(super) mul_increase: f64,
-    /// `REDUCE_JITTER`: whether growth always slows down with delay variation. Whether the variation covers every
-    /// packet or only the newest of each report. The maximum of the variation, in seconds.
+    /// `REDUCE_JITTER`: whether growth always slows down with delay variation. The second value is whether the
+    /// variation covers every packet or only the newest of each report, and the third is the maximum of the variation
+    /// in seconds.
     pub(super) reduce_jitter: bool,
     pub(super) every_packet: bool,
     pub(super) jitter_most: f64,
     /// `BYTES_IN_FLIGHT_HEAD_ROOM`: the maximum window, as a multiple of the maximum bytes in flight.
     pub(super) head_room: f64,
     /// `POST_CONGESTION_DELAY_RTTS`: the time after congestion, in round trips, until the window grows at its full rate
-    /// again. Whether a reduction by delay counts as congestion.
+    /// again. The second value is whether a reduction by delay counts as congestion.
     pub(super) post_congestion: f64,
     pub(super) delay_congests: bool,
     /// The minimum interval between two reductions if `VIRTUAL_RTT` is shorter, in seconds.
@@ -29,16 +30,16 @@ pub(super) struct Profile {
     pub(super) spare_below: f64,
     /// The mean loss rate up to which losses only reduce the window if the queue exceeds a quarter of the target.
     pub(super) loss_ignored: f64,
-    /// Whether the round-trip time is smoothed twice, once per round trip; and its addend in the rate computation, in
-    /// seconds.
+    /// Whether the round-trip time is smoothed twice, once per round trip. The second value is added to it in the rate
+    /// computation, in seconds.
     pub(super) rtt_twice: bool,
     pub(super) rtt_more: f64,
     /// The number of round trips over whose minima the bias of the queueing delay is computed.
     pub(super) bias_rounds: u32,
     /// The divisor that lowers the target below the window's rate.
     pub(super) rate_divisor: f64,
-    /// `RATE_ADJUST_GAIN`: the gain by which a queued frame lowers the target. The queueing time, in frame periods,
-    /// that has no effect.
+    /// `RATE_ADJUST_GAIN`: the gain with which a queued frame lowers the target. The second value is the queueing time,
+    /// in frame periods, that has no effect.
     pub(super) rate_adjust_gain: f64,
     pub(super) queue_goal: f64,
     /// `FRAME_SIZE_DEV_ALPHA`: the gain of the mean excess of frames over their nominal size.

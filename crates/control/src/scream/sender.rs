@@ -69,8 +69,8 @@ pub(super) struct Sender {
     first_rtt: f64,
     second_at: Time,
     loss_rate: f64,
-    /// The maximum bytes in flight in this round trip and in the last one, the start of this one, and whether it had a
-    /// loss.
+    /// The maximum bytes in flight in this round trip and in the last one, the start of this round trip, and whether it
+    /// had a loss.
     most: (f64, f64),
     round_began: Option<Time>,
     round_lost: bool,
@@ -158,7 +158,7 @@ impl Sender {
         if rtt < ABSURD_RTT {
             self.measure(now, rtt);
         }
-        // The reference code samples every packet; the draft only the newest of each report.
+        // The reference code samples every packet, the draft only the newest of each report.
         if self.config.profile.every_packet
             && let Some((least, most)) = summary.extremes
         {
@@ -274,7 +274,7 @@ impl SenderHalf for Sender {
     fn on_report(&mut self, report: &Report<'_>) {
         let now = report.at;
         let summary = self.flight.on_report(now, report.packets, Span::from_secs_f64(self.s_rtt.unwrap_or(0.0)));
-        // A report without news must not advance the round trip or restart the timer.
+        // A report without new information must not advance the round trip or restart the timer.
         if summary == FeedbackSummary::default() {
             return;
         }
@@ -332,7 +332,7 @@ impl SenderHalf for Sender {
 
     fn on_timer(&mut self, now: Time) {
         if self.no_feedback.has_expired(now) {
-            // After the timeout the packets in flight are lost or their feedback is; a closed window would block the
+            // After the timeout, the packets in flight or their feedback are lost. A closed window would block the
             // sender.
             self.flight.clear(now);
             self.window.halve(now);

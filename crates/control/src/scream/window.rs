@@ -357,12 +357,12 @@ mod tests {
         let cases = [
             (&classic, Input { lost: marked, ..quiet(1_000) }, Cut::Loss, 0.7),
             (&classic, Input { marked, ..quiet(1_000) }, Cut::ClassicMark, 0.8),
-            // α/2, scaled by 25 ms/s_rtt.
+            // The reduction is α/2, scaled by 25 ms/s_rtt.
             (&l4s, Input { marked, alpha: 0.4, qdelay: 0.02, ..quiet(1_000) }, Cut::L4sMark, 0.9),
             (&classic, Input { qdelay_mean: 0.045, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.125),
             (&classic, Input { qdelay_mean: 0.2, ..quiet(1_000) }, Cut::Delay, 0.75),
             (&code, Input { marked, ..quiet(1_000) }, Cut::ClassicMark, 0.9),
-            // Twice by 30 ms/s_rtt; and a quarter while the target is low.
+            // The reduction is scaled twice by 30 ms/s_rtt, and quartered while the target is low.
             (&code, Input { qdelay_mean: 0.2, s_rtt: 0.06, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.125),
             (&code, Input { qdelay_mean: 0.2, s_rtt: 0.06, low: true, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.03125),
             // A loss has precedence over a mark, and a mark over delay.
@@ -381,7 +381,8 @@ mod tests {
         let config = Config { l4s: true, ..config() };
         let mut window = window(20_000.0, 40_000.0);
         let marked = |ms| Input { marked: Some(at(ms)), alpha: 0.8, ..quiet(ms) };
-        // Far from the inflection point the whole reduction applies; the point is then the window before it.
+        // Far from the inflection point, the whole reduction applies. The inflection point is then the window before
+        // it.
         window.update(&marked(1_000), &config);
         near(window.bytes, 16_000.0);
         near(window.inflection, 20_000.0);
@@ -401,7 +402,7 @@ mod tests {
     #[test]
     fn before_the_first_congestion_growth_is_whole_and_the_first_mark_is_no_late_one() {
         let config = Config { l4s: true, ..config() };
-        // The clock is near zero, and "never" must differ from zero.
+        // The clock is near zero, where a time of zero must not be confused with "never".
         let mut window = window(20_000.0, 1.0);
         window.update(&Input { acked: 20_000.0, ..quiet(1) }, &config);
         near(window.bytes, 21_400.0);

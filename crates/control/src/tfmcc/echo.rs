@@ -14,9 +14,9 @@ struct Pending {
     rate: Rate,
 }
 
-/// The selection of the time stamp that the next packet echoes (RFC 4654, section 3.5). A new limiting receiver has
-/// priority, then receivers without a round-trip time, then the others. Among these an older round comes first, and
-/// within a round the lower rate. The limiting receiver is echoed if no other waits, and at least once per round.
+/// Selects the time stamp that the next packet echoes (RFC 4654, section 3.5). A new limiting receiver has priority,
+/// then receivers without a round-trip time, then the others. Among these an older round comes first, and within a
+/// round the lower rate. The limiting receiver is echoed if no other receiver waits, and at least once per round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Echoes {
     waiting: Vec<Pending>,

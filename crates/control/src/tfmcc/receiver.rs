@@ -190,8 +190,8 @@ impl Receiver {
         let quick = self.config.quick;
         let first = || {
             let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
-            // The square-root law has no timeouts. At two packets per round trip the throughput equation turns its
-            // interval into a fiftieth of the measured rate.
+            // The square-root law has no timeouts. At two packets per round trip, the rate that the throughput equation
+            // computes for its interval is 1/50 of the measured rate.
             if quick {
                 1.0 / loss_for(rate, packet, first_rtt).get()
             } else {
@@ -261,7 +261,7 @@ impl ReceiverHalf for Receiver {
             Some((_, stamp)) => {
                 let assumed = self.rtt();
                 if self.rtt.on_echo(stamp, way, now, self.is_clr, &self.config) {
-                    // Losses were grouped, and the first interval was derived, with R_max so far.
+                    // With R_max so far, losses were grouped and the first interval was derived.
                     let ratio = self.rtt().ratio(assumed);
                     self.losses.rescale_first(ratio * ratio);
                     self.losses.regroup(self.rtt());
@@ -300,7 +300,7 @@ impl ReceiverHalf for Receiver {
             self.fire = Some(now + self.rtt());
             self.news = false;
         } else {
-            // The receivers must not all answer a sender that has stopped sending at the same time.
+            // If the sender has stopped, the receivers must not all report at the same time.
             let overdue = now.since(last.at).saturating_sub(last.forward.r_max);
             if !overdue.is_zero() {
                 self.fire = Some(now + overdue);

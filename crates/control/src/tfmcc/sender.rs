@@ -220,8 +220,8 @@ impl Sender {
     }
 
     fn aim(&mut self, target: Rate, now: Time) {
-        // The receive rate of the first packets underestimates the path. As in RFC 5348, section 4.3, slow start is
-        // never below the initial window.
+        // The receive rate of the first packets underestimates the path. As in RFC 5348, section 4.3, the rate in slow
+        // start is at least the initial window per round trip.
         let first = initial_window(self.packet).per(self.r_known);
         let target = if self.config.quick && !self.assumed { target.max(first) } else { target };
         if target <= self.x {
@@ -265,7 +265,7 @@ impl Sender {
                     return;
                 }
             }
-            // A receiver that leaves limits no more.
+            // A receiver that leaves is no longer a limit.
             _ if back.leave => return,
             None => self.elect(id, back, patience, rate, now),
             Some(clr) if clr.leaving => {
@@ -382,10 +382,10 @@ impl SenderHalf for Sender {
         self.look(x, r_max, slow, now);
         self.halve_at = Some(now + self.r_max * CLR_TIMEOUT_RTTS);
         if !is_clr && !back.leave {
-            // A report of an earlier round suppresses no report of this one.
+            // A report of an earlier round does not suppress reports of this one.
             if back.fb_nr == self.fb_nr {
                 self.round_heard = true;
-                // Reports that are not at least a share g lower are suppressed (RFC 4654, section 3.4).
+                // Reports whose rate is not lower by at least a share g are suppressed (RFC 4654, section 3.4).
                 if self.x_supp > back.rate {
                     self.x_supp = back.rate.scale(1.0 - self.config.g);
                 }

@@ -207,8 +207,8 @@ impl Sender {
             self.changed = now;
             self.lossy = true;
         } else if now.since(self.doubled) + RTT_UNIT >= rtt {
-            // The receiver gets R rounded to units and reports at this interval. Without the tolerance of one unit, a
-            // report could arrive just before R has passed, and the doubling would wait for the next.
+            // The receiver gets R rounded to units, and reports at this interval. Without a tolerance of one unit, a
+            // report could arrive just before R has passed, and the doubling would be delayed to the next report.
             let twice = self.allowed.scale(2.0);
             self.rule = if twice <= limit { "slow start" } else { "slow start: twice the received rate" };
             self.allowed = twice.min(limit).max(equation::initial_window(self.packet).per(rtt));
@@ -270,8 +270,8 @@ impl Sender {
                 let limit = if fair > received.scale(2.0) { received } else { fair.scale(0.5) };
                 let limit = limit.max(self.least());
                 self.received = vec![(limit.scale(0.5), now)];
-                // Without the minimum the RFC's text would let the rate rise here if the equation was never the limit,
-                // before a second report.
+                // Without this minimum, the RFC's text would let the rate rise here if the equation was never the
+                // limit, before a second report.
                 self.allow(now, rtt, limit.min(self.allowed), "no report: halved");
                 true
             }

@@ -103,8 +103,8 @@ impl Sender {
         let map = setup.pictures.clone().unwrap_or_else(|| Arc::new(Pictures::stand_in()));
         let pictured = setup.pictures.is_some();
         let cap = setup.cap.min(map.highest().max(map.rungs.iter().map(|r| r.peak).max().unwrap_or(Rate::ZERO)));
-        // A floor at the lowest rung only reflects the encoder, which can skip frames below it. Any other floor was set
-        // on purpose.
+        // A floor at the lowest rung only reflects the encoder, which can skip frames below that rate. Any other floor
+        // was set intentionally.
         let own = setup.packet.per(LONGEST_GAP);
         let floor = if setup.floor == map.lowest() { own } else { setup.floor.max(own) }.min(cap);
         let steps = variant.law == Law::Quantizer;
@@ -322,7 +322,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // The quantizer's mean rate counts, but its largest group has to fit.
+        // The quantizer's mean rate is used, but its largest group also has to fit.
         let target =
             if self.on_rung { self.rate.max(self.map.rungs[self.rung].peak.scale(ROUNDING)) } else { self.rate };
         let target = target.min(self.cap);

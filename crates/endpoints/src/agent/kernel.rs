@@ -24,7 +24,7 @@ pub struct Observed {
     pub ssthresh: f64,
     /// The smoothed RTT.
     pub srtt: Option<Span>,
-    /// Whether written data has not been sent or acknowledged.
+    /// Whether the application has written data that has not been sent or acknowledged.
     pub waits: bool,
 }
 
@@ -50,7 +50,7 @@ impl KernelSource {
     /// Adds an observation of the connection. To be called often compared with its RTT.
     pub fn observe(&mut self, now: Time, seen: Observed) {
         if let Some(last) = self.last.replace(now) {
-            // The window is known only at observations, and counts until the next one.
+            // The window is only known when it is observed, and counts until the next observation.
             self.window.add(self.now.cwnd, now.since(last));
         }
         if let Some(srtt) = seen.srtt {
@@ -105,7 +105,7 @@ impl KernelSource {
 /// A TCP receiver in a kernel: the segments that reached its host.
 #[derive(Clone, Debug)]
 pub struct KernelSink {
-    /// The segments with new data.
+    /// The segments that delivered new data.
     pub intake: Intake,
 }
 
@@ -154,7 +154,7 @@ mod tests {
         source.sample();
         assert_eq!(source.counts(), SegmentCounts { sent: 38, retransmitted: 0, timeouts: 0 });
         assert_eq!(source.samples.iter().map(|s| s.bytes).collect::<Vec<_>>(), [45_000, 12_000]);
-        // Twice 100 ms at ten packets: the time between the connections does not count.
+        // 100 ms of each of two connections at ten packets. The time between the connections does not count.
         assert_eq!(source.window.over, Span::millis(200));
         assert!((source.window.packet_seconds - 2.0).abs() < 1e-9, "{:?}", source.window);
     }

@@ -8,7 +8,7 @@ use steadycast_record::{Figures, flow};
 use steadycast_scenario::{Pareto, PeriodDist, Periods};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
-/// Maximum delay of a call that is caught up. Packets that were due earlier are dropped.
+/// Maximum delay of a call after which missed packets are still sent. Packets that were due earlier are dropped.
 const MAX_CATCH_UP: Span = Span::millis(20);
 
 /// The sending pattern of a source.
@@ -148,7 +148,7 @@ pub struct PlainSink {
     pub intake: Intake,
     first: Option<u64>,
     next: u64,
-    /// The bit mask of arrivals before `next`; the lowest bit is the newest.
+    /// A bit mask of the arrivals before `next`. The lowest bit is the newest packet.
     arrived: u128,
 }
 

@@ -364,7 +364,7 @@ impl Recorded for TcpSource {
     }
 }
 
-/// A TCP sink writes no figures, since loss and delay of its segments do not show what its application received.
+/// A TCP sink writes no figures, because loss and delay of segments don't show when its application received the data.
 impl Recorded for TcpSink {
     fn intake(&self) -> Option<&Intake> {
         Some(&self.intake)

@@ -36,7 +36,7 @@ pub struct DecisionRow {
     pub at: Time,
     /// The decision, with its reason.
     pub decision: Decision,
-    /// Whether the clip at its best quantizer needed less than the decision allows.
+    /// Whether the encoder limited the rate: at its best quantizer, the clip needed less than the decision allows.
     pub by_encoder: bool,
 }
 
@@ -46,7 +46,7 @@ impl Row for DecisionRow {
         self.at.pass(by);
         target.pass(by);
         pacing.pass(by);
-        // The same code stores and restores a row, so that the window is rebuilt from the fields that have passed.
+        // The same code stores and restores a row, so the window is rebuilt from the fields that were passed before.
         let (mut bytes, mut free) = match *window {
             None => (None, 0),
             Some(Window::Packets(free)) => (Some(false), u64::from(free)),
@@ -109,7 +109,7 @@ struct Epoch {
 }
 
 impl Epoch {
-    /// Returns the time of this instant of the audio's clock, which is that of the video.
+    /// Returns the network time for a time of the audio source's clock.
     fn audio_at(&self, at: Span) -> Time {
         if at == Span::MAX { Time::NEVER } else { self.at + at.saturating_sub(self.audio) }
     }
@@ -143,7 +143,8 @@ pub struct VideoSource {
     /// All frames, with the packets of each.
     pub frames: SentFrames,
     keep_frames: bool,
-    /// The IP bytes that a greedy source sends after each start; its last packet is sent full. `None`: without end.
+    /// The IP bytes that a greedy source sends after each start. Its last packet is sent at full size. `None`: it never
+    /// ends.
     pub(crate) amount: Option<Bytes>,
     /// The rest of this amount.
     left: Option<Bytes>,
@@ -177,7 +178,7 @@ pub struct VideoSource {
     pub backlog: steadycast_units::Spread,
     /// A digest of all packets and decisions with their times.
     pub digest: Digest,
-    /// Figures of the flow that only the world knows. They replace the source's figures.
+    /// Figures of the flow that are only known outside the agent. They replace the source's figures.
     pub also: Figures,
 }
 
@@ -337,7 +338,7 @@ impl VideoSource {
         if let Some(siblings) = &self.settings.siblings {
             siblings.set_rate(Rate::ZERO);
         }
-        // The decision is recorded here, since no controller runs during the pause.
+        // The decision is recorded here, because no controller runs during the pause.
         let why = Why::rule("nobody is there: paused");
         let decision = Decision { target: Rate::ZERO, pacing: Rate::ZERO, window: None, limit: Limit::Start, why };
         self.decisions.push(DecisionRow { at: now, decision, by_encoder: false });
@@ -686,7 +687,7 @@ pub struct VideoSink {
     pub buffer: Option<Box<PlayBuffer>>,
     /// The play-out of audio, if the flow has audio.
     pub audio: Option<Box<AudioPlayout>>,
-    /// The player, which decides how long frames are waited for.
+    /// The player, which decides how long to wait for a frame.
     pub player: Player,
     first_seq: u64,
     /// The clock of its session. All other times are the network's.
@@ -704,7 +705,7 @@ pub struct VideoSink {
     pub views: Rows<ViewRow>,
     /// Whether views are kept. In a large group they would fill the memory.
     pub(crate) keep_views: bool,
-    /// Figures of the receiver that only the world knows. They replace the sink's figures.
+    /// Figures of the receiver that are only known outside the agent. They replace the sink's figures.
     pub also: Figures,
 }
 
@@ -800,8 +801,8 @@ impl VideoSink {
         self.receiver.as_ref().is_some_and(Receiver::leaving)
     }
 
-    /// Returns the number of packets that arrived and were not reported, and of messages to the sender that fit into no
-    /// datagram.
+    /// Returns the number of packets that arrived but were not reported, and the number of messages to the sender that
+    /// were too long for a datagram.
     pub(crate) fn untold(&self) -> (u64, u64) {
         let (packets, messages) = self.receiver.as_ref().map_or((0, 0), Receiver::untold);
         (self.past_untold.0 + packets, self.past_untold.1 + messages)
@@ -923,7 +924,7 @@ impl VideoSink {
             {
                 let way = OneWay::between(stamp.peer(None), now);
                 let ssrc = media.header.ssrc;
-                // The reference is the first frame's delay; only differences are used, since the clocks may differ.
+                // The reference is the first frame's delay. Only differences are used, because the clocks may differ.
                 let anchor = self.jitter.anchor.filter(|(of, _)| *of == ssrc).map_or(way, |(_, anchor)| anchor);
                 self.jitter.anchor = Some((ssrc, anchor));
                 self.jitter.max = self.jitter.max.max(way.variation_since(anchor));
@@ -1047,7 +1048,7 @@ impl VideoSink {
                     self.rtcp_packets += 1;
                     self.rtcp_bytes += Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
                     if self.keep_views {
-                        // The view is recorded with the report that it led to.
+                        // The view is recorded with the report that is based on it.
                         self.views.push(ViewRow { at: now, view: receiver.view() });
                     }
                     send_rtcp(bytes, out);

@@ -1,11 +1,11 @@
-//! Selection of the source that a receiver follows when several send media, and detection of a restarted stream.
+//! Selects the source that a receiver follows if several send media, and detects a restarted stream.
 //!
-//! RFC 3550 leaves this to the receiver. By it, a new source is a new member (section 6.2.1), a source that is silent
-//! for five reporting intervals has left (6.3.5), and one SSRC at two addresses is a conflict (8.2).
+//! RFC 3550 leaves this to the receiver. In the RFC, a new source is a new member (section 6.2.1), a source that is
+//! silent for five reporting intervals has left (6.3.5), and one SSRC at two addresses is a conflict (8.2).
 //!
 //! A sender that was restarted, or that changes its SSRC with each group of pictures, sends from the address of the
-//! previous source, which is silent then. An attacker sends from another address, and has to wait until the source has
-//! left by RFC 3550. Two active sources of one host do not replace each other.
+//! previous source, which is silent by then. An attacker sends from another address, and has to wait until the source
+//! has left according to RFC 3550. Two active sources on one host do not replace each other.
 
 use super::{Receiver, Stream, Totals};
 use crate::UnusedReason;
@@ -84,10 +84,10 @@ impl Receiver {
         (!passed).then_some(Waiting { ssrc, from: other.from, after })
     }
 
-    /// Returns how long neither media nor RTCP of the followed source has arrived, nor media of a source that could
-    /// replace it. Returns `None` before this is five reporting intervals and `least`. Otherwise the source has left,
-    /// and its BYE was lost or never sent (RFC 3550, sections 6.2.1 and 6.3.5). Time in which the driver's clock stood
-    /// still does not count.
+    /// Returns how long there has been silence: no media or RTCP of the followed source, and no media of a source that
+    /// could replace it. Returns `None` unless this is at least five reporting intervals and `least`. A source that is
+    /// silent for that long has left, and its BYE was lost or never sent (RFC 3550, sections 6.2.1 and 6.3.5). Time in
+    /// which the driver's clock stood still does not count.
     pub fn source_left(&self, now: Time, least: Span) -> Option<Span> {
         let other = self.other.as_ref().filter(|other| other.is_stream()).map(|other| other.heard);
         let silence = now.since(self.stream.as_ref()?.spoke.max(other.unwrap_or(Time::ZERO)).max(self.resumed));
@@ -204,9 +204,9 @@ impl Receiver {
         }
     }
 
-    /// Returns true if the source of this packet replaces the followed one. That is the first source, and the one that
-    /// the description names. Another source, or a restart of the same one, replaces a source that has sent BYE, never
-    /// sent a second packet, or is silent.
+    /// Returns true if the source of this packet replaces the followed one. The first source does, and so does the one
+    /// that the description names. Any other source, or a restart of the followed one, only replaces a source that has
+    /// sent BYE, has never sent a second packet, or is silent.
     fn is_next(&self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         let Some(old) = &self.stream else { return true };
         if !self.takes_type(header) {
@@ -221,8 +221,8 @@ impl Receiver {
             old.ended && (old.successor.is_none_or(|successor| successor == header.ssrc) || self.source_ended());
         let [old_named, new_named] = [old.ssrc, header.ssrc].map(|ssrc| self.named == Some(ssrc));
         let silent = now.since(old.heard.max(self.resumed));
-        // The first packet of the followed source may have been reordered behind others of it, so one of another number
-        // does not prove a restart.
+        // The first packet of the followed source may have been reordered behind later ones, so a packet with another
+        // number does not prove a restart.
         let known = self.other.as_ref().filter(|other| other.reception.ssrc() == header.ssrc && other.from == from);
         // One packet may be forged or a leftover; several consistent ones show a stream. Numbers that may belong to the
         // present stream are no restart.

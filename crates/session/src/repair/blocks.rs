@@ -178,8 +178,8 @@ impl Blocks {
         self.loss.share.unwrap_or(DEFAULT_LOSS)
     }
 
-    /// Adds a media packet that was sent, with `payload` bytes. At the end of the block, parity is added that leaves at
-    /// most a share of `residual` of its packets missing.
+    /// Adds a media packet that was sent, with `payload` bytes. At the end of a block, parity packets are added so that
+    /// at most a share `residual` of the block's packets stays missing.
     pub(crate) fn on_sent(&mut self, now: Time, packet: Protected, payload: u16, residual: f64) {
         // A block covers consecutive numbers only: its header has a base and a count.
         if self.open.last().is_some_and(|last| last.seq + 1 != packet.seq) {
@@ -377,8 +377,8 @@ impl Solver {
         if told != 0 && usize::from(packets) != told || packets == 0 || packets > MAX_PACKETS || index >= MAX_PARITIES {
             return None;
         }
-        // A block can only be recovered if more than half of its packets arrive before its parity. A base that is
-        // further ahead than that is false.
+        // A block can only be recovered if more than half of its packets arrive before its parity. A base number that
+        // is further ahead is therefore invalid.
         let ahead = self.heard? + u64::from(MAX_PACKETS / 2);
         let base = self.extended(base).filter(|base| *base <= ahead && ahead - base < ARRIVAL_WINDOW / 2)?;
         let fresh = || Block { count: packets, packets: Arc::clone(&protection.packets), parities: 0, sent: 0 };
@@ -471,8 +471,7 @@ mod tests {
             got.dedup();
             let media: Vec<u64> = gone.iter().filter(|n| **n < 20).map(|n| 65_530 + *n as u64).collect();
             let solvable = lost <= parities.len();
-            // `got` also has packets that arrived after they had been recovered, so that only the lost ones are
-            // checked.
+            // `got` also contains packets that arrived after their recovery, so only the lost ones are checked.
             assert!(media.iter().all(|n| got.contains(n) == solvable), "{lost} lost: {media:?} {got:?}");
         }
     }

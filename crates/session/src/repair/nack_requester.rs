@@ -223,7 +223,7 @@ impl NackRequester {
                 self.insert(missing, before + step * (n as u64 + 1), ask, MAX_REQUESTS);
             }
         }
-        // Only the numbers that this arrival has moved across the threshold; earlier ones are due already.
+        // Only the numbers that this arrival has moved beyond the threshold, because earlier ones are due already.
         for (_, missing) in
             self.missing.range_mut(newest.saturating_sub(REORDER_THRESHOLD - 1)..=seq.saturating_sub(REORDER_THRESHOLD))
         {
@@ -320,7 +320,7 @@ impl NackRequester {
         let mut named: Vec<u16> = seqs.iter().map(|seq| *seq as u16).collect();
         // The rest is requested with the next RTCP packet.
         named.truncate(Nack::fitting(&named));
-        // Not before the answer can have arrived: a repeated request would be answered twice.
+        // Not before the answer can arrive, because a repeated request would be answered twice.
         let again = now + self.round_trip.timer().max(self.spacing);
         for seq in &seqs[..named.len()] {
             if let Some(missing) = self.missing.get_mut(seq) {
@@ -472,8 +472,8 @@ mod tests {
         let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
         requester.round_trip.on_answer(Span::millis(40), 1);
-        // The deadline is 1250 ms: 300 ms after packet 100 was expected, less 20 ms for its way, 40 ms for the answer
-        // and 10 ms of margin.
+        // The deadline is 1250 ms: 300 ms after packet 100 was expected, minus 20 ms of one-way delay, 40 ms for the
+        // answer, and 10 ms of margin.
         requester.on_original(ms(1_030), 101, sent(1_010), true);
         assert!(requester.wants(ms(1_249)));
         assert!(!requester.wants(ms(1_251)));

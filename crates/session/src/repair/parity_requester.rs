@@ -30,8 +30,8 @@ struct PendingRequest {
     tries: u32,
 }
 
-/// Schedules a receiver's requests for more parity in a small group. As in RFC 5401, a request waits a random time, and
-/// is suppressed when another member requests as much.
+/// Schedules a receiver's requests for more parity in a small group. As in RFC 5401, a request waits for a random time,
+/// and is suppressed if another member requests at least as much.
 #[derive(Debug)]
 pub(crate) struct ParityRequester {
     pending: BTreeMap<u64, PendingRequest>,
@@ -152,7 +152,7 @@ impl ParityRequester {
 fn backoff(chance: &mut Chance, group: Group) -> Span {
     let most = group.round_trip().min(MAX_BACKOFF);
     let lambda = libm::log(f64::from(group.members.max(1))) + 1.0;
-    // x is uniform in lambda / (e^lambda - 1) · [1/T, e^lambda/T], and the time T/lambda · ln(x · (e^lambda - 1) ·
+    // x is uniform in lambda / (e^lambda - 1) · [1/T, e^lambda/T], and the delay is T/lambda · ln(x · (e^lambda - 1) ·
     // T/lambda).
     let x = 1.0 + chance.unit() * (libm::exp(lambda) - 1.0);
     most.scale(libm::log(x) / lambda)
@@ -184,7 +184,7 @@ mod tests {
         let all: Vec<Span> = (0..2_000).map(|_| backoff(&mut chance, GROUP)).collect();
         assert!(all.iter().all(|span| *span <= Span::millis(60)));
         let short = all.iter().filter(|span| **span < Span::millis(20)).count();
-        // (e^(lambda/3) - 1) / (e^lambda - 1) of them: 3.3 % with lambda = ln 45 + 1.
+        // A share of (e^(lambda/3) - 1) / (e^lambda - 1) draws a short delay: 3.3 % with lambda = ln 45 + 1.
         assert!((40..=95).contains(&short), "{short}");
     }
 
@@ -198,8 +198,8 @@ mod tests {
         assert_eq!(requester.take(at, GROUP), [first]);
         assert_eq!(requester.take(at, GROUP), []);
         assert_eq!(requester.take(at + Span::millis(80), GROUP), [BlockRequest { parities: 4, ..first }]);
-        // 500 ms after it was ready, which was 200 ms and half a round trip before: an answer has to be here after 270
-        // ms.
+        // The block was ready half a round trip and 200 ms before its parity arrived, and is useful for 500 ms. An
+        // answer therefore has to arrive within 270 ms.
         assert!(!requester.wants(ms(210), GROUP) && requester.wake().is_none());
     }
 

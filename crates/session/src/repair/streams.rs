@@ -14,8 +14,7 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::rtx;
 
-/// Target share of packets that stay missing in a group. It damages a hundredth of a per cent of pictures of a hundred
-/// packets.
+/// Target share of packets that stay missing in a group. About 0.01 % of pictures with a hundred packets are then damaged.
 const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
 /// The same for a group that is small enough to request more parity.
 const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
@@ -87,9 +86,9 @@ pub(crate) struct NextParity {
     pub(crate) fragment: Fragment,
 }
 
-/// Checks that all streams together stay within the pacing rate. Each packet occupies its size at the highest rate
-/// until the next one, and may be sent one packet and the credit before those ahead of it are through. The pacer itself
-/// only considers the last packet.
+/// Checks that all streams together stay within the pacing rate. Each packet takes its transmission time at the highest
+/// rate since the previous one. A packet may be sent before earlier packets have finished, by at most one packet's time
+/// and the credit. The pacer itself only considers the last packet.
 struct PacingCheck {
     check: Check,
     packet: Bytes,
@@ -123,7 +122,7 @@ impl RepairStreams {
         Repairs { parities: parity.packets, parity_bytes: parity.bytes, refused, ..again }
     }
 
-    /// Returns what retransmissions and parity leave of a rate.
+    /// Returns the part of a rate that retransmissions and parity leave for media.
     pub(crate) fn left(&mut self, now: Time, rate: Rate) -> Rate {
         let rate = self.retransmission.as_mut().map_or(rate, |again| again.share.left(now, rate));
         self.parity.as_mut().map_or(rate, |parity| parity.share.left(now, rate))

@@ -42,7 +42,7 @@ impl Replay {
     }
 
     fn on_ack(&mut self, next: u32, sacks: [Block; 3]) {
-        // A segment that has arrived was sent, although the model may be about to send it.
+        // A segment that has arrived was sent, even if the model has not sent it yet.
         let sent_to = sacks.iter().map(|block| block.end).fold(next, u32::max);
         if sent_to > self.sender.max {
             self.sender.max = sent_to;

@@ -113,7 +113,7 @@ impl Depacketiser {
         self.open
     }
 
-    /// Returns the frame and starts the next one.
+    /// Returns the frame, and starts the next one.
     pub fn finish(&mut self) -> Reassembled {
         self.give_up();
         (self.headless, self.skipped) = (false, None);

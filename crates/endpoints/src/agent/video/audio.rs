@@ -1,18 +1,18 @@
-//! The play-out of a receiver's audio: what a listener gets of losses and of delays.
+//! The play-out of a receiver's audio, with the effects of losses and delays for the listener.
 
 use std::collections::BTreeSet;
 use steadycast_media::{AUDIO_PACKET_TIME, Bounds, Playout};
 use steadycast_units::{Span, Time};
 
-/// The bounds of the play-out delay. 40 ms are two packets, the least with which a player covers the jitter of a
-/// packet's time.
+/// The bounds of the play-out delay. 40 ms are two packets, the minimum with which a player can compensate a jitter of
+/// one packet's time.
 const DELAYS: Bounds = Bounds { least: Span::millis(40), most: Span::millis(800) };
 /// The number of packets behind the newest one after which a missing packet counts as lost.
 const REORDERED: u64 = 50;
 
-/// An adaptive play-out of audio by the rule of the pictures' ([`Playout`]), and the gaps that a player has to conceal.
-/// A packet that arrives after its play-out time delays all later ones: the player conceals that time once. A lost
-/// packet is a gap of its own length.
+/// An adaptive play-out of audio with the same rule as for pictures ([`Playout`]), and the gaps that a player has to
+/// conceal. If a packet arrives after its play-out time, the player conceals that time once, and plays all later
+/// packets with this additional delay. A lost packet is a gap of its own length.
 #[derive(Debug)]
 pub struct AudioPlayout {
     playout: Playout,
@@ -22,7 +22,7 @@ pub struct AudioPlayout {
     covered_before: Span,
     /// The missing packets that may still arrive.
     missing: BTreeSet<u64>,
-    /// The last lost packet, and the length of the run of lost packets that it ends.
+    /// The last lost packet, and the length of the run of consecutive lost packets that ends with it.
     run: Option<(u64, u64)>,
     lost: u64,
     /// The number of packets that arrived after their play-out time.

@@ -1,4 +1,4 @@
-//! The player of a receiver, which decides how long a frame is waited for.
+//! The player of a receiver, which decides how long to wait for a frame.
 
 use std::collections::BTreeMap;
 use steadycast_media::{Bounds, Fragment, Playout, Schedule};
@@ -32,7 +32,7 @@ pub(super) struct ArrivedPacket {
 #[derive(Clone, Debug)]
 struct Adaptive {
     playout: Playout,
-    /// The frame period; `None`: the RTP timestamps give the frames' times.
+    /// The frame period; `None`: the frames' times follow from the RTP timestamps.
     period: Option<Span>,
     clock: Option<MediaClock>,
     origin: Origin,
@@ -236,7 +236,7 @@ mod tests {
         let mut player = Player::adaptive(BOUNDS, Some(Span::millis(40)));
         (0..100).for_each(|n| _ = frame(&mut player, n, 0, 0, false));
         assert_eq!(player.schedule.delay(ms(4_000)), Some(Span::millis(40)));
-        // A pause without skipped numbers looks like a wait, for at most twenty seconds.
+        // A pause without skipped numbers looks like a waiting packet, for at most twenty seconds.
         (100..3_000).for_each(|n| _ = frame(&mut player, n, 1_000, 0, false));
         assert_eq!(player.schedule.delay(ms(5_100)), Some(Span::millis(500)));
         assert_eq!(player.schedule.delay(Time::NEVER), Some(Span::millis(40)));
