@@ -53,7 +53,7 @@ pub const TARGETS: [(&str, fn(&[u8])); 15] = [
     ("web_datagram", web_datagram),
 ];
 
-/// RTP's header and its extensions: what was read is written again and read as the same.
+/// RTP's header and its extensions: what was parsed can be written and parsed again with the same result.
 pub fn rtp(data: &[u8]) {
     let Ok((header, extensions, payload)) = RtpHeader::parse(data) else { return };
     let elements: Vec<(u8, &[u8])> = extensions.collect();
@@ -62,7 +62,7 @@ pub fn rtp(data: &[u8]) {
         number.write(&mut again);
         assert_eq!(TransportNumber::read(&again), Some(number));
     }
-    // Elements that the one-byte form can't say, or of another profile, are not ours to write.
+    // Elements that the one-byte form cannot express, or of another profile, are never written.
     if elements.iter().any(|(id, bytes)| *id == 0 || *id > 14 || bytes.is_empty() || bytes.len() > 16) {
         return;
     }
@@ -73,8 +73,8 @@ pub fn rtp(data: &[u8]) {
     assert_eq!(extensions.collect::<Vec<_>>(), elements);
 }
 
-/// What looks like RTP among all that other programs send: it has a whole header and is no RTCP, and what can be parsed
-/// has the same header but for its padding.
+/// Recognition of RTP among other programs' datagrams: it has a whole header and is not RTCP. If it can be parsed, it
+/// has the same header except for the padding.
 pub fn recognise(data: &[u8]) {
     let parsed = RtpHeader::parse(data).ok().filter(|_| !is_rtcp(data));
     let Some((header, payload)) = RtpHeader::recognise(data) else {
@@ -89,7 +89,7 @@ pub fn recognise(data: &[u8]) {
     }
 }
 
-/// RTCP compounds: what was read is written again and read as the same.
+/// RTCP compounds: what was parsed can be written and parsed again with the same result.
 pub fn rtcp(data: &[u8]) {
     let Ok(compound) = Compound::parse(data) else { return };
     let mut bytes = Vec::new();
@@ -98,7 +98,8 @@ pub fn rtcp(data: &[u8]) {
     assert_eq!(Compound::parse(&bytes).ok().as_ref(), Some(&compound));
 }
 
-/// Feedback on single packets: what was read of a compound is written again and read as the same, whole and split.
+/// Feedback on single packets: what was parsed of a compound can be written and parsed again with the same result,
+/// whole and split.
 pub fn feedback(data: &[u8]) {
     let Ok(compound) = Compound::parse(data) else { return };
     for message in &compound.packets {
@@ -110,7 +111,7 @@ pub fn feedback(data: &[u8]) {
             let Ok(Some(mut again)) = Nack::from_packet(&nack.to_packet()) else {
                 panic!("it can't read what it wrote")
             };
-            // One that names a packet twice need not do so again.
+            // A NACK that names a packet twice may name it once when it is written again.
             let mut asked = nack.missing[..fitting].to_vec();
             for numbers in [&mut asked, &mut again.missing] {
                 numbers.sort_unstable();
@@ -144,7 +145,8 @@ pub fn feedback(data: &[u8]) {
     }
 }
 
-/// Depacketisers: the first byte says which, then come payloads, each behind its length; 0 is a gap, 255 the end of a frame.
+/// Depacketisers: the first byte selects one. Payloads follow, each after its length; 0 is a gap, 255 the end of a
+/// frame.
 pub fn payload(data: &[u8]) {
     let Some((format, mut rest)) = data.split_first() else { return };
     let format = PayloadFormat::ALL[usize::from(*format) % PayloadFormat::ALL.len()];
@@ -177,7 +179,7 @@ pub fn payload(data: &[u8]) {
     assert!(depacketiser.finish().bytes.len() <= data.len() * 8);
 }
 
-/// Retransmissions: an original that was read is sent again and read as the same.
+/// Retransmissions: an original that was parsed can be sent again and parsed with the same result.
 pub fn rtx(data: &[u8]) {
     let Ok((header, _, payload)) = RtpHeader::parse(data) else { return };
     let stream = RtxStream { payload_type: header.payload_type, apt: 96, ssrc: header.ssrc, media: 1 };
@@ -189,8 +191,8 @@ pub fn rtx(data: &[u8]) {
     assert_eq!(stream.header(header.seq, &original), Ok(header));
 }
 
-/// Parity: the first byte says how many packets a block has, then come symbols, each behind what it is (of a packet, or
-/// from 128 on a parity) and its length; and the whole as a payload, a packet and a symbol.
+/// Parity: the first byte is the number of packets in a block. Symbols follow, each after its kind (a packet, or from
+/// 128 on a parity) and its length. All bytes together are also tried as a payload, a packet and a symbol.
 pub fn parity(data: &[u8]) {
     if let Ok((header, bytes)) = ParityHeader::parse(data) {
         let mut again = Vec::new();
@@ -227,8 +229,8 @@ pub fn parity(data: &[u8]) {
     }
 }
 
-/// Packets and parity that a receiver gets, each behind what it is (a packet with this number, or from 128 on parity) and its length: what is
-/// computed from them is a packet with the number that was asked for.
+/// Packets and parity that a receiver gets, each after its kind (a packet with this number, or from 128 on parity) and
+/// its length. What is recovered from them is a packet with the requested number.
 fn computed(mut rest: &[u8]) {
     let mut came = ReceivedSymbols::default();
     while let [what, len, behind @ ..] = rest {
@@ -247,7 +249,7 @@ fn computed(mut rest: &[u8]) {
     }
 }
 
-/// Session descriptions: what was read is written again and read as the same.
+/// Session descriptions: what was parsed can be written and parsed again with the same result.
 pub fn sdp(data: &[u8]) {
     let Ok(description) = Description::read(data) else { return };
     let own = description.address.ip();
@@ -260,7 +262,7 @@ pub fn sdp(data: &[u8]) {
     assert_eq!(types[0], types[1], "{text}");
 }
 
-/// SRTP: what strangers sent is refused, what was protected with the key is read, once.
+/// SRTP: datagrams of strangers are refused, and what was protected with the key is accepted once.
 pub fn srtp(data: &[u8]) {
     let Some(key) = MasterKey::read("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNk") else { panic!("the key is one") };
     let mut srtp = Srtp::new(&key);
@@ -287,8 +289,9 @@ const RECEIVER: u32 = 0x2ece_0001;
 const REPAIR: RepairSettings = RepairSettings { ssrc: 0x2e9a_0001, payload_type: 97, playout: Some(Span::millis(300)) };
 const PARITY: ParitySettings = ParitySettings { ssrc: 0x9a21_0001, payload_type: 98, playout: Some(Span::millis(300)) };
 
-/// A whole session of one controller: the first byte says which, and whether lost packets are repaired, by retransmission or parity,
-/// then come datagrams for its two ends, each behind what it is, how many milliseconds later it comes, and its length.
+/// A whole session of one controller. The first byte selects the controller and whether lost packets are repaired by
+/// retransmission or parity. Datagrams for both ends follow, each after its kind, its delay in milliseconds, and its
+/// length.
 pub fn session(data: &[u8]) {
     let Some((which, mut rest)) = data.split_first() else { return };
     let (mut sender, mut receiver, app) = ends(usize::from(*which));
@@ -469,7 +472,7 @@ fn ends(which: usize) -> (Sender, Receiver, [u8; 4]) {
     (sender, receiver.with_repair(REPAIR), app)
 }
 
-/// A report with a body of the controller: one byte says its subtype, six whether there is a block and what it says.
+/// A report with a body of the controller: one byte is its subtype, and six more are the report block, if it has one.
 fn report(ssrc: u32, name: [u8; 4], bytes: &[u8]) -> Vec<u8> {
     let (head, body) = bytes.split_at(7.min(bytes.len()));
     let at = |n: usize| head.get(n).copied().unwrap_or(0);
@@ -522,7 +525,8 @@ fn media(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Files of what a link did, read for each quantity: what is read lasts and has a mean; else it is refused in a line.
+/// Trace files of links, read for each quantity: a file that is accepted has a duration and a mean, and any other is
+/// refused in one line.
 pub fn trace(data: &[u8]) {
     for quantity in [Quantity::Rate, Quantity::Delay, Quantity::Loss] {
         match recorded(data, "it", quantity) {
@@ -536,7 +540,8 @@ pub fn trace(data: &[u8]) {
     }
 }
 
-/// A call's event log or capture: what is read has a path with as many bins as it lasts, or says why not.
+/// A call's event log or capture: a call that is accepted has a path with as many bins as its duration, or the reasons
+/// for its refusal.
 pub fn call(data: &[u8]) {
     let _ = datagrams(data);
     let Ok(call) = read(data, Options::default(), None) else { return };
@@ -546,7 +551,7 @@ pub fn call(data: &[u8]) {
     assert!(path.bins.iter().all(|bin| finite(bin.sent) && bin.capacity.is_none_or(|band| finite(band.rate))));
 }
 
-/// Offers of browsers: each is answered, with one section open, or refused with its place.
+/// Offers of browsers: each is answered with one open section, or refused with the place of the problem.
 pub fn web_offer(data: &[u8]) {
     use PayloadFormat::{Av1, H264, Vp8, Vp9};
     let (own, address) = (Credentials::of(&[1; 24]), SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000)));
@@ -584,8 +589,8 @@ pub fn web_offer(data: &[u8]) {
     }
 }
 
-/// Datagrams at a browser's tunnel, each behind where it comes from, how much later, and its length: nothing goes where
-/// no right check came from, and no keys come of them.
+/// Datagrams at a browser's tunnel, each after its source, its delay, and its length: nothing is sent to an address
+/// without a valid check, and no keys result.
 pub fn web_datagram(mut rest: &[u8]) {
     #[allow(clippy::disallowed_methods, reason = "the crates count from an instant, and only the clock gives one")]
     static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);

@@ -37,7 +37,7 @@ fn packet(seq: u16) -> MediaPacket {
     }
 }
 
-/// All that the sender sends until `end`, with the times.
+/// Returns all packets that the sender sends until `end`, with their times.
 fn sent_until(sender: &mut MediaSender, mut now: Time, end: Time) -> Vec<(Time, Departure)> {
     let mut sent = Vec::new();
     loop {
@@ -120,7 +120,7 @@ fn retransmissions_stay_within_their_share_of_the_rate_and_the_encoder_gets_the_
     }
     let bytes = |kind| sent.iter().filter(|(_, left)| left.kind == kind).map(|(_, left)| left.size.get()).sum::<u64>();
     let (media, repair) = (bytes(Stream::Media), bytes(Stream::Repair));
-    // 0.15 of 1 Mb/s over five seconds, and what a second saves (REPAIR_SHARE).
+    // At most 0.15 of 1 Mb/s over five seconds, plus what accumulates in one second (REPAIR_SHARE).
     assert!(repair > 80_000 && repair <= 120_000, "{repair}");
     assert!(media + repair <= 625_000 + 2_000, "{media} and {repair}");
     let rate = sender.encoder(ms(5_000), video).rate;
@@ -141,7 +141,7 @@ fn a_full_queue_says_skip_and_then_asks_for_a_key_frame_once() {
         }
         taken
     };
-    // 13 kB each 40 ms are 2.6 times the rate: a second of backlog stands after 625 ms or so.
+    // 13 kB each 40 ms are 2.6 times the rate: the backlog reaches a second after about 625 ms.
     assert!(frame(&mut sender, ms(0), FrameRole::Key));
     let refused = (1..100).map(|n| ms(40 * n)).find(|now| {
         sent_until(&mut sender, now.before(Span::millis(40)), *now);
@@ -149,7 +149,7 @@ fn a_full_queue_says_skip_and_then_asks_for_a_key_frame_once() {
     });
     let at = refused.unwrap();
     assert!(at > ms(500) && at < ms(800), "{at:?}");
-    // It is still full, so that not even a key frame helps now.
+    // It is still full, so even a key frame is not possible now.
     let target = sender.encoder(at, video);
     assert!(target.skip && !target.key_frame);
     assert!(!frame(&mut sender, at + Span::millis(40), FrameRole::Disposable));
@@ -234,7 +234,7 @@ fn feedback_finds_packets_by_the_stack_s_own_numbers() {
     assert_eq!(sender.on_rtcp(ms(91), &datagram).unwrap().packets, 0, "what is repeated is ignored");
 }
 
-/// The bytes that leave in five seconds if `poll` is called each `step`, and the most that leave in one call.
+/// The bytes that are sent in five seconds if `poll` is called every `step`, and the most that one call sends.
 fn with_late_timers(step: Span) -> (u64, u64) {
     let (mut sender, video) = fixed("1Mbps", settings());
     let (mut all, mut most, mut now, mut seq) = (0, 0, ms(0), 0);
@@ -260,7 +260,7 @@ fn a_timer_that_comes_late_costs_no_rate_up_to_the_credit_and_makes_no_burst_bey
         assert!((610_000..=630_000).contains(&all), "{late} ms: {all}");
         assert!(most <= 2_500 + 1_000, "{late} ms: {most}");
     }
-    // 20 ms of credit and a packet each 100 ms.
+    // A credit of 20 ms, and a packet every 100 ms.
     let (all, most) = with_late_timers(Span::millis(100));
     assert!(all < 250_000 && most <= 3_500, "{all} and {most}");
 }
@@ -279,7 +279,7 @@ fn idleness_is_not_caught_up() {
 
 #[test]
 fn a_retransmission_that_feedback_leaves_out_is_never_lost() {
-    // `tfrc` halves its rate and more for each loss event.
+    // `tfrc` at least halves its rate at each loss event.
     let mut rates = Vec::new();
     for named in [false, true] {
         let mut sender = MediaSender::new("tfrc", &[], settings()).unwrap();
@@ -308,8 +308,8 @@ fn a_retransmission_that_feedback_leaves_out_is_never_lost() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Any calls at any times leave a sender that answers, whose rates are within the bounds, and that sends each
-    /// packet at most once as media.
+    /// After any calls at any times the sender still answers, its rates are within the bounds, and it sends each packet
+    /// at most once as media.
     #[test]
     fn calls_in_any_order_break_nothing(
         calls in prop::collection::vec((0_u8..9, 0_u64..200, any::<u16>(), any::<u64>()), 1..300),

@@ -34,7 +34,7 @@ fn two_ends_joined_say_what_each_alone_says() {
     assert_eq!(sizes(&joined), sizes(&sender));
     assert!(joined.packets.iter().all(|packet| packet.arrival.known().is_some()));
     assert_eq!(joined.estimates, sender.estimates);
-    // Its packets carry when they left: the receiver's log alone tells the same delays, up to a constant.
+    // The packets contain their send times, so the receiver's log alone gives the same delays, up to a constant.
     let vary = |call: &Call| {
         let delay = |packet: &Flight| {
             packet.arrival.known().expect("all arrived").as_nanos() - packet.departure.near().as_nanos() as i64
@@ -96,7 +96,7 @@ fn what_is_no_log_is_refused_with_a_remedy() {
     let refused = |bytes: &[u8]| read(bytes, Options::default(), None).unwrap_err().what;
     assert!(refused(b"<html>").contains("neither an event log"));
     assert!(refused(&[0x0a, 2, 1, 2]).contains("version 1"));
-    // A batch of RTP that claims 2³¹ more packets.
+    // A batch of RTP whose header promises 2³¹ more packets.
     assert!(refused(&[0x12, 7, 0x58, 0xff, 0xff, 0xff, 0xff, 0x07, 0]).contains("cut"));
     assert!(refused(&[0x12, 6, 0x58, 0xff, 0xff, 0xff, 0xff, 0x07]).contains("says that it holds"));
     assert!(refused(&[0x82, 1, 0]).contains("no RTP packet"));
@@ -142,7 +142,7 @@ fn capture(packets: u16, reports: bool, nth: u16) -> Vec<u8> {
     sealed(packets, reports, nth, 0)
 }
 
-/// What `mask` changes behind the header of a compound, and back.
+/// Applies or removes a mask behind the header of a compound.
 fn masked(mask: u8, mut compound: Vec<u8>) -> Vec<u8> {
     compound.iter_mut().skip(8).for_each(|byte| *byte ^= mask);
     compound
@@ -223,7 +223,7 @@ fn sealed_reports_tell_what_open_ones_do_to_whoever_has_the_key() {
     assert_eq!(call.packets, read(&open, at(Side::Sender), None).unwrap().packets);
     assert!(call.notes.iter().any(|note| note.contains("opened 20 of 20")), "{:?}", call.notes);
     assert!(read(&hidden, at(Side::Sender), None).is_err());
-    // Both ends tell the arrivals, and the sender's reports the round trip.
+    // Both ends' arrivals are known, and the sender's reports give the round trip.
     let trip =
         |sender: &[u8], key: Option<Opener<'_>>| read_ends(sender, &open, Options::default(), key).unwrap().round_trip;
     assert_eq!((trip(&hidden, None), trip(&hidden, Some(&mut key))), (None, trip(&open, None)));

@@ -1,34 +1,35 @@
-//! A path is told where a call shows it, and refused with its reason where not.
+//! A path is estimated if a call shows it, and otherwise refused with the reason.
 
 use proptest::prelude::*;
 use steadycast_calltrace::{Arrival, Call, Departure, Evidence, Exchange, Fate, Flight, Path, Unknown, Verdict};
 use steadycast_units::{Bytes, PeerTime, Seed, Span, Time};
 
-/// A queue and who uses it: a call with 25 frames a second.
+/// A queue and its traffic: a call with 25 frames a second, and others.
 #[derive(Clone, Copy)]
 struct Net {
     /// bit/s by the second.
     rate: fn(f64) -> f64,
-    /// What fits into the queue, in bytes.
+    /// The size of the queue in bytes.
     queue: f64,
-    /// What the call sends, and others, in bit/s.
+    /// The rate of the call and that of the others, in bit/s.
     sends: f64,
     others: f64,
     /// Seconds between packets of a frame, and bytes of a packet.
     spacing: f64,
     packet: f64,
-    /// Losses behind the queue, and those of packets that waited more than 10 ms.
+    /// The loss probability behind the queue, and that of packets that waited more than 10 ms.
     chance: f64,
     managed: f64,
     /// Mean of an additional delay in seconds, which keeps the order.
     jitter: f64,
-    /// How much faster the receiver's clock runs.
+    /// The drift of the receiver's clock: positive if it runs faster.
     drift: f64,
-    /// The share of packets that take 60 ms more, and are overtaken.
+    /// The share of packets that take 60 ms longer, so that others overtake them.
     late: f64,
-    /// From half of the call on, in seconds.
+    /// The additional delay in seconds in the second half of the call.
     detour: f64,
-    /// Frames leave by a clock, in packets of a size of their own, and all arrive so many seconds later.
+    /// Whether frames leave at exact intervals, in packets of a random size per frame. `phase` is an additional delay
+    /// of all packets, in seconds.
     clocked: bool,
     phase: f64,
 }
@@ -113,7 +114,8 @@ impl Net {
         Path::of(&self.call(), false)
     }
 
-    /// How far known capacities are from the truth, sorted, and in what share of them the band holds it.
+    /// Returns the sorted relative errors of the known capacities, and the share of them whose band contains the true
+    /// one.
     fn errors(self, path: &Path) -> (Vec<f64>, f64) {
         let mut errors = Vec::new();
         let mut held = 0.0;
@@ -198,7 +200,8 @@ fn refusal(net: Net) -> String {
 
 #[test]
 fn a_queue_that_others_share_is_refused() {
-    // Within its trains where it is paced, before them where each frame leaves at once.
+    // In the first two cases frames are paced and others' packets are within trains; in the third each frame is sent at
+    // once and they are before the trains.
     for (others, sends, spacing) in [(0.5e6, 1.4e6, 3e-3), (1.2e6, 0.7e6, 3e-3), (0.8e6, 1e6, 1e-5)] {
         let net = Net { others, sends, spacing, ..NET };
         assert!(refusal(net).contains("its share, not the path"));
@@ -206,8 +209,7 @@ fn a_queue_that_others_share_is_refused() {
     }
 }
 
-/// The call with arrivals that are later by a step, one each `every` seconds: each adds to the former, or every second
-/// one takes it back.
+/// The call with a step of the delay every `every` seconds. The steps add up, or every second one is taken back.
 fn stepped(net: Net, step: f64, every: f64, returns: bool) -> Call {
     let mut call = net.call();
     for packet in &mut call.packets {
@@ -227,10 +229,10 @@ proptest! {
     fn steps_of_the_delay_are_no_cross_traffic_and_leave_the_capacity(
         step in 0.004..0.06_f64,
         // The range was 1 to 6 s at first. Of 4000 drawn calls, 12 of 782 whose steps are 5 to 6 s apart, and one of
-        // the others, are taken for a path that others share, or whose delays changed as fast.
+        // the others, count as a shared path, or as a path whose delays changed as fast.
         every in 1.0..5.0_f64,
         returns: bool,
-        // Packets of a frame wait for each other from 3e-3 on only where the queue is longer than a packet.
+        // Packets of a frame wait for each other at a spacing of 3e-3 only if the queue is longer than a packet.
         spacing in prop_oneof![Just(1e-5), Just(1e-3), Just(3e-3)],
         sends in 0.5e6..1.4e6_f64,
     ) {
@@ -268,7 +270,7 @@ fn a_call_of_small_packets_does_not_tell_whether_it_was_alone() {
 fn clocks_that_drift_too_much_are_refused() {
     let net = Net { drift: 2e-3, ..NET };
     assert!(refusal(net).contains("1000 ppm"));
-    // Nobody whom somebody names is seen there.
+    // The user names other traffic, but none is visible.
     let named = Path::of(&Net { jitter: 2e-3, ..net }.call(), true);
     assert!(named.verdict == Verdict::Jittered && named.refusals[0].contains("1000 ppm"), "{:?}", named.refusals);
 }

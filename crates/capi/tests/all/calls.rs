@@ -108,7 +108,7 @@ fn the_names_of_all_controllers_can_be_read_in_any_room() {
     assert!(names.lines().any(|name| name == "steady") && names.len() + 1 == needed);
 }
 
-/// A call, with times and numbers that may be anything.
+/// A call with arbitrary times and numbers.
 #[derive(Clone, Debug)]
 enum Call {
     Sent(i64, u32, u32),
@@ -136,7 +136,7 @@ fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// The same call to the Rust library, for those that both can say.
+/// Makes the same call to the Rust library, if it has one.
 fn same(remote: &mut Remote, call: &Call) {
     let time = |ns: i64| Time::from_nanos(ns.max(0).unsigned_abs());
     match call {

@@ -24,7 +24,7 @@ fn bounds(floor: u64, cap: u64) -> SteadycastBounds {
     }
 }
 
-/// Makes a controller as C would, or says what the library says.
+/// Makes a controller as C would, or returns the library's error.
 fn new(abi: u32, controller: &[u8], params: &str, bounds: &SteadycastBounds) -> Result<*mut SteadycastRemote, String> {
     let (name, params) = (CString::new(controller).unwrap(), CString::new(params).unwrap());
     let mut error = [0 as c_char; 256];

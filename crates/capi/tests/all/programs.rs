@@ -59,7 +59,7 @@ fn last_word(line: &str) -> Option<&str> {
     line.split_whitespace().next_back()
 }
 
-/// Returns pkg-config's words on the library that is installed in `prefix`.
+/// Returns the output of pkg-config for the library that is installed in `prefix`.
 fn packaged(prefix: &Path, options: &[&str]) -> Vec<String> {
     let folder = prefix.join("lib/pkgconfig");
     let output = Command::new("pkg-config").args(options).arg("steadycast").env("PKG_CONFIG_PATH", folder).output();
@@ -221,7 +221,7 @@ fn a_program_in_c_gets_the_decisions_of_the_rust_library() {
     }
 }
 
-/// The sanitizers see the memory of the library as well, which the same `malloc` gives.
+/// The sanitizers also check the memory of the library, because it uses the same `malloc`.
 const SANITIZED: &[&str] = &["-std=c11", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
 #[test]
@@ -284,7 +284,7 @@ fn a_name_that_is_none_ends_a_program_with_the_remedy() {
     assert_eq!(String::from_utf8_lossy(&done.stderr), "stedy: no such controller; did you mean \"steady\"?\n");
 }
 
-/// Each function's name and how many values it is given.
+/// Returns the name and the number of parameters of each function.
 fn functions(text: &str, begin: &str) -> Vec<(String, usize)> {
     let of = |(at, _): (usize, &str)| {
         let rest = &text[at + begin.len()..];

@@ -1,5 +1,5 @@
 //! Every controller of the registry, called in every way that docs/embedding-reference.md allows, over three links, by
-//! itself and beside a CUBIC, against the native pair: the same controller with its receiver half at the receiver.
+//! itself and beside a CUBIC, against the native pair: the same controller  its receiver half at the receiver.
 //!
 //! The bounds, written before the first run, on the means of four seeds:
 //!

@@ -31,7 +31,7 @@ fn avpf(t_rr_interval: Span) -> TimerConfig {
     TimerConfig::new(Profile::Avpf { t_rr_interval }, Rate::mbps(1))
 }
 
-/// Runs a timer until it doesn't rearm: what it says then, and when.
+/// Runs a timer until it does not rearm. Returns its last answer and the time.
 fn run(timer: &mut Timer, census: &Census) -> (Expiry, Time) {
     for _ in 0..100 {
         let now = timer.next();
@@ -54,7 +54,7 @@ fn receivers_share_three_quarters_and_senders_one() {
     assert_eq!(inputs().deterministic(), Span::secs(6));
     let sender = IntervalInputs { we_sent: true, ..inputs() };
     assert_eq!(sender.deterministic(), Span::millis(400));
-    // Above a quarter, all share all: 46 of 100 bytes at 1000 B/s.
+    // Above a quarter all members share the whole bandwidth: 46 of 100 bytes at 1000 B/s.
     let many = IntervalInputs { senders: 12, ..inputs() };
     assert_eq!(many.deterministic(), Span::millis(4600));
     // Exactly a quarter is not above it: 11 of 100 bytes at 250 B/s.
@@ -147,7 +147,7 @@ fn a_join_burst_of_a_hundred_is_spread_by_reconsideration() {
         run(&mut timer, &all).1.as_secs_f64()
     });
     let firsts: Vec<f64> = firsts.collect();
-    // Without reconsideration all would speak within 3.1 s: the shortest interval of the whole group is 0.41 Td.
+    // Without reconsideration all would report within 3.1 s: the shortest interval of the whole group is 0.41 Td.
     assert!(firsts.iter().all(|&first| first > td * 0.41));
     assert_between(firsts.iter().sum::<f64>() / 100.0, 0.85 * td, 1.2 * td);
 }
@@ -163,7 +163,7 @@ fn departures_bring_the_next_report_forward_in_proportion() {
     timer.on_departures(now, &half);
     let share = 501.0 / 1001.0;
     assert_between(timer.next().since(now).ratio(due.since(now)), share - 1e-6, share + 1e-6);
-    // The same number of members as before, or more, changes nothing.
+    // Nothing changes if the number of members has stayed the same or has grown.
     let due = timer.next();
     timer.on_departures(now, &half);
     timer.on_departures(now, &large);
@@ -176,7 +176,7 @@ fn a_reduced_minimum_is_360_seconds_per_kilobit() {
     assert_eq!(config.t_min, Span::millis(360));
     let slow = TimerConfig::new(Profile::Rfc3550, Rate::kbps(64)).with_reduced_minimum(Rate::kbps(64));
     assert_eq!(slow.t_min, Span::secs(5));
-    // The others don't know of our reduced minimum: they are timed out by the whole one.
+    // The others do not know our reduced minimum, so the timeout is computed from the full minimum.
     let timer = Timer::with_config(config, Seed(1).part("reduced"), Time::ZERO);
     assert_eq!(timer.member_timeout(&PAIR), Span::secs(25));
 }
@@ -282,7 +282,8 @@ fn t_rr_interval_spaces_full_reports_and_suppresses_the_others() {
         }
     }
     assert!(full.iter().all(|&gap| (0.49..1.55).contains(&gap)));
-    // The spacing is drawn anew at each of dozens of deadlines, and the first draw below the age sends: it is short.
+    // The spacing is drawn again at each of dozens of deadlines, and the first draw below the age sends the report. The
+    // mean is therefore short.
     assert_between(full.iter().sum::<f64>() / 300.0, 0.5, 0.75);
     assert!(suppressed > 5_000, "{suppressed}");
     assert_eq!(timer.member_timeout(&PAIR), Span::secs(10));
@@ -297,7 +298,7 @@ fn feedback_that_waits_overrides_the_suppression() {
     assert_eq!(timer.request_early(now, Span::secs(1)), Early::At(now));
     assert_eq!(timer.on_expiry(now, &PAIR), Expiry::SendFeedback);
     assert!(!timer.allows_early());
-    // A second wish in the same cycle has to wait for the regular packet, or be given up.
+    // A second request in the same cycle has to wait for the regular packet, or is refused.
     assert_eq!(timer.request_early(now, Span::ZERO), Early::TooLate);
     assert_eq!(timer.request_early(now, Span::secs(1)), Early::WithRegular(timer.next()));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The claims about who is in the session.
+//! The claims about the members of a session.
 use proptest::prelude::*;
 use steadycast_rtcp::{Conflict, Members, Origin, SourceStatus};
 use steadycast_units::{Seed, Span, Time};
@@ -132,7 +132,7 @@ fn who_spoke_in_a_sources_name_before_its_media_came_is_forgotten_when_it_comes(
         assert_eq!(members.on_cname(at(2), 5, A, "source"), SourceStatus::Member, "{said}");
         assert_eq!(members.on_rtcp(at(2), 5, B), SourceStatus::Conflict(Conflict::WithMember), "{said}");
         assert!(!members.on_bye(at(3), 5, B) && members.on_bye(at(3), 5, A), "{said}");
-        // The stranger's address has all its room again.
+        // The stranger's address can have all its entries again.
         for n in 0..Members::PER_ADDRESS {
             assert_eq!(members.on_cname(at(4), 1_000 + n, B, "other"), SourceStatus::Joined, "{said}");
         }
@@ -238,7 +238,7 @@ fn ssrcs_that_are_chosen_like_our_own_or_even_like_the_key_do_not_count_as_hundr
         for n in 0..100 {
             members.on_cname(at(0), chance.bits32(), Origin(100 + n), "member");
         }
-        // From five addresses, alike in the lowest twenty bits.
+        // Five addresses, whose SSRCs agree in the lowest twenty bits.
         for n in 1..=320 {
             members.on_cname(at(1), alike ^ n << 20, Origin(u64::from(n) / 64), "forged");
             assert!(members.census().members <= most, "{:?}", members.census());
@@ -279,7 +279,7 @@ fn a_sample_grows_again_when_the_group_shrinks_without_a_dip_below_those_who_sta
     };
     let large = hear(&mut members, 5_000);
     assert!((2_500..9_000).contains(&large), "{large}");
-    // All but 39 fall silent. The estimate goes down once they have timed out, and never below the truth.
+    // All but 39 fall silent. The estimate falls after they have timed out, but never below the true number.
     let course: Vec<u32> = (0..12).map(|_| hear(&mut members, 40)).collect();
     assert!(course.iter().all(|&members| members >= 40), "{course:?}");
     assert_eq!((course[0], course.last()), (large, Some(&40)));

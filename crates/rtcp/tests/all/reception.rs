@@ -1,4 +1,4 @@
-//! The claims about what was received.
+//! The claims about reception.
 use proptest::prelude::*;
 use steadycast_rtcp::{Arrived, Reception};
 use steadycast_units::{Span, Time};
@@ -60,14 +60,14 @@ fn packets_with_made_up_numbers_cost_a_running_stream_nothing_and_one_after_a_pa
     for (n, seq) in (3..200).enumerate() {
         let now = at(n as u64 * 8_000);
         assert_eq!(reception.on_rtp(now, seq, 0), Arrived::New(i64::from(seq)));
-        // Three in sequence, up to 3,000 ahead, after each of the stream's own.
+        // After each packet of the stream, three made-up ones in sequence, up to 3,000 ahead.
         for more in 0..3 {
             let made_up = seq + 100 + (seq * 37) % 2_800 + more;
             assert_eq!(reception.on_rtp(now + Span::millis(7), made_up, 0), Arrived::Stray);
         }
     }
     assert_eq!((reception.expected(), reception.received()), (199, 199));
-    // 8 ms apart, four times as many may have been lost as that tells.
+    // At a spacing of 8 ms, up to four times as many packets as fit into the pause may have been lost.
     let last = at(196 * 8_000);
     assert_eq!(reception.clone().on_rtp(last + Span::millis(499), 199 + 248, 0), Arrived::New(447));
     assert_eq!(reception.clone().on_rtp(last + Span::millis(499), 199 + 249, 0), Arrived::Stray);
@@ -77,7 +77,7 @@ fn packets_with_made_up_numbers_cost_a_running_stream_nothing_and_one_after_a_pa
 #[test]
 fn at_a_gigabit_a_burst_of_losses_makes_no_stray_of_the_packet_behind_it() {
     let mut reception = Reception::trusting(7, CLOCK);
-    // 100,000 packets a second, in pairs; every half second as many are lost as come in 1 to 60 ms.
+    // 100,000 packets a second, in pairs. Every half second a burst of 1 to 60 ms of packets is lost.
     let (mut n, mut strays) = (0_u64, 0);
     for burst in 0..60 {
         for _ in 0..50_000 {
@@ -97,7 +97,7 @@ fn packets_that_are_told_at_once_explain_no_jump() {
         reception.on_rtp(at(0), n, 0);
     }
     assert_eq!(reception.clone().on_rtp(at(64_000), 39 + 6_000, 0), Arrived::Stray);
-    // Then one each 4 ms: four times as many as fit into 64 ms may have been lost.
+    // Then one packet every 4 ms: up to four times as many as fit into 64 ms may have been lost.
     for n in 1..=80 {
         reception.on_rtp(at(u64::from(n) * 4_000), 39 + n, 0);
     }
@@ -138,7 +138,8 @@ fn a_steady_stream_has_no_jitter_and_an_alternating_one_goes_to_its_difference()
     let mut steady = Reception::new(7, CLOCK);
     let mut shaken = Reception::new(7, CLOCK);
     for i in 0..400u32 {
-        // 40 ms apart; every other packet of the second stream 5 ms later: |D| = 450 ticks, of either sign.
+        // Packets are 40 ms apart, and every other packet of the second stream is 5 ms later: |D| = 450 ticks, of
+        // either sign.
         let (ts, us) = (i.wrapping_mul(3600).wrapping_sub(500_000), u64::from(i) * 40_000);
         steady.on_rtp(at(us), i as u16, ts);
         shaken.on_rtp(at(us + u64::from(i % 2) * 5_000), i as u16, ts);
@@ -234,7 +235,8 @@ proptest! {
         start in 0u64..200_000_000, there in 0u64..2_000_000, held in 0u64..20_000_000,
         back in 0u64..2_000_000, skew in 0u64..100_000_000,
     ) {
-        // Both clocks wrap their middle 32 bits on the way in some of the cases; their offset doesn't matter.
+        // In some cases the middle 32 bits of both clocks wrap during the exchange. The offset of the clocks does not
+        // matter.
         let (ours, theirs) = (ntp::NtpEpoch(u64::MAX - (100 << 32)), |us: u64| at(us + skew));
         let mut reception = fed(&[1, 2]);
         reception.on_sr(theirs(start + there), ours.ntp(at(start)));

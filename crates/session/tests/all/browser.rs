@@ -127,7 +127,7 @@ impl Browser {
         }
     }
 
-    /// Returns how long the picture stood in seconds, by the W3C's rule of `totalFreezesDuration`.
+    /// Returns the total duration of freezes in seconds, by the W3C's rule of `totalFreezesDuration`.
     fn frozen(&self) -> f64 {
         let spans: Vec<f64> = self.decoded.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64()).collect();
         let froze = |n: &usize| {

@@ -3,9 +3,9 @@
 //! beside a CUBIC, in virtual time.
 //!
 //! The bounds, written before the first run: within 10 % of the native pair in the rate; at most 10 % and 10 ms more of
-//! queue (the 95th of a hundred packets), and the time by which feedback comes later than the native pair's; at most
-//! 10 % and half a percentage point more of loss. Beside a CUBIC, where who wins the first losses is chance, the mean
-//! of the seeds counts, and the share of the link is within 10 percentage points.
+//! queue (the 95th of a hundred packets), and the time by which feedback comes later than the native pair's; at most 10
+//! % and half a percentage point more of loss. Beside a CUBIC,  of the seeds counts, and the share of the link is
+//! within 10 percentage points.
 //!
 //! Changed after the first run: a share of up to 0.6 breaks no bound, as for a `Remote`. On 20 Mb/s the native pair has
 //! 0.29 and the kit up to 0.48, on 5 Mb/s 0.36 and up to 0.50.
@@ -39,8 +39,8 @@ enum Feedback {
     Rfc8888,
     /// Transport-wide feedback that the stack has joined, and NACKs that it has read.
     Joined,
-    /// Acknowledgements of each second packet, after 25 ms at the latest: the time of a packet is that of the feedback,
-    /// and nothing is said of what is missing before three later packets have arrived (QUIC).
+    /// Acknowledgements of every second packet, after 25 ms at the latest. A packet's arrival time is that of the
+    /// feedback, and a missing packet is reported only after three later packets have arrived (QUIC).
     Acknowledged,
 }
 
@@ -133,7 +133,7 @@ enum Driven {
 struct StackReceiver {
     stack: Stack,
     next: Time,
-    /// The packets that the next feedback covers, and the place from which on it does.
+    /// The packets that the next feedback covers, and the index from which on it covers packets.
     news: BTreeSet<usize>,
     reported: usize,
     missing: BTreeMap<u16, Time>,
@@ -259,7 +259,7 @@ impl World {
         arrives.then_some(self.free + self.path.rtt / 2)
     }
 
-    /// Polls the ends until they wait. Returns the time until which they do.
+    /// Polls the ends until they wait. Returns when they have to be polled again.
     fn poll(&mut self) -> Time {
         let (now, way) = (self.now, self.path.rtt / 2);
         let mut until = Time::NEVER;
@@ -320,7 +320,7 @@ impl World {
         }
     }
 
-    /// Encodes the next frame at the rate that the sender says.
+    /// Encodes the next frame at the sender's rate.
     fn frame(&mut self, index: u32) {
         let now = self.now;
         let payload = |rate: Rate| {
@@ -479,12 +479,12 @@ impl StackReceiver {
         }
     }
 
-    /// Returns the feedback about all that was sent up to the newest arrival and not reported before, with NACKs for
-    /// all that has been missing for less than a second.
+    /// Returns the feedback about all packets up to the newest arrival that were not reported before, with NACKs for
+    /// all packets that have been missing for less than a second.
     fn report(&mut self, now: Time, sent: &[Sent]) -> Option<Event> {
         let newest = *self.news.last()?;
         let acknowledged = self.stack.feedback == Feedback::Acknowledged;
-        // An acknowledgement leaves open what may still come.
+        // An acknowledgement does not decide about packets that may still arrive.
         let until = if acknowledged { (newest + 1).saturating_sub(3).max(self.reported) } else { newest + 1 };
         let named = |place: &usize| sent[*place].stream == Stream::Media || self.stack.covered;
         let arrived = |place: &usize| sent[*place].arrived.is_some_and(|at| at <= now);

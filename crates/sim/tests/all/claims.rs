@@ -135,7 +135,7 @@ fn a_join_goes_up_the_tree_router_by_router_and_a_leave_cuts_it() {
     let (first, _) = first_and_last(&run.arrived("video", "r"));
     // 4 · 10 ms up and 3 routers of 100 ms, then 4 · 10 ms down; packets come every 8 ms.
     between(first, 2.38, 2.3881);
-    // The last link of the tree is pruned first: the source sends in vain until the leave has reached it.
+    // The last link of the tree is pruned first: the source's packets are useless until the leave has reached it.
     let on = |name: &str| num(&run.link(name, "forward").unwrap()["packets"]);
     // From 2.34 s to 5 s + 4 · 10 ms + 3 · 200 ms, at 125 per second.
     between(on("s-a"), 3.30 * 125.0 - 1.0, 3.30 * 125.0 + 6.0);

@@ -47,7 +47,7 @@ struct Handover {
     beside_cubic: bool,
 }
 
-/// What one run measured, in packets.
+/// The measurements of one run, in packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Measured {
     arrived: f64,
@@ -118,7 +118,7 @@ impl Handover {
     }
 }
 
-/// Judges handovers, and returns those that break a bound, in words.
+/// Judges handovers, and returns descriptions of those that break a bound.
 fn broken(handovers: &[Handover], seeds: &[u64]) -> Vec<String> {
     let judged = handovers.iter().map(|handover| {
         let (share, lost) = handover.judge(seeds);
@@ -165,7 +165,7 @@ fn beside_a_cubic_it_has_its_share_again_soon_after_a_handover() {
 fn alone_it_has_its_rate_again_soon_after_any_handover() {
     let found = broken(&grid(&RATES, &SILENCES, &STRETCHES, false), &[1]);
     assert!(found.is_empty(), "{} of 90\n{}", found.len(), found.join("\n"));
-    // Each was to hold: of 100 that were drawn before, one had 0.76.
+    // Each single handover had to pass at first: of 100 that were drawn before, one had 0.76.
     let drawn: Vec<Handover> = (100..160).map(Handover::draw).collect();
     let found = broken(&drawn, &[1]);
     assert!(found.len() <= 2, "{} of 60\n{}", found.len(), found.join("\n"));
