@@ -14,7 +14,8 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::rtx;
 
-/// Target share of packets that stay missing in a group. About 0.01 % of pictures with a hundred packets are then damaged.
+/// Target share of packets that stay missing in a group. About 0.01 % of pictures with a hundred packets are then
+/// damaged.
 const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
 /// The same for a group that is small enough to request more parity.
 const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
