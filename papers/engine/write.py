@@ -301,7 +301,7 @@ def statements(result: Result, family: str) -> tuple[list[str], Rows]:
 
 _BRIEF = {
     Verdict.COMES_OUT: "comes out",
-    Verdict.FAILS: "does not",
+    Verdict.FAILS: "does not come out",
     Verdict.UNTESTED: "can't be tested",
     Verdict.UNJUDGED: "can't be judged",
     Verdict.CERTAIN: "by construction",
@@ -335,7 +335,7 @@ def brief(result: Result, family: str) -> str:
 
 def verdict_of(r: Row) -> str:
     """Return a verdict in a few words, with the changes that would make the statement hold."""
-    return _BRIEF.get(r.verdict) or f"would with {r.words.partition(' with ')[2]}"
+    return _BRIEF.get(r.verdict) or f"would come out with {r.words.partition(' with ')[2]}"
 
 
 def world(family: str) -> str:
